@@ -1,0 +1,1 @@
+"""Decisions and arithmetic: values in, values out; no I/O and no clock."""

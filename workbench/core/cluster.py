@@ -1,0 +1,103 @@
+"""What a person wants of a cluster, and what is so, as values."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from workbench.errors import InputError
+
+DEFAULT_CLUSTER = "default"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+
+
+class ClusterState(StrEnum):
+    """Where a cluster stands."""
+
+    DOWN = "down"
+    STARTING = "starting"
+    READY = "ready"
+    RESIZING = "resizing"
+    STOPPING = "stopping"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class ClusterWish:
+    """What a person asked for.
+
+    Args:
+        name: The cluster's name.
+        up: Whether it should run at all.
+        ranks: World size asked for.
+        oversubscribe: Whether ranks may share cores.
+        revision: Grows by one with every wish; the later wish stands.
+    """
+
+    name: str
+    up: bool
+    ranks: int
+    oversubscribe: bool = False
+    revision: int = 0
+
+
+@dataclass(frozen=True)
+class ClusterFact:
+    """What was last seen of a cluster.
+
+    Args:
+        ranks: World size of the generation that takes runs; 0 while there is none.
+        generation: Its number; 0 while there is none.
+        message: One sentence for the reader, empty when there is nothing to say.
+        supervisor: Process id of the supervisor; 0 when it has ended.
+        connection_file: Path of the ipyparallel client's connection file, or empty.
+        updated: Epoch seconds of the last change.
+    """
+
+    name: str
+    state: ClusterState = ClusterState.DOWN
+    ranks: int = 0
+    generation: int = 0
+    message: str = ""
+    supervisor: int = 0
+    connection_file: str = ""
+    updated: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self.name}: {self.state}, {self.ranks} ranks, gen {self.generation}>"
+
+
+@dataclass(frozen=True)
+class RankFact:
+    """One rank of one generation, as its engine described itself.
+
+    Args:
+        engine: The ipyparallel engine id, which need not equal the rank.
+        versions: Distribution name to version, as found on that rank.
+        mpi: The MPI library's own version line.
+        blas_threads: Threads that the rank's BLAS may use; 0 when unknown.
+    """
+
+    generation: int
+    rank: int
+    host: str
+    pid: int
+    engine: int
+    python: str = ""
+    mpi: str = ""
+    blas_threads: int = 0
+    versions: tuple[tuple[str, str], ...] = ()
+
+
+def check_cluster_name(name: str) -> str:
+    """Return ``name``, or refuse it with the remedy.
+
+    Raises:
+        InputError: The name could not be a folder's name everywhere.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r} cannot name a cluster; use 1 to 40 letters, digits, '-', '_' or '.'."
+        )
+    return name

@@ -1,0 +1,116 @@
+"""Describe one MPI world: which hosts, how many slots, which rank is where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workbench.errors import InputError
+
+MAX_RANKS = 4096
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine as mpiexec sees it.
+
+    Args:
+        address: Name or address that the launcher can reach.
+        slots: Ranks it may carry without oversubscription.
+    """
+
+    address: str
+    slots: int
+
+
+@dataclass(frozen=True)
+class World:
+    """Ranks laid out over hosts, filled host by host.
+
+    Args:
+        hosts: In rank order; the first one carries rank 0.
+        size: Number of ranks.
+        oversubscribe: Whether a host may carry more ranks than it has slots.
+    """
+
+    hosts: tuple[Host, ...]
+    size: int
+    oversubscribe: bool = False
+
+    @property
+    def slots(self) -> int:
+        """Ranks that fit without oversubscription."""
+        return sum(host.slots for host in self.hosts)
+
+    @property
+    def placement(self) -> tuple[str, ...]:
+        """The host address of every rank, in rank order."""
+        filled = [host.address for host in self.hosts for _ in range(host.slots)]
+        over = self.size - len(filled)
+        extra = [self.hosts[i % len(self.hosts)].address for i in range(max(0, over))]
+        return tuple((filled + extra)[: self.size])
+
+    def local_rank(self, rank: int) -> int:
+        """Return the position of ``rank`` among the ranks of its host."""
+        placement = self.placement
+        return placement[:rank].count(placement[rank])
+
+    def __repr__(self) -> str:
+        return f"<World {self.size} ranks on {len(self.hosts)} hosts>"
+
+
+def plan_world(hosts: tuple[Host, ...], ranks: int, oversubscribe: bool = False) -> World:
+    """Lay ``ranks`` over ``hosts``, or refuse with the remedy.
+
+    Raises:
+        InputError: ``ranks`` is below one, absurd, or more than the slots.
+    """
+    slots = sum(host.slots for host in hosts)
+    if ranks < 1:
+        raise InputError(f"ranks must be at least 1, not {ranks}; try --ranks {max(1, slots)}.")
+    if ranks > MAX_RANKS:
+        raise InputError(f"{ranks} ranks is more than workbench handles ({MAX_RANKS}).")
+    if ranks > slots and not oversubscribe:
+        where = "this machine" if len(hosts) == 1 else f"these {len(hosts)} hosts"
+        raise InputError(
+            f"{ranks} ranks were asked for, but {where} has {slots} slots; "
+            f"ask for at most {slots}, or add --oversubscribe to share cores."
+        )
+    return World(hosts, ranks, oversubscribe)
+
+
+def hostfile(world: World, slots_word: str = "slots") -> str:
+    """Return the host file's text for ``world``, in Open MPI's format.
+
+    Only the hosts that carry a rank are listed: a daemon starts on every host of the file.
+    """
+    used = world.placement
+    lines = [
+        f"{host.address} {slots_word}={max(host.slots, used.count(host.address))}"
+        for host in world.hosts
+        if host.address in used
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def machinefile(world: World) -> str:
+    """Return the host file's text for ``world``, in MPICH's format (``host:processes``)."""
+    used = world.placement
+    hosts = dict.fromkeys(used)
+    return "".join(f"{address}:{used.count(address)}\n" for address in hosts)
+
+
+def torch_environment(world: World, rank: int, master: str, port: int) -> dict[str, str]:
+    """Return the variables that ``torch.distributed.init_process_group()`` reads on ``rank``."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world.size),
+        "LOCAL_RANK": str(world.local_rank(rank)),
+        "MASTER_ADDR": master,
+        "MASTER_PORT": str(port),
+    }
+
+
+def blas_environment(threads: int) -> dict[str, str]:
+    """Return the variables that hold every BLAS to ``threads`` threads a rank."""
+    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+    return dict.fromkeys(names, str(threads))

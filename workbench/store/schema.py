@@ -1,0 +1,151 @@
+"""The tables, their version, and how an older file becomes a newer one."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from workbench.errors import StoreError
+
+VERSION = 1
+
+_TABLES = """
+CREATE TABLE clusters (
+    name TEXT PRIMARY KEY,
+    up INTEGER NOT NULL,
+    ranks INTEGER NOT NULL,
+    oversubscribe INTEGER NOT NULL,
+    revision INTEGER NOT NULL
+);
+CREATE TABLE cluster_facts (
+    name TEXT PRIMARY KEY,
+    state TEXT NOT NULL,
+    ranks INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    message TEXT NOT NULL,
+    supervisor INTEGER NOT NULL,
+    connection_file TEXT NOT NULL,
+    updated REAL NOT NULL
+);
+CREATE TABLE ranks (
+    cluster TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    host TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    engine INTEGER NOT NULL,
+    python TEXT NOT NULL,
+    mpi TEXT NOT NULL,
+    blas_threads INTEGER NOT NULL,
+    versions TEXT NOT NULL,
+    PRIMARY KEY (cluster, generation, rank)
+);
+CREATE TABLE setups (
+    cluster TEXT NOT NULL,
+    name TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    source TEXT NOT NULL,
+    PRIMARY KEY (cluster, name)
+);
+CREATE TABLE runs (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    name TEXT NOT NULL UNIQUE,
+    cluster TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    source TEXT NOT NULL,
+    path TEXT NOT NULL,
+    folder TEXT NOT NULL,
+    arguments TEXT NOT NULL,
+    parameters TEXT NOT NULL,
+    environment TEXT NOT NULL,
+    wished_ranks INTEGER NOT NULL,
+    grace REAL NOT NULL,
+    wall_clock_limit REAL NOT NULL,
+    created REAL NOT NULL,
+    stop INTEGER NOT NULL DEFAULT 0,
+    state TEXT NOT NULL DEFAULT 'queued',
+    generation INTEGER NOT NULL DEFAULT 0,
+    ranks INTEGER NOT NULL DEFAULT 0,
+    started REAL NOT NULL DEFAULT 0,
+    ended REAL NOT NULL DEFAULT 0,
+    iteration INTEGER NOT NULL DEFAULT 0,
+    iterations_total INTEGER NOT NULL DEFAULT 0,
+    epoch REAL NOT NULL DEFAULT 0,
+    epochs_total REAL NOT NULL DEFAULT 0,
+    failed_rank INTEGER NOT NULL DEFAULT -1,
+    failed_host TEXT NOT NULL DEFAULT '',
+    error TEXT NOT NULL DEFAULT '',
+    message TEXT NOT NULL DEFAULT ''
+);
+CREATE INDEX runs_by_state ON runs (cluster, state);
+CREATE TABLE metrics (
+    number INTEGER PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE
+);
+CREATE TABLE points (
+    run INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    iteration INTEGER NOT NULL,
+    time REAL NOT NULL,
+    metric INTEGER NOT NULL,
+    value REAL,
+    PRIMARY KEY (run, sequence)
+) WITHOUT ROWID;
+CREATE TABLE latest (
+    run INTEGER NOT NULL,
+    metric INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    iteration INTEGER NOT NULL,
+    value REAL,
+    PRIMARY KEY (run, metric, rank)
+) WITHOUT ROWID;
+CREATE TABLE output (
+    run INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    stream TEXT NOT NULL,
+    time REAL NOT NULL,
+    text TEXT NOT NULL,
+    PRIMARY KEY (run, sequence)
+) WITHOUT ROWID;
+CREATE TABLE deliveries (
+    run INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    PRIMARY KEY (run, rank)
+) WITHOUT ROWID;
+"""
+
+# MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
+MIGRATIONS: dict[int, str] = {0: _TABLES}
+
+
+def migrate(connection: sqlite3.Connection, path: str) -> None:
+    """Bring the file behind ``connection`` to ``VERSION``.
+
+    Raises:
+        StoreError: A newer workbench wrote the file.
+    """
+    if _version(connection, path) == VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for version in range(_version(connection, path), VERSION):
+            for statement in MIGRATIONS[version].split(";"):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: sqlite3.Connection, path: str) -> int:
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version > VERSION:
+        raise StoreError(
+            f"The store {path} has version {version}, newer than this workbench's {VERSION}; "
+            "upgrade workbench, or set WORKBENCH_HOME to another folder."
+        )
+    return version

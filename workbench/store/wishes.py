@@ -1,0 +1,216 @@
+"""Check what a person asked for, write it as a wish, and see that a supervisor is awake.
+
+The notebook, the command line and the server all ask through these functions, so that a cell, a
+button and a command mean the same.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from workbench.core.cluster import DEFAULT_CLUSTER, ClusterWish, check_cluster_name
+from workbench.core.run import RunKind, RunWish, check_run_name
+from workbench.core.world import Host, plan_world
+from workbench.errors import InputError, MachineError, StateError
+from workbench.store.home import cluster_directory
+from workbench.store.store import Store
+
+LOCK_NAME = "supervisor.lock"
+LOG_NAME = "supervisor.log"
+
+
+def local_slots() -> int:
+    """Return how many ranks this machine carries without oversubscription."""
+    return len(os.sched_getaffinity(0))
+
+
+def local_hosts() -> tuple[Host, ...]:
+    """Return this machine as the only host."""
+    return (Host("localhost", local_slots()),)
+
+
+def ask_cluster(
+    store: Store,
+    ranks: int | None = None,
+    *,
+    cluster: str = DEFAULT_CLUSTER,
+    oversubscribe: bool = False,
+) -> ClusterWish:
+    """Wish for ``cluster`` to be up with ``ranks`` ranks (default: what it had, else all slots).
+
+    Raises:
+        InputError: The size or the name will not do.
+        MachineError: No supervisor could be started.
+    """
+    check_cluster_name(cluster)
+    before = store.cluster_wish(cluster)
+    if ranks is None:
+        ranks = before.ranks if before else max(2, local_slots())
+        oversubscribe = oversubscribe or (before.oversubscribe if before else local_slots() < 2)
+    world = plan_world(local_hosts(), ranks, oversubscribe)
+    if not (before and before.up and before.ranks == ranks):
+        before = store.wish_cluster(
+            cluster, up=True, ranks=world.size, oversubscribe=oversubscribe
+        )
+    wake_supervisor(cluster)
+    return before
+
+
+def ask_down(store: Store, *, cluster: str = DEFAULT_CLUSTER) -> None:
+    """Wish for ``cluster`` to be gone; its unfinished runs are stopped.
+
+    Raises:
+        StateError: Nobody ever asked for this cluster.
+    """
+    wish = store.cluster_wish(cluster)
+    if wish is None:
+        raise StateError(f"There is no cluster called {cluster!r}; nothing was taken down.")
+    store.wish_cluster(cluster, up=False, ranks=wish.ranks, oversubscribe=wish.oversubscribe)
+    if store.cluster_fact(cluster).state != "down":
+        wake_supervisor(cluster)
+
+
+def ask_run(
+    store: Store,
+    *,
+    kind: RunKind,
+    source: str,
+    cluster: str = DEFAULT_CLUSTER,
+    name: str | None = None,
+    path: str = "",
+    folder: str = "",
+    arguments: tuple[str, ...] = (),
+    parameters: tuple[tuple[str, object], ...] = (),
+    environment: tuple[tuple[str, str], ...] = (),
+    ranks: int | None = None,
+    oversubscribe: bool = False,
+    grace: float = 5.0,
+    wall_clock_limit: float = 0.0,
+) -> RunWish:
+    """Queue a run on ``cluster``, which is started or grown if need be.
+
+    Args:
+        ranks: Ranks to run on; None for all that the cluster has. More than it has grows it.
+
+    Raises:
+        InputError: An option will not do; nothing was started.
+        StateError: The name is in use.
+    """
+    check_cluster_name(cluster)
+    now = time.time()
+    run = _new_run_id(now)
+    name = check_run_name(name) if name else run
+    if grace < 0:
+        raise InputError(f"grace must be at least 0 seconds, not {grace:g}.")
+    before = store.cluster_wish(cluster)
+    has = before.ranks if before else 0
+    if ranks is not None:
+        oversubscribe = oversubscribe or bool(before and before.oversubscribe and ranks <= has)
+        plan_world(local_hosts(), ranks, oversubscribe)
+    wish = store.wish_run(
+        RunWish(
+            id=run,
+            name=name,
+            kind=kind,
+            source=source,
+            cluster=cluster,
+            path=path,
+            folder=folder or os.getcwd(),
+            arguments=arguments,
+            parameters=parameters,
+            environment=environment,
+            ranks=ranks or 0,
+            grace=grace,
+            wall_clock_limit=wall_clock_limit,
+            created=now,
+        )
+    )
+    grows = ranks is not None and (before is None or not before.up or ranks > has)
+    ask_cluster(
+        store, ranks if grows else None, cluster=cluster, oversubscribe=oversubscribe
+    )
+    return wish
+
+
+def script_source(path: str) -> tuple[str, str]:
+    """Return a script's absolute path and text.
+
+    Raises:
+        InputError: It cannot be read, or does not compile.
+    """
+    absolute = Path(path).expanduser().absolute()
+    try:
+        source = absolute.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise InputError(f"The script {absolute} cannot be read ({reason}).") from error
+    check_source(source, str(absolute))
+    return str(absolute), source
+
+
+def check_source(source: str, where: str) -> None:
+    """Refuse Python that does not compile, before anything is started.
+
+    Raises:
+        InputError: With the line and what Python says about it.
+    """
+    try:
+        compile(source, where, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        text = (getattr(error, "text", None) or "").strip()
+        place = f"{where}, line {line}" if line else where
+        reason = getattr(error, "msg", None) or str(error)
+        raise InputError(f"{place}: {reason}: {text!r}; nothing was started.") from error
+
+
+def supervisor_is_awake(cluster: str) -> bool:
+    """Whether a supervisor holds the lock of ``cluster``."""
+    path = cluster_directory(cluster) / LOCK_NAME
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def wake_supervisor(cluster: str) -> None:
+    """Start the supervisor of ``cluster`` unless one is awake; it outlives this process.
+
+    Raises:
+        MachineError: The process could not be started.
+    """
+    if supervisor_is_awake(cluster):
+        return
+    # The module forks and its first process returns at once, so nothing of it is our child.
+    log = cluster_directory(cluster) / LOG_NAME
+    try:
+        with log.open("ab") as file:
+            subprocess.run(
+                [sys.executable, "-m", "workbench.supervisor", cluster],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+                cwd="/",
+                check=True,
+            )
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise MachineError(
+            f"The supervisor of cluster {cluster!r} could not be started ({error}); see {log}."
+        ) from error
+
+
+def _new_run_id(now: float) -> str:
+    """Return an id that sorts by time and is unique over machines."""
+    moment = time.strftime("%y%m%d-%H%M%S", time.gmtime(now))
+    return f"{moment}-{''.join(secrets.choice('abcdefghijklmnopqrstuvwxyz234567') for _ in range(4))}"
