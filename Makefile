@@ -15,14 +15,14 @@ export UV_PYTHON_PREFERENCE := only-system
 unexport VIRTUAL_ENV UV_PROJECT_ENVIRONMENT
 
 # The first Python that is in range and runs; PYTHON=... on the command line chooses another.
+IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
-	"$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
-	&& command -v "$$p" && break; done)
+	"$$p" -c '$(IN_RANGE)' 2>/dev/null && command -v "$$p" && break; done)
 # uv of the machine where it knows dependency groups, and one of our own otherwise.
-UV := $(shell uv pip install --help 2>/dev/null | grep -q -e '--group' && echo uv || echo .venv-uv/bin/uv)
+UV := $(shell uv pip install --help 2>/dev/null | grep -e '--group' >/dev/null && echo uv || echo .venv-uv/bin/uv)
 INSTALL = $(UV) pip install --constraints constraints.txt --build-constraints constraints.txt
 
-.PHONY: help demo lab test test-fast lint format bench constraints clean
+.PHONY: help demo lab test test-fast lint format bench constraints clean check-python uv
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,7 +31,7 @@ demo: $(VENV)/made-demo ## train a small network on two local ranks
 	$(BIN)/workbench demo
 
 lab: $(VENV)/made-demo ## open JupyterLab on the first tutorial
-	$(BIN)/jupyter lab notebooks/01_dist_train.ipynb
+	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/01_dist_train.ipynb
 
 # Both suites run even if the first fails, so that one run shows everything.
 test: lint $(MPICH)/made ## check everything, as CI does
@@ -55,7 +55,7 @@ format: $(VENV)/made-test ## let ruff repair what it can
 bench: $(VENV)/made-test ## measure the ratios that README states
 	$(BIN)/python -m tests.benchmarks
 
-# setuptools stands for the build of chainer's sdist; nothing needs it at run time.
+# setuptools is bounded for the build of chainer's sdist; at run time any version does.
 constraints: | $(UV) ## choose the newest versions that fit together
 	$(UV) pip compile pyproject.toml --extra lab --extra demo --group test --group lint --group mpich \
 		--universal --python-version 3.11 --upgrade --no-annotate --no-header --quiet \
@@ -81,13 +81,20 @@ $(MPICH)/made: $(INPUTS) | $(MPICH)/bin/python
 		--editable '.[demo]' --group test --group mpich
 	@touch $@
 
-$(VENV)/bin/python $(MPICH)/bin/python: | $(UV)
+$(VENV)/bin/python $(MPICH)/bin/python: | check-python $(UV)
 	$(UV) venv --quiet --clear --python '$(PYTHON)' $(patsubst %/bin/python,%,$@)
 
+check-python:
+	@'$(PYTHON)' -c '$(IN_RANGE)' 2>/dev/null || { \
+	echo 'workbench needs Python 3.11, 3.12 or 3.13, found "$(PYTHON)": name one as in' \
+	'"make PYTHON=/path/to/python3.12".' >&2; exit 1; }
+
+# Where uv is the machine's own there is nothing to make.
 uv: ;
 
-.venv-uv/bin/uv:
-	@test -n '$(PYTHON)' || { echo 'workbench needs Python 3.11, 3.12 or 3.13 on this machine: install one and name it, as in "make PYTHON=/path/to/python3.12".' >&2; exit 1; }
-	@'$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || { echo 'Python has no venv module with pip here: run "apt-get install python3-venv", then make again.' >&2; exit 1; }
+.venv-uv/bin/uv: | check-python
+	@'$(PYTHON)' -c 'import ensurepip, venv' 2>/dev/null || { \
+	echo 'This Python cannot make environments: run "apt-get install python3-venv" first.' >&2; \
+	exit 1; }
 	'$(PYTHON)' -m venv --clear .venv-uv
 	.venv-uv/bin/python -m pip install --quiet uv
