@@ -1,0 +1,1 @@
+"""Hold the script that ``workbench demo`` runs on every rank."""
