@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.core.job import parameter, parse_job, seconds
+from workbench.errors import InputError
+
+COMPLETE = """\
+name = "digits"
+script = "code/train.py"
+arguments = ["--epoch", 3]
+ranks = 2
+grace = "10s"
+wall_clock_limit = "90m"
+cluster = "lab"
+
+[parameters]
+lr = 0.1
+
+[environment]
+OMP_NUM_THREADS = 1
+"""
+
+
+def refusal(text: str, path: str = "job.toml") -> str:
+    with pytest.raises(InputError) as caught:
+        parse_job(text, path)
+    return str(caught.value)
+
+
+def test_a_complete_file_gives_every_field():
+    job = parse_job(COMPLETE, "job.toml")
+
+    assert job.model_dump() == {
+        "name": "digits",
+        "script": "code/train.py",
+        "arguments": ("--epoch", "3"),
+        "ranks": 2,
+        "oversubscribe": False,
+        "parameters": {"lr": 0.1},
+        "environment": {"OMP_NUM_THREADS": "1"},
+        "grace": 10.0,
+        "wall_clock_limit": 5400.0,
+        "cluster": "lab",
+    }
+
+
+def test_json_says_the_same_as_toml():
+    text = '{"script": "code/train.py", "ranks": 2, "parameters": {"lr": 0.1}}'
+
+    assert parse_job(text, "job.json").ranks == 2
+
+
+def test_a_script_is_enough():
+    job = parse_job('script = "train.py"', "job.toml")
+
+    assert (job.ranks, job.grace, job.wall_clock_limit, job.cluster) == (None, 5.0, 0.0, "default")
+
+
+@pytest.mark.parametrize(
+    ("path", "script", "found"),
+    [
+        ("jobs/job.toml", "train.py", "jobs/train.py"),
+        ("/data/job.toml", "../train.py", "/data/../train.py"),
+        ("jobs/job.toml", "/code/train.py", "/code/train.py"),
+        ("jobs/job.toml", "~/train.py", "~/train.py"),
+    ],
+)
+def test_a_relative_script_is_found_from_the_job_file(path, script, found):
+    assert parse_job(f'script = "{script}"', path).script == found
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            'script = "a.py"\nrank = 2\n',
+            "job.toml, line 2: unknown key 'rank'; did you mean 'ranks'?",
+        ),
+        (
+            "ranks = 2\n",
+            'job.toml: script is missing; add a line such as script = "train.py"',
+        ),
+        (
+            'script = "a.py"\n\nranks = "two"\n',
+            "job.toml, line 3: ranks must be a whole number from 1 to 4096, but ranks is 'two'; "
+            "write for example ranks = 2",
+        ),
+        (
+            'script = "a.py"\nranks = 0\n',
+            "job.toml, line 2: ranks must be a whole number from 1 to 4096, but ranks is 0; "
+            "write for example ranks = 2",
+        ),
+        (
+            'script = "a.py"\nranks = true\n',
+            "job.toml, line 2: ranks must be a whole number from 1 to 4096, but ranks is True; "
+            "write for example ranks = 2",
+        ),
+        (
+            'script = "a.py"\nwall_clock_limit = "soon"\n',
+            "job.toml, line 2: wall_clock_limit: 'soon' is not a length of time; "
+            "write seconds, or a number with a unit: 30s, 90m, 7d.",
+        ),
+        (
+            'script = "a.py"\narguments = "--epoch 3"\n',
+            "job.toml, line 2: arguments must be a list of texts and numbers, "
+            'but arguments is \'--epoch 3\'; write for example arguments = ["--epoch", "3"]',
+        ),
+        (
+            'script = "a.py"\narguments = ["--epoch", [3]]\n',
+            "job.toml, line 2: arguments must be a list of texts and numbers, "
+            'but arguments[1] is [3]; write for example arguments = ["--epoch", "3"]',
+        ),
+        (
+            'script = "a.py"\n[environment]\nA = "1"\nB = false\n',
+            "job.toml, line 4: environment must be a table of texts and numbers, "
+            'but environment.B is False; write for example environment.OMP_NUM_THREADS = "1"',
+        ),
+        (
+            'script = "a.py"\n[parameters]\nsince = 2020-01-01\n',
+            "job.toml, line 3: parameters must be a table of numbers and texts, "
+            "but parameters.since is datetime.date(2020, 1, 1); "
+            "write for example parameters.lr = 0.1",
+        ),
+        (
+            'script = "a.py"\nname = "?"\n',
+            "job.toml, line 2: name: '?' cannot name a run; "
+            "use 1 to 80 letters, digits, spaces or any of _ . + = -",
+        ),
+        (
+            'script = "a.py"\nranks = = 2\n',
+            "job.toml, line 2: Invalid value; mend the TOML there.",
+        ),
+    ],
+)
+def test_a_problem_is_one_sentence_with_line_and_remedy(text, sentence):
+    assert refusal(text) == sentence
+
+
+def test_every_problem_has_its_own_sentence():
+    problems = refusal('ranks = "two"\nrank = 2\n').splitlines()
+
+    assert [problem.split(":")[0] for problem in problems] == [
+        "job.toml",
+        "job.toml, line 1",
+        "job.toml, line 2",
+    ]
+
+
+def test_a_problem_in_json_names_its_line():
+    text = '{\n  "script": "a.py",\n  "ranks": 0\n}'
+
+    assert refusal(text, "job.json").startswith("job.json, line 3: ranks must be")
+    assert refusal(text, "job.json").endswith('write for example "ranks": 2')
+
+
+def test_broken_json_names_its_line():
+    assert refusal('{\n"script" "a.py"}', "job.json") == (
+        "job.json, line 2: Expecting ':' delimiter; mend the JSON there."
+    )
+
+
+def test_json_that_is_no_object_is_refused():
+    assert refusal("[1]", "job.json") == (
+        'job.json must hold one object, as in {"script": "train.py"}.'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (5, 5.0),
+        ("0.5", 0.5),
+        ("250ms", 0.25),
+        ("30s", 30.0),
+        ("90m", 5400.0),
+        ("1h30m", 5400.0),
+        ("1.5 h", 5400.0),
+        ("7D", 604800.0),
+    ],
+)
+def test_a_length_of_time_may_bear_a_unit(text, expected):
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-5", "5 parsecs", "1.2.3", "nan", "inf", True, None])
+def test_what_is_no_length_of_time_is_refused(text):
+    with pytest.raises(InputError, match="is not a length of time"):
+        seconds(text)
+
+
+@given(st.floats(min_value=0, allow_infinity=False))
+def test_a_number_of_seconds_is_itself(value):
+    assert seconds(value) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("lr=0.1", ("lr", 0.1)),
+        ("n = 3", ("n", 3)),
+        ("name=digits", ("name", "digits")),
+        ("layers=[1, 2]", ("layers", [1, 2])),
+        ("flag=True", ("flag", True)),
+        ("text='3'", ("text", "3")),
+        ("formula=a=b", ("formula", "a=b")),
+        ("empty=", ("empty", "")),
+    ],
+)
+def test_a_parameter_is_a_literal_or_else_text(text, expected):
+    assert parameter(text) == expected
+
+
+@pytest.mark.parametrize("text", ["lr", "=3", "1x=3", "a b=3"])
+def test_what_is_no_parameter_is_refused(text):
+    with pytest.raises(InputError, match=r"is not a parameter; write --param name=value"):
+        parameter(text)
