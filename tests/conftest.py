@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.metadata
 import os
 import random
@@ -24,6 +25,8 @@ GRACE_SECONDS = 5.0
 def pytest_configure(config: pytest.Config) -> None:
     # A short path: socket names under it have to fit into 108 bytes.
     folder = Path(tempfile.mkdtemp(prefix="wb-"))
+    # Registered first and so run last: IPython's history is still written at exit.
+    atexit.register(_remove, folder, os.getpid())
     config.stash[FOLDER] = folder
     config.stash[SEED] = int(os.environ.get("WORKBENCH_TEST_SEED") or random.randrange(2**32))
     for variable in (
@@ -107,7 +110,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     for process in alive:
         process.kill()
     psutil.wait_procs(alive, timeout=GRACE_SECONDS)
-    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child runs this too
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _line(process: psutil.Process) -> str:

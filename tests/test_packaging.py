@@ -207,7 +207,9 @@ def test_every_exemption_in_pyproject_bears_a_reason():
 
 
 OPENS = re.compile(r'(?:extend-)?(?:ignore|exclude|filterwarnings)\b.* = \[|module = |"[^"]+" = \[')
-ALONE = re.compile(r'(?:extend-)?(?:ignore|exclude) = \["|module = "|"[^"]+" = \["')
+ALONE = re.compile(
+    r'(?:extend-)?(?:ignore|exclude) = \["|module = "|"[^"]+" = \["|\w+ = false|\w+_exclude = \["'
+)
 
 
 def exemptions(lines: list[str]) -> list[str]:
@@ -215,9 +217,10 @@ def exemptions(lines: list[str]) -> list[str]:
     inside, found = False, []
     for line in lines:
         code = line.partition("  #")[0].rstrip()
-        if OPENS.match(line):
+        if ALONE.match(line):
+            found.append(line)
+        elif OPENS.match(line):
             inside = code.endswith("[")
-            found += [line] if ALONE.match(line) else []
         elif code == "]":
             inside = False
         elif inside and code.strip() != '"error",':
