@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from workbench.cluster import doctor
+from workbench.cluster.mpi import Mpi, MpiKind
+from workbench.core.cluster import RankFact
+
+
+def mpiexec_that(path: Path, script: str) -> Mpi:
+    """Give an MPI whose launcher is a shell script."""
+    launcher = path / "mpiexec"
+    launcher.write_text(f"#!/bin/sh\n{script}\n")
+    launcher.chmod(0o755)
+    return Mpi(MpiKind.OPENMPI, str(launcher), "5.0.11")
+
+
+def test_a_launcher_that_hangs_is_ended_at_the_deadline(tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "WORLD_DEADLINE_SECONDS", 0.3)
+
+    finding = doctor.examine_world(mpiexec_that(tmp_path, "sleep 60 & wait"))
+
+    assert (finding.ok, finding.found) == (False, "mpiexec gave no answer within 0.3 s")
+
+
+def test_a_launcher_that_refuses_is_quoted(tmp_path):
+    finding = doctor.examine_world(mpiexec_that(tmp_path, "echo no slots are left >&2; exit 1"))
+
+    assert (finding.ok, finding.found) == (False, "no slots are left")
+
+
+def test_without_mpi_no_world_is_tried():
+    assert doctor.examine_world(None).ok is None
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").touch()
+
+    finding = doctor.examine_directory(tmp_path / "file" / "data")
+
+    assert finding.ok is False
+    assert "Not a directory" in finding.found
+
+
+def test_checking_the_data_directory_leaves_nothing_in_it(tmp_path):
+    finding = doctor.examine_directory(tmp_path)
+
+    assert finding.ok
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_loopback_address_is_ours():
+    assert doctor._is_ours("127.0.0.1")
+
+
+def test_an_address_of_another_machine_is_not_ours():
+    assert not doctor._is_ours("198.51.100.7")
+
+
+@pytest.mark.mpi
+def test_two_real_ranks_form_a_world():
+    mpi, found = doctor.examine_mpi()
+
+    world = doctor.examine_world(mpi)
+
+    assert found.ok, found
+    assert world.ok, world
+
+
+@pytest.mark.mpi
+def test_all_findings_come_as_json_with_the_ranks_of_stdin(tmp_path):
+    ranks = [
+        RankFact(1, rank, "elsewhere", 1, rank, versions=(("numpy", f"2.{rank}"),))
+        for rank in range(2)
+    ]
+
+    options = ["--json", "--ranks", "-", "--data", str(tmp_path)]
+
+    answer = subprocess.run(
+        [sys.executable, "-m", "workbench.cluster.doctor", *options],
+        input=json.dumps([asdict(rank) for rank in ranks]),
+        capture_output=True,
+        text=True,
+        env=os.environ,
+        check=False,
+    )
+
+    findings = {finding["check"]: finding for finding in json.loads(answer.stdout)}
+    assert answer.returncode == 1
+    assert findings["versions"]["found"] == "numpy 2.0, but 2.1 on rank 1"
+    assert findings["data directory"]["ok"]
+    assert [name for name, finding in findings.items() if finding["ok"] is False] == ["versions"]

@@ -1,0 +1,225 @@
+"""Look at this machine and say what stands in the way of a cluster, without changing it.
+
+Run as ``python -m workbench.cluster.doctor``; whoever has a store tells it of the ranks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from workbench.cluster.mpi import (
+    Mpi,
+    find_mpi,
+    hostfile_text,
+    mpiexec_arguments,
+    rank_environment,
+)
+from workbench.core.cluster import RankFact
+from workbench.core.diagnosis import (
+    Finding,
+    judge_blas,
+    judge_chainer,
+    judge_directory,
+    judge_disk,
+    judge_host_name,
+    judge_interfaces,
+    judge_mpi,
+    judge_python,
+    judge_shared_memory,
+    judge_versions,
+    judge_world,
+)
+from workbench.core.world import Host, plan_world
+from workbench.errors import MachineError
+
+WORLD_DEADLINE_SECONDS = 20.0
+IMPORT_DEADLINE_SECONDS = 60.0
+
+_WORLD = """
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+print("world", world.size, world.allreduce(1), flush=True)
+"""
+_IMPORT = """
+import workbench.compat
+import chainer, chainermn
+print(repr(workbench.compat.status()).strip("<>"))
+"""
+
+
+def examine_mpi() -> tuple[Mpi | None, Finding]:
+    """Look for the MPI that a cluster would use."""
+    try:
+        mpi = find_mpi()
+    except MachineError as error:
+        return None, judge_mpi("", "", str(error))
+    return mpi, judge_mpi(mpi.mpiexec, f"{mpi.kind} {mpi.version}", "")
+
+
+def examine_world(mpi: Mpi | None) -> Finding:
+    """Start two ranks as a cluster does, and let them add a number."""
+    if mpi is None:
+        return Finding("world forms", None, "there is no MPI to form one")
+    world = plan_world((Host("localhost", len(os.sched_getaffinity(0))),), 2, oversubscribe=True)
+    environment = rank_environment(mpi, world)
+    began = time.monotonic()
+    with tempfile.NamedTemporaryFile("w", prefix="workbench-hosts-") as hosts:
+        hosts.write(hostfile_text(mpi, world))
+        hosts.flush()
+        options = mpiexec_arguments(mpi, world, hosts.name, tuple(environment))
+        command = [mpi.mpiexec, "-n", "2", *options, sys.executable, "-c", _WORLD]
+        _, output, errors = _execute(command, WORLD_DEADLINE_SECONDS, environment)
+    said = [line.split()[1:] for line in output.splitlines() if line.startswith("world ")]
+    ranks = [(int(size), int(total)) for size, total in said]
+    return judge_world(ranks, errors, time.monotonic() - began)
+
+
+def examine_chainer() -> Finding:
+    """Import Chainer as a rank would."""
+    command = [sys.executable, "-c", _IMPORT]
+    code, output, errors = _execute(command, IMPORT_DEADLINE_SECONDS, {})
+    lines = errors.strip().splitlines() or ["the import ended without a word"]
+    return judge_chainer(output.strip() if code == 0 else "", lines[-1])
+
+
+def examine_host_name() -> Finding:
+    """Ask the resolver for this machine's own name."""
+    name = socket.gethostname()
+    began = time.monotonic()
+    try:
+        answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError:
+        answers = []
+    seconds = time.monotonic() - began
+    addresses = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+    return judge_host_name(name, addresses, any(map(_is_ours, addresses)), seconds)
+
+
+def examine_directory(path: Path) -> Finding:
+    """Write a file into the data directory, and remove it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(b"workbench")
+    except OSError as error:
+        return judge_directory(str(path), error.strerror or str(error))
+    return judge_directory(str(path), "")
+
+
+def examine(data: Path, ranks: Sequence[RankFact]) -> list[Finding]:
+    """Return one finding for each check, in the order in which they build on each other."""
+    mpi, mpi_finding = examine_mpi()
+    existing = next(path for path in (data, *data.parents) if path.exists())
+    shared = Path("/dev/shm")
+    interfaces = [
+        name
+        for name, state in psutil.net_if_stats().items()
+        if state.isup and not name.startswith("lo")
+    ]
+    cores = len(os.sched_getaffinity(0))
+    return [
+        judge_python(sys.version_info[:2], sys.executable),
+        mpi_finding,
+        examine_world(mpi),
+        judge_blas(ranks, os.environ, cores, socket.gethostname()),
+        examine_host_name(),
+        examine_directory(data),
+        judge_disk(str(existing), shutil.disk_usage(existing).free),
+        judge_shared_memory(shutil.disk_usage(shared).total if shared.is_dir() else 0),
+        judge_interfaces(interfaces),
+        examine_chainer(),
+        judge_versions(ranks),
+    ]
+
+
+def _is_ours(address: str) -> bool:
+    """Whether a socket can be bound to ``address``, as only a local one allows."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
+def _execute(
+    command: list[str], deadline: float, environment: dict[str, str]
+) -> tuple[int, str, str]:
+    """Return exit status, stdout and stderr; what runs longer than ``deadline`` is ended."""
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**os.environ, **environment},
+            start_new_session=True,
+        )
+    except OSError as error:
+        return 1, "", f"{command[0]}: {error.strerror}"
+    try:
+        output, errors = process.communicate(timeout=deadline)
+    except subprocess.TimeoutExpired:
+        return 1, "", f"{Path(command[0]).name} gave no answer within {deadline:g} s"
+    finally:
+        _end(process)
+    return process.returncode, output, errors
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End what is left, first so that mpiexec can end its ranks itself."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+            try:
+                process.communicate(timeout=3.0)
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the findings; return 1 if any of them is bad."""
+    parser = argparse.ArgumentParser(prog="python -m workbench.cluster.doctor", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one JSON list on stdout")
+    parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--ranks", choices=["-"], help="read the ranks as a JSON list on stdin")
+    options = parser.parse_args(arguments)
+    ranks = [_rank(item) for item in json.load(sys.stdin)] if options.ranks else []
+    findings = examine(options.data, ranks)
+    if options.json:
+        print(json.dumps([asdict(finding) for finding in findings]))
+    else:
+        for finding in findings:
+            print(f"{_MARKS[finding.ok]:<4} {finding.check}: {finding.found} {finding.remedy}")
+    return int(any(finding.ok is False for finding in findings))
+
+
+_MARKS = {True: "ok", False: "bad", None: "-"}
+
+
+def _rank(item: dict[str, Any]) -> RankFact:
+    """Return what ``asdict`` and JSON made of a rank as the rank again."""
+    pairs = tuple((name, version) for name, version in item.pop("versions", ()))
+    return RankFact(**item, versions=pairs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
