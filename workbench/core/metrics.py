@@ -1,0 +1,155 @@
+"""Sort and sum up what ranks report: groups of curves, folded output, progress."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.core.run import RunFact
+
+# Same lines are sought this far ahead, which bounds the work when ranks differ a lot.
+FOLD_WINDOW = 200
+MAX_GROUPS = 6
+
+_CLOCKS = frozenset({"elapsed_time", "epoch", "iteration", "time", "step", "timestamp"})
+_VALIDATION = frozenset({"validation", "valid", "val", "test", "eval", "evaluation", "dev"})
+_TRAINING = frozenset({"main", "train", "training"})
+_LOSS = re.compile(r"loss|nll|perplexity|cost|error|\bmse\b|\bmae\b")
+_ACCURACY = re.compile(r"acc|top.?\d|\bf1\b|precision|recall|\bauc\b|\biou\b|score|bleu")
+
+
+@dataclass(frozen=True)
+class FoldedLine:
+    """One line of output and the ranks that wrote it."""
+
+    ranks: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Curves of one quantity, which share axes.
+
+    Args:
+        quantity: What they measure, such as ``loss``.
+        names: Their full names, training before validation.
+    """
+
+    quantity: str
+    names: tuple[str, ...]
+
+
+def rank_ranges(ranks: Iterable[int]) -> str:
+    """Return ranks in words, as in ``rank 0``, ``ranks 0-3`` or ``ranks 0, 2-3``."""
+    ordered = sorted(set(ranks))
+    spans: list[list[int]] = []
+    for rank in ordered:
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    text = ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in spans)
+    return f"rank {text}" if len(ordered) == 1 else f"ranks {text}"
+
+
+def fold_lines(outputs: Mapping[int, Sequence[str]]) -> list[FoldedLine]:
+    """Merge the lines of several ranks, identical ones into one; each rank's order is kept.
+
+    Args:
+        outputs: Rank to the lines that it wrote.
+    """
+    texts: list[str] = []
+    owners: list[list[int]] = []
+    for rank in sorted(outputs):
+        known = set(texts)
+        at = 0
+        for line in outputs[rank]:
+            found = _find(texts, line, at) if line in known else -1
+            if found < 0:
+                texts.insert(at, line)
+                owners.insert(at, [rank])
+                at += 1
+            else:
+                owners[found].append(rank)
+                at = found + 1
+    return [FoldedLine(tuple(o), t) for o, t in zip(owners, texts, strict=True)]
+
+
+def fraction_done(fact: RunFact) -> float | None:
+    """Return how much of the run is done, from 0 to 1; None when no total is known."""
+    if fact.iterations_total > 0:
+        done = fact.iteration / fact.iterations_total
+    elif fact.epochs_total > 0:
+        done = fact.epoch / fact.epochs_total
+    else:
+        return None
+    return min(1.0, max(0.0, done))
+
+
+def seconds_left(fact: RunFact, now: float) -> float | None:
+    """Return the seconds that the run still takes at its mean pace; None when unknown.
+
+    Args:
+        now: Epoch seconds.
+    """
+    done = fraction_done(fact)
+    if not done or not fact.started or fact.state.ended:
+        return None
+    return max(0.0, now - fact.started) * (1 - done) / done
+
+
+def seconds_taken(fact: RunFact, now: float) -> float:
+    """Return the seconds since the first rank began, until the end if there was one."""
+    if not fact.started:
+        return 0.0
+    return max(0.0, (fact.ended or now) - fact.started)
+
+
+def is_clock(name: str) -> bool:
+    """Whether ``name`` only counts time or steps, and so makes no curve."""
+    return _parts(name)[-1] in _CLOCKS
+
+
+def is_validation(name: str) -> bool:
+    """Whether ``name`` was measured on data that is not trained on."""
+    return any(part in _VALIDATION for part in _parts(name)) or _prefix(name) in _VALIDATION
+
+
+def quantity(name: str) -> str:
+    """Return what ``name`` measures: ``loss`` for ``validation/main/loss`` and ``val_loss``."""
+    last = _parts(name)[-1]
+    prefix = _prefix(name)
+    return last[len(prefix) + 1 :] if prefix in _VALIDATION | _TRAINING else last
+
+
+def group_names(names: Iterable[str]) -> list[Group]:
+    """Return the groups to draw: losses first, then accuracies, then the rest by name."""
+    groups: dict[str, list[str]] = {}
+    for name in sorted(set(names)):
+        if not is_clock(name):
+            groups.setdefault(quantity(name), []).append(name)
+    ordered = sorted(groups, key=lambda q: (_family(q), q))
+    return [Group(q, tuple(sorted(groups[q], key=is_validation))) for q in ordered]
+
+
+def _family(name: str) -> int:
+    if _LOSS.search(name):
+        return 0
+    return 1 if _ACCURACY.search(name) else 2
+
+
+def _parts(name: str) -> list[str]:
+    return name.lower().strip("/").split("/")
+
+
+def _prefix(name: str) -> str:
+    head, separator, _ = _parts(name)[-1].partition("_")
+    return head if separator else ""
+
+
+def _find(texts: list[str], line: str, start: int) -> int:
+    try:
+        return texts.index(line, start, start + FOLD_WINDOW)
+    except ValueError:
+        return -1

@@ -1,0 +1,144 @@
+"""The magics: each parses, calls and displays."""
+
+from __future__ import annotations
+
+import time
+
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
+from IPython.display import display
+
+from workbench.core.run import RunKind
+from workbench.errors import StateError
+from workbench.notebook import options
+from workbench.notebook.cell import check_cell
+from workbench.notebook.cluster_panel import ClusterPanel, panel_for
+from workbench.notebook.doctor import examine
+from workbench.notebook.handle import RunHandle, watch
+from workbench.notebook.launch import set_up, train, train_script
+from workbench.notebook.listing import comparison, runs_table
+from workbench.notebook.page import page_for
+from workbench.notebook.status import cluster_status, last_run_line
+from workbench.store import Store
+from workbench.store.wishes import ask_cluster
+
+
+@magics_class
+class WorkbenchMagics(Magics):
+    """Train on every MPI rank from a notebook."""
+
+    @line_magic
+    def dist_cluster(self, line: str) -> ClusterPanel:
+        """Show and size a cluster: ranks asked against actual; Start, Resize, Stop.
+
+        %dist_cluster [--cluster NAME]
+        """
+        return panel_for(options.cluster_options("%dist_cluster").read(line).cluster)
+
+    @line_cell_magic
+    def dist_train(self, line: str, cell: str | None = None) -> RunHandle | None:
+        """Run the cell, or a script, on every rank, and show curves and output below.
+
+        %%dist_train [--ranks N] [--name NAME] [--param KEY=VALUE]... [--background]
+                     [--oversubscribe] [--grace SECONDS] [--cluster NAME]
+
+        %dist_train [the same options] script.py [its arguments]...
+
+        What stands after the script's name is the script's. The cluster is started if need be.
+        """
+        if cell is None:
+            known = options.train_options("%dist_train")
+            ours, script = options.split_script(known, line)
+            return train_script(self.shell, known.read_words(ours), script)
+        chosen = options.train_options("%%dist_train").read(line)
+        source = check_cell(self.shell, cell, "%%dist_train")
+        return train(self.shell, chosen, RunKind.CELL, source)
+
+    @line_cell_magic
+    def dist_setup(self, line: str, cell: str | None = None) -> None:
+        """Run the cell on every rank now, and again whenever ranks start anew.
+
+        %%dist_setup [--name NAME] [--cluster NAME]
+
+        %dist_setup --clear forgets all that are kept.
+        """
+        chosen = options.setup_options("%%dist_setup").read(line)
+        if chosen.clear:
+            with Store() as store:
+                store.clear_setups(chosen.cluster)
+            print(f"Cluster {chosen.cluster!r} repeats no set-up cell any longer.")
+        if cell is not None or not chosen.clear:
+            source = check_cell(self.shell, cell or "", "%%dist_setup")
+            set_up(self.shell, chosen.cluster, chosen.name or "set-up", source)
+
+    @line_magic
+    def dist_status(self, line: str) -> None:
+        """Show the cluster, its ranks, and every unfinished run with its whole curve.
+
+        %dist_status [--cluster NAME]
+        """
+        cluster = options.cluster_options("%dist_status").read(line).cluster
+        with Store() as store:
+            display(dict(cluster_status(store, cluster)), raw=True)
+            unfinished = store.unfinished(cluster)
+            if not unfinished:
+                print(last_run_line(store, cluster))
+        for run in unfinished:
+            watch(run.id, page_for(self.shell))
+
+    @line_magic
+    def dist_runs(self, line: str) -> None:
+        """List the runs; with names, show these in one picture.
+
+        %dist_runs [NAME]... [--limit N]
+        """
+        chosen = options.runs_options("%dist_runs").read(line)
+        with Store() as store:
+            now = time.time()
+            if chosen.names:
+                display(dict(comparison(store, chosen.names, now)), raw=True)
+            else:
+                display(dict(runs_table(store, chosen.limit, now)), raw=True)
+
+    @line_magic
+    def dist_stop(self, line: str) -> None:
+        """Stop a run at an iteration boundary: the one that goes on, or the one that is named.
+
+        %dist_stop [NAME] [--cluster NAME]
+        """
+        chosen = options.stop_options("%dist_stop").read(line)
+        with Store() as store:
+            if chosen.run:
+                run = store.run(" ".join(chosen.run))
+            else:
+                unfinished = store.unfinished(chosen.cluster)
+                if not unfinished:
+                    raise StateError("No run is going on; %dist_runs lists those that have ended.")
+                run = unfinished[0]
+            if run.fact.state.ended:
+                print(f"Run {run.wish.name!r} had ended already ({run.fact.state}).")
+                return
+            store.wish_stop(run.id)
+            print(f"Asked run {run.wish.name!r} to stop.")
+
+    @line_magic
+    def dist_resize(self, line: str) -> None:
+        """Ask for another number of ranks.
+
+        %dist_resize N [--oversubscribe] [--cluster NAME]
+        """
+        chosen = options.resize_options("%dist_resize").read(line)
+        with Store() as store:
+            has = store.cluster_fact(chosen.cluster).ranks
+            ask_cluster(
+                store, chosen.ranks, cluster=chosen.cluster, oversubscribe=chosen.oversubscribe
+            )
+        print(f"Asked for {chosen.ranks} ranks; {chosen.cluster!r} has {has} now.")
+
+    @line_magic
+    def dist_doctor(self, line: str) -> None:
+        """Examine what the ranks need of this machine, and say how to mend what is amiss.
+
+        %dist_doctor
+        """
+        options.Options("%dist_doctor").read(line)
+        display(dict(examine()), raw=True)

@@ -1,0 +1,86 @@
+"""Put things on the page below a cell: places that are redrawn, and text that only grows."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any, Protocol
+
+Bundle = Mapping[str, Any]
+Row = tuple[str, ...]
+
+RUN_TYPE = "application/vnd.workbench.run+json"
+
+
+class Page(Protocol):
+    """Where a run is shown."""
+
+    def show(self, place: str, bundle: Bundle, *, final: bool = False) -> None:
+        """Draw ``bundle`` (MIME type to data) at ``place``, over what was there."""
+
+    def write(self, stream: str, text: str) -> None:
+        """Add text to ``stdout`` or ``stderr``."""
+
+
+class NotebookPage:
+    """Draws by display id, so each place keeps its position below the cell."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, str] = {}
+
+    def show(self, place: str, bundle: Bundle, *, final: bool = False) -> None:
+        """Draw ``bundle`` at ``place``."""
+        from IPython.display import display
+
+        update = place in self._places
+        identity = self._places.setdefault(place, uuid.uuid4().hex)
+        display(dict(bundle), raw=True, display_id=identity, update=update)
+
+    def write(self, stream: str, text: str) -> None:
+        """Add text as the cell's ordinary output."""
+        print(text, end="", file=sys.stderr if stream == "stderr" else sys.stdout)
+
+
+class TerminalPage:
+    """Shows only what a terminal can: the text, and each place once, when it is final."""
+
+    def show(self, place: str, bundle: Bundle, *, final: bool = False) -> None:
+        """Print the plain text of ``bundle`` when nothing will replace it."""
+        if final and bundle.get("text/plain"):
+            print(bundle["text/plain"])
+
+    def write(self, stream: str, text: str) -> None:
+        """Print ``text``."""
+        print(text, end="", file=sys.stderr if stream == "stderr" else sys.stdout, flush=True)
+
+
+def page_for(shell: object) -> Page:
+    """Return the page that fits ``shell``."""
+    from IPython.terminal.interactiveshell import TerminalInteractiveShell
+
+    return TerminalPage() if isinstance(shell, TerminalInteractiveShell) else NotebookPage()
+
+
+def table(headers: Row, rows: Sequence[Row], caption: str = "") -> Bundle:
+    """Return a table as HTML and as text."""
+    return {"text/html": _html(headers, rows, caption), "text/plain": _text(headers, rows, caption)}
+
+
+def _html(headers: Row, rows: Sequence[Row], caption: str) -> str:
+    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in headers)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rows
+    )
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _text(headers: Row, rows: Sequence[Row], caption: str) -> str:
+    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+    lines = [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in (headers, *rows)
+    ]
+    return "\n".join([caption, *lines] if caption else lines)
