@@ -10,13 +10,19 @@ import platformdirs
 from workbench.errors import MachineError
 
 
+def home_path() -> Path:
+    """Return where the data directory is, or would be; ``WORKBENCH_HOME`` moves it."""
+    path = os.environ.get("WORKBENCH_HOME") or platformdirs.user_data_dir("workbench")
+    return Path(path).absolute()
+
+
 def home_directory() -> Path:
-    """Return the data directory, made if need be; ``WORKBENCH_HOME`` moves it.
+    """Return the data directory, made if need be.
 
     Raises:
         MachineError: It cannot be created or written.
     """
-    path = Path(os.environ.get("WORKBENCH_HOME") or platformdirs.user_data_dir("workbench"))
+    path = home_path()
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
@@ -24,7 +30,7 @@ def home_directory() -> Path:
             f"The data directory {path} cannot be created ({error.strerror}); "
             "set WORKBENCH_HOME to a folder that you may write."
         ) from error
-    return path.absolute()
+    return path
 
 
 def run_directory(run: str) -> Path:

@@ -7,18 +7,21 @@ button and a command mean the same.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import secrets
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
-from workbench.core.cluster import DEFAULT_CLUSTER, ClusterWish, check_cluster_name
+from workbench.core.cluster import DEFAULT_CLUSTER, ClusterWish, RankFact, check_cluster_name
+from workbench.core.diagnosis import Finding
 from workbench.core.run import RunKind, RunWish, check_run_name
 from workbench.core.world import Host, plan_world
 from workbench.errors import InputError, MachineError, StateError
-from workbench.store.home import cluster_directory
+from workbench.store.home import cluster_directory, home_path
 from workbench.store.store import Store
 
 LOCK_NAME = "supervisor.lock"
@@ -136,6 +139,34 @@ def ask_run(
         store, ranks if grows else None, cluster=cluster, oversubscribe=oversubscribe
     )
     return wish
+
+
+def ask_doctor(cluster: str = DEFAULT_CLUSTER) -> list[Finding]:
+    """Return what the doctor finds on this machine and on the ranks of ``cluster``.
+
+    Raises:
+        MachineError: The doctor itself cannot run.
+    """
+    ranks: list[RankFact] = []
+    ours: list[Finding] = []
+    try:
+        with Store() as store:
+            ranks = store.ranks(cluster, store.cluster_fact(cluster).generation)
+    except MachineError as error:
+        found, _, remedy = str(error).rpartition("; ")
+        ours.append(Finding("store", False, found, remedy[:1].upper() + remedy[1:]))
+    options = ["--json", "--ranks", "-", "--data", str(home_path())]
+    answer = subprocess.run(
+        [sys.executable, "-m", "workbench.cluster.doctor", *options],
+        input=json.dumps([asdict(rank) for rank in ranks]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if not answer.stdout.startswith("["):
+        last = (answer.stderr.strip().splitlines() or ["without a word"])[-1]
+        raise MachineError(f"The doctor ended: {last}; reinstall workbench into {sys.prefix}.")
+    return [Finding(**item) for item in json.loads(answer.stdout)] + ours
 
 
 def script_source(path: str) -> tuple[str, str]:
