@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from workbench.cluster.connect import client
     from workbench.engine.report import report
     from workbench.notebook import load_ipython_extension, unload_ipython_extension
     from workbench.store import Store
@@ -18,11 +17,34 @@ __all__ = ["Store", "client", "load_ipython_extension", "report", "unload_ipytho
 # wheel's .pth is in place, and a rank needs no notebook.
 _HOMES = {
     "Store": "workbench.store",
-    "client": "workbench.cluster.connect",
     "load_ipython_extension": "workbench.notebook",
     "report": "workbench.engine.report",
     "unload_ipython_extension": "workbench.notebook",
 }
+
+
+def client(cluster: str = "default", **options: Any) -> Any:
+    """Return an ``ipyparallel.Client`` of a running cluster; ``%%px`` then means its ranks.
+
+    Args:
+        cluster: The cluster's name.
+        options: Passed on to ``ipyparallel.Client``.
+
+    Raises:
+        StateError: The cluster is not up.
+    """
+    from workbench.cluster.connect import connect
+    from workbench.errors import StateError
+    from workbench.store import Store
+
+    with Store() as store:
+        fact = store.cluster_fact(cluster)
+    if not fact.connection_file:
+        raise StateError(
+            f"The cluster {cluster!r} is {fact.state}; start it with %dist_cluster or "
+            "`workbench up`."
+        )
+    return connect(fact.connection_file, **options)
 
 
 def __getattr__(name: str) -> Any:

@@ -113,6 +113,7 @@ CREATE TABLE deliveries (
     run INTEGER NOT NULL,
     rank INTEGER NOT NULL,
     sequence INTEGER NOT NULL,
+    ending TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (run, rank)
 ) WITHOUT ROWID;
 """

@@ -1,92 +1,24 @@
-"""Read and write wishes, facts, points and output in one SQLite file.
-
-Several processes write. Each write is one short ``BEGIN IMMEDIATE`` transaction that waits up to
-``BUSY_SECONDS`` for its turn; readers never wait, the journal is a write-ahead log.
-"""
+"""Read and write wishes and facts."""
 
 from __future__ import annotations
 
 import json
-import math
-import os
 import sqlite3
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish, RankFact
-from workbench.core.report import Batch, Chunk, Sample
 from workbench.core.run import ENDED, Run, RunFact, RunKind, RunState, RunWish
-from workbench.errors import StateError, StoreError
-from workbench.store.home import home_directory
-from workbench.store.schema import migrate
-
-BUSY_SECONDS = 10.0
-FILE_NAME = "store.sqlite3"
+from workbench.errors import StateError
+from workbench.store.points import Points
 
 _ENDED = tuple(sorted(ENDED))
 _FACT_COLUMNS = tuple(RunFact.__dataclass_fields__)
 
 
-class PointRow(NamedTuple):
-    """A reported value as the store holds it; follow by ``sequence``. ``nan`` for no number."""
-
-    sequence: int
-    rank: int
-    iteration: int
-    time: float
-    name: str
-    value: float
-
-
-class OutputRow(NamedTuple):
-    """A piece of a rank's output as the store holds it; follow by ``sequence``."""
-
-    sequence: int
-    rank: int
-    stream: str
-    time: float
-    text: str
-
-
-class Store:
-    """One process's connection to the store.
-
-    A store may be used by several threads of one process; each gets a connection of its own.
-
-    Args:
-        path: The SQLite file; by default the one in ``home_directory()``.
-
-    Raises:
-        StoreError: The file cannot be opened, or a newer workbench wrote it.
-    """
-
-    def __init__(self, path: str | Path | None = None) -> None:
-        self.path = Path(path) if path is not None else home_directory() / FILE_NAME
-        self._local = threading.local()
-        self._open: list[sqlite3.Connection] = []
-        self._metrics: dict[str, int] = {}
-        self._metric_names: dict[int, str] = {}
-        with _explained(self.path):
-            migrate(self._connection, str(self.path))
-
-    def __repr__(self) -> str:
-        return f"<Store {self.path}>"
-
-    def close(self) -> None:
-        """Close this process's connections."""
-        while self._open:
-            self._open.pop().close()
-        self._local = threading.local()
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+class Store(Points):
+    """Wishes and facts, and with its bases also points and output."""
 
     # -- clusters
 
@@ -155,7 +87,7 @@ class Store:
             (cluster, generation),
         )
         return [
-            RankFact(*row[:-1], versions=tuple((n, v) for n, v in json.loads(row[-1])))
+            RankFact(*row[:-1], tuple((n, v) for n, v in json.loads(row[-1])))  # type: ignore[call-arg]
             for row in rows
         ]
 
@@ -235,6 +167,10 @@ class Store:
             )
         return _run(row)
 
+    def has_run(self, run: str) -> bool:
+        """Whether a run with this id was ever wished for."""
+        return self._one("SELECT 1 FROM runs WHERE id = ?", (run,)) is not None
+
     def runs(
         self, cluster: str | None = None, *, limit: int = 50, setups: bool = False
     ) -> list[Run]:
@@ -264,182 +200,6 @@ class Store:
                 f"UPDATE runs SET {assignments} WHERE id = ?", (*changes.values(), run)
             )
 
-    # -- points and output
-
-    def add_batches(self, batches: Iterable[Batch]) -> dict[tuple[str, int], int]:
-        """Add what ranks gathered, each batch once and in order, in one transaction.
-
-        A batch that was added before is skipped; so is one whose predecessor is missing.
-
-        Returns:
-            For each (run, rank) the sequence number up to which the store has all batches.
-        """
-        kept: dict[tuple[str, int], int] = {}
-        numbers: dict[str, int] = {}
-        with self._transaction() as connection:
-            for batch in batches:
-                number = numbers.setdefault(batch.run, _run_number(connection, batch.run))
-                key = (batch.run, batch.rank)
-                if key not in kept:
-                    kept[key] = _delivered(connection, number, batch.rank)
-                if batch.sequence != kept[key] + 1:
-                    continue
-                self._add_samples(connection, number, batch.rank, batch.samples)
-                _add_chunks(connection, number, batch.rank, batch.chunks)
-                connection.execute(
-                    "INSERT OR REPLACE INTO deliveries VALUES (?, ?, ?)",
-                    (number, batch.rank, batch.sequence),
-                )
-                kept[key] = batch.sequence
-        return kept
-
-    def delivered(self, run: str, rank: int) -> int:
-        """Return the sequence number up to which the store has all of a rank's batches."""
-        with _explained(self.path):
-            return _delivered(self._connection, _run_number(self._connection, run), rank)
-
-    def points(self, run: str, after: int = 0, limit: int = 100_000) -> list[PointRow]:
-        """Return at most ``limit`` points with a sequence number above ``after``, in order."""
-        rows = self._all(
-            "SELECT sequence, rank, iteration, time, metric, value FROM points "
-            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence > ? "
-            "ORDER BY sequence LIMIT ?",
-            (run, after, limit),
-        )
-        names = self._names({row[4] for row in rows})
-        return [
-            PointRow(s, r, i, t, names[m], math.nan if v is None else v) for s, r, i, t, m, v in rows
-        ]
-
-    def output(self, run: str, after: int = 0, limit: int = 10_000) -> list[OutputRow]:
-        """Return at most ``limit`` pieces of output above ``after``, in order."""
-        rows = self._all(
-            "SELECT sequence, rank, stream, time, text FROM output "
-            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence > ? "
-            "ORDER BY sequence LIMIT ?",
-            (run, after, limit),
-        )
-        return [OutputRow(*row) for row in rows]
-
-    def final_values(self, run: str) -> dict[str, float]:
-        """Return the last value of every name, averaged over the ranks that reported it."""
-        rows = self._all(
-            "SELECT metrics.name, avg(value) FROM latest JOIN metrics ON number = metric "
-            "WHERE run = (SELECT number FROM runs WHERE id = ?) GROUP BY metric ORDER BY 1",
-            (run,),
-        )
-        return {name: math.nan if value is None else value for name, value in rows}
-
-    def data_version(self) -> int:
-        """Return a number that changes whenever another connection has committed."""
-        row = self._one("PRAGMA data_version")
-        assert row is not None
-        return int(row[0])
-
-    # -- inside
-
-    def _add_samples(
-        self, connection: sqlite3.Connection, run: int, rank: int, samples: Sequence[Sample]
-    ) -> None:
-        if not samples:
-            return
-        numbers = {name: self._metric(connection, name) for name in {s.name for s in samples}}
-        start = _last_sequence(connection, "points", run)
-        connection.executemany(
-            "INSERT INTO points VALUES (?, ?, ?, ?, ?, ?, ?)",
-            [
-                (run, start + i, rank, s.iteration, s.time, numbers[s.name], s.value)
-                for i, s in enumerate(samples, 1)
-            ],
-        )
-        last = {s.name: s for s in samples}
-        connection.executemany(
-            "INSERT OR REPLACE INTO latest VALUES (?, ?, ?, ?, ?)",
-            [(run, numbers[name], rank, s.iteration, s.value) for name, s in last.items()],
-        )
-
-    def _metric(self, connection: sqlite3.Connection, name: str) -> int:
-        if name not in self._metrics:
-            connection.execute("INSERT OR IGNORE INTO metrics (name) VALUES (?)", (name,))
-            row = connection.execute("SELECT number FROM metrics WHERE name = ?", (name,))
-            self._metrics[name] = row.fetchone()[0]
-        return self._metrics[name]
-
-    def _names(self, numbers: set[int]) -> dict[int, str]:
-        if not numbers <= self._metric_names.keys():
-            self._metric_names = dict(self._all("SELECT number, name FROM metrics"))
-        return self._metric_names
-
-    @property
-    def _connection(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = _connect(self.path)
-            self._local.connection = connection
-            self._open.append(connection)
-        return connection
-
-    def _one(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None:
-        with _explained(self.path):
-            row: tuple[Any, ...] | None = self._connection.execute(query, values).fetchone()
-            return row
-
-    def _all(self, query: str, values: Sequence[object] = ()) -> list[Any]:
-        with _explained(self.path):
-            return self._connection.execute(query, values).fetchall()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with _explained(self.path):
-            connection = self._connection
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                # A rolled-back insert must not leave its number behind.
-                self._metrics.clear()
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    fresh = not path.exists()
-    connection = sqlite3.connect(
-        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
-    if fresh:
-        os.chmod(path, 0o600)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")
-    return connection
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into sentences with a remedy."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise StoreError(f"The store {path} {_remedy(str(error))}") from error
-
-
-def _remedy(reason: str) -> str:
-    remedies = {
-        "full": "is on a full disk; make room, or set WORKBENCH_HOME to another disk.",
-        "readonly": "cannot be written; mend its permissions, or set WORKBENCH_HOME.",
-        "unable to open": "cannot be opened; mend its permissions, or set WORKBENCH_HOME.",
-        "locked": f"was busy for {BUSY_SECONDS:.0f} s; end the program that holds it, try again.",
-        "not a database": "is not a workbench store; move the file away, or set WORKBENCH_HOME.",
-        "malformed": "is damaged; move the file away, or set WORKBENCH_HOME to another folder.",
-        "disk I/O": "cannot be read or written (disk I/O error); see whether the disk is full.",
-    }
-    for part, remedy in remedies.items():
-        if part in reason:
-            return remedy
-    return f"answered: {reason}; set WORKBENCH_HOME to another folder to start afresh."
-
 
 def _free_name(connection: sqlite3.Connection, name: str) -> str:
     states = dict(
@@ -457,38 +217,6 @@ def _free_name(connection: sqlite3.Connection, name: str) -> str:
     while f"{name} {number}" in states:
         number += 1
     return f"{name} {number}"
-
-
-def _run_number(connection: sqlite3.Connection, run: str) -> int:
-    row = connection.execute("SELECT number FROM runs WHERE id = ?", (run,)).fetchone()
-    if row is None:
-        raise StateError(f"No run has the id {run!r}.")
-    return int(row[0])
-
-
-def _delivered(connection: sqlite3.Connection, run: int, rank: int) -> int:
-    row = connection.execute(
-        "SELECT sequence FROM deliveries WHERE run = ? AND rank = ?", (run, rank)
-    ).fetchone()
-    return int(row[0]) if row else 0
-
-
-def _last_sequence(connection: sqlite3.Connection, table: str, run: int) -> int:
-    query = f"SELECT sequence FROM {table} WHERE run = ? ORDER BY sequence DESC LIMIT 1"
-    row = connection.execute(query, (run,)).fetchone()
-    return int(row[0]) if row else 0
-
-
-def _add_chunks(
-    connection: sqlite3.Connection, run: int, rank: int, chunks: Sequence[Chunk]
-) -> None:
-    if not chunks:
-        return
-    start = _last_sequence(connection, "output", run)
-    connection.executemany(
-        "INSERT INTO output VALUES (?, ?, ?, ?, ?, ?)",
-        [(run, start + i, rank, c.stream, c.time, c.text) for i, c in enumerate(chunks, 1)],
-    )
 
 
 def _run(row: tuple[Any, ...]) -> Run:

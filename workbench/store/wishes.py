@@ -58,9 +58,7 @@ def ask_cluster(
         oversubscribe = oversubscribe or (before.oversubscribe if before else local_slots() < 2)
     world = plan_world(local_hosts(), ranks, oversubscribe)
     if not (before and before.up and before.ranks == ranks):
-        before = store.wish_cluster(
-            cluster, up=True, ranks=world.size, oversubscribe=oversubscribe
-        )
+        before = store.wish_cluster(cluster, up=True, ranks=world.size, oversubscribe=oversubscribe)
     wake_supervisor(cluster)
     return before
 
@@ -107,7 +105,7 @@ def ask_run(
     """
     check_cluster_name(cluster)
     now = time.time()
-    run = _new_run_id(now)
+    run = new_run_id(now)
     name = check_run_name(name) if name else run
     if grace < 0:
         raise InputError(f"grace must be at least 0 seconds, not {grace:g}.")
@@ -135,9 +133,7 @@ def ask_run(
         )
     )
     grows = ranks is not None and (before is None or not before.up or ranks > has)
-    ask_cluster(
-        store, ranks if grows else None, cluster=cluster, oversubscribe=oversubscribe
-    )
+    ask_cluster(store, ranks if grows else None, cluster=cluster, oversubscribe=oversubscribe)
     return wish
 
 
@@ -241,7 +237,9 @@ def wake_supervisor(cluster: str) -> None:
         ) from error
 
 
-def _new_run_id(now: float) -> str:
+def new_run_id(now: float) -> str:
     """Return an id that sorts by time and is unique over machines."""
     moment = time.strftime("%y%m%d-%H%M%S", time.gmtime(now))
-    return f"{moment}-{''.join(secrets.choice('abcdefghijklmnopqrstuvwxyz234567') for _ in range(4))}"
+    return (
+        f"{moment}-{''.join(secrets.choice('abcdefghijklmnopqrstuvwxyz234567') for _ in range(4))}"
+    )

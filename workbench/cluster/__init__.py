@@ -1,0 +1,1 @@
+"""Hold one ipyparallel controller and its MPI worlds."""

@@ -1,0 +1,18 @@
+"""Connect a plain ipyparallel client to a cluster of ours, for ``%%px`` and one's own views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ipyparallel as ipp
+
+
+def connect(connection_file: str, **options: Any) -> ipp.Client:
+    """Return a client whose ``%%px`` means all ranks, where there is an IPython.
+
+    Args:
+        options: Passed on to ``ipyparallel.Client``.
+    """
+    client = ipp.Client(connection_file, **options)
+    client.direct_view("all").activate()
+    return client

@@ -1,0 +1,46 @@
+"""Read out of MPI's and Python's last words why a rank is gone."""
+
+from __future__ import annotations
+
+import re
+
+_SIGNALED = re.compile(
+    r"process rank (?P<rank>\d+) .*?exited on\s+signal (?P<signal>\d+) \((?P<name>[^)]+)\)", re.S
+)
+_MPICH_SIGNALED = re.compile(
+    r"APPLICATION TERMINATED WITH THE EXIT STRING: (?P<name>.+?) \(signal (?P<signal>\d+)\)"
+)
+_ABORTED = re.compile(r"MPI_A[Bb][Oo][Rr][Tt]\S* was (?:invoked|called) on rank (?P<rank>\d+)")
+UNKNOWN = (
+    "its process is gone without a Python error; killed from outside, "
+    "often because the machine ran out of memory"
+)
+
+
+def cause_of_end(log: str, rank: int | None) -> str:
+    """Return one line on why ``rank`` (or the world, when None) ended, from mpiexec's output."""
+    for match in _SIGNALED.finditer(log):
+        if rank is None or int(match["rank"]) == rank:
+            return f"ended by signal {match['signal']} ({match['name']})"
+    if (signaled := _MPICH_SIGNALED.search(log)) is not None:
+        return f"ended by signal {signaled['signal']} ({signaled['name']})"
+    if (aborted := _ABORTED.search(log)) is not None:
+        return f"MPI_Abort was called on rank {aborted['rank']}"
+    lines = [line.strip() for line in log.splitlines() if line.strip(" -=")]
+    if rank is None and lines:
+        return f"mpiexec ended; its last words: {lines[-1][:200]}"
+    return UNKNOWN
+
+
+def stack_of_crash(text: str) -> str:
+    """Return the Python stack that ``faulthandler`` left, innermost call last, or empty."""
+    lines = text.strip().splitlines()
+    if not lines:
+        return ""
+    frames = [line for line in lines if line.lstrip().startswith("File ")]
+    user = []
+    for frame in frames:
+        if "workbench" in frame and "execution.py" in frame:
+            break
+        user.append(frame)
+    return "\n".join([lines[0], "Stack (most recent call last):", *reversed(user)])

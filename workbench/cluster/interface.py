@@ -1,0 +1,80 @@
+"""What the supervisor asks of a cluster; a real one and a fake one answer alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from workbench.core.cluster import RankFact
+from workbench.core.generation import WorldFact
+from workbench.core.report import Command, Message
+from workbench.core.run import Assignment
+from workbench.core.world import World
+
+
+class Cluster(Protocol):
+    """One controller and its worlds. No method waits for longer than it takes to ask."""
+
+    @property
+    def connection_file(self) -> str:
+        """Path of the file with which an ipyparallel client connects."""
+        ...
+
+    @property
+    def fault_tolerant(self) -> bool:
+        """Whether ranks that left a failed cell can get fresh communicators."""
+        ...
+
+    def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
+        """Start the controller, or take up what a predecessor left running.
+
+        Args:
+            known: The ranks of each generation as they were last written down.
+
+        Raises:
+            WorkbenchError: It could not be started.
+        """
+        ...
+
+    def start_world(self, generation: int, world: World) -> None:
+        """Begin to start a world, beside those that run."""
+        ...
+
+    def observe(self) -> tuple[WorldFact, ...]:
+        """Return what is seen of every world that has not been forgotten, oldest first.
+
+        A world that has ended is returned once more, and then forgotten.
+        """
+        ...
+
+    def submit(self, generation: int, assignment: Assignment) -> None:
+        """Have all ranks that take part execute ``assignment``."""
+        ...
+
+    def recover(self, generation: int) -> None:
+        """Begin to make fresh communicators on all ranks, which have left the failed cell."""
+        ...
+
+    def recovered(self, generation: int) -> bool | None:
+        """Whether the last ``recover`` succeeded; None while it is under way."""
+        ...
+
+    def send(self, generation: int, ranks: Sequence[int], command: Command) -> None:
+        """Send ``command`` to some ranks of a world."""
+        ...
+
+    def receive(self, seconds: float) -> list[Message]:
+        """Return the messages of all ranks, waiting at most ``seconds`` for the first."""
+        ...
+
+    def end_world(self, generation: int) -> None:
+        """Begin to end a world, by force if need be."""
+        ...
+
+    def close(self) -> None:
+        """End every world and the controller, and return when nothing of them is left."""
+        ...
+
+    def detach(self) -> None:
+        """Let go of everything without ending anything."""
+        ...

@@ -1,0 +1,91 @@
+"""The ipyparallel launchers of the ``workbench`` profile: one engine set is one MPI world."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from ipyparallel.cluster.launcher import LocalControllerLauncher, MPIEngineSetLauncher
+from traitlets import Bool, Dict, Float, Integer, List, default
+
+from workbench.cluster.mpi import (
+    find_mpi,
+    hostfile_text,
+    mpiexec_arguments,
+    rank_environment,
+)
+from workbench.core.world import Host, World
+
+GENERATION_VARIABLE = "WORKBENCH_GENERATION"
+
+# What a kernel or server sets for itself, and a rank must not take for its own.
+_FOREIGN = ("JPY_PARENT_PID", "JPY_SESSION_NAME", "MPLBACKEND", "PYDEVD_USE_FRAME_EVAL")
+
+
+class CurveControllerLauncher(LocalControllerLauncher):
+    """A controller on this machine whose connections are all encrypted and authenticated."""
+
+    heartbeat_seconds = Float(0.5, config=True, help="Seconds between heartbeats to the engines.")
+
+    @property
+    def cluster_args(self) -> list[str]:
+        """The controller's options: ours first, so that a user's own stand."""
+        return [
+            "--IPController.enable_curve=True",
+            f"--HeartMonitor.period={int(self.heartbeat_seconds * 1000)}",
+            *super().cluster_args,
+        ]
+
+
+class WorldEngineSetLauncher(MPIEngineSetLauncher):
+    """Starts the engines of one MPI world with a single mpiexec.
+
+    Used by the supervisor, which says which hosts; and by ``ipp.Cluster(profile="workbench")``,
+    which uses this machine.
+    """
+
+    hosts = List(help="[address, slots] of each host; this machine when empty.").tag(to_dict=True)
+    generation = Integer(0, help="Number of the generation that the engines are.").tag(to_dict=True)
+    nanny = Bool(
+        True,
+        config=True,
+        help="Whether each engine has ipyparallel's nanny process, which passes signals on.",
+    )
+    rank_environment = Dict(help="Further environment of every rank.", config=True)
+
+    @default("environment")
+    def _default_environment(self) -> dict[str, str]:
+        return {}
+
+    def world(self, n: int) -> World:
+        """Return the world that ``n`` engines form."""
+        pairs = self.hosts or [["localhost", len(os.sched_getaffinity(0))]]
+        hosts = tuple(Host(address, slots) for address, slots in pairs)
+        return World(hosts, n, oversubscribe=True)
+
+    def start(self, n: int) -> Any:
+        """Write the host file, then start ``n`` engines."""
+        mpi = find_mpi()
+        world = self.world(n)
+        path = Path(self.output_file).with_suffix(".hosts")
+        path.write_text(hostfile_text(mpi, world), encoding="utf-8")
+        self.environment.update(rank_environment(mpi, world))
+        self.environment.update(self.rank_environment)
+        self.environment[GENERATION_VARIABLE] = str(self.generation)
+        exported = tuple(sorted({*self.environment, "IPP_CONNECTION_INFO"}))
+        self.mpi_cmd = [mpi.mpiexec]
+        self.mpi_args = [*mpiexec_arguments(mpi, world, str(path), exported), *self.mpi_args]
+        return super().start(n)
+
+    @property
+    def program(self) -> list[str]:
+        """Start the stock engine, by this Python."""
+        nanny = [] if self.nanny else ["--IPEngine.enable_nanny=False"]
+        return [sys.executable, "-m", "ipyparallel.engine", "--mpi", *nanny]
+
+    def get_env(self) -> dict[str, str]:
+        """Return the environment, without what belongs to the process that starts us."""
+        environment: dict[str, str] = super().get_env()
+        return {**environment, **{name: "" for name in _FOREIGN if name in os.environ}}

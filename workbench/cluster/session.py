@@ -1,0 +1,375 @@
+"""One ipyparallel controller and its MPI worlds, kept by the supervisor."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ipyparallel as ipp
+import psutil
+from ipyparallel.cluster.launcher import NotRunning
+
+from workbench.cluster.ending import cause_of_end, stack_of_crash
+from workbench.cluster.launcher import (
+    CurveControllerLauncher,
+    WorldEngineSetLauncher,
+)
+from workbench.cluster.mailbox import Mailbox
+from workbench.cluster.mpi import find_mpi
+from workbench.core.cluster import RankFact
+from workbench.core.generation import Death, WorldFact, WorldState
+from workbench.core.report import Command, Message
+from workbench.core.run import Assignment
+from workbench.core.world import World
+from workbench.errors import ClusterError
+
+CONTROLLER_SECONDS = 30
+KILL_SECONDS = 2.0
+ENDING_SECONDS = 10.0
+
+
+@dataclass
+class _World:
+    """What this process holds of one world."""
+
+    generation: int
+    size: int
+    engines: set[int] = field(default_factory=set)
+    joining: Any = None
+    recovering: Any = None
+    ranks: tuple[RankFact, ...] = ()
+    ending_since: float = 0.0
+    deaths: tuple[Death, ...] = ()
+    reason: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"g{self.generation}"
+
+
+class MpiCluster:
+    """A cluster on MPI; see ``interface.Cluster``.
+
+    Args:
+        folder: Where profile, logs and secrets of this cluster are kept.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._mailbox = Mailbox(folder / "mailbox.json")
+        self._cluster: Any = None
+        self._client: Any = None
+        self._worlds: dict[int, _World] = {}
+        self._asked: dict[int, Any] = {}
+        self._mpi = find_mpi()
+
+    @property
+    def connection_file(self) -> str:
+        """Path of the client's connection file."""
+        return str(self._folder / "profile" / "security" / "ipcontroller-client.json")
+
+    @property
+    def fault_tolerant(self) -> bool:
+        """Whether this MPI has ULFM."""
+        return self._mpi.fault_tolerant
+
+    def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
+        """Start the controller, or take up a predecessor's."""
+        self._mailbox.open()
+        self._cluster = self._taken_up() or self._started()
+        self._client = self._cluster.connect_client_sync(timeout=CONTROLLER_SECONDS)
+        for key, engines in self._cluster.engines.items():
+            generation = int(key[1:])
+            world = _World(generation, engines.n, ranks=tuple(known.get(generation, ())))
+            world.engines = {rank.engine for rank in world.ranks}
+            self._worlds[generation] = world
+
+    def start_world(self, generation: int, world: World) -> None:
+        """Start one mpiexec beside those that run."""
+        hosts = [[host.address, host.slots] for host in world.hosts]
+        self._cluster.start_engines_sync(
+            n=world.size,
+            engine_set_id=f"g{generation}",
+            hosts=hosts,
+            generation=generation,
+            nanny=False,
+        )
+        self._worlds[generation] = _World(generation, world.size)
+
+    def observe(self) -> tuple[WorldFact, ...]:
+        """Look at every world, and move those that start or end a step on."""
+        self._assign_engines()
+        facts = []
+        for world in [*self._worlds.values()]:
+            fact = self._look(world)
+            facts.append(fact)
+            if fact.state is WorldState.ENDED:
+                self._forget(world)
+        return tuple(facts)
+
+    def submit(self, generation: int, assignment: Assignment) -> None:
+        """Queue the assignment on the engines of the ranks that take part."""
+        engines = self._in_rank_order(generation)[: assignment.ranks or None]
+        self._apply(engines, _run, asdict(assignment))
+
+    def recover(self, generation: int) -> None:
+        """Queue the recovery on all engines of a world."""
+        engines = self._in_rank_order(generation)
+        self._worlds[generation].recovering = self._apply(engines, _recover)
+
+    def recovered(self, generation: int) -> bool | None:
+        """Whether the recovery succeeded."""
+        result = self._worlds[generation].recovering
+        if result is None or not result.ready():
+            return None
+        return bool(result.successful() and all(result.get()))
+
+    def send(self, generation: int, ranks: Sequence[int], command: Command) -> None:
+        """Send a command through the mailbox."""
+        self._mailbox.send(generation, ranks, command)
+
+    def receive(self, seconds: float) -> list[Message]:
+        """Return what the ranks sent."""
+        return self._mailbox.receive(seconds)
+
+    def end_world(self, generation: int) -> None:
+        """Ask mpiexec to end; ``observe`` goes on to force."""
+        world = self._worlds.get(generation)
+        if world is None or world.ending_since:
+            return
+        world.ending_since = time.monotonic()
+        # Ranks that hang in MPI do not act on mpiexec's polite signal.
+        _signal_ranks(world.ranks, signal.SIGTERM)
+        with contextlib.suppress(KeyError, psutil.NoSuchProcess):
+            self._cluster.engines[world.key].signal(signal.SIGTERM)
+
+    def close(self) -> None:
+        """End all worlds, then the controller."""
+        for generation in self._worlds:
+            self.end_world(generation)
+        deadline = time.monotonic() + ENDING_SECONDS
+        while self._worlds and time.monotonic() < deadline:
+            self.observe()
+            time.sleep(0.05)
+        if self._client is not None:
+            self._client.close()
+        if self._cluster is not None:
+            self._cluster.stop_cluster_sync()
+        self._mailbox.close(forget=True)
+
+    def detach(self) -> None:
+        """Close this process's sockets."""
+        if self._client is not None:
+            self._client.close()
+        self._mailbox.close()
+
+    # -- the controller
+
+    def _taken_up(self) -> Any:
+        path = self._folder / "profile" / "security" / "cluster-.json"
+        if not path.exists():
+            return None
+        with contextlib.suppress(NotRunning, ValueError, OSError, KeyError):
+            cluster = ipp.Cluster.from_file(str(path), load_profile=False)
+            if cluster.controller is not None and cluster.controller.running:
+                return cluster
+        path.unlink(missing_ok=True)
+        return None
+
+    def _started(self) -> Any:
+        profile = self._folder / "profile"
+        for name in ("security", "log", "pid"):
+            (profile / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+        for stale in (profile / "security").glob("ipcontroller-*.json"):
+            stale.unlink()
+        cluster = ipp.Cluster(
+            profile_dir=str(profile),
+            cluster_id="",
+            controller_launcher_class=CurveControllerLauncher,
+            engine_launcher_class=WorldEngineSetLauncher,
+            shutdown_atexit=False,
+            load_profile=False,
+            delay=0,
+        )
+        try:
+            cluster.start_controller_sync()
+        except (OSError, RuntimeError) as error:
+            raise ClusterError(
+                f"The controller did not start ({error}); its log is in {profile / 'log'}."
+            ) from error
+        return cluster
+
+    # -- the worlds
+
+    def _assign_engines(self) -> None:
+        """Ask every new engine for its generation: ids follow no order that can be relied on."""
+        starting = [world for world in self._worlds.values() if not world.ranks]
+        if not starting:
+            return
+        for engine in self._client.ids:
+            if engine not in self._asked:
+                self._asked[engine] = self._apply([engine], _generation)
+        for engine, answer in [*self._asked.items()]:
+            if answer is None or not answer.ready():
+                continue
+            self._asked[engine] = None
+            try:
+                world = self._worlds.get(int(answer.get()[0]))
+            except (ipp.RemoteError, ipp.CompositeError):
+                # The engine died meanwhile; its id may come again with another engine.
+                del self._asked[engine]
+            else:
+                if world is not None:
+                    world.engines.add(engine)
+
+    def _look(self, world: _World) -> WorldFact:
+        engines = self._cluster.engines.get(world.key)
+        gone = engines is None or not _is_alive(engines.pid)
+        if world.ending_since:
+            gone = self._press(world, gone)
+            state = WorldState.ENDED if gone else WorldState.BROKEN
+            return WorldFact(world.generation, world.size, state, world.ranks, world.deaths)
+        self._find_deaths(world, engines)
+        if gone or world.deaths:
+            world.reason = world.reason or self._cause(engines)
+            state = WorldState.ENDED if gone and not _any_alive(world.ranks) else WorldState.BROKEN
+            if gone and state is WorldState.BROKEN:
+                _signal_ranks(world.ranks, signal.SIGKILL)
+            return WorldFact(
+                world.generation, world.size, state, world.ranks, world.deaths, world.reason
+            )
+        if not world.ranks:
+            self._join(world)
+        state = WorldState.READY if world.ranks else WorldState.STARTING
+        return WorldFact(world.generation, world.size, state, world.ranks)
+
+    def _join(self, world: _World) -> None:
+        if len(world.engines) < world.size:
+            return
+        if world.joining is None:
+            world.joining = self._apply(
+                sorted(world.engines),
+                _join,
+                world.generation,
+                self._mailbox.endpoint,
+                self._mailbox.server_key,
+                self._mpi.fault_tolerant,
+                str(self._folder / "crashes"),
+            )
+        elif world.joining.ready():
+            facts = [_rank_fact(answer) for answer in world.joining.get()]
+            world.ranks = tuple(sorted(facts, key=lambda fact: fact.rank))
+            self._apply(sorted(world.engines), _warm_up)
+
+    def _find_deaths(self, world: _World, engines: Any) -> None:
+        dead = [rank for rank in world.ranks if not _is_alive(rank.pid)]
+        known = {death.rank for death in world.deaths}
+        new = [rank for rank in dead if rank.rank not in known]
+        if not new:
+            return
+        text = _log_text(engines)
+        for rank in new:
+            trace = stack_of_crash(self._crash_text(rank))
+            cause = trace.partition("\n")[0] or cause_of_end(text, rank.rank)
+            world.deaths += (Death(rank.rank, rank.host, cause, trace),)
+
+    def _press(self, world: _World, gone: bool) -> bool:
+        """End by force what does not end by itself; true when nothing is left."""
+        alive = _any_alive(world.ranks)
+        if time.monotonic() - world.ending_since > KILL_SECONDS:
+            _signal_ranks(world.ranks, signal.SIGKILL)
+            if not gone:
+                with contextlib.suppress(KeyError, psutil.NoSuchProcess):
+                    self._cluster.engines[world.key].signal(signal.SIGKILL)
+        return gone and not alive
+
+    def _forget(self, world: _World) -> None:
+        del self._worlds[world.generation]
+        self._cluster.engines.pop(world.key, None)
+        self._cluster.update_cluster_file()
+        for engine in world.engines:
+            self._asked.pop(engine, None)
+        for path in (self._folder / "crashes").glob(f"crash-{world.generation}-*.txt"):
+            path.unlink(missing_ok=True)
+
+    def _cause(self, engines: Any) -> str:
+        return cause_of_end(_log_text(engines), None)
+
+    def _crash_text(self, rank: RankFact) -> str:
+        path = self._folder / "crashes" / f"crash-{rank.generation}-{rank.rank}.txt"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def _in_rank_order(self, generation: int) -> list[int]:
+        return [rank.engine for rank in self._worlds[generation].ranks]
+
+    def _apply(self, engines: Sequence[int], function: Any, *arguments: Any) -> Any:
+        view = self._client.direct_view(list(engines))
+        return view.apply_async(function, *arguments)
+
+
+# What follows is sent to the engines by value; each names the module that does the work there.
+
+
+def _generation() -> str:
+    import os
+
+    return os.environ.get("WORKBENCH_GENERATION", "-1")
+
+
+def _join(*arguments: Any) -> Any:
+    from importlib import import_module
+
+    return import_module("workbench.engine.calls").join(*arguments)
+
+
+def _run(assignment: Any) -> None:
+    from importlib import import_module
+
+    import_module("workbench.engine.calls").run(assignment)
+
+
+def _recover() -> bool:
+    from importlib import import_module
+
+    return bool(import_module("workbench.engine.calls").recover())
+
+
+def _warm_up() -> None:
+    from importlib import import_module
+
+    import_module("workbench.engine.calls").warm_up()
+
+
+def _rank_fact(answer: dict[str, Any]) -> RankFact:
+    versions = tuple((name, version) for name, version in answer.pop("versions"))
+    return RankFact(**answer, versions=versions)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _any_alive(ranks: Sequence[RankFact]) -> bool:
+    return any(_is_alive(rank.pid) for rank in ranks)
+
+
+def _signal_ranks(ranks: Sequence[RankFact], number: signal.Signals) -> None:
+    for rank in ranks:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(rank.pid, number)
+
+
+def _log_text(engines: Any) -> str:
+    path = Path(engines.output_file) if engines is not None else None
+    if path is None or not path.exists():
+        return ""
+    return path.read_text(encoding="utf-8", errors="replace")

@@ -1,0 +1,121 @@
+"""Let every Chainer ``Trainer`` report, be timed and stop at a boundary, without a change to it."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+from workbench.core.report import Progress
+from workbench.engine.boundary import RunStopped
+from workbench.engine.current import Current, current
+from workbench.engine.steptime import StepTime
+
+EXTENSION_NAME = "workbench"
+LAST = -1_000  # Chainer runs extensions by falling priority; readers have 100.
+DEVICE_SECONDS = 0.25
+
+
+def hook_chainer() -> None:
+    """Wrap ``chainer.training.Trainer.run``; doing it again changes nothing."""
+    from chainer.training import Trainer
+
+    if not hasattr(Trainer.run, "__wrapped__"):
+        Trainer.run = _reporting(Trainer.run)
+
+
+def _reporting(original: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(original)
+    def run(trainer: Any, *args: Any, **kwargs: Any) -> None:
+        here = current()
+        if here is None or EXTENSION_NAME in trainer._extensions:
+            original(trainer, *args, **kwargs)
+            return
+        extension = ReportExtension(here, trainer)
+        trainer.extend(extension, name=EXTENSION_NAME, trigger=lambda _: True, priority=LAST)
+        trainer.stop_trigger = _OrStop(trainer.stop_trigger, here)
+        with extension.timing.installed(trainer.updater):
+            original(trainer, *args, **kwargs)
+        if here.boundaries.due:
+            raise RunStopped(f"stopped at iteration {here.iteration}")
+
+    return run
+
+
+class _OrStop:
+    """A stop trigger that also fires when the run was asked to stop at this boundary."""
+
+    def __init__(self, original: Any, run: Current) -> None:
+        self._original = original
+        self._run = run
+
+    def __call__(self, trainer: Any) -> bool:
+        return self._run.boundaries.due or self._original(trainer)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._original, name)
+
+
+class ReportExtension:
+    """Reports all observed values and the progress of each iteration."""
+
+    def __init__(self, run: Current, trainer: Any) -> None:
+        self._run = run
+        self._on_device: list[tuple[str, int, Any]] = []
+        self._fetched = time.monotonic()
+        self._iterations_total, self._epochs_total = _totals(trainer.stop_trigger)
+        self.timing = StepTime(run.log)
+
+    def __call__(self, trainer: Any) -> None:
+        """Note one iteration."""
+        updater = trainer.updater
+        iteration = updater.iteration
+        run = self._run
+        run.iteration = iteration
+        for name, value in trainer.observation.items():
+            self._note(name, iteration, value)
+        if self._on_device:
+            self._fetch()
+        epoch = getattr(updater, "epoch_detail", 0.0)
+        run.log.progress = Progress(
+            iteration, self._iterations(iteration, epoch), epoch, self._epochs_total
+        )
+        self.timing.step(iteration)
+        run.boundaries.passed()
+
+    def finalize(self) -> None:
+        """Fetch what is still on the device when the training ends."""
+        self._fetch(now=True)
+
+    def _iterations(self, iteration: int, epoch: float) -> int:
+        if self._epochs_total and epoch:
+            return round(iteration * self._epochs_total / epoch)
+        return self._iterations_total
+
+    def _note(self, name: str, iteration: int, value: Any) -> None:
+        value = getattr(value, "array", value)
+        if hasattr(value, "__cuda_array_interface__"):
+            # float() would wait for the device; several are fetched at a time instead.
+            self._on_device.append((name, iteration, value))
+            return
+        try:
+            self._run.log.add(name, iteration, float(value))
+        except (TypeError, ValueError):
+            return  # not a number: other extensions may observe anything
+
+    def _fetch(self, *, now: bool = False) -> None:
+        if now or time.monotonic() - self._fetched >= DEVICE_SECONDS:
+            for name, iteration, value in self._on_device:
+                if value.size == 1:
+                    self._run.log.add(name, iteration, float(value))
+            self._on_device.clear()
+            self._fetched = time.monotonic()
+
+
+def _totals(trigger: Any) -> tuple[int, float]:
+    """Return (iterations, epochs) to do, 0 where the stop trigger does not say."""
+    period, unit = getattr(trigger, "period", None), getattr(trigger, "unit", None)
+    if period is None:  # triggers that wrap another one, such as EarlyStoppingTrigger
+        return _totals(trigger._max_trigger) if hasattr(trigger, "_max_trigger") else (0, 0.0)
+    return (int(period), 0.0) if unit == "iteration" else (0, float(period))

@@ -1,0 +1,201 @@
+"""Watch what a rank does in MPI, and free it from a call that no other rank will answer.
+
+``MPI.COMM_WORLD`` is replaced, for the user's code, by a duplicate of the real world whose calls
+are timed and whose descendants are remembered. Revoking them frees every rank that is blocked in
+one of them; the real world stays whole, and the next duplicate is made from it.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from mpi4py import MPI
+
+COLLECTIVES = (
+    "Barrier",
+    "Bcast",
+    "Gather",
+    "Gatherv",
+    "Scatter",
+    "Scatterv",
+    "Allgather",
+    "Allgatherv",
+    "Alltoall",
+    "Alltoallv",
+    "Reduce",
+    "Allreduce",
+    "Reduce_scatter",
+    "Reduce_scatter_block",
+    "Scan",
+    "Exscan",
+    "barrier",
+    "bcast",
+    "gather",
+    "scatter",
+    "allgather",
+    "alltoall",
+    "reduce",
+    "allreduce",
+    "scan",
+    "exscan",
+)
+POINT_TO_POINT = (
+    "Send",
+    "Ssend",
+    "Recv",
+    "Sendrecv",
+    "Probe",
+    "send",
+    "ssend",
+    "recv",
+    "sendrecv",
+    "probe",
+)
+CREATORS = ("Split", "Split_type", "Dup", "Clone", "Create", "Create_group")
+
+_MAIN = threading.main_thread().ident
+
+
+class Watch:
+    """What the main thread does in MPI: the call it is in, and the seconds spent so far."""
+
+    __slots__ = ("call", "seconds", "since")
+
+    def __init__(self) -> None:
+        self.call = ""
+        self.since = 0.0
+        self.seconds = 0.0
+
+
+watch = Watch()
+_derived: list[MPI.Intracomm] = []
+_on_abort: list[Callable[[int, str], None]] = []
+
+
+class WatchedComm(MPI.Intracomm):
+    """An intracommunicator whose blocking calls are timed and whose descendants are watched."""
+
+    def Abort(self, errorcode: int = 0) -> Any:
+        """Say where the abort comes from, then end all ranks."""
+        stack = "".join(traceback.format_stack()[:-1])
+        for tell in _on_abort:
+            tell(errorcode, stack)
+        return super().Abort(errorcode)
+
+
+def _timed(name: str) -> Callable[..., Any]:
+    original = getattr(MPI.Intracomm, name)
+    clock = time.perf_counter
+    ident = threading.get_ident
+
+    @functools.wraps(original)
+    def call(self: MPI.Intracomm, *args: Any, **kwargs: Any) -> Any:
+        if ident() != _MAIN:
+            return original(self, *args, **kwargs)
+        watch.since = start = clock()
+        watch.call = name
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            watch.call = ""
+            watch.seconds += clock() - start
+
+    return call
+
+
+def _remembered(name: str) -> Callable[..., Any]:
+    original = getattr(MPI.Intracomm, name)
+
+    @functools.wraps(original)
+    def create(self: MPI.Intracomm, *args: Any, **kwargs: Any) -> Any:
+        return _adopt(original(self, *args, **kwargs))
+
+    return create
+
+
+for _name in (*COLLECTIVES, *POINT_TO_POINT):
+    setattr(WatchedComm, _name, _timed(_name))
+for _name in CREATORS:
+    setattr(WatchedComm, _name, _remembered(_name))
+
+
+def _adopt(comm: MPI.Intracomm) -> MPI.Intracomm:
+    if comm == MPI.COMM_NULL or type(comm) not in (MPI.Intracomm, WatchedComm):
+        return comm
+    _derived[:] = [known for known in _derived if known != MPI.COMM_NULL]
+    watched = WatchedComm(comm)
+    _derived.append(watched)
+    return watched
+
+
+class Worlds:
+    """The real world of this generation, and the duplicate that user code sees.
+
+    Args:
+        fault_tolerant: Whether this MPI can revoke a communicator and agree (ULFM).
+        on_abort: Called with the error code and the stack before ``Abort`` ends the ranks.
+    """
+
+    def __init__(
+        self, *, fault_tolerant: bool, on_abort: Callable[[int, str], None] | None = None
+    ) -> None:
+        self.true = MPI.COMM_WORLD
+        self.fault_tolerant = fault_tolerant
+        self._offered: dict[int, MPI.Intracomm] = {}
+        _on_abort[:] = [on_abort] if on_abort else []
+        self._renew()
+
+    def offer(self, ranks: int) -> MPI.Intracomm:
+        """Make ``MPI.COMM_WORLD`` the communicator of the first ``ranks`` ranks.
+
+        Collective over those ranks the first time that ``ranks`` is seen.
+        """
+        ranks = ranks or self.true.size
+        if ranks not in self._offered:
+            group = self.true.Get_group().Incl(list(range(ranks)))
+            self._offered[ranks] = _adopt(self.true.Create_group(group))
+        MPI.COMM_WORLD = self._offered[ranks]  # type: ignore[misc]  # the one seam to user code
+        return MPI.COMM_WORLD
+
+    def revoke(self) -> bool:
+        """Free all ranks that are blocked in a communicator of ours; false if MPI can't."""
+        if not self.fault_tolerant:
+            return False
+        for comm in [*_derived]:
+            if comm != MPI.COMM_NULL:
+                try:
+                    comm.Revoke()
+                except MPI.Exception:  # already revoked, or freed meanwhile
+                    continue
+        return True
+
+    def recover(self) -> bool:
+        """Make fresh communicators after a failure; collective over the real world.
+
+        Communicators made before are revoked on every rank: used again they raise, where an
+        unanswered message of the failed cell would otherwise be taken for one of the next.
+        """
+        if not self.revoke():
+            return False
+        self.true.Agree(1)
+        self._renew()
+        return True
+
+    def _renew(self) -> None:
+        _derived.clear()
+        self._offered.clear()
+        self._offered[self.true.size] = _adopt(self.true.Dup())
+
+
+def is_echo(error: BaseException) -> bool:
+    """Whether ``error`` only says that another rank failed or that the world was revoked."""
+    if not isinstance(error, MPI.Exception):
+        return False
+    echoes = {"ERR_REVOKED", "ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING"}
+    codes = {getattr(MPI, name, None) for name in echoes}
+    return error.Get_error_class() in codes

@@ -1,0 +1,32 @@
+"""The run that this rank is in, for the hooks and for ``workbench.report``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from workbench.engine.boundary import Boundaries
+from workbench.engine.log import RunLog
+
+
+@dataclass
+class Current:
+    """One run on this rank, while it lasts."""
+
+    log: RunLog
+    boundaries: Boundaries = field(default_factory=Boundaries)
+    iteration: int = 0
+    source_name: str = ""
+
+
+_current: Current | None = None
+
+
+def current() -> Current | None:
+    """Return the run that is on, or None outside of one (a script started by hand, say)."""
+    return _current
+
+
+def set_current(run: Current | None) -> None:
+    """Enter or leave a run."""
+    global _current  # noqa: PLW0603  # a process hosts one rank, and a rank one run at a time
+    _current = run

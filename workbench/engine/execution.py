@@ -1,0 +1,146 @@
+"""Run a cell or a script on this rank, and say how it ended."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import linecache
+import os
+import sys
+import traceback
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from workbench.core.report import Ending
+from workbench.core.run import Assignment, RunKind
+from workbench.engine.boundary import RunStopped
+from workbench.engine.capture import captured
+from workbench.engine.communicator import is_echo
+from workbench.engine.current import Current
+from workbench.engine.rank import Rank
+
+STALE = (
+    "\nThis communicator was made before a failure ended the cell that used it; "
+    "run the cell that creates it again."
+)
+
+
+def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
+    """Run ``assignment`` on this rank; how it ended goes into the run's log.
+
+    Args:
+        shell: The engine's IPython shell, whose namespace a cell runs in.
+    """
+    run = rank.enter(assignment)
+    ending = Ending("failed", 0, "ended by its engine")
+    try:
+        with captured(run.log), _surroundings(assignment):
+            ending = _attempt(rank, run, assignment, shell)
+    finally:
+        rank.leave(run, ending)
+
+
+def _attempt(rank: Rank, run: Current, assignment: Assignment, shell: Any) -> Ending:
+    try:
+        body = _script if assignment.kind is RunKind.SCRIPT else _cell
+        with rank.interruptible():
+            body(run, assignment, shell)
+    except RunStopped:
+        return Ending("stopped", run.iteration)
+    except KeyboardInterrupt as error:
+        return Ending("stopped", run.iteration, "interrupted", _own_traceback(error, run))
+    except SystemExit as error:
+        if error.code in (None, 0):
+            return Ending("finished", run.iteration, exited=True)
+        return _failed(error, run, exited=True)
+    except BaseException as error:  # noqa: BLE001  # the outermost edge of a user's code
+        return _failed(error, run)
+    return Ending("finished", run.iteration)
+
+
+def _failed(error: BaseException, run: Current, *, exited: bool = False) -> Ending:
+    last = traceback.format_exception_only(error)[-1].strip()
+    text = _own_traceback(error, run)
+    echo = is_echo(error)
+    return Ending("failed", run.iteration, last, text + (STALE if echo else ""), exited, echo)
+
+
+def _cell(run: Current, assignment: Assignment, shell: Any) -> None:
+    run.source_name = name = f"<cell of run {assignment.run}>"
+    source = shell.transform_cell(assignment.source)
+    _remember_lines(name, source)
+    tree = ast.parse(source, name)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    space = shell.user_ns
+    space.update(assignment.parameters)
+    exec(compile(tree, name, "exec"), space)
+    if isinstance(last, ast.Expr):
+        value = eval(compile(ast.Expression(last.value), name, "eval"), space)
+        if value is not None and not _is_silenced(source):
+            print(repr(value))
+
+
+def _script(run: Current, assignment: Assignment, shell: Any) -> None:
+    run.source_name = path = assignment.path
+    _remember_lines(path, assignment.source)
+    module = types.ModuleType("__main__")
+    module.__dict__.update(__file__=path, __builtins__=builtins, **dict(assignment.parameters))
+    before_main, before_argv, before_path = sys.modules["__main__"], sys.argv, list(sys.path)
+    sys.modules["__main__"] = module
+    sys.argv = [path, *assignment.arguments]
+    sys.path.insert(0, str(Path(path).parent))
+    try:
+        exec(compile(assignment.source, path, "exec", dont_inherit=True), module.__dict__)
+    finally:
+        sys.modules["__main__"], sys.argv = before_main, before_argv
+        sys.path[:] = before_path
+        kept = {k: v for k, v in module.__dict__.items() if not k.startswith("__")}
+        shell.user_ns.update(kept)
+
+
+@contextmanager
+def _surroundings(assignment: Assignment) -> Iterator[None]:
+    """Set the run's folder and environment; the folder stays, as it would in a notebook."""
+    before = {name: os.environ.get(name) for name, _ in assignment.environment}
+    os.environ.update(dict(assignment.environment))
+    if assignment.folder and Path(assignment.folder).is_dir():
+        os.chdir(assignment.folder)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _remember_lines(name: str, source: str) -> None:
+    """Let tracebacks and ``inspect`` show the source, which lies in no file here."""
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+
+
+def _is_silenced(source: str) -> bool:
+    return source.rstrip().endswith(";")
+
+
+def _own_traceback(error: BaseException, run: Current) -> str:
+    """Format ``error`` from the user's first frame on, without the frames that led there."""
+    tb = error.__traceback__
+    first = tb
+    while first is not None and first.tb_frame.f_code.co_filename != run.source_name:
+        first = first.tb_next
+    text = traceback.TracebackException(type(error), error, first, compact=True)
+    if first is None:
+        text = traceback.TracebackException(type(error), error, None, compact=True)
+    advice = _advice(error)
+    return "".join(text.format()).rstrip() + (f"\n{advice}" if advice else "")
+
+
+def _advice(error: BaseException) -> str:
+    """Return one sentence of help for errors whose own text does not say what to do."""
+    compat = sys.modules.get("workbench.compat")
+    return (compat and compat.explain(error)) or ""

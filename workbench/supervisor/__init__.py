@@ -1,0 +1,1 @@
+"""The loop that makes wishes true: observe, plan, act, again and again."""

@@ -1,0 +1,344 @@
+"""Observe, plan, act: one turn of the loop that makes a cluster's wishes true."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from workbench.cluster.interface import Cluster
+from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish
+from workbench.core.generation import (
+    NOT_READY,
+    Action,
+    CloseCluster,
+    EndWorld,
+    Prepare,
+    Queued,
+    Standing,
+    StartWorld,
+    Submit,
+    WorldFact,
+    WorldState,
+    cluster_state,
+    plan,
+)
+from workbench.core.report import Acknowledge, Batch, Hello, Message, Pulse
+from workbench.core.run import Assignment, Run, RunKind, RunState, RunWish
+from workbench.core.world import plan_world
+from workbench.store import Store
+from workbench.store.home import run_directory
+from workbench.store.wishes import local_hosts, new_run_id
+from workbench.supervisor.activity import Activity
+
+log = logging.getLogger("workbench.supervisor")
+
+TURN_SECONDS = 0.03
+GATHER_SECONDS = 0.03
+LOOK_SECONDS = 0.1
+READ_SECONDS = 1.0
+
+
+class Supervisor:
+    """Makes the wishes about one cluster true.
+
+    Args:
+        name: The cluster's name.
+        now: The clock, in epoch seconds.
+    """
+
+    def __init__(
+        self, name: str, store: Store, cluster: Cluster, now: Callable[[], float] = time.time
+    ) -> None:
+        self._name = name
+        self._store = store
+        self._cluster = cluster
+        self._now = now
+        self._wish = ClusterWish(name, up=False, ranks=0)
+        self._queue: list[Run] = []
+        self._fact = ClusterFact(name)
+        self._activities: dict[int, Activity] = {}
+        self._worlds: tuple[WorldFact, ...] = ()
+        self._since: dict[int, float] = {}
+        self._prepared: dict[int, list[str]] = {}
+        self._ending: set[int] = set()
+        self._failures = 0
+        self._message = ""
+        self._version = -1
+        self._looked = self._read = 0.0
+        self._closed = False
+
+    def open(self) -> None:
+        """Take up the cluster as store and reality have it.
+
+        Raises:
+            WorkbenchError: The controller could not be started.
+        """
+        before = self._store.cluster_fact(self._name)
+        self._fact = replace(before, supervisor=os.getpid())
+        known = {
+            generation: self._store.ranks(self._name, generation)
+            for generation in (before.generation - 1, before.generation)
+            if generation > 0
+        }
+        self._read_wishes()
+        if self._wish.up or before.state is not ClusterState.DOWN:
+            self._keep_fact(ClusterState.STARTING if not before.generation else before.state)
+            self._cluster.open({g: ranks for g, ranks in known.items() if ranks})
+        self._look()
+        for world in self._worlds:
+            if world.ranks:
+                self._prepared[world.generation] = [n for n, _ in self._store.setups(self._name)]
+        self._take_up_runs()
+
+    def tick(self) -> bool:
+        """Do one turn; false when the cluster is gone and the supervisor can end."""
+        self._hear(self._cluster.receive(TURN_SECONDS))
+        now = self._now()
+        if self._store_changed(now):
+            self._read_wishes()
+        if now - self._looked >= LOOK_SECONDS:
+            self._look()
+            self._looked = now
+        self._advance(now)
+        for action in self._plan(now):
+            self._act(action, now)
+        self._keep_fact(cluster_state(self._wish, self._standings(), failures=self._failures))
+        return not self._closed
+
+    # -- observe
+
+    def _store_changed(self, now: float) -> bool:
+        version = self._store.data_version()
+        changed = version != self._version or now - self._read >= READ_SECONDS
+        self._version = version
+        if changed:
+            self._read = now
+        return changed
+
+    def _read_wishes(self) -> None:
+        wish = self._store.cluster_wish(self._name)
+        if wish is not None:
+            if wish.revision != self._wish.revision:
+                self._failures, self._message = 0, ""
+            self._wish = wish
+        self._queue = []
+        for run in self._store.unfinished(self._name):
+            activity = self._activity_of(run.id)
+            stop = run.wish.stop or self._is_over_time(run)
+            if activity is not None and stop:
+                activity.wish_stop(self._now())
+            elif activity is None and run.fact.state is RunState.QUEUED:
+                self._queue_or_stop(run, stop or not self._wish.up)
+
+    def _queue_or_stop(self, run: Run, stop: bool) -> None:
+        if stop:
+            self._end_unstarted(run.id, RunState.STOPPED, "Stopped before it began.")
+        else:
+            self._queue.append(run)
+
+    def _is_over_time(self, run: Run) -> bool:
+        limit, started = run.wish.wall_clock_limit, run.fact.started
+        return bool(limit and started and self._now() - started > limit)
+
+    def _look(self) -> None:
+        self._worlds = self._cluster.observe()
+        now = self._now()
+        for world in self._worlds:
+            generation = world.generation
+            self._since.setdefault(generation, now)
+            if world.ranks and generation not in self._prepared:
+                log.info("generation %d is ready: %d ranks", generation, world.size)
+                self._prepared[generation] = []
+                self._store.put_ranks(self._name, world.ranks)
+            if world.state in (WorldState.BROKEN, WorldState.ENDED):
+                self._bury(world, now)
+
+    def _bury(self, world: WorldFact, now: float) -> None:
+        activity = self._activities.pop(world.generation, None)
+        if activity is not None:
+            activity.bury(world.deaths, world.reason, now)
+            activity.keep()
+        if world.state is WorldState.ENDED:
+            log.info("generation %d has ended: %s", world.generation, world.reason or "as asked")
+            if not world.ranks and world.reason:
+                self._failures += 1
+                self._message = f"The ranks did not start: {world.reason}"
+
+    def _hear(self, messages: list[Message]) -> None:
+        if not messages:
+            return
+        now = self._now()
+        batches = [message for message in messages if isinstance(message, Batch)]
+        known = [batch for batch in batches if self._store.has_run(batch.run)]
+        kept = self._store.add_batches(known) if known else {}
+        for message in messages:
+            if isinstance(message, Hello):
+                log.info("rank %d of generation %d is here", message.rank, message.generation)
+            elif isinstance(message, Pulse) or message.sequence <= kept.get(
+                (message.run, message.rank), 0
+            ):
+                activity = self._activity_of(message.run)
+                if activity is not None:
+                    activity.hear(message, now)
+        self._acknowledge(batches, kept)
+
+    def _acknowledge(self, batches: list[Batch], kept: dict[tuple[str, int], int]) -> None:
+        last = {(batch.run, batch.rank): batch.sequence for batch in batches}
+        for (run, rank), sequence in last.items():
+            held = kept.get((run, rank), sequence)
+            answer = Acknowledge(run, held, resend=held < sequence)
+            for world in self._worlds:
+                if world.ranks:
+                    self._cluster.send(world.generation, (rank,), answer)
+
+    # -- plan
+
+    def _standings(self) -> list[Standing]:
+        names = [name for name, _ in self._store.setups(self._name)] if self._worlds else []
+        return [
+            Standing(
+                world,
+                self._since[world.generation],
+                prepared=all(n in self._prepared.get(world.generation, ()) for n in names)
+                and world.generation in self._prepared,
+                busy=world.generation in self._activities,
+            )
+            for world in self._worlds
+        ]
+
+    def _plan(self, now: float) -> list[Action]:
+        return plan(
+            self._wish,
+            self._standings(),
+            [Queued(run.id, run.wish.ranks) for run in self._queue],
+            next_generation=max([self._fact.generation, *self._since, 0]) + 1,
+            failures=self._failures,
+            now=now,
+        )
+
+    # -- act
+
+    def _advance(self, now: float) -> None:
+        for generation, activity in [*self._activities.items()]:
+            activity.advance(now)
+            activity.keep()
+            if activity.gave_up:
+                self._cluster.end_world(generation)
+            if activity.over:
+                del self._activities[generation]
+
+    def _act(self, action: Action, now: float) -> None:
+        match action:
+            case StartWorld(generation, ranks, oversubscribe):
+                log.info("starting generation %d with %d ranks", generation, ranks)
+                world = plan_world(local_hosts(), ranks, oversubscribe)
+                self._since[generation] = now
+                self._cluster.start_world(generation, world)
+                self._look()
+            case EndWorld(generation, reason):
+                self._end_world(generation, reason)
+            case Prepare(generation):
+                self._prepare(generation, now)
+            case Submit(run, generation):
+                self._submit(next(r for r in self._queue if r.id == run), generation)
+            case CloseCluster():
+                self._cluster.close()
+                self._fact = replace(self._fact, ranks=0, connection_file="")
+                self._closed = True
+
+    def _end_world(self, generation: int, reason: str) -> None:
+        if generation not in self._ending and reason == NOT_READY:
+            self._failures += 1
+            self._message = f"The ranks did not start: {reason}."
+        if generation not in self._ending:
+            log.info("ending generation %d: %s", generation, reason)
+            self._ending.add(generation)
+            self._cluster.end_world(generation)
+            self._look()
+
+    def _prepare(self, generation: int, now: float) -> None:
+        """Run the next set-up cell there; one that waits in the queue counts as its run."""
+        done = self._prepared[generation]
+        name, source = next((n, s) for n, s in self._store.setups(self._name) if n not in done)
+        done.append(name)
+        waiting = next(
+            (r for r in self._queue if r.wish.kind is RunKind.SETUP and r.wish.source == source),
+            None,
+        )
+        if waiting is None:
+            id_ = new_run_id(now)
+            text = f"{name} in generation {generation} of {self._name}"
+            wish = RunWish(id_, text, RunKind.SETUP, source, self._name, created=now)
+            waiting = self._store.run(self._store.wish_run(wish).id)
+        self._submit(waiting, generation)
+
+    def _submit(self, run: Run, generation: int) -> None:
+        world = next(w for w in self._worlds if w.generation == generation)
+        self._queue = [queued for queued in self._queue if queued.id != run.id]
+        ranks = run.wish.ranks or world.size
+        if ranks > world.size:
+            text = f"It asks for {ranks} ranks, but the cluster was resized to {world.size}."
+            self._end_unstarted(run.id, RunState.FAILED, text)
+            return
+        fact = replace(run.fact, state=RunState.SUBMITTED, generation=generation, ranks=ranks)
+        self._store.put_run_fact(run.id, state=fact.state, generation=generation, ranks=ranks)
+        log.info("run %s goes to generation %d on %d ranks", run.id, generation, ranks)
+        self._begin(Run(run.wish, fact), world)
+
+    def _begin(self, run: Run, world: WorldFact) -> None:
+        self._activities[world.generation] = Activity(
+            run, world, self._store, self._cluster, fault_tolerant=self._cluster.fault_tolerant
+        )
+        if run.fact.state is RunState.SUBMITTED:
+            self._cluster.submit(world.generation, _assignment(run.wish, run.fact.ranks))
+
+    def _take_up_runs(self) -> None:
+        """Go on with what a predecessor left; an engine ignores a run that it has begun."""
+        worlds = {world.generation: world for world in self._worlds if world.ranks}
+        for run in self._store.unfinished(self._name):
+            if run.fact.state is RunState.QUEUED:
+                continue
+            world = worlds.get(run.fact.generation)
+            if world is not None:
+                self._begin(run, world)
+            else:
+                self._end_unstarted(run.id, RunState.LOST, "Its ranks ended meanwhile.")
+
+    def _end_unstarted(self, run: str, state: RunState, message: str) -> None:
+        self._store.put_run_fact(run, state=state, message=message, ended=self._now())
+
+    def _activity_of(self, run: str) -> Activity | None:
+        return next((a for a in self._activities.values() if a.run.id == run), None)
+
+    def _keep_fact(self, state: ClusterState) -> None:
+        usable = [s.fact for s in self._standings() if s.usable]
+        fact = replace(
+            self._fact,
+            state=ClusterState.DOWN if self._closed else state,
+            ranks=usable[-1].size if usable and not self._closed else 0,
+            generation=usable[-1].generation if usable else self._fact.generation,
+            message=self._message,
+            supervisor=0 if self._closed else os.getpid(),
+            connection_file="" if self._closed else self._cluster.connection_file,
+        )
+        if fact != self._fact:
+            self._fact = replace(fact, updated=self._now())
+            self._store.put_cluster_fact(self._fact)
+
+
+def _assignment(wish: RunWish, ranks: int) -> Assignment:
+    return Assignment(
+        run=wish.id,
+        kind=wish.kind,
+        source=wish.source,
+        path=wish.path,
+        folder=wish.folder,
+        arguments=wish.arguments,
+        parameters=wish.parameters,
+        environment=wish.environment,
+        ranks=ranks,
+        directory=str(run_directory(wish.id)),
+    )
