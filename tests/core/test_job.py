@@ -207,13 +207,15 @@ def test_a_number_of_seconds_is_itself(value):
         ("text='3'", ("text", "3")),
         ("formula=a=b", ("formula", "a=b")),
         ("empty=", ("empty", "")),
+        ("pair=(1, 2)", ("pair", "(1, 2)")),
+        ("by_number={1: 2}", ("by_number", "{1: 2}")),
     ],
 )
 def test_a_parameter_is_a_literal_or_else_text(text, expected):
     assert parameter(text) == expected
 
 
-@pytest.mark.parametrize("text", ["lr", "=3", "1x=3", "a b=3"])
+@pytest.mark.parametrize("text", ["lr", "=3", "1x=3", "a b=3", "class=3"])
 def test_what_is_no_parameter_is_refused(text):
     with pytest.raises(InputError, match=r"is not a parameter; write --param name=value"):
         parameter(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 import json
+import keyword
 import math
 import re
 import tomllib
@@ -59,14 +60,15 @@ def parameter(text: str) -> tuple[str, object]:
         InputError: There is no ``=``, or the name is not one that Python takes.
     """
     name, equals, value = (part.strip() for part in text.partition("="))
-    if not equals or not name.isidentifier():
+    if not equals or not name.isidentifier() or keyword.iskeyword(name):
         raise InputError(f"{text!r} is not a parameter; write --param name=value, as in lr=0.1.")
     try:
         literal = ast.literal_eval(value)
-        json.dumps(literal)
+        # What JSON, in which the store keeps it, would change stays text.
+        kept = json.loads(json.dumps(literal))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return name, value
-    return name, literal
+    return name, literal if kept == literal else value
 
 
 def _explained(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -115,30 +117,32 @@ class Job(BaseModel):
 
     script: str = Field(min_length=1, description="the path of a script", examples=["train.py"])
     name: Annotated[str, AfterValidator(_explained(check_run_name))] | None = Field(
-        None, description="a text", examples=["digits, two ranks"]
+        default=None, description="a text", examples=["digits, two ranks"]
     )
     arguments: tuple[Text, ...] = Field(
-        (), description="a list of texts and numbers", examples=[["--epoch", "3"]]
+        default=(), description="a list of texts and numbers", examples=[["--epoch", "3"]]
     )
     ranks: int | None = Field(
-        None,
+        default=None,
         strict=True,
         ge=1,
         le=MAX_RANKS,
         description=f"a whole number from 1 to {MAX_RANKS}",
         examples=[2],
     )
-    oversubscribe: bool = Field(False, strict=True, description="true or false", examples=[True])
+    oversubscribe: bool = Field(
+        default=False, strict=True, description="true or false", examples=[True]
+    )
     parameters: dict[str, Value] = Field(
-        {}, description="a table of numbers and texts", examples=[{"lr": 0.1}]
+        default={}, description="a table of numbers and texts", examples=[{"lr": 0.1}]
     )
     environment: dict[str, Text] = Field(
-        {}, description="a table of texts and numbers", examples=[{"OMP_NUM_THREADS": "1"}]
+        default={}, description="a table of texts and numbers", examples=[{"OMP_NUM_THREADS": "1"}]
     )
-    grace: Seconds = Field(DEFAULT_GRACE, description="a length of time", examples=["5s"])
-    wall_clock_limit: Seconds = Field(0.0, description="a length of time", examples=["90m"])
+    grace: Seconds = Field(default=DEFAULT_GRACE, description="a length of time", examples=["5s"])
+    wall_clock_limit: Seconds = Field(default=0.0, description="a length of time", examples=["90m"])
     cluster: Annotated[str, AfterValidator(_explained(check_cluster_name))] = Field(
-        DEFAULT_CLUSTER, description="a text", examples=["default"]
+        default=DEFAULT_CLUSTER, description="a text", examples=["default"]
     )
 
 

@@ -1,0 +1,5 @@
+"""The ``workbench`` command: writes wishes, reads facts, and shows them in a terminal."""
+
+from workbench.cli.command import main
+
+__all__ = ["main"]

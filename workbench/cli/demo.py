@@ -1,0 +1,115 @@
+"""Train the shipped script on a cluster of its own, show it, and leave nothing running."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from workbench.cli.chart import draw_chart
+from workbench.cli.follow import Interrupts, conclude, follow_run, wait_down
+from workbench.cli.phrases import count, duration, home_line
+from workbench.cli.record import Record
+from workbench.cli.screen import Screen
+from workbench.core.metrics import group_names, seconds_taken
+from workbench.core.run import Run, RunKind
+from workbench.errors import MachineError
+from workbench.store import Store
+from workbench.store.home import cluster_directory, run_directory
+from workbench.store.wishes import ask_down, ask_run, local_slots, script_source
+
+CLUSTER = "demo"
+SCRIPT = Path(__file__).parents[1] / "demo" / "digits.py"
+ACCURACY = "validation/main/accuracy"
+
+
+def run_demo(store: Store, screen: Screen, ranks: int | None, keep: bool) -> int:
+    """Train, show and conclude; return the exit code.
+
+    Args:
+        store: Where the run is kept.
+        screen: Where it is shown.
+        ranks: Asked for; None for two.
+        keep: Whether the cluster stays up.
+
+    Raises:
+        MachineError: scikit-learn, whose data it trains on, is missing.
+    """
+    if importlib.util.find_spec("sklearn") is None:
+        raise MachineError(
+            "The demo trains on scikit-learn's digits, and scikit-learn is missing; "
+            "install it with `pip install scikit-learn`."
+        )
+    path, source = script_source(str(SCRIPT))
+    folder = cluster_directory(CLUSTER)
+    with Interrupts() as interrupts, _ended_softly():
+        wish = ask_run(
+            store,
+            kind=RunKind.SCRIPT,
+            source=source,
+            cluster=CLUSTER,
+            name="demo",
+            path=path,
+            folder=str(folder),
+            arguments=("--out", str(folder / "result")),
+            ranks=ranks or 2,
+            oversubscribe=ranks is None and local_slots() < 2,
+        )
+        try:
+            click.echo(f"Starting {count(ranks or 2, 'rank')} to train on scikit-learn's digits.")
+            record = Record(store.run(wish.id))
+            with screen:
+                run = follow_run(store, record, screen, interrupts)
+            _tell(store, record, run)
+        finally:
+            _leave(store, keep)
+        return conclude(run)
+
+
+def _tell(store: Store, record: Record, run: Run) -> None:
+    name, taken = run.wish.name, duration(seconds_taken(run.fact, run.fact.ended))
+    accuracy = store.final_values(run.id).get(ACCURACY)
+    if accuracy is not None and run.fact.state == "finished":
+        ranks = count(run.fact.ranks, "rank")
+        click.echo(f"{accuracy:.1%} of the test images are told right, after {taken} on {ranks}.")
+    if group_names(record.curves):
+        picture = run_directory(run.id) / "curve.png"
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        draw_chart({name: record.curves}, picture)
+        click.echo(f"The curve is {home_line(picture)}")
+    click.echo(f"The run is kept as {name!r} in {home_line(store.path.parent)}; ", nl=False)
+    click.echo(f"`workbench runs {_quoted(name)}` shows it again.")
+
+
+def _leave(store: Store, keep: bool) -> None:
+    if keep:
+        click.echo(f"Cluster {CLUSTER!r} stays up; `workbench down --cluster {CLUSTER}` ends it.")
+        return
+    with Interrupts():  # one more Ctrl-C must not cut this short
+        ask_down(store, cluster=CLUSTER)
+        wait_down(store, CLUSTER, lambda state: None)
+    click.echo(f"Cluster {CLUSTER!r} is down; no process of it is left.")
+
+
+@contextmanager
+def _ended_softly() -> Iterator[None]:
+    """Let a kill or a closed terminal take the same way out as Ctrl-C."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    former = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+def _quoted(name: str) -> str:
+    return f'"{name}"' if " " in name else name

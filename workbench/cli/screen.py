@@ -1,0 +1,188 @@
+"""Show a run in a terminal as it goes on, or as plain lines where there is none."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from workbench.cli.phrases import number, prefix, state_line, waiting
+from workbench.cli.record import Record
+from workbench.core.metrics import FoldedLine, fraction_done, group_names
+from workbench.core.run import RunState
+from workbench.core.sampling import Curve
+
+REFRESH_SECONDS = 0.25
+REMIND_SECONDS = 30.0
+MAX_CURVES = 6
+SPARKS = "▁▂▃▄▅▆▇█"
+SPARK_WIDTH = 40
+
+
+class Screen(Protocol):
+    """Where a run is shown; a context manager."""
+
+    def write(self, lines: Sequence[FoldedLine]) -> None:
+        """Add lines of output."""
+
+    def note(self, text: str) -> None:
+        """Add a line of ours."""
+
+    def draw(self, record: Record, now: float, *, final: bool = False) -> None:
+        """Show how far the run is, if that is due."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+
+class LiveScreen:
+    """Output that scrolls, above a few lines that are redrawn in place.
+
+    Args:
+        console: A terminal.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False, redirect_stdout=False)
+        self._drawn = -math.inf
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def write(self, lines: Sequence[FoldedLine]) -> None:
+        """Print lines above the part that is redrawn."""
+        for line in lines:
+            text = Text.assemble((prefix(line.ranks), "cyan"), " ", line.text)
+            self._console.print(text, soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """Print a line of ours in another colour."""
+        self._console.print(Text(text, "yellow"), soft_wrap=True)
+
+    def draw(self, record: Record, now: float, *, final: bool = False) -> None:
+        """Redraw at most four times a second."""
+        if final or now - self._drawn >= REFRESH_SECONDS:
+            self._drawn = now
+            self._live.update(picture(record, now), refresh=True)
+
+
+class PlainScreen:
+    """Lines for a file or a pipe: output to the one console, how it goes to the other.
+
+    Args:
+        output: Gets what the ranks write.
+        notes: Gets what we say.
+    """
+
+    def __init__(self, output: Console, notes: Console) -> None:
+        self._output = output
+        self._notes = notes
+        self._said = ""
+        self._when = -math.inf
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def write(self, lines: Sequence[FoldedLine]) -> None:
+        """Print lines with their ranks."""
+        for line in lines:
+            _plain(self._output, f"{prefix(line.ranks)} {line.text}")
+
+    def note(self, text: str) -> None:
+        """Print a line of ours."""
+        _plain(self._notes, text)
+
+    def draw(self, record: Record, now: float, *, final: bool = False) -> None:
+        """Say how it goes when the state changes, at every tenth, and now and then."""
+        if final:
+            return
+        run = record.run
+        tenth = math.floor(10 * (fraction_done(run.fact) or 0))
+        remark = waiting(run, record.cluster)
+        stage = f"{run.fact.state} {tenth} {remark}"
+        running = run.fact.state is RunState.RUNNING
+        if stage != self._said or (running and now - self._when >= REMIND_SECONDS):
+            self._said, self._when = stage, now
+            values = "".join(
+                f", {name} {number(_last(curve))}" for name, curve in _shown(record)[:1]
+            )
+            self.note(f"{run.wish.name}: {state_line(run, now, remark)}{_pace(record)}{values}")
+
+
+def screen_for(output: Console, notes: Console) -> Screen:
+    """Return the screen that fits."""
+    return LiveScreen(output) if output.is_terminal else PlainScreen(output, notes)
+
+
+def picture(record: Record, now: float) -> RenderableType:
+    """Return state, progress bar and the newest values of a run with their curves.
+
+    Args:
+        record: What was read of the run.
+        now: Epoch seconds.
+    """
+    run = record.run
+    line = state_line(run, now, waiting(run, record.cluster)) + _pace(record)
+    parts: list[RenderableType] = [Text.assemble((run.wish.name, "bold"), ": ", line)]
+    done = fraction_done(run.fact)
+    if done is not None:
+        row = Table.grid(padding=(0, 1))
+        row.add_row(ProgressBar(1.0, done, width=SPARK_WIDTH), f"{100 * done:.0f} %")
+        parts.append(row)
+    values = Table.grid(padding=(0, 2))
+    for name, curve in _shown(record):
+        values.add_row(name, f"{number(_last(curve)):<10}", Text(sparkline(curve), "green"))
+    return Group(*parts, values) if values.row_count else Group(*parts)
+
+
+def sparkline(curve: Curve, width: int = SPARK_WIDTH) -> str:
+    """Return the shape of a curve as one line of block characters, scaled to its range."""
+    means = [value for value in curve.trace().mean if math.isfinite(value)]
+    if not means:
+        return ""
+    columns = min(width, len(means))
+    edges = [round(i * len(means) / columns) for i in range(columns + 1)]
+    cells = [sum(means[a:b]) / (b - a) for a, b in pairwise(edges)]
+    low, high = min(cells), max(cells)
+    scale = (len(SPARKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(SPARKS[round((cell - low) * scale)] for cell in cells)
+
+
+def _shown(record: Record) -> list[tuple[str, Curve]]:
+    names = [name for group in group_names(record.curves) for name in group.names]
+    return [(name, record.curves[name]) for name in names[:MAX_CURVES]]
+
+
+def _last(curve: Curve) -> float:
+    return curve.trace().mean[-1]
+
+
+def _pace(record: Record) -> str:
+    running = record.run.fact.state is RunState.RUNNING and record.pace > 0
+    return f", {record.pace:.3g} it/s" if running else ""
+
+
+def _plain(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
