@@ -61,6 +61,12 @@ def panels_of_runs(runs: Mapping[str, Mapping[str, Curve]]) -> list[Panel]:
     ]
 
 
+def warm_up() -> None:
+    """Load what draws, which takes as long as many pictures, before the first one is wanted."""
+    import matplotlib.backends.backend_agg
+    import matplotlib.figure  # noqa: F401  # loading it is the purpose
+
+
 def png(panels: Sequence[Panel], dpi: int = FINAL_DPI) -> bytes:
     """Draw ``panels``; at least one is needed."""
     # Not by pyplot: a figure of our own is never shown twice and needs no main thread.
@@ -69,7 +75,17 @@ def png(panels: Sequence[Panel], dpi: int = FINAL_DPI) -> bytes:
 
     columns = min(_COLUMNS, len(panels))
     rows = math.ceil(len(panels) / columns)
-    figure = Figure(figsize=(_WIDTH, _HEIGHT * rows), dpi=dpi, facecolor="white", layout="tight")
+    height = _HEIGHT * rows
+    figure = Figure(figsize=(_WIDTH, height), dpi=dpi, facecolor="white")
+    # Margins in inches; a layout that measures every text would draw the figure twice.
+    figure.subplots_adjust(
+        left=0.75 / _WIDTH,
+        right=1 - 0.15 / _WIDTH,
+        bottom=0.5 / height,
+        top=1 - 0.12 / height,
+        wspace=0.26,
+        hspace=0.26,
+    )
     FigureCanvasAgg(figure)
     buffer = io.BytesIO()
     with warnings.catch_warnings():
@@ -136,6 +152,7 @@ def _draw(axes, panel: Panel) -> None:  # type: ignore[no-untyped-def]  # matplo
     axes.set_ylabel(panel.quantity, parse_math=False)
     axes.grid(alpha=0.3)
     axes.margins(x=0.02)
+    axes.locator_params(nbins=6)
     labels = [line.name.lstrip("_") for line in panel.lines]  # a leading "_" hides an entry
     legend = axes.legend(axes.get_lines(), labels, fontsize="small", frameon=False)
     for text in legend.get_texts():

@@ -58,6 +58,7 @@ class ClusterPanel:
     def __init__(self, cluster: str) -> None:
         self.cluster = cluster
         self._seen = -1
+        self._said = ""
         self._over = threading.Event()
         self._build()
 
@@ -81,7 +82,8 @@ class ClusterPanel:
         self.stop.disabled = not buttons.stop
         asked = wish.ranks if wish and wish.up else 0
         self.state.value = f"<b>{escape(str(fact.state))}</b>, {fact.ranks} of {asked} ranks"
-        if fact.message:
+        if fact.message != self._said:
+            self._said = fact.message
             self.message.value = escape(fact.message)
 
     def begin(self) -> None:

@@ -59,6 +59,7 @@ def follow(
     run = view.record.run
     care = Care(run.wish.cluster, time.time())
     seen, due, asked = -1, 0.0, False
+    view.draw(time.time())  # first, so that state and curves stand above the output
     while not left():
         now = time.time()
         if interrupts and interrupts.count and not asked:

@@ -12,14 +12,14 @@ from workbench.errors import StateError
 from workbench.notebook import options
 from workbench.notebook.cell import check_cell
 from workbench.notebook.cluster_panel import ClusterPanel, panel_for
-from workbench.notebook.doctor import examine
+from workbench.notebook.doctor import findings_table
 from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.launch import set_up, train, train_script
 from workbench.notebook.listing import comparison, runs_table
 from workbench.notebook.page import page_for
 from workbench.notebook.status import cluster_status, last_run_line
 from workbench.store import Store
-from workbench.store.wishes import ask_cluster
+from workbench.store.wishes import ask_cluster, ask_doctor
 
 
 @magics_class
@@ -138,7 +138,7 @@ class WorkbenchMagics(Magics):
     def dist_doctor(self, line: str) -> None:
         """Examine what the ranks need of this machine, and say how to mend what is amiss.
 
-        %dist_doctor
+        %dist_doctor [--cluster NAME]
         """
-        options.Options("%dist_doctor").read(line)
-        display(dict(examine()), raw=True)
+        cluster = options.cluster_options("%dist_doctor").read(line).cluster
+        display(dict(findings_table(ask_doctor(cluster))), raw=True)

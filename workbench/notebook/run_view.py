@@ -6,6 +6,7 @@ import base64
 import time
 from collections.abc import Callable
 from html import escape
+from itertools import groupby
 from pathlib import Path
 
 from workbench.core.metrics import fraction_done
@@ -51,9 +52,9 @@ class RunView:
         """Take in what the store has, and write rank 0's output."""
         for rows in self.record.read(store):
             self._reserve_output_place()
-            for row in rows:
-                if row.rank in self._streamed:
-                    self._page.write(row.stream, row.text)
+            streamed = [row for row in rows if row.rank in self._streamed]
+            for stream, pieces in groupby(streamed, key=lambda row: row.stream):
+                self._page.write(stream, "".join(piece.text for piece in pieces))
 
     def draw(self, now: float) -> None:
         """Draw what has changed and is due.
@@ -65,7 +66,9 @@ class RunView:
         if state != self._head or self._heads.due(now):
             self._head = state
             self._timed(self._heads, now, lambda: self._draw_head(now))
-        if self._drawn < 0 or (self.record.points > self._drawn and self._drawings.due(now)):
+        if self._drawn < 0:
+            self._promise_curves()
+        if self.record.points > self._drawn and self._drawings.due(now):
             self._timed(self._drawings, now, self._draw_curves)
         hidden = set(self.record.transcript.ranks) - self._streamed
         written = self.record.transcript.written(hidden)
@@ -98,15 +101,18 @@ class RunView:
             {"text/html": _head_html(run, line), "text/plain": f"{run.wish.name}: {line}"},
         )
 
+    def _promise_curves(self) -> None:
+        self._drawn = 0
+        self._page.show("curves", self._identity("Curves appear with the first report."))
+        chart.warm_up()
+
     def _draw_curves(self) -> None:
         self._drawn = self.record.points
         panels = chart.panels_of_run(self.record.curves)
-        bundle = self._identity("the curves appear with the first report")
         if panels:
-            picture = chart.png(panels, chart.LIVE_DPI)
-            html = chart.figure_html(picture, chart.describe(panels), "")
-            bundle = {**self._identity(chart.describe(panels)), "text/html": html}
-        self._page.show("curves", bundle)
+            words = chart.describe(panels)
+            html = chart.figure_html(chart.png(panels, chart.LIVE_DPI), words, "")
+            self._page.show("curves", {**self._identity(words), "text/html": html})
 
     def _draw_output(self, *, final: bool = False) -> None:
         html = self.record.transcript.html(streamed=self._streamed, final=final)
@@ -126,7 +132,7 @@ class RunView:
         panels = chart.panels_of_run(self.record.curves)
         summary = summary_text(run, values, home, now)
         bundle = self._identity(summary)
-        caption = f"{run.wish.name}: {state_line(run, now)}"
+        caption = kept_line(run, home)
         table = _values_html(values)
         if not panels:
             return {**bundle, "text/html": f"<p>{escape(caption)}</p>{table}"}
@@ -153,8 +159,12 @@ def summary_text(run: Run, values: dict[str, float], home: str, now: float) -> s
     lines = [f"Run {run.wish.name}: {state_line(run, now)}"]
     if values:
         lines.append(f"Last values: {values_line(values)}")
-    lines.append(f"Kept as {run.id} in {home}")
-    return "\n".join(lines)
+    return "\n".join([*lines, kept_line(run, home)])
+
+
+def kept_line(run: Run, home: str) -> str:
+    """Return where the run can be found later."""
+    return f"Kept as {run.id} in {home}"
 
 
 def folder(store: Store) -> str:

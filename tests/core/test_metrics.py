@@ -1,0 +1,123 @@
+"""Names fall into groups, lines of ranks into one, and totals give the time left."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.core.metrics import (
+    FoldedLine,
+    Group,
+    fold_lines,
+    fraction_done,
+    group_names,
+    is_validation,
+    quantity,
+    rank_ranges,
+    seconds_left,
+    seconds_taken,
+)
+from workbench.core.run import RunFact, RunState
+
+
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [
+        ([0], "rank 0"),
+        ([0, 1, 2, 3], "ranks 0-3"),
+        ([3, 0, 2], "ranks 0, 2-3"),
+        ([5, 1], "ranks 1, 5"),
+    ],
+)
+def test_ranks_are_said_in_ranges(ranks, words) -> None:
+    assert rank_ranges(ranks) == words
+
+
+def test_identical_lines_of_all_ranks_become_one() -> None:
+    lines = {rank: ["epoch 1", "epoch 2"] for rank in range(4)}
+
+    folded = fold_lines(lines)
+
+    assert folded == [
+        FoldedLine((0, 1, 2, 3), "epoch 1"),
+        FoldedLine((0, 1, 2, 3), "epoch 2"),
+    ]
+
+
+def test_a_line_of_one_rank_does_not_keep_the_others_from_folding() -> None:
+    lines = {0: ["I am 0", "epoch 1"], 1: ["I am 1", "epoch 1"]}
+
+    folded = fold_lines(lines)
+
+    assert FoldedLine((0, 1), "epoch 1") in folded
+    assert len(folded) == 3
+
+
+def test_a_repeated_line_stays_repeated() -> None:
+    assert [line.text for line in fold_lines({0: ["a", "a"], 1: ["a"]})] == ["a", "a"]
+
+
+@given(
+    st.dictionaries(st.integers(0, 5), st.lists(st.sampled_from("abcd"), max_size=30), max_size=4)
+)
+def test_every_rank_keeps_its_lines_in_order(outputs) -> None:
+    folded = fold_lines(outputs)
+
+    for rank, lines in outputs.items():
+        assert [line.text for line in folded if rank in line.ranks] == lines
+
+
+def test_training_and_validation_of_a_quantity_share_axes() -> None:
+    names = ["validation/main/loss", "main/loss", "main/accuracy", "epoch", "elapsed_time", "lr"]
+
+    assert group_names(names) == [
+        Group("loss", ("main/loss", "validation/main/loss")),
+        Group("accuracy", ("main/accuracy",)),
+        Group("lr", ("lr",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "measured", "validation"),
+    [
+        ("main/loss", "loss", False),
+        ("val_loss", "loss", True),
+        ("train_acc", "acc", False),
+        ("validation/main/accuracy", "accuracy", True),
+        ("test/loss", "loss", True),
+        ("learning_rate", "learning_rate", False),
+    ],
+)
+def test_a_name_tells_what_it_measures_and_on_what(name, measured, validation) -> None:
+    assert quantity(name) == measured
+    assert is_validation(name) is validation
+
+
+def test_a_quarter_done_in_ten_seconds_leaves_thirty() -> None:
+    fact = RunFact(
+        "r", RunState.RUNNING, started=100.0, iteration=25, iterations_total=100, epochs_total=9
+    )
+
+    assert fraction_done(fact) == 0.25
+    assert seconds_left(fact, now=110.0) == pytest.approx(30.0)
+
+
+def test_epochs_serve_when_the_iterations_are_unknown() -> None:
+    fact = RunFact("r", RunState.RUNNING, started=100.0, epoch=1.0, epochs_total=2.0)
+
+    assert seconds_left(fact, now=160.0) == pytest.approx(60.0)
+
+
+def test_without_totals_nothing_is_guessed() -> None:
+    fact = RunFact("r", RunState.RUNNING, started=100.0, iteration=25)
+
+    assert fraction_done(fact) is None
+    assert seconds_left(fact, now=110.0) is None
+
+
+def test_an_ended_run_took_the_time_until_its_end() -> None:
+    fact = RunFact("r", RunState.FINISHED, started=100.0, ended=130.0)
+
+    assert seconds_taken(fact, now=500.0) == 30.0
+    assert seconds_left(fact, now=500.0) is None

