@@ -46,13 +46,16 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
     which uses this machine.
     """
 
-    hosts = List(help="[address, slots] of each host; this machine when empty.").tag(to_dict=True)
+    hosts: Any = List(help="[address, slots] of each host; this machine when empty.").tag(
+        to_dict=True
+    )
     generation = Integer(0, help="Number of the generation that the engines are.").tag(to_dict=True)
     nanny = Bool(
         True,
         config=True,
         help="Whether each engine has ipyparallel's nanny process, which passes signals on.",
     )
+    mpi_args: Any
     rank_environment = Dict(help="Further environment of every rank.", config=True)
 
     @default("environment")

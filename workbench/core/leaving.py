@@ -34,9 +34,11 @@ class RankStanding:
         call: The MPI call that it was in.
         waiting: How long it had been in that call, in seconds.
         where: The user's line that it was at.
+        begun: Whether anything was heard of it.
         ending: How it left, once it has.
     """
 
+    begun: bool = False
     boundary: int = 0
     rate: float = 0.0
     heard: float = 0.0
@@ -88,6 +90,11 @@ class Free:
 
 
 @dataclass(frozen=True)
+class Cancel:
+    """Have the ranks skip the run: none of them has begun it."""
+
+
+@dataclass(frozen=True)
 class Fail:
     """Tell the reader that the run has failed, and of which rank."""
 
@@ -113,7 +120,7 @@ class Release:
     """The run is over and its world can take the next one."""
 
 
-Step = AskPulses | SendStop | Free | Fail | Recover | GiveUpWorld | Release
+Step = AskPulses | SendStop | Free | Cancel | Fail | Recover | GiveUpWorld | Release
 
 
 def next_steps(active: Active, now: float) -> list[Step]:
@@ -154,10 +161,9 @@ def waiting_message(active: Active) -> str:
         return ""
     calls = sorted({rank.call for _, rank in stuck})
     longest = max(rank.waiting for _, rank in stuck)
-    text = (
-        f"{ranks_text([n for n, _ in stuck])} {'waits' if len(stuck) == 1 else 'wait'} "
-        f"in {' and '.join(calls)} since {longest:.0f} s"
-    )
+    who = ranks_text([n for n, _ in stuck]).capitalize()
+    verb = "waits" if len(stuck) == 1 else "wait"
+    text = f"{who} {verb} in {' and '.join(calls)} since {longest:.0f} s"
     told = {n for n, _ in stuck}
     others = [
         f"rank {n} has ended" if rank.ending else f"rank {n} is at {rank.where or 'work'}"
@@ -200,6 +206,8 @@ def _free_after_failure(active: Active, now: float) -> list[Step]:
 
 
 def _stop(active: Active, now: float) -> list[Step]:
+    if not any(rank.begun for rank in active.ranks):
+        return [Cancel()]
     if active.interrupted:
         if now - active.interrupted >= INTERRUPT_SECONDS:
             return [GiveUpWorld(f"{ranks_text(active.remaining)} did not stop when interrupted")]

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from workbench.core.run import Assignment, RunKind
+from workbench.engine.capture import route_output
 from workbench.engine.chainer_hook import hook_chainer
 from workbench.engine.channel import Address
 from workbench.engine.execution import execute
@@ -27,6 +28,7 @@ def join(
     global _rank  # noqa: PLW0603  # a process is one rank for as long as it lives
     if _rank is None:
         address = Address(endpoint, server_key.encode())
+        route_output()
         _rank = Rank(generation, address, fault_tolerant=fault_tolerant, crash_folder=crash_folder)
     return asdict(_rank.fact(_shell().kernel.engine_id))
 
@@ -36,7 +38,7 @@ def run(assignment: dict[str, Any]) -> None:
 
     A supervisor that was killed between asking and noting it asks again.
     """
-    if assignment["run"] in _begun:
+    if assignment["run"] in _begun or _joined().is_cancelled(assignment["run"]):
         return
     _begun.add(assignment["run"])
     values = {**assignment, "kind": RunKind(assignment["kind"])}

@@ -87,10 +87,11 @@ class ReportExtension:
     def finalize(self) -> None:
         """Fetch what is still on the device when the training ends."""
         self._fetch(now=True)
+        self.timing.finish(self._run.iteration)
 
     def _iterations(self, iteration: int, epoch: float) -> int:
         if self._epochs_total and epoch:
-            return round(iteration * self._epochs_total / epoch)
+            return max(iteration, round(iteration * self._epochs_total / epoch))
         return self._iterations_total
 
     def _note(self, name: str, iteration: int, value: Any) -> None:

@@ -73,6 +73,7 @@ class Channel:
         self._stop_at = stop_at
         self._interrupt = interrupt
         self._logs: dict[str, RunLog] = {}
+        self._cancelled: set[str] = set()
         self._closing = threading.Event()
         self._context = zmq.Context()
         self._bell: zmq.Socket[bytes] = self._context.socket(zmq.PAIR)
@@ -93,6 +94,10 @@ class Channel:
         """Take charge of a run's log; the first batch, though empty, says that it began."""
         self._logs[log.run] = log
         self.ring()
+
+    def is_cancelled(self, run: str) -> bool:
+        """Whether the supervisor called the run off before it began here."""
+        return run in self._cancelled
 
     def ring(self) -> None:
         """Have the thread look now; for the main thread alone."""
@@ -152,6 +157,8 @@ class Channel:
             command = decode(socket.recv())
             asked = isinstance(command, AskPulse) or asked
             log = self._logs.get(getattr(command, "run", ""))
+            if log is None and isinstance(command, Interrupt):
+                self._cancelled.add(command.run)
             if log is not None:
                 self._carry_out(socket, command, log)  # type: ignore[arg-type]  # commands only
         return asked

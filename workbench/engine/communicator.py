@@ -80,7 +80,7 @@ _on_abort: list[Callable[[int, str], None]] = []
 class WatchedComm(MPI.Intracomm):
     """An intracommunicator whose blocking calls are timed and whose descendants are watched."""
 
-    def Abort(self, errorcode: int = 0) -> Any:
+    def Abort(self, errorcode: int = 0) -> Any:  # noqa: N802  # MPI's own name
         """Say where the abort comes from, then end all ranks."""
         stack = "".join(traceback.format_stack()[:-1])
         for tell in _on_abort:

@@ -17,7 +17,6 @@ from typing import Any
 from workbench.core.report import Ending
 from workbench.core.run import Assignment, RunKind
 from workbench.engine.boundary import RunStopped
-from workbench.engine.capture import captured
 from workbench.engine.communicator import is_echo
 from workbench.engine.current import Current
 from workbench.engine.rank import Rank
@@ -37,7 +36,7 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
     run = rank.enter(assignment)
     ending = Ending("failed", 0, "ended by its engine")
     try:
-        with captured(run.log), _surroundings(assignment):
+        with _surroundings(assignment):
             ending = _attempt(rank, run, assignment, shell)
     finally:
         rank.leave(run, ending)

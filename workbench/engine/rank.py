@@ -71,6 +71,10 @@ class Rank:
             versions=_versions(),
         )
 
+    def is_cancelled(self, run: str) -> bool:
+        """Whether the run was called off before it began here."""
+        return self._channel.is_cancelled(run)
+
     def enter(self, assignment: Assignment) -> Current:
         """Begin a run: its world, its log, its place as the current one."""
         path = Path(assignment.directory) / f"rank-{self.number}.log"

@@ -60,6 +60,11 @@ class StepTime:
         if now - self._since >= TELL_SECONDS:
             self._tell(iteration, now)
 
+    def finish(self, iteration: int) -> None:
+        """Tell what is left at the end of the training."""
+        if self._steps:
+            self._tell(iteration, time.perf_counter())
+
     def _tell(self, iteration: int, now: float) -> None:
         communication = watch.seconds - self._communicated
         outside = communication - self._inside

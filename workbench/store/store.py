@@ -211,7 +211,8 @@ def _free_name(connection: sqlite3.Connection, name: str) -> str:
         return name
     if states[name] not in _ENDED:
         raise StateError(
-            f"A run called {name!r} is {states[name]}; wait for it, stop it, or choose another name."
+            f"A run called {name!r} is {states[name]}; "
+            "wait for it, stop it, or choose another name."
         )
     number = 2
     while f"{name} {number}" in states:

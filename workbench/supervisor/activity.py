@@ -11,6 +11,7 @@ from workbench.core.generation import Death, WorldFact
 from workbench.core.leaving import (
     Active,
     AskPulses,
+    Cancel,
     Fail,
     Free,
     GiveUpWorld,
@@ -27,6 +28,7 @@ from workbench.core.run import Run, RunState
 from workbench.store import Store
 
 log = logging.getLogger("workbench.supervisor")
+BUSY_SECONDS = 3.0
 LOST_VARIABLES = "The engines are started again; what cells left in their variables is lost."
 
 
@@ -34,7 +36,7 @@ class Activity:
     """A run on a generation, from its submission until its world can take the next one."""
 
     def __init__(
-        self, run: Run, world: WorldFact, store: Store, cluster: Cluster, *, fault_tolerant: bool
+        self, run: Run, world: WorldFact, store: Store, cluster: Cluster, now: float
     ) -> None:
         self.run = run
         self.world = world
@@ -45,9 +47,10 @@ class Activity:
         size = run.wish.ranks or world.size
         endings = store.endings(run.id)
         standings = tuple(RankStanding(ending=endings.get(n)) for n in range(size))
-        self._active = Active(run.id, standings, run.wish.grace, fault_tolerant)
+        self._active = Active(run.id, standings, run.wish.grace, cluster.fault_tolerant)
         self._fact = run.fact
         self._kept = run.fact
+        self._submitted = now
 
     @property
     def told(self) -> bool:
@@ -62,6 +65,7 @@ class Activity:
         if isinstance(message, Pulse):
             ranks[message.rank] = replace(
                 ranks[message.rank],
+                begun=True,
                 boundary=message.boundary,
                 rate=message.rate,
                 heard=now,
@@ -71,8 +75,8 @@ class Activity:
             )
         else:
             self._note_progress(message, now)
-            if message.ending is not None:
-                ranks[message.rank] = replace(ranks[message.rank], ending=message.ending)
+            ending = message.ending or ranks[message.rank].ending
+            ranks[message.rank] = replace(ranks[message.rank], begun=True, ending=ending)
         self._active = replace(self._active, ranks=tuple(ranks))
 
     def wish_stop(self, now: float) -> None:
@@ -111,7 +115,7 @@ class Activity:
             log.info("run %s: %s", self.run.id, step)
             self._carry_out(step, now)
         if not self.told:
-            self._fact = replace(self._fact, message=waiting_message(self._active))
+            self._fact = replace(self._fact, message=self._waiting(now))
 
     def keep(self) -> None:
         """Write what changed of the run's fact."""
@@ -127,6 +131,11 @@ class Activity:
 
     # -- inside
 
+    def _waiting(self, now: float) -> str:
+        if self._fact.state is RunState.SUBMITTED and now - self._submitted > BUSY_SECONDS:
+            return "The engines are busy, with a %%px cell or with imports; this run comes next."
+        return waiting_message(self._active)
+
     def _carry_out(self, step: Step, now: float) -> None:
         generation, active = self.world.generation, self._active
         match step:
@@ -139,6 +148,10 @@ class Activity:
             case Free(ranks):
                 self._active = replace(active, interrupted=now)
                 self._cluster.send(generation, ranks, Interrupt(active.run))
+            case Cancel():
+                self._cluster.send(generation, active.remaining, Interrupt(active.run))
+                self._tell(RunState.STOPPED, "Stopped before it began.", now)
+                self.over = True
             case Fail(rank, error, traceback):
                 self._active = replace(active, failed=now)
                 self._tell_failure(rank, error, traceback, now)

@@ -290,7 +290,7 @@ class Supervisor:
 
     def _begin(self, run: Run, world: WorldFact) -> None:
         self._activities[world.generation] = Activity(
-            run, world, self._store, self._cluster, fault_tolerant=self._cluster.fault_tolerant
+            run, world, self._store, self._cluster, self._now()
         )
         if run.fact.state is RunState.SUBMITTED:
             self._cluster.submit(world.generation, _assignment(run.wish, run.fact.ranks))
