@@ -77,6 +77,8 @@ class StandIn(threading.Thread):
         while not self.quit.wait(0.01):
             wish = self.store.cluster_wish(DEFAULT_CLUSTER)
             self.cluster(wish)
+            if not self.store.cluster_fact(DEFAULT_CLUSTER).ranks:
+                continue
             for run in self.store.unfinished(DEFAULT_CLUSTER)[:1]:
                 self.play(self, run)
 

@@ -57,9 +57,11 @@ def follow(
         KeyboardInterrupt: At the second interrupt.
     """
     run = view.record.run
-    care = Care(run.wish.cluster, time.time())
+    begun = time.time()
+    care = Care(run.wish.cluster, begun)
     seen, due, asked = -1, 0.0, False
-    view.draw(time.time())  # first, so that state and curves stand above the output
+    view.record.look(store)
+    view.draw(begun)  # first, so that state and curves stand above the output
     while not left():
         now = time.time()
         if interrupts and interrupts.count and not asked:
@@ -68,7 +70,8 @@ def follow(
             view.remark = "asked to stop; interrupt again to leave it to itself"
         version = store.data_version()
         if version != seen and now >= due:
-            seen, due = version, now + READ_SECONDS
+            # A short cell is over when it is over; a long one is not worth reading that often.
+            seen, due = version, now + min(READ_SECONDS, (now - begun) / 10)
             view.read(store)
         run = view.record.run
         if run.fact.state.ended:

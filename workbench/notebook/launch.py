@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from workbench.core.cluster import ClusterState
+from workbench.core.cluster import ClusterState, check_cluster_name
 from workbench.core.run import Run, RunKind, RunWish
 from workbench.errors import InputError, StateError
 from workbench.notebook.following import conclude, follow
@@ -27,7 +27,7 @@ def train(
 ) -> RunHandle | None:
     """Queue a run and follow it below the cell, or in the background."""
     with Store() as store, Interrupts() as interrupts:
-        say_start(store, options.cluster)
+        is_up = cluster_is_up(store, options.cluster)
         wish = ask_run(
             store,
             kind=kind,
@@ -41,6 +41,7 @@ def train(
             oversubscribe=options.oversubscribe,
             grace=options.grace,
         )
+        say_start(options.cluster, is_up)
         if options.background:
             watch(wish.id, page_for(shell))
             return RunHandle(wish.id, wish.name)
@@ -59,8 +60,9 @@ def train_script(shell: Any, options: argparse.Namespace, script: list[str]) -> 
 def set_up(shell: Any, cluster: str, name: str, source: str) -> None:
     """Run a set-up cell on every rank now, and keep it for each new generation."""
     with Store() as store, Interrupts() as interrupts:
-        say_start(store, cluster)
+        is_up = cluster_is_up(store, cluster)
         wish = ask_run(store, kind=RunKind.SETUP, source=source, cluster=cluster)
+        say_start(cluster, is_up)
         run = attend(shell, store, wish, interrupts)
         conclude(run)
         if run.fact.state == "finished":
@@ -85,7 +87,13 @@ def attend(shell: Any, store: Store, wish: RunWish, interrupts: Interrupts) -> R
         ) from None
 
 
-def say_start(store: Store, cluster: str) -> None:
-    """Say that the cluster is about to be started, when it is not up."""
-    if store.cluster_fact(cluster).state in (ClusterState.DOWN, ClusterState.FAILED):
+def cluster_is_up(store: Store, cluster: str) -> bool:
+    """Whether there is a cluster to run on, or soon will be."""
+    state = store.cluster_fact(check_cluster_name(cluster)).state
+    return state not in (ClusterState.DOWN, ClusterState.FAILED)
+
+
+def say_start(cluster: str, is_up: bool) -> None:
+    """Say that the cluster is being started, unless it was up already."""
+    if not is_up:
         print(f"Starting cluster {cluster!r} on this machine.")

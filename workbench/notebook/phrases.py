@@ -84,6 +84,6 @@ def percent(fact: RunFact) -> str:
 def _state(fact: RunFact) -> str:
     if fact.state is RunState.STOPPED:
         return f"stopped at iteration {fact.iteration:,}"
-    if fact.state is RunState.FAILED and fact.failed_rank >= 0:
+    if fact.state is RunState.FAILED and fact.failed_rank >= 0 and not fact.message:
         return f"failed on rank {fact.failed_rank} ({fact.failed_host})"
     return str(fact.state)

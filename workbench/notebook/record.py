@@ -34,13 +34,17 @@ class Record:
     def __repr__(self) -> str:
         return f"<Record of {self.run.wish.name}: {self.points} points>"
 
-    def read(self, store: Store) -> Iterator[list[OutputRow]]:
-        """Take in what is new, and yield the new output piece by piece."""
-        # The state first: what is written before a run ends is then read after its end was seen.
+    def look(self, store: Store) -> None:
+        """Take in where the run and its cluster stand."""
         self.run = store.run(self.run.id)
         self.cluster = store.cluster_fact(self.run.wish.cluster)
         if self.run.fact.state is RunState.QUEUED:
             self.before = self._queue(store)
+
+    def read(self, store: Store) -> Iterator[list[OutputRow]]:
+        """Take in all that is new, and yield the new output piece by piece."""
+        # The state first: what is written before a run ends is then read after its end was seen.
+        self.look(store)
         while self._read_points(store):
             pass
         while rows := store.output(self.run.id, self._piece, PIECES_AT_ONCE):

@@ -1,0 +1,264 @@
+"""The notebook's whole way: a Jupyter kernel, a supervisor, real engines."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+import pytest
+from jupyter_client.manager import KernelManager
+
+from workbench.core.cluster import ClusterState
+from workbench.core.run import RunState
+from workbench.store import Store
+from workbench.store.wishes import ask_down
+
+pytestmark = [pytest.mark.mpi, pytest.mark.kernel, pytest.mark.timeout(300)]
+
+BOUND_NBYTES = 16_000_000 // 50
+TRAINING = """\
+import time, workbench
+from mpi4py import MPI
+rank = MPI.COMM_WORLD.rank
+for i in range(1, {n} + 1):
+    time.sleep({pace})
+    workbench.report(loss=1 / i + rank, total={n})
+"""
+
+
+@dataclass
+class Answer:
+    """What a cell sent to its page."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(m["content"]["text"] for m in self._of("stream"))
+
+    @property
+    def error(self) -> str:
+        return "\n".join(line for m in self._of("error") for line in m["content"]["traceback"])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(len(json.dumps(message, default=str)) for message in self.messages)
+
+    def all(self, kind: str) -> list[Any]:
+        """Return the data of one MIME type, in the order in which it came."""
+        shown = self._of("display_data", "update_display_data", "execute_result")
+        return [m["content"]["data"][kind] for m in shown if kind in m["content"]["data"]]
+
+    def _of(self, *kinds: str) -> list[dict[str, Any]]:
+        return [message for message in self.messages if message["msg_type"] in kinds]
+
+
+class Notebook:
+    """One kernel."""
+
+    def __init__(self) -> None:
+        self.manager = KernelManager()
+        self.manager.start_kernel()
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+        self.run("%load_ext workbench")
+
+    def run(self, cell: str, timeout: float = 120, then=lambda message: None) -> Answer:
+        answer = Answer()
+
+        def take(message: dict[str, Any]) -> None:
+            answer.messages.append(message)
+            then(message)
+
+        self.client.execute_interactive(cell, output_hook=take, timeout=timeout, allow_stdin=False)
+        return answer
+
+    def listen(self, enough, timeout: float = 60) -> Answer:
+        """Gather what comes while the prompt is free."""
+        answer = Answer()
+        while not enough(answer):
+            answer.messages.append(self.client.get_iopub_msg(timeout=timeout))
+        return answer
+
+    def close(self) -> None:
+        self.client.stop_channels()
+        if self.manager.has_kernel:
+            self.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Iterator[str]:
+    """A cluster of two ranks for all tests here, down again afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = str(tmp_path_factory.mktemp("home"))
+        patch.setenv("WORKBENCH_HOME", folder)
+        yield folder
+        with Store() as store:
+            ask_down(store)
+            wait_until(lambda: store.cluster_fact("default").state is ClusterState.DOWN, 30)
+
+
+@pytest.fixture(scope="module")
+def warm(home) -> Iterator[Notebook]:
+    notebook = Notebook()
+    yield notebook
+    notebook.close()
+
+
+@pytest.fixture
+def store(home) -> Iterator[Store]:
+    with Store() as store:
+        yield store
+
+
+def wait_until(condition, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.05)
+
+
+def test_a_cell_starts_the_cluster_and_leaves_a_picture(warm, store) -> None:
+    answer = warm.run(
+        "%%dist_train --name first\nprint('hello')\n" + TRAINING.format(n=20, pace=0.02)
+    )
+
+    assert "Starting cluster 'default'" in answer.text
+    assert "hello\n" in answer.text
+    assert len(answer.all("image/png")) == 1
+    assert "Run first: finished on 2 ranks, iteration 20 of 20" in answer.all("text/plain")[-1]
+
+
+def test_what_a_cell_leaves_is_there_for_the_next_one(warm) -> None:
+    warm.run("%%dist_train\nmine = 40 + rank")
+
+    answer = warm.run("%%dist_train\nprint('I have', mine)")
+
+    assert answer.text == "I have 40\n"
+    assert "I have 41" in answer.all("text/html")[-2]
+
+
+def test_a_rank_that_raises_ends_the_cell_with_its_traceback(warm) -> None:
+    begun = time.monotonic()
+
+    answer = warm.run("%%dist_train\nx = 1\nif rank == 1:\n    x / 0\nMPI.COMM_WORLD.barrier()")
+
+    assert time.monotonic() - begun < 2
+    assert "Rank 1 on " in answer.error
+    assert "line 3" in answer.error
+    assert "ZeroDivisionError: division by zero" in answer.error
+    assert "workbench/" not in answer.error
+
+
+def test_the_cell_after_a_failure_runs(warm) -> None:
+    assert warm.run("%%dist_train\nprint(6 * 7)").text.endswith("42\n")
+
+
+def test_the_stop_button_of_the_page_stops_the_run(warm, store) -> None:
+    def interrupt(message: dict[str, Any]) -> None:
+        text = message["content"].get("data", {}).get("text/plain", "")
+        if "running on 2 ranks, iteration" in text and not store.run("long").wish.stop:
+            warm.manager.interrupt_kernel()
+
+    answer = warm.run(
+        "%%dist_train --name long\n" + TRAINING.format(n=5000, pace=0.02), then=interrupt
+    )
+
+    run = store.run("long")
+    assert run.fact.state is RunState.STOPPED
+    assert f"long: stopped at iteration {run.fact.iteration:,}." in answer.text
+    assert not answer.error
+
+
+def test_a_killed_kernel_loses_nothing_of_the_curve(home, store) -> None:
+    doomed = Notebook()
+    doomed.run("%%dist_train --background --name orphan\n" + TRAINING.format(n=120, pace=0.05))
+    wait_until(lambda: store.run("orphan").fact.iteration > 10)
+    os.kill(doomed.manager.provisioner.pid, signal.SIGKILL)
+    doomed.close()
+
+    fresh = Notebook()
+    try:
+        status = fresh.run("%dist_status")
+        ended = fresh.listen(lambda answer: answer.all("image/png"))
+    finally:
+        fresh.close()
+
+    assert "Cluster default: ready, 2 ranks of 2 asked for" in status.all("text/plain")[0]
+    assert any("loss falls from 1.5 " in text for text in status.all("text/plain"))
+    assert len(store.points(store.run("orphan").id)) == 240
+    assert "Run orphan: finished on 2 ranks" in ended.all("text/plain")[-1]
+
+
+def test_a_killed_supervisor_is_woken_by_the_cell_that_looks(warm, store) -> None:
+    killed = []
+
+    def kill(message: dict[str, Any]) -> None:
+        text = message["content"].get("data", {}).get("text/plain", "")
+        if "running on 2 ranks, iteration" in text and not killed:
+            killed.append(store.cluster_fact("default").supervisor)
+            os.kill(killed[0], signal.SIGKILL)
+
+    answer = warm.run("%%dist_train --name kept\n" + TRAINING.format(n=100, pace=0.05), then=kill)
+
+    assert killed
+    assert not answer.error
+    run = store.run("kept")
+    assert run.fact.state is RunState.FINISHED
+    assert len(store.points(run.id)) == 200
+
+
+def test_two_kernels_queue_behind_each_other(warm, store) -> None:
+    warm.run("%%dist_train --background --name slow\n" + TRAINING.format(n=40, pace=0.05))
+
+    answer = warm.run("%%dist_train --name next\nprint('at last')")
+
+    assert any("behind run 'slow'" in text for text in answer.all("text/plain"))
+    assert "at last" in answer.text
+
+
+def test_a_setup_cell_is_repeated_on_fresh_ranks(warm, store) -> None:
+    warm.run("%%dist_setup --name constant\nconstant = 299792458")
+
+    warm.run("%%dist_train\nimport os\nos._exit(3)")
+    answer = warm.run("%%dist_train\nprint(constant)")
+
+    assert "299792458" in answer.text
+
+
+def test_400_lines_from_4_ranks_are_a_fiftieth_of_what_px_sends(warm, store) -> None:
+    warm.run("%dist_resize 4 --oversubscribe")
+    wait_until(lambda: store.cluster_fact("default").ranks == 4)
+
+    answer = warm.run(
+        "%%dist_train\nimport time\nfrom mpi4py import MPI\nfor i in range(400):\n"
+        "    print(f'rank {MPI.COMM_WORLD.rank} says line {i}')\n    time.sleep(0.01)"
+    )
+
+    assert answer.text.count("\n") == 400
+    assert answer.nbytes < BOUND_NBYTES
+
+
+def test_nothing_is_left_when_the_cluster_is_down(home, warm, store) -> None:
+    ask_down(store)
+    wait_until(lambda: store.cluster_fact("default").state is ClusterState.DOWN)
+
+    mine = {os.getpid(), warm.manager.provisioner.pid}
+    wait_until(lambda: not processes_of(home) - mine, 15)
+
+
+def processes_of(home: str) -> set[int]:
+    found = set()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("WORKBENCH_HOME") == home:
+                found.add(process.pid)
+    return found
