@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from workbench.engine.report import report
-    from workbench.notebook import load_ipython_extension, unload_ipython_extension
+    from workbench.notebook import unload_ipython_extension
     from workbench.store import Store
 
 __version__ = "0.1.0"
@@ -17,7 +17,6 @@ __all__ = ["Store", "client", "load_ipython_extension", "report", "unload_ipytho
 # wheel's .pth is in place, and a rank needs no notebook.
 _HOMES = {
     "Store": "workbench.store",
-    "load_ipython_extension": "workbench.notebook",
     "report": "workbench.engine.report",
     "unload_ipython_extension": "workbench.notebook",
 }
@@ -45,6 +44,15 @@ def client(cluster: str = "default", **options: Any) -> Any:
             "`workbench up`."
         )
     return connect(fact.connection_file, **options)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add the magics to ``shell``, and the ``workbench`` profile for a plain ipyparallel."""
+    from workbench import notebook
+    from workbench.cluster.profile import install_profile
+
+    install_profile()
+    notebook.load_ipython_extension(shell)
 
 
 def __getattr__(name: str) -> Any:

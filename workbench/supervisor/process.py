@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from workbench.cluster.profile import install_profile
 from workbench.cluster.session import MpiCluster
 from workbench.core.cluster import ClusterState
 from workbench.errors import WorkbenchError
@@ -44,6 +45,7 @@ def supervise(cluster: str) -> None:
 
 def _work(store: Store, cluster: str, folder: Path) -> None:
     try:
+        install_profile()
         supervisor = Supervisor(cluster, store, MpiCluster(folder))
         supervisor.open()
         while supervisor.tick():

@@ -1,0 +1,126 @@
+"""Clusters to test against: the fake, and real mpiexec with real engines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from workbench.cluster.fake import FakeCluster
+from workbench.cluster.interface import Cluster
+from workbench.cluster.session import MpiCluster
+from workbench.core.generation import WorldFact, WorldState
+from workbench.core.report import Acknowledge, Batch, Message, Pulse
+from workbench.core.run import Assignment, RunKind
+from workbench.core.world import Host, World
+
+PRELUDE = """
+import time
+from mpi4py import MPI
+from workbench import report
+rank, barrier, sleep = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.barrier, time.sleep
+def kill():
+    import os, signal
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+DEADLINE = 60.0
+T = TypeVar("T")
+
+
+class Bench:
+    """A cluster under test, with what tests do to it again and again."""
+
+    def __init__(self, cluster: Cluster, folder: Path, prelude: str) -> None:
+        self.cluster = cluster
+        self.messages: list[Message] = []
+        self._folder = folder
+        self._prelude = prelude
+        self._generation = 0
+        self._runs = 0
+
+    def begin(self, size: int) -> int:
+        """Start a world without waiting for it, and return its generation."""
+        self._generation += 1
+        world = World((Host("localhost", size),), size)
+        self.cluster.start_world(self._generation, world)
+        return self._generation
+
+    def ready(self, size: int) -> int:
+        """Start a world, wait until it is ready, and return its generation."""
+        generation = self.begin(size)
+        self.world_until(generation, lambda fact: fact.state is WorldState.READY)
+        return generation
+
+    def world_until(self, generation: int, wanted: Callable[[WorldFact], bool]) -> WorldFact:
+        """Observe until the world is as wanted, and return its fact."""
+
+        def look() -> WorldFact | None:
+            facts = {fact.generation: fact for fact in self.cluster.observe()}
+            fact = facts.get(generation)
+            return fact if fact is not None and wanted(fact) else None
+
+        return self.until(look)
+
+    def submit(self, generation: int, source: str, ranks: int = 0) -> str:
+        """Give the world a cell, and return the run's id."""
+        self._runs += 1
+        run = f"260101-000000-{self._runs:04d}"
+        source = self._prelude + source
+        folder = str(self._folder / run)
+        self.cluster.submit(
+            generation,
+            Assignment(run, RunKind.CELL, source, "", "", (), (), (), ranks, folder),
+        )
+        return run
+
+    def batches_until_ended(self, run: str, size: int) -> dict[int, list[Batch]]:
+        """Receive and acknowledge until all ranks of the run have left; batches by rank."""
+
+        def look() -> dict[int, list[Batch]] | None:
+            found = self.batches(run)
+            ended = [n for n, batches in found.items() if any(b.ending for b in batches)]
+            return found if len(ended) == size else None
+
+        found = self.until(look)
+        for rank, batches in found.items():
+            for generation in range(1, self._generation + 1):
+                self.cluster.send(generation, [rank], Acknowledge(run, batches[-1].sequence))
+        return found
+
+    def batches(self, run: str) -> dict[int, list[Batch]]:
+        """Return the run's batches received so far, by rank, in order, each once."""
+        by_rank: dict[int, dict[int, Batch]] = {}
+        for message in self.messages:
+            if isinstance(message, Batch) and message.run == run:
+                by_rank.setdefault(message.rank, {})[message.sequence] = message
+        return {n: [found[s] for s in sorted(found)] for n, found in by_rank.items()}
+
+    def pulses(self, run: str) -> list[Pulse]:
+        """Return the run's pulses received so far."""
+        return [m for m in self.messages if isinstance(m, Pulse) and m.run == run]
+
+    def until(self, look: Callable[[], T | None]) -> T:
+        """Receive until ``look`` finds something."""
+        deadline = time.monotonic() + DEADLINE
+        while time.monotonic() < deadline:
+            self.messages += self.cluster.receive(0.02)
+            if (found := look()) is not None:
+                return found
+        raise AssertionError(f"nothing came of it within {DEADLINE} s")
+
+
+@pytest.fixture(
+    scope="module",
+    params=["fake", pytest.param("real", marks=pytest.mark.mpi)],
+)
+def bench(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bench]:
+    folder = tmp_path_factory.mktemp("cluster")
+    cluster: Cluster = FakeCluster() if request.param == "fake" else MpiCluster(folder)
+    cluster.open({})
+    yield Bench(cluster, folder, "" if request.param == "fake" else PRELUDE)
+    cluster.close()

@@ -1,0 +1,291 @@
+"""A cluster of threads in this process, for tests and for trying things without MPI.
+
+A rank executes its source with ``rank``, ``size``, ``report`` and ``barrier`` already there. It
+keeps the same promises as the real one: numbered batches that are sent until acknowledged, stops
+at a boundary, interrupts, deaths, worlds beside one another.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from workbench.core.cluster import RankFact
+from workbench.core.generation import Death, WorldFact, WorldState
+from workbench.core.report import (
+    Acknowledge,
+    AskPulse,
+    Batch,
+    Chunk,
+    Command,
+    Ending,
+    Interrupt,
+    Message,
+    Progress,
+    Pulse,
+    Sample,
+    StopAt,
+)
+from workbench.core.run import Assignment
+from workbench.core.world import World
+
+HOST = "fakehost"
+
+
+class _Stopped(BaseException):
+    """The rank has reached the boundary at which it was asked to leave."""
+
+
+class _Killed(BaseException):
+    """The rank's process is gone."""
+
+
+class _Rank(threading.Thread):
+    """One rank in one run."""
+
+    def __init__(self, world: _World, number: int, assignment: Assignment) -> None:
+        super().__init__(name=f"fake-rank-{number}", daemon=True)
+        self._world = world
+        self._assignment = assignment
+        self.number = number
+        self.batches: list[Batch] = []
+        self.acknowledged = 0
+        self.boundary = 0
+        self.stop_at: int | None = None
+        self.interrupted = False
+        self.call = ""
+
+    def run(self) -> None:
+        self.tell()
+        ending: Ending | None
+        try:
+            exec(compile(self._assignment.source, "<cell>", "exec"), self._namespace())
+            ending = Ending("finished", self.boundary)
+        except _Stopped:
+            ending = Ending("stopped", self.boundary)
+        except KeyboardInterrupt:
+            ending = Ending("stopped", self.boundary, "interrupted")
+        except _Killed:
+            self._world.die(self.number)
+            return
+        except SystemExit as error:
+            state = "failed" if error.code else "finished"
+            ending = Ending(state, self.boundary, f"SystemExit: {error.code}", exited=True)
+        except Exception as error:  # noqa: BLE001  # the outermost edge of a user's code
+            text = traceback.format_exc()
+            ending = Ending("failed", self.boundary, f"{type(error).__name__}: {error}", text)
+        self.tell(ending=ending)
+
+    def tell(
+        self,
+        samples: tuple[Sample, ...] = (),
+        chunks: tuple[Chunk, ...] = (),
+        ending: Ending | None = None,
+    ) -> None:
+        batch = Batch(
+            self._assignment.run,
+            self.number,
+            len(self.batches) + 1,
+            samples,
+            chunks,
+            Progress(self.boundary),
+            ending,
+        )
+        self.batches.append(batch)
+        self._world.inbox.put(batch)
+
+    def pulse(self) -> Pulse:
+        return Pulse(self._assignment.run, self.number, self.boundary, 1.0, self.call)
+
+    def _namespace(self) -> dict[str, Any]:
+        return {
+            "rank": self.number,
+            "size": self._assignment.ranks,
+            "report": self._report,
+            "barrier": self._barrier,
+            "print": self._print,
+            "kill": self._kill,
+            "sleep": self._sleep,
+            **dict(self._assignment.parameters),
+        }
+
+    def _report(self, **values: float) -> None:
+        self.boundary += 1
+        now = time.time()
+        self.tell(tuple(Sample(n, self.boundary, now, float(v)) for n, v in values.items()))
+        if self.stop_at is not None and self.boundary >= self.stop_at:
+            raise _Stopped
+        self._check()
+
+    def _print(self, *values: object) -> None:
+        text = " ".join(map(str, values)) + "\n"
+        self.tell(chunks=(Chunk("stdout", time.time(), text),))
+
+    def _barrier(self) -> None:
+        self.call = "barrier"
+        passed = self._world.arrive(self._assignment.run, self._assignment.ranks)
+        while not passed.is_set():
+            self._sleep(0.01)
+        self.call = ""
+
+    def _sleep(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self._check()
+            time.sleep(0.005)
+
+    def _kill(self) -> None:
+        raise _Killed
+
+    def _check(self) -> None:
+        if self._world.deaths or self._world.ended:
+            raise _Killed
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+
+class _World:
+    def __init__(self, generation: int, world: World, inbox: queue.Queue[Message]) -> None:
+        self.generation = generation
+        self.world = world
+        self.inbox = inbox
+        self.running: dict[tuple[str, int], _Rank] = {}
+        self.deaths: tuple[Death, ...] = ()
+        self.ended = False
+        self.seen = False
+        self._barriers: dict[str, tuple[int, threading.Event]] = {}
+        self._lock = threading.Lock()
+
+    def arrive(self, run: str, size: int) -> threading.Event:
+        with self._lock:
+            count, event = self._barriers.get(run, (0, threading.Event()))
+            if count + 1 == size:
+                event.set()
+                self._barriers.pop(run, None)
+            else:
+                self._barriers[run] = (count + 1, event)
+            return event
+
+    def die(self, rank: int) -> None:
+        with self._lock:
+            if not self.ended and not self.deaths:
+                self.deaths = (Death(rank, HOST, "killed by its own cell"),)
+
+    def fact(self) -> WorldFact:
+        state = WorldState.READY
+        if not self.seen:
+            state = WorldState.STARTING
+        elif self.ended:
+            alive = any(rank.is_alive() for rank in self.running.values())
+            state = WorldState.BROKEN if alive else WorldState.ENDED
+        elif self.deaths:
+            state = WorldState.BROKEN
+        ranks = () if state is WorldState.STARTING else self.ranks()
+        return WorldFact(self.generation, self.world.size, state, ranks, self.deaths)
+
+    def ranks(self) -> tuple[RankFact, ...]:
+        return tuple(
+            RankFact(self.generation, n, HOST, pid=0, engine=n) for n in range(self.world.size)
+        )
+
+
+class FakeCluster:
+    """A cluster of threads; see ``interface.Cluster``.
+
+    Args:
+        fault_tolerant: What it says of its MPI.
+    """
+
+    connection_file = ""
+
+    def __init__(self, *, fault_tolerant: bool = True) -> None:
+        self.fault_tolerant = fault_tolerant
+        self._worlds: dict[int, _World] = {}
+        self._inbox: queue.Queue[Message] = queue.Queue()
+        self._recovered: dict[int, bool] = {}
+
+    def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
+        """Do nothing: threads do not outlive their process."""
+
+    def start_world(self, generation: int, world: World) -> None:
+        """Begin a world; it is ready when it is looked at a second time."""
+        self._worlds[generation] = _World(generation, world, self._inbox)
+
+    def observe(self) -> tuple[WorldFact, ...]:
+        """Return the facts, and forget worlds that have ended."""
+        facts = tuple(world.fact() for world in self._worlds.values())
+        for fact in facts:
+            self._worlds[fact.generation].seen = True
+            if fact.state is WorldState.ENDED:
+                del self._worlds[fact.generation]
+        return facts
+
+    def submit(self, generation: int, assignment: Assignment) -> None:
+        """Start a thread for each rank that takes part."""
+        world = self._worlds[generation]
+        size = assignment.ranks or world.world.size
+        for number in range(size):
+            rank = _Rank(world, number, replace(assignment, ranks=size))
+            world.running[assignment.run, number] = rank
+            rank.start()
+
+    def recover(self, generation: int) -> None:
+        """Succeed at once."""
+        self._recovered[generation] = self.fault_tolerant
+
+    def recovered(self, generation: int) -> bool | None:
+        """Whether ``recover`` was asked for and succeeded."""
+        return self._recovered.pop(generation, None)
+
+    def send(self, generation: int, ranks: Sequence[int], command: Command) -> None:
+        """Carry out ``command`` on the ranks that are in that run."""
+        world = self._worlds.get(generation)
+        for number in ranks:
+            rank = world.running.get((command.run, number)) if world else None
+            if rank is not None:
+                self._command(rank, command)
+
+    def receive(self, seconds: float) -> list[Message]:
+        """Return what the ranks sent."""
+        messages: list[Message] = []
+        try:
+            messages.append(self._inbox.get(timeout=seconds))
+            while True:
+                messages.append(self._inbox.get_nowait())
+        except queue.Empty:
+            return messages
+
+    def end_world(self, generation: int) -> None:
+        """Have all ranks of a world leave."""
+        if generation in self._worlds:
+            self._worlds[generation].ended = True
+            self._worlds[generation].seen = True
+
+    def close(self) -> None:
+        """End everything, and wait for the threads."""
+        for world in self._worlds.values():
+            world.ended = True
+            for rank in world.running.values():
+                rank.join(5)
+        self._worlds.clear()
+
+    def detach(self) -> None:
+        """Do nothing: there is no socket to let go of."""
+
+    def _command(self, rank: _Rank, command: Command) -> None:
+        match command:
+            case Acknowledge(_, sequence, resend):
+                rank.acknowledged = max(rank.acknowledged, sequence)
+                for batch in rank.batches[sequence:] if resend else ():
+                    self._inbox.put(batch)
+            case AskPulse():
+                self._inbox.put(rank.pulse())
+            case StopAt(_, boundary):
+                rank.stop_at = boundary
+            case Interrupt():
+                rank.interrupted = True
