@@ -149,7 +149,10 @@ _KINDS = {
 
 
 def encode(message: Message | Command) -> bytes:
-    """Return ``message`` as one line of JSON, without a newline."""
+    """Return ``message`` as one line of JSON, without a newline.
+
+    What is no Unicode (a file name in another encoding, say) becomes ``?``; no store takes it.
+    """
     if isinstance(message, Batch):
         body: dict[str, Any] = {
             "run": message.run,
@@ -162,7 +165,8 @@ def encode(message: Message | Command) -> bytes:
         }
     else:
         body = asdict(message)
-    return json.dumps([type(message).__name__, body], separators=(",", ":")).encode()
+    line = json.dumps([type(message).__name__, body], separators=(",", ":"), ensure_ascii=False)
+    return line.encode(errors="replace")
 
 
 def decode(line: bytes) -> Message | Command:

@@ -70,9 +70,9 @@ def plan_world(hosts: tuple[Host, ...], ranks: int, oversubscribe: bool = False)
     if ranks > MAX_RANKS:
         raise InputError(f"{ranks} ranks is more than workbench handles ({MAX_RANKS}).")
     if ranks > slots and not oversubscribe:
-        where = "this machine" if len(hosts) == 1 else f"these {len(hosts)} hosts"
+        where = "this machine has" if len(hosts) == 1 else f"these {len(hosts)} hosts have"
         raise InputError(
-            f"{ranks} ranks were asked for, but {where} has {slots} slots; "
+            f"{ranks} ranks were asked for, but {where} {slots} slots; "
             f"ask for at most {slots}, or add --oversubscribe to share cores."
         )
     return World(hosts, ranks, oversubscribe)
