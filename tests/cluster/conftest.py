@@ -60,6 +60,7 @@ class Bench:
         def look() -> WorldFact | None:
             facts = {fact.generation: fact for fact in self.cluster.observe()}
             fact = facts.get(generation)
+            assert fact is None or fact.state is not WorldState.ENDED or wanted(fact), fact
             return fact if fact is not None and wanted(fact) else None
 
         return self.until(look)

@@ -103,10 +103,11 @@ def mpiexec_arguments(mpi: Mpi, world: World, hosts: str, exported: tuple[str, .
 
     Args:
         hosts: Path of the host file.
-        exported: Names of the environment variables that every rank shall see.
+        exported: Names of the environment variables that ranks on other hosts shall see too.
     """
     if mpi.kind is MpiKind.MPICH:
-        return ["-f", hosts, "-bind-to", "none", "-genvlist", ",".join(exported), "-genvall"]
+        # Hydra passes the whole environment on, the exported names among it.
+        return ["-f", hosts, "-bind-to", "none"]
     arguments = ["--hostfile", hosts, "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
     if mpi.fault_tolerant:
         arguments += ["--with-ft", "ulfm"]
