@@ -15,6 +15,7 @@ from workbench.core.metrics import (
     is_validation,
     quantity,
     rank_ranges,
+    reported,
     seconds_left,
     seconds_taken,
 )
@@ -69,7 +70,15 @@ def test_every_rank_keeps_its_lines_in_order(outputs) -> None:
 
 
 def test_training_and_validation_of_a_quantity_share_axes() -> None:
-    names = ["validation/main/loss", "main/loss", "main/accuracy", "epoch", "elapsed_time", "lr"]
+    names = [
+        "validation/main/loss",
+        "main/loss",
+        "main/accuracy",
+        "epoch",
+        "elapsed_time",
+        "lr",
+        "step/data",
+    ]
 
     assert group_names(names) == [
         Group("loss", ("main/loss", "validation/main/loss")),
@@ -92,6 +101,12 @@ def test_training_and_validation_of_a_quantity_share_axes() -> None:
 def test_a_name_tells_what_it_measures_and_on_what(name, measured, validation) -> None:
     assert quantity(name) == measured
     assert is_validation(name) is validation
+
+
+def test_what_training_reported_is_told_apart_from_what_was_measured_beside_it() -> None:
+    values = {"lr": 0.1, "main/loss": 2.0, "step/data": 0.01, "epoch": 3.0}
+
+    assert list(reported(values)) == ["main/loss", "lr"]
 
 
 def test_a_quarter_done_in_ten_seconds_leaves_thirty() -> None:

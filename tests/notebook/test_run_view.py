@@ -12,7 +12,7 @@ from workbench.core.run import Run, RunFact, RunKind, RunState, RunWish
 from workbench.core.sampling import Curve
 from workbench.notebook import chart
 from workbench.notebook.doctor import findings_table
-from workbench.notebook.phrases import duration, state_line
+from workbench.notebook.phrases import duration, state_line, step_line
 from workbench.notebook.run_view import RunView
 from workbench.notebook.transcript import KEPT_CHARACTERS, Transcript
 
@@ -182,6 +182,12 @@ def test_a_running_run_says_how_far_and_how_long() -> None:
 
     assert state_line(Run(wish(), fact), now=110.0) == (
         "running on 2 ranks, iteration 50 of 200, epoch 1.5 of 6, 10 s, about 30 s left"
+    )
+
+
+def test_the_parts_of_a_step_are_told_largest_first() -> None:
+    assert step_line({"step/data": 0.0001, "step/compute": 0.005, "loss": 1}) == (
+        "compute 5 ms, data 0.1 ms"
     )
 
 

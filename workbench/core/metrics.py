@@ -11,6 +11,7 @@ from workbench.core.run import RunFact
 # Same lines are sought this far ahead, which bounds the work when ranks differ a lot.
 FOLD_WINDOW = 200
 MAX_GROUPS = 6
+STEP_PREFIX = "step/"
 
 _CLOCKS = frozenset({"elapsed_time", "epoch", "iteration", "time", "step", "timestamp"})
 _VALIDATION = frozenset({"validation", "valid", "val", "test", "eval", "evaluation", "dev"})
@@ -111,6 +112,16 @@ def is_clock(name: str) -> bool:
     return _parts(name)[-1] in _CLOCKS
 
 
+def is_step_time(name: str) -> bool:
+    """Whether ``name`` tells where the time of a step goes, in seconds a step."""
+    return name.startswith(STEP_PREFIX)
+
+
+def reported(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the values that the training itself reported, in the order of ``group_names``."""
+    return {name: values[name] for group in group_names(values) for name in group.names}
+
+
 def is_validation(name: str) -> bool:
     """Whether ``name`` was measured on data that is not trained on."""
     return any(part in _VALIDATION for part in _parts(name)) or _prefix(name) in _VALIDATION
@@ -127,7 +138,7 @@ def group_names(names: Iterable[str]) -> list[Group]:
     """Return the groups to draw: losses first, then accuracies, then the rest by name."""
     groups: dict[str, list[str]] = {}
     for name in sorted(set(names)):
-        if not is_clock(name):
+        if not is_clock(name) and not is_step_time(name):
             groups.setdefault(quantity(name), []).append(name)
     ordered = sorted(groups, key=lambda q: (_family(q), q))
     return [Group(q, tuple(sorted(groups[q], key=is_validation))) for q in ordered]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import threading
 import time
 
@@ -93,18 +92,13 @@ class Watcher(threading.Thread):
         self.error: WorkbenchError | None = None
         self._view = view
         self._superseded = threading.Event()
-        # The messages keep the cell that asked as their parent.
-        self._context = contextvars.copy_context()
-
-    def run(self) -> None:
-        """Follow until the run has ended."""
-        self._context.run(self._follow)
 
     def leave(self) -> None:
         """Follow no longer."""
         self._superseded.set()
 
-    def _follow(self) -> None:
+    def run(self) -> None:
+        """Follow until the run has ended."""
         try:
             with Store() as store:
                 follow(store, self._view, left=self._superseded.is_set)

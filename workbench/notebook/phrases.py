@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 import time
 
-from workbench.core.metrics import fraction_done, seconds_left, seconds_taken
+from workbench.core.metrics import (
+    STEP_PREFIX,
+    fraction_done,
+    is_step_time,
+    reported,
+    seconds_left,
+    seconds_taken,
+)
 from workbench.core.run import Run, RunFact, RunState
 
 
@@ -33,8 +40,15 @@ def count(amount: int, thing: str) -> str:
 
 
 def values_line(values: dict[str, float]) -> str:
-    """Return values by name on one line."""
-    return ", ".join(f"{name} {number(value)}" for name, value in values.items())
+    """Return what was reported, by name, on one line."""
+    return ", ".join(f"{name} {number(value)}" for name, value in reported(values).items())
+
+
+def step_line(values: dict[str, float]) -> str:
+    """Return where the time of a step goes, or nothing when it was not measured."""
+    parts = {name.removeprefix(STEP_PREFIX): v for name, v in values.items() if is_step_time(name)}
+    shares = sorted(parts.items(), key=lambda part: -part[1])
+    return ", ".join(f"{name} {1000 * seconds:.3g} ms" for name, seconds in shares)
 
 
 def moment(seconds: float) -> str:

@@ -9,18 +9,19 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 
-from workbench.core.metrics import fraction_done
+from workbench.core.metrics import fraction_done, reported
 from workbench.core.run import Run
 from workbench.core.sampling import Ration
 from workbench.notebook import chart
 from workbench.notebook.page import RUN_TYPE, Bundle, Page
-from workbench.notebook.phrases import number, percent, state_line, values_line
+from workbench.notebook.phrases import number, percent, state_line, step_line, values_line
 from workbench.notebook.record import Record
 from workbench.notebook.waiting import reason
 from workbench.store import Store
 
 HEAD_SECONDS = 1.0
 OUTPUT_SECONDS = 2.0
+_EMPTY: Bundle = {"text/html": "", "text/plain": ""}
 
 
 class RunView:
@@ -43,7 +44,7 @@ class RunView:
         self._outputs = Ration(OUTPUT_SECONDS, allowance=1.0, share=0.002)
         self._head = ""
         self._drawn = -1
-        self._shown = 0
+        self._shown = -1
 
     def __repr__(self) -> str:
         return f"<RunView of {self.record.run!r}>"
@@ -67,12 +68,12 @@ class RunView:
             self._head = state
             self._timed(self._heads, now, lambda: self._draw_head(now))
         if self._drawn < 0:
-            self._promise_curves()
+            self._reserve_places()
         if self.record.points > self._drawn and self._drawings.due(now):
             self._timed(self._drawings, now, self._draw_curves)
         hidden = set(self.record.transcript.ranks) - self._streamed
         written = self.record.transcript.written(hidden)
-        if written > self._shown and self._outputs.due(now):
+        if written > max(0, self._shown) and self._outputs.due(now):
             self._shown = written
             self._timed(self._outputs, now, self._draw_output)
 
@@ -101,9 +102,12 @@ class RunView:
             {"text/html": _head_html(run, line), "text/plain": f"{run.wish.name}: {line}"},
         )
 
-    def _promise_curves(self) -> None:
+    def _reserve_places(self) -> None:
         self._drawn = 0
         self._page.show("curves", self._identity("Curves appear with the first report."))
+        if not self._streamed:
+            # Drawn first from a thread, it would land below whichever cell is running then.
+            self._page.show("output", _EMPTY)
         chart.warm_up()
 
     def _draw_curves(self) -> None:
@@ -123,9 +127,9 @@ class RunView:
 
     def _reserve_output_place(self) -> None:
         """Have the folded output above the streamed one, which would be cut in two else."""
-        if self._shown == 0 and self.record.run.fact.ranks > 1:
-            self._shown = 1
-            self._page.show("output", {"text/html": "", "text/plain": ""})
+        if self._streamed and self._shown < 0 and self.record.run.fact.ranks > 1:
+            self._shown = 0
+            self._page.show("output", _EMPTY)
 
     def _kept(self, values: dict[str, float], home: str, now: float) -> Bundle:
         run = self.record.run
@@ -159,6 +163,8 @@ def summary_text(run: Run, values: dict[str, float], home: str, now: float) -> s
     lines = [f"Run {run.wish.name}: {state_line(run, now)}"]
     if values:
         lines.append(f"Last values: {values_line(values)}")
+    if step_line(values):
+        lines.append(f"A step takes: {step_line(values)}")
     return "\n".join([*lines, kept_line(run, home)])
 
 
@@ -189,6 +195,8 @@ def _head_html(run: Run, line: str) -> str:
 def _values_html(values: dict[str, float]) -> str:
     rows = "".join(
         f'<tr><th scope="row">{escape(name)}</th><td>{number(value)}</td></tr>'
-        for name, value in values.items()
+        for name, value in reported(values).items()
     )
-    return f"<table><caption>Last values</caption><tbody>{rows}</tbody></table>" if rows else ""
+    table = f"<table><caption>Last values</caption><tbody>{rows}</tbody></table>" if rows else ""
+    steps = step_line(values)
+    return f"{table}<p>A step takes: {steps}</p>" if steps else table

@@ -43,4 +43,6 @@ def last_run_line(store: Store, cluster: str) -> str:
     if not runs:
         return "No run yet."
     run = runs[0]
-    return f"No run is going on; the last one was {run.wish.name!r} ({run.fact.state})."
+    name = run.wish.name
+    shown = f"%dist_runs '{name}'" if " " in name else f"%dist_runs {name}"
+    return f"No run is going on; the last one {run.fact.state}, and {shown} shows it."
