@@ -1,0 +1,89 @@
+"""A supervisor on a fake cluster, turned by the test itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from workbench.cluster.fake import FakeCluster
+from workbench.core.run import Run, RunKind, RunWish
+from workbench.store import Store
+from workbench.supervisor.loop import Supervisor
+
+T = TypeVar("T")
+NAME = "default"
+DEADLINE = 20.0
+
+
+class Stage:
+    """A store, a fake cluster, and the supervisor between them."""
+
+    def __init__(self, store: Store, *, fault_tolerant: bool = True) -> None:
+        self.store = store
+        self.cluster = FakeCluster(fault_tolerant=fault_tolerant)
+        self.supervisor = Supervisor(NAME, store, self.cluster)
+        self._runs = 0
+
+    def up(self, ranks: int) -> None:
+        """Ask for a cluster and turn until it is ready."""
+        self.store.wish_cluster(NAME, up=True, ranks=ranks, oversubscribe=True)
+        self.supervisor.open()
+        self.until(lambda: self.store.cluster_fact(NAME).ranks == ranks)
+
+    def ask(self, source: str, *, ranks: int = 0, grace: float = 5.0, limit: float = 0.0) -> str:
+        """Queue a run, and return its id."""
+        self._runs += 1
+        run = f"260101-000000-{chr(96 + self._runs) * 4}"
+        self.store.wish_run(
+            RunWish(
+                run,
+                run,
+                RunKind.CELL,
+                source,
+                NAME,
+                ranks=ranks,
+                grace=grace,
+                wall_clock_limit=limit,
+                created=time.time(),
+            )
+        )
+        return run
+
+    def ended(self, run: str) -> Run:
+        """Turn until the run has ended."""
+        self.until(lambda: self.store.run(run).fact.state.ended)
+        return self.store.run(run)
+
+    def until(self, look: Callable[[], T | None]) -> T:
+        """Turn until ``look`` finds something true."""
+        deadline = time.monotonic() + DEADLINE
+        while time.monotonic() < deadline:
+            self.supervisor.tick()
+            if found := look():
+                return found
+        raise AssertionError(f"nothing came of it within {DEADLINE} s")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "store.sqlite3") as opened:
+        yield opened
+
+
+@pytest.fixture
+def stage(store: Store) -> Iterator[Stage]:
+    made = Stage(store)
+    yield made
+    made.cluster.close()
+
+
+@pytest.fixture
+def rigid(store: Store) -> Iterator[Stage]:
+    """Like ``stage``, with an MPI that cannot free ranks from one another."""
+    made = Stage(store, fault_tolerant=False)
+    yield made
+    made.cluster.close()

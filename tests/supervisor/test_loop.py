@@ -1,0 +1,213 @@
+"""The loop on a fake cluster: wishes become true, and runs end as the failure table says."""
+
+from __future__ import annotations
+
+import time
+
+from tests.supervisor.conftest import NAME, Stage
+from workbench.core.cluster import ClusterState
+from workbench.core.run import RunState
+
+
+def test_a_run_goes_through_and_leaves_its_points_and_output(stage: Stage) -> None:
+    stage.up(2)
+
+    run = stage.ended(stage.ask("report(loss=rank)\nprint('hello')"))
+
+    assert run.fact.state is RunState.FINISHED
+    assert run.fact.ranks == 2
+    assert run.fact.started <= run.fact.ended
+    assert sorted(p.value for p in stage.store.points(run.id)) == [0.0, 1.0]
+    assert sorted(o.rank for o in stage.store.output(run.id)) == [0, 1]
+
+
+def test_runs_that_wait_go_one_after_another(stage: Stage) -> None:
+    stage.up(1)
+    first, second = stage.ask("sleep(0.3)"), stage.ask("print('second')")
+
+    stage.until(lambda: stage.store.run(first).fact.state is RunState.RUNNING)
+    waiting = stage.store.run(second).fact.state
+    run = stage.ended(second)
+
+    assert waiting is RunState.QUEUED
+    assert run.fact.state is RunState.FINISHED
+    assert stage.store.run(first).fact.ended <= run.fact.started
+
+
+def test_the_failed_rank_is_named_with_its_own_error(stage: Stage) -> None:
+    stage.up(2)
+
+    run = stage.ended(stage.ask("if rank == 1:\n    raise ValueError('no')\nbarrier()"))
+
+    assert run.fact.state is RunState.FAILED
+    assert (run.fact.failed_rank, run.fact.failed_host) == (1, "fakehost")
+    assert "ValueError: no" in run.fact.error
+    assert "Rank 1 on fakehost failed: ValueError: no." in run.fact.message
+
+
+def test_the_next_run_follows_on_the_same_world_when_ranks_could_be_freed(stage: Stage) -> None:
+    stage.up(2)
+    stage.ended(stage.ask("if rank == 1:\n    raise ValueError\nbarrier()"))
+
+    run = stage.ended(stage.ask("barrier()\nreport(loss=1)"))
+
+    assert (run.fact.state, run.fact.generation) == (RunState.FINISHED, 1)
+
+
+def test_where_ranks_cannot_be_freed_the_next_run_gets_a_new_world(rigid: Stage) -> None:
+    rigid.up(2)
+    failed = rigid.ended(rigid.ask("if rank == 1:\n    raise ValueError\nbarrier()"))
+
+    run = rigid.ended(rigid.ask("report(loss=1)"))
+
+    assert (run.fact.state, run.fact.generation) == (RunState.FINISHED, 2)
+    assert "is lost" in rigid.store.run(failed.id).fact.message
+
+
+def test_a_failure_of_all_ranks_alike_keeps_the_world_on_any_mpi(rigid: Stage) -> None:
+    rigid.up(2)
+    rigid.ended(rigid.ask("1 / 0"))
+
+    run = rigid.ended(rigid.ask("report(loss=1)"))
+
+    assert run.fact.generation == 1
+
+
+def test_a_rank_that_leaves_by_exit_while_another_waits_is_a_failure(stage: Stage) -> None:
+    stage.up(2)
+
+    run = stage.ask("if rank == 1:\n    raise SystemExit\nbarrier()")
+    stage.until(lambda: stage.store.run(run).fact.state is RunState.RUNNING)
+    activity = stage.supervisor._activities[1]
+    stage.until(lambda: activity._active.ranks[1].ending)
+    pulse = stage.cluster._worlds[1].running[run, 0].pulse()
+    activity.hear(type(pulse)(pulse.run, 0, 0, 0.0, "barrier", 2.0), time.time())
+
+    fact = stage.ended(run).fact
+    assert fact.failed_rank == 1
+    assert "left by sys.exit() while rank 0 waited for it in barrier" in fact.message
+
+
+def test_a_killed_rank_is_named_and_the_world_is_started_again(stage: Stage) -> None:
+    stage.up(2)
+
+    failed = stage.ended(stage.ask("if rank == 1:\n    kill()\nbarrier()"))
+    run = stage.ended(stage.ask("report(loss=1)"))
+
+    assert failed.fact.failed_rank == 1
+    assert "is lost" in failed.fact.message
+    assert (run.fact.state, run.fact.generation) == (RunState.FINISHED, 2)
+
+
+def test_a_stop_is_taken_at_one_boundary_by_all_ranks(stage: Stage) -> None:
+    stage.up(2)
+    run = stage.ask("while True:\n    report(loss=1)\n    sleep(0.02)")
+    stage.until(lambda: stage.store.run(run).fact.iteration > 2)
+
+    stage.store.wish_stop(run)
+
+    fact = stage.ended(run).fact
+    last = {p.rank: p.iteration for p in stage.store.points(run)}
+    assert fact.state is RunState.STOPPED
+    assert fact.message == f"Stopped at iteration {fact.iteration}."
+    assert set(last.values()) == {fact.iteration}
+
+
+def test_a_run_without_boundaries_is_interrupted_after_its_grace(stage: Stage) -> None:
+    stage.up(1)
+    run = stage.ask("while True:\n    sleep(0.02)", grace=0.3)
+    stage.until(lambda: stage.store.run(run).fact.state is RunState.RUNNING)
+
+    stage.store.wish_stop(run)
+
+    assert stage.ended(run).fact.state is RunState.STOPPED
+    assert stage.ended(stage.ask("report(loss=1)")).fact.generation == 1
+
+
+def test_a_run_that_does_not_stop_is_ended_with_its_world(stage: Stage) -> None:
+    stage.up(1)
+    run = stage.ask(
+        "while True:\n    try:\n        sleep(1)\n    except KeyboardInterrupt:\n        pass",
+        grace=0.1,
+    )
+    stage.until(lambda: stage.store.run(run).fact.state is RunState.RUNNING)
+
+    stage.store.wish_stop(run)
+
+    assert "is lost" in stage.ended(run).fact.message
+    assert stage.ended(stage.ask("report(loss=1)")).fact.generation == 2
+
+
+def test_a_queued_run_that_is_stopped_never_begins(stage: Stage) -> None:
+    stage.up(1)
+    stage.ask("sleep(0.3)")
+    run = stage.ask("report(loss=1)")
+
+    stage.store.wish_stop(run)
+
+    assert stage.ended(run).fact.message == "Stopped before it began."
+    assert stage.store.points(run) == []
+
+
+def test_a_run_over_its_wall_clock_limit_is_stopped(stage: Stage) -> None:
+    stage.up(1)
+
+    run = stage.ended(stage.ask("while True:\n    report(loss=1)\n    sleep(0.02)", limit=0.2))
+
+    assert run.fact.state is RunState.STOPPED
+
+
+def test_a_resize_is_the_next_generation_and_ends_the_one_before(stage: Stage) -> None:
+    stage.up(2)
+
+    stage.store.wish_cluster(NAME, up=True, ranks=3, oversubscribe=True)
+
+    stage.until(lambda: stage.store.cluster_fact(NAME).ranks == 3)
+    stage.until(lambda: list(stage.cluster._worlds) == [2])
+    assert stage.store.cluster_fact(NAME).generation == 2
+
+
+def test_a_resize_waits_for_the_run_that_is_on(stage: Stage) -> None:
+    stage.up(2)
+    run = stage.ask("for i in range(20):\n    report(loss=i)\n    sleep(0.02)")
+    stage.until(lambda: stage.store.run(run).fact.iteration > 2)
+
+    stage.store.wish_cluster(NAME, up=True, ranks=1, oversubscribe=True)
+
+    assert stage.ended(run).fact.iteration == 20
+    stage.until(lambda: stage.store.cluster_fact(NAME).ranks == 1)
+
+
+def test_set_up_cells_are_repeated_in_each_generation_before_any_run(stage: Stage) -> None:
+    stage.store.put_setup(NAME, "first", "print('set up')")
+    stage.up(1)
+    stage.store.wish_cluster(NAME, up=True, ranks=2, oversubscribe=True)
+    run = stage.ended(stage.ask("print('run')"))
+
+    repeats = [r for r in stage.store.runs(setups=True) if r.wish.kind == "setup"]
+
+    assert sorted((r.fact.generation, r.fact.ranks) for r in repeats) == [(1, 1), (2, 2)]
+    assert all(r.fact.ended <= run.fact.started for r in repeats)
+
+
+def test_taking_the_cluster_down_stops_what_runs_and_ends_the_supervisor(stage: Stage) -> None:
+    stage.up(2)
+    run = stage.ask("while True:\n    sleep(0.02)")
+    stage.until(lambda: stage.store.run(run).fact.state is RunState.RUNNING)
+
+    stage.store.wish_cluster(NAME, up=False, ranks=2)
+
+    stage.until(lambda: not stage.supervisor.tick())
+    assert stage.store.cluster_fact(NAME).state is ClusterState.DOWN
+    assert stage.store.run(run).fact.state.ended
+
+
+def test_what_a_predecessor_submitted_to_a_world_that_is_gone_is_said_to_be_lost(
+    stage: Stage,
+) -> None:
+    run = stage.ask("report(loss=1)")
+    stage.store.put_run_fact(run, state=RunState.RUNNING, generation=7)
+
+    stage.up(1)
+
+    assert stage.store.run(run).fact.state is RunState.LOST
