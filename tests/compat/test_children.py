@@ -43,7 +43,7 @@ def environment(tmp_path):
 def test_a_multiprocess_iterator_works_with_each_start_method(environment, tmp_path, method):
     script = tmp_path / "iterate.py"
     script.write_text(ITERATE, encoding="utf-8")
-    flags = ["-W", "ignore::DeprecationWarning"]  # fork beside a thread is what is asked for here
+    flags = ["-W", "error::DeprecationWarning:chainer.iterators.multiprocess_iterator"]
 
     done = subprocess.run(
         [sys.executable, *flags, script, method],

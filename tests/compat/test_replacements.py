@@ -12,12 +12,12 @@ F = chainer.functions
 L = chainer.links
 
 
-def updated(hook, **gradients):
-    """Make one SGD step with a hook from zeros and return the parameters."""
+def updated(hook, start=0.0, **gradients):
+    """Make one SGD step with a hook from ``start`` and return the parameters."""
     model = chainer.Chain()
     with model.init_scope():
         for name, gradient in gradients.items():
-            setattr(model, name, chainer.Parameter(np.zeros_like(gradient)))
+            setattr(model, name, chainer.Parameter(np.full_like(gradient, start)))
     optimizer = chainer.optimizers.SGD(1.0).setup(model)
     optimizer.add_hook(hook)
     for name, gradient in gradients.items():
@@ -86,7 +86,7 @@ def test_gradient_clipping_leaves_a_small_gradient_alone():
 
 
 def test_gradient_clipping_of_float32_rounds_in_float32():
-    gradient = np.random.RandomState(0).randn(9).astype(np.float32)
+    gradient = np.random.RandomState(0).randn(999).astype(np.float32)
     rate = np.float32(0.5 / np.sqrt(np.float64(gradient.dot(gradient))))
 
     model = updated(chainer.optimizer_hooks.GradientClipping(0.5), a=gradient.copy())
@@ -98,6 +98,24 @@ def test_lars_keeps_a_float16_gradient_of_zeros():
     model = updated(chainer.optimizer_hooks.GradientLARS(threshold=-1), a=np.zeros(4, np.float16))
 
     assert (model.a.array == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_lars_computes_its_rate_in_float64_and_applies_it_in_the_precision_of_its_data(dtype):
+    random = np.random.RandomState(0)
+    gradients = {f"p{n}": random.randn(n).astype(dtype) for n in range(90, 99)}
+    gradients["zeros"] = np.zeros(99, dtype)
+    expected = {}
+    for name, gradient in gradients.items():
+        parameter = np.full_like(gradient, 0.3)
+        norm = np.float64(np.linalg.norm(parameter))
+        rate = norm / (1e-9 + np.float64(np.linalg.norm(gradient)) + 0.01 * norm)
+        expected[name] = parameter - (gradient + 0.01 * parameter) * dtype(rate)
+    hook = chainer.optimizer_hooks.GradientLARS(weight_decay=0.01)
+
+    model = updated(hook, start=0.3, **gradients)
+
+    assert all((getattr(model, name).array == expected[name]).all() for name in gradients)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
