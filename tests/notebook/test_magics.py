@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import threading
 import time
 
 import pytest
 
 from workbench.core.run import RunKind, RunState
-from workbench.errors import ClusterError, InputError, RunFailed, StateError
+from workbench.errors import (
+    ClusterError,
+    InputError,
+    MachineError,
+    RunFailed,
+    StateError,
+    StoreError,
+)
 
 TRAIN = "%%dist_train --name digits\nprint('hello')"
 
@@ -347,6 +355,30 @@ def test_resize_writes_the_wish(run_cell, stand_in, store, sent, capsys) -> None
 
     assert store.cluster_wish("default").ranks == 3
     assert "Asked for 3 ranks" in capsys.readouterr().out
+
+
+def test_down_writes_the_wish(run_cell, stand_in, store, sent) -> None:
+    run_cell(TRAIN)
+
+    run_cell("%dist_down")
+
+    assert not store.cluster_wish("default").up
+
+
+def test_a_data_directory_that_cannot_be_is_said_with_the_remedy(run_cell, monkeypatch) -> None:
+    monkeypatch.setenv("WORKBENCH_HOME", "/proc/none")
+
+    with pytest.raises(MachineError, match=r"/proc/none cannot be created .*; set WORKBENCH_HOME"):
+        run_cell(TRAIN)
+
+
+def test_a_store_of_a_newer_workbench_is_refused(run_cell, store) -> None:
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("PRAGMA user_version = 999")
+    connection.close()
+
+    with pytest.raises(StoreError, match="newer than this workbench's"):
+        run_cell("%dist_status")
 
 
 def test_the_shell_forgets_the_magics_when_told(shell) -> None:

@@ -19,7 +19,7 @@ from workbench.notebook.listing import comparison, runs_table
 from workbench.notebook.page import page_for
 from workbench.notebook.status import cluster_status, last_run_line
 from workbench.store import Store
-from workbench.store.wishes import ask_cluster, ask_doctor
+from workbench.store.wishes import ask_cluster, ask_doctor, ask_down
 
 
 @magics_class
@@ -133,6 +133,17 @@ class WorkbenchMagics(Magics):
                 store, chosen.ranks, cluster=chosen.cluster, oversubscribe=chosen.oversubscribe
             )
         print(f"Asked for {chosen.ranks} ranks; {chosen.cluster!r} has {has} now.")
+
+    @line_magic
+    def dist_down(self, line: str) -> None:
+        """Take a cluster down; its unfinished runs are stopped, and all runs stay in the store.
+
+        %dist_down [--cluster NAME]
+        """
+        cluster = options.cluster_options("%dist_down").read(line).cluster
+        with Store() as store:
+            ask_down(store, cluster=cluster)
+        print(f"Asked cluster {cluster!r} to end; its runs are kept.")
 
     @line_magic
     def dist_doctor(self, line: str) -> None:
