@@ -50,3 +50,12 @@ def test_both_packing_kernels_of_pure_nccl_know_half():
     text = Loader(name, str(path_of(name))).get_source(name)
 
     assert text.count("raw('#include <cuda_fp16.h>' r'''\n#include <cupy/carray.cuh>") == 2
+
+
+def test_unpacking_to_another_precision_copies_only_where_it_must():
+    name = "chainermn.communicators._memory_utility"
+
+    text = Loader(name, str(path_of(name))).get_source(name)
+
+    assert "v = v.astype(transfer_dtype, copy=False)" in text
+    assert "array(v, copy=False" not in text
