@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import import_module
+from typing import Any
 
 from workbench.core.metrics import MAX_GROUPS, Group, group_names, is_validation
 from workbench.core.sampling import Curve, Trace
@@ -89,14 +90,14 @@ def png(panels: Sequence[Panel], dpi: int = FINAL_DPI) -> bytes:
         wspace=0.26,
         hspace=0.26,
     )
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)  # whose methods matplotlib leaves without annotations
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a font without the glyphs of someone's metric name
         for position, panel in enumerate(panels, 1):
             _draw(figure.add_subplot(rows, columns, position), panel)
         canvas.draw()
     # A palette makes the picture three times smaller, and the eye does not see it.
-    pixels = bytes(canvas.buffer_rgba())  # type: ignore[no-untyped-call]  # as matplotlib has it
+    pixels = bytes(canvas.buffer_rgba())
     picture = Image.frombytes("RGBA", canvas.get_width_height(), pixels).convert("RGB")
     buffer = io.BytesIO()
     picture.quantize(_PALETTE, method=Image.Quantize.FASTOCTREE).save(buffer, "png")
