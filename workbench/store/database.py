@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -101,9 +102,23 @@ def _connect(path: Path) -> sqlite3.Connection:
     )
     if fresh:
         os.chmod(path, 0o600)
-    connection.execute("PRAGMA journal_mode = WAL")
+    _use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = NORMAL")
     return connection
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch a fresh file over; SQLite does not wait by itself when several processes do."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 @contextmanager

@@ -22,15 +22,7 @@ def home_directory() -> Path:
     Raises:
         MachineError: It cannot be created or written.
     """
-    path = home_path()
-    try:
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise MachineError(
-            f"The data directory {path} cannot be created ({error.strerror}); "
-            "set WORKBENCH_HOME to a folder that you may write."
-        ) from error
-    return path
+    return _made(home_path())
 
 
 def run_directory(run: str) -> Path:
@@ -39,7 +31,20 @@ def run_directory(run: str) -> Path:
 
 
 def cluster_directory(cluster: str) -> Path:
-    """Return the folder of ``cluster``, made if need be, readable by its owner alone."""
-    path = home_directory() / "clusters" / cluster
-    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """Return the folder of ``cluster``, made if need be, readable by its owner alone.
+
+    Raises:
+        MachineError: It cannot be created.
+    """
+    return _made(home_directory() / "clusters" / cluster)
+
+
+def _made(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise MachineError(
+            f"The data directory {path} cannot be created ({error.strerror}); "
+            "set WORKBENCH_HOME to a folder that you may write."
+        ) from error
     return path

@@ -1,0 +1,329 @@
+"""Several processes and threads share the file; what is wrong with it is told in a sentence."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from workbench.core.report import Batch, Sample
+from workbench.errors import StoreError
+from workbench.store import Store
+from workbench.store.schema import VERSION
+
+
+def test_a_fresh_store_has_this_version(store) -> None:
+    assert store._one("PRAGMA user_version") == (VERSION,)
+
+
+def test_an_empty_file_is_taken_for_version_0_and_migrated(tmp_path) -> None:
+    path = tmp_path / "store.sqlite3"
+    path.touch()
+
+    with Store(path) as store:
+        store.wish_cluster("lab", up=True, ranks=2)
+
+    with Store(path) as store:
+        assert store.cluster_wish("lab") is not None
+
+
+def test_a_migration_that_fails_leaves_nothing_half_done(tmp_path) -> None:
+    path = tmp_path / "store.sqlite3"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE points (mine TEXT)")  # in the way of the migration's own
+    connection.close()
+
+    with pytest.raises(StoreError, match="table points already exists"):
+        Store(path)
+
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("points",)]
+    connection.close()
+
+
+def test_a_store_of_a_newer_version_is_refused_and_left_alone(tmp_path) -> None:
+    path = tmp_path / "store.sqlite3"
+    Store(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.close()
+    before = path.read_bytes()
+
+    with pytest.raises(StoreError) as refusal:
+        Store(path)
+
+    assert str(refusal.value) == (
+        f"The store {path} has version {VERSION + 1}, newer than this workbench's {VERSION}; "
+        "upgrade workbench, or set WORKBENCH_HOME to another folder."
+    )
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path) -> None:
+    path = tmp_path / "store.sqlite3"
+    path.write_text("Dear diary, " * 100)
+
+    with pytest.raises(StoreError) as refusal:
+        Store(path)
+
+    assert str(refusal.value) == (
+        f"The store {path} is not a workbench store; move the file away, or set WORKBENCH_HOME."
+    )
+    assert path.read_text() == "Dear diary, " * 100
+
+
+def test_a_damaged_store_is_told(tmp_path) -> None:
+    path = tmp_path / "store.sqlite3"
+    with Store(path) as store:
+        store.wish_cluster("lab", up=True, ranks=2)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+
+    with Store(path) as store, pytest.raises(StoreError, match=r"is damaged; move the file away"):
+        store.clusters()
+
+
+def test_a_store_in_a_folder_that_is_none_cannot_be_opened(tmp_path) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "store.sqlite3"
+
+    with pytest.raises(StoreError) as refusal:
+        Store(path)
+
+    assert str(refusal.value) == (
+        f"The store {path} cannot be opened; mend its permissions, or set WORKBENCH_HOME."
+    )
+
+
+def test_only_the_owner_may_read_what_a_store_writes(store) -> None:
+    store.wish_cluster("lab", up=True, ranks=2)
+
+    files = sorted(store.path.parent.glob("store.sqlite3*"))
+
+    assert [file.name[13:] for file in files] == ["", "-shm", "-wal"]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_a_store_says_where_it_is(store) -> None:
+    assert repr(store) == f"<Store {store.path}>"
+
+
+# -- several at once
+
+
+def test_threads_share_a_store(store, run) -> None:
+    def deliver(rank: int) -> None:
+        for sequence in range(1, 41):
+            sample = Sample("loss", sequence, 0.0, float(rank))
+            store.add_batches([Batch(run, rank, sequence, (sample,))])
+            store.points(run)
+
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(deliver, rank) for rank in range(4)]:
+            done.result()
+
+    points = store.points(run)
+    assert [point.sequence for point in points] == [*range(1, 161)]
+    for rank in range(4):
+        assert [p.iteration for p in points if p.rank == rank] == [*range(1, 41)]
+
+
+def test_a_store_that_was_closed_by_another_thread_opens_again(store) -> None:
+    store.wish_cluster("lab", up=True, ranks=2)
+    thread = threading.Thread(target=store.close)
+    thread.start()
+    thread.join()
+
+    assert store.cluster_wish("lab") is not None
+
+
+def test_several_may_open_a_fresh_store_at_the_same_moment(tmp_path) -> None:
+    def open_at_once(path: Path) -> None:
+        together.wait()
+        with Store(path) as store:
+            store.wish_cluster("lab", up=True, ranks=1)
+
+    together = threading.Barrier(4)
+    with ThreadPoolExecutor(4) as threads:
+        for number in range(40):
+            path = tmp_path / f"{number}.sqlite3"
+            for done in [threads.submit(open_at_once, path) for _ in range(4)]:
+                done.result()
+
+            with Store(path) as store:
+                wish = store.cluster_wish("lab")
+            assert wish is not None
+            assert wish.revision == 4
+
+
+WRITER = """
+import sys
+from workbench.core.report import Batch, Sample
+from workbench.store import Store
+
+path, run, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
+print("ready", flush=True)
+sys.stdin.readline()
+with Store(path) as store:
+    for sequence in range(1, 201):
+        samples = [Sample("loss", sequence * 10 + n, 0.0, 0.5) for n in range(10)]
+        kept = store.add_batches([Batch(run, rank, sequence, tuple(samples))])
+        assert kept == {(run, rank): sequence}, kept
+"""
+
+
+def test_a_reader_follows_two_writing_processes_without_loss(store, run) -> None:
+    command = [sys.executable, "-c", WRITER, str(store.path), run]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    writers = [subprocess.Popen([*command, str(rank)], **pipes) for rank in range(2)]
+    assert [writer.stdout.readline() for writer in writers] == [b"ready\n"] * 2
+    for writer in writers:
+        writer.stdin.write(b"go\n")
+        writer.stdin.flush()
+
+    followed, reads, new, writing = [], 0, [], True
+    while writing or new:
+        writing = any(writer.poll() is None for writer in writers)
+        new = store.points(run, len(followed), limit=97)
+        followed += new
+        reads += writing and bool(new)
+
+    assert [writer.communicate()[1] for writer in writers] == [b"", b""]
+    assert [point.sequence for point in followed] == [*range(1, 4001)]
+    for rank in range(2):
+        assert [p.iteration for p in followed if p.rank == rank] == [*range(10, 2010)]
+    assert reads > 1  # it read while they wrote
+
+
+def test_a_store_that_is_held_too_long_is_told(tmp_path) -> None:
+    program = """
+import sys
+from workbench.store import database
+database.BUSY_SECONDS = 0.1
+from workbench.store import Store
+Store(sys.argv[1]).wish_cluster("lab", up=True, ranks=1)
+"""
+    path = tmp_path / "store.sqlite3"
+    Store(path).close()
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+
+    answer = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
+    )
+
+    holder.close()
+    assert f"The store {path} was busy for 0 s; end the program that holds it" in answer.stderr
+
+
+# -- disks that do not take it
+
+FILL = """
+from workbench.errors import StoreError
+from workbench.store import Store
+
+store = None
+try:
+    store = Store("store.sqlite3")
+    for number in range(1, 1000):
+        store.put_setup("lab", f"cell {number}", "x" * 1000)
+except StoreError as error:
+    print(error)
+kept = store.setups("lab") if store else []
+print(len(kept), all(len(source) == 1000 for _, source in kept))
+"""
+
+
+@pytest.mark.parametrize("size", ["16k", "40k", "100k", "400k"])
+def test_a_full_disk_is_told_and_what_was_written_stays(on_disk, size) -> None:
+    answer = on_disk(FILL, size=size)
+
+    sentence, kept = answer.stdout.splitlines()
+    assert sentence.startswith("The store store.sqlite3 ")
+    assert "full" in sentence
+    assert kept == f"{kept.split()[0]} True" or kept == "0 True"
+    assert answer.returncode == 0
+
+
+def test_writing_goes_on_once_a_full_disk_has_room(on_disk) -> None:
+    program = """
+from pathlib import Path
+from workbench.errors import StoreError
+from workbench.store import Store
+
+store = Store("store.sqlite3")
+ballast = Path("ballast")
+try:
+    ballast.write_bytes(bytes(10_000_000))
+except OSError:
+    pass
+try:
+    for number in range(1000):
+        store.put_setup("lab", f"cell {number}", "x" * 1000)
+except StoreError as error:
+    print(error)
+ballast.unlink()
+store.put_setup("other", "cell", "pass")
+print(store.setups("other"))
+"""
+
+    answer = on_disk(program)
+
+    assert answer.stdout.splitlines() == [
+        "The store store.sqlite3 is on a full disk; make room, or set WORKBENCH_HOME to "
+        "another disk.",
+        "[('cell', 'pass')]",
+    ]
+
+
+@pytest.mark.parametrize("limit", [1000, 40_000, 200_000])
+def test_a_file_that_may_not_grow_is_told(tmp_path, limit) -> None:
+    program = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
+
+    answer = subprocess.run(
+        [sys.executable, "-c", program + FILL],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert answer.stdout.splitlines()[0] == (
+        "The store store.sqlite3 cannot be read or written (disk I/O error); "
+        "see whether the disk is full."
+    )
+
+
+def test_a_read_only_disk_is_told(on_disk) -> None:
+    answer = on_disk(FILL, shell='mount -o remount,ro "$1"')
+
+    assert answer.stdout.splitlines()[0] == (
+        "The store store.sqlite3 cannot be opened; mend its permissions, or set WORKBENCH_HOME."
+    )
+
+
+def test_a_store_that_became_read_only_is_told(on_disk) -> None:
+    program = """
+import subprocess
+from workbench.errors import StoreError
+from workbench.store import Store
+
+with Store("store.sqlite3") as store:
+    store.wish_cluster("lab", up=True, ranks=2)
+subprocess.run(["mount", "-o", "remount,ro", "."], check=True)
+try:
+    Store("store.sqlite3").wish_cluster("lab", up=True, ranks=3)
+except StoreError as error:
+    print(error)
+"""
+
+    answer = on_disk(program)
+
+    assert answer.stdout.startswith("The store store.sqlite3 cannot be ")
+    assert "set WORKBENCH_HOME" in answer.stdout

@@ -1,0 +1,207 @@
+"""Each batch is kept exactly once and in order, and a reader follows by sequence number."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.core.report import Batch, Chunk, Ending, Sample
+from workbench.core.run import RunKind, RunWish
+from workbench.errors import StateError
+from workbench.store import OutputRow, PointRow, Store
+
+PROFILE = settings(derandomize=True, deadline=None, max_examples=60)
+NUMBERS = itertools.count()
+
+
+def batch(run: str, rank: int, sequence: int, *, size: int = 1) -> Batch:
+    """A batch whose points tell rank and batch, so that any mix-up shows."""
+    samples = tuple(Sample("loss", sequence, n, rank * 1000.0 + sequence) for n in range(size))
+    return Batch(run, rank, sequence, samples, (Chunk("stdout", 0.5, f"{rank}:{sequence}\n"),))
+
+
+def fresh_wish() -> RunWish:
+    id_ = f"run-{next(NUMBERS)}"
+    return RunWish(id_, id_, RunKind.CELL, "")
+
+
+def values(store: Store, run: str, rank: int) -> list[float]:
+    return [point.value for point in store.points(run) if point.rank == rank]
+
+
+def test_points_and_output_come_back_in_order(store, run) -> None:
+    store.add_batches([batch(run, 1, 1, size=2)])
+
+    assert store.points(run) == [
+        PointRow(1, 1, 1, 0.0, "loss", 1001.0),
+        PointRow(2, 1, 1, 1.0, "loss", 1001.0),
+    ]
+    assert store.output(run) == [OutputRow(1, 1, "stdout", 0.5, "1:1\n")]
+
+
+def test_a_batch_that_comes_again_is_skipped(store, run) -> None:
+    kept = store.add_batches([batch(run, 0, 1), batch(run, 0, 1)])
+
+    assert kept == {(run, 0): 1}
+    assert store.add_batches([batch(run, 0, 1)]) == {(run, 0): 1}
+    assert values(store, run, 0) == [1.0]
+
+
+def test_a_batch_whose_predecessor_is_missing_waits_for_it(store, run) -> None:
+    assert store.add_batches([batch(run, 0, 1), batch(run, 0, 3)]) == {(run, 0): 1}
+    assert store.add_batches([batch(run, 0, 3)]) == {(run, 0): 1}
+    assert store.add_batches([batch(run, 0, 2), batch(run, 0, 3)]) == {(run, 0): 3}
+
+    assert values(store, run, 0) == [1.0, 2.0, 3.0]
+
+
+def test_ranks_that_take_turns_are_counted_apart(store, run) -> None:
+    kept = store.add_batches(
+        [batch(run, 0, 1), batch(run, 1, 1), batch(run, 0, 2), batch(run, 1, 3)]
+    )
+
+    assert kept == {(run, 0): 2, (run, 1): 1}
+    assert values(store, run, 0) == [1.0, 2.0]
+    assert values(store, run, 1) == [1001.0]
+
+
+def test_a_batch_for_an_unknown_run_takes_nothing_with_it(store, run) -> None:
+    with pytest.raises(StateError, match=r"No run has the id 'nope'\."):
+        store.add_batches([batch(run, 0, 1), batch("nope", 0, 1)])
+
+    assert store.points(run) == []
+    assert store.add_batches([batch(run, 0, 1)]) == {(run, 0): 1}
+
+
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """One store for all examples of a property; each takes a run of its own."""
+    with Store(tmp_path_factory.mktemp("lasting") / "store.sqlite3") as store:
+        yield store
+
+
+deliveries = st.lists(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(1, 4)), max_size=5), max_size=8
+)
+
+
+@PROFILE
+@given(deliveries)
+def test_however_batches_arrive_the_store_has_each_once_and_in_order(lasting, posts) -> None:
+    run = lasting.wish_run(fresh_wish()).id
+    expected: dict[int, int] = defaultdict(int)
+
+    for post in posts:
+        kept = lasting.add_batches([batch(run, rank, number) for rank, number in post])
+
+        for rank, number in post:
+            expected[rank] += number == expected[rank] + 1
+        assert kept == {(run, rank): expected[rank] for rank, _ in post}
+
+    for rank in (0, 1):
+        assert values(lasting, run, rank) == [
+            rank * 1000.0 + n for n in range(1, expected[rank] + 1)
+        ]
+    sequences = [point.sequence for point in lasting.points(run)]
+    assert sequences == [*range(1, len(sequences) + 1)]
+
+
+def test_runs_are_numbered_apart(store, run, wish) -> None:
+    other = store.wish_run(wish("other")).id
+
+    store.add_batches([batch(run, 0, 1), batch(other, 0, 1), batch(run, 0, 2)])
+
+    assert [point.sequence for point in store.points(run)] == [1, 2]
+    assert [point.sequence for point in store.points(other)] == [1]
+    assert [row.text for row in store.output(other)] == ["0:1\n"]
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 0.1, 1e308, 5e-324])
+def test_any_number_comes_back_as_it_was(store, run, value) -> None:
+    store.add_batches([Batch(run, 0, 1, (Sample("loss", 1, 2.0, value),))])
+
+    assert repr(store.points(run)[0].value) == repr(value)
+
+
+@PROFILE
+@given(st.text(), st.text())
+def test_any_text_comes_back_as_it_was(lasting, name, text) -> None:
+    run = lasting.wish_run(fresh_wish()).id
+
+    lasting.add_batches(
+        [Batch(run, 0, 1, (Sample(name, 1, 0.0, 1.0),), (Chunk("stderr", 0.0, text),))]
+    )
+
+    assert lasting.points(run)[0].name == name
+    assert lasting.output(run)[0].text == text
+
+
+def test_a_reader_gets_what_is_new_and_no_more_than_it_asks_for(store, run) -> None:
+    store.add_batches([batch(run, 0, n) for n in range(1, 8)])
+
+    assert [p.sequence for p in store.points(run, after=2, limit=3)] == [3, 4, 5]
+    assert [p.sequence for p in store.points(run, after=5, limit=3)] == [6, 7]
+    assert store.points(run, after=7) == []
+    assert [row.sequence for row in store.output(run, after=4, limit=2)] == [5, 6]
+
+
+def test_a_run_that_reported_nothing_has_nothing(store, run) -> None:
+    store.add_batches([Batch(run, 0, 1)])
+
+    assert store.points(run) == store.output(run) == []
+    assert store.final_values(run) == store.endings(run) == {}
+
+
+def test_final_values_are_the_last_of_each_rank_averaged(store, run) -> None:
+    def told(rank: int, sequence: int, **by_name: float) -> Batch:
+        samples = [Sample(name, sequence, 0.0, value) for name, value in by_name.items()]
+        return Batch(run, rank, sequence, tuple(samples))
+
+    store.add_batches([told(0, 1, loss=9.0, accuracy=0.5), told(1, 1, loss=8.0)])
+    store.add_batches([told(0, 2, loss=1.0), told(1, 2, loss=2.0, gap=math.nan)])
+
+    finals = store.final_values(run)
+    assert [*finals] == ["accuracy", "gap", "loss"]
+    assert (finals["accuracy"], finals["loss"]) == (0.5, 1.5)
+    assert math.isnan(finals["gap"])
+
+
+def test_the_last_value_within_a_batch_is_the_final_one(store, run) -> None:
+    samples = tuple(Sample("loss", n, 0.0, float(n)) for n in range(5))
+
+    store.add_batches([Batch(run, 0, 1, samples)])
+
+    assert store.final_values(run) == {"loss": 4.0}
+
+
+def test_endings_come_back_as_they_were(store, run) -> None:
+    failed = Ending("failed", 7, "ValueError: x", "Traceback …\n", exited=False, secondary=True)
+
+    store.add_batches([Batch(run, 0, 1), Batch(run, 1, 1), Batch(run, 2, 1)])
+    store.add_batches([Batch(run, 0, 2, ending=Ending("finished", 9)), Batch(run, 2, 2)])
+    store.add_batches([Batch(run, 1, 2, ending=failed)])
+
+    assert store.endings(run) == {0: Ending("finished", 9), 1: failed}
+
+
+def test_a_million_points_can_be_followed(store, run) -> None:
+    for sequence in range(1, 101):
+        samples = [Sample("loss", (sequence - 1) * 5000 + n, 0.0, float(n)) for n in range(5000)]
+        store.add_batches([Batch(run, rank, sequence, tuple(samples)) for rank in range(2)])
+
+    followed, seen = 0, [0, 0]
+    while new := store.points(run, followed):
+        assert new[0].sequence == followed + 1
+        followed = new[-1].sequence
+        for rank in range(2):
+            seen[rank] += sum(point.rank == rank for point in new)
+
+    assert followed == 1_000_000
+    assert seen == [500_000, 500_000]
+    assert store.points(run, 999_999) == [PointRow(1_000_000, 1, 499_999, 0.0, "loss", 4999.0)]
+    assert store.final_values(run) == {"loss": 4999.0}

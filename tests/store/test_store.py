@@ -1,0 +1,237 @@
+"""Wishes and facts come back as they were written, and names stay unique."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish, RankFact
+from workbench.core.run import Run, RunFact, RunKind, RunState
+from workbench.errors import StateError
+from workbench.store import Store
+
+FACT = ClusterFact("lab", ClusterState.READY, 4, 2, "All is well.", 123, "/c.json", 9.5)
+
+
+def ranks(generation: int) -> list[RankFact]:
+    versions = (("chainer", "7.8.1"), ("numpy", "2.4.0"))
+    return [
+        RankFact(generation, n, f"host{n}", 100 + n, 7 - n, "3.12.1", "Open MPI", 1, versions)
+        for n in range(2)
+    ]
+
+
+# -- clusters
+
+
+def test_a_cluster_that_nobody_asked_for_is_down(store) -> None:
+    assert store.cluster_wish("lab") is None
+    assert store.cluster_fact("lab") == ClusterFact("lab")
+    assert store.ranks("lab", 1) == []
+
+
+def test_the_later_wish_stands(store) -> None:
+    store.wish_cluster("lab", up=True, ranks=2)
+
+    store.wish_cluster("lab", up=True, ranks=8, oversubscribe=True)
+
+    assert store.cluster_wish("lab") == ClusterWish("lab", True, 8, True, revision=2)
+
+
+def test_every_wish_is_a_new_revision_even_if_it_is_the_same(store) -> None:
+    revisions = [store.wish_cluster("lab", up=False, ranks=2).revision for _ in range(3)]
+
+    assert revisions == [1, 2, 3]
+
+
+def test_clusters_are_listed_by_name(store) -> None:
+    for name in ("b", "c", "a"):
+        store.wish_cluster(name, up=True, ranks=1)
+
+    assert [wish.name for wish in store.clusters()] == ["a", "b", "c"]
+
+
+def test_a_cluster_fact_comes_back_as_it_was(store) -> None:
+    store.put_cluster_fact(ClusterFact("lab", ClusterState.STARTING))
+    store.put_cluster_fact(FACT)
+
+    assert store.cluster_fact("lab") == FACT
+    assert store.cluster_fact("other") == ClusterFact("other")
+
+
+def test_rank_facts_come_back_in_rank_order(store) -> None:
+    store.put_ranks("lab", [*reversed(ranks(1))])
+
+    assert store.ranks("lab", 1) == ranks(1)
+
+
+def test_ranks_of_all_but_the_last_two_generations_are_forgotten(store) -> None:
+    for generation in (1, 2, 3):
+        store.put_ranks("lab", ranks(generation))
+
+    assert store.ranks("lab", 1) == []
+    assert store.ranks("lab", 2) == ranks(2)
+    assert store.ranks("lab", 3) == ranks(3)
+
+
+def test_set_up_cells_keep_their_order_when_one_is_replaced(store) -> None:
+    for name, source in (("data", "a"), ("model", "b"), ("data", "c")):
+        store.put_setup("lab", name, source)
+
+    assert store.setups("lab") == [("data", "c"), ("model", "b")]
+
+
+def test_set_up_cells_of_one_cluster_are_forgotten_alone(store) -> None:
+    store.put_setup("lab", "data", "a")
+    store.put_setup("other", "data", "b")
+
+    store.clear_setups("lab")
+
+    assert store.setups("lab") == []
+    assert store.setups("other") == [("data", "b")]
+
+
+# -- runs
+
+
+def test_a_run_comes_back_with_all_that_was_wished(store, wish) -> None:
+    full = wish(
+        "läuft",
+        kind=RunKind.SCRIPT,
+        source="print('hi')\n",
+        cluster="lab",
+        path="/w/train.py",
+        folder="/w",
+        arguments=("--epoch", "3", ""),
+        parameters=(("lr", 0.1), ("layers", [1, {"a": None}]), ("on", True)),
+        environment=(("OMP_NUM_THREADS", "1"),),
+        ranks=4,
+        grace=2.5,
+        wall_clock_limit=60.0,
+        created=1.75e9,
+    )
+
+    store.wish_run(full)
+
+    assert store.run(full.id) == Run(full, RunFact(full.id))
+    assert store.run("läuft") == store.run(full.id)
+
+
+def test_a_run_fact_comes_back_as_it_was(store, run) -> None:
+    fact = RunFact(run, RunState.FAILED, 3, 4, 1.5, 2.5, 10, 20, 0.5, 1.0, 2, "h", "Tr", "It fell.")
+    changes = {name: getattr(fact, name) for name in fact.__dataclass_fields__ if name != "id"}
+
+    store.put_run_fact(run, **changes)
+
+    assert store.run(run).fact == fact
+
+
+def test_only_the_named_fields_of_a_fact_change(store, run) -> None:
+    store.put_run_fact(run, state=RunState.RUNNING, iteration=5)
+
+    store.put_run_fact(run, iteration=6)
+
+    assert store.run(run).fact == RunFact(run, RunState.RUNNING, iteration=6)
+
+
+def test_a_wish_to_stop_is_seen_and_may_be_repeated(store, run) -> None:
+    assert not store.run(run).wish.stop
+
+    store.wish_stop(run)
+    store.wish_stop(run)
+
+    assert store.run(run).wish.stop
+
+
+def test_an_unknown_run_is_refused_with_where_it_was_sought(store) -> None:
+    with pytest.raises(StateError) as refusal:
+        store.run("nope")
+
+    assert str(refusal.value) == (
+        f"No run is called 'nope' in {store.path}; "
+        "%dist_runs or `workbench runs` lists those that are."
+    )
+    assert not store.has_run("nope")
+
+
+@pytest.mark.parametrize("state", [state for state in RunState if not state.ended])
+def test_a_name_that_an_unfinished_run_bears_is_refused(store, wish, run, state) -> None:
+    store.put_run_fact(run, state=state)
+
+    with pytest.raises(StateError) as refusal:
+        store.wish_run(wish("fit"))
+
+    assert str(refusal.value) == (
+        f"A run called 'fit' is {state}; wait for it, stop it, or choose another name."
+    )
+    assert len(store.runs()) == 1
+
+
+@pytest.mark.parametrize("state", [state for state in RunState if state.ended])
+def test_a_name_that_an_ended_run_bears_gets_a_number(store, wish, run, state) -> None:
+    store.put_run_fact(run, state=state)
+
+    again = store.wish_run(wish("fit"))
+
+    assert again.name == "fit 2"
+    assert store.run("fit 2").id == again.id
+    assert store.run("fit").id == run
+
+
+def test_numbers_go_on_where_one_is_taken(store, wish, run) -> None:
+    for taken in ("fit 2", "fit 3", "fit x", "fitter"):
+        store.wish_run(wish(taken))
+    store.put_run_fact(run, state=RunState.FINISHED)
+
+    assert store.wish_run(wish("fit")).name == "fit 4"
+
+
+def test_runs_are_listed_newest_first_without_repeated_set_ups(store, wish) -> None:
+    for number, kind in enumerate((RunKind.CELL, RunKind.SETUP, RunKind.SCRIPT)):
+        store.wish_run(wish(f"r{number}", kind=kind, cluster="lab"))
+    store.wish_run(wish("elsewhere", cluster="other"))
+
+    assert [r.wish.name for r in store.runs()] == ["elsewhere", "r2", "r0"]
+    assert [r.wish.name for r in store.runs("lab", setups=True)] == ["r2", "r1", "r0"]
+    assert [r.wish.name for r in store.runs(limit=1)] == ["elsewhere"]
+
+
+def test_unfinished_runs_are_listed_oldest_first(store, wish) -> None:
+    for name, state in (("a", "running"), ("b", "lost"), ("c", "queued"), ("d", "finished")):
+        store.put_run_fact(store.wish_run(wish(name, cluster="lab")).id, state=state)
+    store.wish_run(wish("elsewhere", cluster="other"))
+
+    assert [r.wish.name for r in store.unfinished("lab")] == ["a", "c"]
+
+
+# -- what others see
+
+
+@pytest.fixture
+def other(store) -> Iterator[Store]:
+    with Store(store.path) as opened:
+        yield opened
+
+
+def test_another_connection_sees_what_was_written(store, other, run) -> None:
+    store.put_run_fact(run, iteration=3)
+
+    assert other.run(run).fact.iteration == 3
+
+
+def test_the_data_version_changes_when_another_has_written(store, other, run) -> None:
+    before = store.data_version()
+    assert store.data_version() == before
+
+    other.wish_stop(run)
+
+    assert store.data_version() != before
+
+
+def test_a_wish_is_not_changed_by_writing_it(store, wish) -> None:
+    asked = wish("fit")
+    copy = replace(asked)
+
+    assert store.wish_run(asked) == copy
