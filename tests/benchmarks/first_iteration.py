@@ -1,0 +1,77 @@
+"""From the cell to the end of the first iteration on a warm cluster, over bare mpiexec's start."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from . import bare, peers
+from .figures import Row, Series, interleaved
+from .kernel import Kernel
+from .place import Place, cluster, held
+
+RANKS = 2
+SEED = 0
+WHAT = "to the end of the first iteration"
+OURS, PX = "%%dist_train", "%%px on the same engines"
+THEIRS = f"mpiexec -n {RANKS} python script.py"
+CONNECT = "import workbench\nengines = workbench.client()\nengines[:].block = True"
+
+
+def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
+    """Train a few iterations in each way, in turn."""
+    with cluster(RANKS), Kernel() as kernel:
+        kernel.run("%load_ext workbench")
+        kernel.run(CONNECT)
+        for magic in (OURS, "%%px"):  # what is warm later is made warm here
+            _from_cell(place, kernel, magic)
+        found = interleaved(
+            rounds,
+            {
+                OURS: partial(_from_cell, place, kernel, OURS),
+                PX: partial(_from_cell, place, kernel, "%%px"),
+                THEIRS: partial(_from_mpiexec, place),
+            },
+            say,
+        )
+    rows = [
+        Row(WHAT, "s", found[OURS], found[THEIRS], goal=0.1, note="same script; warm cluster"),
+        Row(WHAT, "s", found[PX], found[THEIRS], note="for comparison"),
+    ]
+    return rows + [_peer_row(place, peer, rounds, found[THEIRS], say) for peer in peers.PEERS]
+
+
+def _peer_row(
+    place: Place, peer: peers.Peer, rounds: int, reference: Series, say: Callable[[str], None]
+) -> Row:
+    if missing := peer.missing():
+        return Row(WHAT, "s", None, note=f"{peer.label}: {' and '.join(missing)} not installed")
+    series = peers.measure(place, peer, rounds, say)
+    return Row(WHAT, "s", series, reference, note=peers.WORK)
+
+
+def _from_cell(place: Place, kernel: Kernel, magic: str) -> float:
+    """Return the seconds from sending a cell, which is the script's text, to its kernel."""
+    path = place.path("times.json")
+    source = bare.SCRIPT.read_text(encoding="utf-8")
+    argv = ["script.py", *_arguments(path, place)]
+    answer = kernel.run(f"{magic}\nimport sys\nsys.argv = {argv!r}\n{source}")
+    return _first(path) - answer.asked
+
+
+def _from_mpiexec(place: Place) -> float:
+    path = place.path("times.json")
+    with held(place.processes()):
+        started = bare.mpiexec(place, RANKS, _arguments(path, place))
+    return _first(path) - started
+
+
+def _arguments(path: Path, place: Place) -> list[str]:
+    out = str(place.folder / "result")
+    return f"--iterations 3 --seed {SEED} --times {path} --out {out}".split()
+
+
+def _first(path: Path) -> float:
+    return float(json.loads(path.read_text(encoding="utf-8"))["first"])

@@ -1,0 +1,44 @@
+"""Name the machine that was measured on."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+
+import psutil
+
+from workbench.cluster.mpi import find_mpi
+
+DISTRIBUTIONS = ("ipyparallel", "ipykernel", "mpi4py", "chainer", "numpy")
+
+
+def machine() -> dict[str, str]:
+    """Return what there is to know, by name."""
+    mpi = find_mpi()
+    cores = len(os.sched_getaffinity(0))
+    return {
+        "processor": _processor(),
+        "cores": str(cores),
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "system": f"{platform.system()} {platform.release()}",
+        "Python": platform.python_version(),
+        "MPI": f"{mpi.kind} {mpi.version}",
+        **{name: importlib.metadata.version(name) for name in DISTRIBUTIONS},
+        "load at the start": f"{os.getloadavg()[0]:.1f}",
+    }
+
+
+def is_busy() -> bool:
+    """Whether so much else runs that the figures mean little."""
+    return os.getloadavg()[0] > 0.5 * len(os.sched_getaffinity(0))
+
+
+def _processor() -> str:
+    path = Path("/proc/cpuinfo")
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine()
