@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # typing itself would cost every start of Python more than all of this file
+    from typing import Any
 
-if TYPE_CHECKING:
     from workbench.engine.report import report
     from workbench.notebook import unload_ipython_extension
     from workbench.store import Store
@@ -56,6 +56,8 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'workbench' has no attribute {name!r}")

@@ -24,9 +24,16 @@ class Stage:
 
     def __init__(self, store: Store, *, fault_tolerant: bool = True) -> None:
         self.store = store
+        # A connection of its own, as in life: nobody is told of what one wrote oneself.
+        self.own = Store(store.path)
         self.cluster = FakeCluster(fault_tolerant=fault_tolerant)
-        self.supervisor = Supervisor(NAME, store, self.cluster)
+        self.supervisor = Supervisor(NAME, self.own, self.cluster)
         self._runs = 0
+
+    def close(self) -> None:
+        """End the cluster and let go of the store."""
+        self.cluster.close()
+        self.own.close()
 
     def up(self, ranks: int) -> None:
         """Ask for a cluster and turn until it is ready."""
@@ -78,7 +85,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def stage(store: Store) -> Iterator[Stage]:
     made = Stage(store)
     yield made
-    made.cluster.close()
+    made.close()
 
 
 @pytest.fixture
@@ -86,4 +93,4 @@ def rigid(store: Store) -> Iterator[Stage]:
     """Like ``stage``, with an MPI that cannot free ranks from one another."""
     made = Stage(store, fault_tolerant=False)
     yield made
-    made.cluster.close()
+    made.close()

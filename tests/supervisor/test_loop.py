@@ -62,6 +62,7 @@ def test_where_ranks_cannot_be_freed_the_next_run_gets_a_new_world(rigid: Stage)
 
     assert (run.fact.state, run.fact.generation) == (RunState.FINISHED, 2)
     assert "is lost" in rigid.store.run(failed.id).fact.message
+    assert run.fact.message.startswith("Ran on fresh engines")
 
 
 def test_a_failure_of_all_ranks_alike_keeps_the_world_on_any_mpi(rigid: Stage) -> None:

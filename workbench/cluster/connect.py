@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import ipyparallel as ipp
+from IPython import get_ipython
 
 
 def connect(connection_file: str, **options: Any) -> ipp.Client:
@@ -14,5 +15,6 @@ def connect(connection_file: str, **options: Any) -> ipp.Client:
         options: Passed on to ``ipyparallel.Client``.
     """
     client = ipp.Client(connection_file, **options)
-    client.direct_view("all").activate()
+    if get_ipython() is not None:
+        client.direct_view("all").activate()
     return client

@@ -85,7 +85,7 @@ def state_line(run: Run, now: float, reason: str = "") -> str:
     if left is not None and fact.state is RunState.RUNNING:
         parts.append(f"about {duration(left)} left")
     line = ", ".join(part for part in parts if part)
-    remark = reason or (fact.message if fact.state is not RunState.FINISHED else "")
+    remark = reason or fact.message
     return f"{line}: {remark}" if remark else line
 
 
@@ -96,7 +96,7 @@ def percent(fact: RunFact) -> str:
 
 
 def _state(fact: RunFact) -> str:
-    if fact.state is RunState.STOPPED:
+    if fact.state is RunState.STOPPED and not fact.message:
         return f"stopped at iteration {fact.iteration:,}"
     if fact.state is RunState.FAILED and fact.failed_rank >= 0 and not fact.message:
         return f"failed on rank {fact.failed_rank} ({fact.failed_host})"

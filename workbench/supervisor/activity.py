@@ -30,13 +30,25 @@ from workbench.store import Store
 log = logging.getLogger("workbench.supervisor")
 BUSY_SECONDS = 3.0
 LOST_VARIABLES = "The engines are started again; what cells left in their variables is lost."
+FRESH_ENGINES = "Ran on fresh engines: what earlier cells left in their variables is lost."
 
 
 class Activity:
-    """A run on a generation, from its submission until its world can take the next one."""
+    """A run on a generation, from its submission until its world can take the next one.
+
+    Args:
+        fresh: Whether variables were lost since the run before, which the reader shall know.
+    """
 
     def __init__(
-        self, run: Run, world: WorldFact, store: Store, cluster: Cluster, now: float
+        self,
+        run: Run,
+        world: WorldFact,
+        store: Store,
+        cluster: Cluster,
+        *,
+        now: float,
+        fresh: bool = False,
     ) -> None:
         self.run = run
         self.world = world
@@ -51,6 +63,7 @@ class Activity:
         self._fact = run.fact
         self._kept = run.fact
         self._submitted = now
+        self._notice = FRESH_ENGINES if fresh else ""
 
     @property
     def told(self) -> bool:
@@ -134,7 +147,7 @@ class Activity:
     def _waiting(self, now: float) -> str:
         if self._fact.state is RunState.SUBMITTED and now - self._submitted > BUSY_SECONDS:
             return "The engines are busy, with a %%px cell or with imports; this run comes next."
-        return waiting_message(self._active)
+        return waiting_message(self._active) or self._notice
 
     def _carry_out(self, step: Step, now: float) -> None:
         generation, active = self.world.generation, self._active
@@ -173,7 +186,7 @@ class Activity:
         if stopped:
             self._tell(RunState.STOPPED, self._stopped_text(), now)
         else:
-            self._tell(RunState.FINISHED, "", now)
+            self._tell(RunState.FINISHED, self._notice, now)
 
     def _give_up(self, reason: str, now: float) -> None:
         self.gave_up = reason

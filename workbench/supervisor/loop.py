@@ -64,6 +64,7 @@ class Supervisor:
         self._since: dict[int, float] = {}
         self._prepared: dict[int, list[str]] = {}
         self._ending: set[int] = set()
+        self._fresh = False
         self._failures = 0
         self._message = ""
         self._version = -1
@@ -160,6 +161,7 @@ class Supervisor:
         activity = self._activities.pop(world.generation, None)
         if activity is not None:
             activity.bury(world.deaths, world.reason, now)
+            self._fresh = True
             activity.keep()
         if world.state is WorldState.ENDED:
             log.info("generation %d has ended: %s", world.generation, world.reason or "as asked")
@@ -226,9 +228,10 @@ class Supervisor:
             activity.advance(now)
             activity.keep()
             if activity.gave_up:
-                self._cluster.end_world(generation)
+                self._fresh = True
+                self._end_world(generation, activity.gave_up)
             if activity.over:
-                del self._activities[generation]
+                self._activities.pop(generation, None)
 
     def _act(self, action: Action, now: float) -> None:
         match action:
@@ -290,8 +293,9 @@ class Supervisor:
 
     def _begin(self, run: Run, world: WorldFact) -> None:
         self._activities[world.generation] = Activity(
-            run, world, self._store, self._cluster, self._now()
+            run, world, self._store, self._cluster, now=self._now(), fresh=self._fresh
         )
+        self._fresh = False
         if run.fact.state is RunState.SUBMITTED:
             self._cluster.submit(world.generation, _assignment(run.wish, run.fact.ranks))
 
