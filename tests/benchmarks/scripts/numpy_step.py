@@ -3,6 +3,7 @@
 
 def train(path):
     """Do one iteration on every rank; rank 0 writes down when it ended."""
+    import itertools
     import time
 
     import numpy as np
@@ -16,8 +17,7 @@ def train(path):
     labels = random.randint(0, 10, 64)
     sizes = (784, 256, 256, 10)
     weights = [
-        random.normal(0, m**-0.5, (m, n)).astype(np.float32)
-        for m, n in zip(sizes[:-1], sizes[1:], strict=True)
+        random.normal(0, m**-0.5, (m, n)).astype(np.float32) for m, n in itertools.pairwise(sizes)
     ]
     layers = [x]
     for w in weights[:-1]:
