@@ -143,6 +143,7 @@ def _draw(axes, panel: Panel) -> None:  # type: ignore[no-untyped-def]  # matplo
     for line in panel.lines:
         trace = line.trace
         few = len(trace.iterations) <= 30
+        faint = not line.dashed and any(other.dashed for other in panel.lines)
         axes.plot(
             trace.iterations,
             trace.mean,
@@ -151,6 +152,7 @@ def _draw(axes, panel: Panel) -> None:  # type: ignore[no-untyped-def]  # matplo
             marker="o" if few else "",
             markersize=3,
             linewidth=1.5,
+            alpha=0.45 if faint else 1.0,
         )
         if trace.has_band:
             axes.fill_between(

@@ -61,15 +61,17 @@ def set_up(shell: Any, cluster: str, name: str, source: str) -> None:
     """Run a set-up cell on every rank now, and keep it for each new generation."""
     with Store() as store, Interrupts() as interrupts:
         is_up = cluster_is_up(store, cluster)
-        wish = ask_run(store, kind=RunKind.SETUP, source=source, cluster=cluster)
+        wish = ask_run(
+            store, kind=RunKind.SETUP, source=source, cluster=cluster, name=f"set-up {name}"
+        )
         say_start(cluster, is_up)
         run = attend(shell, store, wish, interrupts)
         conclude(run)
         if run.fact.state == "finished":
             replaced = name in dict(store.setups(cluster))
             store.put_setup(cluster, name, source)
-            verb = "Replaced" if replaced else "Kept as"
-            print(f"{verb} set-up {name!r}; it is repeated whenever ranks start anew.")
+            verb = "replaced" if replaced else "kept"
+            print(f"Set-up {name!r} is {verb}; it is repeated whenever ranks start anew.")
 
 
 def attend(shell: Any, store: Store, wish: RunWish, interrupts: Interrupts) -> Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from html import escape
 
-from workbench.core.metrics import seconds_taken
+from workbench.core.metrics import STEP_PREFIX, is_step_time, reported, seconds_taken
 from workbench.core.run import Run
 from workbench.errors import InputError
 from workbench.notebook import chart
@@ -87,7 +87,7 @@ def _read(store: Store, name: str) -> Record:
 
 def _side_by_side(store: Store, runs: list[Run], now: float) -> Bundle:
     values = [store.final_values(run.id) for run in runs]
-    names = sorted({name for found in values for name in found})
+    names = list(reported(dict.fromkeys({name for found in values for name in found}, 0.0)))
     rows = [
         ("state", *(str(run.fact.state) for run in runs)),
         ("ranks", *(str(run.fact.ranks) for run in runs)),
@@ -95,6 +95,7 @@ def _side_by_side(store: Store, runs: list[Run], now: float) -> Bundle:
         ("iterations", *(f"{run.fact.iteration:,}" for run in runs)),
         *(_parameter_rows(runs)),
         *((name, *(number(v[name]) if name in v else "–" for v in values)) for name in names),
+        *_step_rows(values),
     ]
     return table(("", *(run.wish.name for run in runs)), rows)
 
@@ -103,3 +104,14 @@ def _parameter_rows(runs: list[Run]) -> list[Row]:
     given = [dict(run.wish.parameters) for run in runs]
     names = sorted({name for parameters in given for name in parameters})
     return [(name, *(str(parameters.get(name, "–")) for parameters in given)) for name in names]
+
+
+def _step_rows(values: list[dict[str, float]]) -> list[tuple[str, ...]]:
+    names = sorted({name for found in values for name in found if is_step_time(name)})
+    return [
+        (
+            f"{name.removeprefix(STEP_PREFIX)}, ms a step",
+            *(number(1000 * found[name]) if name in found else "–" for found in values),
+        )
+        for name in names
+    ]

@@ -68,7 +68,7 @@ class WorkbenchMagics(Magics):
             print(f"Cluster {chosen.cluster!r} repeats no set-up cell any longer.")
         if cell is not None or not chosen.clear:
             source = check_cell(self.shell, cell or "", "%%dist_setup")
-            set_up(self.shell, chosen.cluster, chosen.name or "set-up", source)
+            set_up(self.shell, chosen.cluster, chosen.name or "cell", source)
 
     @line_magic
     def dist_status(self, line: str) -> None:
