@@ -116,12 +116,12 @@ class MpiCluster:
     def submit(self, generation: int, assignment: Assignment) -> None:
         """Queue the assignment on the engines of the ranks that take part."""
         engines = self._in_rank_order(generation)[: assignment.ranks or None]
-        self._apply(engines, _run, asdict(assignment))
+        self._apply(engines, _call, "run", asdict(assignment))
 
     def recover(self, generation: int) -> None:
         """Queue the recovery on all engines of a world."""
         engines = self._in_rank_order(generation)
-        self._worlds[generation].recovering = self._apply(engines, _recover)
+        self._worlds[generation].recovering = self._apply(engines, _call, "recover")
 
     def recovered(self, generation: int) -> bool | None:
         """Whether the recovery succeeded."""
@@ -255,7 +255,8 @@ class MpiCluster:
         if world.joining is None:
             world.joining = self._apply(
                 sorted(world.engines),
-                _join,
+                _call,
+                "join",
                 world.generation,
                 self._mailbox.endpoint,
                 self._mailbox.server_key,
@@ -265,7 +266,7 @@ class MpiCluster:
         elif world.joining.ready():
             facts = [_rank_fact(answer) for answer in world.joining.get()]
             world.ranks = tuple(sorted(facts, key=lambda fact: fact.rank))
-            self._apply(sorted(world.engines), _warm_up)
+            self._apply(sorted(world.engines), _call, "warm_up")
 
     def _find_deaths(self, world: _World, engines: Any) -> None:
         dead = [rank for rank in world.ranks if not _is_alive(rank.pid)]
@@ -313,37 +314,18 @@ class MpiCluster:
         return view.apply_async(function, *arguments)
 
 
-# What follows is sent to the engines by value; each names the module that does the work there.
-
-
 def _generation() -> str:
+    """Say which generation an engine belongs to; runs on the engine, sent there by value."""
     import os
 
     return os.environ.get("WORKBENCH_GENERATION", "-1")
 
 
-def _join(*arguments: Any) -> Any:
+def _call(name: str, *arguments: Any) -> Any:
+    """Call what the engine room offers by that name; runs on the engine, sent there by value."""
     from importlib import import_module
 
-    return import_module("workbench.engine.calls").join(*arguments)
-
-
-def _run(assignment: Any) -> None:
-    from importlib import import_module
-
-    import_module("workbench.engine.calls").run(assignment)
-
-
-def _recover() -> bool:
-    from importlib import import_module
-
-    return bool(import_module("workbench.engine.calls").recover())
-
-
-def _warm_up() -> None:
-    from importlib import import_module
-
-    import_module("workbench.engine.calls").warm_up()
+    return getattr(import_module("workbench.engine.calls"), name)(*arguments)
 
 
 def _rank_fact(answer: dict[str, Any]) -> RankFact:

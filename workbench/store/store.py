@@ -87,7 +87,7 @@ class Store(Points):
             (cluster, generation),
         )
         return [
-            RankFact(*row[:-1], tuple((n, v) for n, v in json.loads(row[-1])))  # type: ignore[call-arg]
+            RankFact(*(*row[:-1], tuple((n, v) for n, v in json.loads(row[-1]))))
             for row in rows
         ]
 
