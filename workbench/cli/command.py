@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -25,7 +26,7 @@ from workbench.cli.options import (
     run_options,
 )
 from workbench.cli.phrases import count, duration, home_line, state_line, values_line
-from workbench.cli.record import Record
+from workbench.cli.record import Record, last_values
 from workbench.cli.screen import screen_for
 from workbench.core.cluster import ClusterState, check_cluster_name
 from workbench.core.job import SUFFIXES, Job, parse_job
@@ -261,10 +262,10 @@ def _attend(store: Store, run: Run, interrupts: Interrupts) -> int:
         with screen_for(_output(), notes) as screen:
             run = follow_run(store, record, screen, interrupts)
     except KeyboardInterrupt:
-        name = run.wish.name
-        click.echo(f"Left run {name!r}; `workbench logs -f {name!r}` follows it again.", err=True)
+        again = f"`workbench logs -f {quote(run.wish.name)}` follows it again"
+        click.echo(f"Left run {run.wish.name!r}; {again}.", err=True)
         return 130
-    values = store.final_values(run.id)
+    values = last_values(store, run)
     click.echo(f"Run {run.wish.name!r}: {state_line(run, time.time())}.", err=True)
     if values:
         click.echo(f"Last values: {values_line(values)}.", err=True)

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from types import FrameType
 
 import click
@@ -24,6 +25,7 @@ from workbench.store.home import cluster_directory, run_directory
 from workbench.store.wishes import ask_down, ask_run, local_slots, script_source
 
 CLUSTER = "demo"
+DEFAULT_RANKS = 2
 SCRIPT = Path(__file__).parents[1] / "demo" / "digits.py"
 ACCURACY = "validation/main/accuracy"
 
@@ -34,7 +36,7 @@ def run_demo(store: Store, screen: Screen, ranks: int | None, keep: bool) -> int
     Args:
         store: Where the run is kept.
         screen: Where it is shown.
-        ranks: Asked for; None for two.
+        ranks: Asked for; None for the usual number.
         keep: Whether the cluster stays up.
 
     Raises:
@@ -47,6 +49,7 @@ def run_demo(store: Store, screen: Screen, ranks: int | None, keep: bool) -> int
         )
     path, source = script_source(str(SCRIPT))
     folder = cluster_directory(CLUSTER)
+    asked = DEFAULT_RANKS if ranks is None else ranks
     with Interrupts() as interrupts, _ended_softly():
         wish = ask_run(
             store,
@@ -57,11 +60,11 @@ def run_demo(store: Store, screen: Screen, ranks: int | None, keep: bool) -> int
             path=path,
             folder=str(folder),
             arguments=("--out", str(folder / "result")),
-            ranks=ranks or 2,
-            oversubscribe=ranks is None and local_slots() < 2,
+            ranks=asked,
+            oversubscribe=ranks is None and local_slots() < asked,
         )
         try:
-            click.echo(f"Starting {count(ranks or 2, 'rank')} to train on scikit-learn's digits.")
+            click.echo(f"Starting {count(asked, 'rank')} to train on scikit-learn's digits.")
             record = Record(store.run(wish.id))
             with screen:
                 run = follow_run(store, record, screen, interrupts)
@@ -83,7 +86,7 @@ def _tell(store: Store, record: Record, run: Run) -> None:
         draw_chart({name: record.curves}, picture)
         click.echo(f"The curve is {home_line(picture)}")
     click.echo(f"The run is kept as {name!r} in {home_line(store.path.parent)}; ", nl=False)
-    click.echo(f"`workbench runs {_quoted(name)}` shows it again.")
+    click.echo(f"`workbench runs {quote(name)}` shows it again.")
 
 
 def _leave(store: Store, keep: bool) -> None:
@@ -109,7 +112,3 @@ def _ended_softly() -> Iterator[None]:
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"' if " " in name else name

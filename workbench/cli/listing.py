@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from workbench.cli.phrases import cluster_line, duration, moment, number, state_line, values_line
+from workbench.cli.record import last_values
 from workbench.core.diagnosis import Finding
 from workbench.core.metrics import seconds_taken
 from workbench.core.run import Run
@@ -77,7 +78,7 @@ def runs_table(store: Store, runs: Iterable[Run], now: float) -> Table:
             f"{run.fact.iteration:,}",
             moment(run.wish.created),
             duration(seconds_taken(run.fact, now)) if run.fact.started else "–",
-            values_line(store.final_values(run.id)),
+            values_line(last_values(store, run)),
         )
         for run in runs
     ]
@@ -93,7 +94,7 @@ def comparison_table(store: Store, runs: Sequence[Run], now: float) -> Table:
         runs: In the order in which to show them.
         now: Epoch seconds.
     """
-    values = [store.final_values(run.id) for run in runs]
+    values = [last_values(store, run) for run in runs]
     given = [dict(run.wish.parameters) for run in runs]
     names = sorted({name for found in values for name in found})
     parameters = sorted({name for found in given for name in found})

@@ -17,6 +17,8 @@ PIECES_AT_ONCE = 5_000
 HOLD_SECONDS = 0.3
 PACE_SECONDS = 5.0
 LONGEST_LINE = 10_000
+# Where the time of a step goes is kept for another picture than the curves.
+STEP_PREFIX = "step/"
 _ESCAPES = re.compile(
     r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]"
 )
@@ -117,9 +119,10 @@ class Record:
     def _read_points(self, store: Store) -> bool:
         rows = store.points(self.run.id, self._point, POINTS_AT_ONCE)
         for row in rows:
-            curve = self.curves.setdefault(row.name, Curve())
-            curve.add(row.rank, row.iteration, row.value)
             self._point = row.sequence
+            if not row.name.startswith(STEP_PREFIX):
+                curve = self.curves.setdefault(row.name, Curve())
+                curve.add(row.rank, row.iteration, row.value)
         return len(rows) == POINTS_AT_ONCE
 
     def _read_output(self, store: Store, now: float) -> bool:
@@ -128,6 +131,12 @@ class Record:
             self.output.feed(row.rank, row.text, now)
             self._piece = row.sequence
         return len(rows) == PIECES_AT_ONCE
+
+
+def last_values(store: Store, run: Run) -> dict[str, float]:
+    """Return the last value of every curve of ``run``."""
+    values = store.final_values(run.id)
+    return {name: value for name, value in values.items() if not name.startswith(STEP_PREFIX)}
 
 
 def _as_printed(line: str) -> str:

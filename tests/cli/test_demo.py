@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+
+import pytest
+
+
+@pytest.fixture
+def cluster():
+    return "demo"
+
+
+@pytest.fixture
+def learned(actor):
+    """Have the actor play a run that reaches 98 %."""
+
+    def learn(run):
+        actor.start_run(run)
+        values = {"main/loss": [2.0, 1.0, 0.1], "validation/main/accuracy": [0.5, 0.9, 0.98]}
+        actor.report(run, 0, values)
+        actor.end_run(run, iteration=3)
+
+    actor.script = learn
+
+
+def test_the_demo_tells_what_was_reached_and_leaves_nothing(workbench, learned, store, home):
+    result = workbench("demo")
+
+    run = store.run("demo")
+    picture = home / "runs" / run.id / "curve.png"
+    assert result.exit_code == 0
+    assert "98.0% of the test images are told right" in result.stdout
+    assert str(picture) in result.stdout
+    assert picture.exists()
+    assert "Cluster 'demo' is down; no process of it is left." in result.stdout
+    assert not store.cluster_wish("demo").up
+
+
+def test_the_demo_that_fails_shows_why_and_leaves_nothing(workbench, actor, store):
+    actor.script = actor.fail
+
+    result = workbench("demo")
+
+    assert result.exit_code == 1
+    assert result.stderr.rstrip().endswith("ValueError: no")
+    assert not store.cluster_wish("demo").up
+
+
+def test_the_demo_that_is_interrupted_leaves_nothing(workbench, actor, store):
+    def interrupt(run):
+        actor.start_run(run, iteration=7)
+        os.kill(os.getpid(), signal.SIGINT)
+        actor.obey(run)
+
+    actor.script = interrupt
+
+    result = workbench("demo")
+
+    assert result.exit_code == 130
+    assert not store.cluster_wish("demo").up
+
+
+def test_a_terminal_that_closes_takes_the_demo_down(workbench, actor, store):
+    def hang_up(run):
+        actor.start_run(run)
+        os.kill(os.getpid(), signal.SIGHUP)
+
+    actor.script = hang_up
+
+    result = workbench("demo")
+
+    assert result.exit_code == 128 + signal.SIGHUP
+    assert not store.cluster_wish("demo").up
+
+
+def test_a_demo_that_is_kept_stays_up(workbench, learned, store):
+    result = workbench("demo", "--keep")
+
+    assert "`workbench down --cluster demo` ends it." in result.stdout
+    assert store.cluster_wish("demo").up
+
+
+def test_a_second_demo_leaves_the_first_alone(workbench, actor, store, script):
+    actor.script = actor.start_run
+    workbench("run", "--background", "--cluster", "demo", "--name", "demo", script)
+
+    result = workbench("demo")
+
+    assert result.exit_code == 2
+    assert "A run called 'demo' is" in result.stderr
+    assert store.cluster_wish("demo").up
+
+
+def test_without_scikit_learn_the_demo_says_so(workbench, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+    result = workbench("demo")
+
+    assert result.exit_code == 1
+    assert "scikit-learn is missing; install it with `pip install scikit-learn`." in result.stderr
