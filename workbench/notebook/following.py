@@ -14,7 +14,7 @@ from workbench.store import Store
 from workbench.store.wishes import supervisor_is_awake, wake_supervisor
 
 POLL_SECONDS = 0.05
-READ_SECONDS = 0.2
+READ_SECONDS = 0.3
 CARE_SECONDS = 1.0
 # A supervisor that was just woken needs a moment to take its lock.
 WAKING_SECONDS = 5.0
