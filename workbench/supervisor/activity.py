@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 from typing import assert_never
 
@@ -29,6 +30,7 @@ from workbench.store import Store
 
 log = logging.getLogger("workbench.supervisor")
 BUSY_SECONDS = 3.0
+PROGRESS_SECONDS = 0.2
 LOST_VARIABLES = "The engines are started again; what cells left in their variables is lost."
 FRESH_ENGINES = "Ran on fresh engines: what earlier cells left in their variables is lost."
 
@@ -62,6 +64,7 @@ class Activity:
         self._active = Active(run.id, standings, run.wish.grace, cluster.fault_tolerant)
         self._fact = run.fact
         self._kept = run.fact
+        self._kept_at = 0.0
         self._submitted = now
         self._notice = FRESH_ENGINES if fresh else ""
 
@@ -131,8 +134,12 @@ class Activity:
             self._fact = replace(self._fact, message=self._waiting(now))
 
     def keep(self) -> None:
-        """Write what changed of the run's fact."""
+        """Write what changed of the run's fact; mere progress only now and then."""
         old, new = self._kept, self._fact
+        moment = time.monotonic()
+        early = new.state is old.state and not self.over
+        if early and moment - self._kept_at < PROGRESS_SECONDS:
+            return
         changes = {
             name: getattr(new, name)
             for name in new.__dataclass_fields__
@@ -141,6 +148,7 @@ class Activity:
         if changes:
             self._store.put_run_fact(self.run.id, **changes)
             self._kept = new
+            self._kept_at = moment
 
     # -- inside
 

@@ -35,8 +35,9 @@ from workbench.supervisor.activity import Activity
 
 log = logging.getLogger("workbench.supervisor")
 
-TURN_SECONDS = 0.03
-GATHER_SECONDS = 0.03
+TURN_SECONDS = 0.04
+GATHER_SECONDS = 0.05
+ACKNOWLEDGE_SECONDS = 0.5
 LOOK_SECONDS = 0.1
 READ_SECONDS = 1.0
 
@@ -63,6 +64,8 @@ class Supervisor:
         self._worlds: tuple[WorldFact, ...] = ()
         self._since: dict[int, float] = {}
         self._prepared: dict[int, list[str]] = {}
+        self._acknowledged: dict[tuple[str, int], float] = {}
+        self._setups: list[tuple[str, str]] = []
         self._ending: set[int] = set()
         self._fresh = False
         self._failures = 0
@@ -91,12 +94,12 @@ class Supervisor:
         self._look()
         for world in self._worlds:
             if world.ranks:
-                self._prepared[world.generation] = [n for n, _ in self._store.setups(self._name)]
+                self._prepared[world.generation] = [name for name, _ in self._setups]
         self._take_up_runs()
 
     def tick(self) -> bool:
         """Do one turn; false when the cluster is gone and the supervisor can end."""
-        self._hear(self._cluster.receive(TURN_SECONDS))
+        self._hear(self._gather())
         now = self._now()
         if self._store_changed(now):
             self._read_wishes()
@@ -125,6 +128,7 @@ class Supervisor:
             if wish.revision != self._wish.revision:
                 self._failures, self._message = 0, ""
             self._wish = wish
+        self._setups = self._store.setups(self._name)
         self._queue = []
         for run in self._store.unfinished(self._name):
             activity = self._activity_of(run.id)
@@ -169,12 +173,26 @@ class Supervisor:
                 self._failures += 1
                 self._message = f"The ranks did not start: {world.reason}"
 
+    def _gather(self) -> list[Message]:
+        """Wait for messages, and a moment longer for more: one transaction serves them all.
+
+        Training and bookkeeping may share the cores, so fewer, larger turns are better.
+        """
+        messages = self._cluster.receive(TURN_SECONDS)
+        deadline = time.monotonic() + GATHER_SECONDS
+        while messages and not any(_is_urgent(message) for message in messages):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            messages += self._cluster.receive(left)
+        return messages
+
     def _hear(self, messages: list[Message]) -> None:
         if not messages:
             return
         now = self._now()
         batches = [message for message in messages if isinstance(message, Batch)]
-        known = [batch for batch in batches if self._store.has_run(batch.run)]
+        known = [batch for batch in batches if self._knows(batch.run)]
         kept = self._store.add_batches(known) if known else {}
         for message in messages:
             if isinstance(message, Hello):
@@ -187,19 +205,29 @@ class Supervisor:
                     activity.hear(message, now)
         self._acknowledge(batches, kept)
 
+    def _knows(self, run: str) -> bool:
+        return self._activity_of(run) is not None or self._store.has_run(run)
+
     def _acknowledge(self, batches: list[Batch], kept: dict[tuple[str, int], int]) -> None:
-        last = {(batch.run, batch.rank): batch.sequence for batch in batches}
-        for (run, rank), sequence in last.items():
-            held = kept.get((run, rank), sequence)
-            answer = Acknowledge(run, held, resend=held < sequence)
+        """Confirm what the store has: at once what is a run's last or out of order, else rarely."""
+        now = time.monotonic()
+        for batch in {(batch.run, batch.rank): batch for batch in batches}.values():
+            key = (batch.run, batch.rank)
+            held = kept.get(key, batch.sequence)
+            missing = held < batch.sequence
+            due = now - self._acknowledged.get(key, 0.0) >= ACKNOWLEDGE_SECONDS
+            if not (due or missing or batch.ending):
+                continue
+            self._acknowledged[key] = now
             for world in self._worlds:
                 if world.ranks:
-                    self._cluster.send(world.generation, (rank,), answer)
+                    answer = Acknowledge(batch.run, held, resend=missing)
+                    self._cluster.send(world.generation, (batch.rank,), answer)
 
     # -- plan
 
     def _standings(self) -> list[Standing]:
-        names = [name for name, _ in self._store.setups(self._name)] if self._worlds else []
+        names = [name for name, _ in self._setups]
         return [
             Standing(
                 world,
@@ -232,6 +260,7 @@ class Supervisor:
                 self._end_world(generation, activity.gave_up)
             if activity.over:
                 self._activities.pop(generation, None)
+                self._acknowledged.clear()
 
     def _act(self, action: Action, now: float) -> None:
         match action:
@@ -265,7 +294,7 @@ class Supervisor:
     def _prepare(self, generation: int, now: float) -> None:
         """Run the next set-up cell there; one that waits in the queue counts as its run."""
         done = self._prepared[generation]
-        name, source = next((n, s) for n, s in self._store.setups(self._name) if n not in done)
+        name, source = next((n, s) for n, s in self._setups if n not in done)
         done.append(name)
         waiting = next(
             (r for r in self._queue if r.wish.kind is RunKind.SETUP and r.wish.source == source),
@@ -331,6 +360,11 @@ class Supervisor:
         if fact != self._fact:
             self._fact = replace(fact, updated=self._now())
             self._store.put_cluster_fact(self._fact)
+
+
+def _is_urgent(message: Message) -> bool:
+    """Whether a person may be waiting for it: a beginning, an end, an answer."""
+    return not isinstance(message, Batch) or message.sequence == 1 or message.ending is not None
 
 
 def _assignment(wish: RunWish, ranks: int) -> Assignment:
