@@ -31,7 +31,7 @@ def test_the_demo_tells_what_was_reached_and_leaves_nothing(workbench, learned, 
     run = store.run("demo")
     picture = home / "runs" / run.id / "curve.png"
     assert result.exit_code == 0
-    assert "98.0% of the test images are told right" in result.stdout
+    assert "Test accuracy 98.0 %, after " in result.stdout
     assert str(picture) in result.stdout
     assert picture.exists()
     assert "Cluster 'demo' is down; no process of it is left." in result.stdout

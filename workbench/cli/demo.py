@@ -79,7 +79,7 @@ def _tell(store: Store, record: Record, run: Run) -> None:
     accuracy = store.final_values(run.id).get(ACCURACY)
     if accuracy is not None and run.fact.state == "finished":
         ranks = count(run.fact.ranks, "rank")
-        click.echo(f"{accuracy:.1%} of the test images are told right, after {taken} on {ranks}.")
+        click.echo(f"Test accuracy {100 * accuracy:.1f} %, after {taken} on {ranks}.")
     if group_names(record.curves):
         picture = run_directory(run.id) / "curve.png"
         picture.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from workbench.store import Store
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(180)]
+
+GREET = "import sys\nprint('hello', *sys.argv[1:], factor)\n"
+RAISE = "from mpi4py import MPI\nif MPI.COMM_WORLD.rank == 1:\n    raise ValueError('no')\n"
+LOOP = """\
+import time
+import workbench
+for step in range(100_000):
+    workbench.report(loss=1 / (step + 1))
+    time.sleep(0.01)
+"""
+COUNT = LOOP.replace("100_000", "300")
+
+
+class Shell:
+    """Calls the real command with a data directory of its own.
+
+    Args:
+        folder: The current folder; the data directory is in it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "home"
+        self.environment = {**os.environ, "WORKBENCH_HOME": str(self.home)}
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "workbench.cli", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.folder,
+            env=self.environment,
+        )
+
+    def call(self, *arguments: str) -> tuple[int, str, str]:
+        process = self.begin(*arguments)
+        output, errors = process.communicate(timeout=120)
+        return process.returncode, output, errors
+
+    def script(self, text: str) -> str:
+        path = self.folder / "train.py"
+        path.write_text(text)
+        return str(path)
+
+    def until_running(self, name: str) -> None:
+        deadline = time.monotonic() + 60
+        with Store(self.home / "store.sqlite3") as store:
+            while time.monotonic() < deadline:
+                if any(r.wish.name == name and r.fact.iteration > 5 for r in store.runs()):
+                    return
+                time.sleep(0.05)
+        pytest.fail(f"run {name} never reached iteration 5")
+
+    def left(self) -> list[str]:
+        """Return the command lines of what still runs for this data directory."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("WORKBENCH_HOME") == str(self.home):
+                    found.append(" ".join(process.cmdline()))
+            except psutil.Error:
+                continue
+        return found
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """Have a cluster of two real ranks for all tests here, and see that nothing is left."""
+    shell = Shell(tmp_path_factory.mktemp("cli"))
+    code, output, errors = shell.call("up", "2", "--oversubscribe")
+    assert (code, output[:36]) == (0, "Cluster 'default' is ready: 2 ranks,"), errors
+    yield shell
+    assert shell.call("down")[0] == 0
+    assert shell.left() == []
+
+
+def test_a_script_gets_its_arguments_and_parameters(shell):
+    code, output, errors = shell.call("run", "--param", "factor=2", shell.script(GREET), "a", "-b")
+
+    assert (code, output) == (0, "[0-1] hello a -b 2\n"), errors
+
+
+def test_a_rank_that_raises_is_named_with_its_traceback(shell):
+    code, _, errors = shell.call("run", shell.script(RAISE))
+
+    assert code == 1
+    assert "rank 1" in errors
+    assert errors.rstrip().endswith("ValueError: no")
+    assert "train.py" in errors
+
+
+def test_ctrl_c_stops_the_run_at_an_iteration(shell):
+    process = shell.begin("run", "--name", "interrupted", shell.script(LOOP))
+    shell.until_running("interrupted")
+
+    process.send_signal(signal.SIGINT)
+
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert re.search(r"Run 'interrupted': stopped at iteration \d+ on 2 ranks", errors)
+
+
+def test_stop_from_another_shell_ends_the_run_in_this_one(shell):
+    process = shell.begin("run", "--name", "stopped", shell.script(LOOP))
+    shell.until_running("stopped")
+
+    code, output, _ = shell.call("stop")
+
+    process.communicate(timeout=30)
+    assert (code, process.returncode) == (0, 130)
+    assert output.startswith("Run 'stopped' stopped at iteration ")
+
+
+def test_a_run_ends_at_its_wall_clock_limit(shell):
+    code, _, errors = shell.call("run", "--wall-clock-limit", "1s", shell.script(LOOP))
+
+    assert code == 130
+    assert "stopped at iteration" in errors
+
+
+def test_a_supervisor_that_is_killed_costs_nothing(shell):
+    process = shell.begin("run", "--name", "watched", shell.script(COUNT))
+    shell.until_running("watched")
+    with Store(shell.home / "store.sqlite3") as store:
+        os.kill(store.cluster_fact("default").supervisor, signal.SIGKILL)
+
+    _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 0, errors
+    assert "The supervisor had ended and was started again." in errors
+    with Store(shell.home / "store.sqlite3") as store:
+        points = [p for p in store.points(store.run("watched").id) if p.rank == 0]
+    assert [p.iteration for p in points if p.name == "loss"] == list(range(1, 301))
+
+
+def test_a_run_in_the_background_is_followed_by_logs(shell):
+    shell.call(
+        "run", "--background", "--name", "behind", "--param", "factor=3", shell.script(GREET)
+    )
+
+    code, output, _ = shell.call("logs", "-f", "behind")
+
+    assert (code, output) == (0, "[0-1] hello 3\n")
+
+
+def test_the_logs_of_supervisor_and_engines_are_shown(shell):
+    code, output, _ = shell.call("logs", "--supervisor")
+
+    assert code == 0
+    assert f"==> {shell.home}/clusters/default/supervisor.log <==" in output
+
+
+def test_the_cluster_takes_another_size(shell):
+    code, output, errors = shell.call("resize", "1")
+
+    assert (code, "is ready: 1 rank," in output) == (0, True), errors
+    assert "1 rank of 1 asked for" in shell.call("status")[1]
+
+
+def test_the_demo_learns_and_leaves_nothing_running(tmp_path):
+    shell = Shell(tmp_path)
+
+    code, output, errors = shell.call("demo")
+
+    assert code == 0, errors
+    accuracy = re.search(r"Test accuracy ([\d.]+) %", output)
+    assert accuracy is not None
+    assert float(accuracy[1]) > 95
+    assert len(list(shell.home.glob("runs/*/curve.png"))) == 1
+    assert shell.left() == []
