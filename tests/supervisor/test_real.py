@@ -92,12 +92,12 @@ def table() -> Iterator[Table]:
 @pytest.mark.parametrize(
     ("how", "says", "trace"),
     [
-        ("raise ValueError('broken')", "ValueError: broken", "line 8, in <module>"),
-        ("sys.exit(3)", "SystemExit: 3", "line 8, in <module>"),
+        ("raise ValueError('broken')", "ValueError: broken", "line 9, in <module>"),
+        ("sys.exit(3)", "SystemExit: 3", "line 9, in <module>"),
         ("sys.exit()", "left by sys.exit() while rank 0 waited", ""),
         ("os.kill(os.getpid(), signal.SIGKILL)", "", ""),
-        ("import ctypes; ctypes.string_at(0)", "Segmentation fault", "line 8 in <module>"),
-        ("comm.Abort(7)", "MPI_Abort(7)", "line 8, in <module>"),
+        ("import ctypes; ctypes.string_at(0)", "Segmentation fault", "line 9 in <module>"),
+        ("comm.Abort(7)", "MPI_Abort(7)", "line 9, in <module>"),
     ],
     ids=["raises", "exits", "leaves", "killed", "segfaults", "aborts"],
 )
@@ -164,7 +164,7 @@ def test_a_watchdog_says_who_waits_for_whom(table: Table) -> None:
     message = until(lambda: table.store.run(run).fact.message)
 
     assert message.startswith("Rank 0 waits in barrier since")
-    assert "rank 1 is at line 6" in message
+    assert "rank 1 is at line 7" in message
     table.store.wish_stop(run)
     table.ended(run)
 

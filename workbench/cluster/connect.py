@@ -16,5 +16,7 @@ def connect(connection_file: str, **options: Any) -> ipp.Client:
     """
     client = ipp.Client(connection_file, **options)
     if get_ipython() is not None:
-        client.direct_view("all").activate()
+        view = client.direct_view("all")
+        view.block = True
+        view.activate()
     return client

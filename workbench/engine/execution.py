@@ -21,6 +21,7 @@ from workbench.engine.communicator import is_echo
 from workbench.engine.current import Current
 from workbench.engine.rank import Rank
 
+MAGIC_LINE = "%%dist_train\n"
 STALE = (
     "\nThis communicator was made before a failure ended the cell that used it; "
     "run the cell that creates it again."
@@ -70,8 +71,9 @@ def _failed(error: BaseException, run: Current, *, exited: bool = False) -> Endi
 def _cell(run: Current, assignment: Assignment, shell: Any) -> None:
     run.source_name = name = f"<cell of run {assignment.run}>"
     source = shell.transform_cell(assignment.source)
-    _remember_lines(name, source)
-    tree = ast.parse(source, name)
+    # In the notebook the magic is line 1; a traceback shall count as the editor does.
+    _remember_lines(name, MAGIC_LINE + source)
+    tree = ast.increment_lineno(ast.parse(source, name))
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     space = shell.user_ns
     space.update(assignment.parameters)

@@ -10,6 +10,7 @@ from typing import Any
 
 from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish, RankFact
 from workbench.core.run import ENDED, Run, RunFact, RunKind, RunState, RunWish
+from workbench.core.world import World
 from workbench.errors import StateError
 from workbench.store.points import Points
 
@@ -27,12 +28,7 @@ class Store(Points):
     ) -> ClusterWish:
         """Write what is wanted of cluster ``name``; the later wish stands."""
         with self._transaction() as connection:
-            connection.execute(
-                "INSERT INTO clusters VALUES (?, ?, ?, ?, 1) ON CONFLICT (name) DO UPDATE SET "
-                "up = excluded.up, ranks = excluded.ranks, "
-                "oversubscribe = excluded.oversubscribe, revision = revision + 1",
-                (name, up, ranks, oversubscribe),
-            )
+            _put_cluster(connection, name, up, ranks, oversubscribe)
         wish = self.cluster_wish(name)
         assert wish is not None
         return wish
@@ -87,8 +83,7 @@ class Store(Points):
             (cluster, generation),
         )
         return [
-            RankFact(*(*row[:-1], tuple((n, v) for n, v in json.loads(row[-1]))))
-            for row in rows
+            RankFact(*(*row[:-1], tuple((n, v) for n, v in json.loads(row[-1])))) for row in rows
         ]
 
     def put_setup(self, cluster: str, name: str, source: str) -> None:
@@ -114,8 +109,13 @@ class Store(Points):
 
     # -- runs
 
-    def wish_run(self, wish: RunWish) -> RunWish:
+    def wish_run(self, wish: RunWish, world: World | None = None) -> RunWish:
         """Queue a run; a name that an ended run bears gets a number added.
+
+        Args:
+            wish: The run.
+            world: What its cluster is to be at the same moment; None to leave it as it is. A
+                supervisor that is taking the cluster down would end a run that it saw first.
 
         Returns:
             The wish as it was written, with the name that it got.
@@ -125,6 +125,8 @@ class Store(Points):
         """
         with self._transaction() as connection:
             wish = replace(wish, name=_free_name(connection, wish.name))
+            if world is not None:
+                _put_cluster(connection, wish.cluster, True, world.size, world.oversubscribe)
             connection.execute(
                 "INSERT INTO runs (id, name, cluster, kind, source, path, folder, arguments, "
                 "parameters, environment, wished_ranks, grace, wall_clock_limit, created) "
@@ -199,6 +201,17 @@ class Store(Points):
             connection.execute(
                 f"UPDATE runs SET {assignments} WHERE id = ?", (*changes.values(), run)
             )
+
+
+def _put_cluster(
+    connection: sqlite3.Connection, name: str, up: bool, ranks: int, oversubscribe: bool
+) -> None:
+    connection.execute(
+        "INSERT INTO clusters VALUES (?, ?, ?, ?, 1) ON CONFLICT (name) DO UPDATE SET "
+        "up = excluded.up, ranks = excluded.ranks, "
+        "oversubscribe = excluded.oversubscribe, revision = revision + 1",
+        (name, up, ranks, oversubscribe),
+    )
 
 
 def _free_name(connection: sqlite3.Connection, name: str) -> str:

@@ -13,13 +13,20 @@ import secrets
 import subprocess
 import sys
 import time
+import tokenize
 from dataclasses import asdict
 from pathlib import Path
 
-from workbench.core.cluster import DEFAULT_CLUSTER, ClusterWish, RankFact, check_cluster_name
+from workbench.core.cluster import (
+    DEFAULT_CLUSTER,
+    ClusterState,
+    ClusterWish,
+    RankFact,
+    check_cluster_name,
+)
 from workbench.core.diagnosis import Finding
 from workbench.core.run import RunKind, RunWish, check_run_name
-from workbench.core.world import Host, plan_world
+from workbench.core.world import Host, World, plan_world
 from workbench.errors import InputError, MachineError, StateError
 from workbench.store.home import cluster_directory, home_path
 from workbench.store.store import Store
@@ -53,12 +60,11 @@ def ask_cluster(
     """
     check_cluster_name(cluster)
     before = store.cluster_wish(cluster)
-    if ranks is None:
-        ranks = before.ranks if before else max(2, local_slots())
-        oversubscribe = oversubscribe or (before.oversubscribe if before else local_slots() < 2)
-    world = plan_world(local_hosts(), ranks, oversubscribe)
-    if not (before and before.up and before.ranks == ranks):
-        before = store.wish_cluster(cluster, up=True, ranks=world.size, oversubscribe=oversubscribe)
+    world = _wished_world(before, ranks, oversubscribe)
+    if before is None or _is_news(store, before, world):
+        before = store.wish_cluster(
+            cluster, up=True, ranks=world.size, oversubscribe=world.oversubscribe
+        )
     wake_supervisor(cluster)
     return before
 
@@ -114,6 +120,8 @@ def ask_run(
     if ranks is not None:
         oversubscribe = oversubscribe or bool(before and before.oversubscribe and ranks <= has)
         plan_world(local_hosts(), ranks, oversubscribe)
+    grows = ranks is not None and (before is None or not before.up or ranks > has)
+    world = _wished_world(before, ranks if grows else None, oversubscribe)
     wish = store.wish_run(
         RunWish(
             id=run,
@@ -130,11 +138,25 @@ def ask_run(
             grace=grace,
             wall_clock_limit=wall_clock_limit,
             created=now,
-        )
+        ),
+        world if before is None or _is_news(store, before, world) else None,
     )
-    grows = ranks is not None and (before is None or not before.up or ranks > has)
-    ask_cluster(store, ranks if grows else None, cluster=cluster, oversubscribe=oversubscribe)
+    wake_supervisor(cluster)
     return wish
+
+
+def _is_news(store: Store, before: ClusterWish, world: World) -> bool:
+    """Whether ``world`` is not what stands already, or what stands has given up."""
+    gave_up = store.cluster_fact(before.name).state is ClusterState.FAILED
+    return not before.up or before.ranks != world.size or gave_up
+
+
+def _wished_world(before: ClusterWish | None, ranks: int | None, oversubscribe: bool) -> World:
+    """Lay out ``ranks`` ranks, or as many as were wished for before, else one a slot."""
+    if ranks is None:
+        ranks = before.ranks if before else max(2, local_slots())
+        oversubscribe = oversubscribe or (before.oversubscribe if before else local_slots() < 2)
+    return plan_world(local_hosts(), ranks, oversubscribe)
 
 
 def ask_doctor(cluster: str = DEFAULT_CLUSTER) -> list[Finding]:
@@ -173,9 +195,10 @@ def script_source(path: str) -> tuple[str, str]:
     """
     absolute = Path(path).expanduser().absolute()
     try:
-        source = absolute.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        with tokenize.open(absolute) as file:  # honours a byte order mark and a coding line
+            source = file.read()
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text in UTF-8 or as its first line says"
         raise InputError(f"The script {absolute} cannot be read ({reason}).") from error
     check_source(source, str(absolute))
     return str(absolute), source
@@ -191,10 +214,11 @@ def check_source(source: str, where: str) -> None:
         compile(source, where, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
-        text = (getattr(error, "text", None) or "").strip()
-        place = f"{where}, line {line}" if line else where
+        text = "".join(source.split("\n")[line - 1 : line]).strip() if line else ""
+        place = f"{where}, line {line}: " if line else f"{where}: "
         reason = getattr(error, "msg", None) or str(error)
-        raise InputError(f"{place}: {reason}: {text!r}; nothing was started.") from error
+        shown = f": {text!r}" if text else ""
+        raise InputError(f"{place}{reason}{shown}; nothing was started.") from error
 
 
 def supervisor_is_awake(cluster: str) -> bool:

@@ -7,9 +7,11 @@ import fcntl
 import logging
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 from workbench.cluster.profile import install_profile
 from workbench.cluster.session import MpiCluster
@@ -17,11 +19,11 @@ from workbench.core.cluster import ClusterState
 from workbench.errors import WorkbenchError
 from workbench.store import Store
 from workbench.store.home import cluster_directory
-from workbench.store.wishes import LOCK_NAME
+from workbench.store.wishes import LOCK_NAME, wake_supervisor
 from workbench.supervisor.loop import Supervisor
 
 log = logging.getLogger("workbench.supervisor")
-NICENESS = 5
+LOCK_TRIES = 10
 
 
 def supervise(cluster: str) -> None:
@@ -35,27 +37,39 @@ def supervise(cluster: str) -> None:
             return
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        # The ranks need the cores more than their bookkeeping does.
-        os.nice(NICENESS)
         log.info("supervising %s as process %d", cluster, os.getpid())
         with Store() as store:
-            _work(store, cluster, folder)
+            while _work(store, cluster, folder):
+                log.info("%s was asked for again while it was taken down", cluster)
         log.info("supervisor of %s ends", cluster)
+    with Store() as store:
+        # Asked for between that look and the lock's end: whoever asked saw the lock still held.
+        if _is_wanted(store, cluster):
+            wake_supervisor(cluster)
 
 
-def _work(store: Store, cluster: str, folder: Path) -> None:
+def _work(store: Store, cluster: str, folder: Path) -> bool:
+    """Supervise to the end; true if the cluster is wanted again by then."""
     try:
         install_profile()
         supervisor = Supervisor(cluster, store, MpiCluster(folder))
         supervisor.open()
         while supervisor.tick():
             pass
+        return _is_wanted(store, cluster)
     except WorkbenchError as error:
         log.error("%s", error)
         _say(store, cluster, str(error))
     except Exception as error:  # the process's outermost edge
         log.exception("the supervisor failed")
         _say(store, cluster, f"The supervisor failed ({error!r}); see its log.")
+    return False
+
+
+def _is_wanted(store: Store, cluster: str) -> bool:
+    wish = store.cluster_wish(cluster)
+    failed = store.cluster_fact(cluster).state is ClusterState.FAILED
+    return wish is not None and wish.up and not failed
 
 
 def _say(store: Store, cluster: str, message: str) -> None:
@@ -69,10 +83,16 @@ def _say(store: Store, cluster: str, message: str) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
+    """Hold the lock, or not; whoever only asks whether it is held holds it for an instant."""
     with path.open("a+b") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-        else:
-            yield True
+        yield any(_try_lock(file, attempt) for attempt in range(LOCK_TRIES))
+
+
+def _try_lock(file: BinaryIO, attempt: int) -> bool:
+    if attempt:
+        time.sleep(0.05)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
