@@ -1,0 +1,382 @@
+"""What will not do is refused before anything is written or started; the rest becomes a wish."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.core.cluster import ClusterFact, ClusterState
+from workbench.core.run import RunKind, RunState, is_run_id
+from workbench.core.world import Host
+from workbench.errors import InputError, MachineError, StateError
+from workbench.store import Store
+from workbench.store.home import cluster_directory
+from workbench.store.wishes import (
+    LOCK_NAME,
+    LOG_NAME,
+    ask_cluster,
+    ask_down,
+    ask_run,
+    check_source,
+    local_hosts,
+    local_slots,
+    new_run_id,
+    script_source,
+    supervisor_is_awake,
+    wake_supervisor,
+)
+
+TOO_MANY = local_slots() + 1
+CELL = {"kind": RunKind.CELL, "source": "pass"}
+
+
+@pytest.fixture
+def store(home: Path) -> Iterator[Store]:
+    with Store() as opened:
+        yield opened
+
+
+@pytest.fixture
+def awake(home: Path) -> Iterator[None]:
+    """Hold the lock as a supervisor does, so that none is started."""
+    with (cluster_directory("default") / LOCK_NAME).open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def started(home: Path) -> bool:
+    """Whether anybody tried to start a supervisor for this data directory."""
+    running = [
+        process
+        for process in psutil.process_iter()
+        if process.pid != os.getpid() and _home_of(process) == str(home)
+    ]
+    return bool(running or [*home.rglob(LOG_NAME)])
+
+
+def _home_of(process: psutil.Process) -> str:
+    try:
+        return process.environ().get("WORKBENCH_HOME", "")
+    except psutil.Error:
+        return ""
+
+
+# -- refused
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"cluster": "../up"}, "'../up' cannot name a cluster; use 1 to 40 letters"),
+        ({"name": "a/b"}, "'a/b' cannot name a run; use 1 to 80 letters"),
+        ({"ranks": 0}, "ranks must be at least 1, not 0; try --ranks"),
+        ({"ranks": -2}, "ranks must be at least 1, not -2; try --ranks"),
+        ({"ranks": TOO_MANY}, f"{TOO_MANY} ranks were asked for, but this machine has"),
+        ({"ranks": 10**6, "oversubscribe": True}, "1000000 ranks is more than workbench handles"),
+        ({"grace": -1.0}, "grace must be at least 0 seconds, not -1."),
+    ],
+)
+def test_a_run_that_will_not_do_starts_nothing(store, home, options, sentence) -> None:
+    with pytest.raises(InputError) as refusal:
+        ask_run(store, **CELL, **options)
+
+    assert str(refusal.value).startswith(sentence)
+    assert store.runs(setups=True) == []
+    assert store.clusters() == []
+    assert not started(home)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"cluster": ""}, "'' cannot name a cluster"),
+        ({"ranks": 0}, "ranks must be at least 1, not 0"),
+        ({"ranks": TOO_MANY}, f"ask for at most {local_slots()}, or add --oversubscribe"),
+    ],
+)
+def test_a_cluster_that_will_not_do_is_not_wished_for(store, home, options, sentence) -> None:
+    with pytest.raises(InputError) as refusal:
+        ask_cluster(store, **options)
+
+    assert sentence in str(refusal.value)
+    assert store.clusters() == []
+    assert not started(home)
+
+
+def test_a_name_in_use_leaves_the_cluster_as_it_is(store, home, awake) -> None:
+    ask_run(store, **CELL, name="fit", ranks=1)
+
+    with pytest.raises(StateError, match="A run called 'fit' is queued"):
+        ask_run(store, **CELL, name="fit", ranks=TOO_MANY, oversubscribe=True)
+
+    assert len(store.runs()) == 1
+    assert store.cluster_wish("default").ranks == 1
+
+
+def test_a_run_is_not_queued_where_its_cluster_would_be_refused(store, home) -> None:
+    store.wish_cluster("default", up=False, ranks=TOO_MANY)  # by a process with more cores
+
+    with pytest.raises(InputError, match=f"{TOO_MANY} ranks were asked for"):
+        ask_run(store, **CELL)
+
+    assert store.runs() == []
+    assert not started(home)
+
+
+def test_a_cluster_that_nobody_asked_for_is_not_taken_down(store, home) -> None:
+    with pytest.raises(StateError) as refusal:
+        ask_down(store)
+
+    assert str(refusal.value) == "There is no cluster called 'default'; nothing was taken down."
+    assert not started(home)
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("x = 1\nfor\n", "cell, line 2: invalid syntax: 'for'; nothing was started."),
+        ("  x = 1", "cell, line 1: unexpected indent: 'x = 1'; nothing was started."),
+        (
+            "x\nreturn 1",
+            "cell, line 2: 'return' outside function: 'return 1'; nothing was started.",
+        ),
+    ],
+)
+def test_a_syntax_error_is_told_with_its_line(source, sentence) -> None:
+    with pytest.raises(InputError) as refusal:
+        check_source(source, "cell")
+
+    assert str(refusal.value) == sentence
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.text(st.sampled_from("x=(:'\\\"\n\r\f\u2028 #")))
+def test_whatever_is_wrong_with_a_source_is_told_in_a_sentence(source) -> None:
+    with contextlib.suppress(InputError), warnings.catch_warnings(action="ignore"):
+        check_source(source, "cell")
+
+
+def test_a_source_with_a_null_character_is_refused() -> None:
+    with pytest.raises(InputError, match=r"null bytes.*nothing was started"):
+        check_source("x = '\0'", "cell")
+
+
+# -- scripts
+
+
+def test_a_script_is_read_with_its_absolute_path(tmp_path, monkeypatch) -> None:
+    (tmp_path / "train.py").write_text("print('ä')\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    assert script_source("train.py") == (str(tmp_path / "train.py"), "print('ä')\n")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\xef\xbb\xbfname = '\xc3\xa4'\r\n", b"# coding: latin-1\nname = '\xe4'\n"],
+    ids=["byte order mark", "coding line"],
+)
+def test_a_script_is_read_as_python_reads_it(tmp_path, content) -> None:
+    (tmp_path / "train.py").write_bytes(content)
+
+    _, source = script_source(str(tmp_path / "train.py"))
+
+    space: dict[str, str] = {}
+    exec(source, space)
+    assert space["name"] == "ä"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "No such file or directory"),
+        (b"name = '\xe4'\n", "not text in UTF-8 or as its first line says"),
+        (b"# coding: klingon\n", "not text in UTF-8 or as its first line says"),
+    ],
+)
+def test_a_script_that_cannot_be_read_is_refused(tmp_path, content, reason) -> None:
+    path = tmp_path / "train.py"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(InputError) as refusal:
+        script_source(str(path))
+
+    assert str(refusal.value) == f"The script {path} cannot be read ({reason})."
+
+
+def test_a_folder_is_no_script(tmp_path) -> None:
+    with pytest.raises(InputError, match=r"cannot be read \(Is a directory\)"):
+        script_source(str(tmp_path))
+
+
+def test_a_script_with_a_syntax_error_is_refused_with_its_line(tmp_path) -> None:
+    (tmp_path / "train.py").write_text("import os\n\nprint('hi'\n")
+
+    with pytest.raises(InputError, match=rf"{tmp_path}/train.py, line 3: '\(' was never closed"):
+        script_source(str(tmp_path / "train.py"))
+
+
+# -- wished for
+
+
+def test_a_cluster_gets_all_slots_unless_told_otherwise(store, awake) -> None:
+    wish = ask_cluster(store)
+
+    assert (wish.up, wish.ranks) == (True, max(2, local_slots()))
+    assert wish.oversubscribe == (local_slots() < 2)
+
+
+def test_asking_for_what_is_so_is_no_new_wish(store, awake) -> None:
+    ask_cluster(store, 1)
+
+    assert ask_cluster(store, 1).revision == 1
+    assert ask_cluster(store).revision == 1
+
+
+def test_asking_for_another_size_is_a_new_wish(store, awake) -> None:
+    ask_cluster(store, 1)
+
+    wish = ask_cluster(store, TOO_MANY, oversubscribe=True)
+
+    assert (wish.ranks, wish.oversubscribe, wish.revision) == (TOO_MANY, True, 2)
+
+
+def test_a_cluster_that_was_taken_down_comes_back_as_it_was(store, awake) -> None:
+    ask_cluster(store, TOO_MANY, oversubscribe=True)
+    ask_down(store)
+    assert store.cluster_wish("default").up is False
+
+    wish = ask_cluster(store)
+
+    assert (wish.up, wish.ranks, wish.oversubscribe, wish.revision) == (True, TOO_MANY, True, 3)
+
+
+def test_asking_again_for_a_cluster_that_gave_up_lets_it_try_again(store, awake) -> None:
+    ask_cluster(store, 1)
+    store.put_cluster_fact(ClusterFact("default", ClusterState.FAILED))
+
+    assert ask_cluster(store, 1).revision == 2
+
+
+def test_a_run_takes_all_ranks_of_the_cluster_that_it_finds(store, awake) -> None:
+    ask_cluster(store, 1)
+
+    wish = ask_run(store, **CELL)
+
+    assert store.run(wish.id).wish == wish
+    assert (wish.ranks, wish.folder, wish.name) == (0, os.getcwd(), wish.id)
+    assert store.cluster_wish("default").revision == 1
+
+
+def test_a_run_brings_its_cluster_up(store, awake) -> None:
+    ask_run(store, **CELL, ranks=1)
+
+    wish = store.cluster_wish("default")
+    assert (wish.up, wish.ranks) == (True, 1)
+
+
+@pytest.mark.parametrize(("ranks", "size"), [(1, 2), (2, 2), (3, 3)])
+def test_a_run_may_grow_its_cluster_but_never_shrinks_it(store, awake, ranks, size) -> None:
+    ask_cluster(store, 2, oversubscribe=True)
+
+    wish = ask_run(store, **CELL, ranks=ranks, oversubscribe=True)
+
+    assert wish.ranks == ranks
+    assert store.cluster_wish("default").ranks == size
+
+
+def test_a_name_that_is_free_again_gets_a_number(store, awake) -> None:
+    first = ask_run(store, **CELL, name="fit")
+    store.put_run_fact(first.id, state=RunState.FINISHED)
+
+    assert ask_run(store, **CELL, name="fit").name == "fit 2"
+
+
+def test_ids_sort_by_time_and_differ_within_a_second() -> None:
+    ids = [new_run_id(1.75e9 + later) for later in (0, 1, 86_400, 3e7, 3e7)]
+
+    assert ids[:4] == sorted(ids[:4])
+    assert ids[0].startswith("250615-150640-")
+    assert len(set(ids)) == 5
+    assert all(is_run_id(id_) for id_ in ids)
+
+
+def test_this_machine_is_the_only_host() -> None:
+    assert local_hosts() == (Host("localhost", local_slots()),)
+    assert local_slots() == len(os.sched_getaffinity(0))
+
+
+# -- the supervisor
+
+
+def test_no_second_supervisor_is_started(store, home, awake) -> None:
+    assert supervisor_is_awake("default")
+
+    wake_supervisor("default")
+    ask_run(store, **CELL, ranks=1)
+
+    assert not started(home)
+
+
+def test_a_supervisor_that_has_let_go_of_its_lock_is_not_awake(home) -> None:
+    assert not supervisor_is_awake("default")
+
+    with (cluster_directory("default") / LOCK_NAME).open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert supervisor_is_awake("default")
+
+    assert not supervisor_is_awake("default")
+
+
+def test_looking_whether_one_is_awake_does_not_stand_in_its_way(home) -> None:
+    with (cluster_directory("default") / LOCK_NAME).open("wb") as file:
+        assert not supervisor_is_awake("default")
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+        assert supervisor_is_awake("default")
+
+
+def test_a_supervisor_that_cannot_be_started_is_told_with_its_log(home) -> None:
+    log = cluster_directory("default") / LOG_NAME
+    log.mkdir()
+
+    with pytest.raises(MachineError) as refusal:
+        wake_supervisor("default")
+
+    assert str(refusal.value).startswith("The supervisor of cluster 'default' could not be started")
+    assert str(refusal.value).endswith(f"see {log}.")
+
+
+def test_a_cluster_that_is_down_wakes_nobody_to_go_down(store, home) -> None:
+    store.wish_cluster("default", up=True, ranks=1)
+
+    ask_down(store)
+
+    assert store.cluster_wish("default").up is False
+    assert not started(home)
+
+
+def test_wishes_import_nothing_that_trains_or_steers() -> None:
+    program = (
+        "import sys, workbench.store.wishes\n"
+        "print(*{'chainer', 'mpi4py', 'ipyparallel', 'zmq'} & sys.modules.keys())"
+    )
+
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert answer.stdout.strip() == ""
