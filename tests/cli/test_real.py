@@ -102,7 +102,7 @@ def test_a_rank_that_raises_is_named_with_its_traceback(shell):
     code, _, errors = shell.call("run", shell.script(RAISE))
 
     assert code == 1
-    assert "rank 1" in errors
+    assert "Rank 1 on " in errors
     assert errors.rstrip().endswith("ValueError: no")
     assert "train.py" in errors
 

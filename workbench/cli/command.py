@@ -30,7 +30,7 @@ from workbench.cli.record import Record, last_values
 from workbench.cli.screen import screen_for
 from workbench.core.cluster import ClusterState, check_cluster_name
 from workbench.core.job import SUFFIXES, Job, parse_job
-from workbench.core.run import Run, RunKind
+from workbench.core.run import Run, RunKind, RunState
 from workbench.errors import InputError, StateError
 from workbench.store import Store
 from workbench.store.wishes import (
@@ -118,13 +118,15 @@ def run(ctx: click.Context, /, script: str, arguments: tuple[str, ...], **given:
     with Store() as store, Interrupts() as interrupts:
         path, source = script_source(job.script)
         parameters = {**job.parameters, **dict(given["parameters"])}
+        cluster = given["cluster"] or job.cluster
+        before = store.cluster_wish(cluster)
         wish = ask_run(
             store,
             kind=RunKind.SCRIPT,
             source=source,
             path=path,
             arguments=job.arguments,
-            cluster=given["cluster"] or job.cluster,
+            cluster=cluster,
             name=given["name"] or job.name,
             parameters=tuple(parameters.items()),
             environment=tuple(job.environment.items()),
@@ -136,7 +138,8 @@ def run(ctx: click.Context, /, script: str, arguments: tuple[str, ...], **given:
         if given["background"]:
             click.echo(f"Run {wish.name!r} is queued; `workbench logs -f` follows it.")
             return 0
-        return _attend(store, store.run(wish.id), interrupts)
+        started = before is None or not before.up
+        return _attend(store, store.run(wish.id), interrupts, started)
 
 
 @main.command()
@@ -255,8 +258,15 @@ def demo(ranks: int | None, keep: bool) -> int:
         return run_demo(store, screen_for(_output(), _notes()), ranks, keep)
 
 
-def _attend(store: Store, run: Run, interrupts: Interrupts) -> int:
-    """Follow a run to its end and return the exit code."""
+def _attend(store: Store, run: Run, interrupts: Interrupts, started: bool) -> int:
+    """Follow a run to its end and return the exit code.
+
+    Args:
+        store: Where the run is.
+        run: The run.
+        interrupts: The first of them asks for the run to stop.
+        started: Whether the cluster was started for it, so that someone may forget it.
+    """
     record, notes = Record(run), _notes()
     try:
         with screen_for(_output(), notes) as screen:
@@ -266,10 +276,14 @@ def _attend(store: Store, run: Run, interrupts: Interrupts) -> int:
         click.echo(f"Left run {run.wish.name!r}; {again}.", err=True)
         return 130
     values = last_values(store, run)
-    click.echo(f"Run {run.wish.name!r}: {state_line(run, time.time())}.", err=True)
+    if run.fact.state in (RunState.FINISHED, RunState.STOPPED):  # of the others an error tells
+        click.echo(f"Run {run.wish.name!r}: {state_line(run, time.time())}.", err=True)
     if values:
         click.echo(f"Last values: {values_line(values)}.", err=True)
     click.echo(f"Kept as {run.id} in {home_line(store.path.parent)}.", err=True)
+    if started:
+        down = f"`workbench down --cluster {run.wish.cluster}`"
+        click.echo(f"Cluster {run.wish.cluster!r} stays up; {down} ends it.", err=True)
     return conclude(run)
 
 

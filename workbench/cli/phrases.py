@@ -83,7 +83,8 @@ def state_line(run: Run, now: float, remark: str = "") -> str:
     if left is not None and fact.state is RunState.RUNNING:
         parts.append(f"about {duration(left)} left")
     line = ", ".join(part for part in parts if part)
-    remark = remark or (fact.message if fact.state is not RunState.FINISHED else "")
+    said = fact.message.removeprefix(f"Stopped at iteration {fact.iteration}.").strip(" .")
+    remark = remark or (said if fact.state is not RunState.FINISHED else "")
     return f"{line}: {remark}" if remark else line
 
 
@@ -97,7 +98,9 @@ def waiting(run: Run, cluster: ClusterFact) -> str:
         return ""
     if cluster.state is ClusterState.READY:
         return "about to be sent to the ranks, after those before it"
-    return f"the cluster is {cluster.state}" + (f" ({cluster.message})" if cluster.message else "")
+    failed = cluster.state is ClusterState.FAILED
+    what = "failed and is tried again" if failed else f"is {cluster.state}"
+    return f"the cluster {what}" + (f" ({cluster.message})" if cluster.message else "")
 
 
 def _progress(fact: RunFact) -> str:
