@@ -77,9 +77,10 @@ def _cell(run: Current, assignment: Assignment, shell: Any) -> None:
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     space = shell.user_ns
     space.update(assignment.parameters)
-    exec(compile(tree, name, "exec"), space)
+    exec(compile(tree, name, "exec", dont_inherit=True), space)
     if isinstance(last, ast.Expr):
-        value = eval(compile(ast.Expression(last.value), name, "eval"), space)
+        expression = ast.Expression(last.value)
+        value = eval(compile(expression, name, "eval", dont_inherit=True), space)
         if value is not None and not _is_silenced(source):
             print(repr(value))
 

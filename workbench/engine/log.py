@@ -22,7 +22,7 @@ class RunLog:
     The main thread adds, another thread takes; both ends of a deque may be used at once.
 
     Args:
-        path: The append-only file; its folder is made.
+        path: The append-only file; its folder is made with the first batch.
     """
 
     def __init__(self, run: str, rank: int, path: Path) -> None:
@@ -38,7 +38,6 @@ class RunLog:
         self._places: dict[int, int | bytes] = {}
         self._told: Progress | None = None
         self._closed = False
-        path.parent.mkdir(parents=True, exist_ok=True)
 
     def add(self, name: str, iteration: int, value: float) -> None:
         """Note one value, at this moment."""
@@ -98,6 +97,8 @@ class RunLog:
 
     def _keep(self, line: bytes) -> None:
         try:
+            if self.sequence == 1:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab") as file:
                 place = file.tell()
                 file.write(line + b"\n")

@@ -1,0 +1,69 @@
+"""Ranks count boundaries, and leave at the one that was named."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from workbench.engine.boundary import Boundaries, RunStopped
+
+
+def test_nothing_is_due_until_someone_asks() -> None:
+    boundaries = Boundaries()
+
+    for _ in range(3):
+        boundaries.passed()
+        boundaries.check()
+
+    assert boundaries.count == 3
+    assert not boundaries.due
+
+
+def test_a_rank_leaves_at_the_boundary_that_was_named_and_not_before() -> None:
+    boundaries = Boundaries()
+    boundaries.stop_at(2)
+
+    boundaries.passed()
+    boundaries.check()
+    boundaries.passed()
+
+    with pytest.raises(RunStopped, match="stopped at boundary 2"):
+        boundaries.check()
+
+
+def test_a_boundary_that_was_passed_already_means_the_next_check() -> None:
+    boundaries = Boundaries()
+    for _ in range(5):
+        boundaries.passed()
+
+    boundaries.stop_at(3)
+
+    assert boundaries.due
+
+
+def test_hooks_are_told_each_boundary() -> None:
+    boundaries, told = Boundaries(), []
+    boundaries.hooks.append(told.append)
+
+    for _ in range(3):
+        boundaries.passed()
+
+    assert told == [1, 2, 3]
+
+
+def test_a_stop_passes_through_what_catches_errors() -> None:
+    assert issubclass(RunStopped, KeyboardInterrupt)
+    assert not issubclass(RunStopped, Exception)
+
+
+def test_the_rate_is_boundaries_a_second_since_it_was_last_asked() -> None:
+    boundaries = Boundaries()
+    for _ in range(50):
+        boundaries.passed()
+    time.sleep(0.25)
+
+    rate = boundaries.measure()
+
+    assert 0 < rate <= 50 / 0.25
+    assert boundaries.measure() == rate  # too soon to say anything new

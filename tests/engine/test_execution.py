@@ -1,0 +1,349 @@
+"""A cell or script runs as at home: its names, its folder, its last value, its own traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+
+import pytest
+from IPython.core.inputtransformer2 import TransformerManager
+
+from workbench.core.report import Ending
+from workbench.core.run import Assignment, RunKind
+from workbench.engine.capture import RoutedStream
+from workbench.engine.current import Current, set_current
+from workbench.engine.execution import execute
+
+
+class OneRank:
+    """A rank without MPI and without a supervisor."""
+
+    def __init__(self, run: Current) -> None:
+        self.run = run
+
+    def enter(self, assignment: Assignment) -> Current:
+        set_current(self.run)
+        return self.run
+
+    def leave(self, run: Current, ending: Ending) -> None:
+        run.log.finish(ending)
+        set_current(None)
+
+    def interruptible(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+
+@pytest.fixture
+def shell() -> SimpleNamespace:
+    """As much of IPython's shell as a run needs."""
+    return SimpleNamespace(
+        user_ns={"__name__": "__main__"}, transform_cell=TransformerManager().transform_cell
+    )
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Iterator[str]:
+    """Where the run happens; the test's own folder comes back."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "work"
+    path.mkdir()
+    return str(path)
+
+
+@pytest.fixture
+def perform(log, shell, folder) -> Callable[..., Ending]:
+    """Run a cell, or a script that is given by its path; return how it ended."""
+
+    def perform(source: str, **changes: object) -> Ending:
+        values = {
+            "run": "a-run",
+            "kind": RunKind.SCRIPT if "path" in changes else RunKind.CELL,
+            "path": "",
+            "folder": folder,
+            "arguments": (),
+            "parameters": (),
+            "environment": (),
+            "ranks": 1,
+            "directory": "",
+        }
+        assignment = Assignment(source=source, **{**values, **changes})
+        with contextlib.redirect_stdout(RoutedStream("stdout", io.StringIO())):
+            execute(OneRank(Current(log)), assignment, shell)
+        assert log.ending is not None
+        return log.ending
+
+    return perform
+
+
+@pytest.fixture
+def printed(taken) -> Callable[[], str]:
+    return lambda: "".join(chunk.text for chunk in taken().chunks)
+
+
+@pytest.fixture
+def script(tmp_path) -> str:
+    """The path of a script; what is run is the text that the test gives."""
+    return str(tmp_path / "scripts" / "train.py")
+
+
+# -- a cell
+
+
+def test_what_a_cell_leaves_is_there_for_the_next(perform, shell) -> None:
+    assert perform("x = 20\ndef double(n):\n    return 2 * n") == Ending("finished")
+    assert perform("y = double(x) + 2") == Ending("finished")
+
+    assert shell.user_ns["y"] == 42
+
+
+def test_names_are_left_even_if_the_cell_fails_later(perform, shell) -> None:
+    perform("x = 1\n1 / 0")
+
+    assert shell.user_ns["x"] == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("x = 1\nx + 1", "2\n"),
+        ("'text'", "'text'\n"),
+        ("x = 1\nx + 1;", ""),
+        ("None", ""),
+        ("x = 1", ""),
+        ("", ""),
+        ("print('a')\n3", "a\n3\n"),
+    ],
+)
+def test_the_value_of_the_last_expression_is_shown(perform, printed, source, text) -> None:
+    assert perform(source).state == "finished"
+
+    assert printed() == text
+
+
+def test_parameters_are_set_before_the_cell_runs(perform, printed) -> None:
+    perform("print(lr, layers)", parameters=(("lr", 0.1), ("layers", [1, 2])))
+
+    assert printed() == "0.1 [1, 2]\n"
+
+
+def test_a_cell_inherits_no_future_of_ours(perform, printed) -> None:
+    perform("def f(x: int): ...\nf.__annotations__['x'] is int")
+
+    assert printed() == "True\n"
+
+
+def test_a_cell_may_ask_for_a_future_of_its_own(perform, printed) -> None:
+    perform("from __future__ import annotations\ndef f(x: Unknown): ...\nf.__annotations__")
+
+    assert printed() == "{'x': 'Unknown'}\n"
+
+
+def test_the_source_of_what_a_cell_defines_can_be_shown(perform, printed) -> None:
+    perform("import inspect\ndef f():\n    return 1  # one\nprint(inspect.getsource(f))")
+
+    assert "return 1  # one" in printed()
+
+
+def test_a_cell_is_transformed_as_ipython_does(perform, shell) -> None:
+    calls: list[str] = []
+    shell.user_ns["get_ipython"] = lambda: SimpleNamespace(system=calls.append)
+
+    perform("!ls -l")
+
+    assert calls == ["ls -l"]
+
+
+# -- a script
+
+
+def test_a_script_finds_itself_as_main_with_its_arguments(perform, printed, script) -> None:
+    source = "import sys\nprint(__name__, __file__, sys.argv, sys.path[0])"
+
+    perform(source, path=script, arguments=("--epoch", "3"))
+
+    folder = os.path.dirname(script)
+    assert printed() == f"__main__ {script} ['{script}', '--epoch', '3'] {folder}\n"
+
+
+def test_a_script_imports_what_lies_beside_it(perform, printed, script) -> None:
+    os.makedirs(os.path.dirname(script))
+    with open(os.path.join(os.path.dirname(script), "beside_the_script.py"), "w") as file:
+        file.write("value = 7\n")
+
+    perform("import beside_the_script\nprint(beside_the_script.value)", path=script)
+
+    del sys.modules["beside_the_script"]
+    assert printed() == "7\n"
+
+
+@pytest.mark.parametrize("source", ["x = 1", "1 / 0", "import sys; sys.exit(3)"])
+def test_a_script_leaves_the_engine_as_it_was(perform, script, source) -> None:
+    def state() -> tuple[object, ...]:
+        return sys.modules["__main__"], sys.argv, [*sys.path], os.environ.get("WB_TEST")
+
+    before = state()
+
+    perform(source, path=script, arguments=("a",), environment=(("WB_TEST", "1"),))
+
+    assert state() == before
+
+
+def test_a_scripts_names_are_left_for_the_next_cell(perform, shell, script) -> None:
+    perform("import math\nmodel = 'net'\nif __name__ == '__main__':\n    x = 1", path=script)
+
+    assert (shell.user_ns["model"], shell.user_ns["x"]) == ("net", 1)
+    assert shell.user_ns["__name__"] == "__main__"
+    assert "__file__" not in shell.user_ns
+
+
+def test_a_script_sees_nothing_that_cells_left(perform, shell, script) -> None:
+    shell.user_ns["left"] = 1
+
+    ending = perform("left", path=script)
+
+    assert ending.error == "NameError: name 'left' is not defined"
+
+
+def test_a_script_can_pickle_what_it_defines(perform, printed, script) -> None:
+    source = "import pickle\nclass A: ...\nprint(type(pickle.loads(pickle.dumps(A()))) is A)"
+
+    perform(source, path=script)
+
+    assert printed() == "True\n"
+
+
+# -- around both
+
+
+def test_a_run_happens_in_its_folder_and_stays_there(perform, printed, folder) -> None:
+    perform("import os\nprint(os.getcwd())")
+
+    assert printed() == f"{folder}\n"
+    assert os.getcwd() == folder
+
+
+def test_a_folder_that_is_gone_leaves_the_engine_where_it_is(perform, tmp_path) -> None:
+    assert perform("x = 1", folder=str(tmp_path / "gone")).state == "finished"
+
+    assert os.getcwd() == str(tmp_path)
+
+
+@pytest.mark.parametrize("before", ["old", None])
+def test_the_environment_is_the_runs_own_and_then_as_it_was(
+    perform, printed, monkeypatch, before
+) -> None:
+    monkeypatch.delenv("WB_TEST", raising=False)
+    if before:
+        monkeypatch.setenv("WB_TEST", before)
+
+    perform("import os\nprint(os.environ['WB_TEST'])\n1 / 0", environment=(("WB_TEST", "new"),))
+
+    assert printed() == "new\n"
+    assert os.environ.get("WB_TEST") == before
+
+
+# -- endings
+
+
+def test_a_traceback_begins_at_the_users_own_line(perform) -> None:
+    ending = perform("def fall():\n    raise ValueError('boom')\n\nfall()")
+
+    assert (ending.state, ending.error) == ("failed", "ValueError: boom")
+    assert ending.traceback == (
+        "Traceback (most recent call last):\n"
+        # The magic is line 1 of the cell.
+        '  File "<cell of run a-run>", line 5, in <module>\n'
+        "    fall()\n"
+        '  File "<cell of run a-run>", line 3, in fall\n'
+        "    raise ValueError('boom')\n"
+        "ValueError: boom"
+    )
+
+
+def test_the_traceback_of_a_script_names_its_file(perform, script) -> None:
+    ending = perform("x = 1\nprint(x.nope)", path=script)
+
+    lines = ending.traceback.splitlines()
+    assert lines[1:3] == [f'  File "{script}", line 2, in <module>', "    print(x.nope)"]
+    assert "execution.py" not in ending.traceback
+
+
+def test_the_cause_of_an_error_is_told_too(perform) -> None:
+    source = "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('b') from e"
+
+    ending = perform(source)
+
+    assert "ZeroDivisionError" in ending.traceback
+    assert ending.traceback.endswith("ValueError: b")
+    assert "execution.py" not in ending.traceback
+
+
+def test_an_error_without_a_frame_of_the_users_has_no_frames_of_ours(perform) -> None:
+    ending = perform("for")
+
+    assert ending.error.startswith("SyntaxError: invalid syntax")
+    assert "execution.py" not in ending.traceback
+
+
+def test_libraries_below_the_users_line_are_shown(perform) -> None:
+    ending = perform("import json\njson.loads('{')")
+
+    assert "json/decoder.py" in ending.traceback
+
+
+@pytest.mark.parametrize("source", ["import sys\nsys.exit()", "raise SystemExit(0)", "exit_ = 0"])
+def test_leaving_by_exit_is_finishing(perform, source) -> None:
+    ending = perform(source)
+
+    assert (ending.state, ending.error) == ("finished", "")
+    assert ending.exited == ("exit_" not in source)
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [("3", "SystemExit: 3"), ("'no data'", "SystemExit: no data")]
+)
+def test_leaving_by_exit_with_a_code_is_failing(perform, code, error) -> None:
+    ending = perform(f"import sys\nsys.exit({code})")
+
+    assert (ending.state, ending.error, ending.exited) == ("failed", error, True)
+
+
+def test_an_interrupted_run_has_stopped_and_says_where(perform) -> None:
+    ending = perform("x = 1\nraise KeyboardInterrupt")
+
+    assert (ending.state, ending.error) == ("stopped", "interrupted")
+    assert "line 3" in ending.traceback  # the magic is line 1
+
+
+def test_a_run_that_stops_at_a_boundary_says_at_which_iteration(perform) -> None:
+    source = """
+import workbench
+from workbench.engine.current import current
+current().boundaries.stop_at(3)
+for i in range(10):
+    try:
+        workbench.report(loss=i)
+    except Exception:
+        pass
+"""
+
+    assert perform(source) == Ending("stopped", iteration=3)
+
+
+def test_an_error_says_how_far_the_run_was(perform) -> None:
+    ending = perform("import workbench\nworkbench.report(iteration=12, loss=1)\n1 / 0")
+
+    assert ending.iteration == 12
+
+
+def test_an_error_that_cannot_say_what_it_is_is_told_all_the_same(perform) -> None:
+    source = "class Odd(Exception):\n    def __str__(self):\n        raise RuntimeError\nraise Odd"
+
+    ending = perform(source)
+
+    assert ending.state == "failed"
+    assert "Odd" in ending.error

@@ -1,0 +1,91 @@
+"""``workbench.report`` adds to the run that is on, and does nothing outside of one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import workbench
+from workbench.core.report import Progress
+from workbench.engine.boundary import RunStopped
+from workbench.engine.current import current
+from workbench.engine.report import report
+from workbench.errors import InputError
+
+
+def test_it_is_the_public_one() -> None:
+    assert workbench.report is report
+
+
+def test_outside_of_a_run_it_does_nothing() -> None:
+    assert current() is None
+
+    report(loss="not even a number")
+
+
+def test_iterations_count_up_by_themselves(current_run, taken) -> None:
+    for loss in (0.5, 0.25):
+        report(loss=loss)
+
+    assert [(s.iteration, s.value) for s in taken().samples] == [(1, 0.5), (2, 0.25)]
+    assert current_run.iteration == current_run.boundaries.count == 2
+
+
+def test_an_iteration_that_is_given_stands_and_is_counted_on_from(current_run, taken) -> None:
+    report(iteration=10, loss=1.0)
+    report(loss=2.0)
+
+    assert [s.iteration for s in taken().samples] == [10, 11]
+
+
+def test_progress_keeps_what_was_told_before(current_run, taken) -> None:
+    report(total=20, epoch=0.5)
+    report(iteration=7)
+
+    assert taken().progress == Progress(7, 20, 0.5, 0.0)
+
+
+@pytest.mark.parametrize(
+    "value", [2, 2.0, True + 1, np.float32(2), np.array(2), "2", np.ma.array(2.0)]
+)
+def test_anything_that_is_one_number_is_taken(current_run, taken, value) -> None:
+    report(loss=value)
+
+    assert taken().samples[0].value == 2.0
+
+
+def test_the_value_of_a_variable_is_taken(current_run, taken) -> None:
+    class Variable:
+        array = np.array(0.5, np.float32)
+
+    report(loss=Variable())
+
+    assert taken().samples[0].value == 0.5
+
+
+def test_a_value_that_is_not_finite_is_reported(current_run, taken) -> None:
+    report(loss=math.inf, gap=math.nan)
+
+    assert [repr(s.value) for s in taken().samples] == ["inf", "nan"]
+
+
+@pytest.mark.parametrize("value", ["x", None, [1.0], np.zeros(2), 1j])
+def test_what_is_not_one_number_is_refused_with_the_remedy(current_run, value) -> None:
+    with pytest.raises(InputError) as refusal:
+        report(loss=value)
+
+    assert str(refusal.value) == (
+        f"report(loss=…) takes a number, not {value!r}; pass float(…) of one value."
+    )
+
+
+def test_the_run_may_stop_there_and_keeps_what_was_reported(current_run, taken) -> None:
+    current_run.boundaries.stop_at(2)
+    report(loss=1.0)
+
+    with pytest.raises(RunStopped):
+        report(loss=2.0)
+
+    assert [s.value for s in taken().samples] == [1.0, 2.0]
