@@ -1,0 +1,286 @@
+"""Every Chainer ``Trainer`` reports, is timed and stops at a boundary, without a change to it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import workbench.compat
+from workbench.core.report import Progress
+from workbench.engine.boundary import RunStopped
+from workbench.engine.chainer_hook import EXTENSION_NAME, hook_chainer
+
+chainer = pytest.importorskip("chainer")
+from chainer import training  # noqa: E402  # after the compat layer has seen it
+from chainer.training import extensions  # noqa: E402
+
+assert workbench.compat
+
+
+@pytest.fixture(autouse=True)
+def hooked() -> None:
+    hook_chainer()
+
+
+@pytest.fixture
+def trainer(tmp_path) -> Callable[..., training.Trainer]:
+    """Make a trainer over 40 points in batches of 10; equal ones train equally."""
+
+    def make(stop=(6, "iteration")) -> training.Trainer:
+        numbers = np.random.RandomState(3)
+        inputs = numbers.rand(40, 4).astype(np.float32)
+        labels = (inputs.sum(axis=1) > 2).astype(np.int32)
+        weights = numbers.rand(2, 4).astype(np.float32)
+        model = chainer.links.Classifier(chainer.links.Linear(4, 2, initialW=weights))
+        optimizer = chainer.optimizers.SGD(0.5).setup(model)
+        data = chainer.datasets.TupleDataset(inputs, labels)
+        iterator = chainer.iterators.SerialIterator(data, 10, shuffle=False)
+        updater = training.StandardUpdater(iterator, optimizer)
+        return training.Trainer(updater, stop, out=str(tmp_path / "result"))
+
+    return make
+
+
+def weights_of(trainer) -> np.ndarray:
+    return trainer.updater.get_optimizer("main").target.predictor.W.array
+
+
+def losses(batch) -> dict[int, float]:
+    return {s.iteration: s.value for s in batch.samples if s.name == "main/loss"}
+
+
+def test_hooking_again_changes_nothing() -> None:
+    before = training.Trainer.run
+
+    hook_chainer()
+
+    assert training.Trainer.run is before
+
+
+def test_outside_of_a_run_nothing_is_added(trainer) -> None:
+    plain = trainer()
+
+    plain.run()
+
+    assert EXTENSION_NAME not in plain._extensions
+    assert plain.updater.iteration == 6
+
+
+def test_every_iteration_is_reported(trainer, current_run, taken) -> None:
+    seen = {}
+    one = trainer()
+    one.extend(
+        lambda t: seen.update({t.updater.iteration: float(t.observation["main/loss"].array)}),
+        trigger=(1, "iteration"),
+    )
+
+    one.run()
+
+    assert losses(taken()) == seen
+    assert [*seen] == [1, 2, 3, 4, 5, 6]
+    assert current_run.boundaries.count == current_run.iteration == 6
+
+
+def test_training_is_the_same_with_and_without_a_run(trainer, current_run) -> None:
+    inside = trainer()
+    inside.run()
+
+    from workbench.engine.current import set_current
+
+    set_current(None)
+    outside = trainer()
+    outside.run()
+
+    np.testing.assert_array_equal(weights_of(inside), weights_of(outside))
+
+
+@pytest.mark.parametrize(
+    ("stop", "progress"),
+    [
+        ((6, "iteration"), Progress(6, 6, 1.5, 0.0)),
+        ((2, "epoch"), Progress(8, 8, 2.0, 2.0)),
+    ],
+)
+def test_progress_knows_its_end(trainer, current_run, taken, stop, progress) -> None:
+    trainer(stop).run()
+
+    assert taken().progress == progress
+
+
+def test_the_iterations_of_an_epoch_are_foreseen(trainer, current_run, log) -> None:
+    totals = []
+    one = trainer((3, "epoch"))
+    one.extend(
+        lambda t: totals.append(log.progress.iterations_total),
+        priority=-2000,
+        trigger=(1, "iteration"),
+    )
+
+    one.run()
+
+    assert totals == [12] * 12
+
+
+def test_the_end_of_an_early_stopping_trigger_is_known(trainer, current_run, taken) -> None:
+    stop = training.triggers.EarlyStoppingTrigger(
+        monitor="main/loss", check_trigger=(1, "iteration"), max_trigger=(5, "epoch")
+    )
+    one = trainer()
+    one.stop_trigger = stop
+    with contextlib.suppress(RunStopped):
+        current_run.boundaries.stop_at(2)
+        one.run()
+
+    assert taken().progress == Progress(2, 20, 0.5, 5.0)
+
+
+def test_what_an_evaluator_observes_is_reported_at_its_iteration(
+    trainer, current_run, taken
+) -> None:
+    one = trainer()
+    one.extend(
+        lambda t: chainer.report({"validation/main/accuracy": 0.25}), trigger=(3, "iteration")
+    )
+
+    one.run()
+
+    observed = [s for s in taken().samples if s.name == "validation/main/accuracy"]
+    assert [(s.iteration, s.value) for s in observed] == [(3, 0.25), (6, 0.25)]
+
+
+def test_what_is_no_number_is_left_to_others(trainer, current_run, taken) -> None:
+    one = trainer()
+    one.extend(
+        lambda t: t.observation.update(image=np.zeros((2, 2)), note="text", none=None),
+        trigger=(1, "iteration"),
+    )
+
+    one.run()
+
+    assert {s.name for s in taken().samples if not s.name.startswith("step/")} == {
+        "main/loss",
+        "main/accuracy",
+    }
+
+
+def test_values_on_a_device_are_fetched_by_the_end(trainer, current_run, taken) -> None:
+    class OnDevice:
+        """Like a CuPy scalar: reading it would wait for the device."""
+
+        size = 1
+
+        def __init__(self, value: float) -> None:
+            self.value = value
+            self.__cuda_array_interface__ = {"version": 3}
+
+        def __float__(self) -> float:
+            return self.value
+
+    one = trainer()
+    one.extend(
+        lambda t: t.observation.update(gpu=OnDevice(t.updater.iteration / 2)),
+        trigger=(1, "iteration"),
+    )
+
+    one.run()
+
+    fetched = {s.iteration: s.value for s in taken().samples if s.name == "gpu"}
+    assert fetched == {n: n / 2 for n in range(1, 7)}
+
+
+def test_a_training_stops_at_the_boundary_with_all_extensions_finalized(
+    trainer, current_run, taken
+) -> None:
+    class Witness(training.Extension):
+        trigger = (1, "iteration")
+        finalized = 0
+
+        def __call__(self, trainer) -> None: ...
+
+        def finalize(self) -> None:
+            self.finalized += 1
+
+    one, witness = trainer((100, "epoch")), Witness()
+    one.extend(witness)
+    current_run.boundaries.stop_at(4)
+
+    with pytest.raises(RunStopped, match="stopped at iteration 4"):
+        one.run()
+
+    assert [*losses(taken())] == [1, 2, 3, 4]
+    assert witness.finalized == 1
+
+
+def test_a_stop_does_not_fall_into_what_follows_the_training(trainer, current_run) -> None:
+    current_run.boundaries.stop_at(6)  # where the training would end anyway
+
+    with pytest.raises(RunStopped, match="stopped at iteration 6"):
+        trainer().run()
+
+
+def test_where_a_step_spends_its_time_is_reported(trainer, current_run, taken) -> None:
+    trainer().run()
+
+    steps = {s.name: s.value for s in taken().samples if s.name.startswith("step/")}
+    assert {"step/compute", "step/communication", "step/data", "step/other"} == steps.keys()
+    assert steps["step/compute"] > 0
+
+
+def test_the_updater_is_as_it_was_afterwards(trainer, current_run) -> None:
+    one = trainer()
+    before = vars(one.updater).keys()
+
+    one.run()
+
+    assert vars(one.updater).keys() == before
+
+
+def test_a_snapshot_is_taken_up_again(trainer, current_run, tmp_path) -> None:
+    first = trainer((6, "iteration"))
+    first.extend(extensions.snapshot(filename="snapshot"), trigger=(3, "iteration"))
+    first.run()
+    whole = weights_of(first).copy()
+
+    second = trainer((9, "iteration"))
+    chainer.serializers.load_npz(tmp_path / "result" / "snapshot", second)
+    assert second.updater.iteration == 6
+    second.run()
+
+    straight = trainer((9, "iteration"))
+    straight.run()
+    np.testing.assert_array_equal(weights_of(second), weights_of(straight))
+    assert not np.array_equal(whole, weights_of(second))
+
+
+def test_chainers_own_reports_and_progress_bar_work_beside_it(
+    trainer, current_run, tmp_path, capsys
+) -> None:
+    out = io.StringIO()
+    one = trainer((2, "epoch"))
+    one.extend(extensions.LogReport())
+    one.extend(extensions.PrintReport(["epoch", "main/loss"], out=out))
+    one.extend(extensions.ProgressBar(update_interval=1))
+
+    one.run()
+
+    assert (tmp_path / "result" / "log").exists()
+    assert "main/loss" in out.getvalue()
+    assert "8 iter, 2 epoch / 2 epochs" in capsys.readouterr().out
+
+
+def test_an_error_in_training_is_the_users_own(trainer, current_run, taken) -> None:
+    def fall(t) -> None:
+        if t.updater.iteration == 3:
+            raise ValueError("boom")
+
+    one = trainer()
+    one.extend(fall, trigger=(1, "iteration"))
+
+    with pytest.raises(ValueError, match="boom"):
+        one.run(show_loop_exception_msg=False)
+
+    assert [*losses(taken())] == [1, 2]
