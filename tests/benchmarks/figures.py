@@ -93,8 +93,3 @@ def interleaved(
         told = ", ".join(f"{label} {series[-1]:.5g}" for label, series in values.items())
         say(f"round {number} of {rounds}: {told}")
     return {label: Series(label, tuple(series)) for label, series in values.items()}
-
-
-def not_installed(what: str, peer: str) -> Row:
-    """Return the row of a peer that is not there."""
-    return Row(what, "s", None, note=f"{peer}: not installed")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 from . import bare, peers
-from .figures import Row, Series, interleaved
+from .figures import BenchmarkFailed, Row, interleaved
 from .kernel import Kernel
 from .place import Place, cluster, held
 
@@ -22,34 +23,36 @@ CONNECT = "import workbench\nengines = workbench.client()"
 
 def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     """Train a few iterations in each way, in turn."""
-    with cluster(RANKS), Kernel() as kernel:
+    with cluster(RANKS), Kernel() as kernel, ExitStack() as stack:
         kernel.run("%load_ext workbench")
         kernel.run(CONNECT)
         for magic in (OURS, PX):  # what is warm later is made warm here
             _from_cell(place, kernel, magic)
-        found = interleaved(
-            rounds,
-            {
-                OURS: partial(_from_cell, place, kernel, OURS),
-                PX: partial(_from_cell, place, kernel, PX),
-                THEIRS: partial(_from_mpiexec, place),
-            },
-            say,
+        ways = {
+            OURS: partial(_from_cell, place, kernel, OURS),
+            PX: partial(_from_cell, place, kernel, PX),
+            THEIRS: partial(_from_mpiexec, place),
+        }
+        absent = []
+        for peer in peers.PEERS:
+            try:
+                ways[peer.label] = stack.enter_context(peers.ready(place, peer))
+            except BenchmarkFailed as error:
+                absent.append(Row(WHAT, "s", None, note=f"{peer.label}: {error}"))
+        found = interleaved(rounds, ways, say)
+    notes = {OURS: "same script; warm cluster", PX: "on the same engines, for comparison"}
+    reference = found.pop(THEIRS)
+    return [
+        Row(
+            WHAT,
+            "s",
+            series,
+            reference,
+            goal=0.1 if label == OURS else None,
+            note=notes.get(label, peers.WORK),
         )
-    rows = [
-        Row(WHAT, "s", found[OURS], found[THEIRS], goal=0.1, note="same script; warm cluster"),
-        Row(WHAT, "s", found[PX], found[THEIRS], note="on the same engines, for comparison"),
-    ]
-    return rows + [_peer_row(place, peer, rounds, found[THEIRS], say) for peer in peers.PEERS]
-
-
-def _peer_row(
-    place: Place, peer: peers.Peer, rounds: int, reference: Series, say: Callable[[str], None]
-) -> Row:
-    if missing := peer.missing():
-        return Row(WHAT, "s", None, note=f"{peer.label}: {' and '.join(missing)} not installed")
-    series = peers.measure(place, peer, rounds, say)
-    return Row(WHAT, "s", series, reference, note=peers.WORK)
+        for label, series in found.items()
+    ] + absent
 
 
 def _from_cell(place: Place, kernel: Kernel, magic: str) -> float:
@@ -74,4 +77,6 @@ def _arguments(path: Path, place: Place) -> list[str]:
 
 
 def _first(path: Path) -> float:
+    if not path.exists():
+        raise BenchmarkFailed("The script ended without having written its times.")
     return float(json.loads(path.read_text(encoding="utf-8"))["first"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from . import bare
-from .figures import Row, Series
+from .figures import BenchmarkFailed, Row, Series
 from .kernel import Kernel
 from .place import Place, cluster, held
 from .usage import middle, usage_of
@@ -108,6 +108,8 @@ def _arguments(path: Path, place: Place, iterations: int) -> list[str]:
 
 
 def _read(path: Path) -> Times:
+    if not path.exists():
+        raise BenchmarkFailed("The script ended without having written its times.")
     written = json.loads(path.read_text(encoding="utf-8"))
     return Times(written["first"], tuple(written["iterations"]))
 

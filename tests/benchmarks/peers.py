@@ -8,16 +8,20 @@ added up over the ranks by PyTorch's gloo.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from .figures import Series
+from .figures import BenchmarkFailed
 from .kernel import Kernel
-from .place import Place
+from .place import Place, end
 
 WORK = "same network in NumPy over gloo, without importing Chainer"
 STEP = Path(__file__).parent / "scripts" / "numpy_step.py"
+PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -28,8 +32,8 @@ class Peer:
         modules: What has to be importable.
         setup: A cell that is not timed.
         magic: What stands above the work.
-        launch: What stands below it; ``{path}`` is where the first iteration is written down.
-        finish: A cell that ends its processes.
+        launch: What stands below it; ``{path}`` is where the first iteration is written down,
+            ``{port}`` is free.
     """
 
     label: str
@@ -37,11 +41,6 @@ class Peer:
     setup: str
     magic: str
     launch: str
-    finish: str = "pass"
-
-    def missing(self) -> list[str]:
-        """Return the modules that are not there."""
-        return [name for name in self.modules if importlib.util.find_spec(name) is None]
 
 
 PEERS = (
@@ -50,32 +49,51 @@ PEERS = (
         ("accelerate", "torch"),
         setup="from accelerate import notebook_launcher",
         magic="",
-        launch='notebook_launcher(train, ({path!r},), num_processes=2, use_port="0")',
+        launch="notebook_launcher(train, ({path!r},), num_processes=2, use_port={port})",
     ),
     Peer(
         "nbdistributed",
         ("nbdistributed", "torch"),
-        setup="%load_ext nbdistributed\n%dist_init -n 2",
+        # It sends to workers that have not come yet, and then waits half a minute for an answer.
+        setup="%load_ext nbdistributed\n%dist_init -n 2\nimport time\ntime.sleep(20)",
         magic="%%distributed\n",
         launch="train({path!r})",
-        finish="%dist_shutdown",
     ),
 )
 
 
-def measure(place: Place, peer: Peer, rounds: int, say: Callable[[str], None]) -> Series:
-    """Return the seconds from cell to first iteration, once a round after one to warm up."""
-    values = []
-    source = STEP.read_text(encoding="utf-8")
-    with Kernel() as kernel:
-        kernel.run(peer.setup)
-        try:
-            for number in range(rounds + 1):
-                path = place.path("first.txt")
-                launch = peer.launch.format(path=str(path))
-                answer = kernel.run(f"{peer.magic}{source}\n\n{launch}")
-                values.append(float(path.read_text(encoding="utf-8")) - answer.asked)
-                say(f"round {number} of {rounds}: {peer.label} {values[-1]:.5g}")
-        finally:
-            kernel.run(peer.finish)
-    return Series(peer.label, tuple(values[1:]))
+@contextmanager
+def ready(place: Place, peer: Peer) -> Iterator[Callable[[], float]]:
+    """Yield what returns the seconds from a cell to the first iteration.
+
+    Raises:
+        BenchmarkFailed: It is not installed, or did not come so far as to do one iteration.
+    """
+    if missing := [name for name in peer.modules if importlib.util.find_spec(name) is None]:
+        raise BenchmarkFailed(f"{' and '.join(missing)} not installed")
+    before = place.processes()
+    try:
+        with Kernel() as kernel:
+            kernel.run(peer.setup, patience=PATIENCE_SECONDS)
+            _once(place, peer, kernel)
+            yield partial(_once, place, peer, kernel)
+    finally:
+        # Not by the peer's own command, which may end other people's programs by their names.
+        end([process for process in place.processes() if process not in before])
+
+
+def _once(place: Place, peer: Peer, kernel: Kernel) -> float:
+    path = place.path("first.txt")
+    launch = peer.launch.format(path=str(path), port=_free_port())
+    work = STEP.read_text(encoding="utf-8")
+    answer = kernel.run(f"{peer.magic}{work}\n\n{launch}", patience=PATIENCE_SECONDS)
+    if not path.exists():
+        said = (answer.text.strip().splitlines() or ["nothing"])[-1]
+        raise BenchmarkFailed(f"the first iteration was not done; it said: {said}")
+    return float(path.read_text(encoding="utf-8")) - answer.asked
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
