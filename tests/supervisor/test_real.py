@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -161,7 +162,11 @@ def test_a_stop_leaves_all_ranks_at_one_boundary(table: Table) -> None:
 def test_a_watchdog_says_who_waits_for_whom(table: Table) -> None:
     run = table.start(f"{WORLD}import time\nif comm.rank == 0:\n    comm.barrier()\ntime.sleep(60)")
 
-    message = until(lambda: table.store.run(run).fact.message)
+    def told() -> str:
+        message = table.store.run(run).fact.message
+        return message if "busy" not in message else ""
+
+    message = until(told)
 
     assert message.startswith("Rank 0 waits in barrier since")
     assert "rank 1 is at line 7" in message
@@ -206,6 +211,18 @@ def test_a_run_that_ends_while_no_supervisor_looks_is_told_by_the_next(table: Ta
 
     assert table.ended(run).fact.state is RunState.FINISHED
     assert [p.value for p in table.store.points(run)] == [1.0, 1.0]
+
+
+def test_a_controller_that_is_killed_is_replaced_with_its_world(table: Table) -> None:
+    run = table.start(f"{WORLD}import time, workbench\ntime.sleep(60)")
+    until(lambda: table.store.run(run).fact.state is RunState.RUNNING)
+    folder = table.store.path.parent / "clusters" / NAME / "profile" / "security"
+    state = json.loads((folder / "cluster-.json").read_text(encoding="utf-8"))
+
+    os.kill(state["controller"]["state"]["pid"], signal.SIGKILL)
+
+    assert "controller is gone" in table.ended(run).fact.message
+    assert table.do(f"{WORLD}print(comm.allreduce(1))").fact.state is RunState.FINISHED
 
 
 def test_a_plain_client_sees_what_a_cell_left(table: Table) -> None:

@@ -17,7 +17,7 @@ class Cluster(Protocol):
 
     @property
     def connection_file(self) -> str:
-        """Path of the file with which an ipyparallel client connects."""
+        """Path of the file with which an ipyparallel client connects, or empty."""
         ...
 
     @property
@@ -26,18 +26,22 @@ class Cluster(Protocol):
         ...
 
     def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
-        """Start the controller, or take up what a predecessor left running.
+        """Take up what a predecessor left running, if anything.
 
         Args:
             known: The ranks of each generation as they were last written down.
 
         Raises:
-            WorkbenchError: It could not be started.
+            WorkbenchError: What is there cannot be taken up.
         """
         ...
 
     def start_world(self, generation: int, world: World) -> None:
-        """Begin to start a world, beside those that run."""
+        """Begin to start a world beside those that run, and the controller before the first.
+
+        Raises:
+            WorkbenchError: It could not be started.
+        """
         ...
 
     def observe(self) -> tuple[WorldFact, ...]:

@@ -61,8 +61,9 @@ class Mailbox:
         if self._socket.poll(int(seconds * 1000)):
             with contextlib.suppress(zmq.Again):
                 while True:
-                    _, line = self._socket.recv_multipart(zmq.DONTWAIT)
+                    frames = self._socket.recv_multipart(zmq.DONTWAIT)
                     with contextlib.suppress(ValueError):
+                        _, line = frames
                         messages.append(decode(line))  # type: ignore[arg-type]  # ranks send messages
         return messages
 

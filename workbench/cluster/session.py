@@ -21,7 +21,7 @@ from workbench.cluster.launcher import (
     WorldEngineSetLauncher,
 )
 from workbench.cluster.mailbox import Mailbox
-from workbench.cluster.mpi import find_mpi
+from workbench.cluster.mpi import Mpi, find_mpi
 from workbench.core.cluster import RankFact
 from workbench.core.generation import Death, WorldFact, WorldState
 from workbench.core.report import Command, Message
@@ -40,6 +40,7 @@ class _World:
 
     generation: int
     size: int
+    launcher: Any
     engines: set[int] = field(default_factory=set)
     joining: Any = None
     recovering: Any = None
@@ -47,10 +48,6 @@ class _World:
     ending_since: float = 0.0
     deaths: tuple[Death, ...] = ()
     reason: str = ""
-
-    @property
-    def key(self) -> str:
-        return f"g{self.generation}"
 
 
 class MpiCluster:
@@ -67,31 +64,42 @@ class MpiCluster:
         self._client: Any = None
         self._worlds: dict[int, _World] = {}
         self._asked: dict[int, Any] = {}
-        self._mpi = find_mpi()
+        self._mpi: Mpi | None = None
 
     @property
     def connection_file(self) -> str:
-        """Path of the client's connection file."""
+        """Path of the client's connection file; empty while there is no controller."""
+        if self._cluster is None:
+            return ""
         return str(self._folder / "profile" / "security" / "ipcontroller-client.json")
 
     @property
     def fault_tolerant(self) -> bool:
         """Whether this MPI has ULFM."""
+        if self._mpi is None:
+            self._mpi = find_mpi()
         return self._mpi.fault_tolerant
 
     def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
-        """Start the controller, or take up a predecessor's."""
+        """Take up a predecessor's controller and worlds, if there are any."""
         self._mailbox.open()
-        self._cluster = self._taken_up() or self._started()
+        self._cluster = self._taken_up()
+        if self._cluster is None:
+            return
         self._client = self._cluster.connect_client_sync(timeout=CONTROLLER_SECONDS)
         for key, engines in self._cluster.engines.items():
             generation = int(key[1:])
-            world = _World(generation, engines.n, ranks=tuple(known.get(generation, ())))
+            ranks = tuple(known.get(generation, ()))
+            world = _World(generation, engines.n, engines, ranks=ranks)
             world.engines = {rank.engine for rank in world.ranks}
             self._worlds[generation] = world
 
     def start_world(self, generation: int, world: World) -> None:
-        """Start one mpiexec beside those that run."""
+        """Start one mpiexec beside those that run, and the controller before the first."""
+        if self._cluster is None or not self._has_controller():
+            self._drop_controller()
+            self._cluster = self._started()
+            self._client = self._cluster.connect_client_sync(timeout=CONTROLLER_SECONDS)
         hosts = [[host.address, host.slots] for host in world.hosts]
         self._cluster.start_engines_sync(
             n=world.size,
@@ -100,11 +108,15 @@ class MpiCluster:
             generation=generation,
             nanny=False,
         )
-        self._worlds[generation] = _World(generation, world.size)
+        launcher = self._cluster.engines[f"g{generation}"]
+        self._worlds[generation] = _World(generation, world.size, launcher)
 
     def observe(self) -> tuple[WorldFact, ...]:
         """Look at every world, and move those that start or end a step on."""
-        self._assign_engines()
+        if self._has_controller():
+            self._assign_engines()
+        else:
+            self._drop_controller()
         facts = []
         for world in [*self._worlds.values()]:
             fact = self._look(world)
@@ -146,8 +158,8 @@ class MpiCluster:
         world.ending_since = time.monotonic()
         # Ranks that hang in MPI do not act on mpiexec's polite signal.
         _signal_ranks(world.ranks, signal.SIGTERM)
-        with contextlib.suppress(KeyError, psutil.NoSuchProcess):
-            self._cluster.engines[world.key].signal(signal.SIGTERM)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            world.launcher.signal(signal.SIGTERM)
 
     def close(self) -> None:
         """End all worlds, then the controller."""
@@ -183,6 +195,7 @@ class MpiCluster:
         return None
 
     def _started(self) -> Any:
+        find_mpi()  # says so in one sentence before anything is started
         profile = self._folder / "profile"
         for name in ("security", "log", "pid"):
             (profile / name).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -204,6 +217,24 @@ class MpiCluster:
                 f"The controller did not start ({error}); its log is in {profile / 'log'}."
             ) from error
         return cluster
+
+    def _has_controller(self) -> bool:
+        return self._cluster is not None and _is_alive(self._cluster.controller.pid)
+
+    def _drop_controller(self) -> None:
+        """End what is left of a controller that is gone; the next world starts another one."""
+        if self._cluster is None:
+            return
+        for world in self._worlds.values():
+            if not world.ending_since:
+                world.reason = "the ipyparallel controller is gone"
+                self.end_world(world.generation)
+        # Its schedulers are processes of its group, and do not notice.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._cluster.controller.pid, signal.SIGKILL)
+        self._client.close()
+        self._cluster = self._client = None
+        self._asked.clear()
 
     # -- the worlds
 
@@ -229,15 +260,16 @@ class MpiCluster:
                     world.engines.add(engine)
 
     def _look(self, world: _World) -> WorldFact:
-        engines = self._cluster.engines.get(world.key)
-        gone = engines is None or not _is_alive(engines.pid)
+        gone = not _is_alive(world.launcher.pid)
         if world.ending_since:
             gone = self._press(world, gone)
             state = WorldState.ENDED if gone else WorldState.BROKEN
-            return WorldFact(world.generation, world.size, state, world.ranks, world.deaths)
-        self._find_deaths(world, engines)
+            return WorldFact(
+                world.generation, world.size, state, world.ranks, world.deaths, world.reason
+            )
+        self._find_deaths(world)
         if gone or world.deaths:
-            world.reason = world.reason or self._cause(engines)
+            world.reason = world.reason or cause_of_end(_log_text(world.launcher), None)
             state = WorldState.ENDED if gone and not _any_alive(world.ranks) else WorldState.BROKEN
             if gone and state is WorldState.BROKEN:
                 _signal_ranks(world.ranks, signal.SIGKILL)
@@ -260,7 +292,7 @@ class MpiCluster:
                 world.generation,
                 self._mailbox.endpoint,
                 self._mailbox.server_key,
-                self._mpi.fault_tolerant,
+                self.fault_tolerant,
                 str(self._folder / "crashes"),
             )
         elif world.joining.ready():
@@ -268,13 +300,13 @@ class MpiCluster:
             world.ranks = tuple(sorted(facts, key=lambda fact: fact.rank))
             self._apply(sorted(world.engines), _call, "warm_up")
 
-    def _find_deaths(self, world: _World, engines: Any) -> None:
+    def _find_deaths(self, world: _World) -> None:
         dead = [rank for rank in world.ranks if not _is_alive(rank.pid)]
         known = {death.rank for death in world.deaths}
         new = [rank for rank in dead if rank.rank not in known]
         if not new:
             return
-        text = _log_text(engines)
+        text = _log_text(world.launcher)
         for rank in new:
             trace = stack_of_crash(self._crash_text(rank))
             cause = trace.partition("\n")[0] or cause_of_end(text, rank.rank)
@@ -286,21 +318,19 @@ class MpiCluster:
         if time.monotonic() - world.ending_since > KILL_SECONDS:
             _signal_ranks(world.ranks, signal.SIGKILL)
             if not gone:
-                with contextlib.suppress(KeyError, psutil.NoSuchProcess):
-                    self._cluster.engines[world.key].signal(signal.SIGKILL)
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    world.launcher.signal(signal.SIGKILL)
         return gone and not alive
 
     def _forget(self, world: _World) -> None:
         del self._worlds[world.generation]
-        self._cluster.engines.pop(world.key, None)
-        self._cluster.update_cluster_file()
+        if self._cluster is not None:
+            self._cluster.engines.pop(f"g{world.generation}", None)
+            self._cluster.update_cluster_file()
         for engine in world.engines:
             self._asked.pop(engine, None)
         for path in (self._folder / "crashes").glob(f"crash-{world.generation}-*.txt"):
             path.unlink(missing_ok=True)
-
-    def _cause(self, engines: Any) -> str:
-        return cause_of_end(_log_text(engines), None)
 
     def _crash_text(self, rank: RankFact) -> str:
         path = self._folder / "crashes" / f"crash-{rank.generation}-{rank.rank}.txt"
@@ -350,8 +380,6 @@ def _signal_ranks(ranks: Sequence[RankFact], number: signal.Signals) -> None:
             os.kill(rank.pid, number)
 
 
-def _log_text(engines: Any) -> str:
-    path = Path(engines.output_file) if engines is not None else None
-    if path is None or not path.exists():
-        return ""
-    return path.read_text(encoding="utf-8", errors="replace")
+def _log_text(launcher: Any) -> str:
+    path = Path(launcher.output_file)
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

@@ -81,16 +81,14 @@ class Supervisor:
             WorkbenchError: The controller could not be started.
         """
         before = self._store.cluster_fact(self._name)
-        self._fact = replace(before, supervisor=os.getpid())
+        self._fact = before
         known = {
             generation: self._store.ranks(self._name, generation)
             for generation in (before.generation - 1, before.generation)
             if generation > 0
         }
         self._read_wishes()
-        if self._wish.up or before.state is not ClusterState.DOWN:
-            self._keep_fact(ClusterState.STARTING if not before.generation else before.state)
-            self._cluster.open({g: ranks for g, ranks in known.items() if ranks})
+        self._cluster.open({g: ranks for g, ranks in known.items() if ranks})
         self._look()
         for world in self._worlds:
             if world.ranks:

@@ -77,7 +77,9 @@ def _say(store: Store, cluster: str, message: str) -> None:
     with contextlib.suppress(WorkbenchError):
         fact = store.cluster_fact(cluster)
         store.put_cluster_fact(
-            replace(fact, state=ClusterState.FAILED, message=message, supervisor=0)
+            replace(
+                fact, state=ClusterState.FAILED, message=message, supervisor=0, updated=time.time()
+            )
         )
 
 
