@@ -12,12 +12,12 @@ from pathlib import Path
 from statistics import quantiles
 
 from workbench.core.run import Run, RunKind, RunState, RunWish
-from workbench.notebook.following import follow
 from workbench.notebook.page import Bundle
-from workbench.notebook.record import POINTS_AT_ONCE
 from workbench.notebook.run_view import RunView
 from workbench.store import Store
 from workbench.store.wishes import ask_run, new_run_id
+from workbench.view.following import follow
+from workbench.view.record import POINTS_AT_ONCE
 
 from .figures import BenchmarkFailed, Row, Series, interleaved
 from .place import Place, cluster, home
@@ -46,9 +46,9 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
             "points written a second",
             "1/s",
             *(Series(label, tuple(values)) for label, values in written.items()),
-            note=f"{POINTS:,} points, {RANKS} ranks, 500 a transaction, while a reader follows",
+            note=f"{POINTS:,} points, {RANKS} ranks, 500 a transaction, while a reader follows; more is better",
         ),
-        Row("points followed a second", "1/s", *followed.values(), note="written meanwhile"),
+        Row("points followed a second", "1/s", *followed.values(), note="more is better"),
     ]
     return rows + _delay_rows(place, rounds, say)
 
@@ -129,11 +129,10 @@ class _Watching(RunView):
         self.delays: list[float] = []
         self._last = 0
 
-    def read(self, store: Store) -> None:
-        super().read(store)
-        now = time.time()
+    def read(self, store: Store, now: float) -> None:
+        super().read(store, now)
         rows = store.points(self.record.run.id, self._last)
-        self.delays += [now - row.value for row in rows]
+        self.delays += [time.time() - row.value for row in rows if row.name == "sent"]
         self._last = rows[-1].sequence if rows else self._last
 
 
