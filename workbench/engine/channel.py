@@ -85,10 +85,13 @@ class Channel:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread, and with it the connection."""
         self._closing.set()
         self.ring()
         self._thread.join(2)
+        if not self._thread.is_alive():  # else its sockets are in use
+            self._bell.close(linger=0)
+            self._context.term()
 
     def carry(self, log: RunLog) -> None:
         """Take charge of a run's log; the first batch, though empty, says that it began."""
@@ -169,9 +172,11 @@ class Channel:
             if command.resend:
                 for line in log.unacknowledged():
                     _post(socket, line)
+        elif log.ending is not None:
+            return  # the rank has left, and may be in its next run already
         elif isinstance(command, StopAt):
             self._stop_at(command.boundary)
-        elif isinstance(command, Interrupt) and log.ending is None:
+        elif isinstance(command, Interrupt):
             self._interrupt()
 
 

@@ -1,0 +1,326 @@
+"""A rank's channel carries batches to a real mailbox, makes good what was lost, and obeys."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from workbench.cluster.mailbox import Mailbox
+from workbench.core.report import (
+    Acknowledge,
+    AskPulse,
+    Batch,
+    Ending,
+    Hello,
+    Interrupt,
+    Message,
+    Pulse,
+    StopAt,
+)
+from workbench.engine.channel import PULSE_SECONDS, Address, Channel
+from workbench.engine.log import RunLog
+
+PATIENCE_SECONDS = 10.0
+
+
+class Rank:
+    """A channel, and what it was told to do."""
+
+    def __init__(self, mailbox: Mailbox, number: int = 0) -> None:
+        self.stops: list[int] = []
+        self.interrupted = threading.Event()
+        self.channel = Channel(
+            Address(mailbox.endpoint, mailbox.server_key.encode()),
+            generation=3,
+            rank=number,
+            pulse=lambda run: Pulse(run, number, 7, 2.0, "Barrier", 1.5, "line 4"),
+            stop_at=self.stops.append,
+            interrupt=self.interrupted.set,
+        )
+        self.channel.open()
+
+
+class Supervisor:
+    """What a supervisor does with its mailbox: keep what is new, confirm it."""
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self.mailbox = mailbox
+        self.heard: list[Message] = []
+
+    def listen(self, enough: Callable[[], bool]) -> None:
+        """Receive until it is enough."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not enough():
+            assert time.monotonic() < deadline, self.heard
+            self.heard += self.mailbox.receive(0.05)
+
+    def of(self, kind: type) -> list:
+        return [message for message in self.heard if isinstance(message, kind)]
+
+    def send(self, command) -> None:
+        self.mailbox.send(3, (0,), command)
+
+    @property
+    def sequences(self) -> list[int]:
+        return [batch.sequence for batch in self.of(Batch)]
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[Mailbox], Mailbox]]:
+    """Open mailboxes that are closed at the end, whatever happens."""
+    with contextlib.ExitStack() as boxes:
+
+        def opened(box: Mailbox) -> Mailbox:
+            boxes.enter_context(contextlib.closing(box))
+            box.open()
+            return box
+
+        yield opened
+
+
+@pytest.fixture
+def mailbox(opened: Callable[[Mailbox], Mailbox], tmp_path: Path) -> Mailbox:
+    return opened(Mailbox(tmp_path / "mailbox.json"))
+
+
+@pytest.fixture
+def supervisor(mailbox: Mailbox) -> Supervisor:
+    return Supervisor(mailbox)
+
+
+@pytest.fixture
+def rank(mailbox: Mailbox, supervisor: Supervisor) -> Iterator[Rank]:
+    here = Rank(mailbox)
+    with contextlib.closing(here.channel):
+        supervisor.listen(lambda: bool(supervisor.of(Hello)))
+        yield here
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_rank_says_hello(rank, supervisor) -> None:
+    assert supervisor.of(Hello) == [Hello(3, 0)]
+
+
+def test_a_run_that_began_says_so_though_it_has_nothing_to_tell(rank, supervisor, log) -> None:
+    rank.channel.carry(log)
+
+    supervisor.listen(lambda: bool(supervisor.of(Batch)))
+
+    assert supervisor.of(Batch)[0].sequence == 1
+
+
+def test_all_that_is_told_arrives_in_order(rank, supervisor, log) -> None:
+    rank.channel.carry(log)
+    for number in range(300):
+        log.add("loss", number, 0.5)
+        log.write("stdout", f"{number}\n")
+        time.sleep(0.001)
+    log.finish(Ending("finished", 300))
+
+    supervisor.listen(lambda: any(batch.ending for batch in supervisor.of(Batch)))
+
+    batches = supervisor.of(Batch)
+    assert supervisor.sequences == [*range(1, len(batches) + 1)]
+    assert [s.iteration for batch in batches for s in batch.samples] == [*range(300)]
+    text = "".join(chunk.text for batch in batches for chunk in batch.chunks)
+    assert text.split() == [str(number) for number in range(300)]
+
+
+def test_at_most_twenty_batches_a_second_are_sent(rank, supervisor, log) -> None:
+    rank.channel.carry(log)
+    start = time.monotonic()
+    while time.monotonic() - start < 1.0:
+        log.add("loss", 0, 0.5)
+        time.sleep(0.001)
+    log.finish(Ending("finished"))
+
+    supervisor.listen(lambda: any(batch.ending for batch in supervisor.of(Batch)))
+
+    passed = time.monotonic() - start
+    assert 5 < len(supervisor.of(Batch)) <= 20 * passed + 2
+
+
+def test_what_was_not_confirmed_is_sent_again(rank, supervisor, log) -> None:
+    rank.channel.carry(log)
+    log.finish(Ending("finished"))
+
+    supervisor.listen(lambda: supervisor.sequences.count(log.sequence) == 2)
+
+    assert [*sorted(set(supervisor.sequences))] == [*range(1, log.sequence + 1)]
+    assert not log.settled
+
+
+def test_what_was_confirmed_is_not_sent_again_and_the_run_is_let_go(rank, supervisor, log) -> None:
+    rank.channel.carry(log)
+    log.finish(Ending("finished"))
+    supervisor.listen(lambda: any(batch.ending for batch in supervisor.of(Batch)))
+
+    supervisor.send(Acknowledge("a-run", supervisor.sequences[-1]))
+
+    until(lambda: log.settled)
+    until(lambda: not rank.channel._logs)
+
+
+def test_a_supervisor_that_misses_a_batch_gets_all_from_there(rank, supervisor, log) -> None:
+    rank.channel.carry(log)
+    for number in (1, 2, 3):
+        supervisor.listen(lambda number=number: number in supervisor.sequences)
+        log.add("loss", number, 0.5)
+    supervisor.listen(lambda: 4 in supervisor.sequences)
+    supervisor.heard.clear()
+
+    supervisor.send(Acknowledge("a-run", 1, resend=True))
+    supervisor.listen(lambda: 4 in supervisor.sequences)
+
+    assert supervisor.sequences[-3:] == [2, 3, 4]
+    assert supervisor.of(Batch)[-2].samples[0].iteration == 2
+
+
+def test_a_supervisor_that_comes_back_at_its_address_lacks_nothing(
+    rank, opened, mailbox, supervisor, log, tmp_path
+) -> None:
+    rank.channel.carry(log)
+    log.add("loss", 1, 0.5)
+    supervisor.listen(lambda: bool(supervisor.sequences))
+    supervisor.send(Acknowledge("a-run", 1))
+    mailbox.close()
+    for iteration in (2, 3):
+        time.sleep(0.1)
+        log.add("loss", iteration, 0.5)
+    log.finish(Ending("finished", 3))
+    until(lambda: log.closed)
+
+    mailbox = opened(Mailbox(tmp_path / "mailbox.json"))
+    successor = Supervisor(mailbox)
+    lacking = {*range(2, log.sequence + 1)}
+    successor.listen(lambda: lacking <= {*successor.sequences})
+
+    told = {batch.sequence: batch for batch in supervisor.of(Batch) + successor.of(Batch)}
+    assert [s.iteration for n in sorted(told) for s in told[n].samples] == [1, 2, 3]
+    assert told[log.sequence].ending == Ending("finished", 3)
+    successor.send(Acknowledge("a-run", log.sequence))
+    until(lambda: log.settled)
+
+
+def test_a_pulse_is_sent_from_time_to_time(rank, supervisor, log) -> None:
+    rank.channel.carry(log)
+    start = time.monotonic()
+
+    supervisor.listen(lambda: len(supervisor.of(Pulse)) >= 2)
+
+    assert supervisor.of(Pulse)[0] == Pulse("a-run", 0, 7, 2.0, "Barrier", 1.5, "line 4")
+    assert time.monotonic() - start > PULSE_SECONDS / 2
+
+
+def test_a_pulse_that_is_asked_for_comes_at_once(rank, supervisor, log) -> None:
+    rank.channel.carry(log)
+    supervisor.listen(lambda: bool(supervisor.of(Pulse)))
+    start = time.monotonic()
+
+    supervisor.send(AskPulse("a-run"))
+    supervisor.listen(lambda: len(supervisor.of(Pulse)) >= 2)
+
+    assert time.monotonic() - start < PULSE_SECONDS
+
+
+def test_a_stop_reaches_the_rank(rank, supervisor, log) -> None:
+    rank.channel.carry(log)
+    supervisor.listen(lambda: bool(supervisor.sequences))
+
+    supervisor.send(StopAt("a-run", 42))
+
+    until(lambda: rank.stops)
+    assert rank.stops == [42]
+
+
+def test_an_interrupt_reaches_the_rank_while_its_main_thread_is_busy(rank, supervisor, log) -> None:
+    rank.channel.carry(log)
+    supervisor.listen(lambda: bool(supervisor.sequences))
+
+    supervisor.send(Interrupt("a-run"))
+
+    assert rank.interrupted.wait(PATIENCE_SECONDS)
+    assert not rank.channel.is_cancelled("a-run")
+
+
+def test_a_run_that_is_interrupted_before_it_began_is_called_off(rank, supervisor) -> None:
+    supervisor.send(Interrupt("later"))
+
+    until(lambda: rank.channel.is_cancelled("later"))
+    assert not rank.interrupted.is_set()
+    assert not rank.channel.is_cancelled("another")
+
+
+def test_a_rank_that_has_ended_its_run_is_neither_stopped_nor_interrupted(
+    rank, supervisor, log
+) -> None:
+    rank.channel.carry(log)
+    log.finish(Ending("finished"))
+    supervisor.listen(lambda: bool(supervisor.sequences))
+
+    supervisor.send(Interrupt("a-run"))
+    supervisor.send(StopAt("a-run", 1))
+    supervisor.send(AskPulse("a-run"))
+
+    supervisor.listen(lambda: bool(supervisor.of(Pulse)))  # what came last was carried out
+    assert not rank.interrupted.is_set()
+    assert rank.stops == []
+
+
+def test_commands_for_another_run_are_not_obeyed(rank, supervisor, log) -> None:
+    rank.channel.carry(log)
+    supervisor.listen(lambda: bool(supervisor.sequences))
+
+    supervisor.send(StopAt("another", 1))
+    supervisor.send(Acknowledge("another", 1))
+    supervisor.send(StopAt("a-run", 2))
+
+    until(lambda: rank.stops)
+    assert rank.stops == [2]
+    assert log.acknowledged == 0
+
+
+def test_the_next_run_begins_while_the_last_is_not_yet_confirmed(
+    rank, supervisor, log, tmp_path
+) -> None:
+    second = RunLog("second", 0, tmp_path / "second.log")
+    rank.channel.carry(log)
+    log.finish(Ending("finished"))
+    rank.channel.carry(second)
+    second.finish(Ending("stopped"))
+
+    supervisor.listen(lambda: {batch.run for batch in supervisor.of(Batch)} == {"a-run", "second"})
+
+    supervisor.send(Acknowledge("second", 2))
+    until(lambda: second.settled)
+    assert not log.settled
+
+
+def test_ranks_are_told_apart(rank, mailbox, supervisor) -> None:
+    other = Rank(mailbox, number=1)
+    with contextlib.closing(other.channel):
+        supervisor.listen(lambda: len(supervisor.of(Hello)) == 2)
+
+        mailbox.send(3, (1,), Interrupt("for the second"))
+
+        until(lambda: other.channel.is_cancelled("for the second"))
+        assert not rank.channel.is_cancelled("for the second")
+
+
+def test_a_closed_channel_leaves_no_thread(mailbox) -> None:
+    channel = Rank(mailbox).channel
+
+    channel.close()
+
+    assert not [t for t in threading.enumerate() if t.name == "workbench-channel"]
