@@ -11,6 +11,7 @@ _MPICH_SIGNALED = re.compile(
     r"APPLICATION TERMINATED WITH THE EXIT STRING: (?P<name>.+?) \(signal (?P<signal>\d+)\)"
 )
 _ABORTED = re.compile(r"MPI_A[Bb][Oo][Rr][Tt]\S* was (?:invoked|called) on rank (?P<rank>\d+)")
+_NAMED = re.compile(r"PID (\d+)")
 UNKNOWN = (
     "its process is gone without a Python error; killed from outside, "
     "often because the machine ran out of memory"
@@ -30,6 +31,11 @@ def cause_of_end(log: str, rank: int | None) -> str:
     if rank is None and lines:
         return f"mpiexec ended; its last words: {lines[-1][:200]}"
     return UNKNOWN
+
+
+def named_processes(log: str) -> frozenset[int]:
+    """Return the process ids that mpiexec's output blames; it ends the others itself."""
+    return frozenset(int(number) for number in _NAMED.findall(log))
 
 
 def stack_of_crash(text: str) -> str:

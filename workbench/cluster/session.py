@@ -15,7 +15,7 @@ import ipyparallel as ipp
 import psutil
 from ipyparallel.cluster.launcher import NotRunning
 
-from workbench.cluster.ending import cause_of_end, stack_of_crash
+from workbench.cluster.ending import cause_of_end, named_processes, stack_of_crash
 from workbench.cluster.launcher import (
     CurveControllerLauncher,
     WorldEngineSetLauncher,
@@ -31,6 +31,7 @@ from workbench.errors import ClusterError
 
 CONTROLLER_SECONDS = 30
 KILL_SECONDS = 2.0
+LAST_WORDS_SECONDS = 0.7
 ENDING_SECONDS = 10.0
 
 
@@ -46,6 +47,7 @@ class _World:
     recovering: Any = None
     ranks: tuple[RankFact, ...] = ()
     ending_since: float = 0.0
+    dying_since: float = 0.0
     deaths: tuple[Death, ...] = ()
     reason: str = ""
 
@@ -304,13 +306,23 @@ class MpiCluster:
         dead = [rank for rank in world.ranks if not _is_alive(rank.pid)]
         known = {death.rank for death in world.deaths}
         new = [rank for rank in dead if rank.rank not in known]
-        if not new:
+        if not new or self._may_say_more(world, new):
             return
         text = _log_text(world.launcher)
+        traces = {rank.rank: stack_of_crash(self._crash_text(rank)) for rank in new}
+        blamed = named_processes(text)
+        # mpiexec ends the others when one is gone: the one to show is the one that began it.
+        new.sort(key=lambda rank: (not traces[rank.rank], rank.pid not in blamed))
         for rank in new:
-            trace = stack_of_crash(self._crash_text(rank))
+            trace = traces[rank.rank]
             cause = trace.partition("\n")[0] or cause_of_end(text, rank.rank)
             world.deaths += (Death(rank.rank, rank.host, cause, trace),)
+
+    def _may_say_more(self, world: _World, dead: Sequence[RankFact]) -> bool:
+        """Whether several ranks went at once and mpiexec is still about to say which was first."""
+        world.dying_since = world.dying_since or time.monotonic()
+        early = time.monotonic() - world.dying_since < LAST_WORDS_SECONDS
+        return len(dead) > 1 and early and _is_alive(world.launcher.pid)
 
     def _press(self, world: _World, gone: bool) -> bool:
         """End by force what does not end by itself; true when nothing is left."""
