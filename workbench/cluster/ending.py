@@ -11,6 +11,7 @@ _MPICH_SIGNALED = re.compile(
     r"APPLICATION TERMINATED WITH THE EXIT STRING: (?P<name>.+?) \(signal (?P<signal>\d+)\)"
 )
 _ABORTED = re.compile(r"MPI_A[Bb][Oo][Rr][Tt]\S* was (?:invoked|called) on rank (?P<rank>\d+)")
+_MPICH_ABORTED = re.compile(r"application called MPI_Abort\(.*\) - process (?P<rank>\d+)")
 _NAMED = re.compile(r"PID (\d+)")
 UNKNOWN = (
     "its process is gone without a Python error; killed from outside, "
@@ -25,7 +26,7 @@ def cause_of_end(log: str, rank: int | None) -> str:
             return f"ended by signal {match['signal']} ({match['name']})"
     if (signaled := _MPICH_SIGNALED.search(log)) is not None:
         return f"ended by signal {signaled['signal']} ({signaled['name']})"
-    if (aborted := _ABORTED.search(log)) is not None:
+    if (aborted := _ABORTED.search(log) or _MPICH_ABORTED.search(log)) is not None:
         return f"MPI_Abort was called on rank {aborted['rank']}"
     lines = [line.strip() for line in log.splitlines() if line.strip(" -=")]
     if rank is None and lines:

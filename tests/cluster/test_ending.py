@@ -1,0 +1,108 @@
+"""Why a rank is gone is read out of MPI's and Python's last words."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.cluster.ending import UNKNOWN, cause_of_end, named_processes, stack_of_crash
+
+OPEN_MPI_SIGNAL = """
+--------------------------------------------------------------------------
+prterun noticed that process rank 1 with PID 4242 on node box exited on
+signal 9 (Killed).
+--------------------------------------------------------------------------
+"""
+OPEN_MPI_ABORT = """
+--------------------------------------------------------------------------
+MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD
+  Proc: [[1234,1],1]
+  Errorcode: 3
+--------------------------------------------------------------------------
+"""
+MPICH_SIGNAL = """
+===================================================================================
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 1234 RUNNING AT box
+=   EXIT CODE: 139
+===================================================================================
+YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault (signal 11)
+"""
+MPICH_ABORT = (
+    "Abort(3) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 3) - "
+    "process 1\n"
+)
+CRASH = """Fatal Python error: Segmentation fault
+
+Current thread 0x00007f (most recent call first):
+  File "/usr/lib/python3.12/ctypes/__init__.py", line 519 in string_at
+  File "<cell of run 260714-091500-ab7z>", line 3 in fall
+  File "<cell of run 260714-091500-ab7z>", line 5 in <module>
+  File "/env/workbench/engine/execution.py", line 80 in _cell
+  File "/env/workbench/engine/execution.py", line 50 in _attempt
+  File "/env/ipykernel/kernelbase.py", line 300 in dispatch_shell
+
+Extension modules: numpy._core._multiarray_umath, mpi4py.MPI (total: 20)
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "rank", "cause"),
+    [
+        (OPEN_MPI_SIGNAL, 1, "ended by signal 9 (Killed)"),
+        (OPEN_MPI_SIGNAL, None, "ended by signal 9 (Killed)"),
+        (MPICH_SIGNAL, 1, "ended by signal 11 (Segmentation fault)"),
+        (OPEN_MPI_ABORT, 1, "MPI_Abort was called on rank 1"),
+        (OPEN_MPI_ABORT, None, "MPI_Abort was called on rank 1"),
+        (MPICH_ABORT, 1, "MPI_Abort was called on rank 1"),
+        ("", 0, UNKNOWN),
+        ("", None, UNKNOWN),
+        ("something else\n", 0, UNKNOWN),
+    ],
+)
+def test_the_cause_is_one_line(log, rank, cause) -> None:
+    assert cause_of_end(log, rank) == cause
+
+
+def test_the_signal_of_one_rank_is_not_taken_for_that_of_another() -> None:
+    two = OPEN_MPI_SIGNAL + OPEN_MPI_SIGNAL.replace("rank 1", "rank 12").replace(
+        "9 (Killed)", "11 (Segmentation fault)"
+    )
+
+    assert cause_of_end(OPEN_MPI_SIGNAL, 0) == UNKNOWN
+    assert cause_of_end(two, 1) == "ended by signal 9 (Killed)"
+    assert cause_of_end(two, 12) == "ended by signal 11 (Segmentation fault)"
+
+
+def test_a_world_that_did_not_start_gives_the_last_words_of_mpiexec() -> None:
+    log = "starting\n\nbash: nope: command not found\n-----------\n"
+
+    assert cause_of_end(log, None) == (
+        "mpiexec ended; its last words: bash: nope: command not found"
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "processes"),
+    [(OPEN_MPI_SIGNAL, {4242}), (MPICH_SIGNAL, {1234}), (OPEN_MPI_ABORT, set()), ("", set())],
+)
+def test_the_processes_that_mpi_blames_are_named(log, processes) -> None:
+    assert named_processes(log) == processes
+
+
+def test_last_words_are_not_endless() -> None:
+    assert len(cause_of_end("x" * 10_000, None)) < 300
+
+
+def test_the_stack_of_a_crash_is_the_users_with_the_innermost_call_last() -> None:
+    assert stack_of_crash(CRASH).splitlines() == [
+        "Fatal Python error: Segmentation fault",
+        "Stack (most recent call last):",
+        '  File "<cell of run 260714-091500-ab7z>", line 5 in <module>',
+        '  File "<cell of run 260714-091500-ab7z>", line 3 in fall',
+        '  File "/usr/lib/python3.12/ctypes/__init__.py", line 519 in string_at',
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_a_rank_that_did_not_crash_left_no_stack(text) -> None:
+    assert stack_of_crash(text) == ""

