@@ -46,7 +46,7 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
             "points written a second",
             "1/s",
             *(Series(label, tuple(values)) for label, values in written.items()),
-            note=f"{POINTS:,} points, {RANKS} ranks, 500 a transaction, while a reader follows; more is better",
+            note=f"{POINTS:,} points, 500 a transaction, with a reader; more is better",
         ),
         Row("points followed a second", "1/s", *followed.values(), note="more is better"),
     ]
