@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from workbench.core.metrics import (
     FoldedLine,
     Group,
+    Pace,
     fold_lines,
     fraction_done,
     group_names,
@@ -53,6 +54,18 @@ def test_a_line_of_one_rank_does_not_keep_the_others_from_folding() -> None:
 
     assert FoldedLine((0, 1), "epoch 1") in folded
     assert len(folded) == 3
+
+
+def test_lines_of_their_own_stand_in_the_order_of_the_ranks() -> None:
+    folded = fold_lines({rank: ["epoch 1", f"I am {rank}", "epoch 2", "end"] for rank in (0, 1)})
+
+    assert [line.text for line in folded] == ["epoch 1", "I am 0", "I am 1", "epoch 2", "end"]
+
+
+def test_what_nobody_else_wrote_stands_in_the_order_of_the_ranks() -> None:
+    folded = fold_lines({rank: [f"I am {rank}", f"{rank} again"] for rank in (0, 1)})
+
+    assert [line.text for line in folded] == ["I am 0", "0 again", "I am 1", "1 again"]
 
 
 def test_a_repeated_line_stays_repeated() -> None:
@@ -136,3 +149,20 @@ def test_an_ended_run_took_the_time_until_its_end() -> None:
 
     assert seconds_taken(fact, now=500.0) == 30.0
     assert seconds_left(fact, now=500.0) is None
+
+
+def test_the_pace_is_that_of_the_last_seconds() -> None:
+    pace = Pace()
+
+    for now, iteration in [(100.0, 0), (110.0, 10), (112.0, 30), (114.0, 50)]:
+        pace.add(now, iteration)
+
+    assert pace.rate == 10.0
+
+
+def test_the_pace_is_unknown_at_first() -> None:
+    pace = Pace()
+
+    pace.add(100.0, 7)
+
+    assert pace.rate == 0.0

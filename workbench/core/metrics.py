@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from workbench.core.run import RunFact
 FOLD_WINDOW = 200
 MAX_GROUPS = 6
 STEP_PREFIX = "step/"
+PACE_SECONDS = 5.0
 
 _CLOCKS = frozenset({"elapsed_time", "epoch", "iteration", "time", "step", "timestamp"})
 _VALIDATION = frozenset({"validation", "valid", "val", "test", "eval", "evaluation", "dev"})
@@ -57,6 +59,8 @@ def rank_ranges(ranks: Iterable[int]) -> str:
 def fold_lines(outputs: Mapping[int, Sequence[str]]) -> list[FoldedLine]:
     """Merge the lines of several ranks, identical ones into one; each rank's order is kept.
 
+    What a rank wrote alone between two shared lines stands behind what lower ranks wrote there.
+
     Args:
         outputs: Rank to the lines that it wrote.
     """
@@ -65,15 +69,19 @@ def fold_lines(outputs: Mapping[int, Sequence[str]]) -> list[FoldedLine]:
     for rank in sorted(outputs):
         known = set(texts)
         at = 0
+        own: list[str] = []
         for line in outputs[rank]:
             found = _find(texts, line, at) if line in known else -1
             if found < 0:
-                texts.insert(at, line)
-                owners.insert(at, [rank])
-                at += 1
-            else:
-                owners[found].append(rank)
-                at = found + 1
+                own.append(line)
+                continue
+            owners[found].append(rank)
+            texts[found:found] = own
+            owners[found:found] = [[rank] for _ in own]
+            at = found + len(own) + 1
+            own = []
+        texts += own
+        owners += [[rank] for _ in own]
     return [FoldedLine(tuple(o), t) for o, t in zip(owners, texts, strict=True)]
 
 
@@ -105,6 +113,27 @@ def seconds_taken(fact: RunFact, now: float) -> float:
     if not fact.started:
         return 0.0
     return max(0.0, (fact.ended or now) - fact.started)
+
+
+class Pace:
+    """How fast a run advances of late, over about ``PACE_SECONDS``."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def add(self, now: float, iteration: int) -> None:
+        """Take in that the run was at ``iteration`` at ``now``, in epoch seconds."""
+        self._seen.append((now, iteration))
+        while len(self._seen) > 2 and now - self._seen[0][0] > PACE_SECONDS:
+            self._seen.popleft()
+
+    @property
+    def rate(self) -> float:
+        """Iterations a second; 0 while unknown."""
+        if len(self._seen) < 2:
+            return 0.0
+        (before, first), (now, last) = self._seen[0], self._seen[-1]
+        return (last - first) / (now - before) if now > before else 0.0
 
 
 def is_clock(name: str) -> bool:
