@@ -56,7 +56,7 @@ def files(home: Path, script: str) -> None:
         ("up --cluster a/b", "'a/b' cannot name a cluster; use 1 to 40 letters"),
         ("resize 2", "Cluster 'default' is not up; `workbench up 2` starts it."),
         ("down", "There is no cluster called 'default'; nothing was taken down."),
-        ("stop", "No run of cluster 'default' is going on; `workbench runs`"),
+        ("stop", "No run of cluster 'default' is going on; %dist_runs or `workbench runs`"),
         ("stop absent", "No run is called 'absent' in "),
         ("logs", "Nothing has run on cluster 'default' yet; `workbench run` does."),
         ("logs absent", "No run is called 'absent' in "),

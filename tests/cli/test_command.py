@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cli import follow
 from workbench.core.run import RunKind, RunState
 
 PNG = b"\x89PNG\r\n"
@@ -23,8 +22,8 @@ def test_run_shows_output_folded_and_ends_with_zero(workbench, actor, script):
 
     assert result.exit_code == 0
     assert set(result.stdout.splitlines()) == SAID
-    assert "Run 'digits': finished on 2 ranks, iteration 3 of 3" in result.stderr
-    assert "Last values: main/loss 1." in result.stderr
+    assert "Run digits: finished on 2 ranks, iteration 3 of 3" in result.stderr
+    assert "Last values: main/loss 1\n" in result.stderr
 
 
 def test_a_failed_run_shows_the_traceback_of_its_rank(workbench, actor, script):
@@ -108,8 +107,8 @@ def test_an_interrupt_asks_the_run_to_stop_and_follows_it_to_its_end(workbench, 
     result = workbench("run", "--name", "digits", script)
 
     assert result.exit_code == 130
-    assert "Asked the ranks to stop; Ctrl-C again leaves them to it." in result.stderr
-    assert "Run 'digits': stopped at iteration 7" in result.stderr
+    assert "Asked the ranks to stop; interrupt again to leave them to it." in result.stderr
+    assert "Run digits: stopped at iteration 7" in result.stderr
 
 
 def test_a_second_interrupt_leaves_at_once_and_says_how_to_go_on(workbench, actor, store, script):
@@ -126,30 +125,6 @@ def test_a_second_interrupt_leaves_at_once_and_says_how_to_go_on(workbench, acto
     assert result.exit_code == 130
     assert "`workbench logs -f digits` follows it again" in result.stderr
     assert store.run("digits").fact.state is RunState.RUNNING
-
-
-def test_a_supervisor_that_died_is_woken_again(workbench, actor, script, monkeypatch):
-    woken = threading.Event()
-    monkeypatch.setattr(follow, "WAKING_SECONDS", 0.0)
-    monkeypatch.setattr(follow, "supervisor_is_awake", lambda cluster: woken.is_set())
-    monkeypatch.setattr(follow, "wake_supervisor", lambda cluster: woken.set())
-    actor.script = lambda run: (actor.until(woken.is_set), actor.finish(run))
-
-    result = workbench("run", script)
-
-    assert result.exit_code == 0
-    assert "The supervisor had ended and was started again." in result.stderr
-
-
-def test_a_supervisor_that_will_not_live_is_given_up(workbench, actor, script, monkeypatch):
-    monkeypatch.setattr(follow, "WAKING_SECONDS", 0.0)
-    monkeypatch.setattr(follow, "supervisor_is_awake", lambda cluster: False)
-    monkeypatch.setattr(follow, "wake_supervisor", lambda cluster: None)
-
-    result = workbench("run", script)
-
-    assert result.exit_code == 1
-    assert "`workbench logs --supervisor --cluster default` says why." in result.stderr
 
 
 def test_up_waits_until_the_cluster_is_ready(workbench, actor, store):
@@ -348,7 +323,7 @@ def test_stop_waits_for_the_run_that_goes_on(workbench, actor, script):
     result = workbench("stop")
 
     assert result.exit_code == 0
-    assert result.stdout.startswith("Run 'digits' stopped at iteration 7")
+    assert result.stdout.startswith("Run digits: stopped at iteration 7")
 
 
 def test_stopping_a_run_that_has_ended_says_so(workbench, actor, script):

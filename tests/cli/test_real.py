@@ -115,7 +115,7 @@ def test_ctrl_c_stops_the_run_at_an_iteration(shell):
 
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert re.search(r"Run 'interrupted': stopped at iteration \d+ on 2 ranks", errors)
+    assert re.search(r"Run interrupted: stopped at iteration \d+ on 2 ranks", errors)
 
 
 def test_stop_from_another_shell_ends_the_run_in_this_one(shell):
@@ -126,7 +126,7 @@ def test_stop_from_another_shell_ends_the_run_in_this_one(shell):
 
     process.communicate(timeout=30)
     assert (code, process.returncode) == (0, 130)
-    assert output.startswith("Run 'stopped' stopped at iteration ")
+    assert output.startswith("Run stopped: stopped at iteration ")
 
 
 def test_a_run_ends_at_its_wall_clock_limit(shell):

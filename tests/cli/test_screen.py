@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 import io
-import time
 
 from rich.console import Console
 
-from workbench.cli.record import Output, Record
 from workbench.cli.screen import LiveScreen, picture, sparkline
 from workbench.core.cluster import ClusterFact, ClusterState
 from workbench.core.metrics import FoldedLine
 from workbench.core.run import Run, RunFact, RunKind, RunState, RunWish
 from workbench.core.sampling import Curve
+from workbench.view.record import Record
 
 
 def record(state: RunState = RunState.RUNNING, **changes: object) -> Record:
@@ -31,46 +30,6 @@ def curve(values: list[float]) -> Curve:
     return result
 
 
-def test_the_same_line_of_all_ranks_is_one_at_once():
-    output = Output()
-    output.feed(0, "hello\n", 0.0)
-    output.feed(1, "hello\n", 0.1)
-
-    assert output.take(0.1) == [FoldedLine((0, 1), "hello")]
-    assert output.take(9.0) == []
-
-
-def test_a_line_waits_a_moment_for_its_like():
-    output = Output()
-    output.feed(0, "hello\n", 0.0)
-
-    assert output.take(0.1) == []
-    assert output.take(0.4) == [FoldedLine((0,), "hello")]
-
-
-def test_lines_of_a_rank_keep_their_order_while_one_waits():
-    output = Output()
-    output.feed(0, "first\n", 0.0)
-    output.feed(0, "second\n", 0.3)
-
-    assert [line.text for line in output.take(0.4)] == ["first"]
-    assert [line.text for line in output.take(0.7)] == ["second"]
-
-
-def test_at_the_end_what_has_no_newline_comes_too():
-    output = Output()
-    output.feed(0, "no newline", 0.0)
-
-    assert output.take(0.0, final=True) == [FoldedLine((0,), "no newline")]
-
-
-def test_a_progress_bar_is_shown_as_it_was_last_and_without_colours():
-    output = Output()
-    output.feed(0, " 10%|#   |\r 50%|##  |\r\x1b[32m100%|####|\x1b[0m\n", 0.0)
-
-    assert output.take(1.0) == [FoldedLine((0,), "100%|####|")]
-
-
 def test_a_falling_curve_falls():
     assert sparkline(curve([4, 3, 2, 1])) == "█▆▃▁"
 
@@ -86,7 +45,8 @@ def test_a_flat_curve_and_one_without_numbers_have_a_line_too():
 
 def test_the_picture_shows_how_far_how_fast_and_where_to():
     running = record(iteration=50, iterations_total=100, epoch=1.0, epochs_total=2, started=100.0)
-    running._paces.extend([(108.0, 30), (110.0, 50)])
+    running.pace.add(108.0, 30)
+    running.pace.add(110.0, 50)
     running.curves["main/loss"] = curve([2.0, 1.0])
 
     text = shown(picture(running, 110.0))
@@ -119,15 +79,3 @@ def test_a_terminal_shows_output_above_the_bar():
     text = console.file.getvalue()
     assert "hello [bold]" in text
     assert text.index("a note") < text.rindex("iteration 50 of 100")
-
-
-def test_a_record_reads_only_what_is_new(store, actor, workbench, script):
-    actor.script = actor.finish
-    workbench("run", "--name", "digits", script)
-    record = Record(store.run("digits"))
-
-    record.read(store, time.time())
-    record.read(store, time.time())
-
-    assert len(record.curves["main/loss"]) == 3
-    assert len(record.output.take(0.0, final=True)) == 3

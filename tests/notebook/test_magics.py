@@ -66,7 +66,7 @@ def test_rank_0_is_streamed_and_the_others_are_folded(run_cell, stand_in, sent, 
 
 def test_options_reach_the_run(run_cell, stand_in, store, sent) -> None:
     run_cell(
-        "%%dist_train --ranks 1 --param lr=0.1 --param tag=a-b --param n=[1,2] --grace 3\npass"
+        "%%dist_train --ranks 1 --param lr=0.1 --param tag=a-b --param n=[1,2] --grace 3s\npass"
     )
 
     wish = store.runs()[0].wish
@@ -104,13 +104,16 @@ def test_a_script_keeps_its_own_options(run_cell, stand_in, store, sent, tmp_pat
         ("%%dist_train --ranks 0\npass", "ranks must be at least 1, not 0"),
         ("%%dist_train --ranks 999\npass", "add --oversubscribe"),
         ("%%dist_train --ranks\npass", "--ranks: expected one argument"),
-        ("%%dist_train --grace -1\npass", "grace must be at least 0"),
-        ("%%dist_train --param lr\npass", "--param 'lr' is not of the form name=value"),
-        ("%%dist_train --param 1a=2\npass", "not of the form name=value"),
-        ("%%dist_train --param class=2\npass", "not of the form name=value"),
+        ("%%dist_train --grace -1\npass", "'-1' is not a length of time; write seconds"),
+        ("%%dist_train --param lr\npass", "'lr' is not a parameter; write --param name=value"),
+        ("%%dist_train --param 1a=2\npass", "'1a=2' is not a parameter"),
+        ("%%dist_train --param class=2\npass", "'class=2' is not a parameter"),
         ("%%dist_train --name 'x\npass", "No closing quotation"),
         ("%%dist_train --name /x\npass", "cannot name a run"),
         ("%%dist_train --cluster a/b\npass", "cannot name a cluster"),
+        ("%dist_cluster --cluster a/b", "cannot name a cluster"),
+        ("%dist_doctor --cluster a/b", "cannot name a cluster"),
+        ("%dist_down --cluster a/b", "cannot name a cluster"),
         ("%%dist_train\n\n", "is empty"),
         ("%%dist_train\nx = 1\nfor i in\n", "The cell, line 3: "),
         ("%dist_train", "needs a script"),
@@ -215,19 +218,6 @@ def test_a_second_interrupt_leaves_the_run_to_itself(run_cell, stand_in, store, 
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_dead_supervisor_is_woken_while_a_run_is_followed(
-    run_cell, stand_in, store, sent, monkeypatch
-) -> None:
-    woken = threading.Event()
-    stand_in.play = lambda stand_in, run: stand_in.train(run) if woken.is_set() else None
-    monkeypatch.setattr("workbench.notebook.following.supervisor_is_awake", lambda _: False)
-    monkeypatch.setattr("workbench.notebook.following.wake_supervisor", lambda _: woken.set())
-
-    run_cell(TRAIN)
-
-    assert store.run("digits").fact.state is RunState.FINISHED
-
-
 def test_a_queued_run_says_behind_which_one_it_waits(run_cell, stand_in, store, sent) -> None:
     stand_in.iterations = 30
     run_cell("%%dist_train --background --name first\npass")
@@ -320,7 +310,7 @@ def test_an_unknown_run_is_named(run_cell, store, sent) -> None:
 
 
 def test_stop_without_a_run_says_so(run_cell, store, sent) -> None:
-    with pytest.raises(StateError, match="No run is going on"):
+    with pytest.raises(StateError, match="No run of cluster 'default' is going on"):
         run_cell("%dist_stop")
 
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 
-import pytest
-
+from workbench.core.diagnosis import Finding
 from workbench.core.run import Run, RunFact, RunKind, RunState, RunWish
-from workbench.core.sampling import Curve
-from workbench.notebook import chart
-from workbench.notebook.doctor import findings_table
-from workbench.notebook.phrases import duration, state_line, step_line
+from workbench.notebook.listing import findings_table
+from workbench.notebook.page import figure_html
 from workbench.notebook.run_view import RunView
 from workbench.notebook.transcript import KEPT_CHARACTERS, Transcript
 
@@ -46,7 +42,7 @@ def sent_for(store, stand_in, lines: int, ranks: int) -> int:
         for rank in range(ranks):
             stand_in.report(store.run(run.id), rank, f"rank {rank} says line {line}: {'x' * 40}\n")
         if line % 5 == 4:
-            view.read(store)
+            view.read(store, 1000.0 + line * 0.05)
             view.draw(1000.0 + line * 0.05)
     stand_in.end(store.run(run.id), RunState.FINISHED)
     view.finish(store, 1000.0 + lines * 0.05)
@@ -88,47 +84,8 @@ def test_nothing_is_drawn_again_when_nothing_is_new(store, stand_in) -> None:
     assert page.places == ["head", "curves"]
 
 
-def curve(*values: float, ranks: int = 1) -> Curve:
-    made = Curve()
-    for iteration, value in enumerate(values, 1):
-        for rank in range(ranks):
-            made.add(rank, iteration, value + rank)
-    return made
-
-
-def test_losses_and_accuracies_have_axes_of_their_own() -> None:
-    panels = chart.panels_of_run(
-        {"main/loss": curve(3, 2), "main/accuracy": curve(0, 1), "validation/main/loss": curve(4)}
-    )
-
-    assert [(p.quantity, [line.name for line in p.lines]) for p in panels] == [
-        ("loss", ["main/loss", "validation/main/loss"]),
-        ("accuracy", ["main/accuracy"]),
-    ]
-
-
-def test_any_name_can_be_drawn() -> None:
-    curves = {"$\\frac{": curve(1, 2, ranks=2), "_hidden": curve(1), "損失": curve(math.nan, 1)}
-
-    picture = chart.png(chart.panels_of_run(curves))
-
-    assert picture.startswith(b"\x89PNG")
-
-
-def test_a_picture_is_small_enough_to_be_sent_each_second() -> None:
-    curves = {name: curve(*range(400), ranks=2) for name in ("main/loss", "main/accuracy")}
-
-    assert len(chart.png(chart.panels_of_run(curves), chart.LIVE_DPI)) < 40_000
-
-
-def test_the_picture_is_described_in_words() -> None:
-    panels = chart.panels_of_run({"loss": curve(2, 1), "empty": curve(math.nan)})
-
-    assert chart.describe(panels) == "loss falls from 2 to 1 over 1 iteration"
-
-
 def test_a_description_cannot_leave_its_attribute() -> None:
-    html = chart.figure_html(b"", 'a" onerror="x', "<b>")
+    html = figure_html(b"", 'a" onerror="x', "<b>")
 
     assert 'alt="a&quot; onerror=&quot;x"' in html
     assert "&lt;b&gt;" in html
@@ -143,10 +100,6 @@ def folded(pieces: list[tuple[int, str]]) -> str:
 
 def test_lines_cut_in_two_are_put_together() -> None:
     assert "<pre>one\ntwo</pre>" in folded([(1, "o"), (1, "ne\ntw"), (1, "o")])
-
-
-def test_a_progress_bar_shows_its_last_state() -> None:
-    assert "<pre>100%</pre>" in folded([(1, "\r1%\r50%"), (1, "\r100%\n")])
 
 
 def test_colours_and_markup_are_only_text() -> None:
@@ -168,32 +121,7 @@ def test_a_flood_is_kept_in_bounded_memory_and_said_to_be_cut() -> None:
     assert "Output of rank 1: 100,000 lines, the newest " in html
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.26, "0.3 s"), (42.0, "42 s"), (60, "1 min"), (200, "3 min 20 s"), (3900, "1 h 5 min")],
-)
-def test_durations_are_said_as_people_do(seconds, words) -> None:
-    assert duration(seconds) == words
-
-
-def test_a_running_run_says_how_far_and_how_long() -> None:
-    fact = RunFact("x", RunState.RUNNING, ranks=2, started=100.0, iteration=50,
-                   iterations_total=200, epoch=1.5, epochs_total=6)  # fmt: skip
-
-    assert state_line(Run(wish(), fact), now=110.0) == (
-        "running on 2 ranks, iteration 50 of 200, epoch 1.5 of 6, 10 s, about 30 s left"
-    )
-
-
-def test_the_parts_of_a_step_are_told_largest_first() -> None:
-    assert step_line({"step/data": 0.0001, "step/compute": 0.005, "loss": 1}) == (
-        "compute 5 ms, data 0.1 ms"
-    )
-
-
 def test_the_doctors_findings_name_the_remedy() -> None:
-    from workbench.core.diagnosis import Finding
-
     bundle = findings_table([Finding("MPI", False, "none", "Install it."), Finding("x", True, "y")])
 
     assert "MPI    ✗ mend   none   Install it." in bundle["text/plain"]

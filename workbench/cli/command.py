@@ -15,7 +15,7 @@ from rich.console import Console
 from workbench.cli import listing
 from workbench.cli.chart import check_chart_path, draw_chart
 from workbench.cli.demo import run_demo
-from workbench.cli.follow import Interrupts, conclude, follow_run, wait_down, wait_ready
+from workbench.cli.follow import TerminalView, exit_code, wait_down, wait_ready
 from workbench.cli.logs import print_output, print_supervisor_log
 from workbench.cli.options import (
     Commands,
@@ -25,10 +25,8 @@ from workbench.cli.options import (
     oversubscribe_option,
     run_options,
 )
-from workbench.cli.phrases import count, duration, home_line, state_line, values_line
-from workbench.cli.record import Record, last_values
 from workbench.cli.screen import screen_for
-from workbench.core.cluster import ClusterState, check_cluster_name
+from workbench.core.cluster import check_cluster_name
 from workbench.core.job import SUFFIXES, Job, parse_job
 from workbench.core.run import Run, RunKind, RunState
 from workbench.errors import InputError, StateError
@@ -39,9 +37,14 @@ from workbench.store.wishes import (
     ask_down,
     ask_run,
     script_source,
-    supervisor_is_awake,
-    wake_supervisor,
 )
+from workbench.view.care import Care, keep_awake
+from workbench.view.following import POLL_SECONDS, follow
+from workbench.view.interrupts import Interrupts
+from workbench.view.listing import comparison_table, runs_table
+from workbench.view.phrases import count, duration, state_line, summary
+from workbench.view.record import curves_of
+from workbench.view.stop import ask_stop, stop_line
 
 WIDE = 240  # columns for a file or a pipe, where nothing is gained by folding
 
@@ -149,8 +152,12 @@ def status(as_json: bool, cluster: str | None) -> None:
     """Show clusters, their ranks, and what runs."""
     with Store() as store:
         names = [cluster] if cluster else [wish.name for wish in store.clusters()]
+        if cluster and store.cluster_wish(cluster) is None:
+            raise StateError(
+                f"There is no cluster called {cluster!r}; `workbench status` lists them."
+            )
         for name in names:
-            _keep_awake(store, name)
+            keep_awake(store, name)
         unfinished = [run for name in names for run in store.unfinished(name)]
         if as_json:
             click.echo(listing.clusters_json(store, names, unfinished))
@@ -177,26 +184,26 @@ def runs(names: tuple[str, ...], limit: int, plot: Path | None, as_json: bool) -
         if as_json:
             click.echo(listing.runs_json(store, found))
         elif names:
-            _output().print(listing.comparison_table(store, found, time.time()))
+            _output().print(listing.text_table(comparison_table(store, found, time.time())))
         else:
-            _output().print(listing.runs_table(store, found, time.time()))
+            _output().print(listing.text_table(runs_table(store, found, time.time())))
         if plot is not None:
             drawn = found if names else found[:1]
-            draw_chart({run.wish.name: _read(store, run).curves for run in drawn}, plot)
+            draw_chart({run.wish.name: curves_of(store, run) for run in drawn}, plot)
             click.echo(f"Drew {', '.join(run.wish.name for run in drawn)} into {plot}.", err=True)
 
 
 @main.command()
 @click.argument("run", required=False)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
+@click.option("-f", "--follow", "going_on", is_flag=True, help="Go on until the run has ended.")
 @click.option("--rank", type=int, metavar="N", help="Only what this rank wrote.")
 @click.option("--supervisor", is_flag=True, help="What supervisor and engines wrote instead.")
 @cluster_option
-def logs(run: str | None, follow: bool, rank: int | None, supervisor: bool, cluster: str) -> None:
+def logs(run: str | None, going_on: bool, rank: int | None, supervisor: bool, cluster: str) -> None:
     """Print what the ranks wrote in RUN, or in the newest run."""
     with Store() as store:
         if supervisor:
-            print_supervisor_log(check_cluster_name(cluster), follow)
+            print_supervisor_log(check_cluster_name(cluster), going_on)
             return
         if run is None and not store.runs(cluster, limit=1):
             raise StateError(f"Nothing has run on cluster {cluster!r} yet; `workbench run` does.")
@@ -204,7 +211,7 @@ def logs(run: str | None, follow: bool, rank: int | None, supervisor: bool, clus
         if rank is not None and not 0 <= rank < max(1, found.fact.ranks):
             ranks = count(found.fact.ranks, "rank")
             raise InputError(f"Run {found.wish.name!r} has {ranks}, counted from 0; not {rank}.")
-        print_output(store, Record(found, rank), follow)
+        print_output(store, found, rank, going_on)
 
 
 @main.command()
@@ -214,26 +221,18 @@ def logs(run: str | None, follow: bool, rank: int | None, supervisor: bool, clus
 def stop(run: str | None, no_wait: bool, cluster: str) -> None:
     """Stop RUN at an iteration boundary, or the run that goes on."""
     with Store() as store:
-        unfinished = store.unfinished(cluster)
-        if run is None and not unfinished:
-            raise StateError(
-                f"No run of cluster {cluster!r} is going on; `workbench runs` lists the ended ones."
-            )
-        found = store.run(run) if run else unfinished[0]
+        found = ask_stop(store, run, cluster)
         name = found.wish.name
-        if found.fact.state.ended:
-            click.echo(f"Run {name!r} had ended already ({found.fact.state}).")
+        if no_wait or found.fact.state.ended:
+            click.echo(stop_line(found))
             return
-        store.wish_stop(found.id)
-        _keep_awake(store, found.wish.cluster)
-        if no_wait:
-            click.echo(f"Asked run {name!r} to stop.")
-            return
+        care = Care(found.wish.cluster, time.time())
         with _waiting(f"Stopping run {name!r}") as say:
             while not (found := store.run(found.id)).fact.state.ended:
                 say(str(found.fact.state))
-                time.sleep(0.05)
-        click.echo(f"Run {name!r} {state_line(found, time.time())}.")
+                care.look(time.time())
+                time.sleep(POLL_SECONDS)
+        click.echo(f"Run {name}: {state_line(found, time.time())}")
 
 
 @main.command()
@@ -267,24 +266,21 @@ def _attend(store: Store, run: Run, interrupts: Interrupts, started: bool) -> in
         interrupts: The first of them asks for the run to stop.
         started: Whether the cluster was started for it, so that someone may forget it.
     """
-    record, notes = Record(run), _notes()
     try:
-        with screen_for(_output(), notes) as screen:
-            run = follow_run(store, record, screen, interrupts)
+        with screen_for(_output(), _notes()) as screen:
+            run = follow(store, TerminalView(run, screen), interrupts=interrupts)
     except KeyboardInterrupt:
         again = f"`workbench logs -f {quote(run.wish.name)}` follows it again"
         click.echo(f"Left run {run.wish.name!r}; {again}.", err=True)
         return 130
-    values = last_values(store, run)
-    if run.fact.state in (RunState.FINISHED, RunState.STOPPED):  # of the others an error tells
-        click.echo(f"Run {run.wish.name!r}: {state_line(run, time.time())}.", err=True)
-    if values:
-        click.echo(f"Last values: {values_line(values)}.", err=True)
-    click.echo(f"Kept as {run.id} in {home_line(store.path.parent)}.", err=True)
+    lines = summary(run, store.final_values(run.id), store.path.parent, time.time())
+    ended_well = run.fact.state in (RunState.FINISHED, RunState.STOPPED)
+    for line in lines if ended_well else lines[1:]:  # of the others an error tells
+        click.echo(line, err=True)
     if started:
         down = f"`workbench down --cluster {run.wish.cluster}`"
         click.echo(f"Cluster {run.wish.cluster!r} stays up; {down} ends it.", err=True)
-    return conclude(run)
+    return exit_code(run)
 
 
 def _say_ready(store: Store, cluster: str) -> None:
@@ -306,16 +302,6 @@ def _waiting(what: str) -> Iterator[Callable[[str], None]]:
         raise
 
 
-def _keep_awake(store: Store, cluster: str) -> None:
-    """Start a supervisor that died; whoever looks next does so."""
-    wish, state = store.cluster_wish(cluster), store.cluster_fact(cluster).state
-    if wish is None:
-        raise StateError(f"There is no cluster called {cluster!r}; `workbench status` lists them.")
-    idle = ClusterState.FAILED if wish.up else ClusterState.DOWN
-    if state is not idle and not supervisor_is_awake(cluster):
-        wake_supervisor(cluster)
-
-
 def _options_after(ctx: click.Context, words: tuple[str, ...]) -> dict[str, Any]:
     """Read our options where they stand behind a job file."""
     command = click.Command("run", params=[p for p in run.params if isinstance(p, click.Option)])
@@ -334,12 +320,6 @@ def _text(path: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise InputError(f"The job file {path} cannot be read ({reason}).") from error
-
-
-def _read(store: Store, run: Run) -> Record:
-    record = Record(run)
-    record.read(store, time.time())
-    return record
 
 
 def _output() -> Console:

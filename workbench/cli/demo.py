@@ -13,16 +13,18 @@ from types import FrameType
 import click
 
 from workbench.cli.chart import draw_chart
-from workbench.cli.follow import Interrupts, conclude, follow_run, wait_down
-from workbench.cli.phrases import count, duration, home_line
-from workbench.cli.record import Record
-from workbench.cli.screen import Screen
+from workbench.cli.follow import TerminalView, exit_code, wait_down
+from workbench.cli.screen import RunScreen
 from workbench.core.metrics import group_names, seconds_taken
 from workbench.core.run import Run, RunKind
 from workbench.errors import MachineError
 from workbench.store import Store
 from workbench.store.home import cluster_directory, run_directory
 from workbench.store.wishes import ask_down, ask_run, local_slots, script_source
+from workbench.view.following import follow
+from workbench.view.interrupts import Interrupts
+from workbench.view.phrases import count, duration, place
+from workbench.view.record import Record
 
 CLUSTER = "demo"
 DEFAULT_RANKS = 2
@@ -30,7 +32,7 @@ SCRIPT = Path(__file__).parents[1] / "demo" / "digits.py"
 ACCURACY = "validation/main/accuracy"
 
 
-def run_demo(store: Store, screen: Screen, ranks: int | None, keep: bool) -> int:
+def run_demo(store: Store, screen: RunScreen, ranks: int | None, keep: bool) -> int:
     """Train, show and conclude; return the exit code.
 
     Args:
@@ -65,13 +67,13 @@ def run_demo(store: Store, screen: Screen, ranks: int | None, keep: bool) -> int
         )
         try:
             click.echo(f"Starting {count(asked, 'rank')} to train on scikit-learn's digits.")
-            record = Record(store.run(wish.id))
             with screen:
-                run = follow_run(store, record, screen, interrupts)
-            _tell(store, record, run)
+                view = TerminalView(store.run(wish.id), screen)
+                run = follow(store, view, interrupts=interrupts)
+            _tell(store, view.record, run)
         finally:
             _leave(store, keep)
-        return conclude(run)
+        return exit_code(run)
 
 
 def _tell(store: Store, record: Record, run: Run) -> None:
@@ -84,8 +86,8 @@ def _tell(store: Store, record: Record, run: Run) -> None:
         picture = run_directory(run.id) / "curve.png"
         picture.parent.mkdir(parents=True, exist_ok=True)
         draw_chart({name: record.curves}, picture)
-        click.echo(f"The curve is {home_line(picture)}")
-    click.echo(f"The run is kept as {name!r} in {home_line(store.path.parent)}; ", nl=False)
+        click.echo(f"The curve is {place(picture)}")
+    click.echo(f"The run is kept as {name!r} in {place(store.path.parent)}; ", nl=False)
     click.echo(f"`workbench runs {quote(name)}` shows it again.")
 
 

@@ -7,18 +7,19 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
+from rich import table as rich_table
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from workbench.cli.phrases import cluster_line, duration, moment, number, state_line, values_line
-from workbench.cli.record import last_values
 from workbench.core.diagnosis import Finding
-from workbench.core.metrics import seconds_taken
 from workbench.core.run import Run
 from workbench.store import Store
+from workbench.view.listing import VERDICTS, Table, ranks_table
+from workbench.view.phrases import cluster_line, state_line
+from workbench.view.record import runs_before
+from workbench.view.waiting import reason
 
-_VERDICTS = {True: ("good", "green"), False: ("mend", "bold red"), None: ("–", "dim")}
+_COLOURS = {True: "green", False: "bold red", None: "dim"}
 
 
 def clusters_json(store: Store, names: Sequence[str], runs: Iterable[Run]) -> str:
@@ -50,10 +51,9 @@ def clusters_table(store: Store, names: Sequence[str], runs: Sequence[Run], now:
         fact = store.cluster_fact(name)
         parts.append(Text(cluster_line(store.cluster_wish(name), fact)))
         ranks = store.ranks(name, fact.generation) if fact.ranks else []
-        rows = [(str(r.rank), r.host, str(r.pid), r.python, r.mpi) for r in ranks]
-        if rows:
-            parts.append(_table(("rank", "host", "process", "Python", "MPI"), rows))
-    parts += [Text(f"Run {run.wish.name}: {state_line(run, now)}") for run in runs]
+        if ranks:
+            parts.append(text_table(ranks_table(ranks)))
+    parts += [Text(f"Run {run.wish.name}: {_standing(store, run, now)}") for run in runs]
     return Group(*parts)
 
 
@@ -62,60 +62,13 @@ def runs_json(store: Store, runs: Iterable[Run]) -> str:
     return _json([_run_values(store, run) for run in runs])
 
 
-def runs_table(store: Store, runs: Iterable[Run], now: float) -> Table:
-    """Return runs as a table.
-
-    Args:
-        store: Where their values are.
-        runs: In the order in which to show them.
-        now: Epoch seconds.
-    """
-    rows = [
-        (
-            run.wish.name,
-            str(run.fact.state),
-            str(run.fact.ranks or "–"),
-            f"{run.fact.iteration:,}",
-            moment(run.wish.created),
-            duration(seconds_taken(run.fact, now)) if run.fact.started else "–",
-            values_line(last_values(store, run)),
-        )
-        for run in runs
-    ]
-    headers = ("run", "state", "ranks", "iterations", "asked", "duration", "last values")
-    return _table(headers, rows)
-
-
-def comparison_table(store: Store, runs: Sequence[Run], now: float) -> Table:
-    """Return runs side by side: a column each.
-
-    Args:
-        store: Where their values are.
-        runs: In the order in which to show them.
-        now: Epoch seconds.
-    """
-    values = [last_values(store, run) for run in runs]
-    given = [dict(run.wish.parameters) for run in runs]
-    names = sorted({name for found in values for name in found})
-    parameters = sorted({name for found in given for name in found})
-    rows = [
-        ("id", *(run.id for run in runs)),
-        ("state", *(str(run.fact.state) for run in runs)),
-        ("ranks", *(str(run.fact.ranks) for run in runs)),
-        ("iterations", *(f"{run.fact.iteration:,}" for run in runs)),
-        ("duration", *(duration(seconds_taken(run.fact, now)) for run in runs)),
-        *((name, *(str(found.get(name, "–")) for found in given)) for name in parameters),
-        *((name, *(number(v[name]) if name in v else "–" for v in values)) for name in names),
-    ]
-    return _table(("", *(run.wish.name for run in runs)), rows)
-
-
 def findings_table(findings: Iterable[Finding]) -> Group:
     """Return what the doctor found, each fault with its remedy below."""
-    table = _table(("check", "verdict", "found"), ())
+    table = text_table(Table(("check", "verdict", "found"), ()))
     faults = []
     for finding in findings:
-        table.add_row(finding.check, Text(*_VERDICTS[finding.ok]), finding.found)
+        verdict = Text(VERDICTS[finding.ok], _COLOURS[finding.ok])
+        table.add_row(finding.check, verdict, finding.found)
         if finding.remedy:
             faults.append(Text.assemble((finding.check, "bold"), ": ", finding.remedy))
     return Group(table, *faults)
@@ -126,13 +79,20 @@ def findings_json(findings: Iterable[Finding]) -> str:
     return _json([asdict(finding) for finding in findings])
 
 
-def _table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", highlight=False)
-    for header in headers:
+def text_table(words: Table) -> rich_table.Table:
+    """Return a table for the terminal."""
+    table = rich_table.Table(box=None, pad_edge=False, header_style="bold", highlight=False)
+    for header in words.headers:
         table.add_column(Text(header), overflow="fold")
-    for row in rows:
+    for row in words.rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
+
+
+def _standing(store: Store, run: Run, now: float) -> str:
+    cluster = run.wish.cluster
+    before = runs_before(run, store.unfinished(cluster))
+    return state_line(run, now, reason(run, store.cluster_fact(cluster), before))
 
 
 def _run_values(store: Store, run: Run) -> dict[str, object]:

@@ -3,37 +3,57 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from workbench.cli.phrases import prefix
-from workbench.cli.record import Record
+from workbench.cli.follow import TerminalView
+from workbench.cli.screen import prefix
+from workbench.core.metrics import FoldedLine
+from workbench.core.run import Run
 from workbench.errors import StateError
 from workbench.store import Store
 from workbench.store.home import cluster_directory
+from workbench.view.following import follow
+from workbench.view.record import Record
 
 POLL_SECONDS = 0.1
 TAIL_NBYTES = 16_384
 
 
-def print_output(store: Store, record: Record, follow: bool) -> None:
+class LogScreen:
+    """Nothing but the lines of a run, as they are; what we say goes beside them."""
+
+    def write(self, lines: Sequence[FoldedLine]) -> None:
+        """Print lines with their ranks."""
+        for line in lines:
+            click.echo(f"{prefix(line.ranks)} {line.text}")
+
+    def note(self, text: str) -> None:
+        """Print a line of ours on stderr."""
+        click.echo(text, err=True)
+
+    def draw(self, record: Record, now: float, *, final: bool = False) -> None:
+        """Show nothing of how far the run is."""
+
+
+def print_output(store: Store, run: Run, only: int | None, going_on: bool) -> None:
     """Print the output of a run, folded; until it has ended, if asked to follow.
 
     Args:
         store: Where the output is.
-        record: The run, unread.
-        follow: Whether to wait for more.
+        run: The run.
+        only: The one rank whose output is wanted; None for all.
+        going_on: Whether to wait for more.
     """
-    while True:
+    view = TerminalView(run, LogScreen(), only)
+    if going_on:
+        follow(store, view)
+    else:
         now = time.time()
-        record.read(store, now)
-        final = record.run.fact.state.ended or not follow
-        for line in record.output.take(now, final=final):
-            click.echo(f"{prefix(line.ranks)} {line.text}")
-        if final:
-            return
-        time.sleep(POLL_SECONDS)
+        view.read(store, now)
+        view.finish(store, now)
 
 
 def print_supervisor_log(cluster: str, follow: bool) -> None:

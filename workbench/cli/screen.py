@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from types import TracebackType
 from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
@@ -14,11 +13,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from workbench.cli.phrases import number, prefix, state_line, waiting
-from workbench.cli.record import Record
-from workbench.core.metrics import FoldedLine, fraction_done, group_names
+from workbench.core.metrics import FoldedLine, fraction_done, group_names, rank_ranges
 from workbench.core.run import RunState
 from workbench.core.sampling import Curve
+from workbench.view.phrases import number, percent
+from workbench.view.record import Record
 
 REFRESH_SECONDS = 0.25
 REMIND_SECONDS = 30.0
@@ -28,7 +27,7 @@ SPARK_WIDTH = 40
 
 
 class Screen(Protocol):
-    """Where a run is shown; a context manager."""
+    """Where a run is shown."""
 
     def write(self, lines: Sequence[FoldedLine]) -> None:
         """Add lines of output."""
@@ -38,15 +37,6 @@ class Screen(Protocol):
 
     def draw(self, record: Record, now: float, *, final: bool = False) -> None:
         """Show how far the run is, if that is due."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
 
 
 class LiveScreen:
@@ -120,18 +110,20 @@ class PlainScreen:
             return
         run = record.run
         tenth = math.floor(10 * (fraction_done(run.fact) or 0))
-        remark = waiting(run, record.cluster)
-        stage = f"{run.fact.state} {tenth} {remark}"
+        stage = f"{run.fact.state} {tenth} {record.reason}"
         running = run.fact.state is RunState.RUNNING
         if stage != self._said or (running and now - self._when >= REMIND_SECONDS):
             self._said, self._when = stage, now
             values = "".join(
                 f", {name} {number(_last(curve))}" for name, curve in _shown(record)[:1]
             )
-            self.note(f"{run.wish.name}: {state_line(run, now, remark)}{_pace(record)}{values}")
+            self.note(f"{run.wish.name}: {record.line(now)}{values}")
 
 
-def screen_for(output: Console, notes: Console) -> Screen:
+RunScreen = LiveScreen | PlainScreen
+
+
+def screen_for(output: Console, notes: Console) -> RunScreen:
     """Return the screen that fits."""
     return LiveScreen(output) if output.is_terminal else PlainScreen(output, notes)
 
@@ -144,17 +136,22 @@ def picture(record: Record, now: float) -> RenderableType:
         now: Epoch seconds.
     """
     run = record.run
-    line = state_line(run, now, waiting(run, record.cluster)) + _pace(record)
-    parts: list[RenderableType] = [Text.assemble((run.wish.name, "bold"), ": ", line)]
+    title = Text.assemble((run.wish.name, "bold"), ": ", record.line(now))
+    parts: list[RenderableType] = [title]
     done = fraction_done(run.fact)
     if done is not None:
         row = Table.grid(padding=(0, 1))
-        row.add_row(ProgressBar(1.0, done, width=SPARK_WIDTH), f"{100 * done:.0f} %")
+        row.add_row(ProgressBar(1.0, done, width=SPARK_WIDTH), percent(run.fact))
         parts.append(row)
     values = Table.grid(padding=(0, 2))
     for name, curve in _shown(record):
         values.add_row(name, f"{number(_last(curve)):<10}", Text(sparkline(curve), "green"))
     return Group(*parts, values) if values.row_count else Group(*parts)
+
+
+def prefix(ranks: tuple[int, ...]) -> str:
+    """Return ``[0]`` or ``[0-3]``, to stand before a line of output."""
+    return f"[{rank_ranges(ranks).partition(' ')[2]}]"
 
 
 def sparkline(curve: Curve, width: int = SPARK_WIDTH) -> str:
@@ -177,11 +174,6 @@ def _shown(record: Record) -> list[tuple[str, Curve]]:
 
 def _last(curve: Curve) -> float:
     return curve.trace().mean[-1]
-
-
-def _pace(record: Record) -> str:
-    running = record.run.fact.state is RunState.RUNNING and record.pace > 0
-    return f", {record.pace:.3g} it/s" if running else ""
 
 
 def _plain(console: Console, text: str) -> None:

@@ -14,7 +14,8 @@ import ipywidgets as widgets
 from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish
 from workbench.core.world import MAX_RANKS
 from workbench.errors import WorkbenchError
-from workbench.notebook.status import cluster_line
+from workbench.notebook.page import paragraph
+from workbench.notebook.status import status_line
 from workbench.store import Store
 from workbench.store.wishes import ask_cluster, ask_down, local_slots
 
@@ -66,12 +67,8 @@ class ClusterPanel:
         return f"<ClusterPanel {self._line()}>"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        line = self._line()
-        note = "Where: this machine. Price: free."
-        bundle: dict[str, Any] = dict(self.widget._repr_mimebundle_() or {})
-        bundle["text/plain"] = f"{line}\n{note}"
-        bundle["text/html"] = f"<p>{escape(line)}<br>{escape(note)}</p>"
-        return bundle
+        shown = self.widget._repr_mimebundle_() or {}
+        return {**shown, **paragraph(self._line(), "Where: this machine. Price: free.")}
 
     def refresh(self, store: Store) -> None:
         """Show what the store says."""
@@ -180,7 +177,7 @@ class ClusterPanel:
 
     def _line(self) -> str:
         with Store() as store:
-            return cluster_line(store.cluster_wish(self.cluster), store.cluster_fact(self.cluster))
+            return status_line(store, self.cluster)
 
 
 def panel_for(cluster: str) -> ClusterPanel:

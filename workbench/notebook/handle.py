@@ -7,10 +7,10 @@ import time
 
 from workbench.core.run import RunState
 from workbench.errors import StateError, WorkbenchError
-from workbench.notebook.following import POLL_SECONDS, conclude, follow
 from workbench.notebook.page import NotebookPage, Page
 from workbench.notebook.run_view import RunView
 from workbench.store import Store
+from workbench.view.following import POLL_SECONDS, check_success, follow
 
 _watchers: dict[str, Watcher] = {}
 
@@ -61,7 +61,7 @@ class RunHandle:
         if watcher.error:
             raise watcher.error
         with Store() as store:
-            conclude(store.run(self.id))
+            check_success(store.run(self.id))
         return self
 
     def stop(self) -> None:
@@ -104,8 +104,7 @@ class Watcher(threading.Thread):
                 follow(store, self._view, left=self._superseded.is_set)
         except WorkbenchError as error:
             self.error = error
-            self._view.remark = str(error)
-            self._view.draw(time.time())
+            self._view.give_up(error)
         finally:
             if _watchers.get(self._view.record.run.id) is self:
                 del _watchers[self._view.record.run.id]
@@ -118,8 +117,9 @@ def watch(run: str, page: Page) -> Watcher:
     """
     with Store() as store:
         view = RunView(store.run(run), page, streams=False)
-        view.read(store)
-        view.draw(time.time())
+        now = time.time()
+        view.read(store, now)
+        view.draw(now)
     former = _watchers.get(run)
     if former:
         former.leave()

@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from workbench.core.cluster import ClusterState, check_cluster_name
-from workbench.core.run import Run, RunKind, RunWish
-from workbench.errors import InputError, StateError
-from workbench.notebook.following import conclude, follow
+from workbench.core.cluster import ClusterState
+from workbench.core.run import RunKind, RunState, RunWish
+from workbench.errors import ClusterError, InputError, StateError
 from workbench.notebook.handle import RunHandle, watch
-from workbench.notebook.interrupts import Interrupts
 from workbench.notebook.page import page_for
 from workbench.notebook.run_view import RunView
 from workbench.store import Store
 from workbench.store.wishes import ask_run, script_source
+from workbench.view.following import check_success, follow
+from workbench.view.interrupts import Interrupts
 
 
 def train(
@@ -45,7 +45,7 @@ def train(
         if options.background:
             watch(wish.id, page_for(shell))
             return RunHandle(wish.id, wish.name)
-        conclude(attend(shell, store, wish, interrupts))
+        attend(shell, store, wish, interrupts)
     return None
 
 
@@ -65,33 +65,40 @@ def set_up(shell: Any, cluster: str, name: str, source: str) -> None:
             store, kind=RunKind.SETUP, source=source, cluster=cluster, name=f"set-up {name}"
         )
         say_start(cluster, is_up)
-        run = attend(shell, store, wish, interrupts)
-        conclude(run)
-        if run.fact.state == "finished":
+        if attend(shell, store, wish, interrupts) is RunState.FINISHED:
             replaced = name in dict(store.setups(cluster))
             store.put_setup(cluster, name, source)
             verb = "replaced" if replaced else "kept"
             print(f"Set-up {name!r} is {verb}; it is repeated whenever ranks start anew.")
 
 
-def attend(shell: Any, store: Store, wish: RunWish, interrupts: Interrupts) -> Run:
-    """Follow a run below the cell until it has ended.
+def attend(shell: Any, store: Store, wish: RunWish, interrupts: Interrupts) -> RunState:
+    """Follow a run below the cell until it has ended, and say so if it was stopped.
 
     Raises:
+        ClusterError: The run could not begin.
+        RunFailed: A rank failed, or the run was lost.
         StateError: The person interrupted twice; the run is left to itself.
     """
     view = RunView(store.run(wish.id), page_for(shell))
     try:
-        return follow(store, view, interrupts=interrupts)
+        run = follow(store, view, interrupts=interrupts)
+    except ClusterError as error:
+        view.give_up(error)
+        raise
     except KeyboardInterrupt:
         raise StateError(
             f"No longer following run {wish.name!r}, which is being stopped; %dist_status shows it."
         ) from None
+    check_success(run)
+    if run.fact.state is RunState.STOPPED:
+        print(f"{wish.name}: stopped at iteration {run.fact.iteration:,}.")
+    return run.fact.state
 
 
 def cluster_is_up(store: Store, cluster: str) -> bool:
     """Whether there is a cluster to run on, or soon will be."""
-    state = store.cluster_fact(check_cluster_name(cluster)).state
+    state = store.cluster_fact(cluster).state
     return state not in (ClusterState.DOWN, ClusterState.FAILED)
 
 

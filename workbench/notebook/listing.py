@@ -1,24 +1,23 @@
-"""List runs, and lay several of them side by side."""
+"""List runs, lay several of them side by side, and show what the doctor found."""
 
 from __future__ import annotations
 
-import base64
+from collections.abc import Sequence
 from html import escape
 
-from workbench.core.metrics import STEP_PREFIX, is_step_time, reported, seconds_taken
-from workbench.core.run import Run
+from workbench.core.diagnosis import Finding
 from workbench.errors import InputError
-from workbench.notebook import chart
-from workbench.notebook.page import Bundle, Row, table
-from workbench.notebook.phrases import duration, moment, number, values_line
-from workbench.notebook.record import Record
-from workbench.notebook.run_view import folder, summary_text
+from workbench.notebook.page import Bundle, figure, paragraph, table
 from workbench.store import Store
+from workbench.view.listing import VERDICTS, Table, comparison_table, runs_table
+from workbench.view.panels import panels_of
+from workbench.view.phrases import place, summary
+from workbench.view.record import curves_of
 
 COMPARED_AT_MOST = 12
 
 
-def runs_table(store: Store, limit: int, now: float) -> Bundle:
+def newest_runs(store: Store, limit: int, now: float) -> Bundle:
     """Return the newest runs as a table.
 
     Args:
@@ -28,21 +27,8 @@ def runs_table(store: Store, limit: int, now: float) -> Bundle:
         raise InputError(f"--limit must be at least 1, not {limit}.")
     runs = store.runs(limit=limit)
     if not runs:
-        text = "There are no runs yet; %%dist_train starts one."
-        return {"text/plain": text, "text/html": f"<p>{escape(text)}</p>"}
-    rows = [
-        (
-            run.wish.name,
-            str(run.fact.state),
-            str(run.fact.ranks or "–"),
-            moment(run.wish.created),
-            duration(seconds_taken(run.fact, now)) if run.fact.started else "–",
-            values_line(store.final_values(run.id)),
-        )
-        for run in runs
-    ]
-    headers = ("run", "state", "ranks", "asked", "duration", "last values")
-    return table(headers, rows, f"Runs kept in {folder(store)}")
+        return paragraph("There are no runs yet; %%dist_train starts one.")
+    return table(runs_table(store, runs, now), f"Runs kept in {place(store.path.parent)}")
 
 
 def comparison(store: Store, names: list[str], now: float) -> Bundle:
@@ -56,62 +42,21 @@ def comparison(store: Store, names: list[str], now: float) -> Bundle:
     """
     if len(names) > COMPARED_AT_MOST:
         raise InputError(f"{len(names)} runs make no picture; name at most {COMPARED_AT_MOST}.")
-    records = [_read(store, name) for name in dict.fromkeys(names)]
-    runs = [record.run for record in records]
-    if len(records) == 1:
-        panels = chart.panels_of_run(records[0].curves)
+    runs = [store.run(name) for name in dict.fromkeys(names)]
+    if len(runs) == 1:
         values = store.final_values(runs[0].id)
-        text = summary_text(runs[0], values, folder(store), now)
+        text = "\n".join(summary(runs[0], values, store.path.parent, now))
         below: Bundle = {"text/html": f"<pre>{escape(text)}</pre>", "text/plain": text}
     else:
-        panels = chart.panels_of_runs({r.run.wish.name: r.curves for r in records})
-        below = _side_by_side(store, runs, now)
+        below = table(comparison_table(store, runs, now))
+    panels = panels_of({run.wish.name: curves_of(store, run) for run in runs})
     if not panels:
         return below
-    picture = chart.png(panels)
-    caption = ", ".join(run.wish.name for run in runs)
-    figure = chart.figure_html(picture, chart.describe(panels), caption)
-    return {
-        "image/png": base64.b64encode(picture).decode(),
-        "text/html": figure + below["text/html"],
-        "text/plain": below["text/plain"],
-    }
+    shown = figure(panels, ", ".join(run.wish.name for run in runs))
+    return {**shown, **below, "text/html": shown["text/html"] + below["text/html"]}
 
 
-def _read(store: Store, name: str) -> Record:
-    record = Record(store.run(name))
-    for _ in record.read(store):
-        pass
-    return record
-
-
-def _side_by_side(store: Store, runs: list[Run], now: float) -> Bundle:
-    values = [store.final_values(run.id) for run in runs]
-    names = list(reported(dict.fromkeys({name for found in values for name in found}, 0.0)))
-    rows = [
-        ("state", *(str(run.fact.state) for run in runs)),
-        ("ranks", *(str(run.fact.ranks) for run in runs)),
-        ("duration", *(duration(seconds_taken(run.fact, now)) for run in runs)),
-        ("iterations", *(f"{run.fact.iteration:,}" for run in runs)),
-        *(_parameter_rows(runs)),
-        *((name, *(number(v[name]) if name in v else "–" for v in values)) for name in names),
-        *_step_rows(values),
-    ]
-    return table(("", *(run.wish.name for run in runs)), rows)
-
-
-def _parameter_rows(runs: list[Run]) -> list[Row]:
-    given = [dict(run.wish.parameters) for run in runs]
-    names = sorted({name for parameters in given for name in parameters})
-    return [(name, *(str(parameters.get(name, "–")) for parameters in given)) for name in names]
-
-
-def _step_rows(values: list[dict[str, float]]) -> list[tuple[str, ...]]:
-    names = sorted({name for found in values for name in found if is_step_time(name)})
-    return [
-        (
-            f"{name.removeprefix(STEP_PREFIX)}, ms a step",
-            *(number(1000 * found[name]) if name in found else "–" for found in values),
-        )
-        for name in names
-    ]
+def findings_table(findings: Sequence[Finding]) -> Bundle:
+    """Return what the doctor found as a table."""
+    rows = tuple((f.check, VERDICTS[f.ok], f.found, f.remedy) for f in findings)
+    return table(Table(("check", "verdict", "found", "remedy"), rows))

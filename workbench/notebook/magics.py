@@ -8,18 +8,19 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.display import display
 
 from workbench.core.run import RunKind
-from workbench.errors import StateError
 from workbench.notebook import options
 from workbench.notebook.cell import check_cell
 from workbench.notebook.cluster_panel import ClusterPanel, panel_for
-from workbench.notebook.doctor import findings_table
 from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.launch import set_up, train, train_script
-from workbench.notebook.listing import comparison, runs_table
+from workbench.notebook.listing import comparison, findings_table, newest_runs
 from workbench.notebook.page import page_for
 from workbench.notebook.status import cluster_status, last_run_line
 from workbench.store import Store
 from workbench.store.wishes import ask_cluster, ask_doctor, ask_down
+from workbench.view.care import keep_awake
+from workbench.view.phrases import count
+from workbench.view.stop import ask_stop, stop_line
 
 
 @magics_class
@@ -78,6 +79,7 @@ class WorkbenchMagics(Magics):
         """
         cluster = options.cluster_options("%dist_status").read(line).cluster
         with Store() as store:
+            keep_awake(store, cluster)
             display(dict(cluster_status(store, cluster)), raw=True)
             unfinished = store.unfinished(cluster)
             if not unfinished:
@@ -97,7 +99,7 @@ class WorkbenchMagics(Magics):
             if chosen.names:
                 display(dict(comparison(store, chosen.names, now)), raw=True)
             else:
-                display(dict(runs_table(store, chosen.limit, now)), raw=True)
+                display(dict(newest_runs(store, chosen.limit, now)), raw=True)
 
     @line_magic
     def dist_stop(self, line: str) -> None:
@@ -107,18 +109,7 @@ class WorkbenchMagics(Magics):
         """
         chosen = options.stop_options("%dist_stop").read(line)
         with Store() as store:
-            if chosen.run:
-                run = store.run(" ".join(chosen.run))
-            else:
-                unfinished = store.unfinished(chosen.cluster)
-                if not unfinished:
-                    raise StateError("No run is going on; %dist_runs lists those that have ended.")
-                run = unfinished[0]
-            if run.fact.state.ended:
-                print(f"Run {run.wish.name!r} had ended already ({run.fact.state}).")
-                return
-            store.wish_stop(run.id)
-            print(f"Asked run {run.wish.name!r} to stop.")
+            print(stop_line(ask_stop(store, " ".join(chosen.run), chosen.cluster)))
 
     @line_magic
     def dist_resize(self, line: str) -> None:
@@ -132,7 +123,7 @@ class WorkbenchMagics(Magics):
             ask_cluster(
                 store, chosen.ranks, cluster=chosen.cluster, oversubscribe=chosen.oversubscribe
             )
-        print(f"Asked for {chosen.ranks} ranks; {chosen.cluster!r} has {has} now.")
+        print(f"Asked for {count(chosen.ranks, 'rank')}; {chosen.cluster!r} has {has} now.")
 
     @line_magic
     def dist_down(self, line: str) -> None:
@@ -143,7 +134,7 @@ class WorkbenchMagics(Magics):
         cluster = options.cluster_options("%dist_down").read(line).cluster
         with Store() as store:
             ask_down(store, cluster=cluster)
-        print(f"Asked cluster {cluster!r} to end; its runs are kept.")
+        print(f"Asked for cluster {cluster!r} to be gone; its runs are kept.")
 
     @line_magic
     def dist_doctor(self, line: str) -> None:

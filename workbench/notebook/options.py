@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import difflib
-import keyword
 import shlex
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn
 
-from workbench.core.cluster import DEFAULT_CLUSTER
+from workbench.core.cluster import DEFAULT_CLUSTER, check_cluster_name
+from workbench.core.job import parameter, seconds
 from workbench.core.run import DEFAULT_GRACE
 from workbench.errors import InputError
-
-T = TypeVar("T")
 
 
 class Options(argparse.ArgumentParser):
@@ -85,14 +82,12 @@ def split_script(options: Options, line: str) -> tuple[list[str], list[str]]:
 def train_options(magic: str) -> Options:
     """Return the options that start a run."""
     options = cluster_options(magic)
-    options.add_argument("--ranks", type=_number(int, "--ranks", "a whole number"))
+    options.add_argument("--ranks", type=_whole("--ranks"))
     options.add_argument("--name")
     options.add_argument("--param", dest="parameters", action="append", default=[], type=parameter)
     options.add_argument("--background", action="store_true")
     options.add_argument("--oversubscribe", action="store_true")
-    options.add_argument(
-        "--grace", type=_number(float, "--grace", "a number of seconds"), default=DEFAULT_GRACE
-    )
+    options.add_argument("--grace", type=seconds, default=DEFAULT_GRACE)
     return options
 
 
@@ -108,14 +103,14 @@ def runs_options(magic: str) -> Options:
     """Return the options of the listing."""
     options = Options(magic)
     options.add_argument("names", nargs="*")
-    options.add_argument("--limit", type=_number(int, "--limit", "a whole number"), default=20)
+    options.add_argument("--limit", type=_whole("--limit"), default=20)
     return options
 
 
 def resize_options(magic: str) -> Options:
     """Return the options of the resize magic."""
     options = cluster_options(magic)
-    options.add_argument("ranks", type=_number(int, "the number of ranks", "a whole number"))
+    options.add_argument("ranks", type=_whole("the number of ranks"))
     options.add_argument("--oversubscribe", action="store_true")
     return options
 
@@ -130,44 +125,15 @@ def stop_options(magic: str) -> Options:
 def cluster_options(magic: str) -> Options:
     """Return options that only choose a cluster."""
     options = Options(magic)
-    options.add_argument("--cluster", default=DEFAULT_CLUSTER)
+    options.add_argument("--cluster", default=DEFAULT_CLUSTER, type=check_cluster_name)
     return options
 
 
-def parameter(text: str) -> tuple[str, object]:
-    """Return name and value of ``name=value``; the value is a literal where it reads as one.
-
-    Raises:
-        InputError: It is not of this form, or the name cannot be a variable.
-    """
-    name, separator, value = text.partition("=")
-    if not separator or not name.isidentifier() or keyword.iskeyword(name):
-        raise InputError(f"--param {text!r} is not of the form name=value, as in --param lr=0.1.")
-    return name, _literal(value)
-
-
-def _literal(text: str) -> Any:
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text
-    # The store keeps parameters as JSON; what JSON would change stays text.
-    return value if isinstance(value, bool | int | float | str | None) else _container(value, text)
-
-
-def _container(value: object, text: str) -> object:
-    if isinstance(value, list):
-        return value
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return value
-    return text
-
-
-def _number(kind: Callable[[str], T], option: str, wanted: str) -> Callable[[str], T]:
-    def parse(text: str) -> T:
+def _whole(name: str) -> Callable[[str], int]:
+    def parse(text: str) -> int:
         try:
-            return kind(text)
+            return int(text)
         except ValueError:
-            raise InputError(f"{option} must be {wanted}, not {text!r}.") from None
+            raise InputError(f"{name} must be a whole number, not {text!r}.") from None
 
     return parse

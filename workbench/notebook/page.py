@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Protocol
 
+from workbench.view.listing import Table
+from workbench.view.panels import Panel, describe
+from workbench.view.picture import png
+
 Bundle = Mapping[str, Any]
-Row = tuple[str, ...]
 
 RUN_TYPE = "application/vnd.workbench.run+json"
 
@@ -63,24 +67,50 @@ def page_for(shell: object) -> Page:
     return TerminalPage() if isinstance(shell, TerminalInteractiveShell) else NotebookPage()
 
 
-def table(headers: Row, rows: Sequence[Row], caption: str = "") -> Bundle:
+def paragraph(*lines: str) -> Bundle:
+    """Return lines as HTML and as text."""
+    return {
+        "text/html": f"<p>{'<br>'.join(map(escape, lines))}</p>",
+        "text/plain": "\n".join(lines),
+    }
+
+
+def table(table: Table, caption: str = "") -> Bundle:
     """Return a table as HTML and as text."""
-    return {"text/html": _html(headers, rows, caption), "text/plain": _text(headers, rows, caption)}
+    return {"text/html": _html(table, caption), "text/plain": _text(table, caption)}
 
 
-def _html(headers: Row, rows: Sequence[Row], caption: str) -> str:
-    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in headers)
+def figure(panels: Sequence[Panel], caption: str) -> Bundle:
+    """Return a picture to be kept, as such and as HTML."""
+    drawn = png(panels)
+    html = figure_html(drawn, describe(panels), caption)
+    return {"image/png": base64.b64encode(drawn).decode(), "text/html": html}
+
+
+def figure_html(picture: bytes, description: str, caption: str) -> str:
+    """Return the picture as a figure that needs no other file."""
+    data = base64.b64encode(picture).decode()
+    return (
+        f'<figure style="margin: 0"><img alt="{escape(description, quote=True)}" '
+        f'src="data:image/png;base64,{data}" style="max-width: 100%; width: 810px">'
+        f"<figcaption>{escape(caption)}</figcaption></figure>"
+    )
+
+
+def _html(table: Table, caption: str) -> str:
+    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in table.headers)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in table.rows
     )
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def _text(headers: Row, rows: Sequence[Row], caption: str) -> str:
-    widths = [max(map(len, column)) for column in zip(headers, *rows, strict=True)]
+def _text(table: Table, caption: str) -> str:
+    rows = (table.headers, *table.rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in (headers, *rows)
+        for row in rows
     ]
     return "\n".join([caption, *lines] if caption else lines)

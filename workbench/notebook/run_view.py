@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Callable
 from html import escape
@@ -12,14 +11,17 @@ from pathlib import Path
 from workbench.core.metrics import fraction_done, reported
 from workbench.core.run import Run
 from workbench.core.sampling import Ration
-from workbench.notebook import chart
-from workbench.notebook.page import RUN_TYPE, Bundle, Page
-from workbench.notebook.phrases import number, percent, state_line, step_line, values_line
-from workbench.notebook.record import Record
-from workbench.notebook.waiting import reason
+from workbench.errors import WorkbenchError
+from workbench.notebook.page import RUN_TYPE, Bundle, Page, figure, figure_html
+from workbench.notebook.transcript import Transcript
 from workbench.store import Store
+from workbench.view.panels import describe, panels_of
+from workbench.view.phrases import kept_line, number, percent, step_line, summary
+from workbench.view.picture import LivePicture, warm_up
+from workbench.view.record import Record
 
 HEAD_SECONDS = 1.0
+DRAWING_SECONDS = 1.0
 OUTPUT_SECONDS = 2.0
 _EMPTY: Bundle = {"text/html": "", "text/plain": ""}
 
@@ -36,11 +38,13 @@ class RunView:
 
     def __init__(self, run: Run, page: Page, *, streams: bool = True) -> None:
         self.record = Record(run)
-        self.remark = ""
+        self._remark = ""
         self._page = page
+        self._transcript = Transcript()
+        self._picture = LivePicture()
         self._streamed = frozenset({0}) if streams else frozenset()
         self._heads = Ration(HEAD_SECONDS, allowance=1.0, share=0.002)
-        self._drawings = Ration(1.0, allowance=0.3, share=0.01)
+        self._drawings = Ration(DRAWING_SECONDS, allowance=0.3, share=0.01)
         self._outputs = Ration(OUTPUT_SECONDS, allowance=1.0, share=0.002)
         self._head = ""
         self._drawn = -1
@@ -49,13 +53,23 @@ class RunView:
     def __repr__(self) -> str:
         return f"<RunView of {self.record.run!r}>"
 
-    def read(self, store: Store) -> None:
-        """Take in what the store has, and write rank 0's output."""
-        for rows in self.record.read(store):
+    def read(self, store: Store, now: float) -> None:
+        """Take in what the store has, and write rank 0's output.
+
+        Args:
+            now: Epoch seconds.
+        """
+        for rows in self.record.read(store, now):
+            for row in rows:
+                self._transcript.feed(row.rank, row.text)
             self._reserve_output_place()
             streamed = [row for row in rows if row.rank in self._streamed]
             for stream, pieces in groupby(streamed, key=lambda row: row.stream):
                 self._page.write(stream, "".join(piece.text for piece in pieces))
+
+    def note(self, text: str) -> None:
+        """Have ``text`` stand behind the state from now on."""
+        self._remark = text.rstrip(".")
 
     def draw(self, now: float) -> None:
         """Draw what has changed and is due.
@@ -63,7 +77,7 @@ class RunView:
         Args:
             now: Epoch seconds.
         """
-        state = f"{self.record.run.fact.state} {reason(self.record)} {self.remark}"
+        state = f"{self.record.run.fact.state} {self.record.reason} {self._remark}"
         if state != self._head or self._heads.due(now):
             self._head = state
             self._timed(self._heads, now, lambda: self._draw_head(now))
@@ -71,8 +85,7 @@ class RunView:
             self._reserve_places()
         if self.record.points > self._drawn and self._drawings.due(now):
             self._timed(self._drawings, now, self._draw_curves)
-        hidden = set(self.record.transcript.ranks) - self._streamed
-        written = self.record.transcript.written(hidden)
+        written = self._transcript.written(self._hidden)
         if written > max(0, self._shown) and self._outputs.due(now):
             self._shown = written
             self._timed(self._outputs, now, self._draw_output)
@@ -83,11 +96,22 @@ class RunView:
         Args:
             now: Epoch seconds.
         """
-        self.read(store)
+        self._remark = ""
+        self.read(store, now)
         values = store.final_values(self.record.run.id)
         self._draw_head(now)
         self._draw_output(final=True)
-        self._page.show("curves", self._kept(values, folder(store), now), final=True)
+        self._page.show("curves", self._kept(values, store.path.parent, now), final=True)
+
+    def give_up(self, error: WorkbenchError) -> None:
+        """Show why the run is followed no longer."""
+        self.note(str(error))
+        self._draw_head(time.time())
+
+    @property
+    def _hidden(self) -> set[int]:
+        """The ranks whose output is folded."""
+        return set(self._transcript.ranks) - self._streamed
 
     def _timed(self, ration: Ration, now: float, draw: Callable[[], None]) -> None:
         before = time.thread_time()
@@ -95,8 +119,7 @@ class RunView:
         ration.spend(now, time.thread_time() - before)
 
     def _draw_head(self, now: float) -> None:
-        run = self.record.run
-        line = state_line(run, now, self.remark or reason(self.record))
+        run, line = self.record.run, self.record.line(now, self._remark)
         self._page.show(
             "head",
             {"text/html": _head_html(run, line), "text/plain": f"{run.wish.name}: {line}"},
@@ -108,22 +131,21 @@ class RunView:
         if not self._streamed:
             # Drawn first from a thread, it would land below whichever cell is running then.
             self._page.show("output", _EMPTY)
-        chart.warm_up()
+        warm_up()
 
     def _draw_curves(self) -> None:
         self._drawn = self.record.points
-        panels = chart.panels_of_run(self.record.curves)
+        panels = panels_of({"": self.record.curves})
         if panels:
-            words = chart.describe(panels)
-            html = chart.figure_html(chart.png(panels, chart.LIVE_DPI), words, "")
+            words = describe(panels)
+            html = figure_html(self._picture.png(panels), words, "")
             self._page.show("curves", {**self._identity(words), "text/html": html})
 
     def _draw_output(self, *, final: bool = False) -> None:
-        html = self.record.transcript.html(streamed=self._streamed, final=final)
-        hidden = set(self.record.transcript.ranks) - self._streamed
+        html = self._transcript.html(streamed=self._streamed, final=final)
         if html:
-            text = self.record.transcript.text(hidden)
-            self._page.show("output", {"text/html": html, "text/plain": text if final else ""})
+            text = self._transcript.text(self._hidden) if final else ""
+            self._page.show("output", {"text/html": html, "text/plain": text})
 
     def _reserve_output_place(self) -> None:
         """Have the folded output above the streamed one, which would be cut in two else."""
@@ -131,53 +153,18 @@ class RunView:
             self._shown = 0
             self._page.show("output", _EMPTY)
 
-    def _kept(self, values: dict[str, float], home: str, now: float) -> Bundle:
-        run = self.record.run
-        panels = chart.panels_of_run(self.record.curves)
-        summary = summary_text(run, values, home, now)
-        bundle = self._identity(summary)
-        caption = kept_line(run, home)
-        table = _values_html(values)
+    def _kept(self, values: dict[str, float], folder: Path, now: float) -> Bundle:
+        run, panels = self.record.run, panels_of({"": self.record.curves})
+        caption, below = kept_line(run, folder), _values_html(values)
+        bundle = self._identity("\n".join(summary(run, values, folder, now)))
         if not panels:
-            return {**bundle, "text/html": f"<p>{escape(caption)}</p>{table}"}
-        picture = chart.png(panels)
-        return {
-            **bundle,
-            "image/png": base64.b64encode(picture).decode(),
-            "text/html": chart.figure_html(picture, chart.describe(panels), caption) + table,
-        }
+            return {**bundle, "text/html": f"<p>{escape(caption)}</p>{below}"}
+        shown = figure(panels, caption)
+        return {**bundle, **shown, "text/html": shown["text/html"] + below}
 
     def _identity(self, text: str) -> Bundle:
         wish = self.record.run.wish
         return {RUN_TYPE: {"run": wish.id, "name": wish.name}, "text/plain": text}
-
-
-def summary_text(run: Run, values: dict[str, float], home: str, now: float) -> str:
-    """Return what is to be known of a run when no picture can be shown.
-
-    Args:
-        values: The last value of every name.
-        home: The folder in which the run is kept.
-        now: Epoch seconds.
-    """
-    lines = [f"Run {run.wish.name}: {state_line(run, now)}"]
-    if values:
-        lines.append(f"Last values: {values_line(values)}")
-    if step_line(values):
-        lines.append(f"A step takes: {step_line(values)}")
-    return "\n".join([*lines, kept_line(run, home)])
-
-
-def kept_line(run: Run, home: str) -> str:
-    """Return where the run can be found later."""
-    return f"Kept as {run.id} in {home}"
-
-
-def folder(store: Store) -> str:
-    """Return the folder in which ``store`` keeps everything, as a person writes it."""
-    path = store.path.parent
-    home = Path.home()
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
 def _head_html(run: Run, line: str) -> str:

@@ -1,40 +1,28 @@
-"""Say how a cluster stands and what runs on it, and attach to what runs."""
+"""Say how a cluster stands and what ran on it last."""
 
 from __future__ import annotations
 
-from html import escape
-
-from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish
-from workbench.notebook.page import Bundle, table
-from workbench.notebook.phrases import count
+from workbench.notebook.page import Bundle, paragraph, table
 from workbench.store import Store
+from workbench.view.listing import ranks_table
+from workbench.view.phrases import cluster_line
 
 
-def cluster_line(wish: ClusterWish | None, fact: ClusterFact) -> str:
-    """Return a cluster's state in one line: asked against actual."""
+def status_line(store: Store, cluster: str) -> str:
+    """Return the cluster's state in one line, or how to have one."""
+    wish, fact = store.cluster_wish(cluster), store.cluster_fact(cluster)
     if wish is None:
         return (
-            f"There is no cluster called {fact.name!r} yet; "
-            "%%dist_train or %dist_cluster starts one."
+            f"There is no cluster called {cluster!r} yet; %%dist_train or %dist_cluster starts one."
         )
-    parts = [str(fact.state)]
-    if wish.up or fact.ranks:
-        parts.append(f"{count(fact.ranks, 'rank')} of {wish.ranks if wish.up else 0} asked for")
-    if fact.generation and fact.state is not ClusterState.DOWN:
-        parts.append(f"generation {fact.generation}")
-    remark = f": {fact.message}" if fact.message else ""
-    return f"Cluster {fact.name}: {', '.join(parts)}{remark}"
+    return cluster_line(wish, fact)
 
 
 def cluster_status(store: Store, cluster: str) -> Bundle:
     """Return the cluster's line and a table of its ranks."""
-    fact = store.cluster_fact(cluster)
-    line = cluster_line(store.cluster_wish(cluster), fact)
+    fact, line = store.cluster_fact(cluster), status_line(store, cluster)
     ranks = store.ranks(cluster, fact.generation) if fact.ranks else []
-    if not ranks:
-        return {"text/plain": line, "text/html": f"<p>{escape(line)}</p>"}
-    rows = [(str(rank.rank), rank.host, str(rank.pid), rank.python) for rank in ranks]
-    return table(("rank", "host", "process", "Python"), rows, line)
+    return table(ranks_table(ranks), line) if ranks else paragraph(line)
 
 
 def last_run_line(store: Store, cluster: str) -> str:

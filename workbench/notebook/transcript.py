@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Iterable
 from html import escape
 
 from workbench.core.metrics import FoldedLine, fold_lines, rank_ranges
-from workbench.notebook.phrases import count
+from workbench.view.lines import LineReader
+from workbench.view.phrases import count
 
 KEPT_CHARACTERS = 300_000
 PREVIEW_CHARACTERS = 4_000
-_ESCAPES = re.compile(
-    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]"
-)
 
 
 class RankLines:
@@ -23,15 +20,13 @@ class RankLines:
     def __init__(self) -> None:
         self.lines: deque[str] = deque()
         self.dropped = 0
-        self._partial = ""
+        self._reader = LineReader()
         self._size = 0
 
     def feed(self, text: str, limit: int) -> None:
         """Take in a piece of output; keep about the last ``limit`` characters."""
-        *whole, self._partial = (self._partial + text).split("\n")
-        self._partial = self._partial[-limit:]
-        for line in whole:
-            self.lines.append(_as_printed(line)[:limit])
+        for line in self._reader.feed(text, limit):
+            self.lines.append(line[:limit])
             self._size += len(self.lines[-1]) + 1
         while self._size > limit and len(self.lines) > 1:
             self._size -= len(self.lines.popleft()) + 1
@@ -40,8 +35,8 @@ class RankLines:
     def tail(self, limit: int) -> list[str]:
         """Return the newest lines, together at most ``limit`` characters, but at least one."""
         newest: list[str] = []
-        last = _as_printed(self._partial)
-        for line in ([last] if last else []) + list(reversed(self.lines)):
+        partial = self._reader.partial[-limit:]
+        for line in ([partial] if partial else []) + list(reversed(self.lines)):
             limit -= len(line) + 1
             if limit < 0 and newest:
                 break
@@ -51,7 +46,7 @@ class RankLines:
     @property
     def written(self) -> int:
         """Lines written so far."""
-        return self.dropped + len(self.lines) + bool(self._partial)
+        return self.dropped + len(self.lines) + bool(self._reader.partial)
 
 
 class Transcript:
@@ -110,9 +105,3 @@ class Transcript:
         present = [rank for rank in ranks if rank in self.ranks]
         limit = (KEPT_CHARACTERS if final else PREVIEW_CHARACTERS) // max(1, len(present))
         return fold_lines({rank: self.ranks[rank].tail(limit) for rank in present})
-
-
-def _as_printed(line: str) -> str:
-    """Return what a terminal shows of ``line``: the last state of a progress bar, no colours."""
-    stages = [stage for stage in line.split("\r") if stage]
-    return _ESCAPES.sub("", stages[-1]) if stages else ""

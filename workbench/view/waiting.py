@@ -2,44 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from workbench.core.cluster import ClusterFact, ClusterState
 from workbench.core.run import Run, RunState
-from workbench.notebook.phrases import count
-from workbench.notebook.record import Record
+from workbench.view.phrases import count
 
-# A failure that is older than the run may be one that its supervisor has not yet tried to mend.
-PATIENCE = 15.0  # seconds
+# A failure that is older than the wish may be one that the supervisor has yet to mend.
+PATIENCE_SECONDS = 15.0
 
 
-def reason(record: Record) -> str:
-    """Return what the run waits for, or nothing when it does not wait."""
-    run = record.run
+def reason(run: Run, cluster: ClusterFact, before: Sequence[Run]) -> str:
+    """Return what a run waits for, or nothing when it does not wait.
+
+    Args:
+        before: The unfinished runs that go first.
+    """
     if run.fact.state.ended:
         return ""
     if run.wish.stop:
-        return f"asked to stop, the ranks have {run.wish.grace:g} s to reach an iteration boundary"
+        return f"asked to stop; the ranks have {run.wish.grace:g} s to reach an iteration boundary"
     if run.fact.state is RunState.SUBMITTED:
         return run.fact.message or "sent to the ranks"
     if run.fact.state is RunState.QUEUED:
-        return _queued(record.cluster, record.before)
+        return _queued(cluster, before)
     return ""
 
 
-def hopeless(record: Record, now: float) -> str:
+def hopeless(run: Run, cluster: ClusterFact, now: float) -> str:
     """Return why the run will never begin, or nothing while it may.
 
     Args:
         now: Epoch seconds.
     """
-    run, cluster = record.run, record.cluster
-    if run.fact.state is not RunState.QUEUED or cluster.state is not ClusterState.FAILED:
-        return ""
-    if cluster.updated <= run.wish.created and now < run.wish.created + PATIENCE:
-        return ""
-    return cluster.message or f"Cluster {cluster.name!r} has failed; `workbench logs` says why."
+    queued = run.fact.state is RunState.QUEUED
+    return failure(cluster, run.wish.created, now) if queued else ""
 
 
-def _queued(cluster: ClusterFact, before: tuple[Run, ...]) -> str:
+def failure(cluster: ClusterFact, asked: float, now: float) -> str:
+    """Return why the cluster failed, or nothing while it may still come up.
+
+    Args:
+        asked: Epoch seconds at which somebody last wanted something of it.
+        now: Epoch seconds.
+    """
+    tried = cluster.updated > asked or now >= asked + PATIENCE_SECONDS
+    if cluster.state is not ClusterState.FAILED or not tried:
+        return ""
+    logs = f"`workbench logs --supervisor --cluster {cluster.name}`"
+    return cluster.message or f"Cluster {cluster.name!r} has failed; {logs} says why."
+
+
+def _queued(cluster: ClusterFact, before: Sequence[Run]) -> str:
     remark = f" ({cluster.message})" if cluster.message else ""
     sentences = {
         ClusterState.DOWN: "the cluster is about to start",

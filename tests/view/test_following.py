@@ -1,0 +1,174 @@
+"""A run is followed to its end, whatever becomes of its supervisor and its cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from workbench.core.cluster import ClusterFact, ClusterState
+from workbench.core.run import Run, RunState
+from workbench.errors import ClusterError, RunFailed
+from workbench.view import care
+from workbench.view.care import CARE_SECONDS, MOST_WAKINGS, WAKING_SECONDS, Care
+from workbench.view.following import ASKED, WOKEN, check_success, follow
+from workbench.view.interrupts import Interrupts
+from workbench.view.record import Record
+
+
+class Notebook:
+    """A view that notes what happens to it, and lets the test act whenever it is drawn."""
+
+    def __init__(self, run: Run, act: Callable[[], None] = lambda: None) -> None:
+        self.record = Record(run)
+        self.notes: list[str] = []
+        self.output = ""
+        self.finished = False
+        self._act = act
+
+    def read(self, store, now) -> None:
+        for rows in self.record.read(store, now):
+            self.output += "".join(row.text for row in rows)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def draw(self, now: float) -> None:
+        self._act()
+
+    def finish(self, store, now) -> None:
+        self.finished = True
+
+
+@pytest.fixture
+def wakings(monkeypatch) -> list[str]:
+    """Count wakings of a supervisor that is always found dead."""
+    found: list[str] = []
+    monkeypatch.setattr(care, "supervisor_is_awake", lambda cluster: False)
+    monkeypatch.setattr(care, "wake_supervisor", found.append)
+    return found
+
+
+def test_a_run_is_followed_to_its_end_and_its_last_output(store, supervisor, queue, report):
+    run = queue("digits")
+
+    def end() -> None:
+        report(run, 0, "hello\n")
+        supervisor.put_run_fact(run.id, state=RunState.FINISHED)
+
+    view = Notebook(run, end)
+
+    assert follow(store, view).fact.state is RunState.FINISHED
+    assert (view.output, view.finished) == ("hello\n", True)
+
+
+def test_an_interrupt_asks_for_the_run_to_stop_and_says_so(store, supervisor, queue):
+    run = queue("digits")
+
+    def obey() -> None:
+        if supervisor.run(run.id).wish.stop:
+            supervisor.put_run_fact(run.id, state=RunState.STOPPED)
+
+    view = Notebook(run, obey)
+    with Interrupts() as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+
+        ended = follow(store, view, interrupts=interrupts)
+
+    assert (ended.fact.state, view.notes) == (RunState.STOPPED, [ASKED])
+
+
+def test_a_second_interrupt_leaves(store, queue):
+    with Interrupts() as interrupts:
+        view = Notebook(queue("digits"), lambda: os.kill(os.getpid(), signal.SIGINT))
+
+        with pytest.raises(KeyboardInterrupt):
+            follow(store, view, interrupts=interrupts)
+
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_interrupts_do_nothing_in_a_thread_that_gets_no_signals():
+    handlers = []
+
+    def enter() -> None:
+        with Interrupts():
+            handlers.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+
+    assert handlers == [signal.default_int_handler]
+
+
+def test_a_run_that_cannot_begin_is_given_up_and_wished_for_no_longer(store, supervisor, queue):
+    run = queue("digits")
+    failed = ClusterFact("default", ClusterState.FAILED, message="No mpiexec.", updated=9e9)
+    supervisor.put_cluster_fact(failed)
+
+    with pytest.raises(ClusterError, match=r"No mpiexec\."):
+        follow(store, Notebook(run))
+
+    assert store.run(run.id).wish.stop
+
+
+def test_a_view_can_be_left_while_the_run_goes_on(store, queue):
+    view = Notebook(queue("digits"))
+
+    assert follow(store, view, left=lambda: True).fact.state is RunState.QUEUED
+    assert not view.finished
+
+
+def test_a_supervisor_that_died_is_woken_and_this_is_said(
+    store, supervisor, queue, wakings, monkeypatch
+):
+    monkeypatch.setattr(care, "WAKING_SECONDS", 0.0)
+    run = queue("digits")
+
+    def end() -> None:
+        if wakings:
+            supervisor.put_run_fact(run.id, state=RunState.FINISHED)
+
+    view = Notebook(run, end)
+
+    follow(store, view)
+
+    assert view.notes[0] == WOKEN
+
+
+def test_a_supervisor_gets_a_moment_to_wake(wakings):
+    watch = Care("default", 0.0)
+
+    assert not watch.look(WAKING_SECONDS - 1)
+    assert watch.look(WAKING_SECONDS)
+    assert not watch.look(WAKING_SECONDS + CARE_SECONDS)
+
+
+def test_a_supervisor_that_will_not_live_is_given_up(wakings):
+    watch = Care("mine", 0.0)
+    moments = [WAKING_SECONDS * i for i in range(1, MOST_WAKINGS + 2)]
+
+    with pytest.raises(ClusterError, match="`workbench logs --supervisor --cluster mine` says"):
+        [watch.look(now) for now in moments]
+
+    assert wakings == ["mine"] * MOST_WAKINGS
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"state": RunState.FAILED, "failed_rank": 1, "failed_host": "here"}, "rank 1 on here"),
+        ({"state": RunState.FAILED, "message": "Rank 1 failed: no."}, "Rank 1 failed: no"),
+        ({"state": RunState.LOST}, "Run 'digits' was lost"),
+    ],
+)
+def test_a_run_that_failed_or_was_lost_is_an_error(store, queue, facts, words):
+    run = queue("digits")
+    store.put_run_fact(run.id, **facts)
+
+    with pytest.raises(RunFailed, match=words):
+        check_success(store.run(run.id))

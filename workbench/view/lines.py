@@ -1,0 +1,42 @@
+"""Put the pieces that ranks wrote together to lines, each as a terminal shows it."""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPES = re.compile(
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f]"
+)
+
+
+class LineReader:
+    """Takes in what one rank writes, piece by piece, and gives lines."""
+
+    def __init__(self) -> None:
+        self._partial = ""
+
+    def feed(self, text: str, limit: int) -> list[str]:
+        """Take in a piece of output and return the lines that it completes.
+
+        Args:
+            limit: Characters that are kept of a line while it has no end; the newest are.
+        """
+        *whole, partial = (self._partial + text).split("\n")
+        self._partial = _last_stage(partial)[-limit:]
+        return [as_printed(line) for line in whole]
+
+    @property
+    def partial(self) -> str:
+        """The line that has no end yet."""
+        return as_printed(self._partial) if self._partial else ""
+
+
+def as_printed(line: str) -> str:
+    """Return what a terminal shows of ``line``: the last state of a progress bar, no colours."""
+    return _ESCAPES.sub("", _last_stage(line))
+
+
+def _last_stage(line: str) -> str:
+    """Return what stands behind the last carriage return that something follows."""
+    end = len(line.rstrip("\r"))
+    return line[line.rfind("\r", 0, end) + 1 :]

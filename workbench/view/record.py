@@ -1,0 +1,94 @@
+"""Gather what the store holds of one run, by sequence number, for a view to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from workbench.core.cluster import ClusterFact
+from workbench.core.metrics import Pace, is_step_time
+from workbench.core.run import Run, RunState
+from workbench.core.sampling import Curve
+from workbench.store import OutputRow, Store
+from workbench.view.phrases import state_line
+from workbench.view.waiting import reason
+
+POINTS_AT_ONCE = 20_000
+PIECES_AT_ONCE = 5_000
+
+
+class Record:
+    """All that was read of a run so far.
+
+    Args:
+        run: The run as it was when reading began.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.cluster = ClusterFact(run.wish.cluster)
+        self.before: tuple[Run, ...] = ()
+        self.curves: dict[str, Curve] = {}
+        self.points = 0
+        self.pace = Pace()
+        self._point = 0
+        self._piece = 0
+
+    def __repr__(self) -> str:
+        return f"<Record of {self.run.wish.name}: {self.points} points>"
+
+    @property
+    def reason(self) -> str:
+        """What the run waits for, or nothing."""
+        return reason(self.run, self.cluster, self.before)
+
+    def line(self, now: float, remark: str = "") -> str:
+        """Return where the run stands: with ``remark``, or else with what it waits for."""
+        return state_line(self.run, now, remark or self.reason, self.pace.rate)
+
+    def look(self, store: Store) -> None:
+        """Take in where the run and its cluster stand."""
+        self.run = store.run(self.run.id)
+        self.cluster = store.cluster_fact(self.run.wish.cluster)
+        if self.run.fact.state is RunState.QUEUED:
+            self.before = runs_before(self.run, store.unfinished(self.run.wish.cluster))
+
+    def read(self, store: Store, now: float) -> Iterator[list[OutputRow]]:
+        """Take in all that is new, and yield the new output piece by piece.
+
+        Args:
+            now: Epoch seconds.
+        """
+        # The state first: what is written before a run ends is then read after its end was seen.
+        self.look(store)
+        if self.run.fact.iteration:
+            self.pace.add(now, self.run.fact.iteration)
+        self.read_points(store)
+        while rows := store.output(self.run.id, self._piece, PIECES_AT_ONCE):
+            self._piece = rows[-1].sequence
+            yield rows
+
+    def read_points(self, store: Store) -> None:
+        """Take in the new points, but for those that tell where the time of a step goes."""
+        while rows := store.points(self.run.id, self._point, POINTS_AT_ONCE):
+            self._point = rows[-1].sequence
+            for row in rows:
+                if is_step_time(row.name):
+                    continue
+                curve = self.curves.get(row.name)
+                if curve is None:
+                    curve = self.curves[row.name] = Curve()
+                curve.add(row.rank, row.iteration, row.value)
+                self.points += 1
+
+
+def runs_before(run: Run, unfinished: list[Run]) -> tuple[Run, ...]:
+    """Return those of ``unfinished``, oldest first, that go before ``run``."""
+    identities = [other.id for other in unfinished]
+    return tuple(unfinished[: identities.index(run.id)]) if run.id in identities else ()
+
+
+def curves_of(store: Store, run: Run) -> dict[str, Curve]:
+    """Return the curves of ``run`` by name."""
+    record = Record(run)
+    record.read_points(store)
+    return record.curves
