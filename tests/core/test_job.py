@@ -116,7 +116,7 @@ def test_a_relative_script_is_found_from_the_job_file(path, script, found):
         (
             'script = "a.py"\n[environment]\nA = "1"\nB = false\n',
             "job.toml, line 4: environment must be a table of texts and numbers, "
-            'but environment.B is False; write for example environment.OMP_NUM_THREADS = "1"',
+            'but environment.B is False; write for example environment.DATA_ROOT = "data"',
         ),
         (
             'script = "a.py"\n[parameters]\nsince = 2020-01-01\n',

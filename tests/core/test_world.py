@@ -126,7 +126,7 @@ def test_the_machine_file_holds_every_rank_once(hosts, ranks) -> None:
 def test_torch_finds_its_place_in_the_environment() -> None:
     world = plan_world(TWO_HOSTS, 4)
 
-    assert torch_environment(world, 3, "a", 2345) == {
+    assert torch_environment(3, world.size, world.local_rank(3), "a", 2345) == {
         "RANK": "3",
         "WORLD_SIZE": "4",
         "LOCAL_RANK": "1",

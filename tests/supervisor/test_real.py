@@ -54,7 +54,7 @@ class Table:
             kind=RunKind.CELL,
             source=source,
             cluster=NAME,
-            **options,  # type: ignore[arg-type]
+            **options,  # type: ignore[arg-type]  # options of several types
         ).id
 
     def ended(self, run: str) -> Run:

@@ -14,7 +14,7 @@ from IPython.paths import get_ipython_dir
 PROFILE = "workbench"
 CONFIGURATION = """\
 # Written by workbench; a file that is there is never changed.
-c = get_config()  # noqa
+c = get_config()
 c.Cluster.controller_launcher_class = "workbench"
 c.Cluster.engine_launcher_class = "workbench"
 c.Cluster.delay = 0

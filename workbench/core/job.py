@@ -117,7 +117,7 @@ class Job(BaseModel):
 
     script: str = Field(min_length=1, description="the path of a script", examples=["train.py"])
     name: Annotated[str, AfterValidator(_explained(check_run_name))] | None = Field(
-        default=None, description="a text", examples=["digits, two ranks"]
+        default=None, description="a text", examples=["digits on two ranks"]
     )
     arguments: tuple[Text, ...] = Field(
         default=(), description="a list of texts and numbers", examples=[["--epoch", "3"]]
@@ -137,7 +137,7 @@ class Job(BaseModel):
         default={}, description="a table of numbers and texts", examples=[{"lr": 0.1}]
     )
     environment: dict[str, Text] = Field(
-        default={}, description="a table of texts and numbers", examples=[{"OMP_NUM_THREADS": "1"}]
+        default={}, description="a table of texts and numbers", examples=[{"DATA_ROOT": "data"}]
     )
     grace: Seconds = Field(default=DEFAULT_GRACE, description="a length of time", examples=["5s"])
     wall_clock_limit: Seconds = Field(default=0.0, description="a length of time", examples=["90m"])

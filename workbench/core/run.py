@@ -133,6 +133,7 @@ class Assignment:
 
     Args:
         directory: Where the rank keeps its append-only log of this run.
+        master_port: A port on rank 0's host that ``torch.distributed`` may listen on.
     """
 
     run: str
@@ -145,6 +146,7 @@ class Assignment:
     environment: tuple[tuple[str, str], ...]
     ranks: int
     directory: str
+    master_port: int = 0
 
 
 def check_run_name(name: str) -> str:

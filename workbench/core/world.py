@@ -99,12 +99,14 @@ def machinefile(world: World) -> str:
     return "".join(f"{address}:{used.count(address)}\n" for address in hosts)
 
 
-def torch_environment(world: World, rank: int, master: str, port: int) -> dict[str, str]:
+def torch_environment(
+    rank: int, size: int, local_rank: int, master: str, port: int
+) -> dict[str, str]:
     """Return the variables that ``torch.distributed.init_process_group()`` reads on ``rank``."""
     return {
         "RANK": str(rank),
-        "WORLD_SIZE": str(world.size),
-        "LOCAL_RANK": str(world.local_rank(rank)),
+        "WORLD_SIZE": str(size),
+        "LOCAL_RANK": str(local_rank),
         "MASTER_ADDR": master,
         "MASTER_PORT": str(port),
     }

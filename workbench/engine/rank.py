@@ -21,6 +21,7 @@ from mpi4py import MPI
 from workbench.core.cluster import RankFact
 from workbench.core.report import Ending, Pulse
 from workbench.core.run import Assignment
+from workbench.core.world import torch_environment
 from workbench.engine.channel import Address, Channel
 from workbench.engine.communicator import Worlds, watch
 from workbench.engine.current import Current, current, set_current
@@ -46,6 +47,7 @@ class Rank:
         self.number = MPI.COMM_WORLD.Get_rank()
         self.worlds = Worlds(fault_tolerant=fault_tolerant, on_abort=self._aborting)
         self._interruptible = False
+        self._local_rank, self._master = _place(MPI.COMM_WORLD)
         self._crash_file = _watch_for_crashes(Path(crash_folder), generation, self.number)
         self._channel = Channel(
             address,
@@ -81,8 +83,14 @@ class Rank:
         run = Current(RunLog(assignment.run, self.number, path))
         set_current(run)
         self._channel.carry(run.log)
-        self.worlds.offer(assignment.ranks)
+        world = self.worlds.offer(assignment.ranks)
         watch.seconds = 0.0
+        # As torchrun does, so that init_process_group() needs no argument.
+        os.environ.update(
+            torch_environment(
+                self.number, world.size, self._local_rank, self._master, assignment.master_port
+            )
+        )
         return run
 
     def leave(self, run: Current, ending: Ending) -> None:
@@ -147,6 +155,15 @@ class Rank:
             time.perf_counter() - since if call else 0.0,
             _where(run.source_name),
         )
+
+
+def _place(world: MPI.Intracomm) -> tuple[int, str]:
+    """Return this rank's local rank and rank 0's host; collective over ``world``."""
+    node = world.Split_type(MPI.COMM_TYPE_SHARED)
+    local_rank, alone = node.rank, node.size == world.size
+    node.Free()
+    host = world.bcast(socket.gethostname())
+    return local_rank, "127.0.0.1" if alone else str(host)
 
 
 def _where(source_name: str) -> str:

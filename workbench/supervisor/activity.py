@@ -39,7 +39,8 @@ class Activity:
     """A run on a generation, from its submission until its world can take the next one.
 
     Args:
-        fresh: Whether variables were lost since the run before, which the reader shall know.
+        fresh: Whether its engines are others than those of the run before: variables that
+            cells left are gone, which the reader shall know.
     """
 
     def __init__(
@@ -213,7 +214,8 @@ class Activity:
     def _tell_failure(self, rank: int, error: str, traceback: str, now: float) -> None:
         hosts = {fact.rank: fact.host for fact in self.world.ranks}
         host = hosts.get(rank, "an unknown host")
-        self._tell(RunState.FAILED, f"Rank {rank} on {host} failed: {error.rstrip('.')}.", now)
+        text = f"Rank {rank} on {host} failed: {error.rstrip('.')}. {self._notice}"
+        self._tell(RunState.FAILED, text.rstrip(), now)
         self._fact = replace(self._fact, failed_rank=rank, failed_host=host, error=traceback)
 
     def _tell(self, state: RunState, message: str, now: float) -> None:

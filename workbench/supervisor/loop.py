@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -67,7 +68,7 @@ class Supervisor:
         self._acknowledged: dict[tuple[str, int], float] = {}
         self._setups: list[tuple[str, str]] = []
         self._ending: set[int] = set()
-        self._fresh = False
+        self._used = 0
         self._failures = 0
         self._message = ""
         self._version = -1
@@ -93,6 +94,7 @@ class Supervisor:
         for world in self._worlds:
             if world.ranks:
                 self._prepared[world.generation] = [name for name, _ in self._setups]
+                self._used = world.generation
         self._take_up_runs()
 
     def tick(self) -> bool:
@@ -163,7 +165,6 @@ class Supervisor:
         activity = self._activities.pop(world.generation, None)
         if activity is not None:
             activity.bury(world.deaths, world.reason, now)
-            self._fresh = True
             activity.keep()
         if world.state is WorldState.ENDED:
             log.info("generation %d has ended: %s", world.generation, world.reason or "as asked")
@@ -254,7 +255,6 @@ class Supervisor:
             activity.advance(now)
             activity.keep()
             if activity.gave_up:
-                self._fresh = True
                 self._end_world(generation, activity.gave_up)
             if activity.over:
                 self._activities.pop(generation, None)
@@ -319,10 +319,13 @@ class Supervisor:
         self._begin(Run(run.wish, fact), world)
 
     def _begin(self, run: Run, world: WorldFact) -> None:
+        fresh = False
+        if run.wish.kind is not RunKind.SETUP:
+            fresh = self._used not in (0, world.generation)
+            self._used = world.generation
         self._activities[world.generation] = Activity(
-            run, world, self._store, self._cluster, now=self._now(), fresh=self._fresh
+            run, world, self._store, self._cluster, now=self._now(), fresh=fresh
         )
-        self._fresh = False
         if run.fact.state is RunState.SUBMITTED:
             self._cluster.submit(world.generation, _assignment(run.wish, run.fact.ranks))
 
@@ -377,4 +380,12 @@ def _assignment(wish: RunWish, ranks: int) -> Assignment:
         environment=wish.environment,
         ranks=ranks,
         directory=str(run_directory(wish.id)),
+        master_port=_free_port(),
     )
+
+
+def _free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
