@@ -115,7 +115,7 @@ def test_the_iterations_of_an_epoch_are_foreseen(trainer, current_run, log) -> N
     totals = []
     one = trainer((3, "epoch"))
     one.extend(
-        lambda t: totals.append(log.progress.iterations_total),
+        lambda t: totals.append(log.progress_source().iterations_total),
         priority=-2000,
         trigger=(1, "iteration"),
     )

@@ -234,6 +234,9 @@ class FakeCluster:
             world.running[assignment.run, number] = rank
             rank.start()
 
+    def warm_up(self, generation: int) -> None:
+        """Do nothing: threads have imported all there is."""
+
     def recover(self, generation: int) -> None:
         """Succeed at once."""
         self._recovered[generation] = self.fault_tolerant

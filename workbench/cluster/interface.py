@@ -55,6 +55,10 @@ class Cluster(Protocol):
         """Have all ranks that take part execute ``assignment``."""
         ...
 
+    def warm_up(self, generation: int) -> None:
+        """Have all ranks import what a training will want, when they have nothing else to do."""
+        ...
+
     def recover(self, generation: int) -> None:
         """Begin to make fresh communicators on all ranks, which have left the failed cell."""
         ...

@@ -132,6 +132,10 @@ class MpiCluster:
         engines = self._in_rank_order(generation)[: assignment.ranks or None]
         self._apply(engines, _call, "run", asdict(assignment))
 
+    def warm_up(self, generation: int) -> None:
+        """Queue the imports that a training will want, on all engines of a world."""
+        self._apply(self._in_rank_order(generation), _call, "warm_up")
+
     def recover(self, generation: int) -> None:
         """Queue the recovery on all engines of a world."""
         engines = self._in_rank_order(generation)
@@ -300,7 +304,6 @@ class MpiCluster:
         elif world.joining.ready():
             facts = [_rank_fact(answer) for answer in world.joining.get()]
             world.ranks = tuple(sorted(facts, key=lambda fact: fact.rank))
-            self._apply(sorted(world.engines), _call, "warm_up")
 
     def _find_deaths(self, world: _World) -> None:
         dead = [rank for rank in world.ranks if not _is_alive(rank.pid)]

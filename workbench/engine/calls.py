@@ -29,6 +29,7 @@ def join(
     if _rank is None:
         address = Address(endpoint, server_key.encode())
         route_output()
+        hook_chainer()
         _rank = Rank(generation, address, fault_tolerant=fault_tolerant, crash_folder=crash_folder)
     return asdict(_rank.fact(_shell().kernel.engine_id))
 
@@ -51,10 +52,9 @@ def recover() -> bool:
 
 
 def warm_up() -> None:
-    """Import what a training cell will import, so that it begins at once, and hook into it."""
+    """Import what a training cell will import, so that it begins at once."""
     if importlib.util.find_spec("chainermn"):
         importlib.import_module("chainermn")
-        hook_chainer()
 
 
 def _joined() -> Rank:

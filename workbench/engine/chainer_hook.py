@@ -3,26 +3,58 @@
 from __future__ import annotations
 
 import functools
+import sys
 import time
 from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
+
+import numpy
 
 from workbench.core.report import Progress
 from workbench.engine.boundary import RunStopped
 from workbench.engine.current import Current, current
 from workbench.engine.steptime import StepTime
 
+TRAINER = "chainer.training.trainer"
 EXTENSION_NAME = "workbench"
 LAST = -1_000  # Chainer runs extensions by falling priority; readers have 100.
 DEVICE_SECONDS = 0.25
+_PLAIN = (numpy.ndarray, numpy.float32, numpy.float64)
 
 
 def hook_chainer() -> None:
-    """Wrap ``chainer.training.Trainer.run``; doing it again changes nothing."""
-    from chainer.training import Trainer
+    """Have ``chainer.training.Trainer.run`` wrapped, now or as soon as it is imported."""
+    if TRAINER in sys.modules:
+        _wrap(sys.modules[TRAINER])
+    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
 
-    if not hasattr(Trainer.run, "__wrapped__"):
-        Trainer.run = _reporting(Trainer.run)
+
+class _Finder:
+    """Finds the trainer's module where everybody does, and wraps what it defines."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name != TRAINER:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _wrap(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # this spec alone
+        return spec
+
+
+def _wrap(module: Any) -> None:
+    if not hasattr(module.Trainer.run, "__wrapped__"):
+        module.Trainer.run = _reporting(module.Trainer.run)
 
 
 def _reporting(original: Callable[..., None]) -> Callable[..., None]:
@@ -65,7 +97,9 @@ class ReportExtension:
         self._on_device: list[tuple[str, int, Any]] = []
         self._fetched = time.monotonic()
         self._iterations_total, self._epochs_total = _totals(trainer.stop_trigger)
+        self._updater = trainer.updater
         self.timing = StepTime(run.log)
+        run.log.progress_source = self.progress
 
     def __call__(self, trainer: Any) -> None:
         """Note one iteration."""
@@ -73,14 +107,17 @@ class ReportExtension:
         iteration = updater.iteration
         run = self._run
         run.iteration = iteration
+        values = []
         for name, value in trainer.observation.items():
-            self._note(name, iteration, value)
+            number = value if type(value) in _PLAIN else getattr(value, "array", value)
+            if type(number) in _PLAIN:
+                if number.size == 1:
+                    values.append((name, float(number)))
+            else:
+                self._note(name, iteration, number)
+        run.log.add_all(iteration, tuple(values))
         if self._on_device:
             self._fetch()
-        epoch = getattr(updater, "epoch_detail", 0.0)
-        run.log.progress = Progress(
-            iteration, self._iterations(iteration, epoch), epoch, self._epochs_total
-        )
         self.timing.step(iteration)
         run.boundaries.passed()
 
@@ -88,6 +125,14 @@ class ReportExtension:
         """Fetch what is still on the device when the training ends."""
         self._fetch(now=True)
         self.timing.finish(self._run.iteration)
+        self._run.log.progress = self.progress()
+        self._run.log.progress_source = None
+
+    def progress(self) -> Progress:
+        """Return how far the training is; may be asked by another thread."""
+        iteration = self._updater.iteration
+        epoch = getattr(self._updater, "epoch_detail", 0.0)
+        return Progress(iteration, self._iterations(iteration, epoch), epoch, self._epochs_total)
 
     def _iterations(self, iteration: int, epoch: float) -> int:
         if self._epochs_total and epoch:
@@ -95,7 +140,6 @@ class ReportExtension:
         return self._iterations_total
 
     def _note(self, name: str, iteration: int, value: Any) -> None:
-        value = getattr(value, "array", value)
         if hasattr(value, "__cuda_array_interface__"):
             # float() would wait for the device; several are fetched at a time instead.
             self._on_device.append((name, iteration, value))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,8 +33,9 @@ class RunLog:
         self.sequence = 0
         self.acknowledged = 0
         self.progress = Progress()
+        self.progress_source: Callable[[], Progress] | None = None
         self.ending: Ending | None = None
-        self._samples: deque[Sample] = deque()
+        self._samples: deque[tuple[int, float, tuple[tuple[str, float], ...]]] = deque()
         self._chunks: deque[Chunk] = deque()
         self._places: dict[int, int | bytes] = {}
         self._told: Progress | None = None
@@ -41,7 +43,11 @@ class RunLog:
 
     def add(self, name: str, iteration: int, value: float) -> None:
         """Note one value, at this moment."""
-        self._samples.append(Sample(name, iteration, time.time(), value))
+        self._samples.append((iteration, time.time(), ((name, value),)))
+
+    def add_all(self, iteration: int, values: tuple[tuple[str, float], ...]) -> None:
+        """Note the values of one iteration, at this moment; what they become is made later."""
+        self._samples.append((iteration, time.time(), values))
 
     def write(self, stream: str, text: str) -> None:
         """Note output."""
@@ -65,8 +71,15 @@ class RunLog:
         """Return what has gathered as one encoded batch, written down first, or None."""
         if self._closed:
             return None
-        ending, progress = self.ending, self.progress
-        samples, chunks = _drain(self._samples), _joined(_drain(self._chunks))
+        ending = self.ending
+        source = self.progress_source
+        progress = self.progress = source() if source is not None else self.progress
+        samples = [
+            Sample(name, iteration, moment, value)
+            for iteration, moment, values in _drain(self._samples)
+            for name, value in values
+        ]
+        chunks = _joined(_drain(self._chunks))
         news = samples or chunks or ending or progress != self._told
         if not news and self.sequence:
             return None

@@ -68,6 +68,7 @@ class Supervisor:
         self._acknowledged: dict[tuple[str, int], float] = {}
         self._setups: list[tuple[str, str]] = []
         self._ending: set[int] = set()
+        self._cold: set[int] = set()
         self._used = 0
         self._failures = 0
         self._message = ""
@@ -110,6 +111,7 @@ class Supervisor:
         for action in self._plan(now):
             self._act(action, now)
         self._keep_fact(cluster_state(self._wish, self._standings(), failures=self._failures))
+        self._warm_up()
         return not self._closed
 
     # -- observe
@@ -157,6 +159,7 @@ class Supervisor:
             if world.ranks and generation not in self._prepared:
                 log.info("generation %d is ready: %d ranks", generation, world.size)
                 self._prepared[generation] = []
+                self._cold.add(generation)
                 self._store.put_ranks(self._name, world.ranks)
             if world.state in (WorldState.BROKEN, WorldState.ENDED):
                 self._bury(world, now)
@@ -278,6 +281,15 @@ class Supervisor:
                 self._cluster.close()
                 self._fact = replace(self._fact, ranks=0, connection_file="")
                 self._closed = True
+
+    def _warm_up(self) -> None:
+        """Let idle new worlds import ahead; a run that waits goes first, and imports by itself."""
+        for standing in self._standings() if self._cold else ():
+            generation = standing.fact.generation
+            if generation in self._cold and standing.usable:
+                self._cold.discard(generation)
+                if not standing.busy:
+                    self._cluster.warm_up(generation)
 
     def _end_world(self, generation: int, reason: str) -> None:
         if generation not in self._ending and reason == NOT_READY:

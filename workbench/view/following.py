@@ -15,7 +15,7 @@ from workbench.view.record import Record
 from workbench.view.waiting import hopeless
 
 POLL_SECONDS = 0.05
-READ_SECONDS = 0.3
+READ_SECONDS = 0.1
 ASKED = "Asked the ranks to stop; interrupt again to leave them to it."
 WOKEN = "The supervisor had ended and was started again."
 
