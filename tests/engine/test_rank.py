@@ -1,0 +1,244 @@
+"""Two real ranks execute cells, and answer a supervisor that only has a mailbox."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from workbench.cluster.ending import stack_of_crash
+from workbench.cluster.mailbox import Mailbox
+from workbench.core.report import (
+    Acknowledge,
+    AskPulse,
+    Batch,
+    Ending,
+    Hello,
+    Interrupt,
+    Message,
+    Pulse,
+    StopAt,
+)
+
+pytestmark = [pytest.mark.contract, pytest.mark.mpi]
+
+PATIENCE_SECONDS = 20.0
+JOIN = """
+import json, os, sys
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from IPython.core.inputtransformer2 import TransformerManager
+from mpi4py import MPI
+from workbench.core.run import Assignment, RunKind
+from workbench.engine.capture import route_output
+from workbench.engine.channel import Address
+from workbench.engine.execution import execute
+from workbench.engine.rank import Rank
+
+folder, fault_tolerant, endpoint, key = Path(sys.argv[1]), sys.argv[2] == "1", *sys.argv[3:]
+real = MPI.COMM_WORLD
+shell = SimpleNamespace(user_ns={"__name__": "__main__"},
+                        transform_cell=TransformerManager().transform_cell)
+route_output()
+rank = Rank(3, Address(endpoint, key.encode()), fault_tolerant=fault_tolerant,
+            crash_folder=str(folder))
+real.Barrier()
+found = {"fact": asdict(rank.fact(5))}
+
+def run(name, source, ranks=2):
+    execute(rank, Assignment(run=name, kind=RunKind.CELL, source=source, path="", folder="",
+                             arguments=(), parameters=(), environment=(), ranks=ranks,
+                             directory=str(folder / name)), shell)
+
+def leave():
+    real.Barrier()
+    (folder / f"{rank.number}.json").write_text(json.dumps(found))
+    sys.stdin.close()
+"""
+STAY = """
+import time
+deadline = time.monotonic() + 10
+while rank._channel._logs and time.monotonic() < deadline:
+    time.sleep(0.01)
+leave()
+"""
+
+
+class Supervisor:
+    """Hears the ranks, confirms what they tell, and sends what the test says."""
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self.mailbox = mailbox
+        self.heard: list[Message] = []
+
+    def listen(self, enough: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not enough():
+            assert time.monotonic() < deadline, self.heard
+            for message in self.mailbox.receive(0.02):
+                self.heard.append(message)
+                if isinstance(message, Batch):
+                    answer = Acknowledge(message.run, message.sequence)
+                    self.mailbox.send(3, (message.rank,), answer)
+
+    def send(self, command, ranks=(0, 1)) -> None:
+        self.mailbox.send(3, ranks, command)
+
+    def endings(self, run: str) -> dict[int, Ending]:
+        return {
+            batch.rank: batch.ending
+            for batch in self.heard
+            if isinstance(batch, Batch) and batch.run == run and batch.ending
+        }
+
+    def begun(self, run: str) -> set[int]:
+        return {b.rank for b in self.heard if isinstance(b, Batch) and b.run == run}
+
+    def pulses(self, run: str) -> list[Pulse]:
+        return [pulse for pulse in self.heard if isinstance(pulse, Pulse) and pulse.run == run]
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
+    mailbox = Mailbox(tmp_path / "mailbox.json")
+    mailbox.open()
+    with contextlib.closing(mailbox):
+        yield Supervisor(mailbox)
+
+
+@pytest.fixture
+def start(start_ranks, supervisor) -> Iterator[Callable]:
+    """Start two ranks that join and then do what the program says."""
+    address = supervisor.mailbox.endpoint, supervisor.mailbox.server_key
+    with contextlib.ExitStack() as worlds:
+        yield lambda program: worlds.enter_context(
+            contextlib.closing(start_ranks(JOIN + program, 2, *address))
+        )
+
+
+def test_ranks_join_run_report_and_describe_themselves(start, supervisor) -> None:
+    cell = "import workbench\nworkbench.report(loss=1.0)\nMPI.COMM_WORLD.allreduce(1)"
+    world = start(f"run('first', 'from mpi4py import MPI')\nrun('sum', {cell!r})" + STAY)
+
+    supervisor.listen(lambda: len(supervisor.endings("sum")) == 2)
+
+    assert supervisor.endings("sum") == {n: Ending("finished", 1) for n in range(2)}
+    batches = [b for b in supervisor.heard if isinstance(b, Batch) and b.run == "sum"]
+    assert [s.value for b in batches for s in b.samples if s.name == "loss"] == [1.0, 1.0]
+    assert "".join(chunk.text for b in batches for chunk in b.chunks) == "2\n2\n"
+    assert {m.rank for m in supervisor.heard if isinstance(m, Hello)} == {0, 1}
+    facts = [mine["fact"] for mine in world.found()]
+    assert [(f["generation"], f["rank"], f["engine"]) for f in facts] == [(3, 0, 5), (3, 1, 5)]
+    assert {"chainer", "numpy", "mpi4py"} <= dict(facts[0]["versions"]).keys()
+    assert facts[0]["blas_threads"] >= 1
+
+
+FAILING = """
+run("bad", "from mpi4py import MPI\\nif MPI.COMM_WORLD.rank == 1:\\n    raise ValueError('boom')\\n"
+           "MPI.COMM_WORLD.Barrier()")
+found["recovered"] = rank.recover()
+run("next", "print(MPI.COMM_WORLD.allreduce(1))")
+"""
+
+
+def test_a_rank_that_waits_for_one_that_failed_is_freed_and_runs_the_next_cell(
+    start, supervisor, ulfm
+) -> None:
+    world = start(FAILING + STAY)
+    supervisor.listen(lambda: 1 in supervisor.endings("bad"))
+    assert supervisor.endings("bad")[1].error == "ValueError: boom"
+
+    supervisor.send(Interrupt("bad"), (0,))
+    supervisor.listen(lambda: len(supervisor.endings("next")) == 2)
+
+    freed = supervisor.endings("bad")[0]
+    assert freed.secondary or freed.error == "interrupted"
+    assert supervisor.endings("next") == {n: Ending("finished") for n in range(2)}
+    assert all(mine["recovered"] for mine in world.found())
+
+
+def test_the_supervisor_can_see_who_waits_where(start, supervisor, ulfm) -> None:
+    cell = (
+        "from mpi4py import MPI\nimport time\n"
+        "if MPI.COMM_WORLD.rank == 1:\n    MPI.COMM_WORLD.Barrier()\n"
+        "else:\n    time.sleep(60)"
+    )
+    world = start(f"run('stuck', {cell!r})\nrank.recover()" + STAY)
+    supervisor.listen(lambda: supervisor.begun("stuck") == {0, 1})
+    time.sleep(0.5)
+
+    supervisor.heard.clear()
+    supervisor.send(AskPulse("stuck"))
+    supervisor.listen(lambda: {p.rank for p in supervisor.pulses("stuck")} == {0, 1})
+
+    pulses = {pulse.rank: pulse for pulse in supervisor.pulses("stuck")}
+    # The magic is line 1 of the cell.
+    assert (pulses[0].call, pulses[0].where) == ("", "line 7")
+    assert (pulses[1].call, pulses[1].where) == ("Barrier", "line 5")
+    assert pulses[1].seconds > 0.3
+    supervisor.send(Interrupt("stuck"))
+    supervisor.listen(lambda: len(supervisor.endings("stuck")) == 2)
+    world.found()
+
+
+def test_ranks_stop_together_at_the_boundary_that_is_named(start, supervisor) -> None:
+    cell = (
+        "import time, workbench\nfrom mpi4py import MPI\n"
+        "while True:\n    MPI.COMM_WORLD.Barrier()\n    time.sleep(0.01)\n    workbench.report()"
+    )
+    world = start(f"run('long', {cell!r})" + STAY)
+    supervisor.listen(lambda: supervisor.begun("long") == {0, 1})
+
+    supervisor.send(StopAt("long", 60))
+    supervisor.listen(lambda: len(supervisor.endings("long")) == 2)
+
+    assert supervisor.endings("long") == {n: Ending("stopped", 60) for n in range(2)}
+    world.found()
+
+
+def test_a_rank_in_python_is_interrupted_at_the_users_own_line(start, supervisor) -> None:
+    world = start("run('busy', 'x = 0\\nwhile True:\\n    x += 1')" + STAY)
+    supervisor.listen(lambda: supervisor.begun("busy") == {0, 1})
+
+    supervisor.send(Interrupt("busy"))
+    supervisor.listen(lambda: len(supervisor.endings("busy")) == 2)
+
+    for ending in supervisor.endings("busy").values():
+        assert (ending.state, ending.error) == ("stopped", "interrupted")
+        assert ending.traceback.splitlines()[1].startswith('  File "<cell of run busy>", line ')
+    world.found()
+
+
+def test_a_rank_says_that_it_aborts_before_all_ends(start, supervisor) -> None:
+    cell = (
+        "from mpi4py import MPI\nimport time\n"
+        "if MPI.COMM_WORLD.rank == 1:\n    MPI.COMM_WORLD.Abort(3)\ntime.sleep(60)"
+    )
+    world = start(f"run('aborts', {cell!r})" + STAY)
+
+    supervisor.listen(lambda: 1 in supervisor.endings("aborts"))
+
+    ending = supervisor.endings("aborts")[1]
+    assert (ending.state, ending.error) == ("failed", "MPI_Abort(3)")
+    assert ending.traceback.splitlines()[:3] == [
+        "Traceback (most recent call last):",
+        '  File "<cell of run aborts>", line 5, in <module>',
+        "    MPI.COMM_WORLD.Abort(3)",
+    ]
+    assert world.end() != 0
+
+
+def test_a_crash_leaves_the_users_stack(start, supervisor) -> None:
+    cell = "import ctypes\ndef fall():\n    ctypes.string_at(0)\nfall()"
+    world = start(f"run('crash', {cell!r}) if rank.number == 1 else None")
+
+    world.end()
+
+    stack = stack_of_crash((world.folder / "crash-3-1.txt").read_text()).splitlines()
+    assert stack[0] == "Fatal Python error: Segmentation fault"
+    assert stack[2].startswith('  File "<cell of run crash>", line 5 in <module>')
+    assert stack[3].startswith('  File "<cell of run crash>", line 4 in fall')
