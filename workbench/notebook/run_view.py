@@ -44,7 +44,7 @@ class RunView:
         self._picture = LivePicture()
         self._streamed = frozenset({0}) if streams else frozenset()
         self._heads = Ration(HEAD_SECONDS, allowance=1.0, share=0.002)
-        self._drawings = Ration(DRAWING_SECONDS, allowance=0.3, share=0.01)
+        self._drawings = Ration(DRAWING_SECONDS, allowance=0.2, share=0.006)
         self._outputs = Ration(OUTPUT_SECONDS, allowance=1.0, share=0.002)
         self._head = ""
         self._drawn = -1

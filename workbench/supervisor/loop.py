@@ -36,10 +36,10 @@ from workbench.supervisor.activity import Activity
 
 log = logging.getLogger("workbench.supervisor")
 
-TURN_SECONDS = 0.04
-GATHER_SECONDS = 0.05
+TURN_SECONDS = 0.05
+GATHER_SECONDS = 0.03
 ACKNOWLEDGE_SECONDS = 0.5
-LOOK_SECONDS = 0.1
+LOOK_SECONDS = 0.15
 READ_SECONDS = 1.0
 
 
@@ -100,18 +100,24 @@ class Supervisor:
 
     def tick(self) -> bool:
         """Do one turn; false when the cluster is gone and the supervisor can end."""
-        self._hear(self._gather())
+        messages = self._gather()
+        self._hear(messages)
         now = self._now()
-        if self._store_changed(now):
+        wished = self._store_changed(now)
+        if wished:
             self._read_wishes()
-        if now - self._looked >= LOOK_SECONDS:
+        due = now - self._looked >= LOOK_SECONDS
+        if due:
             self._look()
             self._looked = now
         self._advance(now)
-        for action in self._plan(now):
-            self._act(action, now)
-        self._keep_fact(cluster_state(self._wish, self._standings(), failures=self._failures))
-        self._warm_up()
+        # Mere points change no plan, and a training's cores are dear.
+        if wished or due or any(_is_urgent(message) for message in messages):
+            for action in self._plan(now):
+                self._act(action, now)
+            state = cluster_state(self._wish, self._standings(), failures=self._failures)
+            self._keep_fact(state)
+            self._warm_up()
         return not self._closed
 
     # -- observe

@@ -13,6 +13,7 @@ from workbench.view.phrases import state_line
 from workbench.view.waiting import reason
 
 POINTS_AT_ONCE = 20_000
+POINTS_SECONDS = 0.5  # curves are drawn no more often than once a second
 PIECES_AT_ONCE = 5_000
 
 
@@ -31,6 +32,7 @@ class Record:
         self.points = 0
         self.pace = Pace()
         self._point = 0
+        self._points_read = 0.0
         self._piece = 0
 
     def __repr__(self) -> str:
@@ -62,7 +64,9 @@ class Record:
         self.look(store)
         if self.run.fact.iteration:
             self.pace.add(now, self.run.fact.iteration)
-        self.read_points(store)
+        if self.run.fact.state.ended or now - self._points_read >= POINTS_SECONDS:
+            self._points_read = now
+            self.read_points(store)
         while rows := store.output(self.run.id, self._piece, PIECES_AT_ONCE):
             self._piece = rows[-1].sequence
             yield rows
