@@ -16,7 +16,7 @@ from workbench.engine.chainer_hook import EXTENSION_NAME, hook_chainer
 
 chainer = pytest.importorskip("chainer")
 from chainer import training  # noqa: E402  # after the compat layer has seen it
-from chainer.training import extensions  # noqa: E402
+from chainer.training import extensions  # noqa: E402  # likewise
 
 assert workbench.compat
 

@@ -40,7 +40,7 @@ def wish() -> Callable[..., RunWish]:
 
     def make(name: str = "fit", **fields: object) -> RunWish:
         values = {"id": f"run-{next(numbers)}", "kind": RunKind.CELL, "source": "pass"} | fields
-        return RunWish(name=name, **values)  # type: ignore[arg-type]
+        return RunWish(name=name, **values)
 
     return make
 
@@ -69,6 +69,6 @@ def on_disk(tmp_path: Path) -> OnDisk:
             env=os.environ | {"WORKBENCH_HOME": str(disk)},
         )
 
-    if not shutil.which("unshare") or run_there("").returncode:  # type: ignore[attr-defined]
+    if not shutil.which("unshare") or run_there("").returncode:
         pytest.skip("needs a mount of its own (unshare), which this machine forbids")
-    return run_there  # type: ignore[return-value]
+    return run_there
