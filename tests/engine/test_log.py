@@ -6,8 +6,8 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -140,21 +140,24 @@ def test_any_text_can_be_sent_again(tmp_path_factory, texts, confirmed) -> None:
     assert [batch.sequence for batch in again] == [*range(confirmed + 1, len(texts) + 1)]
 
 
-@pytest.fixture
-def small_files() -> Iterator[int]:
-    """Let no file grow beyond this many bytes for a while."""
-    limit, before = 2000, resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
-    yield limit
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+@contextmanager
+def files_of_at_most(nbytes: int) -> Iterator[None]:
+    """Let no file grow beyond this; pytest's own output, which may be one, comes after it."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_what_does_not_fit_on_the_disk_is_kept_in_memory(log, small_files) -> None:
+def test_what_does_not_fit_on_the_disk_is_kept_in_memory(log) -> None:
     sent = []
-    for letter in "abcdef":
-        log.write("stdout", letter * 600)
-        sent.append(log.take())
-    assert log.path.stat().st_size <= small_files < sum(map(len, sent))
+    with files_of_at_most(2000):
+        for letter in "abcdef":
+            log.write("stdout", letter * 600)
+            sent.append(log.take())
+    assert log.path.stat().st_size <= 2000 < sum(map(len, sent))
 
     assert log.unacknowledged() == sent
 
