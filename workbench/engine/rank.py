@@ -46,7 +46,7 @@ class Rank:
         self.generation = generation
         self.number = MPI.COMM_WORLD.Get_rank()
         self.worlds = Worlds(fault_tolerant=fault_tolerant, on_abort=self._aborting)
-        self._interruptible = False
+        self._interruptible = self._interrupt_wanted = False
         self._local_rank, self._master = _place(MPI.COMM_WORLD)
         self._crash_file = _watch_for_crashes(Path(crash_folder), generation, self.number)
         self._channel = Channel(
@@ -79,6 +79,7 @@ class Rank:
 
     def enter(self, assignment: Assignment) -> Current:
         """Begin a run: its world, its log, its place as the current one."""
+        self._interrupt_wanted = False
         path = Path(assignment.directory) / f"rank-{self.number}.log"
         run = Current(RunLog(assignment.run, self.number, path))
         set_current(run)
@@ -105,6 +106,8 @@ class Rank:
         before = signal.signal(signal.SIGINT, self._on_signal)
         self._interruptible = True
         try:
+            if self._interrupt_wanted:  # it came between the run's first message and here
+                raise KeyboardInterrupt
             yield
         finally:
             self._interruptible = False
@@ -121,6 +124,7 @@ class Rank:
 
     def _interrupt(self) -> None:
         """Free the main thread, whether it is in MPI or in Python; called from the channel."""
+        self._interrupt_wanted = True
         self.worlds.revoke()
         if self._interruptible:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
