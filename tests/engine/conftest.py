@@ -81,7 +81,8 @@ class StartedWorld:
             with contextlib.suppress(psutil.Error):
                 if str(self.folder / "program.py") in process.cmdline():
                     process.kill()
-        self.process.communicate()
+        if self.process.stdout is not None and not self.process.stdout.closed:
+            self.process.communicate()
 
 
 Started = Callable[..., StartedWorld]
