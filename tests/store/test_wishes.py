@@ -349,6 +349,13 @@ def test_looking_whether_one_is_awake_does_not_stand_in_its_way(home) -> None:
         assert supervisor_is_awake("default")
 
 
+def test_another_who_looks_at_the_same_moment_is_not_taken_for_a_supervisor(home) -> None:
+    with (cluster_directory("default") / LOCK_NAME).open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+
+        assert not supervisor_is_awake("default")
+
+
 def test_a_supervisor_that_cannot_be_started_is_told_with_its_log(home) -> None:
     log = cluster_directory("default") / LOG_NAME
     log.mkdir()
