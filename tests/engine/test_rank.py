@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.contract, pytest.mark.mpi]
 
 PATIENCE_SECONDS = 20.0
 JOIN = """
-import json, os, sys
+import json, os, sys, time
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,13 +54,16 @@ def run(name, source, ranks=2):
                              arguments=(), parameters=(), environment=(), ranks=ranks,
                              directory=str(folder / name)), shell)
 
+def wait_for_word():
+    while not (folder / "word").exists():
+        time.sleep(0.01)
+
 def leave():
     real.Barrier()
     (folder / f"{rank.number}.json").write_text(json.dumps(found))
     sys.stdin.close()
 """
 STAY = """
-import time
 deadline = time.monotonic() + 10
 while rank._channel._logs and time.monotonic() < deadline:
     time.sleep(0.01)
@@ -146,6 +149,7 @@ def test_ranks_join_run_report_and_describe_themselves(start, supervisor) -> Non
 FAILING = """
 run("bad", "from mpi4py import MPI\\nif MPI.COMM_WORLD.rank == 1:\\n    raise ValueError('boom')\\n"
            "MPI.COMM_WORLD.Barrier()")
+wait_for_word()  # the supervisor recovers a world when all ranks have left the run
 found["recovered"] = rank.recover()
 run("next", "print(MPI.COMM_WORLD.allreduce(1))")
 """
@@ -160,6 +164,8 @@ def test_a_rank_that_waits_for_one_that_failed_is_freed_and_runs_the_next_cell(
     supervisor.see("bad", lambda pulse: pulse.call == "Barrier", ranks=(0,))
 
     supervisor.send(Interrupt("bad"), (0,))
+    supervisor.listen(lambda: 0 in supervisor.endings("bad"))
+    (world.folder / "word").touch()
     supervisor.listen(lambda: len(supervisor.endings("next")) == 2)
 
     freed = supervisor.endings("bad")[0]
@@ -174,7 +180,7 @@ def test_the_supervisor_can_see_who_waits_where(start, supervisor, ulfm) -> None
         "if MPI.COMM_WORLD.rank == 1:\n    MPI.COMM_WORLD.Barrier()\n"
         "else:\n    time.sleep(60)"
     )
-    world = start(f"run('stuck', {cell!r})\nrank.recover()" + STAY)
+    world = start(f"run('stuck', {cell!r})\nwait_for_word()\nrank.recover()" + STAY)
 
     pulses = supervisor.see(
         "stuck", lambda pulse: pulse.seconds > 0.3 if pulse.rank else pulse.where == "line 7"
@@ -185,6 +191,7 @@ def test_the_supervisor_can_see_who_waits_where(start, supervisor, ulfm) -> None
     assert (pulses[1].call, pulses[1].where) == ("Barrier", "line 5")
     supervisor.send(Interrupt("stuck"))
     supervisor.listen(lambda: len(supervisor.endings("stuck")) == 2)
+    (world.folder / "word").touch()
     world.found()
 
 
