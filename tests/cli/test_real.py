@@ -70,7 +70,16 @@ class Shell:
         pytest.fail(f"run {name} never reached iteration 5")
 
     def left(self) -> list[str]:
-        """Return the command lines of what still runs for this data directory."""
+        """Return the command lines of what still runs for this data directory after a moment.
+
+        A supervisor that has let go of its lock still has to end as a process.
+        """
+        deadline = time.monotonic() + 5
+        while (found := self._running()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return found
+
+    def _running(self) -> list[str]:
         found = []
         for process in psutil.process_iter():
             try:
