@@ -6,7 +6,6 @@ The thread works while the main thread is busy, also while it is blocked in MPI.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -111,10 +110,6 @@ class Channel:
             self._bell.send(b"", zmq.DONTWAIT)
 
     def _work(self) -> None:
-        if hasattr(os, "SCHED_BATCH"):
-            # This thread alone: it wakes often, and shall not push the training aside each time.
-            with contextlib.suppress(OSError):
-                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         with self._context.socket(zmq.DEALER) as socket, self._context.socket(zmq.PAIR) as bell:
             bell.connect(_BELL)
             self._connect(socket)

@@ -43,7 +43,6 @@ class Rank:
     def __init__(
         self, generation: int, address: Address, *, fault_tolerant: bool, crash_folder: str
     ) -> None:
-        _take_the_usual_priority()
         self.generation = generation
         self.number = MPI.COMM_WORLD.Get_rank()
         self.worlds = Worlds(fault_tolerant=fault_tolerant, on_abort=self._aborting)
@@ -160,13 +159,6 @@ class Rank:
             time.perf_counter() - since if call else 0.0,
             _where(run.source_name),
         )
-
-
-def _take_the_usual_priority() -> None:
-    """Undo, for the thread that trains, the patience that the supervisor bequeaths."""
-    if hasattr(os, "SCHED_OTHER"):
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
 def _place(world: MPI.Intracomm) -> tuple[int, str]:

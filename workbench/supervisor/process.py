@@ -18,7 +18,6 @@ from workbench.cluster.session import MpiCluster
 from workbench.core.cluster import ClusterState
 from workbench.errors import WorkbenchError
 from workbench.store import Store
-from workbench.store.courtesy import courteous
 from workbench.store.home import cluster_directory
 from workbench.store.wishes import LOCK_NAME, wake_supervisor
 from workbench.supervisor.loop import Supervisor
@@ -39,7 +38,7 @@ def supervise(cluster: str) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         log.info("supervising %s as process %d", cluster, os.getpid())
-        with Store() as store, courteous():
+        with Store() as store:
             while _work(store, cluster, folder):
                 log.info("%s was asked for again while it was taken down", cluster)
         log.info("supervisor of %s ends", cluster)

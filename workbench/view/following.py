@@ -9,7 +9,6 @@ from typing import Protocol
 from workbench.core.run import Run, RunState
 from workbench.errors import ClusterError, RunFailed
 from workbench.store import Store
-from workbench.store.courtesy import courteous
 from workbench.view.care import Care
 from workbench.view.interrupts import Interrupts
 from workbench.view.record import Record
@@ -56,13 +55,6 @@ def follow(
         ClusterError: The run cannot begin, because the cluster failed.
         KeyboardInterrupt: At the second interrupt.
     """
-    with courteous():
-        return _follow(store, view, interrupts, left)
-
-
-def _follow(
-    store: Store, view: View, interrupts: Interrupts | None, left: Callable[[], bool]
-) -> Run:
     record, begun = view.record, time.time()
     care = Care(record.run.wish.cluster, begun)
     seen, due, asked = -1, 0.0, False
