@@ -44,7 +44,7 @@ batches = st.builds(
 )
 others = st.one_of(
     st.builds(Pulse, text, number, number, finite, text, finite, text),
-    st.builds(Hello, number, number, text, number),
+    st.builds(Hello, number, number),
     st.builds(Acknowledge, text, number, st.booleans()),
     st.builds(AskPulse, text),
     st.builds(StopAt, text, number),

@@ -105,7 +105,6 @@ def test_the_host_file_has_room_for_ranks_that_share_cores() -> None:
     world = plan_world((Host("localhost", 2),), 5, oversubscribe=True)
 
     assert hostfile(world) == "localhost slots=5\n"
-    assert hostfile(world, "max_slots") == "localhost max_slots=5\n"
 
 
 def test_the_machine_file_counts_the_processes_of_each_host() -> None:

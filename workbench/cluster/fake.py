@@ -277,9 +277,6 @@ class FakeCluster:
                 rank.join(5)
         self._worlds.clear()
 
-    def detach(self) -> None:
-        """Do nothing: there is no socket to let go of."""
-
     def _command(self, rank: _Rank, command: Command) -> None:
         match command:
             case Acknowledge(_, sequence, resend):

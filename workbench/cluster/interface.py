@@ -82,7 +82,3 @@ class Cluster(Protocol):
     def close(self) -> None:
         """End every world and the controller, and return when nothing of them is left."""
         ...
-
-    def detach(self) -> None:
-        """Let go of everything without ending anything."""
-        ...

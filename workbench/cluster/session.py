@@ -181,12 +181,6 @@ class MpiCluster:
             self._cluster.stop_cluster_sync()
         self._mailbox.close(forget=True)
 
-    def detach(self) -> None:
-        """Close this process's sockets."""
-        if self._client is not None:
-            self._client.close()
-        self._mailbox.close()
-
     # -- the controller
 
     def _taken_up(self) -> Any:

@@ -106,8 +106,6 @@ class Hello:
 
     generation: int
     rank: int
-    run: str = ""
-    sequence: int = 0
 
 
 @dataclass(frozen=True)
@@ -192,35 +190,37 @@ def decode(line: bytes) -> Message | Command:
             progress=Progress(**body["progress"]) if body["progress"] else None,
             ending=Ending(**body["ending"]) if body["ending"] else None,
         )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not a workbench message: {line[:80]!r}") from error
 
 
-def _packed(samples: Iterable[Sample]) -> dict[str, list[str]]:
-    """Return iterations, times and values by name, as base64 of little machine numbers.
+def _packed(samples: Iterable[Sample]) -> list[Any]:
+    """Return the names, then which one, iteration, time and value of each as machine numbers.
 
-    The order between names is not kept. Text would cost the rank several times as much.
+    In base64, in the order of the samples; text would cost the rank several times as much.
     """
-    by_name: dict[str, list[Sample]] = {}
-    for sample in samples:
-        by_name.setdefault(sample.name, []).append(sample)
-    return {
-        name: [
-            _text(array("q", [row[1] for row in rows])),
-            _text(array("d", [row[2] for row in rows])),
-            _text(array("d", [row[3] for row in rows])),
-        ]
-        for name, rows in by_name.items()
-    }
+    rows = tuple(samples)
+    places = {name: place for place, name in enumerate(dict.fromkeys(row[0] for row in rows))}
+    return [
+        list(places),
+        _text(array("q", [places[row[0]] for row in rows])),
+        _text(array("q", [row[1] for row in rows])),
+        _text(array("d", [row[2] for row in rows])),
+        _text(array("d", [row[3] for row in rows])),
+    ]
 
 
-def _unpacked(columns: dict[str, list[str]]) -> Iterable[Sample]:
-    for name, (iterations, times, values) in columns.items():
-        rows = zip(
-            _numbers("q", iterations), _numbers("d", times), _numbers("d", values), strict=True
-        )
-        for iteration, time, value in rows:
-            yield Sample(name, iteration, time, value)
+def _unpacked(columns: list[Any]) -> Iterable[Sample]:
+    names, which, iterations, times, values = columns
+    rows = zip(
+        _numbers("q", which),
+        _numbers("q", iterations),
+        _numbers("d", times),
+        _numbers("d", values),
+        strict=True,
+    )
+    for place, iteration, time, value in rows:
+        yield Sample(names[place], iteration, time, value)
 
 
 def _text(numbers: array[Any]) -> str:

@@ -78,14 +78,14 @@ def plan_world(hosts: tuple[Host, ...], ranks: int, oversubscribe: bool = False)
     return World(hosts, ranks, oversubscribe)
 
 
-def hostfile(world: World, slots_word: str = "slots") -> str:
+def hostfile(world: World) -> str:
     """Return the host file's text for ``world``, in Open MPI's format.
 
     Only the hosts that carry a rank are listed: a daemon starts on every host of the file.
     """
     used = world.placement
     lines = [
-        f"{host.address} {slots_word}={max(host.slots, used.count(host.address))}"
+        f"{host.address} slots={max(host.slots, used.count(host.address))}"
         for host in world.hosts
         if host.address in used
     ]
