@@ -21,7 +21,7 @@ ALLOWED = {
     "supervisor": EVERYONE | {"store", "cloud", "cluster"},
     "view": EVERYONE | {"store"},
     "notebook": EVERYONE | {"store", "view"},
-    "server": EVERYONE | {"store"},
+    "server": EVERYONE | {"store", "view"},
     "cli": EVERYONE | {"store", "view"},
     "demo": set(),  # what a person would write, so it needs nothing of ours
     "__init__": EVERYONE | {"store", "cluster", "engine", "notebook"},  # loaded when asked for

@@ -23,6 +23,10 @@ class StateError(WorkbenchError):
     """Act on what is so first: a name in use, a cluster that is not up, an unknown run."""
 
 
+class Unknown(StateError):
+    """Correct the name: no run or cluster has it, or has it any longer."""
+
+
 class MachineError(WorkbenchError):
     """Mend the machine: MPI missing, disk full, directory not writable."""
 

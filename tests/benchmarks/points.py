@@ -12,11 +12,11 @@ from pathlib import Path
 from statistics import quantiles
 
 from workbench.core.run import Run, RunKind, RunState, RunWish
-from workbench.notebook.page import Bundle
 from workbench.notebook.run_view import RunView
 from workbench.store import Store
 from workbench.store.wishes import ask_run, new_run_id
 from workbench.view.following import follow
+from workbench.view.kept import Bundle
 from workbench.view.record import POINTS_AT_ONCE
 
 from .figures import BenchmarkFailed, Row, Series, interleaved

@@ -1,13 +1,14 @@
-"""Thinned curves keep every extreme, and drawing keeps to its ration."""
+"""Thinned curves keep every extreme, and tell what changed."""
 
 from __future__ import annotations
 
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.sampling import Curve, Ration
+from workbench.core.sampling import Curve
 
 
 def test_a_short_curve_is_kept_as_it_is() -> None:
@@ -70,27 +71,80 @@ def test_extremes_and_ends_are_kept_whatever_the_order(points, capacity) -> None
     assert list(trace.iterations) == sorted(trace.iterations)
 
 
-def test_the_first_drawing_is_due_at_once() -> None:
-    assert Ration(interval=1, allowance=0, share=0.01).due(now=100.0)
+def test_a_bucket_has_the_median_of_the_ranks_and_the_mean_of_the_marked_one() -> None:
+    curve = Curve()
+
+    curve.add([0, 1, 2, 0], [7, 7, 7, 8], [1.0, 2.0, 9.0, 5.0])
+
+    buckets = curve.buckets(marked=2)
+    assert buckets.median.tolist() == [2.0, 5.0]
+    assert buckets.marked[0] == 9.0
+    assert math.isnan(buckets.marked[1])
 
 
-def test_a_second_drawing_waits_for_the_interval() -> None:
-    ration = Ration(interval=1, allowance=1, share=0.01)
+def test_only_what_changed_after_a_version_is_given() -> None:
+    curve = Curve()
+    curve.add(0, [1, 2, 3], [1.0, 2.0, 3.0], version=1)
 
-    ration.spend(now=100.0, cost=0.05)
+    curve.add(1, [3, 4], [5.0, 4.0], version=2)
 
-    assert not ration.due(now=100.5)
-    assert ration.due(now=101.0)
+    changed = curve.buckets(since=1)
+    assert not changed.fresh
+    assert changed.x.tolist() == [3, 4]
+    assert changed.median.tolist() == [4.0, 4.0]
+    assert len(curve.buckets(since=2)) == 0
 
 
-def test_drawing_takes_no_more_than_its_share_of_the_time() -> None:
-    ration = Ration(interval=1, allowance=0.3, share=0.01)
-    drawn = 0
+def test_after_buckets_merged_all_are_given_afresh() -> None:
+    curve = Curve(capacity=4)
+    curve.add(0, [0, 1, 2, 3], [1.0, 2.0, 3.0, 4.0], version=1)
 
-    for now in range(10_000):
-        if ration.due(now):
-            ration.spend(now, cost=0.05)
-            drawn += 1
+    curve.add(0, 4, 5.0, version=2)
 
-    assert drawn * 0.05 <= 0.3 + 0.01 * 10_000 + 0.05
-    assert drawn > 1_000
+    assert (curve.buckets(since=1).fresh, curve.buckets(since=2).fresh) == (True, False)
+    assert curve.buckets(since=1).x.tolist() == [0.5, 2.5, 4.0]
+
+
+def test_values_that_are_no_numbers_are_counted() -> None:
+    curve = Curve()
+
+    curve.add(0, [5, 4, 6], [math.nan, 1.0, math.inf])
+    curve.add(0, 3, -math.inf)
+
+    assert (curve.nonfinite, curve.nonfinite_first) == (3, 3)
+
+
+def test_a_thinned_copy_leaves_the_curve_as_it_is() -> None:
+    curve = Curve()
+    curve.add(0, range(100), [float(i) for i in range(100)])
+
+    thin = curve.thinned(10)
+
+    assert (len(thin), len(curve)) == (7, 100)
+    assert max(thin.trace().high) == 99.0
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.integers(0, 4), st.integers(0, 500), st.floats(-1e3, 1e3)),
+            min_size=1,
+            max_size=40,
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    st.integers(1, 30),
+)
+def test_batches_make_the_curve_that_single_values_make(batches, capacity) -> None:
+    together, alone = Curve(capacity), Curve(capacity)
+
+    for batch in batches:
+        together.add(*zip(*batch, strict=True))
+        for point in batch:
+            alone.add(*point)
+
+    ours, theirs = together.buckets(marked=1), alone.buckets(marked=1)
+    assert ours.width == theirs.width
+    for field in ("x", "index", "low", "median", "high", "mean", "marked"):
+        assert getattr(ours, field) == pytest.approx(getattr(theirs, field), nan_ok=True, abs=1e-9)

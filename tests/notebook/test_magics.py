@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -38,7 +39,9 @@ def test_the_picture_carries_the_run_for_other_front_ends(run_cell, stand_in, st
     run_cell(TRAIN)
 
     (identity,) = sent.final("application/vnd.workbench.run+json")
-    assert identity == {"run": store.run("digits").id, "name": "digits"}
+    assert (identity["run"], identity["name"]) == (store.run("digits").id, "digits")
+    assert identity["saved"]["run"]["state"] == "finished"
+    assert len(json.dumps(identity)) < 100_000
 
 
 def test_no_widget_is_needed_to_see_a_run(run_cell, stand_in, sent) -> None:

@@ -8,9 +8,9 @@ import time
 from workbench.core.diagnosis import Finding
 from workbench.core.run import Run, RunFact, RunKind, RunState, RunWish
 from workbench.notebook.listing import findings_table
-from workbench.notebook.page import figure_html
 from workbench.notebook.run_view import RunView
-from workbench.notebook.transcript import KEPT_CHARACTERS, Transcript
+from workbench.view.kept import figure_html
+from workbench.view.transcript import KEPT_CHARACTERS, Transcript
 
 # What Jupyter wraps around each message on its way to the page.
 ENVELOPE_NBYTES = 700
@@ -65,15 +65,6 @@ def test_the_bytes_grow_no_faster_than_the_lines(store, stand_in) -> None:
     assert much < 8 * little
 
 
-def test_state_and_curves_stand_above_the_output(store, stand_in) -> None:
-    page = CountingPage()
-    view = RunView(Run(wish(), RunFact("x")), page)
-
-    view.draw(1000.0)
-
-    assert page.places == ["head", "curves"]
-
-
 def test_nothing_is_drawn_again_when_nothing_is_new(store, stand_in) -> None:
     page = CountingPage()
     view = RunView(Run(wish(), RunFact("x")), page)
@@ -81,7 +72,35 @@ def test_nothing_is_drawn_again_when_nothing_is_new(store, stand_in) -> None:
     for tick in range(20):
         view.draw(1000.0 + tick * 0.04)
 
-    assert page.places == ["head", "curves"]
+    assert page.places == ["run"]
+
+
+def drawn_while_followed(store, stand_in, pages: int, seconds: int = 25) -> CountingPage:
+    """Return the page of a run that reports all the time, ``pages`` others following it."""
+    page = CountingPage()
+    run = store.wish_run(wish())
+    stand_in.store.put_attendance(run.id, "server", pages, 1000.0 + seconds)
+    view = RunView(store.run(run.id), page)
+    stand_in.begin(store.run(run.id))
+    for second in range(seconds):
+        stand_in.report(store.run(run.id), 0, iteration=second + 1, loss=1 / (second + 1))
+        view.read(store, 1000.0 + second)
+        view.draw(1000.0 + second)
+    stand_in.end(store.run(run.id), RunState.FINISHED)
+    view.finish(store, 1000.0 + seconds)
+    return page
+
+
+def test_a_page_that_follows_by_itself_is_sent_no_picture_but_the_last(store, stand_in) -> None:
+    page = drawn_while_followed(store, stand_in, pages=1)
+
+    assert page.places == ["run", "run"]
+
+
+def test_another_page_gets_a_picture_every_ten_seconds(store, stand_in) -> None:
+    page = drawn_while_followed(store, stand_in, pages=0)
+
+    assert len(page.places) == 1 + 3 + 1  # at once, at 3, 13 and 23 s, and the last
 
 
 def test_a_description_cannot_leave_its_attribute() -> None:

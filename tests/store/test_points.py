@@ -205,3 +205,50 @@ def test_a_million_points_can_be_followed(store, run) -> None:
     assert seen == [500_000, 500_000]
     assert store.points(run, 999_999) == [PointRow(1_000_000, 1, 499_999, 0.0, "loss", 4999.0)]
     assert store.final_values(run) == {"loss": 4999.0}
+
+
+def test_columns_hold_what_the_points_hold(store, run) -> None:
+    samples = [Sample("loss", i, 0.0, i / 2) for i in range(7)] + [Sample("acc", 3, 0.0, math.nan)]
+    store.add_batches([Batch(run, 1, 1, tuple(samples)), Batch(run, 0, 1, tuple(samples[:2]))])
+
+    last, columns = store.point_columns(run)
+
+    told = {
+        name: [*zip(c.ranks.tolist(), c.iterations.tolist(), c.values.tolist(), strict=True)]
+        for name, c in columns.items()
+    }
+    assert last == 10
+    assert told["loss"] == [
+        (p.rank, p.iteration, p.value) for p in store.points(run) if p.name == "loss"
+    ]
+    assert math.isnan(columns["acc"].values[0])
+
+
+def test_columns_are_followed_by_number_and_bounded_by_iterations(store, run) -> None:
+    store.add_batches([Batch(run, 0, 1, tuple(Sample("loss", i, 0.0, i) for i in range(10)))])
+
+    last, columns = store.point_columns(run, after=2, limit=3, first=4, last=8)
+
+    assert columns["loss"].iterations.tolist() == [4, 5, 6]
+    assert store.point_columns(run, after=last, first=4, last=8)[1]["loss"].ranks.tolist() == [0, 0]
+    assert store.point_columns(run, after=10) == (10, {})
+
+
+def test_a_glance_is_evenly_spread_over_the_points_of_one_name(store, run) -> None:
+    samples = [Sample(name, i, 0.0, i) for i in range(1000) for name in ("loss", "acc")]
+    store.add_batches([Batch(run, 0, 1, tuple(samples))])
+
+    glance = store.spark(run, "loss", 10)
+
+    assert len(glance) == 10
+    assert glance == sorted(glance)
+    assert (glance[0], store.spark(run, "no such name", 10)) == (0.0, [])
+
+
+def test_the_tail_of_the_output_begins_where_so_many_characters_are_left(store, run) -> None:
+    chunks = tuple(Chunk("stdout", 0.0, "x" * 10) for _ in range(20))
+    store.add_batches([Batch(run, 0, 1, (), chunks)])
+
+    assert store.output_tail(run, 0, 50) == 15
+    assert store.output_tail(run, 17, 50) == 17
+    assert store.output_tail(run, 0, 1000) == 0

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish, RankFact
-from workbench.core.run import Run, RunFact, RunKind, RunState
+from workbench.core.report import Batch, Sample
+from workbench.core.run import Run, RunFact, RunKind, RunState, RunWish
 from workbench.errors import StateError
 from workbench.store import Store
 
@@ -235,3 +236,21 @@ def test_a_wish_is_not_changed_by_writing_it(store, wish) -> None:
     copy = replace(asked)
 
     assert store.wish_run(asked) == copy
+
+
+def test_pages_that_follow_a_run_are_counted_while_their_server_says_so(store) -> None:
+    assert store.attendance("run", 100.0) is None
+
+    store.put_attendance("run", "here", 2, 100.0)
+    store.put_attendance("run", "there", 1, 108.0)
+
+    assert [store.attendance("run", now) for now in (101.0, 116.0, 200.0)] == [3, 1, 0]
+
+
+def test_step_times_are_the_latest_of_each_rank(store) -> None:
+    run = store.wish_run(RunWish("run", "run", RunKind.CELL, "")).id
+    for rank in (1, 0):
+        samples = [Sample("step/data", i, 0.0, i + rank) for i in range(3)]
+        store.add_batches([Batch(run, rank, 1, (*samples, Sample("loss", 1, 0.0, 5.0)))])
+
+    assert store.steps(run) == {0: {"data": 2.0}, 1: {"data": 3.0}}

@@ -14,6 +14,8 @@ FOLD_WINDOW = 200
 MAX_GROUPS = 6
 STEP_PREFIX = "step/"
 PACE_SECONDS = 5.0
+# How much longer than usual a rank has to work to be called the slowest.
+STANDS_OUT = 1.05
 
 _CLOCKS = frozenset({"elapsed_time", "epoch", "iteration", "time", "step", "timestamp"})
 _VALIDATION = frozenset({"validation", "valid", "val", "test", "eval", "evaluation", "dev"})
@@ -144,6 +146,28 @@ def is_clock(name: str) -> bool:
 def is_step_time(name: str) -> bool:
     """Whether ``name`` tells where the time of a step goes, in seconds a step."""
     return name.startswith(STEP_PREFIX)
+
+
+def slowest_rank(steps: Mapping[int, Mapping[str, float]], before: int = -1) -> int:
+    """Return the rank that the others wait for; -1 when none stands out.
+
+    A rank's own work is its step without communication, since waiting counts as that.
+
+    Args:
+        steps: For each rank the seconds a step of each part, ``communication`` among them.
+        before: What was returned last, which stays as long as it comes near.
+    """
+    work = {
+        rank: sum(seconds for part, seconds in parts.items() if part != "communication")
+        for rank, parts in steps.items()
+    }
+    if len(work) < 2:
+        return -1
+    slowest = max(work, key=lambda rank: (work[rank], -rank))
+    usual = sorted(work.values())[(len(work) - 1) // 2]
+    if work[slowest] < usual * STANDS_OUT:
+        return -1
+    return before if work.get(before, 0.0) > work[slowest] / STANDS_OUT else slowest
 
 
 def reported(values: Mapping[str, float]) -> dict[str, float]:

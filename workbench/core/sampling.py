@@ -1,46 +1,16 @@
-"""Thin curves to buckets that keep every extreme, and ration what drawing them may cost."""
+"""Thin curves to buckets that keep every extreme."""
 
 from __future__ import annotations
 
-import math
+import copy
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 DEFAULT_CAPACITY = 400
-
-
-@dataclass
-class Bucket:
-    """The values of neighbouring iterations.
-
-    Args:
-        first: Lowest iteration.
-        last: Highest iteration.
-        low: Least finite value; ``inf`` while there is none.
-        high: Greatest finite value; ``-inf`` while there is none.
-        total: Sum of the finite values.
-        count: Number of the finite values.
-    """
-
-    first: int
-    last: int
-    low: float = math.inf
-    high: float = -math.inf
-    total: float = 0.0
-    count: int = 0
-
-    @property
-    def mean(self) -> float:
-        """Mean of the finite values, ``nan`` when there is none."""
-        return self.total / self.count if self.count else math.nan
-
-    def merge(self, other: Bucket) -> None:
-        """Take in the values of ``other``."""
-        self.first = min(self.first, other.first)
-        self.last = max(self.last, other.last)
-        self.low = min(self.low, other.low)
-        self.high = max(self.high, other.high)
-        self.total += other.total
-        self.count += other.count
+_ROWS = 4  # room for so many ranks to begin with
 
 
 @dataclass(frozen=True)
@@ -65,11 +35,38 @@ class Trace:
         )
 
 
+@dataclass(frozen=True)
+class Buckets:
+    """Some buckets of a curve in order of iterations, as columns of equal length.
+
+    Args:
+        x: The iteration in the middle of each bucket.
+        index: Iteration // ``width``, which tells a bucket from the others.
+        median: Of the ranks' means; ``nan`` where no rank has a finite value.
+        marked: The mean of the rank that was asked for; ``nan`` where it has none.
+        width: Iterations that a bucket stands for.
+        fresh: Whether the buckets are all there are, so that earlier ones are to be forgotten.
+    """
+
+    x: NDArray[np.float64]
+    index: NDArray[np.int64]
+    low: NDArray[np.float64]
+    median: NDArray[np.float64]
+    high: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    marked: NDArray[np.float64]
+    width: int
+    fresh: bool
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
 class Curve:
     """One metric over iterations, from all ranks, in bounded memory.
 
     While there are at most ``capacity`` iterations, each has a bucket of its own and nothing is
-    lost. Then buckets merge in pairs, so minimum, maximum and mean stay exact for each.
+    lost. Then buckets merge in pairs, so minimum, maximum and each rank's mean stay exact.
 
     Args:
         capacity: Greatest number of buckets.
@@ -78,84 +75,186 @@ class Curve:
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
         self.capacity = capacity
         self.width = 1
-        self.ranks: set[int] = set()
-        self._buckets: dict[int, Bucket] = {}
+        self.nonfinite = 0
+        self.nonfinite_first = -1
+        self._merged = 1  # version at which the buckets last merged; what came before knows none
+        self._rows: dict[int, int] = {}
+        self._slots: dict[int, int] = {}
+        self._index = np.zeros(0, np.int64)
+        self._first = np.zeros(0, np.int64)
+        self._last = np.zeros(0, np.int64)
+        self._low = np.zeros(0)
+        self._high = np.zeros(0)
+        self._changed = np.zeros(0, np.int64)
+        self._total = np.zeros((_ROWS, 0))
+        self._count = np.zeros((_ROWS, 0))
 
     def __repr__(self) -> str:
-        return f"<Curve {len(self._buckets)} buckets of {self.width} iterations>"
+        return f"<Curve {len(self)} buckets of {self.width} iterations>"
 
     def __len__(self) -> int:
-        return len(self._buckets)
+        return len(self._slots)
 
-    def add(self, rank: int, iteration: int, value: float) -> None:
-        """Take in one value, in any order of iterations."""
-        self.ranks.add(rank)
-        index = iteration // self.width
-        bucket = self._buckets.get(index)
-        if bucket is None:
-            bucket = self._buckets[index] = Bucket(iteration, iteration)
-            if len(self._buckets) > self.capacity:
-                self._coarsen()
-                bucket = self._buckets[iteration // self.width]
-        elif iteration > bucket.last:
-            bucket.last = iteration
-        elif iteration < bucket.first:
-            bucket.first = iteration
-        if math.isfinite(value):
-            bucket.low = min(bucket.low, value)
-            bucket.high = max(bucket.high, value)
-            bucket.total += value
-            bucket.count += 1
+    @property
+    def ranks(self) -> set[int]:
+        """The ranks that reported."""
+        return set(self._rows)
+
+    def add(
+        self, ranks: ArrayLike, iterations: ArrayLike, values: ArrayLike, version: int = 0
+    ) -> None:
+        """Take in values, in any order of iterations.
+
+        Args:
+            ranks: Each value's rank, shape (n,); or one for all.
+            iterations: Each value's iteration, shape (n,), not negative.
+            values: The values, shape (n,).
+            version: Kept with the buckets that change, for ``buckets`` to compare with.
+        """
+        where = np.atleast_1d(np.asarray(iterations, np.int64))
+        value = np.atleast_1d(np.asarray(values, np.float64))
+        if not len(where):
+            return
+        row = self._rows_of(np.broadcast_to(np.asarray(ranks, np.int64), where.shape))
+        self._make_room(where, version)
+        slot = self._slots_of(where // self.width)
+        np.minimum.at(self._first, slot, where)
+        np.maximum.at(self._last, slot, where)
+        self._changed[slot] = version
+        finite = np.isfinite(value)
+        if not finite.all():
+            self._note_nonfinite(where[~finite])
+            row, slot, value = row[finite], slot[finite], value[finite]
+        np.minimum.at(self._low, slot, value)
+        np.maximum.at(self._high, slot, value)
+        with np.errstate(over="ignore"):  # a mean beyond floats is inf, and drawn as a gap
+            np.add.at(self._total, (row, slot), value)
+        np.add.at(self._count, (row, slot), 1)
 
     def trace(self) -> Trace:
         """Return the curve in order of iterations."""
-        buckets = [self._buckets[index] for index in sorted(self._buckets)]
+        buckets = self.buckets()
         return Trace(
-            iterations=tuple((b.first + b.last) / 2 for b in buckets),
-            mean=tuple(b.mean for b in buckets),
-            low=tuple(b.low if b.count else math.nan for b in buckets),
-            high=tuple(b.high if b.count else math.nan for b in buckets),
+            iterations=tuple(buckets.x.tolist()),
+            mean=tuple(buckets.mean.tolist()),
+            low=tuple(buckets.low.tolist()),
+            high=tuple(buckets.high.tolist()),
         )
 
-    def _coarsen(self) -> None:
-        while len(self._buckets) > self.capacity:
-            self.width *= 2
-            merged: dict[int, Bucket] = {}
-            for bucket in self._buckets.values():
-                known = merged.setdefault(bucket.first // self.width, bucket)
-                if known is not bucket:
-                    known.merge(bucket)
-            self._buckets = merged
+    def buckets(self, since: int = -1, marked: int = -1) -> Buckets:
+        """Return the buckets that changed after version ``since``, or all if they have merged.
+
+        Args:
+            marked: The rank whose own means are wanted; -1 for none.
+        """
+        used = len(self)
+        fresh = since < self._merged
+        chosen = np.arange(used) if fresh else np.flatnonzero(self._changed[:used] > since)
+        chosen = chosen[np.argsort(self._index[chosen], kind="stable")]
+        total, count = self._total[:, chosen], self._count[:, chosen]
+        amount = count.sum(axis=0)
+        empty = amount == 0
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            means = total / count
+            mean = total.sum(axis=0) / amount
+        row = self._rows.get(marked)
+        return Buckets(
+            x=(self._first[chosen] + self._last[chosen]) / 2,
+            index=self._index[chosen],
+            low=np.where(empty, np.nan, self._low[chosen]),
+            median=_median(means),
+            high=np.where(empty, np.nan, self._high[chosen]),
+            mean=mean,
+            marked=np.full(len(chosen), np.nan) if row is None else means[row],
+            width=self.width,
+            fresh=fresh,
+        )
+
+    def thinned(self, capacity: int) -> Curve:
+        """Return a copy in at most ``capacity`` buckets."""
+        thin = copy.deepcopy(self)
+        thin.capacity = capacity
+        thin._make_room(np.zeros(0, np.int64), 0)
+        return thin
+
+    def _rows_of(self, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the row of each rank, new ones added."""
+        distinct, places = np.unique(ranks, return_inverse=True)
+        rows = np.array(
+            [self._rows.setdefault(rank, len(self._rows)) for rank in distinct.tolist()]
+        )
+        if len(self._rows) > len(self._total):
+            more = ((0, max(len(self._rows), 2 * len(self._total)) - len(self._total)), (0, 0))
+            self._total, self._count = np.pad(self._total, more), np.pad(self._count, more)
+        found: NDArray[np.int64] = rows[places]
+        return found
+
+    def _slots_of(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the slot of each bucket, new ones added."""
+        distinct, places = np.unique(index, return_inverse=True)
+        used = len(self._slots)
+        slots = np.array([self._slots.setdefault(i, len(self._slots)) for i in distinct.tolist()])
+        if len(self._slots) > len(self._index):
+            self._grow(min(self.capacity, max(64, 2 * len(self._slots))))
+        new = slots >= used
+        self._index[slots[new]] = distinct[new]
+        found: NDArray[np.int64] = slots[places]
+        return found
+
+    def _grow(self, size: int) -> None:
+        more = size - len(self._index)
+        self._index = np.pad(self._index, (0, more))
+        self._first = np.pad(self._first, (0, more), constant_values=np.iinfo(np.int64).max)
+        self._last = np.pad(self._last, (0, more), constant_values=-1)
+        self._low = np.pad(self._low, (0, more), constant_values=np.inf)
+        self._high = np.pad(self._high, (0, more), constant_values=-np.inf)
+        self._changed = np.pad(self._changed, (0, more))
+        self._total = np.pad(self._total, ((0, 0), (0, more)))
+        self._count = np.pad(self._count, ((0, 0), (0, more)))
+
+    def _make_room(self, iterations: NDArray[np.int64], version: int) -> None:
+        """Merge buckets in pairs until those there are and those of ``iterations`` fit."""
+        index = self._index[: len(self)]
+        width = self.width
+        while True:
+            times = width // self.width
+            needed = np.union1d(index // times, iterations // width)
+            if len(needed) <= self.capacity:
+                break
+            width *= 2
+        if width != self.width:
+            self._merge(width // self.width)
+            self.width = width
+            self._merged = version
+
+    def _merge(self, times: int) -> None:
+        used = len(self)
+        if not used:
+            return
+        order = np.argsort(self._index[:used], kind="stable")
+        index, starts = np.unique(self._index[order] // times, return_index=True)
+        self._first = np.minimum.reduceat(self._first[order], starts)
+        self._last = np.maximum.reduceat(self._last[order], starts)
+        self._low = np.minimum.reduceat(self._low[order], starts)
+        self._high = np.maximum.reduceat(self._high[order], starts)
+        self._changed = np.maximum.reduceat(self._changed[order], starts)
+        self._total = np.add.reduceat(self._total[:, order], starts, axis=1)
+        self._count = np.add.reduceat(self._count[:, order], starts, axis=1)
+        self._index = index
+        self._slots = {place: slot for slot, place in enumerate(index.tolist())}
+
+    def _note_nonfinite(self, iterations: NDArray[np.int64]) -> None:
+        first = int(iterations.min())
+        if self.nonfinite == 0 or first < self.nonfinite_first:
+            self.nonfinite_first = first
+        self.nonfinite += len(iterations)
 
 
-class Ration:
-    """Says when something costly may be done again.
-
-    Its total cost stays below an allowance to begin with and a share of the time that passes.
-
-    Args:
-        interval: Least seconds from one time to the next.
-        allowance: Seconds that it may cost at once.
-        share: Seconds that it may cost in each further second.
-    """
-
-    def __init__(self, interval: float, allowance: float, share: float) -> None:
-        self.interval = interval
-        self.allowance = allowance
-        self.share = share
-        self._first: float | None = None
-        self._last = -math.inf
-        self._spent = 0.0
-
-    def due(self, now: float) -> bool:
-        """Whether it may be done at ``now``; the first time it always may."""
-        if self._first is None:
-            return True
-        earned = self.allowance + self.share * (now - self._first)
-        return now - self._last >= self.interval and self._spent <= earned
-
-    def spend(self, now: float, cost: float) -> None:
-        """Note that it was done at ``now`` and took ``cost`` seconds."""
-        self._first = now if self._first is None else self._first
-        self._last = now
-        self._spent += cost
+def _median(means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median of each column, leaving out what is ``nan``."""
+    ordered = np.sort(means, axis=0)  # puts nan last
+    count = np.count_nonzero(~np.isnan(ordered), axis=0)
+    columns: Any = np.arange(means.shape[1])
+    # Without a finite value the first of the sorted ones is nan already.
+    below = ordered[np.maximum(count - 1, 0) // 2, columns]
+    return np.asarray(below / 2 + ordered[count // 2, columns] / 2, np.float64)

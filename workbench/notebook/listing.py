@@ -7,8 +7,9 @@ from html import escape
 
 from workbench.core.diagnosis import Finding
 from workbench.errors import InputError
-from workbench.notebook.page import Bundle, figure, paragraph, table
+from workbench.notebook.page import paragraph, table
 from workbench.store import Store
+from workbench.view.kept import Bundle, figure
 from workbench.view.listing import VERDICTS, Table, comparison_table, runs_table
 from workbench.view.panels import panels_of
 from workbench.view.phrases import place, summary

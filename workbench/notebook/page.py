@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any, Protocol
+from typing import Protocol
 
+from workbench.view.kept import Bundle
 from workbench.view.listing import Table
-from workbench.view.panels import Panel, describe
-from workbench.view.picture import png
-
-Bundle = Mapping[str, Any]
-
-RUN_TYPE = "application/vnd.workbench.run+json"
 
 
 class Page(Protocol):
@@ -78,23 +71,6 @@ def paragraph(*lines: str) -> Bundle:
 def table(table: Table, caption: str = "") -> Bundle:
     """Return a table as HTML and as text."""
     return {"text/html": _html(table, caption), "text/plain": _text(table, caption)}
-
-
-def figure(panels: Sequence[Panel], caption: str) -> Bundle:
-    """Return a picture to be kept, as such and as HTML."""
-    drawn = png(panels)
-    html = figure_html(drawn, describe(panels), caption)
-    return {"image/png": base64.b64encode(drawn).decode(), "text/html": html}
-
-
-def figure_html(picture: bytes, description: str, caption: str) -> str:
-    """Return the picture as a figure that needs no other file."""
-    data = base64.b64encode(picture).decode()
-    return (
-        f'<figure style="margin: 0"><img alt="{escape(description, quote=True)}" '
-        f'src="data:image/png;base64,{data}" style="max-width: 100%; width: 810px">'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
-    )
 
 
 def _html(table: Table, caption: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from workbench.notebook.page import Bundle, paragraph, table
+from workbench.notebook.page import paragraph, table
 from workbench.store import Store
+from workbench.view.kept import Bundle
 from workbench.view.listing import ranks_table
 from workbench.view.phrases import cluster_line
 

@@ -7,11 +7,20 @@ import math
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from workbench.core.report import Batch, Chunk, Ending, Sample
 from workbench.errors import StateError
 from workbench.store.database import Database
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+_ANY_ITERATION = 2**63 - 1
+_NEARBY = 2_000  # points
+_TAIL_PIECES = 5_000
 
 
 class PointRow(NamedTuple):
@@ -33,6 +42,14 @@ class OutputRow(NamedTuple):
     stream: str
     time: float
     text: str
+
+
+class Columns(NamedTuple):
+    """Points of one name: each one's rank, iteration and value, arrays of equal length."""
+
+    ranks: NDArray[np.int64]
+    iterations: NDArray[np.int64]
+    values: NDArray[np.float64]
 
 
 class Points(Database):
@@ -80,6 +97,32 @@ class Points(Database):
             for s, r, i, t, m, v in rows
         ]
 
+    def point_columns(
+        self,
+        run: str,
+        after: int = 0,
+        limit: int = 20_000,
+        *,
+        first: int = 0,
+        last: int = _ANY_ITERATION,
+    ) -> tuple[int, dict[str, Columns]]:
+        """Return at most ``limit`` points above ``after`` by name, and the last one's number.
+
+        It is what ``points`` returns one by one, but several times as fast. Without any points
+        the number is ``after``.
+
+        Args:
+            first: Leaves out the iterations before.
+            last: Leaves out the iterations behind.
+        """
+        rows = self._all(
+            "SELECT sequence, metric, rank, iteration, value FROM points "
+            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence > ? "
+            "AND iteration BETWEEN ? AND ? ORDER BY sequence LIMIT ?",
+            (run, after, first, last, limit),
+        )
+        return (rows[-1][0], self._by_name(rows)) if rows else (after, {})
+
     def output(self, run: str, after: int = 0, limit: int = 10_000) -> list[OutputRow]:
         """Return at most ``limit`` pieces of output above ``after``, in order."""
         rows = self._all(
@@ -90,6 +133,20 @@ class Points(Database):
         )
         return [OutputRow(*row) for row in rows]
 
+    def output_tail(self, run: str, after: int, characters: int) -> int:
+        """Return the piece, ``after`` or a later one, behind which about ``characters`` lie."""
+        rows = self._all(
+            "SELECT sequence, length(text) FROM output "
+            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence > ? "
+            "ORDER BY sequence DESC LIMIT ?",
+            (run, after, _TAIL_PIECES),
+        )
+        for sequence, length in rows:
+            characters -= length
+            if characters < 0:
+                return int(sequence)
+        return rows[-1][0] - 1 if rows else after
+
     def final_values(self, run: str) -> dict[str, float]:
         """Return the last value of every name, averaged over the ranks that reported it."""
         rows = self._all(
@@ -98,6 +155,25 @@ class Points(Database):
             (run,),
         )
         return {name: math.nan if value is None else value for name, value in rows}
+
+    def spark(self, run: str, name: str, amount: int) -> list[float]:
+        """Return about ``amount`` values of ``name``, evenly spread over all points of ``run``.
+
+        A glance, whatever the number of points; ``nan`` where there is no such value nearby.
+        """
+        rows = self._all(
+            "WITH RECURSIVE chosen AS (SELECT runs.number AS run, metrics.number AS metric, "
+            "  (SELECT max(sequence) FROM points WHERE run = runs.number) AS last "
+            "  FROM runs, metrics WHERE id = ? AND metrics.name = ?), "
+            "places (place) AS (SELECT 1 UNION ALL SELECT place + last / ? + 1 FROM places, chosen "
+            "  WHERE place + last / ? + 1 <= last) "
+            "SELECT (SELECT value FROM points WHERE points.run = chosen.run "
+            "  AND points.metric = chosen.metric AND sequence >= place "
+            "  AND sequence < place + min(last / ? + 1, ?) ORDER BY sequence LIMIT 1) "
+            "FROM places, chosen WHERE last IS NOT NULL ORDER BY place",
+            (run, name, amount, amount, amount, _NEARBY),
+        )
+        return [math.nan if value is None else value for (value,) in rows]
 
     def endings(self, run: str) -> dict[int, Ending]:
         """Return how each rank left the run, for those that have."""
@@ -130,6 +206,20 @@ class Points(Database):
             "INSERT OR REPLACE INTO latest VALUES (?, ?, ?, ?, ?)",
             [(run, numbers[name], rank, s.iteration, s.value) for name, s in last.items()],
         )
+
+    def _by_name(self, rows: list[Any]) -> dict[str, Columns]:
+        """Sort rows of sequence, metric, rank, iteration and value by name."""
+        import numpy as np  # the shell's quick commands need none of it
+
+        # Floats hold whole numbers below 2**53 exactly; None becomes nan.
+        table = np.array(rows, np.float64)
+        numbers, ranks, iterations = table[:, 1:4].astype(np.int64).T
+        names = self._names()
+        found = {}
+        for number in np.unique(numbers).tolist():
+            chosen = numbers == number
+            found[names[number]] = Columns(ranks[chosen], iterations[chosen], table[chosen, 4])
+        return found
 
     def _names(self) -> dict[int, str]:
         return dict(self._all("SELECT number, name FROM metrics"))

@@ -6,7 +6,7 @@ import sqlite3
 
 from workbench.errors import StoreError
 
-VERSION = 1
+VERSION = 2
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -118,8 +118,18 @@ CREATE TABLE deliveries (
 ) WITHOUT ROWID;
 """
 
+_ATTENDANCE = """
+CREATE TABLE attendance (
+    run TEXT NOT NULL,
+    server TEXT NOT NULL,
+    pages INTEGER NOT NULL,
+    seen REAL NOT NULL,
+    PRIMARY KEY (run, server)
+) WITHOUT ROWID;
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
-MIGRATIONS: dict[int, str] = {0: _TABLES}
+MIGRATIONS: dict[int, str] = {0: _TABLES, 1: _ATTENDANCE}
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:

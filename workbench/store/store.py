@@ -9,10 +9,14 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish, RankFact
+from workbench.core.metrics import STEP_PREFIX
 from workbench.core.run import ENDED, Run, RunFact, RunKind, RunState, RunWish
 from workbench.core.world import World
-from workbench.errors import StateError
+from workbench.errors import StateError, Unknown
 from workbench.store.points import Points
+
+# A server repeats this often enough for as long as it has pages.
+ATTENDANCE_SECONDS = 15.0
 
 _ENDED = tuple(sorted(ENDED))
 _FACT_COLUMNS = tuple(RunFact.__dataclass_fields__)
@@ -159,15 +163,44 @@ class Store(Points):
         """Return one run.
 
         Raises:
-            StateError: No run has this id or name.
+            Unknown: No run has this id or name.
         """
         row = self._one("SELECT * FROM runs WHERE id = ? OR name = ?", (name_or_id, name_or_id))
         if row is None:
-            raise StateError(
+            raise Unknown(
                 f"No run is called {name_or_id!r} in {self.path}; "
                 "%dist_runs or `workbench runs` lists those that are."
             )
         return _run(row)
+
+    def steps(self, run: str) -> dict[int, dict[str, float]]:
+        """Return for each rank where the time of its latest steps went, in seconds a step."""
+        rows = self._all(
+            "SELECT rank, metrics.name, value FROM latest JOIN metrics ON number = metric "
+            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND metrics.name GLOB ? "
+            "AND value IS NOT NULL ORDER BY rank",
+            (run, f"{STEP_PREFIX}*"),
+        )
+        found: dict[int, dict[str, float]] = {}
+        for rank, name, value in rows:
+            found.setdefault(rank, {})[name.removeprefix(STEP_PREFIX)] = value
+        return found
+
+    # -- pages
+
+    def put_attendance(self, run: str, server: str, pages: int, now: float) -> None:
+        """Write that ``pages`` pages follow ``run`` through ``server``, as of ``now``."""
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO attendance VALUES (?, ?, ?, ?)", (run, server, pages, now)
+            )
+
+    def attendance(self, run: str, now: float) -> int | None:
+        """Return how many pages follow ``run`` at ``now``; None if none ever did."""
+        rows = self._all("SELECT pages, seen FROM attendance WHERE run = ?", (run,))
+        if not rows:
+            return None
+        return sum(int(pages) for pages, seen in rows if now - seen < ATTENDANCE_SECONDS)
 
     def has_run(self, run: str) -> bool:
         """Whether a run with this id was ever wished for."""

@@ -27,7 +27,7 @@ from workbench.core.cluster import (
 from workbench.core.diagnosis import Finding
 from workbench.core.run import RunKind, RunWish, check_run_name
 from workbench.core.world import Host, World, plan_world
-from workbench.errors import InputError, MachineError, StateError
+from workbench.errors import InputError, MachineError, Unknown
 from workbench.store.home import cluster_directory, home_path
 from workbench.store.store import Store
 
@@ -73,11 +73,11 @@ def ask_down(store: Store, *, cluster: str = DEFAULT_CLUSTER) -> None:
     """Wish for ``cluster`` to be gone; its unfinished runs are stopped.
 
     Raises:
-        StateError: Nobody ever asked for this cluster.
+        Unknown: Nobody ever asked for this cluster.
     """
     wish = store.cluster_wish(cluster)
     if wish is None:
-        raise StateError(f"There is no cluster called {cluster!r}; nothing was taken down.")
+        raise Unknown(f"There is no cluster called {cluster!r}; nothing was taken down.")
     store.wish_cluster(cluster, up=False, ranks=wish.ranks, oversubscribe=wish.oversubscribe)
     if store.cluster_fact(cluster).state != "down":
         wake_supervisor(cluster)

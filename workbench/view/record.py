@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from workbench.core.cluster import ClusterFact
 from workbench.core.metrics import Pace, is_step_time
 from workbench.core.run import Run, RunState
-from workbench.core.sampling import Curve
+from workbench.core.sampling import DEFAULT_CAPACITY, Curve
 from workbench.store import OutputRow, Store
 from workbench.view.phrases import state_line
 from workbench.view.waiting import reason
@@ -22,15 +22,18 @@ class Record:
 
     Args:
         run: The run as it was when reading began.
+        capacity: Greatest number of buckets of each curve.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, capacity: int = DEFAULT_CAPACITY) -> None:
         self.run = run
         self.cluster = ClusterFact(run.wish.cluster)
         self.before: tuple[Run, ...] = ()
         self.curves: dict[str, Curve] = {}
         self.points = 0
+        self.version = 0
         self.pace = Pace()
+        self._capacity = capacity
         self._point = 0
         self._points_read = 0.0
         self._piece = 0
@@ -73,16 +76,28 @@ class Record:
 
     def read_points(self, store: Store) -> None:
         """Take in the new points, but for those that tell where the time of a step goes."""
-        while rows := store.points(self.run.id, self._point, POINTS_AT_ONCE):
-            self._point = rows[-1].sequence
-            for row in rows:
-                if is_step_time(row.name):
-                    continue
-                curve = self.curves.get(row.name)
-                if curve is None:
-                    curve = self.curves[row.name] = Curve()
-                curve.add(row.rank, row.iteration, row.value)
-                self.points += 1
+        while self.read_some_points(store):
+            pass
+
+    def read_some_points(self, store: Store) -> bool:
+        """Take in at most ``POINTS_AT_ONCE`` new points; return whether there were any.
+
+        Each time the curves have a new version, which the buckets that changed bear.
+        """
+        last, found = store.point_columns(self.run.id, self._point, POINTS_AT_ONCE)
+        if last == self._point:
+            return False
+        self._point = last
+        self.version += 1
+        for name, columns in found.items():
+            if is_step_time(name):
+                continue
+            curve = self.curves.get(name)
+            if curve is None:
+                curve = self.curves[name] = Curve(self._capacity)
+            curve.add(columns.ranks, columns.iterations, columns.values, version=self.version)
+            self.points += len(columns.values)
+        return True
 
 
 def runs_before(run: Run, unfinished: list[Run]) -> tuple[Run, ...]:
