@@ -1,0 +1,245 @@
+/**
+ * What the server and a page say to each other: the JSON values, and the binary frames of points.
+ *
+ * The same frames travel over the WebSocket, in an anywidget's messages, and inside a saved
+ * notebook. `workbench/core/frames.py` writes them.
+ */
+
+/** The MIME type of a `%%dist_train` cell's output. */
+export const RUN_TYPE = 'application/vnd.workbench.run+json';
+
+export type RunState =
+  | 'queued'
+  | 'submitted'
+  | 'running'
+  | 'stopping'
+  | 'finished'
+  | 'failed'
+  | 'stopped'
+  | 'lost';
+
+export type ClusterState =
+  'down' | 'starting' | 'ready' | 'resizing' | 'stopping' | 'failed';
+
+/** A run: what was asked for, and what is so. Moments are in epoch seconds, 0 for "not yet". */
+export interface IRun {
+  id: string;
+  name: string;
+  kind: 'cell' | 'script' | 'setup';
+  cluster: string;
+  state: RunState;
+  /** Whether nothing more will come. */
+  is_ended: boolean;
+  /** Whether somebody asked for it to stop. */
+  is_stopping: boolean;
+  ranks: number;
+  generation: number;
+  created: number;
+  started: number;
+  ended: number;
+  /** The server's clock when this was written. */
+  now: number;
+  iteration: number;
+  /** 0 when unknown. */
+  iterations_total: number;
+  epoch: number;
+  epochs_total: number;
+  /** From 0 to 1; null when no total is known. */
+  fraction: number | null;
+  seconds_left: number | null;
+  seconds_taken: number;
+  /** Iterations a second of late; 0 when unknown. */
+  rate: number;
+  failed_rank: number;
+  failed_host: string;
+  /** The failed rank's own traceback. */
+  error: string;
+  /** One sentence for the reader, or nothing. */
+  message: string;
+  /** What the run waits for, in a sentence, or nothing. */
+  waiting: string;
+  parameters: { [name: string]: unknown };
+  arguments: string[];
+  /** The last value of every name, averaged over the ranks; null where it is not finite. */
+  values: { [name: string]: number | null };
+}
+
+/** A run of the list, with a small picture of its main curve. */
+export interface IListedRun extends IRun {
+  /** At most 40 values in the order of iterations; null for a gap. */
+  sparkline: (number | null)[];
+  /** What `sparkline` shows, such as `main/loss`; empty when nothing was reported. */
+  sparkline_name: string;
+}
+
+export interface ICluster {
+  name: string;
+  state: ClusterState;
+  /** One sentence for the reader, or nothing. */
+  message: string;
+  /** Whether it is wanted at all. */
+  is_wanted: boolean;
+  ranks_asked: number;
+  ranks_actual: number;
+  nodes_asked: number;
+  nodes_actual: number;
+  oversubscribe: boolean;
+  /** Grows with every wish; the later wish stands. */
+  revision: number;
+  generation: number;
+  updated: number;
+  /** Where its nodes are; `local` is this machine. */
+  where: string;
+  /** Dollars an hour; null when it costs nothing. */
+  price: number | null;
+  /** Dollars so far; null when it costs nothing. */
+  spent: number | null;
+  /** Epoch seconds at which it ends itself; null for never. */
+  expires: number | null;
+  ranks: { rank: number; host: string; pid: number }[];
+  /** Runs that have not ended, oldest first. */
+  runs: IRun[];
+}
+
+/** What GET clusters answers. */
+export interface IClusters {
+  clusters: ICluster[];
+  /** Ranks that this machine carries without oversubscription. */
+  slots: number;
+  /** The greatest number of ranks that may be asked for. */
+  max_ranks: number;
+  version: string;
+}
+
+/** Where the time of a step goes on each rank, in seconds a step. */
+export interface ISteps {
+  /** The rank that the others wait for; -1 when unknown. */
+  slowest: number;
+  /** At most 32 ranks, in rank order; the slowest is among them. */
+  ranks: [
+    rank: number,
+    compute: number,
+    communication: number,
+    data: number,
+    other: number
+  ][];
+  /** How many ranks measured it. */
+  total: number;
+}
+
+export type ServerMessage =
+  | { type: 'hello'; feed: string; run: IRun }
+  | { type: 'run'; run: IRun }
+  | ({ type: 'steps' } & ISteps)
+  | {
+      type: 'output';
+      /** Sequence number up to which output was sent or skipped. */
+      after: number;
+      /** Pieces that were left out because there were too many. */
+      skipped: number;
+      pieces: [rank: number, stream: 'stdout' | 'stderr', text: string][];
+    }
+  | { type: 'end' };
+
+export type PageMessage =
+  /** The page has taken in the points up to `version`; only then more are sent. */
+  | { type: 'ack'; version: number }
+  /** Send output after this sequence number, once the one before is taken in; null for no more. */
+  | { type: 'output'; after: number | null };
+
+/** Close codes of the WebSocket. */
+export const UNKNOWN_RUN = 4404;
+export const STORE_TROUBLE = 4503;
+
+/** What is kept in the notebook under RUN_TYPE. */
+export interface ISavedRun {
+  run: string;
+  name: string;
+  /** Only once the run has ended. */
+  saved?: {
+    run: IRun;
+    steps: ISteps | null;
+    /** A frame of points in base64. */
+    frame: string;
+  };
+}
+
+/** Some buckets of one curve. Each stands for `width` iterations of all ranks. */
+export interface ISeriesUpdate {
+  name: string;
+  /** Whether what the page had of this curve is to be forgotten first. */
+  reset: boolean;
+  width: number;
+  ranks: number;
+  /** How many values were not finite so far, and the first such iteration (-1 for none). */
+  nonfinite: number;
+  nonfinite_first: number;
+  /** Iteration in the middle of each bucket. */
+  x: Float64Array;
+  /** iteration // width: buckets with the same index replace one another. */
+  index: Int32Array;
+  low: Float32Array;
+  median: Float32Array;
+  high: Float32Array;
+  mean: Float32Array;
+  /** The slowest rank's mean; NaN where it reported nothing. */
+  slowest: Float32Array;
+}
+
+export interface IFrame {
+  feed: string;
+  version: number;
+  /** Points that the run has reported so far, over all names. */
+  points: number;
+  slowest: number;
+  series: ISeriesUpdate[];
+}
+
+/** Bytes that one bucket takes in a frame. */
+export const BUCKET_BYTES = 32;
+
+/**
+ * Read a frame: the length of the header (uint32, little-endian), the header in JSON, padded so
+ * that the columns begin at a multiple of 8, and the columns of each series.
+ *
+ * @throws RangeError when the frame is cut short.
+ */
+export function decodeFrame(buffer: ArrayBuffer): IFrame {
+  const length = new DataView(buffer).getUint32(0, true);
+  const text = new TextDecoder().decode(new Uint8Array(buffer, 4, length));
+  const header = JSON.parse(text);
+  let offset = 4 + length;
+  const column = <T>(
+    kind: { new (buffer: ArrayBuffer, offset: number, count: number): T },
+    bytes: number,
+    count: number
+  ): T => {
+    const values = new kind(buffer, offset, count);
+    offset += bytes * count;
+    return values;
+  };
+  const series = header.series.map(
+    (one: ISeriesUpdate & { count: number }) => ({
+      name: one.name,
+      reset: one.reset,
+      width: one.width,
+      ranks: one.ranks,
+      nonfinite: one.nonfinite,
+      nonfinite_first: one.nonfinite_first,
+      x: column(Float64Array, 8, one.count),
+      index: column(Int32Array, 4, one.count),
+      low: column(Float32Array, 4, one.count),
+      median: column(Float32Array, 4, one.count),
+      high: column(Float32Array, 4, one.count),
+      mean: column(Float32Array, 4, one.count),
+      slowest: column(Float32Array, 4, one.count)
+    })
+  );
+  return {
+    feed: header.feed,
+    version: header.version,
+    points: header.points,
+    slowest: header.slowest,
+    series
+  };
+}
