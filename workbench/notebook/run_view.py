@@ -7,6 +7,7 @@ from itertools import groupby
 
 from workbench.core.run import Run
 from workbench.errors import WorkbenchError
+from workbench.notebook.keeping import keep_result
 from workbench.notebook.page import Page
 from workbench.store import Store
 from workbench.view.kept import bundle_of, figure_html, live_bundle
@@ -95,7 +96,10 @@ class RunView:
         self._remark = ""
         self.read(store, now)
         output = self._transcript.html(streamed=self._streamed, final=True)
-        self._page.show(PLACE, bundle_of(store, self.record, output, now), final=True)
+        bundle = bundle_of(store, self.record, output, now)
+        self._page.show(PLACE, bundle, final=True)
+        if store.attendance(self.record.run.id, now) is not None:
+            keep_result(self.record.run.id, bundle)
 
     def give_up(self, error: WorkbenchError) -> None:
         """Show why the run is followed no longer."""
