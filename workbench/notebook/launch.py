@@ -9,6 +9,7 @@ from workbench.core.cluster import ClusterState
 from workbench.core.run import RunKind, RunState, RunWish
 from workbench.errors import ClusterError, InputError, StateError
 from workbench.notebook.handle import RunHandle, watch
+from workbench.notebook.live_widget import chosen_form
 from workbench.notebook.page import page_for
 from workbench.notebook.run_view import RunView
 from workbench.store import Store
@@ -26,6 +27,7 @@ def train(
     arguments: tuple[str, ...] = (),
 ) -> RunHandle | None:
     """Queue a run and follow it below the cell, or in the background."""
+    chosen_form()  # refuses a wrong setting before anything is started
     with Store() as store, Interrupts() as interrupts:
         is_up = cluster_is_up(store, options.cluster)
         wish = ask_run(

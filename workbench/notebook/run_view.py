@@ -8,6 +8,7 @@ from itertools import groupby
 from workbench.core.run import Run
 from workbench.errors import WorkbenchError
 from workbench.notebook.keeping import keep_result
+from workbench.notebook.live_widget import WIDGET_TYPE, Form, LiveWidget, chosen_form
 from workbench.notebook.page import Page
 from workbench.store import Store
 from workbench.view.kept import bundle_of, figure_html, live_bundle
@@ -36,6 +37,7 @@ class RunView:
     def __init__(self, run: Run, page: Page, *, streams: bool = True) -> None:
         self.record = Record(run)
         self._remark = ""
+        self._store: Store | None = None
         self._page = page
         self._transcript = Transcript()
         self._picture = LivePicture()
@@ -44,6 +46,8 @@ class RunView:
         self._figure, self._described = "", ""
         self._drawn, self._next_picture = 0, 0.0
         self._next_attendance, self._attended = 0.0, False
+        self._form = chosen_form()
+        self._widget: LiveWidget | None = None
 
     def __repr__(self) -> str:
         return f"<RunView of {self.record.run!r}>"
@@ -54,6 +58,7 @@ class RunView:
         Args:
             now: Epoch seconds.
         """
+        self._store = store
         if now >= self._next_attendance:
             self._next_attendance = now + ATTENDANCE_SECONDS
             self._attended = bool(store.attendance(self.record.run.id, now))
@@ -80,8 +85,12 @@ class RunView:
             warm_up()  # meanwhile the cluster starts, or the first iteration is on
         elif self._attended:
             return
+        elif self._widget:
+            self._widget.push(now)
         elif now >= self._next_picture:
             self._next_picture = now + PICTURE_SECONDS
+            if self._form is Form.WIDGET and self._store:
+                self._widget = LiveWidget(self._store, self.record)
             self._draw_figure()
             self._show(now)
         elif self._state != self._shown:
@@ -95,6 +104,7 @@ class RunView:
         """
         self._remark = ""
         self.read(store, now)
+        self._close_widget()
         output = self._transcript.html(streamed=self._streamed, final=True)
         bundle = bundle_of(store, self.record, output, now)
         self._page.show(PLACE, bundle, final=True)
@@ -104,7 +114,13 @@ class RunView:
     def give_up(self, error: WorkbenchError) -> None:
         """Show why the run is followed no longer."""
         self.note(str(error))
+        self._close_widget()
         self._show(time.time())
+
+    def _close_widget(self) -> None:
+        if self._widget:
+            self._widget.close()
+            self._widget = None
 
     @property
     def _state(self) -> str:
@@ -122,4 +138,6 @@ class RunView:
         line = self.record.line(now, self._remark)
         output = self._transcript.html(streamed=self._streamed, final=False)
         bundle = live_bundle(self.record.run, line, self._figure + output, self._described)
+        if self._widget:
+            bundle[WIDGET_TYPE] = self._widget.view
         self._page.show(PLACE, bundle)

@@ -29,17 +29,21 @@ class Feed:
         store: Where it is read from; used by one thread at a time.
         run: The run's id.
         capacity: Greatest number of buckets of each curve.
+        record: What somebody reads already, to be shared; ``read`` is then theirs to do, and
+            ``refresh`` follows it.
 
     Raises:
         Unknown: No run has this id.
     """
 
-    def __init__(self, store: Store, run: str, capacity: int = CAPACITY) -> None:
+    def __init__(
+        self, store: Store, run: str, capacity: int = CAPACITY, record: Record | None = None
+    ) -> None:
         self.identity = secrets.token_hex(8)
         self.behind = False
         self.ended = False
         self._store = store
-        self._record = Record(store.run(run), capacity)
+        self._record = record or Record(store.run(run), capacity)
         self._slowest = -1
         self._marked = 0  # version as of which another rank is the slowest
         self._steps = dict[int, dict[str, float]]()
@@ -69,6 +73,16 @@ class Feed:
         if record.run.fact.iteration:
             record.pace.add(now, record.run.fact.iteration)
         self.behind = record.read_some_points(store)
+        self.refresh(now)
+        return self.behind or (record.run, record.reason) != before
+
+    def refresh(self, now: float) -> None:
+        """Take in what changes more slowly than the points.
+
+        Args:
+            now: Epoch seconds.
+        """
+        record, store = self._record, self._store
         ended = record.run.fact.state.ended and not self.behind
         if ended or now - self._steps_read >= STEPS_SECONDS:
             self._steps_read = now
@@ -77,7 +91,6 @@ class Feed:
             self._values_read = now
             self._values = store.final_values(record.run.id)
         self.ended = ended
-        return self.behind or (record.run, record.reason) != before
 
     def frame(self, since: int) -> bytes | None:
         """Return what has changed in the curves after version ``since``; None when nothing has.

@@ -1,0 +1,131 @@
+"""The widget gets deltas, and the whole of it now and then; it is chosen where it will work."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from tests.core.test_frames import read
+from workbench.core.run import RunKind, RunState, RunWish
+from workbench.errors import InputError
+from workbench.notebook import live_widget
+from workbench.notebook.live_widget import WIDGET_TYPE, Form, LiveWidget, chosen_form
+from workbench.notebook.run_view import RunView
+from workbench.view.record import Record
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    path = tmp_path / "run_widget.js"
+    path.write_text("export default {}")
+    monkeypatch.setattr(live_widget, "MODULE", path)
+
+
+@pytest.fixture
+def run(store, stand_in):
+    wish = RunWish("261121-000000-abcd", "digits", RunKind.CELL, "pass", cluster="other")
+    run = store.run(store.wish_run(wish).id)
+    stand_in.begin(run)
+    return run
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """The frames that a widget sends."""
+    frames: list[bytes] = []
+    monkeypatch.setattr(
+        "ipywidgets.Widget.send", lambda self, content, buffers: frames.append(buffers[0])
+    )
+    return frames
+
+
+@pytest.mark.parametrize(
+    ("environment", "form"),
+    [
+        ({}, Form.PICTURE),
+        ({"VSCODE_PID": "1"}, Form.WIDGET),
+        ({"VSCODE_PID": "1", "WORKBENCH_LIVE_VIEW": "picture"}, Form.PICTURE),
+        ({"WORKBENCH_LIVE_VIEW": "widget"}, Form.WIDGET),
+        ({"JPY_SESSION_NAME": "/a.ipynb", "JPY_PARENT_PID": str(os.getpid())}, Form.WIDGET),
+        ({"JPY_SESSION_NAME": "/a.ipynb", "JPY_PARENT_PID": "1"}, Form.PICTURE),
+        ({"JPY_PARENT_PID": str(os.getpid())}, Form.PICTURE),
+    ],
+)
+def test_a_widget_is_shown_where_it_will_work(environment, form, module) -> None:
+    assert chosen_form(environment) is form
+
+
+def test_without_the_built_module_there_is_a_picture(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(live_widget, "MODULE", tmp_path / "none.js")
+
+    assert chosen_form({"VSCODE_PID": "1"}) is Form.PICTURE
+
+
+def test_in_colab_there_is_a_widget(module, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "google.colab", SimpleNamespace())
+
+    assert chosen_form({}) is Form.WIDGET
+
+
+def test_a_wrong_choice_is_refused_before_anything_is_queued(run_cell, store, monkeypatch) -> None:
+    monkeypatch.setenv("WORKBENCH_LIVE_VIEW", "film")
+
+    with pytest.raises(InputError, match="WORKBENCH_LIVE_VIEW is 'film'; set it to widget"):
+        run_cell("%%dist_train\npass")
+
+    assert store.runs() == []
+
+
+def test_each_push_sends_what_is_new(store, stand_in, run, sent, module) -> None:
+    record = Record(run)
+    widget = LiveWidget(store, record)
+
+    for second in range(3):
+        stand_in.report(run, 0, iteration=second, loss=1.0 / (second + 1))
+        list(record.read(store, 1000.0 + second))
+        widget.push(1000.0 + second)
+    widget.push(1003.0)
+    widget.close()
+
+    assert [read(frame)[1][0]["x"].tolist() for frame in sent] == [[0], [1], [2]]
+
+
+def test_a_page_that_says_hello_gets_the_whole(store, stand_in, run, sent, module) -> None:
+    record = Record(run)
+    widget = LiveWidget(store, record)
+    stand_in.report(run, 0, iteration=1, loss=1.0)
+    list(record.read(store, 1000.0))
+    widget.push(1000.0)
+
+    widget._hear(None, {"type": "hello"}, [])
+    widget.close()
+
+    assert read(sent[-1])[0]["series"][0]["reset"] is True
+
+
+def test_stop_in_the_widget_is_the_wish_to_stop(store, run, module) -> None:
+    widget = LiveWidget(store, Record(run))
+
+    widget._hear(None, {"type": "stop"}, [])
+    widget.close()
+
+    assert store.run(run.id).wish.stop
+
+
+def test_the_kept_result_has_no_widget(store, stand_in, run, sent, module, monkeypatch) -> None:
+    monkeypatch.setenv("WORKBENCH_LIVE_VIEW", "widget")
+    bundles = []
+    page = SimpleNamespace(show=lambda place, bundle, final=False: bundles.append(bundle))
+    view = RunView(run, page)
+
+    for second in range(6):
+        stand_in.report(run, 0, iteration=second + 1, loss=1.0)
+        view.read(store, 1000.0 + second)
+        view.draw(1000.0 + second)
+    stand_in.end(run, RunState.FINISHED)
+    view.finish(store, 1006.0)
+
+    assert [WIDGET_TYPE in bundle for bundle in bundles] == [False, True, False]
