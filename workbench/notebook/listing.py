@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
 from workbench.core.diagnosis import Finding
+from workbench.core.run import Run
 from workbench.errors import InputError
 from workbench.notebook.page import paragraph, table
 from workbench.store import Store
-from workbench.view.kept import Bundle, figure
+from workbench.view.kept import Bundle, bundle_of, figure, live_bundle
 from workbench.view.listing import VERDICTS, Table, comparison_table, runs_table
-from workbench.view.panels import panels_of
-from workbench.view.phrases import place, summary
-from workbench.view.record import curves_of
+from workbench.view.panels import describe, panels_of
+from workbench.view.phrases import place
+from workbench.view.record import Record, curves_of
 
 COMPARED_AT_MOST = 12
 
@@ -45,16 +45,29 @@ def comparison(store: Store, names: list[str], now: float) -> Bundle:
         raise InputError(f"{len(names)} runs make no picture; name at most {COMPARED_AT_MOST}.")
     runs = [store.run(name) for name in dict.fromkeys(names)]
     if len(runs) == 1:
-        values = store.final_values(runs[0].id)
-        text = "\n".join(summary(runs[0], values, store.path.parent, now))
-        below: Bundle = {"text/html": f"<pre>{escape(text)}</pre>", "text/plain": text}
-    else:
-        below = table(comparison_table(store, runs, now))
+        return one_run(store, runs[0], now)
+    below = table(comparison_table(store, runs, now))
     panels = panels_of({run.wish.name: curves_of(store, run) for run in runs})
     if not panels:
         return below
     shown = figure(panels, ", ".join(run.wish.name for run in runs))
     return {**shown, **below, "text/html": shown["text/html"] + below["text/html"]}
+
+
+def one_run(store: Store, run: Run, now: float) -> Bundle:
+    """Return a run as it is; a page with our extension goes on to follow one that has not ended.
+
+    Args:
+        now: Epoch seconds.
+    """
+    record = Record(run)
+    record.look(store)
+    record.read_points(store)
+    if run.fact.state.ended:
+        return bundle_of(store, record, "", now)
+    panels = panels_of({"": record.curves})
+    shown = figure(panels, "")["text/html"] if panels else ""
+    return live_bundle(run, record.line(now), shown, describe(panels))
 
 
 def findings_table(findings: Sequence[Finding]) -> Bundle:
