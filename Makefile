@@ -9,6 +9,7 @@ MPICH := .venv-mpich
 NODE := .venv-node
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml constraints.txt
+CHROMIUM := chromium fonts-dejavu-core
 
 # The JupyterLab extension: built into the Python package, then copied to where .venv serves it.
 BUILT := workbench/labextension/package.json
@@ -30,9 +31,7 @@ UV := $(shell uv pip install --help 2>/dev/null | grep -e '--group' >/dev/null &
 # Whoever asks for Python alone needs no Node: the extension has targets of its own.
 INSTALL = SKIP_JUPYTER_BUILDER=1 $(UV) pip install --constraints constraints.txt --build-constraints constraints.txt
 # Node of the machine where the bundler takes it, and one of our own otherwise.
-NODE_IN_RANGE := const [a, b] = process.versions.node.split('.').map(Number); \
-	process.exit(a > 22 || (a === 22 && b >= 12) || (a === 20 && b >= 19) ? 0 : 1)
-NODE_BIN := $(shell node -e "$(NODE_IN_RANGE)" 2>/dev/null || echo $(CURDIR)/$(NODE)/bin)
+NODE_BIN := $(shell node extension/node-fits.js 2>/dev/null || echo $(CURDIR)/$(NODE)/bin)
 # Yarn does not read npm's settings, where a mirror would be named.
 WITH_NODE = export PATH="$(CURDIR)/$(BIN):$(if $(NODE_BIN),$(NODE_BIN):)$$PATH"; \
 	export YARN_NPM_REGISTRY_SERVER="$${YARN_NPM_REGISTRY_SERVER:-$$(npm config get registry 2>/dev/null)}"; \
@@ -61,8 +60,8 @@ test: lint ## check everything, as CI does
 	$(WITH_NODE) $(BIN)/python -m pytest -m 'not mpich' || status=1; \
 	exit $$status
 
-test-fast: $(VENV)/made-test ## run the tests that start no engine, kernel or browser
-	$(BIN)/python -m pytest -m 'not (mpi or mpich or kernel or notebook or browser)'
+test-fast: $(VENV)/made-test ## run the tests that start no engine, kernel, browser or installer
+	$(BIN)/python -m pytest -m 'not (mpi or mpich or packaging or kernel or notebook or browser)'
 
 test-extension: extension/node_modules/made ## the extension's types, format and unit tests
 	@$(WITH_NODE) cd extension && jlpm lint:check && jlpm test
@@ -148,9 +147,9 @@ chromium:
 	@command -v chromium > /dev/null || { \
 	sudo=; if [ "$$(id -u)" -ne 0 ]; then sudo='sudo -n'; fi; \
 	export DEBIAN_FRONTEND=noninteractive; \
-	$$sudo apt-get install -y -qq --no-install-recommends chromium > /dev/null 2>&1 || { \
+	$$sudo apt-get install -y -qq --no-install-recommends $(CHROMIUM) > /dev/null 2>&1 || { \
 	$$sudo apt-get update -qq && \
-	$$sudo apt-get install -y -qq --no-install-recommends chromium; } > /dev/null 2>&1 || \
+	$$sudo apt-get install -y -qq --no-install-recommends $(CHROMIUM); } > /dev/null 2>&1 || \
 	echo 'There is no chromium, and apt-get could not install it: the browser tests skip.'; }
 
 # Where uv is the machine's own there is nothing to make.

@@ -9,15 +9,10 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 BUILT = HERE.parent / "workbench" / "labextension" / "package.json"
-# As the bundler asks; Debian 12 has 18.
-FITS = """
-const [major, minor] = process.versions.node.split('.').map(Number);
-process.exit(major > 22 || (major === 22 && minor >= 12) || (major === 20 && minor >= 19) ? 0 : 1)
-"""
 LACKING = (
-    "The JupyterLab extension is not built in this tree, and building it needs Node 20.19, 22.12 or "
-    'newer on PATH: run "make extension" first, which brings its own Node, install a released wheel, '
-    "or set SKIP_JUPYTER_BUILDER=1 to go without the extension."
+    "The JupyterLab extension is not built in this tree, and building it needs Node 20.19, 22.12 "
+    'or newer on PATH: run "make extension" first, which brings its own Node, install a wheel, or '
+    "set SKIP_JUPYTER_BUILDER=1 to go without the extension."
 )
 
 
@@ -26,7 +21,7 @@ def build(target_name: str, version: str) -> None:
     if BUILT.exists():
         return
     node = shutil.which("node")
-    if node is None or subprocess.run([node, "-e", FITS], check=False).returncode:
+    if node is None or subprocess.run([node, "node-fits.js"], cwd=HERE, check=False).returncode:
         raise RuntimeError(LACKING)
     for arguments in (["install", "--immutable"], ["build"]):
         subprocess.run(["jlpm", *arguments], cwd=HERE, check=True, env=_environment())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -28,6 +29,12 @@ HOME_FOLDER = re.compile(r"/(?:home|Users)/(?!you\b|user\b|runner\b)[a-z][\w.-]*
 CODES = r"noqa:(?:,?\s*[A-Z]+\d+)+|type:\s*ignore\[[\w, -]+\]"
 SUPPRESSION = re.compile(r"#\s*(?:noqa|type:\s*ignore)\b", re.I)
 REASONED = re.compile(rf"#\s*(?:{CODES})\s+[#-]\s*\w.*\w{{4}}")
+
+FRONT = (
+    r"(?:@ts-(?:ignore|nocheck|expect-error)|(?:eslint|stylelint)-disable[\w-]*|prettier-ignore)"
+)
+FRONT_SUPPRESSION = re.compile(rf"(?:/[/*]|\*).*{FRONT}\b")
+FRONT_REASONED = re.compile(rf"{FRONT}\b.*(?::|--?|–)\s+\w.*[a-z]{{4}}")
 
 
 def committed() -> dict[str, str]:
@@ -72,7 +79,7 @@ def conda_requirements() -> tuple[list[str], list[str]]:
         elif item == "pip:":
             into = pip
         elif into is not None:
-            into.append(item)
+            into.append(item.partition("  #")[0])
     return conda, pip
 
 
@@ -90,6 +97,7 @@ def test_environment_yml_asks_for_what_pyproject_asks_for():
     ]
     assert [text.replace(" ", "") for text in conda] == [
         f"python{PROJECT['requires-python']}",
+        "nodejs>=20.19",  # as extension/hatch.py asks; Debian 12 has 18
         "pip>=25.3",  # the first that takes PIP_BUILD_CONSTRAINT
     ]
 
@@ -136,6 +144,20 @@ def test_the_version_is_the_same_in_the_package():
     text = (ROOT / "workbench" / "__init__.py").read_text(encoding="utf-8")
 
     assert f'__version__ = "{PROJECT["version"]}"' in text
+
+
+def test_the_version_is_the_same_in_the_extension():
+    package = json.loads((ROOT / "extension" / "package.json").read_text(encoding="utf-8"))
+
+    assert package["version"] == PROJECT["version"]
+
+
+@pytest.mark.parametrize("folder", ["extension", "extension/ui-tests"])
+def test_yarn_is_told_of_no_host(folder):
+    files = (ROOT / folder / name for name in (".yarnrc.yml", "package.json", "yarn.lock"))
+
+    found = re.findall(r"\S*(?:://|Registry|archiveUrl)\S*", "".join(map(Path.read_text, files)))
+    assert found == []
 
 
 def test_no_committed_file_names_a_package_registry():
@@ -198,6 +220,32 @@ def test_a_suppression_with_code_and_reason_passes(end):
 
 def unreasoned(line: str) -> bool:
     return bool(SUPPRESSION.search(line)) and not REASONED.search(line)
+
+
+def test_every_suppression_in_the_extension_bears_a_reason():
+    assert [
+        f"{name}:{number}: {line.strip()}"
+        for name, text in committed().items()
+        if name.endswith((".ts", ".tsx", ".js", ".mjs", ".css"))
+        for number, line in enumerate(text.splitlines(), 1)
+        if FRONT_SUPPRESSION.search(line) and not FRONT_REASONED.search(line)
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "passes"),
+    [
+        ("// @ts-ignore", False),
+        ("// @ts-expect-error TS2345", False),
+        ("/* eslint-disable */", False),
+        ("// prettier-ignore", False),
+        ("// @ts-expect-error: its types lack this option", True),
+        ("// prettier-ignore -- a table reads better in columns", True),
+    ],
+)
+def test_a_suppression_in_the_extension_passes_with_a_reason(line, passes):
+    assert FRONT_SUPPRESSION.search(line)
+    assert bool(FRONT_REASONED.search(line)) is passes
 
 
 def test_every_exemption_in_pyproject_bears_a_reason():

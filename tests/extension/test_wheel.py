@@ -1,0 +1,100 @@
+"""Install the wheel where there is no Node, and ask Jupyter what it has."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BUILT = ROOT / "workbench" / "labextension"
+SERVED = "share/jupyter/labextensions/workbench-lab"
+UV = shutil.which("uv") or str(ROOT / ".venv-uv" / "bin" / "uv")
+
+pytestmark = [
+    pytest.mark.packaging,
+    pytest.mark.skipif(
+        not (BUILT / "package.json").exists(), reason="make extension has not been run"
+    ),
+]
+
+
+def run(*command: str | Path, cwd: Path = ROOT, path: str = "") -> str:
+    """Run `command` with a PATH on which there is no Node; give all that it says."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=os.environ | {"PATH": path, "NO_COLOR": "1"},
+        check=False,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert done.returncode == 0, done.stdout
+    return re.sub(r"\x1b\[\d*m", "", done.stdout)
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a folder with the sdist of this tree, and the wheel that the sdist makes."""
+    folder = tmp_path_factory.mktemp("dist")
+    hatchling = (sys.executable, "-m", "hatchling", "build", "-d", folder)
+    run(*hatchling, "-t", "sdist")
+    with tarfile.open(next(folder.glob("*.tar.gz"))) as sdist:
+        sdist.extractall(folder, filter="data")
+    run(*hatchling, "-t", "wheel", cwd=next(folder.glob("workbench-*/")))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def environment(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a fresh environment with the wheel and JupyterLab, without Node."""
+    if not Path(UV).exists():
+        pytest.skip("there is no uv to make an environment with: make test brings it")
+    folder = tmp_path_factory.mktemp("environment")
+    run(UV, "venv", "--quiet", "--python", sys.executable, folder)
+    constraints = ROOT / "constraints.txt"
+    run(
+        *(UV, "pip", "install", "--quiet", "--python", folder / "bin" / "python"),
+        *("--constraints", constraints, "--build-constraints", constraints),
+        f"{next(dist.glob('*.whl'))}[lab]",
+    )
+    return folder
+
+
+def test_the_wheel_carries_what_was_built_and_nothing_twice(dist):
+    names = zipfile.ZipFile(next(dist.glob("*.whl"))).namelist()
+
+    built = {path.relative_to(BUILT).as_posix() for path in BUILT.rglob("*") if path.is_file()}
+    served = {name.partition(f"{SERVED}/")[2] for name in names if SERVED in name}
+    assert served == built | {"install.json"}
+    assert [name for name in names if name.startswith(("extension/", "workbench/labext"))] == []
+
+
+def test_the_sdist_carries_no_installed_package(dist):
+    names = tarfile.open(next(dist.glob("*.tar.gz"))).getnames()
+
+    assert any(name.endswith("extension/src/index.ts") for name in names)
+    assert [name for name in names if "node_modules" in name or "/lib/" in name] == []
+
+
+def test_jupyterlab_finds_the_extension_without_node(environment):
+    said = run(environment / "bin" / "jupyter", "labextension", "list", path=f"{environment}/bin")
+
+    assert re.search(r"workbench-lab v[\d.]+ enabled +OK \(python, workbench\)", said), said
+
+
+def test_jupyter_server_loads_our_part_without_node(environment):
+    said = run(
+        environment / "bin" / "jupyter", "server", "extension", "list", path=f"{environment}/bin"
+    )
+
+    assert "workbench.server enabled" in said
+    assert re.search(r"workbench\.server \S* *OK", said), said
