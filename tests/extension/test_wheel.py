@@ -70,7 +70,8 @@ def environment(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_carries_what_was_built_and_nothing_twice(dist):
-    names = zipfile.ZipFile(next(dist.glob("*.whl"))).namelist()
+    with zipfile.ZipFile(next(dist.glob("*.whl"))) as wheel:
+        names = wheel.namelist()
 
     built = {path.relative_to(BUILT).as_posix() for path in BUILT.rglob("*") if path.is_file()}
     served = {name.partition(f"{SERVED}/")[2] for name in names if SERVED in name}
@@ -79,7 +80,8 @@ def test_the_wheel_carries_what_was_built_and_nothing_twice(dist):
 
 
 def test_the_sdist_carries_no_installed_package(dist):
-    names = tarfile.open(next(dist.glob("*.tar.gz"))).getnames()
+    with tarfile.open(next(dist.glob("*.tar.gz"))) as sdist:
+        names = sdist.getnames()
 
     assert any(name.endswith("extension/src/index.ts") for name in names)
     assert [name for name in names if "node_modules" in name or "/lib/" in name] == []
