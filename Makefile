@@ -37,7 +37,7 @@ WITH_NODE = export PATH="$(CURDIR)/$(BIN):$(if $(NODE_BIN),$(NODE_BIN):)$$PATH";
 	export YARN_NPM_REGISTRY_SERVER="$${YARN_NPM_REGISTRY_SERVER:-$$(npm config get registry 2>/dev/null)}"; \
 	if [ -z "$$YARN_NPM_REGISTRY_SERVER" ]; then unset YARN_NPM_REGISTRY_SERVER; fi;
 
-.PHONY: help demo lab extension test test-fast test-extension lint format bench constraints clean \
+.PHONY: help demo lab extension watch test test-fast test-extension lint format bench constraints clean \
 	check-python chromium uv
 
 help: ## say what can be made
@@ -51,6 +51,12 @@ lab: $(VENV)/made-lab ## open JupyterLab on the first tutorial
 
 extension: $(VENV)/made-lab ## build the JupyterLab extension, and install it into .venv
 
+# Ends with Control-C; "make extension" puts a copy in place of the link again.
+watch: $(VENV)/made-lab ## rebuild the extension after every change, as .venv serves it
+	rm -rf $(SERVED)
+	ln -s '$(CURDIR)/workbench/labextension' $(SERVED)
+	@$(WITH_NODE) cd extension && jlpm watch
+
 # Everything runs even if something fails, so that one run shows all of it.
 test: $(VENV)/made-lab extension/ui-tests/node_modules/made $(MPICH)/made chromium
 test: lint ## check everything, as CI does
@@ -63,8 +69,8 @@ test: lint ## check everything, as CI does
 test-fast: $(VENV)/made-test ## run the tests that start no engine, kernel, browser or installer
 	$(BIN)/python -m pytest -m 'not (mpi or mpich or packaging or kernel or notebook or browser)'
 
-test-extension: extension/node_modules/made ## the extension's types, format and unit tests
-	@$(WITH_NODE) cd extension && jlpm lint:check && jlpm test
+test-extension: extension/node_modules/made extension/ui-tests/node_modules/made ## the extension's types, format and unit tests
+	@$(WITH_NODE) cd extension && jlpm lint:check && (cd ui-tests && jlpm lint:check) && jlpm test
 
 lint: $(VENV)/made-test ## ruff, its formatter and mypy
 	$(BIN)/ruff check .

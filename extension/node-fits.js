@@ -2,8 +2,6 @@
 const [major, minor] = process.versions.node.split('.').map(Number);
 
 process.exitCode =
-  major > 22 ||
-  (major === 22 && minor >= 12) ||
-  (major === 20 && minor >= 19)
+  major > 22 || (major === 22 && minor >= 12) || (major === 20 && minor >= 19)
     ? 0
     : 1;
