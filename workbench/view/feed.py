@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 
 from workbench.core.frames import Series, encode_frame
-from workbench.core.metrics import is_clock, slowest_rank
+from workbench.core.metrics import is_clock, is_step_time, slowest_rank
 from workbench.core.sampling import Curve
 from workbench.store import Store
 from workbench.view.messages import Message, run_message, steps_message
@@ -108,8 +108,11 @@ class Feed:
         return self._encoded(series) if series else None
 
     def detail(self, first: int, last: int, amount: int) -> bytes:
-        """Return the curves from iteration ``first`` to ``last`` in about ``amount`` buckets."""
-        after, curves, drawn = 0, dict[str, Curve](), dict(self._drawn())
+        """Return the curves from iteration ``first`` to ``last`` in at most ``amount`` buckets.
+
+        It is read anew; nothing has to have been read before.
+        """
+        after, curves = 0, dict[str, Curve]()
         while True:
             newest, found = self._store.point_columns(
                 self._record.run.id, after, first=first, last=last
@@ -118,9 +121,10 @@ class Feed:
                 break
             after = newest
             for name, columns in found.items():
-                if name in drawn:
+                if not is_clock(name) and not is_step_time(name):
                     curve = curves.setdefault(name, Curve(amount))
                     curve.add(columns.ranks, columns.iterations, columns.values)
+        self._read_steps()
         return self._encoded(
             [_series(name, curve, -1, self._slowest) for name, curve in curves.items()]
         )
