@@ -15,6 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "workbench" / "labextension"
+BUNDLE = ROOT / "workbench" / "notebook" / "static"
 SERVED = "share/jupyter/labextensions/workbench-lab"
 UV = shutil.which("uv") or str(ROOT / ".venv-uv" / "bin" / "uv")
 
@@ -76,6 +77,7 @@ def test_the_wheel_carries_what_was_built_and_nothing_twice(dist):
     built = {path.relative_to(BUILT).as_posix() for path in BUILT.rglob("*") if path.is_file()}
     served = {name.partition(f"{SERVED}/")[2] for name in names if SERVED in name}
     assert served == built | {"install.json"}
+    assert {path.relative_to(ROOT).as_posix() for path in BUNDLE.rglob("*.*")} <= set(names)
     assert [name for name in names if name.startswith(("extension/", "workbench/labext"))] == []
 
 
