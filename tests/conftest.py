@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 # Pure tests first: what is cheap to find out is found out first.
-STAGES = ("contract", "mpi", "kernel", "notebook", "browser")
+STAGES = ("contract", "packaging", "mpi", "kernel", "notebook", "browser")
 FOLDER = pytest.StashKey[Path]()
 SEED = pytest.StashKey[int]()
 LEFT = pytest.StashKey[list[str]]()

@@ -21,6 +21,7 @@ from workbench.view.record import Record
 def module(tmp_path, monkeypatch):
     path = tmp_path / "run_widget.js"
     path.write_text("export default {}")
+    path.with_suffix(".css").write_text("")
     monkeypatch.setattr(live_widget, "MODULE", path)
 
 

@@ -136,7 +136,7 @@ def test_what_a_cell_leaves_is_there_for_the_next_one(warm) -> None:
     answer = warm.run("%%dist_train\nprint('I have', mine)")
 
     assert answer.text == "I have 40\n"
-    assert "I have 41" in answer.all("text/html")[-2]
+    assert "I have 41" in answer.all("text/html")[-1]
 
 
 def test_a_rank_that_raises_ends_the_cell_with_its_traceback(warm) -> None:

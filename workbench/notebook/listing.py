@@ -14,6 +14,7 @@ from workbench.view.listing import VERDICTS, Table, comparison_table, runs_table
 from workbench.view.panels import describe, panels_of
 from workbench.view.phrases import place
 from workbench.view.record import Record, curves_of
+from workbench.view.transcript import Transcript
 
 COMPARED_AT_MOST = 12
 
@@ -64,7 +65,7 @@ def one_run(store: Store, run: Run, now: float) -> Bundle:
     record.look(store)
     record.read_points(store)
     if run.fact.state.ended:
-        return bundle_of(store, record, "", now)
+        return bundle_of(store, record, Transcript(), now)
     panels = panels_of({"": record.curves})
     shown = figure(panels, "")["text/html"] if panels else ""
     return live_bundle(run, record.line(now), shown, describe(panels))

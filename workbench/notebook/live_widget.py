@@ -131,6 +131,7 @@ def _widget_class() -> Any:
         """The run view; ``extension/src/widget.ts`` reads these."""
 
         _esm = MODULE
+        _css = MODULE.with_suffix(".css")
         run = traitlets.Dict().tag(sync=True)
         steps = traitlets.Dict().tag(sync=True)
         snapshot = traitlets.Bytes().tag(sync=True)

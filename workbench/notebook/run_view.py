@@ -81,6 +81,7 @@ class RunView:
         """
         if not self._shown:
             self._next_picture = now + FIRST_PICTURE_SECONDS
+            self._draw_figure()  # a run that is attached to has curves already
             self._show(now)
             warm_up()  # meanwhile the cluster starts, or the first iteration is on
         elif self._attended:
@@ -105,8 +106,7 @@ class RunView:
         self._remark = ""
         self.read(store, now)
         self._close_widget()
-        output = self._transcript.html(streamed=self._streamed, final=True)
-        bundle = bundle_of(store, self.record, output, now)
+        bundle = bundle_of(store, self.record, self._transcript, now, self._streamed)
         self._page.show(PLACE, bundle, final=True)
         if store.attendance(self.record.run.id, now) is not None:
             keep_result(self.record.run.id, bundle)

@@ -55,25 +55,33 @@ def kept_bundle(store: Store, run: Run, now: float) -> dict[str, Any]:
     after = store.output_tail(run.id, 0, KEPT_CHARACTERS)
     for row in store.output(run.id, after):
         transcript.feed(row.rank, row.text)
-    return bundle_of(store, record, transcript.html(streamed=frozenset(), final=True), now)
+    return bundle_of(store, record, transcript, now)
 
 
-def bundle_of(store: Store, record: Record, output: str, now: float) -> dict[str, Any]:
+def bundle_of(
+    store: Store,
+    record: Record,
+    transcript: Transcript,
+    now: float,
+    streamed: frozenset[int] = frozenset(),
+) -> dict[str, Any]:
     """Return what stays of the run of ``record``.
 
     Args:
-        output: What ranks wrote, in HTML.
+        transcript: What ranks wrote.
         now: Epoch seconds.
+        streamed: Ranks whose output stands on the page already.
     """
     run, panels = record.run, panels_of({"": record.curves})
     values, folder = store.final_values(run.id), store.path.parent
+    words = filter(None, [transcript.text(set(transcript.ranks) - streamed)])
     bundle = {
         RUN_TYPE: {**_identity(run), "saved": _saved(store, record, values, now)},
-        "text/plain": "\n".join(summary(run, values, folder, now)),
+        "text/plain": "\n".join([*summary(run, values, folder, now), *words]),
     }
     shown = figure(panels, kept_line(run, folder)) if panels else _caption(run, folder)
     html = f"{_head_html(run, state_line(run, now))}{shown['text/html']}{_values_html(values)}"
-    return {**bundle, **shown, "text/html": html + output}
+    return {**bundle, **shown, "text/html": html + transcript.html(streamed=streamed, final=True)}
 
 
 def figure(panels: Sequence[Panel], caption: str) -> dict[str, str]:
