@@ -1,0 +1,11 @@
+"""Jupyter's server over the store: wishes and facts by REST, points and output by WebSocket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _jupyter_server_extension_points() -> list[dict[str, Any]]:
+    from workbench.server.extension import WorkbenchExtension
+
+    return [{"module": "workbench.server", "app": WorkbenchExtension}]

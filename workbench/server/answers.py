@@ -1,0 +1,148 @@
+"""What each REST call answers, and what it wishes for; called in threads, with a store.
+
+What reads curves or draws is loaded when it is first asked for, so that a Jupyter server whose
+reader never trains does not wait for it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from workbench import __version__
+from workbench.core.cluster import ClusterWish, check_cluster_name
+from workbench.core.run import Run
+from workbench.core.world import MAX_RANKS
+from workbench.errors import StateError, Unknown
+from workbench.server.checks import run_id
+from workbench.store import Store
+from workbench.store.wishes import ask_cluster, ask_down, local_slots
+
+Message = dict[str, Any]
+
+
+def clusters(store: Store) -> Message:
+    """Return all clusters, and what this machine can carry."""
+    return {
+        "clusters": [_cluster(store, wish.name) for wish in store.clusters()],
+        "slots": local_slots(),
+        "max_ranks": MAX_RANKS,
+        "version": __version__,
+    }
+
+
+def bring_up(store: Store, name: str, body: bytes) -> Message:
+    """Wish for a cluster to be up, and return it."""
+    from workbench.server.bodies import Wanted, body_as
+
+    wanted = body_as(Wanted, body)
+    ask_cluster(store, wanted.ranks, cluster=name, oversubscribe=wanted.oversubscribe)
+    return _cluster(store, name)
+
+
+def resize(store: Store, name: str, body: bytes) -> Message:
+    """Wish for a cluster that is up to have another size, and return it."""
+    from workbench.server.bodies import Size, body_as
+
+    size = body_as(Size, body)
+    if not _wish(store, name).up:
+        raise Unknown(f"Cluster {name!r} is not wanted up any longer; start it first.")
+    ask_cluster(store, size.ranks, cluster=name, oversubscribe=size.oversubscribe)
+    return _cluster(store, name)
+
+
+def take_down(store: Store, name: str, body: bytes) -> Message:
+    """Wish for a cluster to be gone, and return it."""
+    _check_empty(body)
+    check_cluster_name(name)
+    ask_down(store, cluster=name)
+    return _cluster(store, name)
+
+
+def stop_all(store: Store, name: str, body: bytes) -> Message:
+    """Wish for all runs of a cluster to stop."""
+    from workbench.view.care import keep_awake
+
+    _check_empty(body)
+    _wish(store, name)
+    stopped = store.unfinished(name)
+    for run in stopped:
+        store.wish_stop(run.id)
+    if stopped:
+        keep_awake(store, name)
+    return {"stopped": [run.wish.name for run in stopped]}
+
+
+def runs(store: Store, cluster: str | None, limit: int) -> Message:
+    """Return the newest runs."""
+    from workbench.view.messages import listed_runs
+
+    if cluster is not None:
+        check_cluster_name(cluster)
+    return {"runs": listed_runs(store, cluster, limit, time.time())}
+
+
+def run(store: Store, identity: str) -> Message:
+    """Return one run."""
+    from workbench.view.messages import run_now
+
+    return run_now(store, _run(store, identity), time.time())
+
+
+def stop(store: Store, identity: str, body: bytes) -> Message:
+    """Wish for a run to stop, and return it."""
+    from workbench.view.stop import ask_stop
+
+    _check_empty(body)
+    found = _run(store, identity)
+    ask_stop(store, found.id, found.wish.cluster)
+    return run(store, identity)
+
+
+def bundle(store: Store, identity: str) -> Message:
+    """Return what stays of a run in a saved notebook."""
+    from workbench.view.kept import kept_bundle
+
+    found = _run(store, identity)
+    if not found.fact.state.ended:
+        raise StateError(
+            f"Run {found.wish.name!r} is {found.fact.state}; ask again once it has ended."
+        )
+    return kept_bundle(store, found, time.time())
+
+
+def curves(store: Store, identity: str, first: int, last: int, buckets: int) -> bytes:
+    """Return a frame of the curves between two iterations."""
+    from workbench.view.feed import Feed
+
+    feed = Feed(store, _run(store, identity).id)
+    while feed.read(time.time()) and feed.behind:
+        pass
+    return feed.detail(first, last, buckets)
+
+
+def _check_empty(body: bytes) -> None:
+    from workbench.server.bodies import Body, body_as
+
+    body_as(Body, body)
+
+
+def _cluster(store: Store, name: str) -> Message:
+    from workbench.view.messages import cluster_message
+
+    return cluster_message(store, name, time.time())
+
+
+def _wish(store: Store, name: str) -> ClusterWish:
+    wish = store.cluster_wish(check_cluster_name(name))
+    if wish is None:
+        raise Unknown(f"There is no cluster called {name!r}; start it first.")
+    return wish
+
+
+def _run(store: Store, identity: str) -> Run:
+    """Return a run by its id alone: names change hands, ids do not."""
+    found = store.run(run_id(identity))
+    if found.id != identity:
+        raise Unknown(f"No run has the id {identity!r} in {store.path}.")
+    return found

@@ -1,0 +1,104 @@
+"""Check what a page sends: the bodies of its requests, and its messages over the WebSocket.
+
+Each refusal is one sentence with the value and the remedy. These models take longer to make than
+all else here takes to load, so they are loaded when the first body comes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from workbench.errors import InputError
+from workbench.server.checks import MOST, shown
+
+BODY_BYTES = 16_000
+
+
+class Body(BaseModel):
+    """What a request carries: nothing, unless a subclass says so."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Wanted(Body):
+    """A cluster that is to be up."""
+
+    ranks: int | None = Field(None, description="a whole number")
+    oversubscribe: bool = Field(False, description="true or false")
+
+
+class Size(Body):
+    """The size that a cluster is to have."""
+
+    ranks: int = Field(description="a whole number")
+    oversubscribe: bool = Field(False, description="true or false")
+
+
+class Ack(Body):
+    """The page has taken in the points up to ``version``."""
+
+    type: Literal["ack"]
+    version: int = Field(ge=0, le=MOST, description="a version that was sent")
+
+
+class Output(Body):
+    """The page wants the output behind ``after``; none for None."""
+
+    type: Literal["output"]
+    after: int | None = Field(ge=0, le=MOST, description="a sequence number, or null")
+
+
+PageMessage = Ack | Output
+_PAGE_MESSAGE = TypeAdapter[PageMessage](Annotated[Ack | Output, Field(discriminator="type")])
+
+B = TypeVar("B", bound=Body)
+
+
+def body_as(model: type[B], body: bytes) -> B:
+    """Return a request's body as ``model``; no body is the same as an empty object.
+
+    Raises:
+        InputError: It is something else.
+    """
+    if len(body) > BODY_BYTES:
+        raise InputError(f"The body has {len(body):,} bytes; send at most {BODY_BYTES:,}.")
+    try:
+        return model.model_validate_json(body or b"{}")
+    except ValidationError as error:
+        raise InputError(_sentence(error.errors()[0], tuple(model.model_fields))) from error
+
+
+def page_message(text: str | bytes) -> PageMessage:
+    """Return what a page said over its WebSocket.
+
+    Raises:
+        InputError: It is nothing that a page may say.
+    """
+    if isinstance(text, bytes):
+        raise InputError(f"A binary message of {len(text)} bytes came; send JSON as text.")
+    try:
+        return _PAGE_MESSAGE.validate_json(text)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        problem["loc"] = problem["loc"][1:]  # which of the two it was taken for
+        raise InputError(_sentence(problem, ("type", "version", "after"))) from error
+
+
+def _sentence(problem: ErrorDetails, fields: tuple[str, ...]) -> str:
+    name, given = ".".join(map(str, problem["loc"])), shown(problem["input"])
+    known = " and ".join(repr(field) for field in fields) or "none"
+    match problem["type"]:
+        case "json_invalid":
+            return f"What was sent is not JSON ({problem['ctx']['error']}); send an object."
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"What was sent is {given}; send an object with the fields {known}."
+        case "extra_forbidden":
+            return f"There is no field {shown(name)}; the fields are {known}."
+        case "missing":
+            return f"The field {name!r} is missing; the fields are {known}."
+        case "union_tag_invalid" | "union_tag_not_found":
+            return f"What was sent is {given}; its type must be 'ack' or 'output'."
+    return f"{name} is {given}: {problem['msg']}."

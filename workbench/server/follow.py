@@ -1,0 +1,97 @@
+"""The WebSocket over which a page follows a run; what it is told is decided elsewhere."""
+
+from __future__ import annotations
+
+import time
+from asyncio import Future
+from typing import Any
+
+from jupyter_server.auth.decorator import authorized, ws_authenticated
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.base.websocket import WebSocketMixin
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
+
+from workbench.errors import InputError, Unknown
+from workbench.server.checks import run_id, whole_number
+from workbench.server.feeds import Feeds
+from workbench.server.following import UNKNOWN_RUN, Following
+from workbench.server.page import Page, brief
+from workbench.server.rest import RESOURCE
+
+MESSAGE_BYTES = 1_000
+_WRONG = 1008  # what came is against the rules
+
+
+class FollowHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
+    """A page's connection."""
+
+    auth_resource = RESOURCE
+    max_message_size = MESSAGE_BYTES
+
+    def initialize(self, feeds: Feeds) -> None:
+        """Take what the connections share."""
+        self._feeds = feeds
+        self._page: Page | None = None
+        self._following: Following | None = None
+
+    def set_default_headers(self) -> None:
+        """Leave out the headers of a document, as Jupyter's own WebSockets do."""
+
+    def get_compression_options(self) -> dict[str, Any] | None:
+        """Compress if this server is told to."""
+        options: dict[str, Any] | None = self.settings.get("websocket_compression_options")
+        return options
+
+    @ws_authenticated
+    @authorized
+    async def get(self, *arguments: Any, **options: Any) -> None:
+        """Become a WebSocket."""
+        await super().get(*arguments, **options)
+
+    def open(self, identity: str) -> None:
+        """Let the page follow, or say why not."""
+        super().open(identity)
+        try:
+            run = run_id(identity)
+            version = whole_number("version", self.get_query_argument("version", None), default=0)
+        except Unknown as error:
+            self.close(UNKNOWN_RUN, brief(str(error)))
+        except InputError as error:
+            self.close(_WRONG, brief(str(error)))
+        else:
+            feed = self.get_query_argument("feed", "")
+            self._page = Page(self, feed, version, time.monotonic())
+            self._following = self._feeds.join(run, self._page)
+
+    def on_message(self, message: str | bytes) -> None:
+        """Take in what the page says."""
+        from workbench.server.bodies import page_message
+
+        if self._page is None or self._following is None:
+            return
+        try:
+            self._following.take(self._page, page_message(message))
+        except InputError as error:
+            self.close(_WRONG, brief(str(error)))
+
+    def on_close(self) -> None:
+        """Forget the page."""
+        if self._page is not None and self._following is not None:
+            self._following.leave(self._page)
+
+    def deliver(self, data: str | bytes) -> Future[None]:
+        """Send a message; the future is done when the connection has taken it, or is gone."""
+        taken: Future[None]
+        try:
+            taken = self.write_message(data, binary=isinstance(data, bytes))
+        except WebSocketClosedError:
+            taken = Future()
+            taken.set_result(None)
+        taken.add_done_callback(_note)
+        return taken
+
+
+def _note(taken: Future[None]) -> None:
+    """Look at how it went, or asyncio complains: what is lost with a connection is sent anew."""
+    if not taken.cancelled():
+        taken.exception()
