@@ -1,0 +1,454 @@
+"""REST reads facts and writes wishes, and refuses what will not do with a sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sqlite3
+import threading
+import time
+
+import pytest
+
+from workbench import __version__
+from workbench.core.cluster import ClusterFact, ClusterState, RankFact
+from workbench.core.world import MAX_RANKS
+from workbench.server import answers
+from workbench.store import database, schema, wishes
+from workbench.view.kept import RUN_TYPE
+
+UNKNOWN = "260101-000000-aaaa"
+
+
+@pytest.fixture(autouse=True)
+def slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every machine carry four ranks."""
+    for module in (wishes, answers):
+        monkeypatch.setattr(module, "local_slots", lambda: 4)
+
+
+# -- clusters
+
+
+async def test_a_fresh_store_has_no_clusters(ask) -> None:
+    answer = await ask("GET", "clusters")
+
+    assert answer.status == 200
+    assert answer.json == {
+        "clusters": [], "slots": 4, "max_ranks": MAX_RANKS, "version": __version__,
+    }  # fmt: skip
+
+
+async def test_clusters_are_told_with_what_is_asked_and_what_is_so(ask, store, begin) -> None:
+    store.wish_cluster("lab", up=True, ranks=3)
+    store.put_cluster_fact(ClusterFact("lab", ClusterState.RESIZING, 2, 7, "Growing."))
+    store.put_ranks("lab", [RankFact(7, rank, "here", 100 + rank, rank) for rank in range(2)])
+    run = begin("digits", cluster="lab")
+
+    answer = await ask("GET", "clusters")
+
+    (cluster,) = answer.json["clusters"]
+    assert (cluster["name"], cluster["state"], cluster["message"]) == (
+        "lab",
+        "resizing",
+        "Growing.",
+    )
+    assert (cluster["ranks_asked"], cluster["ranks_actual"], cluster["revision"]) == (3, 2, 1)
+    assert cluster["ranks"][1] == {"rank": 1, "host": "here", "pid": 101}
+    assert [found["id"] for found in cluster["runs"]] == [run.id]
+
+
+@pytest.mark.parametrize(
+    ("body", "ranks", "oversubscribe"),
+    [
+        (None, 4, False),
+        ({}, 4, False),
+        ({"ranks": 3}, 3, False),
+        ({"ranks": 9, "oversubscribe": True}, 9, True),
+    ],
+)
+async def test_a_cluster_is_brought_up(ask, store, body, ranks, oversubscribe) -> None:
+    answer = await ask("PUT", "clusters", "lab", body=body)
+
+    wish = store.cluster_wish("lab")
+    assert (answer.status, answer.json["is_wanted"], answer.json["ranks_asked"]) == (
+        200,
+        True,
+        ranks,
+    )
+    assert (wish.up, wish.ranks, wish.oversubscribe) == (True, ranks, oversubscribe)
+
+
+async def test_a_cluster_that_was_up_before_gets_the_size_that_it_had(ask, store) -> None:
+    store.wish_cluster("lab", up=False, ranks=3)
+
+    answer = await ask("PUT", "clusters", "lab")
+
+    assert (answer.json["ranks_asked"], store.cluster_wish("lab").up) == (3, True)
+
+
+async def test_a_cluster_is_resized(ask, store, cluster) -> None:
+    answer = await ask("PATCH", "clusters", cluster, body={"ranks": 3})
+
+    assert (answer.status, answer.json["ranks_asked"], answer.json["revision"]) == (200, 3, 2)
+    assert store.cluster_wish(cluster).ranks == 3
+
+
+async def test_of_two_resizes_the_later_stands_and_both_see_it(ask, store, cluster) -> None:
+    asked = [ask("PATCH", "clusters", cluster, body={"ranks": ranks}) for ranks in (1, 3)]
+
+    answers = await asyncio.gather(*asked)
+
+    wish = store.cluster_wish(cluster)
+    assert [answer.status for answer in answers] == [200, 200]
+    assert wish.revision == 3
+    latest = max((answer.json for answer in answers), key=lambda json: json["revision"])
+    assert (latest["revision"], latest["ranks_asked"]) == (3, wish.ranks)
+
+
+async def test_a_cluster_is_taken_down(ask, store, cluster) -> None:
+    answer = await ask("DELETE", "clusters", cluster)
+
+    assert (answer.status, answer.json["is_wanted"]) == (200, False)
+    assert not store.cluster_wish(cluster).up
+
+
+async def test_all_runs_of_a_cluster_are_asked_to_stop(ask, store, cluster, begin) -> None:
+    runs = [begin(name) for name in ("one", "two", "over")]
+    runs[2].end()
+    other = begin("elsewhere", cluster="lab")
+
+    answer = await ask("POST", "clusters", cluster, "stop")
+
+    assert (answer.status, answer.json) == (200, {"stopped": ["one", "two"]})
+    stopped = [store.run(run.id).wish.stop for run in (*runs, other)]
+    assert stopped == [True, True, False, False]
+
+
+async def test_a_wish_wakes_the_supervisor(ask, cluster, monkeypatch, awake, begin) -> None:
+    begin()
+    woken = []
+    monkeypatch.setattr("workbench.view.care.supervisor_is_awake", lambda name: False)
+    monkeypatch.setattr("workbench.view.care.wake_supervisor", woken.append)
+    monkeypatch.setattr(wishes, "wake_supervisor", woken.append)
+
+    await ask("PATCH", "clusters", cluster, body={"ranks": 3})
+    await ask("POST", "clusters", cluster, "stop")
+    await ask("DELETE", "clusters", cluster)
+
+    assert woken == [cluster] * 3
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PATCH", ("clusters", "lab")),
+        ("DELETE", ("clusters", "lab")),
+        ("POST", ("clusters", "lab", "stop")),
+    ],
+)
+async def test_a_cluster_that_nobody_asked_for_is_not_found(ask, store, method, path) -> None:
+    answer = await ask(method, *path, body={"ranks": 2} if method == "PATCH" else None)
+
+    assert (answer.status, answer.json["reason"]) == (404, "workbench")
+    assert "'lab'" in answer.message
+    assert store.clusters() == []
+
+
+async def test_a_cluster_that_was_taken_down_meanwhile_is_not_resized(ask, store, cluster) -> None:
+    store.wish_cluster(cluster, up=False, ranks=2)
+
+    answer = await ask("PATCH", "clusters", cluster, body={"ranks": 3})
+
+    assert (answer.status, answer.json["reason"]) == (404, "workbench")
+    assert not store.cluster_wish(cluster).up
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        ({"ranks": 0}, "ranks must be at least 1, not 0"),
+        ({"ranks": 5}, "5 ranks were asked for, but this machine has 4 slots"),
+        ({"ranks": 10**30, "oversubscribe": True}, "is more than workbench handles"),
+        ({"ranks": "3"}, "ranks is '3'"),
+        ({"ranks": 2.5}, "ranks is 2.5"),
+        ({"ranks": True}, "ranks is True"),
+        ({"ranks": 2, "oversubscribe": 1}, "oversubscribe is 1"),
+        (
+            {"ranks": 2, "nodes": 2},
+            "There is no field 'nodes'; the fields are 'ranks' and 'oversubscribe'.",
+        ),
+        ([1], "What was sent is [1]; send an object"),
+        ("{", "What was sent is not JSON"),
+        (b"\xff", "What was sent is not JSON"),
+        ("[" * 10_000, "What was sent is not JSON"),
+        (" " * 16_001, "The body has 16,001 bytes; send at most 16,000."),
+    ],
+)
+async def test_a_body_that_will_not_do_is_refused(ask, store, cluster, body, sentence) -> None:
+    for method in ("PUT", "PATCH"):
+        answer = await ask(method, "clusters", cluster, body=body)
+
+        assert (answer.status, answer.json["reason"]) == (400, "workbench")
+        assert sentence in answer.message
+    assert store.cluster_wish(cluster).revision == 1
+
+
+async def test_a_resize_without_a_size_is_refused(ask, cluster) -> None:
+    answer = await ask("PATCH", "clusters", cluster)
+
+    assert (answer.status, answer.message) == (
+        400, "The field 'ranks' is missing; the fields are 'ranks' and 'oversubscribe'.",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("DELETE", ("clusters", "default")),
+        ("POST", ("clusters", "default", "stop")),
+        ("POST", ("runs", UNKNOWN, "stop")),
+    ],
+)
+async def test_a_body_where_none_belongs_is_refused(ask, cluster, method, path) -> None:
+    answer = await ask(method, *path, body={"force": True})
+
+    assert (answer.status, answer.message) == (
+        400, "There is no field 'force'; the fields are none.",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["-lab", "..", "a b", "x" * 41, "%2e%2e%2f", "läb", "a\nb"])
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
+async def test_a_name_that_is_none_is_refused(ask, store, method, name) -> None:
+    answer = await ask(method, "clusters", name, body={"ranks": 2} if method == "PATCH" else None)
+
+    assert (answer.status, answer.json["reason"]) == (400, "workbench")
+    assert "cannot name a cluster; use 1 to 40 letters" in answer.message
+    assert store.clusters() == []
+
+
+# -- runs
+
+
+async def test_the_newest_runs_are_listed_first(ask, begin) -> None:
+    runs = [begin(name, cluster) for name, cluster in
+            [("a", "default"), ("b", "lab"), ("c", "default")]]  # fmt: skip
+    runs[2].report(range(100))
+
+    every = await ask("GET", "runs")
+    default = await ask("GET", "runs", params={"cluster": "default", "1753000000000": ""})
+    newest = await ask("GET", "runs", params={"limit": "1"})
+
+    assert [run["name"] for run in every.json["runs"]] == ["c", "b", "a"]
+    assert [run["name"] for run in default.json["runs"]] == ["c", "a"]
+    assert [run["name"] for run in newest.json["runs"]] == ["c"]
+    assert newest.json["runs"][0]["sparkline_name"] == "loss"
+    assert len(newest.json["runs"][0]["sparkline"]) in range(10, 41)
+
+
+@pytest.mark.parametrize("limit", ["0", "201", "ten", "1e1", "-1", "٣", "9" * 30, ""])
+async def test_a_limit_that_will_not_do_is_refused(ask, limit) -> None:
+    answer = await ask("GET", "runs", params={"limit": limit})
+
+    assert (answer.status, answer.json["reason"]) == (400, "workbench")
+    assert answer.message.startswith("limit must be a whole number from 1 to 200, not ")
+
+
+async def test_a_cluster_s_runs_are_asked_for_by_a_name(ask) -> None:
+    answer = await ask("GET", "runs", params={"cluster": "../x"})
+
+    assert answer.status == 400
+
+
+async def test_a_run_is_told(ask, run) -> None:
+    run.report(range(10), loss=lambda i: 10 - i)
+
+    answer = await ask("GET", "runs", run.id)
+
+    assert (answer.status, answer.json["id"], answer.json["state"]) == (200, run.id, "running")
+    assert answer.json["values"] == {"loss": 1.0}
+
+
+async def test_a_value_that_is_no_number_is_null(ask, run, follow) -> None:
+    run.report(range(1), nan=lambda _: float("nan"), inf=lambda _: float("inf"))
+
+    answer = await ask("GET", "runs", run.id)
+    async with follow(run.id) as page:
+        hello = await page.hear_a("hello")
+
+    assert answer.json["values"] == hello["run"]["values"] == {"nan": None, "inf": None}
+
+
+async def test_a_run_is_asked_to_stop(ask, store, run) -> None:
+    answer = await ask("POST", "runs", run.id, "stop")
+
+    assert (answer.status, answer.json["is_stopping"]) == (200, True)
+    assert store.run(run.id).wish.stop
+
+
+async def test_stopping_a_run_that_has_ended_changes_nothing(ask, store, run) -> None:
+    run.end()
+
+    answer = await ask("POST", "runs", run.id, "stop")
+
+    assert (answer.status, answer.json["state"]) == (200, "finished")
+    assert not store.run(run.id).wish.stop
+
+
+@pytest.mark.parametrize(
+    ("method", "rest"),
+    [("GET", ()), ("POST", ("stop",)), ("GET", ("bundle",)), ("GET", ("curves",))],
+)
+@pytest.mark.parametrize("identity", [UNKNOWN, "digits", "..", "a\0b", "x" * 2000])
+async def test_a_run_is_found_by_its_id_alone(ask, begin, method, rest, identity) -> None:
+    begin("digits")
+    params = {"first": "0", "last": "9", "buckets": "9"} if rest == ("curves",) else {}
+
+    answer = await ask(method, "runs", identity, *rest, params=params)
+
+    assert (answer.status, answer.json["reason"]) == (404, "workbench")
+    assert len(answer.message) < 300
+
+
+async def test_a_run_s_id_leads_to_no_other_folder(http_server_client, jp_base_url, jp_auth_header):
+    url = f"{jp_base_url}workbench/api/runs/..%2F..%2Fstore.sqlite3"
+
+    answer = await http_server_client.fetch(url, headers=jp_auth_header, raise_error=False)
+
+    assert answer.code == 404
+    assert b"No run has the id '../../store.sqlite3'" in answer.body
+
+
+async def test_a_run_that_bears_the_id_of_another_is_not_mistaken_for_it(ask, begin) -> None:
+    begin(UNKNOWN)
+
+    answer = await ask("GET", "runs", UNKNOWN)
+
+    assert answer.status == 404
+
+
+# -- what is kept
+
+
+async def test_what_stays_of_a_run_is_told_once_it_has_ended(ask, run) -> None:
+    run.report(range(10))
+    run.write("hello\n")
+    run.end()
+
+    answer = await ask("GET", "runs", run.id, "bundle", request_timeout=60)
+
+    assert answer.status == 200
+    assert answer.json[RUN_TYPE]["saved"]["run"]["state"] == "finished"
+    assert base64.b64decode(answer.json["image/png"]).startswith(b"\x89PNG")
+    assert "hello" in answer.json["text/html"]
+    assert "text/plain" in answer.json
+
+
+async def test_nothing_stays_of_a_run_that_goes_on(ask, begin) -> None:
+    run = begin("digits")
+
+    answer = await ask("GET", "runs", run.id, "bundle")
+
+    assert (answer.status, answer.json["reason"]) == (409, "workbench")
+    assert answer.message == "Run 'digits' is running; ask again once it has ended."
+
+
+# -- zooming
+
+
+async def test_a_part_of_the_curves_comes_in_finer_buckets(ask, run, decode) -> None:
+    run.report(range(10_000))
+
+    answer = await ask(
+        "GET", "runs", run.id, "curves", params={"first": "100", "last": "199", "buckets": "100"}
+    )
+
+    frame = decode(answer.body)
+    assert answer.status == 200
+    assert frame.series["loss"]["x"].tolist() == list(range(100, 200))
+
+
+@pytest.mark.parametrize(
+    ("params", "sentence"),
+    [
+        ({}, "first must be a whole number from 0 to"),
+        ({"first": "-1"}, "first must be a whole number from 0 to"),
+        ({"first": "5", "last": "4"}, "last must be a whole number from 5 to"),
+        ({"first": "5", "last": "5"}, "buckets must be a whole number from 2 to 4000, missing."),
+        ({"first": "5", "last": "5", "buckets": "1"}, "from 2 to 4000, not '1'."),
+        ({"first": "5", "last": "5", "buckets": "4001"}, "from 2 to 4000, not '4001'."),
+        ({"first": "5", "last": "9" * 20, "buckets": "2"}, "last must be a whole number"),
+    ],
+)
+async def test_a_part_that_will_not_do_is_refused(ask, run, params, sentence) -> None:
+    answer = await ask("GET", "runs", run.id, "curves", params=params)
+
+    assert (answer.status, answer.json["reason"]) == (400, "workbench")
+    assert sentence in answer.message
+
+
+# -- bad luck
+
+
+async def test_a_store_that_a_newer_workbench_wrote_is_told_for_each_call(ask, home, store) -> None:
+    with sqlite3.connect(store.path) as connection:
+        connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
+    connection.close()
+
+    answer = await ask("GET", "clusters")
+
+    assert (answer.status, answer.json["reason"]) == (503, "workbench")
+    assert "newer" in answer.message
+
+
+async def test_a_store_that_is_busy_is_told_and_others_are_not_held_up(
+    ask, store, cluster, monkeypatch
+) -> None:
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.5)
+    with sqlite3.connect(store.path, isolation_level=None) as other:
+        other.execute("BEGIN IMMEDIATE")
+        wish = asyncio.ensure_future(ask("DELETE", "clusters", cluster))
+        await asyncio.sleep(0.05)
+
+        begun = time.monotonic()
+        read = await ask("GET", "clusters")
+        waited = time.monotonic() - begun
+        refused = await wish
+        other.execute("ROLLBACK")
+    other.close()
+
+    assert (read.status, waited < 0.3) == (200, True)
+    assert (refused.status, refused.json["reason"]) == (503, "workbench")
+    assert "was busy" in refused.message
+
+
+async def test_a_supervisor_that_does_not_start_is_told(ask, store, monkeypatch) -> None:
+    monkeypatch.setattr(wishes, "supervisor_is_awake", lambda name: False)
+    monkeypatch.setattr(wishes.sys, "executable", "/nowhere/python")
+
+    answer = await ask("PUT", "clusters", "lab", body={"ranks": 2})
+
+    assert (answer.status, answer.json["reason"]) == (503, "workbench")
+    assert "could not be started" in answer.message
+
+
+async def test_a_data_directory_that_cannot_be_made_is_told(ask, tmp_path, monkeypatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path / "file" / "home"))
+
+    answer = await ask("GET", "runs")
+
+    assert (answer.status, answer.json["reason"]) == (503, "workbench")
+    assert "set WORKBENCH_HOME" in answer.message
+
+
+async def test_the_store_s_threads_are_not_the_server_s(ask, monkeypatch) -> None:
+    threads = []
+    monkeypatch.setattr(
+        answers, "local_slots", lambda: threads.append(threading.current_thread().name) or 4
+    )
+
+    await ask("GET", "clusters")
+
+    assert [name.startswith("workbench_") for name in threads] == [True]
