@@ -1,0 +1,106 @@
+import { ENGLISH } from '../run/trans';
+import {
+  against,
+  lastValue,
+  moment,
+  price,
+  ranksWord,
+  spent,
+  standing,
+  statusText,
+  timeToLive,
+  value
+} from '../words';
+import { aCluster, aDownCluster, aRun } from './samples';
+
+describe('a cluster in words', () => {
+  it('says how many there are against how many were asked for', () => {
+    expect(against(2, 4, ENGLISH)).toBe('2 of 4');
+    expect(against(2, 1, ENGLISH)).toBe('2, 1 asked for');
+    expect(against(0, 0, ENGLISH)).toBe('–');
+    expect(ranksWord(2, 4, ENGLISH)).toBe('2 of 4 ranks');
+    expect(ranksWord(1, 0, ENGLISH)).toBe('1 rank, 0 asked for');
+  });
+
+  it('is free and has no limit on this machine', () => {
+    const cluster = aCluster();
+
+    expect(price(cluster, ENGLISH)).toBe('free');
+    expect(spent(cluster, ENGLISH)).toBe('free');
+    expect(timeToLive(cluster, 0, ENGLISH)).toBe('no limit');
+  });
+
+  it('has a price, a price so far and a time to live elsewhere', () => {
+    const cluster = aCluster({ price: 3.6, spent: 0.455, expires: 5500 });
+
+    expect(price(cluster, ENGLISH)).toBe('$3.60 per hour');
+    expect(spent(cluster, ENGLISH)).toBe('$0.46');
+    expect(timeToLive(cluster, 100, ENGLISH)).toBe('1 h 30 min');
+    expect(timeToLive(cluster, 5000, ENGLISH)).toBe('8 min');
+    expect(timeToLive(cluster, 6000, ENGLISH)).toBe('0 min');
+  });
+});
+
+describe('a run in words', () => {
+  it('stands with its share while it goes on', () => {
+    expect(standing(aRun(), ENGLISH)).toBe('running, 42%');
+    expect(standing(aRun({ fraction: null }), ENGLISH)).toBe('running');
+  });
+
+  it('is stopping once somebody asked', () => {
+    expect(standing(aRun({ is_stopping: true, fraction: null }), ENGLISH)).toBe(
+      'stopping…'
+    );
+  });
+
+  it('has its main curve as last value, or none', () => {
+    expect(lastValue(aRun())).toBe('0.5');
+    expect(lastValue(aRun({ sparkline_name: '' }))).toBe('');
+    expect(value(null)).toBe('nan');
+    expect(value(undefined)).toBe('–');
+  });
+
+  it('was begun at a time today, and on a date before', () => {
+    const noon = new Date(2025, 0, 5, 12, 30).getTime() / 1000;
+
+    expect(moment(noon, noon + 60, 'en-GB')).toBe('12:30');
+    expect(moment(noon, noon + 100_000, 'en-GB')).toBe('5 Jan');
+  });
+});
+
+describe('the status bar', () => {
+  it('is quiet where there is no cluster', () => {
+    expect(statusText([], ENGLISH)).toBe('no cluster');
+    expect(statusText([aDownCluster()], ENGLISH)).toBe('no cluster');
+  });
+
+  it('says how many ranks there are and how far the run is', () => {
+    const cluster = aCluster({ runs: [aRun()] });
+
+    expect(statusText([cluster], ENGLISH)).toBe('2 ranks · digits 42%');
+  });
+
+  it('says how many ranks are still to come', () => {
+    const cluster = aCluster({ ranks_asked: 4, state: 'resizing' });
+
+    expect(statusText([cluster], ENGLISH)).toBe('2 of 4 ranks');
+  });
+
+  it('adds clusters and prices up, and counts the runs that it does not name', () => {
+    const runs = [
+      aRun({ state: 'queued', name: 'next' }),
+      aRun({ name: 'now' })
+    ];
+    const clusters = [aCluster({ price: 1.2 }), aCluster({ price: 2.4, runs })];
+
+    expect(statusText(clusters, ENGLISH)).toBe(
+      '4 ranks · $3.60/h · now 42% · 1 more run'
+    );
+  });
+
+  it('says that a cluster failed', () => {
+    expect(statusText([aCluster({ state: 'failed' })], ENGLISH)).toBe(
+      'cluster failed'
+    );
+  });
+});

@@ -1,0 +1,312 @@
+/**
+ * Keep what the server says of clusters and runs, and ask it for changes.
+ *
+ * The server holds the truth. What was asked for before an action and answered after it is
+ * dropped, so that a late answer never undoes on the screen what somebody just did.
+ */
+import { JSONExt, type PartialJSONValue } from '@lumino/coreutils';
+import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
+import { Poll } from '@lumino/polling';
+import { Signal, type ISignal } from '@lumino/signaling';
+
+import type { ICluster, IClusters, IListedRun, IRun } from './protocol';
+import type { ITrans } from './run/trans';
+import type { IBounds, ISize } from './sizing';
+
+const SLOWEST = 30_000;
+
+/** What the server can be asked for. */
+export interface IApi {
+  clusters(): Promise<IClusters>;
+  runs(limit: number): Promise<IListedRun[]>;
+  start(name: string, size: Partial<ISize>): Promise<ICluster>;
+  resize(name: string, size: ISize): Promise<ICluster>;
+  remove(name: string): Promise<ICluster>;
+  stopTraining(name: string): Promise<string[]>;
+  stopRun(id: string): Promise<IRun>;
+}
+
+/** Why nothing is known at the moment. */
+export interface ITrouble {
+  /** `absent`: the server runs without our part; `store`: it says what is wrong. */
+  kind: 'absent' | 'store' | 'silent';
+  sentence: string;
+}
+
+/** A failed request, as `request.ts` throws it. */
+interface IRefusal {
+  status: number;
+  message: string;
+  isOurs: boolean;
+}
+
+/** The clusters and runs of this Jupyter server. */
+export class ClustersModel implements IDisposable {
+  constructor(private readonly options: ClustersModel.IOptions) {
+    this._interval = options.interval ?? 1000;
+    this._poll = new Poll({
+      name: 'workbench-lab:clusters',
+      auto: options.auto ?? true,
+      factory: () => this._fetch(),
+      frequency: { interval: this._interval, backoff: true, max: SLOWEST },
+      standby: 'when-hidden'
+    });
+  }
+
+  /** Emitted when something is not what it was. */
+  get changed(): ISignal<this, void> {
+    return this._changed;
+  }
+
+  get clusters(): readonly ICluster[] {
+    return this._found.clusters;
+  }
+
+  /** The newest first; empty while nobody shows them. */
+  get runs(): readonly IListedRun[] {
+    return this._runs;
+  }
+
+  get bounds(): IBounds {
+    return this._found;
+  }
+
+  /** Whether the server has answered once. */
+  get isReady(): boolean {
+    return this._isReady;
+  }
+
+  get trouble(): ITrouble | null {
+    return this._trouble;
+  }
+
+  get isDisposed(): boolean {
+    return this._poll.isDisposed;
+  }
+
+  dispose(): void {
+    this._poll.dispose();
+    Signal.clearData(this);
+  }
+
+  cluster(name: string): ICluster | null {
+    return this.clusters.find(one => one.name === name) ?? null;
+  }
+
+  /** What became of the last request about a cluster or run, in a sentence; often nothing. */
+  refusal(subject: string): string {
+    return this._refusals.get(subject) ?? '';
+  }
+
+  isBusy(subject: string): boolean {
+    return this._busy.has(subject);
+  }
+
+  /** Milliseconds between two looks; half of it while something changes. */
+  set interval(interval: number) {
+    this._interval = interval;
+    this._poll.frequency = { ...this._poll.frequency, interval };
+  }
+
+  /** Keep `runs` up to date until what is returned is disposed of. */
+  showRuns(limit: () => number): IDisposable {
+    this._limits.add(limit);
+    void this.refresh();
+    return new DisposableDelegate(() => this._limits.delete(limit));
+  }
+
+  /** Look now. */
+  async refresh(): Promise<void> {
+    await this._poll.refresh();
+    await this._poll.tick.catch(() => undefined); // disposed of meanwhile
+  }
+
+  /** Bring a cluster up, with the server's own size unless one is given. */
+  start(name: string, size: Partial<ISize> = {}): Promise<boolean> {
+    return this._change(name, () => this.options.api.start(name, size));
+  }
+
+  resize(name: string, size: ISize): Promise<boolean> {
+    return this._change(name, () => this.options.api.resize(name, size));
+  }
+
+  remove(name: string): Promise<boolean> {
+    return this._change(name, () => this.options.api.remove(name));
+  }
+
+  stopTraining(name: string): Promise<boolean> {
+    return this._act(name, () => this.options.api.stopTraining(name));
+  }
+
+  stopRun(id: string): Promise<boolean> {
+    return this._act(id, () => this.options.api.stopRun(id));
+  }
+
+  private _change(
+    name: string,
+    ask: () => Promise<ICluster>
+  ): Promise<boolean> {
+    return this._act(name, async () => {
+      const cluster = await ask();
+      const others = this.clusters.filter(one => one.name !== name);
+      this._found = {
+        ...this._found,
+        clusters: [...others, cluster].sort((a, b) =>
+          a.name < b.name ? -1 : 1
+        )
+      };
+    });
+  }
+
+  private async _act(
+    subject: string,
+    ask: () => Promise<unknown>
+  ): Promise<boolean> {
+    this._busy.add(subject);
+    this._refusals.delete(subject);
+    this._changed.emit();
+    let sentence = '';
+    try {
+      await ask();
+    } catch (error) {
+      sentence = this._troubleOf(error).sentence;
+      this._refusals.set(subject, sentence);
+    }
+    if (this.isDisposed) {
+      return false;
+    }
+    this._actions += 1;
+    this._busy.delete(subject);
+    this._changed.emit();
+    void this.refresh();
+    return !sentence;
+  }
+
+  private async _fetch(): Promise<void> {
+    const { api } = this.options;
+    const actions = this._actions;
+    const limit = Math.max(0, ...[...this._limits].map(limit => limit()));
+    try {
+      const [found, runs] = await Promise.all([
+        api.clusters(),
+        limit ? api.runs(limit) : this._runs
+      ]);
+      if (actions === this._actions && !this.isDisposed) {
+        this._take(found, runs);
+      }
+    } catch (error) {
+      this._despair(this._troubleOf(error));
+      throw error; // the poll looks less often then
+    }
+  }
+
+  private _take(found: IClusters, runs: readonly IListedRun[]): void {
+    const isNews =
+      !this._isReady ||
+      this._trouble !== null ||
+      !isSame(found, this._found) ||
+      !isSame(runs, this._runs);
+    this._isReady = true;
+    this._trouble = null;
+    this._found = found;
+    this._runs = runs;
+    const interval = isChanging(found.clusters)
+      ? this._interval / 2
+      : this._interval;
+    this._poll.frequency = { ...this._poll.frequency, interval };
+    if (isNews) {
+      this._changed.emit();
+    }
+  }
+
+  private _despair(trouble: ITrouble): void {
+    const isNews = this._trouble?.sentence !== trouble.sentence;
+    this._trouble = trouble;
+    if (isNews && !this.isDisposed) {
+      this._changed.emit();
+    }
+  }
+
+  private _troubleOf(error: unknown): ITrouble {
+    const { trans } = this.options;
+    const {
+      status = 0,
+      message = '',
+      isOurs = false
+    } = error as Partial<IRefusal>;
+    if (isOurs) {
+      return { kind: 'store', sentence: message };
+    }
+    if (status === 404) {
+      return {
+        kind: 'absent',
+        sentence: trans.__(
+          'This Jupyter server runs without the server extension of workbench. Install workbench where Jupyter runs, and start Jupyter again.'
+        )
+      };
+    }
+    return {
+      kind: 'silent',
+      sentence: trans.__('The Jupyter server does not answer; trying again.')
+    };
+  }
+
+  private readonly _poll: Poll<void, unknown>;
+  private readonly _changed = new Signal<this, void>(this);
+  private readonly _limits = new Set<() => number>();
+  private readonly _busy = new Set<string>();
+  private readonly _refusals = new Map<string, string>();
+  private _interval: number;
+  private _actions = 0;
+  private _isReady = false;
+  private _trouble: ITrouble | null = null;
+  private _found: IClusters = {
+    clusters: [],
+    slots: 1,
+    max_ranks: 1,
+    version: ''
+  };
+  private _runs: readonly IListedRun[] = [];
+}
+
+export namespace ClustersModel {
+  export interface IOptions {
+    api: IApi;
+    trans: ITrans;
+    /** Milliseconds between two looks. */
+    interval?: number;
+    /** Whether to look before anybody asks. */
+    auto?: boolean;
+  }
+}
+
+/** Whether a cluster or one of its runs is on the way from one state to another. */
+export function isChanging(clusters: readonly ICluster[]): boolean {
+  return clusters.some(
+    one =>
+      ['starting', 'resizing', 'stopping'].includes(one.state) ||
+      (one.state !== 'failed' && one.ranks_actual !== one.ranks_asked) ||
+      one.runs.some(run => run.is_stopping || run.state === 'queued')
+  );
+}
+
+/** Whether two answers differ in nothing but the clock. */
+function isSame(one: unknown, other: unknown): boolean {
+  return JSONExt.deepEqual(
+    withoutClock(one) as PartialJSONValue,
+    withoutClock(other) as PartialJSONValue
+  );
+}
+
+function withoutClock(answer: unknown): unknown {
+  if (Array.isArray(answer)) {
+    return answer.map(withoutClock);
+  }
+  if (answer !== null && typeof answer === 'object') {
+    const entries = Object.entries(answer).filter(([key]) => key !== 'now');
+    return Object.fromEntries(
+      entries.map(([key, value]) => [key, withoutClock(value)])
+    );
+  }
+  return answer;
+}

@@ -1,0 +1,158 @@
+/**
+ * Put the states and amounts of clusters and runs into words.
+ */
+import type { ClusterState, ICluster, IListedRun, IRun } from './protocol';
+import { number, percent } from './run/numbers';
+import { stateWord } from './run/phrases';
+import type { ITrans } from './run/trans';
+
+/** Stands where there is nothing to tell. */
+export const NOTHING = '–';
+
+/** A cluster's state in one word. */
+export function clusterWord(state: ClusterState, trans: ITrans): string {
+  const words: { [state in ClusterState]: string } = {
+    down: trans.__('down'),
+    starting: trans.__('starting'),
+    ready: trans.__('ready'),
+    resizing: trans.__('resizing'),
+    stopping: trans.__('stopping'),
+    failed: trans.__('failed')
+  };
+  return words[state] ?? state;
+}
+
+/** A run's state, and how much of it is done while it goes on. */
+export function standing(run: IRun, trans: ITrans): string {
+  const word = stateWord(run, trans);
+  return run.is_ended || run.fraction === null
+    ? word
+    : trans.__('%1, %2', word, percent(run.fraction));
+}
+
+/** How many there are against how many were asked for, as in `2 of 4`. */
+export function against(actual: number, asked: number, trans: ITrans): string {
+  if (actual > asked) {
+    return trans.__('%1, %2 asked for', actual, asked);
+  }
+  return asked ? trans.__('%1 of %2', actual, asked) : NOTHING;
+}
+
+/** The same with the thing that is counted, as in `2 of 4 ranks`. */
+export function ranksWord(
+  actual: number,
+  asked: number,
+  trans: ITrans
+): string {
+  return actual > asked
+    ? trans._n('%1 rank, %2 asked for', '%1 ranks, %2 asked for', actual, asked)
+    : trans._n('%2 of %1 rank', '%2 of %1 ranks', asked, actual);
+}
+
+/** Where a cluster's nodes are. */
+export function place(cluster: ICluster, trans: ITrans): string {
+  return cluster.where === 'local' ? trans.__('this machine') : cluster.where;
+}
+
+/** What a cluster costs an hour. */
+export function price(cluster: ICluster, trans: ITrans): string {
+  return cluster.price === null
+    ? trans.__('free')
+    : trans.__('$%1 per hour', cluster.price.toFixed(2));
+}
+
+/** What a cluster has cost so far. */
+export function spent(cluster: ICluster, trans: ITrans): string {
+  return cluster.spent === null
+    ? trans.__('free')
+    : trans.__('$%1', cluster.spent.toFixed(2));
+}
+
+/**
+ * How long a cluster still lives unless somebody ends it before.
+ *
+ * @param now - epoch seconds
+ */
+export function timeToLive(
+  cluster: ICluster,
+  now: number,
+  trans: ITrans
+): string {
+  if (cluster.expires === null) {
+    return trans.__('no limit');
+  }
+  const minutes = Math.max(0, Math.round((cluster.expires - now) / 60));
+  return minutes < 60
+    ? trans.__('%1 min', minutes)
+    : trans.__('%1 h %2 min', Math.floor(minutes / 60), minutes % 60);
+}
+
+/** A reported value; it is null where it was not finite, and missing where nobody reported it. */
+export function value(reported: number | null | undefined): string {
+  return reported === undefined ? NOTHING : number(reported ?? NaN);
+}
+
+/** The last value of a run's main curve, or nothing when it has none. */
+export function lastValue(run: IListedRun): string {
+  return run.sparkline_name ? value(run.values[run.sparkline_name]) : '';
+}
+
+/**
+ * A moment of today as its time, and any other as its date.
+ *
+ * @param seconds - epoch seconds
+ * @param now - epoch seconds
+ */
+export function moment(seconds: number, now: number, locale?: string): string {
+  const date = new Date(1000 * seconds);
+  return date.toDateString() === new Date(1000 * now).toDateString()
+    ? date.toLocaleTimeString(locale, { hour: '2-digit', minute: '2-digit' })
+    : date.toLocaleDateString(locale, { month: 'short', day: 'numeric' });
+}
+
+/** Clusters that are there or should be. */
+export function alive(clusters: readonly ICluster[]): ICluster[] {
+  return clusters.filter(one => one.is_wanted || one.state !== 'down');
+}
+
+/** What the status bar says, as in `2 ranks · digits 42 %`. */
+export function statusText(
+  clusters: readonly ICluster[],
+  trans: ITrans
+): string {
+  const there = alive(clusters);
+  if (!there.length) {
+    return trans.__('no cluster');
+  }
+  const runs = there.flatMap(one => one.runs).filter(run => !run.is_ended);
+  const parts = [ranksOf(there, trans)];
+  const cost = there.reduce((sum, one) => sum + (one.price ?? 0), 0);
+  if (cost) {
+    parts.push(trans.__('$%1/h', cost.toFixed(2)));
+  }
+  const first = runs.find(run => run.state === 'running') ?? runs[0];
+  if (first) {
+    const said =
+      first.state === 'running' && first.fraction !== null
+        ? percent(first.fraction)
+        : stateWord(first, trans);
+    parts.push(`${first.name} ${said}`);
+  }
+  if (runs.length > 1) {
+    parts.push(trans._n('%1 more run', '%1 more runs', runs.length - 1));
+  }
+  return parts.join(' · ');
+}
+
+function ranksOf(there: ICluster[], trans: ITrans): string {
+  if (there.some(one => one.state === 'failed')) {
+    return trans.__('cluster failed');
+  }
+  const sum = (of: (one: ICluster) => number) =>
+    there.reduce((n, one) => n + of(one), 0);
+  const actual = sum(one => one.ranks_actual);
+  const asked = sum(one => one.ranks_asked);
+  return actual === asked
+    ? trans._n('%1 rank', '%1 ranks', actual)
+    : ranksWord(actual, asked, trans);
+}
