@@ -1,0 +1,221 @@
+/**
+ * Show recent runs, to be opened, stopped and compared.
+ */
+import { ReactWidget, stopIcon } from '@jupyterlab/ui-components';
+import * as React from 'react';
+
+import type { ClustersModel } from './clusters';
+import { MOST_COMPARED } from './comparecharts';
+import type { IListedRun } from './protocol';
+import type { ITrans } from './run/trans';
+import { Sparkline } from './sparkline';
+import { lastValue, moment, standing } from './words';
+
+/** What a person can do with runs of the list. */
+export interface IRunActions {
+  open: (id: string) => void;
+  compare: (ids: string[]) => void;
+}
+
+/** The newest runs, newest first. */
+export class RunList extends ReactWidget {
+  constructor(
+    private readonly model: ClustersModel,
+    private readonly trans: ITrans,
+    private readonly actions: IRunActions
+  ) {
+    super();
+    this.addClass('wb-runs');
+    model.changed.connect(this.update, this);
+  }
+
+  protected override render(): JSX.Element {
+    const { model, trans, actions } = this;
+    return <Runs model={model} trans={trans} actions={actions} />;
+  }
+}
+
+interface IRunsProps {
+  model: ClustersModel;
+  trans: ITrans;
+  actions: IRunActions;
+}
+
+function Runs({ model, trans, actions }: IRunsProps): JSX.Element | null {
+  const [chosen, setChosen] = React.useState<readonly string[]>([]);
+  const [current, setCurrent] = React.useState('');
+  const { runs } = model;
+  if (!runs.length) {
+    return model.isReady && !model.trouble ? (
+      <p className="wb-empty">
+        {trans.__(
+          'No runs yet. A cell that begins with %1 makes one.',
+          '%%dist_train'
+        )}
+      </p>
+    ) : null;
+  }
+  const there = chosen.filter(id => runs.some(run => run.id === id));
+  const stop = runs.some(run => run.id === current) ? current : runs[0].id;
+  return (
+    <>
+      {there.length > 0 && (
+        <Comparison
+          trans={trans}
+          count={there.length}
+          compare={() => actions.compare(there)}
+          clear={() => setChosen([])}
+        />
+      )}
+      <ul
+        className="wb-listed"
+        aria-label={trans.__('Recent runs')}
+        onKeyDown={walk}
+      >
+        {runs.map(run => (
+          <Row
+            key={run.id}
+            run={run}
+            model={model}
+            trans={trans}
+            isChosen={there.includes(run.id)}
+            isStop={run.id === stop}
+            choose={isChosen =>
+              setChosen([
+                ...there.filter(id => id !== run.id),
+                ...(isChosen ? [run.id] : [])
+              ])
+            }
+            reach={() => setCurrent(run.id)}
+            open={() => actions.open(run.id)}
+          />
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function Comparison(props: {
+  trans: ITrans;
+  count: number;
+  compare: () => void;
+  clear: () => void;
+}): JSX.Element {
+  const { trans, count, compare, clear } = props;
+  const canCompare = count > 1 && count <= MOST_COMPARED;
+  return (
+    <div className="wb-chosen">
+      <button
+        type="button"
+        className={`wb-action${canCompare ? ' wb-mod-main' : ''}`}
+        aria-disabled={!canCompare}
+        title={trans.__(
+          'Lay the curves of 2 to %1 runs over one another',
+          MOST_COMPARED
+        )}
+        onClick={() => canCompare && compare()}
+      >
+        {count > 1
+          ? trans._n('Compare %1 run', 'Compare %1 runs', count)
+          : trans.__('Compare: choose one more')}
+      </button>
+      <button type="button" className="wb-action" onClick={clear}>
+        {trans.__('Clear')}
+      </button>
+    </div>
+  );
+}
+
+interface IRowProps {
+  run: IListedRun;
+  model: ClustersModel;
+  trans: ITrans;
+  isChosen: boolean;
+  /** Whether the Tab key stops at this row; the arrow keys lead to the others. */
+  isStop: boolean;
+  choose: (isChosen: boolean) => void;
+  reach: () => void;
+  open: () => void;
+}
+
+function Row(props: IRowProps): JSX.Element {
+  const { run, model, trans } = props;
+  const tabIndex = props.isStop ? 0 : -1;
+  const when = new Date(1000 * run.created).toLocaleString();
+  const refusal = model.refusal(run.id);
+  return (
+    <li className="wb-listed-run" data-state={run.state} onFocus={props.reach}>
+      <input
+        type="checkbox"
+        data-column="choose"
+        tabIndex={tabIndex}
+        checked={props.isChosen}
+        aria-label={trans.__('Choose %1 to compare', run.name)}
+        onChange={event => props.choose(event.target.checked)}
+      />
+      <button
+        type="button"
+        className="wb-listed-open"
+        data-column="open"
+        tabIndex={tabIndex}
+        title={trans.__('%1 on cluster %2, %3', run.id, run.cluster, when)}
+        onClick={props.open}
+      >
+        <Sparkline run={run} trans={trans} />
+        <span className="wb-listed-line">
+          <span className="wb-listed-name">{run.name}</span>
+          <span>{lastValue(run)}</span>
+        </span>
+        <span className="wb-listed-line wb-mod-quiet">
+          <span className="wb-listed-name">{standing(run, trans)}</span>
+          <span>{moment(run.created, run.now)}</span>
+        </span>
+      </button>
+      {!run.is_ended && (
+        <button
+          type="button"
+          className="wb-listed-stop"
+          data-column="stop"
+          tabIndex={tabIndex}
+          aria-disabled={run.is_stopping || model.isBusy(run.id)}
+          title={trans.__('Stop %1', run.name)}
+          aria-label={trans.__('Stop %1', run.name)}
+          onClick={() =>
+            !run.is_stopping &&
+            !model.isBusy(run.id) &&
+            void model.stopRun(run.id)
+          }
+        >
+          <stopIcon.react tag="span" width="14px" height="14px" />
+        </button>
+      )}
+      {refusal && (
+        <p className="wb-refusal" role="alert">
+          {refusal}
+        </p>
+      )}
+    </li>
+  );
+}
+
+/** Move from row to row with the arrow keys, staying in the column. */
+function walk(event: React.KeyboardEvent<HTMLUListElement>): void {
+  const rows = [...event.currentTarget.children] as HTMLElement[];
+  const target = event.target as HTMLElement;
+  const here = rows.findIndex(row => row.contains(target));
+  const goals: { [key: string]: number } = {
+    ArrowDown: Math.min(here + 1, rows.length - 1),
+    ArrowUp: Math.max(here - 1, 0),
+    Home: 0,
+    End: rows.length - 1
+  };
+  const row = rows[goals[event.key]];
+  if (row) {
+    event.preventDefault();
+    const column = target.dataset.column ?? 'open';
+    const goal =
+      row.querySelector<HTMLElement>(`[data-column="${column}"]`) ??
+      row.querySelector<HTMLElement>('[data-column="open"]');
+    goal?.focus();
+  }
+}
