@@ -1,0 +1,70 @@
+import { compareRows } from '../comparetable';
+import { ENGLISH } from '../run/trans';
+import { aRun } from './samples';
+
+describe('compareRows', () => {
+  const first = aRun({
+    parameters: { lr: 0.1, units: 100 },
+    values: {
+      'main/loss': 0.5,
+      'validation/main/loss': 0.7,
+      'step/compute': 0.002
+    }
+  });
+  const second = aRun({
+    ...{ state: 'finished', is_ended: true, ranks: 0, started: 0 },
+    parameters: { lr: 0.01, units: 100, name: 'b' },
+    values: { 'main/loss': null, accuracy: 0.9, epoch: 3 }
+  });
+  const parts = compareRows([first, second], ENGLISH);
+  const rows = (title: string) =>
+    Object.fromEntries(
+      parts
+        .find(part => part.title === title)!
+        .rows.map(row => [row.name, row.words])
+    );
+
+  it('says what each run is, with a dash for what is not known', () => {
+    expect(rows('Run')).toEqual({
+      State: ['running, 42%', 'finished'],
+      Cluster: ['default', 'default'],
+      Ranks: ['2', '–'],
+      Iterations: ['420', '420'],
+      Duration: ['0:09', '–']
+    });
+  });
+
+  it('holds every parameter that any of them was given', () => {
+    expect(rows('Parameters')).toEqual({
+      lr: ['0.1', '0.01'],
+      name: ['–', 'b'],
+      units: ['100', '100']
+    });
+  });
+
+  it('holds what training reported, losses first and no clocks', () => {
+    expect(Object.entries(rows('Last values'))).toEqual([
+      ['main/loss', ['0.5', 'nan']],
+      ['validation/main/loss', ['0.7', '–']],
+      ['accuracy', ['–', '0.9']]
+    ]);
+  });
+
+  it('tells step times in milliseconds', () => {
+    expect(rows('Milliseconds a step')).toEqual({ compute: ['2', '–'] });
+  });
+
+  it('marks the parameters in which runs differ', () => {
+    const given = parts.find(part => part.title === 'Parameters')!.rows;
+
+    expect(given.map(row => row.differs)).toEqual([true, true, false]);
+  });
+
+  it('leaves out what there is nothing of', () => {
+    const bare = aRun({ parameters: {}, values: {} });
+
+    expect(compareRows([bare], ENGLISH).map(part => part.title)).toEqual([
+      'Run'
+    ]);
+  });
+});

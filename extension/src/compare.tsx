@@ -1,0 +1,186 @@
+/**
+ * Lay several runs over one another: a chart for each quantity, and a table of all that differs.
+ */
+import { ReactWidget } from '@jupyterlab/ui-components';
+import type { Message } from '@lumino/messaging';
+import { Panel, Widget } from '@lumino/widgets';
+import * as React from 'react';
+
+import { CompareCharts } from './comparecharts';
+import { compareRows } from './comparetable';
+import { Follower } from './follower';
+import { compareIcon } from './icons';
+import { styleOf, type Preferences } from './preferences';
+import type { IRun } from './protocol';
+import type { Aspect, RunModel } from './run/model';
+import { readTheme, watchTheme } from './run/theme';
+import type { ITrans } from './run/trans';
+
+/** Several runs side by side. */
+export class CompareTab extends Panel {
+  /**
+   * @param runs - their ids
+   * @param open - opens a run in a tab of its own
+   */
+  constructor(
+    readonly runs: readonly string[],
+    private readonly preferences: Preferences,
+    private readonly trans: ITrans,
+    open: (id: string) => void
+  ) {
+    super();
+    this.addClass('wb-tab');
+    this._followers = runs.map(id => new Follower(id));
+    const models = this._followers.map(one => one.model);
+    this._charts = new CompareCharts(
+      models,
+      trans,
+      styleOf(preferences.values)
+    );
+    this._table = new CompareTable(models, trans, open);
+    this.addWidget(new Widget({ node: this._charts.node }));
+    this.addWidget(this._table);
+    this.title.icon = compareIcon;
+    this.title.closable = true;
+    this._rename();
+    models.forEach(model => model.changed.connect(this._onChanged, this));
+    preferences.changed.connect(this._onPreferences, this);
+    this._unwatch = watchTheme(() => this._retheme());
+  }
+
+  override dispose(): void {
+    if (!this.isDisposed) {
+      this._unwatch();
+      this.preferences.changed.disconnect(this._onPreferences, this);
+      this._charts.dispose();
+      this._followers.forEach(one => one.dispose());
+      super.dispose();
+    }
+  }
+
+  protected override onAfterAttach(message: Message): void {
+    super.onAfterAttach(message);
+    this._retheme();
+  }
+
+  private _onChanged(_: RunModel, aspect: Aspect): void {
+    if (aspect === 'curves') {
+      this._charts.update();
+    } else if (aspect === 'run' || aspect === 'connection') {
+      this._rename();
+      this._table.update();
+    }
+  }
+
+  private _rename(): void {
+    const names = this._followers.map(({ id, model }) => model.run?.name ?? id);
+    this.title.label = this.trans.__('Compare %1', names.join(', '));
+    this.title.caption = this.title.label;
+  }
+
+  private _retheme(): void {
+    const theme = readTheme(this.node);
+    const { classList } = this._charts.node;
+    classList.toggle('wb-dark', theme.isDark);
+    classList.toggle('wb-highcontrast', theme.isHighContrast);
+    this._table.colours = theme.curves;
+    this._table.update();
+    this._charts.refreshTheme();
+  }
+
+  private _onPreferences(): void {
+    this._charts.setStyle(styleOf(this.preferences.values));
+  }
+
+  private readonly _followers: Follower[];
+  private readonly _charts: CompareCharts;
+  private readonly _table: CompareTable;
+  private readonly _unwatch: () => void;
+}
+
+/** What runs were given and what came of it, a column each. */
+class CompareTable extends ReactWidget {
+  constructor(
+    private readonly models: readonly RunModel[],
+    private readonly trans: ITrans,
+    private readonly open: (id: string) => void
+  ) {
+    super();
+    this.addClass('wb-compare-table');
+  }
+
+  /** Of the curves, in the order of the runs. */
+  colours: readonly string[] = [];
+
+  protected override render(): JSX.Element {
+    const { models, trans } = this;
+    const known = models.flatMap((model, place) =>
+      model.run ? [{ run: model.run, colour: this.colours[place] }] : []
+    );
+    const missing = models.filter(model => model.connection === 'unknown');
+    const parts = compareRows(
+      known.map(one => one.run),
+      trans
+    );
+    return (
+      <>
+        {missing.length > 0 && (
+          <p className="wb-empty">
+            {trans.__(
+              "Not in this machine's store: %1",
+              missing.map(model => model.id).join(', ')
+            )}
+          </p>
+        )}
+        <table>
+          <caption className="wb-heard">
+            {trans.__('Runs side by side')}
+          </caption>
+          <thead>
+            <tr>
+              <td />
+              {known.map(({ run, colour }) => (
+                <th key={run.id} scope="col">
+                  {this._name(run, colour)}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          {parts.map(({ title, rows }) => (
+            <tbody key={title}>
+              <tr>
+                <th scope="rowgroup" colSpan={known.length + 1}>
+                  {title}
+                </th>
+              </tr>
+              {rows.map(({ name, words, differs }) => (
+                <tr key={name} className={differs ? 'wb-mod-differs' : ''}>
+                  <th scope="row">{name}</th>
+                  {words.map((word, place) => (
+                    <td key={known[place].run.id}>{word}</td>
+                  ))}
+                </tr>
+              ))}
+            </tbody>
+          ))}
+        </table>
+      </>
+    );
+  }
+
+  private _name(run: IRun, colour = 'currentColor'): JSX.Element {
+    return (
+      <button
+        type="button"
+        className="wb-compare-name"
+        title={this.trans.__('Open run %1', run.id)}
+        onClick={() => this.open(run.id)}
+      >
+        <svg viewBox="0 0 16 4" width="16" height="4" aria-hidden="true">
+          <path d="M0 2h16" stroke={colour} strokeWidth="3" />
+        </svg>
+        {run.name}
+      </button>
+    );
+  }
+}

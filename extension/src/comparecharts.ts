@@ -1,0 +1,120 @@
+/**
+ * Draw several runs over one another: a chart for each quantity, a colour for each run.
+ */
+import { Chart, type ICurve, type IStyle } from './run/chart';
+import { element } from './run/dom';
+import { groupNames, isValidation, MOST_GROUPS } from './run/metrics';
+import type { RunModel } from './run/model';
+import type { Series } from './run/series';
+import { Toolbar } from './run/toolbar';
+import type { ITrans } from './run/trans';
+import { Zoom, type Range } from './run/zoom';
+
+/** More runs than there are colours cannot be told apart. */
+export const MOST_COMPARED = 6;
+
+/** A chart to be drawn: what it measures, and its curves. */
+export interface IComparison {
+  quantity: string;
+  curves: ICurve[];
+}
+
+/** The charts of several runs; what is measured on validation data is dashed. */
+export function comparisons(models: readonly RunModel[]): IComparison[] {
+  const names = models.flatMap(model => [...model.curves.keys()]);
+  return groupNames(names)
+    .slice(0, MOST_GROUPS)
+    .map(({ quantity, names }) => ({
+      quantity,
+      curves: models.flatMap((model, colour) =>
+        names
+          .filter(name => model.curves.get(name)?.length)
+          .map(name => ({
+            series: withoutRanks(model.curves.get(name)!),
+            label: label(model, names.length > 1 ? name : ''),
+            colour,
+            dashed: isValidation(name)
+          }))
+      )
+    }))
+    .filter(({ curves }) => curves.length > 0);
+}
+
+/** The charts of several runs, on the same iterations. */
+export class CompareCharts {
+  constructor(
+    private readonly models: readonly RunModel[],
+    private readonly trans: ITrans,
+    private _style: IStyle
+  ) {
+    this._toolbar = new Toolbar(
+      this._zoom,
+      trans,
+      () => this._whole,
+      style => this._apply(style)
+    );
+    this._toolbar.set(_style);
+    this.node.append(this._toolbar.node, this._grid);
+    this.update();
+  }
+
+  readonly node = element('div', { class: 'wb-run' });
+
+  /** Curves have grown. */
+  update(): void {
+    for (const { quantity, curves } of comparisons(this.models)) {
+      let chart = this._charts.get(quantity);
+      if (!chart) {
+        const { trans, _zoom: zoom, _style: style } = this;
+        chart = new Chart({ quantity, trans, zoom, style });
+        this._charts.set(quantity, chart);
+        this._grid.append(chart.node);
+      }
+      chart.update(curves);
+    }
+    this._toolbar.node.hidden = !this._charts.size;
+  }
+
+  setStyle(style: IStyle): void {
+    this._toolbar.set(style);
+    this._apply(style);
+  }
+
+  refreshTheme(): void {
+    this._charts.forEach(chart => chart.refreshTheme());
+  }
+
+  dispose(): void {
+    this._toolbar.dispose();
+    this._charts.forEach(chart => chart.dispose());
+    this._zoom.dispose();
+  }
+
+  private get _whole(): Range | null {
+    const curves = this.models.flatMap(model => [...model.curves.values()]);
+    const spans = curves.flatMap(series => series.span ?? []);
+    return spans.length ? [Math.min(...spans), Math.max(...spans)] : null;
+  }
+
+  private _apply(style: IStyle): void {
+    this._style = style;
+    this._charts.forEach(chart => chart.setStyle(style));
+  }
+
+  private readonly _zoom = new Zoom();
+  private readonly _toolbar: Toolbar;
+  private readonly _charts = new Map<string, Chart>();
+  private readonly _grid = element('div', { class: 'wb-charts' });
+}
+
+function label({ id, run }: RunModel, name: string): string {
+  return [run?.name ?? id, name].filter(part => part).join(' ');
+}
+
+/** The same curve without a band and a slowest rank: runs are compared here, not their ranks. */
+function withoutRanks(series: Series): Series {
+  return Object.create(series, {
+    hasBand: { value: false },
+    ranks: { value: 1 }
+  }) as Series;
+}
