@@ -1,0 +1,248 @@
+/**
+ * All that can be asked of clusters and runs, as commands for the palette, menus and shortcuts.
+ */
+import type {
+  JupyterFrontEnd,
+  JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { ICommandPalette, Notification } from '@jupyterlab/apputils';
+import { ILauncher } from '@jupyterlab/launcher';
+import { ITranslator } from '@jupyterlab/translation';
+import { refreshIcon } from '@jupyterlab/ui-components';
+import type { CommandRegistry } from '@lumino/commands';
+import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
+
+import { askName, askSize, confirmRemove } from './asking';
+import type { ClustersModel } from './clusters';
+import { clustersIcon } from './icons';
+import type { ITrans } from './run/trans';
+import type { ISize } from './sizing';
+import {
+  CommandIDs,
+  DEFAULT_CLUSTER,
+  DOMAIN,
+  IWorkbench,
+  PANEL_ID
+} from './tokens';
+import { alive } from './words';
+
+type Arguments = ReadonlyPartialJSONObject;
+type Property = { type: string; description: string; minimum?: number };
+
+/** Commands about clusters. */
+export class ClusterCommands {
+  constructor(
+    private readonly workbench: IWorkbench,
+    private readonly trans: ITrans
+  ) {}
+
+  /** Add the commands that ask the server for something. */
+  addTo(commands: CommandRegistry): void {
+    const { trans } = this;
+    const model = this._model;
+    const anywhere = { isEnabled: () => model.isReady && !model.trouble };
+    commands.addCommand(CommandIDs.start, {
+      label: trans.__('Start Training Cluster'),
+      caption: trans.__('Start ranks that train together'),
+      icon: clustersIcon,
+      describedBy: {
+        args: this._arguments({ ...this._cluster(), ...this._size() })
+      },
+      isEnabled: args => anywhere.isEnabled() && this._canStart(nameIn(args)),
+      execute: args => this._start(nameIn(args), args)
+    });
+    commands.addCommand(CommandIDs.create, {
+      label: trans.__('New Training Cluster…'),
+      caption: trans.__(
+        'Start one more training cluster, under a name of its own'
+      ),
+      describedBy: { args: this._arguments({ ...this._cluster() }) },
+      ...anywhere,
+      execute: args => this._create(args.cluster ? nameIn(args) : null)
+    });
+    commands.addCommand(CommandIDs.resize, {
+      label: trans.__('Resize Training Cluster…'),
+      caption: trans.__('Give a training cluster another number of ranks'),
+      describedBy: {
+        args: this._arguments({ ...this._cluster(), ...this._size() })
+      },
+      isEnabled: args => model.cluster(this._named(args))?.is_wanted ?? false,
+      execute: args => this._resize(this._named(args), args)
+    });
+    commands.addCommand(CommandIDs.stop, {
+      label: trans.__('Stop Training'),
+      caption: trans.__(
+        'Ask the unfinished runs of a training cluster to stop'
+      ),
+      describedBy: { args: this._arguments(this._cluster()) },
+      isEnabled: args => this._training(args).length > 0,
+      execute: args => this._stop(args)
+    });
+    commands.addCommand(CommandIDs.remove, {
+      label: trans.__('Delete Training Cluster…'),
+      caption: trans.__('End the ranks of a training cluster'),
+      describedBy: { args: this._arguments(this._cluster()) },
+      isEnabled: args =>
+        alive(model.clusters).some(one => one.name === this._named(args)),
+      execute: args => this._remove(this._named(args))
+    });
+    commands.addCommand(CommandIDs.refresh, {
+      label: trans.__('Refresh Training Clusters'),
+      caption: trans.__('Look now for what has changed'),
+      icon: refreshIcon,
+      describedBy: { args: this._arguments({}) },
+      execute: () => model.refresh()
+    });
+  }
+
+  private get _model(): ClustersModel {
+    return this.workbench.clusters;
+  }
+
+  /** The cluster that `args` names, else the only one there is. */
+  private _named(args: Arguments): string {
+    const there = alive(this._model.clusters);
+    return args.cluster || there.length !== 1 ? nameIn(args) : there[0].name;
+  }
+
+  private _canStart(name: string): boolean {
+    const cluster = this._model.cluster(name);
+    return !cluster?.is_wanted || ['down', 'failed'].includes(cluster.state);
+  }
+
+  /** The clusters that train, or the one that `args` names. */
+  private _training(args: Arguments): string[] {
+    return this._model.clusters
+      .filter(one => !args.cluster || one.name === args.cluster)
+      .filter(one => one.runs.some(run => !run.is_ended && !run.is_stopping))
+      .map(one => one.name);
+  }
+
+  private async _start(name: string, args: Arguments): Promise<void> {
+    const title = this.trans.__('Start Training Cluster');
+    const size =
+      sizeIn(args) ?? (await askSize(title, name, this._model, this.trans));
+    if (size) {
+      await this._tell(name, this._model.start(name, size));
+    }
+  }
+
+  private async _create(given: string | null): Promise<void> {
+    const name = given ?? (await askName(this.trans));
+    if (name) {
+      await this._tell(name, this._model.start(name));
+    }
+  }
+
+  private async _resize(name: string, args: Arguments): Promise<void> {
+    const title = this.trans.__('Resize Training Cluster');
+    const size =
+      sizeIn(args) ?? (await askSize(title, name, this._model, this.trans));
+    if (size) {
+      await this._tell(name, this._model.resize(name, size));
+    }
+  }
+
+  private async _stop(args: Arguments): Promise<void> {
+    for (const name of this._training(args)) {
+      await this._tell(name, this._model.stopTraining(name));
+    }
+  }
+
+  private async _remove(name: string): Promise<void> {
+    const mayAsk = this.workbench.preferences.values.confirmDelete;
+    if (!mayAsk || (await confirmRemove(name, this._model, this.trans))) {
+      await this._tell(name, this._model.remove(name));
+    }
+  }
+
+  /** Say why it was refused, for those who do not look at the panel. */
+  private async _tell(name: string, request: Promise<boolean>): Promise<void> {
+    if (!(await request)) {
+      Notification.error(this._model.refusal(name), { autoClose: 10_000 });
+    }
+  }
+
+  private _arguments(properties: { [name: string]: Property }) {
+    return { type: 'object', properties };
+  }
+
+  private _cluster(): { [name: string]: Property } {
+    const { trans } = this;
+    return {
+      cluster: {
+        type: 'string',
+        description: trans.__('The name of the cluster')
+      }
+    };
+  }
+
+  private _size(): { [name: string]: Property } {
+    const { trans } = this;
+    return {
+      ranks: {
+        type: 'integer',
+        minimum: 1,
+        description: trans.__('How many ranks')
+      },
+      oversubscribe: {
+        type: 'boolean',
+        description: trans.__('Whether ranks may share cores')
+      }
+    };
+  }
+}
+
+function nameIn(args: Arguments): string {
+  return typeof args.cluster === 'string' && args.cluster
+    ? args.cluster
+    : DEFAULT_CLUSTER;
+}
+
+function sizeIn(args: Arguments): ISize | null {
+  return typeof args.ranks === 'number'
+    ? { ranks: args.ranks, oversubscribe: args.oversubscribe === true }
+    : null;
+}
+
+function addOpenPanel(app: JupyterFrontEnd, trans: ITrans): void {
+  app.commands.addCommand(CommandIDs.openPanel, {
+    label: trans.__('Training Clusters'),
+    caption: trans.__('Show training clusters and recent runs'),
+    icon: clustersIcon,
+    describedBy: { args: { type: 'object', properties: {} } },
+    execute: () => app.shell.activateById(PANEL_ID)
+  });
+}
+
+export const commandsPlugin: JupyterFrontEndPlugin<void> = {
+  id: 'workbench-lab:commands',
+  description:
+    'Commands about training clusters: palette, launcher, menus, keys.',
+  autoStart: true,
+  requires: [IWorkbench, ITranslator],
+  optional: [ICommandPalette, ILauncher],
+  activate: (
+    app,
+    workbench: IWorkbench,
+    translator: ITranslator,
+    palette: ICommandPalette | null,
+    launcher: ILauncher | null
+  ) => {
+    const trans = translator.load(DOMAIN);
+    addOpenPanel(app, trans);
+    new ClusterCommands(workbench, trans).addTo(app.commands);
+    workbench.clusters.changed.connect(() =>
+      app.commands.notifyCommandChanged()
+    );
+    for (const command of Object.values(CommandIDs)) {
+      palette?.addItem({ command, category: trans.__('Training') });
+    }
+    launcher?.add({
+      command: CommandIDs.openPanel,
+      // The launcher shows one section a name, so it has to be JupyterLab's own word.
+      category: translator.load('jupyterlab').__('Other'),
+      rank: 10
+    });
+  }
+};
