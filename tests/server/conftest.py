@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import json
 import time
@@ -16,6 +17,7 @@ import numpy as np
 import pytest
 from pytest_jupyter.jupyter_server import *  # noqa: F403 - its fixtures are found by their names
 from tornado.httpclient import HTTPClientError
+from tornado.websocket import WebSocketClosedError
 
 from workbench.core.cluster import ClusterFact, ClusterState
 from workbench.core.report import Batch, Chunk, Sample
@@ -259,9 +261,9 @@ class Listener:
         self.say(type="ack", version=self.version)
 
     def say(self, **message: Any) -> None:
-        self.socket.write_message(json.dumps(message)).add_done_callback(
-            lambda written: written.exception()
-        )
+        with contextlib.suppress(WebSocketClosedError):
+            written = self.socket.write_message(json.dumps(message))
+            written.add_done_callback(lambda written: written.exception())
 
 
 @pytest.fixture

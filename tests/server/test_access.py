@@ -135,9 +135,10 @@ class TestAPageThatIsSignedInByCookie:
         return jp_asyncio_loop.run_until_complete(both())
 
     @pytest.fixture
-    def headers(self, cookies) -> dict[str, str]:
+    def headers(self, cookies, jp_http_port) -> dict[str, str]:
+        host = f"127.0.0.1:{jp_http_port}"  # part of the cookie's name
         cookie = "; ".join(f"{name}={value}" for name, value in cookies.items())
-        return {**WITHOUT, "Cookie": cookie}
+        return {**WITHOUT, "Cookie": cookie, "Host": host}
 
     async def test_needs_the_xsrf_header_to_wish(
         self, ask, store, cluster, cookies, headers

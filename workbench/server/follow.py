@@ -78,6 +78,7 @@ class FollowHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         """Forget the page."""
         if self._page is not None and self._following is not None:
             self._following.leave(self._page)
+        self._page = self._following = None  # Jupyter's ping holds the handler a little longer
 
     def deliver(self, data: str | bytes) -> Future[None]:
         """Send a message; the future is done when the connection has taken it, or is gone."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,8 @@ class Following:
         self._told = Told()
         self._woken = asyncio.Event()
         self._changed = asyncio.Event()
-        self.task = asyncio.get_running_loop().create_task(self._live(former))
+        # Its own context: that of the first page's request would keep that request in memory.
+        self.task = asyncio.get_running_loop().create_task(self._live(former), context=Context())
 
     def __repr__(self) -> str:
         return f"<Following {self._run}: {len(self._pages)} pages>"
