@@ -1,0 +1,203 @@
+/**
+ * Ask the server extension over REST, and say where a run is followed.
+ */
+import { URLExt } from '@jupyterlab/coreutils';
+import { ServerConnection } from '@jupyterlab/services';
+
+import {
+  decodeFrame,
+  type ICluster,
+  type IClusters,
+  type IFrame,
+  type IListedRun,
+  type IRun
+} from './protocol';
+
+const API = 'workbench/api';
+
+/** A MIME bundle. */
+export type Bundle = { [type: string]: unknown };
+
+/** A size that is asked for. */
+export interface ISizeWish {
+  ranks?: number;
+  oversubscribe?: boolean;
+}
+
+/** The server refused, or did not answer. */
+export class RequestError extends Error {
+  /**
+   * @param status - of HTTP; 0 when there was no answer
+   * @param isOurs - whether our part of the server said so, and not one that lacks it
+   */
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly isOurs: boolean
+  ) {
+    super(message);
+  }
+}
+
+/** What `settings` are taken from when none are given. */
+type Settings = ServerConnection.ISettings;
+
+export function getClusters(settings?: Settings): Promise<IClusters> {
+  return json('GET', ['clusters'], { settings });
+}
+
+/** Bring a cluster up, with the server's own size where none is given. */
+export function startCluster(
+  name: string,
+  size: ISizeWish = {},
+  settings?: Settings
+): Promise<ICluster> {
+  return json('PUT', ['clusters', name], { body: size, settings });
+}
+
+export function resizeCluster(
+  name: string,
+  size: ISizeWish,
+  settings?: Settings
+): Promise<ICluster> {
+  return json('PATCH', ['clusters', name], { body: size, settings });
+}
+
+export function deleteCluster(
+  name: string,
+  settings?: Settings
+): Promise<ICluster> {
+  return json('DELETE', ['clusters', name], { settings });
+}
+
+/** Ask the unfinished runs of a cluster to stop, and return their names. */
+export async function stopCluster(
+  name: string,
+  settings?: Settings
+): Promise<string[]> {
+  const path = ['clusters', name, 'stop'];
+  const answer = await json<{ stopped: string[] }>('POST', path, { settings });
+  return answer.stopped;
+}
+
+/** The newest runs first, of one cluster or of all. */
+export async function getRuns(
+  options: { cluster?: string; limit?: number } = {},
+  settings?: Settings
+): Promise<IListedRun[]> {
+  const answer = await json<{ runs: IListedRun[] }>('GET', ['runs'], {
+    query: options,
+    settings
+  });
+  return answer.runs;
+}
+
+export function getRun(id: string, settings?: Settings): Promise<IRun> {
+  return json('GET', ['runs', id], { settings });
+}
+
+export function stopRun(id: string, settings?: Settings): Promise<IRun> {
+  return json('POST', ['runs', id, 'stop'], { settings });
+}
+
+/** What is to be kept in the notebook of a run that has ended. */
+export function getBundle(id: string, settings?: Settings): Promise<Bundle> {
+  return json('GET', ['runs', id, 'bundle'], { settings });
+}
+
+/** The curves between two iterations in finer buckets. */
+export async function getCurves(
+  id: string,
+  range: { first: number; last: number; buckets?: number },
+  settings?: Settings
+): Promise<IFrame> {
+  const path = ['runs', id, 'curves'];
+  const response = await ask('GET', path, { query: range, settings });
+  return decodeFrame(await response.arrayBuffer());
+}
+
+/** What a page knows of a run already. */
+export interface IKnown {
+  feed: string;
+  version: number;
+}
+
+/** The WebSocket that follows a run from what is known of it already. */
+export function followUrl(
+  id: string,
+  known: IKnown,
+  settings: Settings = ServerConnection.makeSettings()
+): string {
+  const query: { [name: string]: string | number } = { ...known };
+  if (settings.appendToken && settings.token) {
+    query.token = settings.token;
+  }
+  return located(settings.wsUrl, ['runs', id, 'follow'], query);
+}
+
+interface IAsking {
+  query?: { [name: string]: string | number | undefined };
+  body?: unknown;
+  settings?: Settings;
+}
+
+async function json<T>(
+  method: string,
+  path: string[],
+  asking: IAsking
+): Promise<T> {
+  const response = await ask(method, path, asking);
+  return (await response.json()) as T;
+}
+
+async function ask(
+  method: string,
+  path: string[],
+  asking: IAsking
+): Promise<Response> {
+  const settings = asking.settings ?? ServerConnection.makeSettings();
+  const url = located(settings.baseUrl, path, asking.query);
+  const body = asking.body === undefined ? null : JSON.stringify(asking.body);
+  let response: Response;
+  try {
+    const init = { method, body };
+    response = await ServerConnection.makeRequest(url, init, settings);
+  } catch (error) {
+    throw new RequestError(0, String((error as Error).message), false);
+  }
+  if (!response.ok) {
+    throw await refusal(response);
+  }
+  return response;
+}
+
+async function refusal(response: Response): Promise<RequestError> {
+  let said: { message?: string; reason?: string } = {};
+  try {
+    said = (await response.json()) ?? {};
+  } catch {
+    // A server without our part, or a proxy, answers in HTML.
+  }
+  const message =
+    said.message || `${response.status} ${response.statusText}`.trim();
+  return new RequestError(
+    response.status,
+    message,
+    said.reason === 'workbench'
+  );
+}
+
+function located(
+  base: string,
+  path: string[],
+  query: { [name: string]: string | number | undefined } = {}
+): string {
+  const url = URLExt.join(base, API, ...path.map(encodeURIComponent));
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined) {
+      parameters.set(name, String(value));
+    }
+  }
+  return parameters.size ? `${url}?${parameters}` : url;
+}
