@@ -1,0 +1,174 @@
+/**
+ * Hold all that a page knows of one run, wherever it came from.
+ */
+import { Signal, type ISignal } from '@lumino/signaling';
+
+import {
+  decodeFrame,
+  type IFrame,
+  type IRun,
+  type ISavedRun,
+  type ISteps,
+  type ServerMessage
+} from '../protocol';
+import { Output } from './output';
+import { Series } from './series';
+
+/** How a page knows what it knows; `saved`: out of the notebook itself. */
+export type Connection =
+  'connecting' | 'live' | 'lost' | 'saved' | 'unknown' | 'no-server' | 'ended';
+
+/** What may be new. */
+export type Aspect = 'run' | 'curves' | 'steps' | 'output' | 'connection';
+
+// An answer that overtook another is older by less; a clock that was set back, by more.
+const OVERTAKEN_SECONDS = 10;
+
+/** One run, its curves and its output. */
+export class RunModel {
+  constructor(readonly id: string) {}
+
+  /** Emitted when something is not what it was. */
+  get changed(): ISignal<this, Aspect> {
+    return this._changed;
+  }
+
+  /** Null while nothing is known. */
+  get run(): IRun | null {
+    return this._run;
+  }
+
+  get curves(): ReadonlyMap<string, Series> {
+    return this._curves;
+  }
+
+  get steps(): ISteps | null {
+    return this._steps;
+  }
+
+  get connection(): Connection {
+    return this._connection;
+  }
+
+  /** What is wrong with the connection, in a sentence; often nothing. */
+  get problem(): string {
+    return this._problem;
+  }
+
+  /** Which feed's versions are meant; empty while nothing came. */
+  get feed(): string {
+    return this._feed;
+  }
+
+  /** The newest version of the curves that was taken in. */
+  get version(): number {
+    return this._version;
+  }
+
+  /** Points that the run has reported, over all names. */
+  get points(): number {
+    return this._points;
+  }
+
+  /** The rank that the others wait for; -1 when unknown. */
+  get slowest(): number {
+    return this._slowest;
+  }
+
+  readonly output = new Output();
+
+  /** Take in points; those of another feed replace all that were there. */
+  applyFrame(frame: IFrame): void {
+    if (frame.feed !== this._feed) {
+      this._curves.clear();
+    }
+    this._feed = frame.feed;
+    this._version = frame.version;
+    this._points = frame.points;
+    this._slowest = frame.slowest;
+    for (const update of frame.series) {
+      let series = this._curves.get(update.name);
+      if (!series) {
+        series = new Series(update.name);
+        this._curves.set(update.name, series);
+      }
+      series.apply(update);
+    }
+    this._changed.emit('curves');
+  }
+
+  applyMessage(message: ServerMessage): void {
+    switch (message.type) {
+      case 'hello':
+      case 'run':
+        this._takeRun(message.run);
+        break;
+      case 'steps':
+        this.setSteps(message);
+        break;
+      case 'output':
+        this.output.after = message.after;
+        this.output.isCut ||= message.skipped > 0;
+        for (const [rank, stream, text] of message.pieces) {
+          this.output.add(rank, stream, text);
+        }
+        this._changed.emit('output');
+        break;
+      case 'end':
+        this.setConnection('ended');
+    }
+  }
+
+  setSteps(steps: ISteps | null): void {
+    this._steps = steps;
+    this._changed.emit('steps');
+  }
+
+  setConnection(connection: Connection, problem = ''): void {
+    if (connection !== this._connection || problem !== this._problem) {
+      this._connection = connection;
+      this._problem = problem;
+      this._changed.emit('connection');
+    }
+  }
+
+  /**
+   * Take what was saved with the notebook.
+   *
+   * @throws when it cannot be read
+   */
+  load(saved: NonNullable<ISavedRun['saved']>): void {
+    const bytes = Uint8Array.from(atob(saved.frame), letter =>
+      letter.charCodeAt(0)
+    );
+    const frame = decodeFrame(bytes.buffer);
+    this._takeRun(saved.run);
+    this.setSteps(saved.steps);
+    this._curves.clear();
+    this.applyFrame(frame);
+    this.setConnection('saved');
+  }
+
+  dispose(): void {
+    Signal.clearData(this);
+  }
+
+  private _takeRun(run: IRun): void {
+    const late = this._run ? this._run.now - run.now : 0;
+    if (late <= 0 || late > OVERTAKEN_SECONDS) {
+      this._run = run;
+      this._changed.emit('run');
+    }
+  }
+
+  private readonly _changed = new Signal<this, Aspect>(this);
+  private readonly _curves = new Map<string, Series>();
+  private _run: IRun | null = null;
+  private _steps: ISteps | null = null;
+  private _connection: Connection = 'connecting';
+  private _problem = '';
+  private _feed = '';
+  private _version = 0;
+  private _points = 0;
+  private _slowest = -1;
+}

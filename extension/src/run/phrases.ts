@@ -1,0 +1,197 @@
+/**
+ * Put a run's state and its curves into words.
+ */
+import type { IRun } from '../protocol';
+import type { Connection } from './model';
+import { clock, integer, number } from './numbers';
+import type { Series } from './series';
+import type { ITrans } from './trans';
+
+/** A run's state in a word. */
+export function stateWord(run: IRun, trans: ITrans): string {
+  if (run.is_stopping) {
+    return trans.__('stopping…');
+  }
+  switch (run.state) {
+    case 'queued':
+      return trans.__('queued');
+    case 'submitted':
+      return trans.__('submitted');
+    case 'running':
+      return trans.__('running');
+    case 'stopping':
+      return trans.__('stopping…');
+    case 'finished':
+      return trans.__('finished');
+    case 'failed':
+      return trans.__('failed');
+    case 'stopped':
+      return trans.__('stopped');
+    case 'lost':
+      return trans.__('lost');
+  }
+}
+
+/** Where a run stands, in one line; its state itself stands beside it. */
+export function stateLine(run: IRun, trans: ITrans): string {
+  const isRunning = run.state === 'running' && !run.is_stopping;
+  const [ending, said] = endingOf(run, trans);
+  const parts = [ending, ...(ending ? [] : progress(run, trans))];
+  if (run.ranks) {
+    parts.push(trans._n('%2 rank', '%2 ranks', run.ranks, integer(run.ranks)));
+  }
+  if (isRunning && run.rate > 0) {
+    parts.push(trans.__('%1 it/s', number(run.rate, 3)));
+  }
+  if (isRunning && run.seconds_left !== null) {
+    parts.push(trans.__('%1 left', clock(run.seconds_left)));
+  }
+  if (run.is_ended && run.started) {
+    parts.push(trans.__('took %1', clock(run.seconds_taken)));
+  }
+  parts.push(withoutStop(run.waiting || said));
+  return parts.filter(part => part).join(' · ');
+}
+
+/** What is to be said of the connection; often nothing. */
+export function connectionRemark(
+  connection: Connection,
+  problem: string,
+  trans: ITrans
+): string {
+  switch (connection) {
+    case 'lost':
+      return problem
+        ? trans.__('%1 Trying again…', problem)
+        : trans.__('Connection lost; trying again…');
+    case 'unknown':
+      return trans.__(
+        "This run is not in this machine's store; the picture below was saved with the notebook."
+      );
+    case 'no-server':
+      return trans.__(
+        'The server extension of workbench is not enabled here; `jupyter server extension enable workbench.server` enables it. The picture below was saved with the notebook.'
+      );
+    default:
+      return '';
+  }
+}
+
+/** That values are not finite, in a sentence; nothing when all are. */
+export function nonfiniteRemark(series: Series, trans: ITrans): string {
+  const { name, nonfinite, nonfiniteFirst, length } = series;
+  if (!nonfinite) {
+    return '';
+  }
+  const [first, count] = [integer(nonfiniteFirst), integer(nonfinite)];
+  return length && !Number.isNaN(series.median[length - 1])
+    ? trans._n(
+        '%2 was not finite at iteration %3 (%4 value)',
+        '%2 was not finite at times, first at iteration %3 (%4 values)',
+        nonfinite,
+        name,
+        first,
+        count
+      )
+    : trans._n(
+        '%2 is not finite since iteration %3 (%4 value)',
+        '%2 is not finite since iteration %3 (%4 values)',
+        nonfinite,
+        name,
+        first,
+        count
+      );
+}
+
+/** What a curve shows, for those who do not see it. */
+export function describe(label: string, series: Series, trans: ITrans): string {
+  const { x, median } = series;
+  const first = median.findIndex(value => !Number.isNaN(value));
+  if (first < 0) {
+    return trans.__('%1 has no finite value', label);
+  }
+  let last = median.length - 1;
+  while (Number.isNaN(median[last])) {
+    last -= 1;
+  }
+  const [start, end] = [number(median[first]), number(median[last])];
+  if (first === last) {
+    return trans.__('%1 is %2 at iteration %3', label, end, integer(x[last]));
+  }
+  const over = Math.round(x[last] - x[first]);
+  if (median[last] < median[first]) {
+    return trans._n(
+      '%2 falls from %3 to %4 over %5 iteration',
+      '%2 falls from %3 to %4 over %5 iterations',
+      over,
+      label,
+      start,
+      end,
+      integer(over)
+    );
+  }
+  return median[last] > median[first]
+    ? trans._n(
+        '%2 rises from %3 to %4 over %5 iteration',
+        '%2 rises from %3 to %4 over %5 iterations',
+        over,
+        label,
+        start,
+        end,
+        integer(over)
+      )
+    : trans._n(
+        '%2 stays at %3 over %4 iteration',
+        '%2 stays at %3 over %4 iterations',
+        over,
+        label,
+        end,
+        integer(over)
+      );
+}
+
+/** How the run ended, if that says more than its state does, and what else is to be said. */
+function endingOf(run: IRun, trans: ITrans): [ending: string, said: string] {
+  if (run.state === 'stopped') {
+    if (run.message.startsWith('Stopped before')) {
+      return [trans.__('stopped before it began'), ''];
+    }
+    // The message begins with where it was: "Stopped at iteration 7. Ranks are new."
+    return [
+      trans.__('stopped at iteration %1', integer(run.iteration)),
+      run.message.replace(/^Stopped at iteration \S* ?/, '')
+    ];
+  }
+  if (run.state === 'failed' && run.failed_rank >= 0) {
+    return [
+      run.failed_host
+        ? trans.__('failed on rank %1 (%2)', run.failed_rank, run.failed_host)
+        : trans.__('failed on rank %1', run.failed_rank),
+      run.message
+    ];
+  }
+  return ['', run.message];
+}
+
+function progress(run: IRun, trans: ITrans): string[] {
+  const parts = [];
+  const { iteration, iterations_total, epoch, epochs_total } = run;
+  if (iterations_total) {
+    const total = integer(iterations_total);
+    parts.push(trans.__('iteration %1 of %2', integer(iteration), total));
+  } else if (iteration) {
+    parts.push(trans.__('iteration %1', integer(iteration)));
+  }
+  if (epochs_total) {
+    parts.push(
+      trans.__('epoch %1 of %2', number(epoch, 3), number(epochs_total))
+    );
+  } else if (epoch) {
+    parts.push(trans.__('epoch %1', number(epoch, 3)));
+  }
+  return parts;
+}
+
+function withoutStop(sentence: string): string {
+  return sentence.replace(/\.$/, '');
+}

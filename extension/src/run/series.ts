@@ -1,0 +1,275 @@
+/**
+ * Hold one curve in typed arrays, smooth it and thin it; nothing is drawn here.
+ */
+import type { ISeriesUpdate } from '../protocol';
+
+const FIRST_CAPACITY = 256;
+const SINGLES = ['low', 'median', 'high', 'mean', 'slowest'] as const;
+
+type Single = (typeof SINGLES)[number];
+
+/** Columns of equal length, in the order of `x`; NaN is a gap. */
+export interface IColumns {
+  x: ArrayLike<number>;
+  low: ArrayLike<number>;
+  median: ArrayLike<number>;
+  high: ArrayLike<number>;
+  slowest: ArrayLike<number>;
+}
+
+/** One curve: buckets of iterations in their order, in arrays that grow by doubling. */
+export class Series implements IColumns {
+  constructor(readonly name: string) {}
+
+  /** Iterations that a bucket stands for. */
+  width = 1;
+  /** How many ranks reported it. */
+  ranks = 0;
+  nonfinite = 0;
+  /** The first iteration with a value that is not finite; -1 for none. */
+  nonfiniteFirst = -1;
+  /** Number of buckets. */
+  length = 0;
+  /** Grows with every change. */
+  version = 0;
+
+  /** Iteration in the middle of each bucket. */
+  get x(): Float64Array {
+    return this._x.subarray(0, this.length);
+  }
+
+  get low(): Float32Array {
+    return this._column('low');
+  }
+
+  get median(): Float32Array {
+    return this._column('median');
+  }
+
+  get high(): Float32Array {
+    return this._column('high');
+  }
+
+  get mean(): Float32Array {
+    return this._column('mean');
+  }
+
+  get slowest(): Float32Array {
+    return this._column('slowest');
+  }
+
+  /** Whether a bucket holds several values, and so spans a band. */
+  get hasBand(): boolean {
+    return this.ranks > 1 || this.width > 1;
+  }
+
+  /** The first and the last iteration that is known; null while there is none. */
+  get span(): [first: number, last: number] | null {
+    return this.length ? [this._x[0], this._x[this.length - 1]] : null;
+  }
+
+  /** Take in buckets: those with a known index replace the former ones. */
+  apply(update: ISeriesUpdate): void {
+    if (update.reset || update.width !== this.width) {
+      this.length = 0;
+    }
+    this.width = update.width;
+    this.ranks = update.ranks;
+    this.nonfinite = update.nonfinite;
+    this.nonfiniteFirst = update.nonfinite_first;
+    this.version += 1;
+    this._reserve(this.length + update.index.length);
+    for (let i = 0; i < update.index.length; i++) {
+      this._put(this._place(update.index[i]), update, i);
+    }
+  }
+
+  /** The place of the bucket nearest to iteration `x`; -1 while there is none. */
+  nearest(x: number): number {
+    return nearest(this.x, x);
+  }
+
+  private _column(name: Single): Float32Array {
+    return this._singles[name].subarray(0, this.length);
+  }
+
+  /** Where the bucket with `index` is, or should be put. */
+  private _place(index: number): number {
+    if (!this.length || index > this._index[this.length - 1]) {
+      return this.length;
+    }
+    return firstFrom(this._index, this.length, index);
+  }
+
+  private _put(place: number, update: ISeriesUpdate, i: number): void {
+    const isNew =
+      place === this.length || this._index[place] !== update.index[i];
+    if (isNew && place < this.length) {
+      for (const column of [this._x, this._index, ...this._all()]) {
+        column.copyWithin(place + 1, place, this.length);
+      }
+    }
+    this.length += isNew ? 1 : 0;
+    this._index[place] = update.index[i];
+    this._x[place] = update.x[i];
+    for (const name of SINGLES) {
+      this._singles[name][place] = update[name][i];
+    }
+  }
+
+  private _reserve(length: number): void {
+    if (length <= this._index.length) {
+      return;
+    }
+    let capacity = Math.max(FIRST_CAPACITY, this._index.length);
+    while (capacity < length) {
+      capacity *= 2;
+    }
+    this._x = grown(this._x, new Float64Array(capacity));
+    this._index = grown(this._index, new Int32Array(capacity));
+    for (const name of SINGLES) {
+      this._singles[name] = grown(
+        this._singles[name],
+        new Float32Array(capacity)
+      );
+    }
+  }
+
+  private _all(): Float32Array[] {
+    return SINGLES.map(name => this._singles[name]);
+  }
+
+  private _x = new Float64Array(0);
+  private _index = new Int32Array(0);
+  private readonly _singles: { [name in Single]: Float32Array } = {
+    low: new Float32Array(0),
+    median: new Float32Array(0),
+    high: new Float32Array(0),
+    mean: new Float32Array(0),
+    slowest: new Float32Array(0)
+  };
+}
+
+/**
+ * Smooth exponentially, without the pull towards zero at the beginning, as TensorBoard does.
+ *
+ * @param weight - from 0 (nothing is smoothed) to below 1
+ */
+export function smooth(
+  values: ArrayLike<number>,
+  weight: number
+): Float64Array {
+  const smoothed = new Float64Array(values.length);
+  let sum = 0;
+  let faded = 1;
+  for (let i = 0; i < values.length; i++) {
+    if (Number.isFinite(values[i])) {
+      sum = sum * weight + (1 - weight) * values[i];
+      faded *= weight;
+      smoothed[i] = sum / (1 - faded);
+    } else {
+      smoothed[i] = NaN;
+    }
+  }
+  return smoothed;
+}
+
+/** Thin columns to at most `most` buckets, of which every extreme is kept. */
+export function thin(columns: IColumns, most: number): IColumns {
+  const length = columns.x.length;
+  if (length <= most) {
+    return columns;
+  }
+  const edge = (i: number) => Math.floor((i * length) / most);
+  const gathered = (
+    column: ArrayLike<number>,
+    gather: (column: ArrayLike<number>, first: number, end: number) => number
+  ) =>
+    Float64Array.from({ length: most }, (_, i) =>
+      gather(column, edge(i), edge(i + 1))
+    );
+  return {
+    x: gathered(columns.x, (x, first, end) => (x[first] + x[end - 1]) / 2),
+    low: gathered(columns.low, least),
+    median: gathered(columns.median, average),
+    high: gathered(columns.high, greatest),
+    slowest: gathered(columns.slowest, average)
+  };
+}
+
+/** The place of the number nearest to `wanted` in an ascending array; -1 in an empty one. */
+export function nearest(ascending: ArrayLike<number>, wanted: number): number {
+  const place = firstFrom(ascending, ascending.length, wanted);
+  if (place === 0) {
+    return ascending.length ? 0 : -1;
+  }
+  const isBefore =
+    place === ascending.length ||
+    wanted - ascending[place - 1] <= ascending[place] - wanted;
+  return isBefore ? place - 1 : place;
+}
+
+/** The first place whose number is not below `wanted`. */
+function firstFrom(
+  ascending: ArrayLike<number>,
+  length: number,
+  wanted: number
+): number {
+  let [low, high] = [0, length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ascending[middle] < wanted) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+function grown<T extends Float64Array | Int32Array | Float32Array>(
+  from: T,
+  to: T
+): T {
+  to.set(from);
+  return to;
+}
+
+function least(column: ArrayLike<number>, first: number, end: number): number {
+  let found = NaN;
+  for (let i = first; i < end; i++) {
+    found = column[i] >= found ? found : ifNumber(column[i], found);
+  }
+  return found;
+}
+
+function greatest(
+  column: ArrayLike<number>,
+  first: number,
+  end: number
+): number {
+  let found = NaN;
+  for (let i = first; i < end; i++) {
+    found = column[i] <= found ? found : ifNumber(column[i], found);
+  }
+  return found;
+}
+
+function average(
+  column: ArrayLike<number>,
+  first: number,
+  end: number
+): number {
+  let [sum, count] = [0, 0];
+  for (let i = first; i < end; i++) {
+    if (!Number.isNaN(column[i])) {
+      sum += column[i];
+      count += 1;
+    }
+  }
+  return count ? sum / count : NaN;
+}
+
+function ifNumber(value: number, otherwise: number): number {
+  return Number.isNaN(value) ? otherwise : value;
+}
