@@ -12,6 +12,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 import type { ICluster, IClusters, IListedRun, IRun } from './protocol';
 import type { ITrans } from './run/trans';
 import type { IBounds, ISize } from './sizing';
+import { noServer } from './words';
 
 const SLOWEST = 30_000;
 
@@ -240,9 +241,7 @@ export class ClustersModel implements IDisposable {
     if (status === 404) {
       return {
         kind: 'absent',
-        sentence: trans.__(
-          'This Jupyter server runs without the server extension of workbench. Install workbench where Jupyter runs, and start Jupyter again.'
-        )
+        sentence: noServer(trans)
       };
     }
     return {

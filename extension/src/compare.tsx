@@ -8,10 +8,11 @@ import * as React from 'react';
 
 import { CompareCharts } from './comparecharts';
 import { compareRows } from './comparetable';
-import { Follower } from './follower';
 import { compareIcon } from './icons';
+import { LiveRun } from './live';
 import { styleOf, type Preferences } from './preferences';
 import type { IRun } from './protocol';
+import * as request from './request';
 import type { Aspect, RunModel } from './run/model';
 import { readTheme, watchTheme } from './run/theme';
 import type { ITrans } from './run/trans';
@@ -30,8 +31,8 @@ export class CompareTab extends Panel {
   ) {
     super();
     this.addClass('wb-tab');
-    this._followers = runs.map(id => new Follower(id));
-    const models = this._followers.map(one => one.model);
+    this._lives = runs.map(id => new LiveRun(id, request));
+    const models = this._lives.map(one => one.model);
     this._charts = new CompareCharts(
       models,
       trans,
@@ -46,6 +47,7 @@ export class CompareTab extends Panel {
     models.forEach(model => model.changed.connect(this._onChanged, this));
     preferences.changed.connect(this._onPreferences, this);
     this._unwatch = watchTheme(() => this._retheme());
+    this._lives.forEach(one => one.start());
   }
 
   override dispose(): void {
@@ -53,7 +55,7 @@ export class CompareTab extends Panel {
       this._unwatch();
       this.preferences.changed.disconnect(this._onPreferences, this);
       this._charts.dispose();
-      this._followers.forEach(one => one.dispose());
+      this._lives.forEach(one => one.dispose());
       super.dispose();
     }
   }
@@ -73,7 +75,7 @@ export class CompareTab extends Panel {
   }
 
   private _rename(): void {
-    const names = this._followers.map(({ id, model }) => model.run?.name ?? id);
+    const names = this._lives.map(({ id, model }) => model.run?.name ?? id);
     this.title.label = this.trans.__('Compare %1', names.join(', '));
     this.title.caption = this.title.label;
   }
@@ -92,7 +94,7 @@ export class CompareTab extends Panel {
     this._charts.setStyle(styleOf(this.preferences.values));
   }
 
-  private readonly _followers: Follower[];
+  private readonly _lives: LiveRun[];
   private readonly _charts: CompareCharts;
   private readonly _table: CompareTable;
   private readonly _unwatch: () => void;

@@ -3,14 +3,15 @@
  */
 import { Widget } from '@lumino/widgets';
 
-import { Follower } from './follower';
 import { runIcon } from './icons';
+import { LiveRun } from './live';
 import { styleOf, type Preferences } from './preferences';
-import { getCurves, stopRun } from './request';
+import * as request from './request';
 import { element } from './run/dom';
 import type { Aspect, RunModel } from './run/model';
 import type { ITrans } from './run/trans';
 import { RunView } from './run/view';
+import { noServer } from './words';
 
 /** One run, as it goes on or as it ended. */
 export class RunTab extends Widget {
@@ -21,35 +22,25 @@ export class RunTab extends Widget {
   ) {
     super();
     this.addClass('wb-tab');
-    const { model, socket } = (this._follower = new Follower(run));
-    this._view = new RunView({
-      model,
-      trans,
-      actions: {
-        stop: async () =>
-          model.applyMessage({ type: 'run', run: await stopRun(run) }),
-        curves: (first, last) => getCurves(run, { first, last }),
-        output: follows => socket.followOutput(follows)
-      },
-      style: styleOf(preferences.values)
-    });
+    this._live = new LiveRun(run, request);
+    const { model, actions } = this._live;
+    const style = styleOf(preferences.values);
+    this._view = new RunView({ model, trans, actions, style });
     this.node.append(this._missing, this._view.node);
     this._missing.hidden = true;
-    this._missing.textContent = trans.__(
-      "This run is not in this machine's store."
-    );
     this.title.label = run;
     this.title.icon = runIcon;
     this.title.closable = true;
     model.changed.connect(this._onChanged, this);
     preferences.changed.connect(this._onPreferences, this);
+    this._live.start();
   }
 
   override dispose(): void {
     if (!this.isDisposed) {
       this.preferences.changed.disconnect(this._onPreferences, this);
       this._view.dispose();
-      this._follower.dispose();
+      this._live.dispose();
       super.dispose();
     }
   }
@@ -64,8 +55,13 @@ export class RunTab extends Widget {
       );
     }
     if (aspect === 'connection') {
-      this._missing.hidden = connection !== 'unknown';
-      this._view.node.hidden = connection === 'unknown';
+      const isMissing = connection === 'unknown' || connection === 'no-server';
+      this._missing.hidden = !isMissing;
+      this._view.node.hidden = isMissing;
+      this._missing.textContent =
+        connection === 'unknown'
+          ? this.trans.__("This run is not in this machine's store.")
+          : noServer(this.trans);
     }
   }
 
@@ -73,7 +69,7 @@ export class RunTab extends Widget {
     this._view.setStyle(styleOf(this.preferences.values));
   }
 
-  private readonly _follower: Follower;
+  private readonly _live: LiveRun;
   private readonly _view: RunView;
   private readonly _missing = element('p', { class: 'wb-empty' });
 }

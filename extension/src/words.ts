@@ -156,3 +156,10 @@ function ranksOf(there: ICluster[], trans: ITrans): string {
     ? trans._n('%1 rank', '%1 ranks', actual)
     : ranksWord(actual, asked, trans);
 }
+
+/** What to do where the server runs without our part. */
+export function noServer(trans: ITrans): string {
+  return trans.__(
+    'This Jupyter server runs without the server extension of workbench. Install workbench where Jupyter runs, and start Jupyter again.'
+  );
+}
