@@ -44,8 +44,8 @@ export class NotebookSaver {
     }
   }
 
-  private _watch(panel: NotebookPanel): void {
-    panel.context.saveState.connect((context, state) => {
+  private _watch({ context }: NotebookPanel): void {
+    context.saveState.connect((_, state) => {
       if (state === 'started') {
         this._saving.add(context);
         return;

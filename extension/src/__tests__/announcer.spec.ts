@@ -1,0 +1,82 @@
+import { Announcer, news } from '../announcer';
+import { ClustersModel } from '../clusters';
+import { ENGLISH } from '../run/trans';
+import { aCluster, aRun, FakeServer } from './samples';
+
+describe('news', () => {
+  it('tells a cluster that is in another state', () => {
+    const before = [aCluster({ state: 'starting' })];
+
+    expect(news(before, [aCluster()], ENGLISH)).toEqual([
+      'Cluster default: ready, 2 of 2 ranks'
+    ]);
+    expect(news(before, [aCluster({ state: 'failed' })], ENGLISH)).toEqual([
+      'Cluster default: failed'
+    ]);
+  });
+
+  it('tells a run that began and one that ended, but not how it goes on', () => {
+    const first = aRun({ id: 'a', name: 'first' });
+    const second = aRun({ id: 'b', name: 'second', iteration: 1 });
+    const before = [aCluster({ runs: [first, second] })];
+    const later = { ...second, iteration: 2 };
+    const third = aRun({ id: 'c', name: 'third', state: 'queued' });
+    const after = [aCluster({ runs: [later, third] })];
+
+    expect(news(before, after, ENGLISH)).toEqual([
+      'Run third: queued',
+      'Run first has ended'
+    ]);
+  });
+});
+
+describe('Announcer', () => {
+  let server: FakeServer;
+  let model: ClustersModel;
+  let announcer: Announcer;
+
+  const see = async (changes: Parameters<typeof aCluster>[0]) => {
+    server.held = [aCluster(changes)];
+    await model.refresh();
+  };
+
+  beforeEach(async () => {
+    server = new FakeServer();
+    model = new ClustersModel({ api: server, trans: ENGLISH, auto: false });
+    announcer = new Announcer(model, ENGLISH);
+    await see({ state: 'starting' });
+    jest.useFakeTimers({
+      doNotFake: ['queueMicrotask', 'requestAnimationFrame']
+    });
+  });
+
+  afterEach(() => {
+    jest.useRealTimers();
+    announcer.dispose();
+    model.dispose();
+  });
+
+  it('is a polite live region that is silent at first', () => {
+    expect(announcer.node.getAttribute('aria-live')).toBe('polite');
+    expect(announcer.node.textContent).toBe('');
+  });
+
+  it('gathers what comes within a few seconds', async () => {
+    const say = (state: 'ready' | 'failed' | 'resizing') => {
+      server.held = [aCluster({ state })];
+      return model.start('default');
+    };
+    server.start = async () => server.held[0];
+    await say('ready');
+    expect(announcer.node.textContent).toContain('ready');
+
+    await say('resizing');
+    await say('failed');
+    expect(announcer.node.textContent).toContain('ready');
+    jest.advanceTimersByTime(3000);
+
+    expect(announcer.node.textContent).toBe(
+      'Cluster default: resizing. Cluster default: failed'
+    );
+  });
+});

@@ -1,0 +1,289 @@
+import './idle';
+
+import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+import { CommandRegistry } from '@lumino/commands';
+import { Widget } from '@lumino/widgets';
+
+import { ClustersModel } from '../clusters';
+import { TrainingPanel } from '../panel';
+import { Preferences } from '../preferences';
+import { ENGLISH } from '../run/trans';
+import { CommandIDs } from '../tokens';
+import { aCluster, aDownCluster, aRun, FakeServer, Refusal } from './samples';
+
+let server: FakeServer;
+let model: ClustersModel;
+let panel: TrainingPanel;
+let executed: [string, object][];
+
+const all = (selector: string) => [
+  ...panel.node.querySelectorAll<HTMLElement>(selector)
+];
+const one = (selector: string) => all(selector)[0];
+const button = (label: string) =>
+  all('button').find(node => node.textContent === label)!;
+const canPress = (label: string) =>
+  button(label).getAttribute('aria-disabled') !== 'true';
+const box = () => one('.wb-size input') as HTMLInputElement;
+const facts = () => all('.wb-facts dd').map(node => node.textContent);
+
+/** Let React and Lumino catch up. */
+async function settle(): Promise<void> {
+  for (let i = 0; i < 5; i++) {
+    await new Promise(resolve => setTimeout(resolve, 2));
+  }
+}
+
+async function look(): Promise<void> {
+  await model.refresh();
+  await settle();
+}
+
+async function type(text: string): Promise<void> {
+  const { set } = Object.getOwnPropertyDescriptor(
+    HTMLInputElement.prototype,
+    'value'
+  )!;
+  set!.call(box(), text);
+  box().dispatchEvent(new Event('input', { bubbles: true }));
+  await settle();
+}
+
+async function press(label: string): Promise<void> {
+  button(label).click();
+  await settle();
+}
+
+async function key(node: HTMLElement, name: string): Promise<void> {
+  node.dispatchEvent(
+    new KeyboardEvent('keydown', { key: name, bubbles: true })
+  );
+  await settle();
+}
+
+beforeEach(() => {
+  server = new FakeServer();
+  model = new ClustersModel({ api: server, trans: ENGLISH, auto: false });
+  const commands = new CommandRegistry();
+  executed = [];
+  for (const id of Object.values(CommandIDs)) {
+    commands.addCommand(id, {
+      label: id,
+      execute: args => void executed.push([id, { ...args }])
+    });
+  }
+  const workbench = { clusters: model, preferences: new Preferences() };
+  panel = new TrainingPanel(workbench, commands, nullTranslator as ITranslator);
+  Widget.attach(panel, document.body);
+  panel.hide();
+  panel.show();
+});
+
+afterEach(() => {
+  panel.dispose();
+  model.dispose();
+});
+
+describe('clusters', () => {
+  it('explains what a cluster is where there is none, and starts one', async () => {
+    await look();
+    expect(one('.wb-empty').textContent).toContain('%%dist_train');
+    expect(box().value).toBe('4');
+
+    await press('Start');
+
+    expect(server.asked).toContain('start default');
+    expect(one('.wb-cluster-state').textContent).toBe('starting');
+  });
+
+  it('sets what is against what was asked for', async () => {
+    server.held = [aCluster({ ranks_asked: 4, nodes_asked: 2 })];
+    await look();
+
+    expect(facts()).toEqual([
+      ...['2 of 4', '1 of 2', 'this machine', 'free', 'free', 'no limit']
+    ]);
+  });
+
+  it('offers the buttons that make sense', async () => {
+    server.held = [aCluster({ runs: [aRun()] })];
+    await look();
+    expect([canPress('Start'), canPress('Resize')]).toEqual([false, false]);
+    expect([canPress('Stop training'), canPress('Delete')]).toEqual([
+      true,
+      true
+    ]);
+
+    await type('3');
+    expect(canPress('Resize')).toBe(true);
+    await type('5');
+    expect(canPress('Resize')).toBe(false);
+    expect(box().getAttribute('aria-invalid')).toBe('true');
+  });
+
+  it('keeps a number that is being edited, and shows what another page asked', async () => {
+    server.held = [aCluster()];
+    await look();
+    await type('3');
+    server.held = [aCluster({ ranks_asked: 4, revision: 2 })];
+    await look();
+
+    expect(box().value).toBe('3');
+    expect(facts()[0]).toBe('2 of 4');
+  });
+
+  it('follows what was asked for again once the edit is sent or taken back', async () => {
+    server.held = [aCluster()];
+    await look();
+    await type('3');
+    await press('Resize');
+    server.held = [aCluster({ ranks_asked: 4 })];
+    await look();
+    expect(box().value).toBe('4');
+
+    await type('1');
+    await key(box(), 'Escape');
+    expect(box().value).toBe('4');
+  });
+
+  it('takes more ranks than slots only when ranks may share cores', async () => {
+    server.held = [aDownCluster()];
+    await look();
+    await type('8');
+    expect(canPress('Start')).toBe(false);
+
+    one('.wb-oversubscribe input').click();
+    await settle();
+
+    expect(canPress('Start')).toBe(true);
+  });
+
+  it('says in a sentence that a cluster has gone between look and click', async () => {
+    server.held = [aCluster()];
+    await look();
+    await type('3');
+    server.refusal = new Refusal(
+      404,
+      "There is no cluster called 'default'.",
+      true
+    );
+    await press('Resize');
+    server.refusal = null;
+    server.held = [];
+    await look();
+
+    expect(one('.wb-refusal').textContent).toBe(
+      "There is no cluster called 'default'."
+    );
+  });
+
+  it('leaves deleting to the command, which asks', async () => {
+    server.held = [aCluster()];
+    await look();
+    await press('Delete');
+
+    expect(executed).toEqual([[CommandIDs.remove, { cluster: 'default' }]]);
+    expect(server.asked).not.toContain('remove default');
+  });
+
+  it('says what is wrong with the store above what was last known', async () => {
+    server.held = [aCluster({ message: 'Rank 1 ended.' })];
+    await look();
+    server.refusal = new Refusal(503, 'The store is locked.', true);
+    await look();
+
+    expect(one('.wb-refusal').textContent).toBe('The store is locked.');
+    expect(one('.wb-cluster-message').textContent).toBe('Rank 1 ended.');
+  });
+
+  it('has a name for every control', async () => {
+    server.held = [aCluster()];
+    server.listed = [aRun()];
+    await look();
+
+    const ours = all('.wb-clusters *, .wb-runs *');
+    for (const node of ours.filter(one => one.matches('button, input, svg'))) {
+      const name =
+        node.getAttribute('aria-label') ||
+        node.getAttribute('title') ||
+        node.closest('label')?.textContent ||
+        node.textContent;
+      expect(name || node.getAttribute('aria-hidden')).toBeTruthy();
+    }
+  });
+});
+
+describe('recent runs', () => {
+  const row = (place: number, column: string) =>
+    all('.wb-listed-run')[place].querySelector<HTMLElement>(
+      `[data-column=${column}]`
+    )!;
+
+  beforeEach(async () => {
+    server.held = [aCluster()];
+    server.listed = [
+      aRun({ id: 'a', name: 'first' }),
+      aRun({ id: 'b', name: 'second', state: 'finished', is_ended: true }),
+      aRun({ id: 'c', name: 'third', state: 'failed', is_ended: true })
+    ];
+    await look();
+  });
+
+  it('are listed with state and last value', () => {
+    expect(all('.wb-listed-name').map(node => node.textContent)).toEqual([
+      ...['first', 'running, 42%', 'second', 'finished', 'third', 'failed']
+    ]);
+    expect(row(0, 'open').textContent).toContain('0.5');
+  });
+
+  it('open in a tab', () => {
+    row(1, 'open').click();
+
+    expect(executed).toEqual([[CommandIDs.openRun, { id: 'b' }]]);
+  });
+
+  it('are compared when at least two are chosen', async () => {
+    row(2, 'choose').click();
+    await settle();
+    expect(canPress('Compare: choose one more')).toBe(false);
+
+    row(0, 'choose').click();
+    await settle();
+    await press('Compare 2 runs');
+
+    expect(executed).toEqual([[CommandIDs.compare, { ids: ['c', 'a'] }]]);
+    await press('Clear');
+    expect(one('.wb-chosen')).toBeUndefined();
+  });
+
+  it('can be stopped while they go on', async () => {
+    expect(row(1, 'stop')).toBeNull();
+
+    row(0, 'stop').click();
+    await settle();
+
+    expect(server.asked).toContain('stop run a');
+  });
+
+  it('are one stop of the Tab key, and the arrow keys lead on', async () => {
+    const stops = () => all('[data-column=open]').map(node => node.tabIndex);
+    expect(stops()).toEqual([0, -1, -1]);
+
+    row(0, 'open').focus();
+    await key(row(0, 'open'), 'ArrowDown');
+    expect(document.activeElement).toBe(row(1, 'open'));
+    expect(stops()).toEqual([-1, 0, -1]);
+    await key(row(1, 'open'), 'End');
+    expect(document.activeElement).toBe(row(2, 'open'));
+    await key(row(2, 'open'), 'Home');
+    expect(document.activeElement).toBe(row(0, 'open'));
+  });
+
+  it('are asked for only while the panel is in sight', async () => {
+    panel.hide();
+    server.asked = [];
+    await look();
+
+    expect(server.asked).toEqual(['clusters']);
+  });
+});

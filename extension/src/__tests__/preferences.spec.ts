@@ -1,0 +1,74 @@
+import type { ISettingRegistry } from '@jupyterlab/settingregistry';
+import { Signal } from '@lumino/signaling';
+
+import schema from '../../schema/clusters.json';
+import { DEFAULTS, Preferences, styleOf } from '../preferences';
+import { translateSchema } from '../schematext';
+
+/** Settings that a test may change. */
+class FakeSettings {
+  constructor(public composite: object) {}
+  readonly changed = new Signal<this, void>(this);
+  asSettings = () => this as unknown as ISettingRegistry.ISettings;
+}
+
+describe('Preferences', () => {
+  it('begin with what the schema says', () => {
+    const defaults = Object.entries(schema.properties).map(
+      ([name, property]) => [name, property.default]
+    );
+
+    expect(Object.fromEntries(defaults)).toEqual(DEFAULTS);
+  });
+
+  it('follow what is set, and say so only when it is something else', () => {
+    const preferences = new Preferences();
+    let signals = 0;
+    preferences.changed.connect(() => (signals += 1));
+    const settings = new FakeSettings({ pollInterval: 5 });
+    preferences.follow(settings.asSettings());
+    settings.changed.emit();
+
+    expect(preferences.values.pollInterval).toBe(5);
+    expect(preferences.values.confirmDelete).toBe(true);
+    expect(signals).toBe(1);
+  });
+
+  it('do not take what has the wrong type', () => {
+    const preferences = new Preferences();
+    preferences.follow(new FakeSettings({ recentRuns: 'many' }).asSettings());
+
+    expect(preferences.values).toEqual(DEFAULTS);
+  });
+
+  it('say how curves are drawn', () => {
+    expect(styleOf({ ...DEFAULTS, logScale: true, smoothing: 0.5 })).toEqual({
+      log: true,
+      smoothing: 0.5
+    });
+  });
+});
+
+describe('translateSchema', () => {
+  const shout = (context: string, text: string) => `${context}:${text}`;
+  const translated = translateSchema(schema as ISettingRegistry.ISchema, shout);
+
+  it('translates titles, descriptions and the label', () => {
+    const { recentRuns } = translated.properties!;
+
+    expect(translated.title).toBe('schema:Training');
+    expect(translated['jupyter.lab.setting-icon-label']).toBe(
+      'settings:Training'
+    );
+    expect(recentRuns.title).toBe('settings:Recent runs');
+    expect(recentRuns.description).toBe(
+      'settings:How many runs the panel lists.'
+    );
+  });
+
+  it('leaves all else as it is, and the schema itself too', () => {
+    expect(translated.properties!.recentRuns.default).toBe(20);
+    expect(translated.properties!.confirmDelete.description).toBeUndefined();
+    expect(schema.title).toBe('Training');
+  });
+});
