@@ -199,5 +199,6 @@ function located(
       parameters.set(name, String(value));
     }
   }
-  return parameters.size ? `${url}?${parameters}` : url;
+  const text = parameters.toString();
+  return text ? `${url}?${text}` : url;
 }
