@@ -1,0 +1,234 @@
+/**
+ * Draw the curves of one quantity, of one run or of several, and let them be read and zoomed.
+ */
+import type uPlot from 'uplot';
+
+import { element, setAttribute } from './dom';
+import {
+  layOut,
+  linesOf,
+  spanOf,
+  type ICurve,
+  type ILayout,
+  type IStyle
+} from './layout';
+import { integer, number } from './numbers';
+import { Pacer } from './pacer';
+import { describe } from './phrases';
+import { makePlot, pointed, type IPlotted } from './plot';
+import { ChartReader, type IReadable } from './reader';
+import { nearest } from './series';
+import { readTheme, type ITheme } from './theme';
+import type { ITrans } from './trans';
+import { ValueTable } from './values';
+import type { Range, Zoom } from './zoom';
+
+export type { ICurve, IStyle } from './layout';
+
+const HEIGHT = 210;
+
+export interface IChartOptions {
+  /** What the curves measure, such as `loss`. */
+  quantity: string;
+  trans: ITrans;
+  /** Shared by the charts that show the same iterations. */
+  zoom: Zoom;
+  style: IStyle;
+}
+
+/** One chart. Nothing is drawn before its node is in the page and in sight. */
+export class Chart implements IPlotted, IReadable {
+  constructor(private readonly options: IChartOptions) {
+    const { quantity, trans, zoom, style } = options;
+    this.style = style;
+    this._table = new ValueTable(quantity, trans);
+    this._reader = new ChartReader(this, zoom, quantity, trans);
+    this.node.append(
+      element('figcaption', { text: quantity }),
+      element('div', { class: 'wb-plot' }, this._picture, this._reader.node),
+      this._table.node
+    );
+    this._picture.addEventListener('mousedown', () =>
+      this._reader.node.focus({ preventScroll: true })
+    );
+    this._pacer = new Pacer(this.node, () => this._draw());
+    this._resizes = new ResizeObserver(() => this._pacer.request());
+    this._resizes.observe(this._picture);
+    this._reader.update();
+    zoom.changed.connect(this._onZoom, this);
+  }
+
+  readonly node = element('figure', { class: 'wb-chart' });
+
+  style: IStyle;
+  curves: readonly ICurve[] = [];
+  layout: ILayout = layOut([], { log: false, smoothing: 0 });
+
+  get theme(): ITheme {
+    this._theme ??= readTheme(this.node);
+    return this._theme;
+  }
+
+  get whole(): Range | null {
+    return spanOf(this._given);
+  }
+
+  get shown(): Range | null {
+    return this.options.zoom.range ?? this.whole;
+  }
+
+  get stops(): ArrayLike<number> {
+    return this.layout.data[0];
+  }
+
+  /**
+   * Have `curves` drawn when it is due. The series themselves may grow before that.
+   *
+   * @param slowest - the slowest rank; -1 when unknown
+   */
+  update(curves: readonly ICurve[], slowest = -1): void {
+    this._given = curves;
+    this._slowest = slowest;
+    this._pacer.request();
+  }
+
+  setStyle(style: IStyle): void {
+    this.style = style;
+    this._pacer.request();
+  }
+
+  /** The theme has changed. */
+  refreshTheme(): void {
+    this._theme = null;
+    this._shape = '';
+    this._pacer.request();
+  }
+
+  nearest(iteration: number): number {
+    return nearest(this.stops, iteration);
+  }
+
+  says(iteration: number): string {
+    const { trans } = this.options;
+    const values = this.curves.map(({ label }, i) => {
+      const { x, median } = this.layout.columns[i];
+      return `${label} ${number(median[nearest(x, iteration)])}`;
+    });
+    const where = trans.__('iteration %1', integer(iteration));
+    return `${where}: ${values.join(', ')}`;
+  }
+
+  onPoint(iteration: number | null): void {
+    this._hasMouse = iteration !== null;
+    this._isPointing = true;
+    this.options.zoom.point(iteration);
+    this._isPointing = false;
+  }
+
+  onSelect(range: Range): void {
+    this.options.zoom.set(range);
+  }
+
+  onReset(): void {
+    this.options.zoom.set(null);
+  }
+
+  dispose(): void {
+    this.options.zoom.changed.disconnect(this._onZoom, this);
+    this._pacer.dispose();
+    this._resizes.disconnect();
+    this._plot?.destroy();
+    this._plot = null;
+    this.node.remove();
+  }
+
+  private _draw(): void {
+    const { zoom, trans } = this.options;
+    const width = Math.floor(this._picture.clientWidth);
+    if (!width || !this.whole) {
+      return;
+    }
+    this.curves = this._given
+      .filter(({ series }) => series.length)
+      .map(curve => ({ ...curve, series: zoom.refined(curve.series) }));
+    this.layout = layOut(this.curves, this.style);
+    const shape = this._shapeNow();
+    if (!this._plot || shape !== this._shape) {
+      this._shape = shape;
+      this._build(width);
+    } else {
+      if (this._plot.width !== width) {
+        this._plot.setSize({ width, height: HEIGHT });
+      }
+      this._plot.setData(this.layout.data);
+    }
+    if (this._hasMouse) {
+      // The curve may have moved below the mouse.
+      this.onPoint(pointed(this, this._plot!));
+    }
+    this._showCursor();
+    const words = this.curves.map(({ label, series }) =>
+      describe(label, series, trans)
+    );
+    setAttribute(this._picture, 'role', 'img');
+    setAttribute(this._picture, 'aria-label', words.join('; '));
+  }
+
+  private _build(width: number): void {
+    const { curves, theme } = this;
+    this._plot?.destroy();
+    this._plot = makePlot(this, this._picture, width, HEIGHT);
+    const colours = curves.map(
+      ({ colour }) => theme.curves[colour % theme.curves.length]
+    );
+    const isSmoothed = this.style.smoothing > 0;
+    this._table.rebuild(curves, colours, this._slowest, isSmoothed);
+  }
+
+  /** All but the values: while it stays, the plot is kept. */
+  private _shapeNow(): string {
+    const { curves, style } = this;
+    return JSON.stringify([
+      style.log,
+      this._slowest,
+      linesOf(curves, style),
+      curves.map(one => [one.label, one.colour, one.dashed, one.series.hasBand])
+    ]);
+  }
+
+  private _showCursor(): void {
+    const { cursor } = this.options.zoom;
+    if (!this._plot) {
+      return;
+    }
+    if (!this._hasMouse) {
+      const left = cursor === null ? -10 : this._plot.valToPos(cursor, 'x');
+      this._plot.setCursor({ left, top: cursor === null ? -10 : 0 }, false);
+    }
+    this._table.show(this.layout, cursor);
+    this._reader.update();
+  }
+
+  private _onZoom(_: Zoom, change: 'range' | 'finer' | 'cursor'): void {
+    if (change === 'cursor') {
+      this._hasMouse &&= this._isPointing;
+      this._showCursor();
+    } else {
+      this._pacer.request();
+    }
+  }
+
+  private readonly _picture = element('div', { class: 'wb-picture' });
+  private readonly _table: ValueTable;
+  private readonly _reader: ChartReader;
+  private readonly _pacer: Pacer;
+  private readonly _resizes: ResizeObserver;
+  private _given: readonly ICurve[] = [];
+  private _slowest = -1;
+  private _theme: ITheme | null = null;
+  private _plot: uPlot | null = null;
+  private _shape = '';
+  /** Whether the cursor is where the mouse is. */
+  private _hasMouse = false;
+  private _isPointing = false;
+}

@@ -1,0 +1,251 @@
+/**
+ * Set uPlot up for a chart: axes, lines, bands and cursor in the colours of the theme.
+ */
+import uPlot from 'uplot';
+
+import {
+  FEW,
+  heightOf,
+  type ICurve,
+  type ILayout,
+  type ILine,
+  type IStyle
+} from './layout';
+import { tick } from './numbers';
+import { nearest } from './series';
+import type { ITheme } from './theme';
+import type { Range } from './zoom';
+
+const BAND_ALPHA = 0.18;
+const RAW_ALPHA = 0.35;
+const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [14, 4], [5, 2]];
+const DASHED = [6, 3];
+const DOTTED = [1.5, 2.5];
+const LABEL_WIDTH = 6.4; // CSS pixels of a digit on an axis, more or less
+
+/** What a plot asks of its chart while it draws. */
+export interface IPlotted {
+  readonly curves: readonly ICurve[];
+  readonly layout: ILayout;
+  readonly style: IStyle;
+  readonly theme: ITheme;
+  readonly shown: Range | null;
+  /** The mouse moved the cursor; null when it left. */
+  onPoint(iteration: number | null): void;
+  /** Somebody drew a range. */
+  onSelect(range: Range): void;
+  /** Somebody wants to see everything. */
+  onReset(): void;
+}
+
+/** Make the plot of `chart` in `node`. */
+export function makePlot(
+  chart: IPlotted,
+  node: HTMLElement,
+  width: number,
+  height: number
+): uPlot {
+  const { theme, style, layout } = chart;
+  const axis: uPlot.Axis = {
+    stroke: theme.text,
+    font: theme.font,
+    grid: { stroke: theme.grid, width: 1 },
+    ticks: { stroke: theme.grid, width: 1, size: 4 },
+    gap: 4
+  };
+  const options: uPlot.Options = {
+    width,
+    height,
+    padding: [8, 8, 0, 0],
+    legend: { show: false },
+    scales: {
+      x: { time: false, range: () => [...widened(chart.shown ?? [0, 1])] },
+      y: {
+        distr: style.log ? 3 : 1,
+        range: () => verticalRange(chart)
+      }
+    },
+    axes: [
+      {
+        ...axis,
+        size: 26,
+        space: 56,
+        values: (_, splits, __, ___, step) => labels(splits, step)
+      },
+      {
+        ...axis,
+        space: 28,
+        size: (_, values) =>
+          14 + LABEL_WIDTH * Math.max(3, ...(values ?? []).map(v => v.length)),
+        values: (_, splits, __, ___, step) =>
+          style.log ? labels(splits, 0) : labels(splits, step)
+      }
+    ],
+    series: [{}, ...layout.lines.map(line => seriesOf(chart, line))],
+    cursor: {
+      y: false,
+      points: { size: 7 },
+      drag: { x: true, y: false, setScale: false, dist: 4 },
+      dataIdx: (plot, series, _, iteration) =>
+        placeOf(chart, series - 1, iteration, plot),
+      bind: {
+        dblclick: () => () => {
+          chart.onReset();
+          return null;
+        }
+      }
+    },
+    hooks: {
+      drawAxes: [plot => drawBands(chart, plot)],
+      setCursor: [plot => chart.onPoint(pointed(chart, plot))],
+      setSelect: [
+        plot => {
+          const { left, width: chosen } = plot.select;
+          if (chosen > 0) {
+            const range = [left, left + chosen].map(at =>
+              plot.posToVal(at, 'x')
+            );
+            plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+            chart.onSelect([range[0], range[1]]);
+          }
+        }
+      ]
+    }
+  };
+  return new uPlot(options, layout.data, node);
+}
+
+function seriesOf(chart: IPlotted, line: ILine): uPlot.Series {
+  const { theme, curves } = chart;
+  const curve = curves[line.curve];
+  const colour = theme.curves[curve.colour % theme.curves.length];
+  const isThick = theme.isHighContrast;
+  const dash = isThick
+    ? DASHES[line.curve % DASHES.length]
+    : curve.dashed
+      ? DASHED
+      : [];
+  const shapes = {
+    line: { width: isThick ? 2.5 : 1.5, dash, alpha: 1 },
+    raw: { width: 1, dash: [], alpha: RAW_ALPHA },
+    slowest: { width: isThick ? 2 : 1.25, dash: DOTTED, alpha: 0.9 }
+  };
+  return {
+    ...shapes[line.kind],
+    stroke: colour,
+    points: {
+      size: 5,
+      fill: colour,
+      show: () =>
+        line.kind === 'line' && chart.layout.columns[line.curve].x.length <= FEW
+    }
+  };
+}
+
+function labels(splits: (number | null)[], step: number): string[] {
+  return splits.map(value =>
+    value === null ? '' : tick(value, step || Math.abs(value) || 1)
+  );
+}
+
+/** A single iteration needs some width to be shown in. */
+function widened([first, last]: Range): Range {
+  return first < last ? [first, last] : [first - 1, last + 1];
+}
+
+function verticalRange(chart: IPlotted): uPlot.Range.MinMax {
+  const { log } = chart.style;
+  const shown = chart.shown;
+  const found = shown && heightOf(chart.curves, chart.layout, shown, log);
+  const [low, high] = found ?? (log ? [0.1, 1] : [0, 1]);
+  if (log) {
+    const [bottom, top] = [rounded(low, Math.floor), rounded(high, Math.ceil)];
+    return [bottom, bottom < top ? top : 10 * bottom];
+  }
+  const room = 0.06 * (high - low) || 0.1 * Math.abs(high) || 1;
+  return [low - room, high + room];
+}
+
+/** A number with one digit: what the ticks of a logarithmic axis begin and end with. */
+function rounded(value: number, round: (value: number) => number): number {
+  const unit = 10 ** Math.floor(Math.log10(value));
+  return Number((round(value / unit) * unit).toPrecision(1));
+}
+
+/** Where the value under the cursor stands among the common iterations. */
+function placeOf(
+  chart: IPlotted,
+  line: number,
+  iteration: number,
+  plot: uPlot
+): number | null {
+  const { lines, columns, places } = chart.layout;
+  if (lines[line]?.kind !== 'line') {
+    return null;
+  }
+  const { curve } = lines[line];
+  const { x } = columns[curve];
+  const place = nearest(x, iteration);
+  const { min = -Infinity, max = Infinity } = plot.scales.x;
+  const isShown = place >= 0 && min <= x[place] && x[place] <= max;
+  return isShown ? places[curve][place] : null;
+}
+
+/** The common iteration nearest to the cursor. */
+export function pointed(chart: IPlotted, plot: uPlot): number | null {
+  const { left = -1 } = plot.cursor;
+  if (left < 0) {
+    return null;
+  }
+  const x = chart.layout.data[0];
+  return x[nearest(x, plot.posToVal(left, 'x'))] ?? null;
+}
+
+/** Fill from the least to the greatest value of each bucket, under the lines. */
+function drawBands(chart: IPlotted, plot: uPlot): void {
+  const { ctx, bbox } = plot;
+  const { theme, curves, layout, style } = chart;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  ctx.globalAlpha = BAND_ALPHA;
+  curves.forEach((curve, i) => {
+    if (curve.series.hasBand) {
+      ctx.fillStyle = theme.curves[curve.colour % theme.curves.length];
+      ctx.fill(bandOf(plot, layout.columns[i], style.log));
+    }
+  });
+  ctx.restore();
+}
+
+function bandOf(
+  plot: uPlot,
+  { x, low, high }: ILayout['columns'][number],
+  log: boolean
+): Path2D {
+  const path = new Path2D();
+  const { min = 0, max = 0 } = plot.scales.x;
+  const floor = plot.scales.y.min ?? 0;
+  const across = (i: number) => plot.valToPos(x[i], 'x', true);
+  const up = (value: number) =>
+    plot.valToPos(log ? Math.max(value, floor) : value, 'y', true);
+  const isGap = (i: number) => Number.isNaN(low[i]) || (log && !(high[i] > 0));
+  const end = Math.min(x.length, nearest(x, max) + 2);
+  let i = Math.max(0, nearest(x, min) - 1);
+  while (i < end) {
+    const first = i;
+    while (i < end && !isGap(i)) {
+      path.lineTo(across(i), up(high[i]));
+      i += 1;
+    }
+    for (let back = i - 1; back >= first; back--) {
+      path.lineTo(across(back), up(low[back]));
+    }
+    if (i > first) {
+      path.closePath();
+    }
+    i += 1;
+  }
+  return path;
+}

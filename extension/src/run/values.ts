@@ -1,0 +1,148 @@
+/**
+ * Show the values of a chart's curves in a table: the last ones, or those under the cursor.
+ */
+import { element, setText } from './dom';
+import { hasSlowest, type ICurve, type ILayout } from './layout';
+import { integer, number } from './numbers';
+import { nearest } from './series';
+import type { ITrans } from './trans';
+
+/** A cell of a table, and how to fill it. */
+type Fill = (at: number | null) => string;
+
+export class ValueTable {
+  /**
+   * @param quantity - what the curves measure
+   */
+  constructor(
+    quantity: string,
+    private readonly trans: ITrans
+  ) {
+    this.node.setAttribute('aria-label', trans.__('Values of %1', quantity));
+    this.node.append(this._head, this._body);
+  }
+
+  readonly node = element('table', { class: 'wb-values' });
+
+  /** Make the rows anew: other curves, or others of their values. */
+  rebuild(
+    curves: readonly ICurve[],
+    colours: readonly string[],
+    slowest: number,
+    isSmoothed: boolean
+  ): void {
+    const { trans } = this;
+    this._cells = [];
+    const hasBand = curves.some(({ series }) => series.hasBand);
+    const titles = [
+      trans.__('value'),
+      ...(isSmoothed ? [trans.__('smoothed')] : []),
+      ...(hasBand ? [trans.__('min – max')] : [])
+    ];
+    this._when = element('th', { scope: 'col' });
+    this._head.replaceChildren(
+      element(
+        'tr',
+        {},
+        this._when,
+        ...titles.map(text => element('th', { scope: 'col', text }))
+      )
+    );
+    const rows = curves.flatMap((curve, i) => {
+      const line = curve.dashed ? 'dashed' : 'solid';
+      const fills: Fill[] = [at => this._value(i, at, 'median')];
+      if (isSmoothed) {
+        fills.push(at => this._value(i, at, 'smoothed'));
+      }
+      if (hasBand) {
+        fills.push(at => this._range(i, at));
+      }
+      const made = [this._row(curve.label, colours[i], line, fills)];
+      if (slowest >= 0 && hasSlowest(curve.series)) {
+        const label = trans.__('slowest: rank %1', slowest);
+        const blank: Fill[] = titles.slice(1).map(() => () => '');
+        made.push(
+          this._row(label, colours[i], 'dotted', [
+            at => this._value(i, at, 'slowest'),
+            ...blank
+          ])
+        );
+      }
+      return made;
+    });
+    this._body.replaceChildren(...rows);
+  }
+
+  /**
+   * Show values.
+   *
+   * @param at - the iteration that is looked at; null for the last of each curve
+   */
+  show(layout: ILayout, at: number | null): void {
+    this._layout = layout;
+    setText(
+      this._when,
+      at === null
+        ? this.trans.__('last values')
+        : this.trans.__('iteration %1', integer(at))
+    );
+    for (const { node, fill } of this._cells) {
+      setText(node, fill(at));
+    }
+  }
+
+  private _row(
+    label: string,
+    colour: string,
+    line: string,
+    fills: Fill[]
+  ): HTMLElement {
+    const swatch = element('span', {
+      class: 'wb-swatch',
+      'aria-hidden': 'true'
+    });
+    swatch.style.borderTopColor = colour;
+    swatch.style.borderTopStyle = line;
+    const cells = fills.map(fill => {
+      const node = element('td');
+      this._cells.push({ node, fill });
+      return node;
+    });
+    return element(
+      'tr',
+      { class: `wb-line-${line}` },
+      element('th', { scope: 'row' }, swatch, label),
+      ...cells
+    );
+  }
+
+  private _value(
+    curve: number,
+    at: number | null,
+    kind: 'median' | 'smoothed' | 'slowest'
+  ): string {
+    const { columns, smoothed } = this._layout!;
+    const values = kind === 'smoothed' ? smoothed[curve] : columns[curve][kind];
+    const place = this._place(curve, at);
+    return place < 0 ? '' : number(values[place]);
+  }
+
+  private _range(curve: number, at: number | null): string {
+    const { low, high } = this._layout!.columns[curve];
+    const place = this._place(curve, at);
+    return place < 0 || Number.isNaN(low[place])
+      ? ''
+      : `${number(low[place], 3)} – ${number(high[place], 3)}`;
+  }
+
+  private _place(curve: number, at: number | null): number {
+    const { x } = this._layout!.columns[curve];
+    return at === null ? x.length - 1 : nearest(x, at);
+  }
+
+  private readonly _head = element('thead');
+  private readonly _body = element('tbody');
+  private _when = element('th');
+  private _layout: ILayout | null = null;
+  private _cells: { node: HTMLElement; fill: Fill }[] = [];
+}
