@@ -1,0 +1,236 @@
+/** A run is shown in words and tables that need no eyes, and its controls do what they say. */
+import { RunModel } from '../model';
+import { ENGLISH } from '../trans';
+import { RunView, type IRunActions } from '../view';
+import { aFrame, anEndedRun, aRun, buckets } from './samples';
+
+let model: RunModel;
+let view: RunView;
+
+function made(actions: IRunActions = {}): RunView {
+  view = new RunView({ model, trans: ENGLISH, actions, name: 'digits' });
+  document.body.append(view.node);
+  return view;
+}
+
+const find = <T extends HTMLElement>(selector: string) =>
+  view.node.querySelector<T>(selector)!;
+const say = (changes: Parameters<typeof aRun>[0] = {}) =>
+  model.applyMessage({ type: 'run', run: aRun(changes) });
+const settle = () => new Promise(resolve => setTimeout(resolve));
+
+beforeEach(() => {
+  model = new RunModel(`run-${Math.random()}`);
+});
+
+afterEach(() => {
+  view.dispose();
+  expect(document.body.textContent).toBe('');
+});
+
+test('where the run stands is told in a line', () => {
+  made();
+  say();
+
+  expect(find('.wb-name').textContent).toBe('digits');
+  expect(find('.wb-badge').textContent).toBe('running');
+  expect(find('.wb-stateline').textContent).toContain('iteration 420 of 1,000');
+  expect(find<HTMLProgressElement>('progress').value).toBeCloseTo(0.42);
+  expect(find('progress').getAttribute('aria-label')).toBe(
+    'Progress of run digits'
+  );
+});
+
+test('there is a chart for each quantity, in the order of the groups', () => {
+  made();
+  model.applyFrame(
+    aFrame(
+      ['main/accuracy', 'main/loss', 'validation/main/loss', 'epoch'].map(
+        name => buckets([0, 1], { name })
+      )
+    )
+  );
+
+  const titles = [...view.node.querySelectorAll('figcaption')];
+  expect(titles.map(title => title.textContent)).toEqual(['loss', 'accuracy']);
+});
+
+test('what has no chart is named', () => {
+  made();
+  const names = Array.from('abcdefgh');
+  model.applyFrame(aFrame(names.map(name => buckets([0], { name }))));
+
+  expect(view.node.querySelectorAll('.wb-chart')).toHaveLength(6);
+  expect(view.node.textContent).toContain(
+    '2 more quantities are not drawn: g, h'
+  );
+});
+
+test('before the first report there is a word instead of charts', () => {
+  made();
+  say();
+
+  expect(view.node.textContent).toContain(
+    'Curves appear with the first report.'
+  );
+  expect(find('.wb-toolbar').hidden).toBe(true);
+});
+
+describe('Stop', () => {
+  it('asks once, and says so until the run is stopping', async () => {
+    let answer!: () => void;
+    const stop = jest.fn(
+      () => new Promise<void>(resolve => (answer = resolve))
+    );
+    made({ stop });
+    say();
+    find('.wb-stop').click();
+    find('.wb-stop').click();
+
+    expect(stop).toHaveBeenCalledTimes(1);
+    expect(find('.wb-stop').textContent).toBe('stopping…');
+    say({ is_stopping: true });
+    answer();
+    await settle();
+    expect(find('.wb-stop').textContent).toBe('stopping…');
+    expect(find('.wb-badge').textContent).toBe('stopping…');
+  });
+
+  it('says why it could not ask', async () => {
+    made({ stop: () => Promise.reject(new Error('The server is away.')) });
+    say();
+    find('.wb-stop').click();
+    await settle();
+
+    expect(view.node.textContent).toContain(
+      'The run could not be asked to stop: The server is away.'
+    );
+    expect(find('.wb-stop').textContent).toBe('Stop');
+  });
+
+  it('is over when the run is', () => {
+    made({ stop: async () => undefined });
+    model.applyMessage({ type: 'run', run: anEndedRun() });
+
+    expect(find<HTMLButtonElement>('.wb-stop').disabled).toBe(true);
+    expect(find('.wb-stop').hidden).toBe(true);
+  });
+
+  it('is not offered where nobody can', () => {
+    made();
+    say();
+
+    expect(find('.wb-stop').hidden).toBe(true);
+  });
+});
+
+test('a failure shows the traceback of its rank', () => {
+  made();
+  say({
+    ...{ state: 'failed', is_ended: true, failed_rank: 2 },
+    ...{ failed_host: 'node-1', error: '\x1b[31mValueError\x1b[0m: no' }
+  });
+
+  expect(find('.wb-error summary').textContent).toBe(
+    'Traceback of rank 2 (node-1)'
+  );
+  expect(find('.wb-error pre').textContent).toBe('ValueError: no');
+});
+
+test('a loss that is not finite is warned of', () => {
+  made();
+  const nan = Float32Array.of(NaN);
+  model.applyFrame(
+    aFrame([buckets([7], { median: nan, nonfinite: 4, nonfinite_first: 7 })])
+  );
+
+  expect(find('.wb-warning:not([hidden])').textContent).toBe(
+    'main/loss is not finite since iteration 7 (4 values)'
+  );
+});
+
+test('where the time goes is a table with the slowest rank marked', () => {
+  made();
+  model.setSteps({
+    ...{ slowest: 1, total: 2 },
+    ranks: [
+      [0, 0.05, 0.02, 0.003, 0.001],
+      [1, 0.07, 0.002, 0.003, 0.001]
+    ]
+  });
+
+  const rows = [...view.node.querySelectorAll('.wb-steptable tbody tr')];
+  const cells = rows.map(row =>
+    [...row.querySelectorAll('th, td:not(.wb-barcell)')].map(
+      cell => cell.textContent
+    )
+  );
+  expect(cells).toEqual([
+    ['rank 0', '50.0', '20.0', '3.0', '1.0', '74.0'],
+    ['rank 1 ▲ slowest', '70.0', '2.0', '3.0', '1.0', '76.0']
+  ]);
+});
+
+test('output is asked for when it is opened, and no more when it is closed', async () => {
+  const output = jest.fn();
+  made({ output });
+  expect(output).not.toHaveBeenCalled();
+
+  find<HTMLDetailsElement>('.wb-output').open = true;
+  await settle();
+  find<HTMLDetailsElement>('.wb-output').open = false;
+  await settle();
+
+  expect(output.mock.calls).toEqual([[true], [false]]);
+});
+
+test('only a change of state is announced, not every iteration', () => {
+  made();
+  say();
+  say({ iteration: 421 });
+  const region = find('[aria-live]');
+  expect(region.textContent).toBe('');
+
+  model.applyMessage({ type: 'run', run: anEndedRun() });
+
+  expect(region.textContent).toBe('Run digits: finished');
+});
+
+test('a lost connection is told of, and what was seen stays', () => {
+  made();
+  say();
+  model.setConnection('lost');
+  expect(find('.wb-remark:not([hidden])').textContent).toBe(
+    'Connection lost; trying again…'
+  );
+
+  model.setConnection('live');
+
+  expect(view.node.querySelector('.wb-remark:not([hidden])')).toBeNull();
+  expect(find('.wb-stateline').textContent).toContain('iteration 420');
+});
+
+test('how curves are drawn is remembered for the run', () => {
+  made();
+  find<HTMLInputElement>('input[type=checkbox]').click();
+  view.dispose();
+  made();
+
+  expect(find<HTMLInputElement>('input[type=checkbox]').checked).toBe(true);
+  view.setStyle({ log: false, smoothing: 0.5 });
+  expect(find<HTMLInputElement>('input[type=checkbox]').checked).toBe(true);
+});
+
+test('plain keys are kept from JupyterLab, those with Ctrl are not', () => {
+  made();
+  const press = (type: string, key: string) =>
+    view.node.dispatchEvent(new KeyboardEvent(type, { key }));
+  const isKept = () => view.node.hasAttribute('data-lm-suppress-shortcuts');
+  expect(isKept()).toBe(true);
+
+  press('keydown', 'Control');
+  expect(isKept()).toBe(false);
+
+  press('keyup', 'Control');
+  expect(isKept()).toBe(true);
+});

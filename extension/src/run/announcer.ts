@@ -1,0 +1,39 @@
+/**
+ * Tell those who listen to the page what changed, and no more often than they can follow.
+ */
+import { element } from './dom';
+
+const EVERY = 3_000;
+
+export class Announcer {
+  readonly node = element('div', {
+    class: 'wb-hidden',
+    role: 'status',
+    'aria-live': 'polite'
+  });
+
+  /** Say `sentence`, unless a later one takes its place before its turn. */
+  say(sentence: string): void {
+    this._next = sentence;
+    if (this._timer === undefined) {
+      this._speak();
+    }
+  }
+
+  dispose(): void {
+    clearTimeout(this._timer);
+  }
+
+  /** Say what came last; what was said before is not left for readers to stumble on. */
+  private _speak(): void {
+    this._timer = undefined;
+    this.node.textContent = this._next;
+    if (this._next) {
+      this._next = '';
+      this._timer = setTimeout(() => this._speak(), EVERY);
+    }
+  }
+
+  private _next = '';
+  private _timer: ReturnType<typeof setTimeout> | undefined;
+}

@@ -1,0 +1,115 @@
+/**
+ * Show the charts of one run: one for each quantity, on the same iterations.
+ */
+import { Chart, type ICurve, type IStyle } from './chart';
+import { element, setText } from './dom';
+import { groupNames, MOST_GROUPS, type IGroup } from './metrics';
+import type { RunModel } from './model';
+import { nonfiniteRemark } from './phrases';
+import type { ITrans } from './trans';
+import type { Range, Zoom } from './zoom';
+
+export class RunCharts {
+  constructor(
+    private readonly model: RunModel,
+    private readonly trans: ITrans,
+    private readonly zoom: Zoom,
+    private _style: IStyle
+  ) {
+    this.node.append(this._remark, this._grid, this._more);
+    this.update();
+  }
+
+  readonly node = element('div');
+
+  /** Number of charts. */
+  get size(): number {
+    return this._charts.size;
+  }
+
+  /** The first and last iteration that is known; null while there is none. */
+  get whole(): Range | null {
+    const spans = [...this.model.curves.values()].flatMap(
+      one => one.span ?? []
+    );
+    return spans.length ? [Math.min(...spans), Math.max(...spans)] : null;
+  }
+
+  /** The curves have changed. */
+  update(): void {
+    const { curves, slowest } = this.model;
+    const names = [...curves.keys()].filter(name => curves.get(name)!.length);
+    const groups = groupNames(names);
+    const drawn = groups.slice(0, MOST_GROUPS);
+    this._arrange(drawn);
+    for (const { quantity, names } of drawn) {
+      this._charts.get(quantity)!.update(
+        names.map((name, colour): ICurve => {
+          const series = curves.get(name)!;
+          return { series, label: name, colour, dashed: false };
+        }),
+        slowest
+      );
+    }
+    this._remarks(groups);
+  }
+
+  setStyle(style: IStyle): void {
+    this._style = style;
+    this._charts.forEach(chart => chart.setStyle(style));
+  }
+
+  refreshTheme(): void {
+    this._charts.forEach(chart => chart.refreshTheme());
+  }
+
+  dispose(): void {
+    this._charts.forEach(chart => chart.dispose());
+  }
+
+  private _arrange(groups: IGroup[]): void {
+    const wanted = groups.map(({ quantity }) => quantity);
+    if (wanted.join('\n') === [...this._charts.keys()].join('\n')) {
+      return;
+    }
+    const { zoom, trans, _style: style } = this;
+    const before = new Map(this._charts);
+    this._charts.clear();
+    for (const quantity of wanted) {
+      const chart =
+        before.get(quantity) ?? new Chart({ quantity, trans, zoom, style });
+      before.delete(quantity);
+      this._charts.set(quantity, chart);
+      this._grid.append(chart.node);
+    }
+    before.forEach(chart => chart.dispose());
+  }
+
+  private _remarks(groups: IGroup[]): void {
+    const { trans, model } = this;
+    const remarks = groups
+      .flatMap(({ names }) => names)
+      .map(name => nonfiniteRemark(model.curves.get(name)!, trans))
+      .filter(remark => remark);
+    setText(this._remark, remarks.join('; '));
+    this._remark.hidden = !remarks.length;
+    const left = groups.slice(MOST_GROUPS).map(({ quantity }) => quantity);
+    this._more.hidden = !left.length;
+    if (left.length) {
+      setText(
+        this._more,
+        trans._n(
+          '%1 more quantity is not drawn: %2',
+          '%1 more quantities are not drawn: %2',
+          left.length,
+          left.join(', ')
+        )
+      );
+    }
+  }
+
+  private readonly _charts = new Map<string, Chart>();
+  private readonly _grid = element('div', { class: 'wb-charts' });
+  private readonly _remark = element('p', { class: 'wb-remark wb-warning' });
+  private readonly _more = element('p', { class: 'wb-note' });
+}

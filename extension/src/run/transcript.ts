@@ -1,0 +1,153 @@
+/**
+ * Show what ranks wrote, of all or of one, once somebody opens it.
+ */
+import { element, setText } from './dom';
+import type { RunModel } from './model';
+import type { ILine } from './output';
+import { Pacer } from './pacer';
+import type { ITrans } from './trans';
+
+const ALL = 'all';
+/** Pixels from the end within which somebody is reading the newest lines. */
+const AT_END = 24;
+
+export class Transcript {
+  /**
+   * @param follow - has output come, or no more
+   */
+  constructor(
+    private readonly model: RunModel,
+    private readonly trans: ITrans,
+    private readonly follow: (follows: boolean) => void
+  ) {
+    this._choice.setAttribute('aria-label', trans.__('Ranks'));
+    this._text.setAttribute('aria-label', trans.__('Output by rank'));
+    this.node.append(
+      element('summary', { text: trans.__('Output by rank') }),
+      element('div', { class: 'wb-outputbar' }, this._choice, this._remark),
+      this._text
+    );
+    this._text.append(this._lines, this._partial);
+    this.node.addEventListener('toggle', () => this._onToggle());
+    this._choice.addEventListener('change', () => this._restart());
+    this._pacer = new Pacer(this.node, () => this._draw());
+  }
+
+  readonly node = element('details', { class: 'wb-output' });
+
+  /** Something may be new. */
+  update(): void {
+    if (this.node.open) {
+      this._pacer.request();
+    }
+  }
+
+  dispose(): void {
+    this._pacer.dispose();
+  }
+
+  private _onToggle(): void {
+    this.follow(this.node.open);
+    this._restart();
+  }
+
+  private _restart(): void {
+    this._lines.replaceChildren();
+    this._shown = 0;
+    this.update();
+  }
+
+  private _draw(): void {
+    const { output, run, connection } = this.model;
+    this._offer(Math.max(run?.ranks ?? 0, ...output.ranks.map(r => r + 1)));
+    const wanted = this._choice.value;
+    const isWanted = ({ rank }: ILine) =>
+      wanted === ALL || rank === Number(wanted);
+    const isAtEnd =
+      this._text.scrollTop + this._text.clientHeight >
+      this._text.scrollHeight - AT_END;
+    const first = output.lines[0]?.number ?? 0;
+    while (Number(this._block()?.dataset.last ?? Infinity) < first) {
+      this._block()!.remove();
+    }
+    const news = output.lines.slice(Math.max(0, this._shown - first));
+    if (news.length) {
+      this._shown = news[news.length - 1].number + 1;
+      const block = element('span', { 'data-last': String(this._shown - 1) });
+      block.append(...this._printed(news.filter(isWanted), wanted === ALL));
+      this._lines.append(block);
+    }
+    const partial = output.partial.filter(isWanted);
+    this._partial.replaceChildren(...this._printed(partial, wanted === ALL));
+    this._text.hidden = !this._text.textContent;
+    setText(this._remark, this._says(output.isCut, connection === 'ended'));
+    if (isAtEnd) {
+      this._text.scrollTop = this._text.scrollHeight;
+    }
+  }
+
+  private _block(): HTMLElement | null {
+    return this._lines.firstElementChild as HTMLElement | null;
+  }
+
+  private _says(isCut: boolean, isOver: boolean): string {
+    const { trans, model } = this;
+    if (!model.output.ranks.length) {
+      return isOver
+        ? trans.__('Nothing was written.')
+        : trans.__('Nothing was written yet.');
+    }
+    return isCut ? trans.__('Earlier output is left out.') : '';
+  }
+
+  /** Lines as they stand there; neighbours of one kind share an element. */
+  private _printed(lines: ILine[], namesRank: boolean): HTMLElement[] {
+    const made: HTMLElement[] = [];
+    let kind = '';
+    for (const { rank, stream, text } of lines) {
+      const printed = `${text}\n`;
+      if (namesRank) {
+        const label = element('span', {
+          class: 'wb-rank',
+          text: this.trans.__('rank %1', rank).padEnd(8)
+        });
+        made.push(label);
+        kind = '';
+      }
+      if (kind === stream) {
+        made[made.length - 1].append(printed);
+      } else {
+        made.push(element('span', { class: `wb-${stream}`, text: printed }));
+        kind = stream;
+      }
+    }
+    return made;
+  }
+
+  /** Offer a choice of as many ranks. */
+  private _offer(ranks: number): void {
+    const { trans, _choice } = this;
+    if (!_choice.options.length) {
+      _choice.append(
+        element('option', { value: ALL, text: trans.__('all ranks') })
+      );
+    }
+    for (let rank = _choice.options.length - 1; rank < ranks; rank++) {
+      const text = trans.__('rank %1', rank);
+      _choice.append(element('option', { value: String(rank), text }));
+    }
+  }
+
+  private readonly _choice = element('select');
+  private readonly _remark = element('span', { class: 'wb-outputremark' });
+  private readonly _text = element('pre', {
+    tabindex: '0',
+    role: 'group',
+    hidden: true
+  });
+  private readonly _lines = element('span');
+  private readonly _partial = element('span');
+  private readonly _pacer: Pacer;
+  /** The number of the first line that was not shown yet. */
+  private _shown = 0;
+}

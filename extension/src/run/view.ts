@@ -1,0 +1,217 @@
+/**
+ * Show one run: where it stands, its curves, where the time goes, and what its ranks wrote.
+ */
+import { Announcer } from './announcer';
+import { RunCharts } from './charts';
+import { element, setText } from './dom';
+import { RunHead } from './head';
+import { keepKeys } from './keys';
+import type { IStyle } from './layout';
+import type { Aspect, RunModel } from './model';
+import { Pacer } from './pacer';
+import { connectionRemark, stateWord } from './phrases';
+import { StepTable } from './steps';
+import { readTheme, watchTheme } from './theme';
+import { Toolbar } from './toolbar';
+import { Transcript } from './transcript';
+import type { ITrans } from './trans';
+import { Zoom, type Finer } from './zoom';
+
+/** What a view can have done; what is missing, it does not offer. */
+export interface IRunActions {
+  /** Ask the run to stop; what is returned is shown. */
+  stop?: () => Promise<string | void>;
+  /** Fetch the curves between two iterations in finer buckets. */
+  curves?: Finer;
+  /** Have output come into the model from now on, or no more. */
+  output?: (follows: boolean) => void;
+}
+
+export interface IRunViewOptions {
+  model: RunModel;
+  trans: ITrans;
+  actions: IRunActions;
+  /** The run's name, while nothing else is known of it. */
+  name?: string;
+  /** How curves are drawn unless somebody chose otherwise for this run. */
+  style?: IStyle;
+}
+
+/** What was chosen for single runs, as long as the page stands. */
+const chosen = new Map<string, IStyle>();
+
+export class RunView {
+  constructor(private readonly options: IRunViewOptions) {
+    const { model, trans, actions, name = '' } = options;
+    this._head = new RunHead(trans, name, actions.stop ?? null);
+    this._zoom = new Zoom(actions.curves ? this._finer : null);
+    this._charts = new RunCharts(model, trans, this._zoom, this._style);
+    this._toolbar = new Toolbar(
+      this._zoom,
+      trans,
+      () => this._charts.whole,
+      style => this._choose(style)
+    );
+    this._toolbar.set(this._style);
+    this._steps = new StepTable(trans);
+    this._transcript = actions.output
+      ? new Transcript(model, trans, actions.output)
+      : null;
+    this.node.append(
+      this._head.node,
+      this._remark,
+      this._toolbar.node,
+      this._charts.node,
+      this._empty,
+      this._steps.node,
+      ...(this._transcript ? [this._transcript.node] : []),
+      this._announcer.node
+    );
+    // Not before the node is in the page has it the page's colours.
+    this._theming = new Pacer(this.node, () => this._retheme());
+    this._theming.request();
+    this._endings = [
+      keepKeys(this.node),
+      watchTheme(() => this._theming.request())
+    ];
+    this._showAll();
+    model.changed.connect(this._onChange, this);
+  }
+
+  readonly node = element('div', { class: 'wb-run', role: 'group' });
+
+  /** How curves are drawn where nobody chose otherwise. */
+  setStyle(style: IStyle): void {
+    this.options.style = style;
+    this._toolbar.set(this._style);
+    this._charts.setStyle(this._style);
+  }
+
+  dispose(): void {
+    this.options.model.changed.disconnect(this._onChange, this);
+    this._endings.forEach(end => end());
+    this._theming.dispose();
+    this._announcer.dispose();
+    this._toolbar.dispose();
+    this._charts.dispose();
+    this._transcript?.dispose();
+    this._zoom.dispose();
+    this.node.remove();
+  }
+
+  private get _style(): IStyle {
+    const { model, style } = this.options;
+    return chosen.get(model.id) ?? style ?? { log: false, smoothing: 0 };
+  }
+
+  private _choose(style: IStyle): void {
+    chosen.set(this.options.model.id, style);
+    this._charts.setStyle(style);
+  }
+
+  /** What is finer than what is there already; it is asked for only then. */
+  private readonly _finer: Finer = async (first, last) => {
+    const { model, actions } = this.options;
+    const isThinned = [...model.curves.values()].some(one => one.width > 1);
+    const found = isThinned ? await actions.curves?.(first, last) : null;
+    return found ?? null;
+  };
+
+  private _onChange(_: RunModel, aspect: Aspect): void {
+    switch (aspect) {
+      case 'run':
+        this._showRun();
+        break;
+      case 'curves':
+        this._showPoints();
+        this._charts.update();
+        this._zoom.grow(this._charts.whole?.[1] ?? 0);
+        this._showEmptiness();
+        break;
+      case 'steps':
+        this._steps.show(this.options.model.steps);
+        break;
+      case 'output':
+        this._transcript?.update();
+        break;
+      case 'connection':
+        this._showConnection();
+        this._showEmptiness();
+        this._transcript?.update();
+    }
+  }
+
+  private _showAll(): void {
+    this._showPoints();
+    this._showRun();
+    this._showConnection();
+    this._showEmptiness();
+    this._steps.show(this.options.model.steps);
+  }
+
+  /** How many points were taken in, for whoever watches over the page. */
+  private _showPoints(): void {
+    this.node.dataset.points = String(this.options.model.points);
+  }
+
+  private _showRun(): void {
+    const { trans, name = '' } = this.options;
+    const { run } = this.options.model;
+    this.node.setAttribute('aria-label', trans.__('Run %1', run?.name ?? name));
+    if (!run) {
+      return;
+    }
+    this._head.show(run);
+    const word = stateWord(run, trans);
+    if (this._word && word !== this._word) {
+      this._announcer.say(trans.__('Run %1: %2', run.name, word));
+    }
+    this._word = word;
+    this._showEmptiness();
+  }
+
+  private _showConnection(): void {
+    const { model, trans } = this.options;
+    const { connection, problem } = model;
+    const remark = connectionRemark(connection, problem, trans);
+    if (remark && this._remark.hidden) {
+      this._announcer.say(remark);
+    }
+    setText(this._remark, remark);
+    this._remark.hidden = !remark;
+  }
+
+  private _showEmptiness(): void {
+    const { model, trans } = this.options;
+    const isEmpty = !this._charts.size;
+    const isWaiting = ['connecting', 'live', 'lost'].includes(model.connection);
+    this._toolbar.node.hidden = isEmpty;
+    this._empty.hidden = !isEmpty || !(isWaiting || model.run?.is_ended);
+    setText(
+      this._empty,
+      model.run?.is_ended
+        ? trans.__('No curves were reported.')
+        : trans.__('Curves appear with the first report.')
+    );
+  }
+
+  private _retheme(): void {
+    const { isDark, isHighContrast } = readTheme(this.node);
+    this.node.classList.toggle('wb-dark', isDark);
+    this.node.classList.toggle('wb-highcontrast', isHighContrast);
+    this._charts.refreshTheme();
+  }
+
+  private readonly _head: RunHead;
+  private readonly _zoom: Zoom;
+  private readonly _charts: RunCharts;
+  private readonly _toolbar: Toolbar;
+  private readonly _steps: StepTable;
+  private readonly _theming: Pacer;
+  private readonly _transcript: Transcript | null;
+  private readonly _announcer = new Announcer();
+  private readonly _remark = element('p', { class: 'wb-remark', hidden: true });
+  private readonly _empty = element('p', { class: 'wb-note' });
+  private readonly _endings: (() => void)[];
+  private _word = '';
+}
