@@ -1,0 +1,115 @@
+/**
+ * Follow a run on this Jupyter server: find out whether it is there, then keep a connection.
+ */
+import type { Bundle } from './request';
+import type { IFrame, IRun } from './protocol';
+import { retryDelay } from './run/backoff';
+import { RunModel } from './run/model';
+import { RunSocket } from './run/socket';
+import type { IRunActions } from './run/view';
+
+/** What of `request.ts` is needed of one run. */
+export interface IRunApi {
+  getRun(id: string): Promise<IRun>;
+  stopRun(id: string): Promise<IRun>;
+  getBundle(id: string): Promise<Bundle>;
+  getCurves(
+    id: string,
+    range: { first: number; last: number }
+  ): Promise<IFrame>;
+  followUrl(id: string, known: { feed: string; version: number }): string;
+}
+
+/** How a request failed, as `RequestError` says it. */
+export interface IRefusal {
+  status: number;
+  message: string;
+  isOurs: boolean;
+}
+
+const RUN_ID = /^\w[\w.-]*$/;
+
+export class LiveRun {
+  constructor(
+    readonly id: string,
+    private readonly api: IRunApi,
+    create?: (url: string) => WebSocket
+  ) {
+    this.model = new RunModel(id);
+    this._socket = new RunSocket({
+      model: this.model,
+      url: (feed, version) => api.followUrl(id, { feed, version }),
+      create
+    });
+  }
+
+  readonly model: RunModel;
+
+  /** What a view of the run can have done. */
+  readonly actions: IRunActions = {
+    stop: async () => {
+      const run = await this.api.stopRun(this.id);
+      this.model.applyMessage({ type: 'run', run });
+    },
+    curves: (first, last) => this.api.getCurves(this.id, { first, last }),
+    output: follows => this._socket.followOutput(follows)
+  };
+
+  get isDisposed(): boolean {
+    return this._isDisposed;
+  }
+
+  /** Begin to follow the run. */
+  start(): void {
+    if (RUN_ID.test(this.id)) {
+      this._isStopped = false;
+      void this._open();
+    } else {
+      this.model.setConnection('unknown');
+    }
+  }
+
+  /** Follow it no longer, unless somebody asks for its output. */
+  stop(): void {
+    this._isStopped = true;
+    clearTimeout(this._retry);
+    this._socket.stop();
+  }
+
+  dispose(): void {
+    this.stop();
+    this._isDisposed = true;
+    this._socket.dispose();
+    this.model.dispose();
+  }
+
+  private async _open(): Promise<void> {
+    try {
+      const run = await this.api.getRun(this.id);
+      if (!this._isStopped) {
+        this.model.applyMessage({ type: 'run', run });
+        this._socket.start();
+      }
+    } catch (error) {
+      if (!this._isStopped) {
+        this._despair(error as Partial<IRefusal>);
+      }
+    }
+  }
+
+  private _despair({ status, message, isOurs }: Partial<IRefusal>): void {
+    if (status === 404) {
+      this.model.setConnection(isOurs ? 'unknown' : 'no-server');
+      return;
+    }
+    this.model.setConnection('lost', isOurs ? message : '');
+    const delay = retryDelay(this._failures++);
+    this._retry = setTimeout(() => void this._open(), delay);
+  }
+
+  private readonly _socket: RunSocket;
+  private _retry: ReturnType<typeof setTimeout> | undefined;
+  private _failures = 0;
+  private _isStopped = false;
+  private _isDisposed = false;
+}

@@ -1,0 +1,209 @@
+/**
+ * Show a `%%dist_train` cell's output: the run as it goes on, and later what the notebook keeps.
+ */
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+import type { PartialJSONObject } from '@lumino/coreutils';
+import type { ISignal } from '@lumino/signaling';
+import { Widget } from '@lumino/widgets';
+
+import { LiveRun, type IRefusal, type IRunApi } from './live';
+import { RUN_TYPE, type ISavedRun } from './protocol';
+import * as request from './request';
+import { retryDelay } from './run/backoff';
+import { element } from './run/dom';
+import type { IStyle } from './run/layout';
+import type { Aspect, RunModel } from './run/model';
+import type { ITrans } from './run/trans';
+import { RunView } from './run/view';
+
+/** The longest wait between two attempts to keep a result. */
+const KEEPING_DELAY = 30_000;
+
+export interface IRendererOptions {
+  trans: ITrans;
+  api?: IRunApi;
+  /** How curves are drawn unless somebody chose otherwise. */
+  style?: () => IStyle;
+  /** Emitted when `style` may have changed. */
+  styleChanged?: ISignal<unknown, unknown>;
+  /** A run goes on, and its output holds no more than its id. */
+  onLive?: (run: string, widget: Widget) => void;
+  /** A run's result was put into the notebook, which is not saved yet. */
+  onKept?: (run: string, widget: Widget) => void;
+  create?: (url: string) => WebSocket;
+}
+
+export class RunRenderer extends Widget implements IRenderMime.IRenderer {
+  constructor(
+    private readonly options: IRendererOptions,
+    private readonly sanitizer: IRenderMime.ISanitizer
+  ) {
+    super();
+    this.addClass('wb-RunRenderer');
+    options.styleChanged?.connect(this._onStyle, this);
+  }
+
+  /** The run's id; empty before the first rendering. */
+  get run(): string {
+    return this._live?.id ?? '';
+  }
+
+  /** Show the run that `model` is about; what is shown of the same run already stays. */
+  async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
+    const data = runOf(model);
+    if (this.isDisposed || !data) {
+      return;
+    }
+    this._model = model;
+    if (data.run !== this._live?.id) {
+      this._begin(data);
+    }
+    const { connection } = this._live!.model;
+    const isAway = connection !== 'live' && connection !== 'ended';
+    if (data.saved && isAway && connection !== 'saved') {
+      this._showSaved(data);
+    } else if (!data.saved && !this._isFollowed) {
+      this._isFollowed = true;
+      this._live!.start();
+    }
+  }
+
+  override dispose(): void {
+    if (!this.isDisposed) {
+      clearTimeout(this._retry);
+      this.options.styleChanged?.disconnect(this._onStyle, this);
+      this._view?.dispose();
+      this._live?.dispose();
+      this._view = this._live = this._model = null;
+      super.dispose();
+    }
+  }
+
+  private _begin({ run, name }: ISavedRun): void {
+    this._view?.dispose();
+    this._live?.dispose();
+    this._picture?.remove();
+    this._picture = null;
+    this._isFollowed = this._wasLive = false;
+    clearTimeout(this._retry);
+    const { trans, style, create, api = request } = this.options;
+    this._live = new LiveRun(run, api, create);
+    const { model, actions } = this._live;
+    this._view = new RunView({
+      ...{ model, trans, actions, name },
+      style: style?.()
+    });
+    this.node.append(this._view.node);
+    model.changed.connect(this._onChange, this);
+  }
+
+  /** Show what the notebook holds; where it cannot be read, the run itself. */
+  private _showSaved({ saved }: ISavedRun): void {
+    try {
+      this._live!.stop();
+      this._live!.model.load(saved!);
+    } catch (error) {
+      console.warn('workbench: what was saved cannot be read', error);
+      this._isFollowed = true;
+      this._live!.start();
+    }
+  }
+
+  private _onChange(model: RunModel, aspect: Aspect): void {
+    const { run, connection } = model;
+    if (aspect === 'run' && run && !run.is_ended && !this._wasLive) {
+      this._wasLive = true;
+      this.options.onLive?.(model.id, this);
+    }
+    if (aspect !== 'connection') {
+      return;
+    }
+    if (connection === 'ended') {
+      void this._keep(0);
+    }
+    const isMissing = connection === 'unknown' || connection === 'no-server';
+    if (isMissing && !model.curves.size && !this._picture) {
+      this._picture = this._pictureOf(this._model!);
+      this.node.append(this._picture);
+    }
+  }
+
+  /** Have the notebook keep the result, unless it does so already. */
+  private async _keep(failures: number): Promise<void> {
+    const live = this._live;
+    if (!live || !this._isToKeep(live)) {
+      return;
+    }
+    const { api = request, onKept } = this.options;
+    try {
+      const data = (await api.getBundle(live.id)) as PartialJSONObject;
+      if (this._isToKeep(live)) {
+        this._model!.setData({ data });
+        onKept?.(live.id, this);
+      }
+    } catch (error) {
+      const { status, isOurs } = error as Partial<IRefusal>;
+      if (this._live === live && !(status === 404 && isOurs)) {
+        const delay = retryDelay(failures, KEEPING_DELAY);
+        this._retry = setTimeout(() => void this._keep(failures + 1), delay);
+      }
+    }
+  }
+
+  private _isToKeep(live: LiveRun): boolean {
+    return this._live === live && !!this._model && !runOf(this._model)?.saved;
+  }
+
+  /** What can be shown of the output without its run. */
+  private _pictureOf({ data }: IRenderMime.IMimeModel): HTMLElement {
+    const node = element('div', { class: 'wb-kept' });
+    const text = textOf(data['text/plain']);
+    const png = textOf(data['image/png']).trim();
+    const html = textOf(data['text/html']);
+    if (png) {
+      const src = `data:image/png;base64,${png}`;
+      node.append(element('img', { src, alt: text }));
+    } else if (html) {
+      node.innerHTML = this.sanitizer.sanitize(html);
+    } else {
+      node.append(element('pre', { text }));
+    }
+    return node;
+  }
+
+  private _onStyle(): void {
+    const { style } = this.options;
+    if (style) {
+      this._view?.setStyle(style());
+    }
+  }
+
+  private _model: IRenderMime.IMimeModel | null = null;
+  private _live: LiveRun | null = null;
+  private _view: RunView | null = null;
+  private _picture: HTMLElement | null = null;
+  private _retry: ReturnType<typeof setTimeout> | undefined;
+  private _isFollowed = false;
+  private _wasLive = false;
+}
+
+/** Makes renderers of runs, also in notebooks that are not trusted. */
+export function createRendererFactory(
+  options: IRendererOptions
+): IRenderMime.IRendererFactory {
+  return {
+    safe: true,
+    mimeTypes: [RUN_TYPE],
+    createRenderer: ({ sanitizer }) => new RunRenderer(options, sanitizer)
+  };
+}
+
+function runOf(model: IRenderMime.IMimeModel): ISavedRun | null {
+  const data = model.data[RUN_TYPE] as unknown as ISavedRun | undefined;
+  return typeof data?.run === 'string' ? data : null;
+}
+
+/** A text of a MIME bundle, which may be in lines. */
+function textOf(value: unknown): string {
+  return Array.isArray(value) ? value.join('') : String(value ?? '');
+}
