@@ -42,7 +42,7 @@ export class ClusterCommands {
     const model = this._model;
     const anywhere = { isEnabled: () => model.isReady && !model.trouble };
     commands.addCommand(CommandIDs.start, {
-      label: trans.__('Start Training Cluster'),
+      label: trans.__('Start Training Cluster…'),
       caption: trans.__('Start ranks that train together'),
       icon: clustersIcon,
       describedBy: {

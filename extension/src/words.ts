@@ -106,7 +106,11 @@ export function lastValue(run: IListedRun): string {
 export function moment(seconds: number, now: number, locale?: string): string {
   const date = new Date(1000 * seconds);
   return date.toDateString() === new Date(1000 * now).toDateString()
-    ? date.toLocaleTimeString(locale, { hour: '2-digit', minute: '2-digit' })
+    ? date.toLocaleTimeString(locale, {
+        hour: '2-digit',
+        minute: '2-digit',
+        hourCycle: 'h23'
+      })
     : date.toLocaleDateString(locale, { month: 'short', day: 'numeric' });
 }
 

@@ -1,0 +1,43 @@
+import { TranslationManager } from '@jupyterlab/translation';
+
+import catalogue from '../../../workbench/locale/ja_JP/LC_MESSAGES/workbench.json';
+import { statusText } from '../words';
+import { aCluster, aRun } from './samples';
+
+/** The bundle that JupyterLab makes of our catalogue. */
+async function japanese() {
+  const language = { data: { workbench: catalogue }, message: '' };
+  const connector = { fetch: async () => language };
+  const manager = new TranslationManager(
+    ...(['', '', undefined, connector] as unknown as [string])
+  );
+  await manager.fetch('ja_JP');
+  return manager.load('workbench');
+}
+
+it('is taken in by JupyterLab, with one form for every number', async () => {
+  const trans = await japanese();
+
+  expect(trans.__('Training Clusters')).toBe('学習クラスタ');
+  expect(trans._n('%1 rank', '%1 ranks', 1)).toBe('1 ランク');
+  expect(trans._n('%1 rank', '%1 ranks', 4)).toBe('4 ランク');
+  expect(trans._p('settings', 'Smoothing')).toBe('平滑化');
+});
+
+it('leaves names of runs and their percent signs alone', async () => {
+  const cluster = aCluster({ ranks_asked: 4, runs: [aRun({ name: '50%2' })] });
+
+  expect(statusText([cluster], await japanese())).toBe(
+    '2 / 4 ランク · 50%2 42%'
+  );
+});
+
+it('shows a cell magic as it is typed', async () => {
+  const trans = await japanese();
+  const said = trans.__(
+    'No runs yet. A cell that begins with %1 makes one.',
+    '%%dist_train'
+  );
+
+  expect(said).toContain('%%dist_train で');
+});
