@@ -110,10 +110,10 @@ export class Chart implements IPlotted, IReadable {
 
   says(iteration: number): string {
     const { trans } = this.options;
-    const values = this.curves.map(({ label }, i) => {
-      const { x, median } = this.layout.columns[i];
-      return `${label} ${number(median[nearest(x, iteration)])}`;
-    });
+    const values = this.curves.map(
+      ({ label, series }) =>
+        `${label} ${number(series.median[series.nearest(iteration)])}`
+    );
     const where = trans.__('iteration %1', integer(iteration));
     return `${where}: ${values.join(', ')}`;
   }
@@ -151,7 +151,7 @@ export class Chart implements IPlotted, IReadable {
     this.curves = this._given
       .filter(({ series }) => series.length)
       .map(curve => ({ ...curve, series: zoom.refined(curve.series) }));
-    this.layout = layOut(this.curves, this.style);
+    this.layout = layOut(this.curves, this.style, this.shown, width);
     const shape = this._shapeNow();
     if (!this._plot || shape !== this._shape) {
       this._shape = shape;
@@ -205,7 +205,7 @@ export class Chart implements IPlotted, IReadable {
       const left = cursor === null ? -10 : this._plot.valToPos(cursor, 'x');
       this._plot.setCursor({ left, top: cursor === null ? -10 : 0 }, false);
     }
-    this._table.show(this.layout, cursor);
+    this._table.show(this.curves, this.layout, cursor);
     this._reader.update();
   }
 

@@ -3,11 +3,14 @@
  */
 import type uPlot from 'uplot';
 
-import { nearest, smooth, thin, type IColumns, type Series } from './series';
+import { nearest, smooth, thin, type Series } from './series';
 import type { Range } from './zoom';
 
-/** A curve finer than this is thinned before it is drawn: no screen has more columns. */
+/** A line finer than this is thinned before it is drawn. */
 const MOST_BUCKETS = 4_000;
+/** CSS pixels of a bucket of a band: what is finer takes long to paint, and is not seen. */
+const BAND_PIXELS = 1.5;
+const FEWEST_BUCKETS = 200;
 
 /** A curve as it is to be drawn. */
 export interface ICurve {
@@ -40,44 +43,55 @@ export interface ILine {
 /** Values on common iterations: null is a gap, undefined means no bucket there. */
 type Row = (number | null | undefined)[];
 
+/** The columns of a curve as they are drawn: where they are in sight, and thinned. */
+export interface IDrawn {
+  x: ArrayLike<number>;
+  low: ArrayLike<number>;
+  high: ArrayLike<number>;
+  raw: ArrayLike<number>;
+  slowest: ArrayLike<number>;
+  line: ArrayLike<number>;
+}
+
 export interface ILayout {
   lines: ILine[];
   /** The common iterations, then a row for each line. */
   data: uPlot.AlignedData;
-  /** The columns of each curve as they are drawn. */
-  columns: IColumns[];
-  /** The smoothed line of each curve; the median where nothing is smoothed. */
+  drawn: IDrawn[];
+  /** The whole smoothed line of each curve; the median where nothing is smoothed. */
   smoothed: ArrayLike<number>[];
-  /** Where each bucket of each curve stands among the common iterations. */
+  /** Where each bucket that is drawn of each curve stands among the common iterations. */
   places: Int32Array[];
 }
 
-/** Lay out `curves`; what has no place on a logarithmic scale becomes a gap. */
-export function layOut(curves: readonly ICurve[], style: IStyle): ILayout {
-  const columns = curves.map(({ series }) => thin(series, MOST_BUCKETS));
-  const smoothed = columns.map(({ median }) =>
+/**
+ * Lay out `curves`; what has no place on a logarithmic scale becomes a gap.
+ *
+ * @param shown - the iterations in sight; null for all
+ * @param width - CSS pixels for them
+ */
+export function layOut(
+  curves: readonly ICurve[],
+  style: IStyle,
+  shown: Range | null = null,
+  width = Infinity
+): ILayout {
+  const smoothed = curves.map(({ series: { median } }) =>
     style.smoothing > 0 && median.length > FEW
       ? smooth(median, style.smoothing)
       : median
   );
-  const x = union(columns.map(one => one.x));
-  const places = columns.map(one => placesIn(x, one.x));
+  const drawn = curves.map(({ series }, i) =>
+    inSight(series, smoothed[i], shown, width)
+  );
+  const x = union(drawn.map(one => one.x));
+  const places = drawn.map(one => placesIn(x, one.x));
   const lines = linesOf(curves, style);
-  const rows = lines.map(({ curve, kind }): Row => {
-    const values = {
-      raw: columns[curve].median,
-      slowest: columns[curve].slowest,
-      line: smoothed[curve]
-    }[kind];
-    return row(x.length, places[curve], values, style.log);
-  });
-  return {
-    lines,
-    data: [x, ...rows] as uPlot.AlignedData,
-    columns,
-    smoothed,
-    places
-  };
+  const rows = lines.map(({ curve, kind }) =>
+    row(x.length, places[curve], drawn[curve][kind], style.log)
+  );
+  const data = [x, ...rows] as uPlot.AlignedData;
+  return { lines, data, drawn, smoothed, places };
 }
 
 /** The lines to draw, the most important last, so that it is on top. */
@@ -125,7 +139,7 @@ export function spanOf(curves: readonly ICurve[]): Range | null {
  */
 export function heightOf(
   curves: readonly ICurve[],
-  { columns, smoothed }: ILayout,
+  { drawn }: ILayout,
   [first, last]: Range,
   log: boolean
 ): Range | null {
@@ -136,18 +150,35 @@ export function heightOf(
       high = value > high ? value : high;
     }
   };
-  columns.forEach((one, curve) => {
-    const drawn = curves[curve].series.hasBand
-      ? [one.low, one.high]
-      : [one.median];
+  drawn.forEach((one, curve) => {
+    const { line, raw } = one;
+    const columns = curves[curve].series.hasBand
+      ? [one.low, one.high, line]
+      : [raw, line];
     const begin = Math.max(0, nearest(one.x, first));
     const end = Math.min(one.x.length - 1, nearest(one.x, last));
     for (let i = begin; i <= end; i++) {
-      drawn.forEach(column => take(column[i]));
-      take(smoothed[curve][i]);
+      columns.forEach(column => take(column[i]));
     }
   });
   return low <= high ? [low, high] : null;
+}
+
+/** What there is to be drawn of a curve, one bucket beyond both edges included. */
+function inSight(
+  series: Series,
+  line: ArrayLike<number>,
+  shown: Range | null,
+  width: number
+): IDrawn {
+  const { x, low, median, high, slowest, hasBand } = series;
+  const first = shown ? Math.max(0, series.nearest(shown[0]) - 1) : 0;
+  const end = shown ? series.nearest(shown[1]) + 2 : series.length;
+  const most = hasBand
+    ? Math.max(FEWEST_BUCKETS, width / BAND_PIXELS)
+    : MOST_BUCKETS;
+  const columns = { x, low, high, raw: median, slowest, line };
+  return thin(columns, Math.min(MOST_BUCKETS, most), first, end);
 }
 
 function union(xs: ArrayLike<number>[]): Float64Array {

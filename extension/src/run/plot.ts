@@ -7,6 +7,7 @@ import {
   FEW,
   heightOf,
   type ICurve,
+  type IDrawn,
   type ILayout,
   type ILine,
   type IStyle
@@ -136,8 +137,7 @@ function seriesOf(chart: IPlotted, line: ILine): uPlot.Series {
     points: {
       size: 5,
       fill: colour,
-      show: () =>
-        line.kind === 'line' && chart.layout.columns[line.curve].x.length <= FEW
+      show: () => line.kind === 'line' && curve.series.length <= FEW
     }
   };
 }
@@ -179,12 +179,12 @@ function placeOf(
   iteration: number,
   plot: uPlot
 ): number | null {
-  const { lines, columns, places } = chart.layout;
+  const { lines, drawn, places } = chart.layout;
   if (lines[line]?.kind !== 'line') {
     return null;
   }
   const { curve } = lines[line];
-  const { x } = columns[curve];
+  const { x } = drawn[curve];
   const place = nearest(x, iteration);
   const { min = -Infinity, max = Infinity } = plot.scales.x;
   const isShown = place >= 0 && min <= x[place] && x[place] <= max;
@@ -213,17 +213,13 @@ function drawBands(chart: IPlotted, plot: uPlot): void {
   curves.forEach((curve, i) => {
     if (curve.series.hasBand) {
       ctx.fillStyle = theme.curves[curve.colour % theme.curves.length];
-      ctx.fill(bandOf(plot, layout.columns[i], style.log));
+      ctx.fill(bandOf(plot, layout.drawn[i], style.log));
     }
   });
   ctx.restore();
 }
 
-function bandOf(
-  plot: uPlot,
-  { x, low, high }: ILayout['columns'][number],
-  log: boolean
-): Path2D {
+function bandOf(plot: uPlot, { x, low, high }: IDrawn, log: boolean): Path2D {
   const path = new Path2D();
   const { min = 0, max = 0 } = plot.scales.x;
   const floor = plot.scales.y.min ?? 0;

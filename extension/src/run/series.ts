@@ -8,17 +8,8 @@ const SINGLES = ['low', 'median', 'high', 'mean', 'slowest'] as const;
 
 type Single = (typeof SINGLES)[number];
 
-/** Columns of equal length, in the order of `x`; NaN is a gap. */
-export interface IColumns {
-  x: ArrayLike<number>;
-  low: ArrayLike<number>;
-  median: ArrayLike<number>;
-  high: ArrayLike<number>;
-  slowest: ArrayLike<number>;
-}
-
 /** One curve: buckets of iterations in their order, in arrays that grow by doubling. */
-export class Series implements IColumns {
+export class Series {
   constructor(readonly name: string) {}
 
   /** Iterations that a bucket stands for. */
@@ -174,27 +165,42 @@ export function smooth(
   return smoothed;
 }
 
-/** Thin columns to at most `most` buckets, of which every extreme is kept. */
-export function thin(columns: IColumns, most: number): IColumns {
-  const length = columns.x.length;
-  if (length <= most) {
-    return columns;
+/**
+ * Thin columns to at most `most` buckets, and one more where the first is cut.
+ *
+ * Of `low` and `high` every extreme is kept, `x` stays in the middle, and all else is averaged.
+ * Always as many buckets become one, counted from the first there is, so that a curve which grows
+ * stands still.
+ *
+ * @param first - the place to begin at
+ * @param end - the place to end before
+ */
+export function thin<K extends string>(
+  columns: { [name in K]: ArrayLike<number> },
+  most: number,
+  first = 0,
+  end = Infinity
+): { [name in K]: ArrayLike<number> } {
+  const names = Object.keys(columns) as K[];
+  const length = Math.min(end, columns[names[0]].length);
+  const factor = Math.max(1, Math.ceil((length - first) / most));
+  const begin = Math.floor(first / factor) * factor;
+  const thinned = { ...columns };
+  for (const name of names) {
+    const column = columns[name];
+    const gather = GATHERS[name] ?? average;
+    thinned[name] =
+      factor === 1
+        ? part(column, begin, length)
+        : Float64Array.from(
+            { length: Math.ceil((length - begin) / factor) },
+            (_, i) => {
+              const from = begin + i * factor;
+              return gather(column, from, Math.min(length, from + factor));
+            }
+          );
   }
-  const edge = (i: number) => Math.floor((i * length) / most);
-  const gathered = (
-    column: ArrayLike<number>,
-    gather: (column: ArrayLike<number>, first: number, end: number) => number
-  ) =>
-    Float64Array.from({ length: most }, (_, i) =>
-      gather(column, edge(i), edge(i + 1))
-    );
-  return {
-    x: gathered(columns.x, (x, first, end) => (x[first] + x[end - 1]) / 2),
-    low: gathered(columns.low, least),
-    median: gathered(columns.median, average),
-    high: gathered(columns.high, greatest),
-    slowest: gathered(columns.slowest, average)
-  };
+  return thinned;
 }
 
 /** The place of the number nearest to `wanted` in an ascending array; -1 in an empty one. */
@@ -235,6 +241,16 @@ function grown<T extends Float64Array | Int32Array | Float32Array>(
   return to;
 }
 
+function part(
+  column: ArrayLike<number>,
+  first: number,
+  end: number
+): ArrayLike<number> {
+  return column instanceof Float32Array || column instanceof Float64Array
+    ? column.subarray(first, end)
+    : Array.from(column).slice(first, end);
+}
+
 function least(column: ArrayLike<number>, first: number, end: number): number {
   let found = NaN;
   for (let i = first; i < end; i++) {
@@ -269,6 +285,12 @@ function average(
   }
   return count ? sum / count : NaN;
 }
+
+const GATHERS: { [name: string]: typeof average | undefined } = {
+  x: (x, first, end) => (x[first] + x[end - 1]) / 2,
+  low: least,
+  high: greatest
+};
 
 function ifNumber(value: number, otherwise: number): number {
   return Number.isNaN(value) ? otherwise : value;

@@ -78,7 +78,8 @@ export class ValueTable {
    *
    * @param at - the iteration that is looked at; null for the last of each curve
    */
-  show(layout: ILayout, at: number | null): void {
+  show(curves: readonly ICurve[], layout: ILayout, at: number | null): void {
+    this._curves = curves;
     this._layout = layout;
     setText(
       this._when,
@@ -121,14 +122,16 @@ export class ValueTable {
     at: number | null,
     kind: 'median' | 'smoothed' | 'slowest'
   ): string {
-    const { columns, smoothed } = this._layout!;
-    const values = kind === 'smoothed' ? smoothed[curve] : columns[curve][kind];
+    const values =
+      kind === 'smoothed'
+        ? this._layout!.smoothed[curve]
+        : this._curves[curve].series[kind];
     const place = this._place(curve, at);
     return place < 0 ? '' : number(values[place]);
   }
 
   private _range(curve: number, at: number | null): string {
-    const { low, high } = this._layout!.columns[curve];
+    const { low, high } = this._curves[curve].series;
     const place = this._place(curve, at);
     return place < 0 || Number.isNaN(low[place])
       ? ''
@@ -136,13 +139,14 @@ export class ValueTable {
   }
 
   private _place(curve: number, at: number | null): number {
-    const { x } = this._layout!.columns[curve];
+    const { x } = this._curves[curve].series;
     return at === null ? x.length - 1 : nearest(x, at);
   }
 
   private readonly _head = element('thead');
   private readonly _body = element('tbody');
   private _when = element('th');
+  private _curves: readonly ICurve[] = [];
   private _layout: ILayout | null = null;
   private _cells: { node: HTMLElement; fill: Fill }[] = [];
 }

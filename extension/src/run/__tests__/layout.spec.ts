@@ -53,7 +53,25 @@ test('a long curve is thinned before it is drawn', () => {
 
   const { data } = layOut([curve(index)], PLAIN);
 
-  expect(data[0].length).toBe(4000);
+  expect(data[0].length).toBeLessThanOrEqual(4000);
+});
+
+test('a band has no more buckets than can be seen', () => {
+  const index = Array.from({ length: 2000 }, (_, i) => i);
+  const band = curve(index, { ranks: 4 });
+
+  const { data, drawn } = layOut([band], PLAIN, [0, 1999], 600);
+
+  expect(data[0].length).toBe(400);
+  expect(drawn[0].high[399]).toBeCloseTo(199.9);
+});
+
+test('only what is in sight is laid out', () => {
+  const index = Array.from({ length: 100 }, (_, i) => i);
+
+  const { data } = layOut([curve(index)], PLAIN, [40, 42]);
+
+  expect([...data[0]]).toEqual([39, 40, 41, 42, 43]);
 });
 
 describe('the lines', () => {

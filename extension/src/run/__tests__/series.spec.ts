@@ -116,27 +116,36 @@ describe('thin', () => {
     const low = x.map(i => (i === 333 ? -7 : 0));
     const high = x.map(i => (i === 334 ? 7 : 2));
 
-    const thinned = thin({ x, low, median: flat, high, slowest: flat }, 100);
+    const thinned = thin({ x, low, median: flat, high }, 100);
 
     expect(thinned.x.length).toBe(100);
     expect(Math.min(...Array.from(thinned.low))).toBe(-7);
     expect(Math.max(...Array.from(thinned.high))).toBe(7);
   });
 
-  it('leaves what is thin enough alone', () => {
-    const columns = { x, low: flat, median: flat, high: flat, slowest: flat };
+  it('leaves what is thin enough as it is', () => {
+    expect(Array.from(thin({ x }, 1000).x)).toEqual(x);
+  });
 
-    expect(thin(columns, 1000)).toBe(columns);
+  it('changes nothing but the end of a curve that grows', () => {
+    const before = thin({ x: x.slice(0, 801) }, 200).x;
+    const after = thin({ x: x.slice(0, 999) }, 200).x;
+
+    expect(Array.from(after).slice(0, 160)).toEqual(
+      Array.from(before).slice(0, 160)
+    );
+  });
+
+  it('takes a part, whose buckets are those of the whole', () => {
+    expect([...Array.from(thin({ x }, 2, 501, 509).x)]).toEqual([
+      ...[501.5, 505.5, 508]
+    ]);
   });
 
   it('takes no notice of gaps, unless there is nothing else', () => {
     const gappy = [NaN, 3, NaN, NaN];
-    const columns = {
-      ...{ x: [0, 1, 2, 3], low: gappy, median: gappy },
-      ...{ high: gappy, slowest: gappy }
-    };
 
-    const thinned = thin(columns, 2);
+    const thinned = thin({ low: gappy, median: gappy }, 2);
 
     expect([...Array.from(thinned.low)]).toEqual([3, NaN]);
     expect([...Array.from(thinned.median)]).toEqual([3, NaN]);
