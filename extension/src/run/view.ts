@@ -78,6 +78,7 @@ export class RunView {
     model.changed.connect(this._onChange, this);
   }
 
+  /** Its `data-points` and `data-state` tell what it shows to those who look from outside. */
   readonly node = element('div', { class: 'wb-run', role: 'group' });
 
   /** How curves are drawn where nobody chose otherwise. */
@@ -125,6 +126,7 @@ export class RunView {
       case 'curves':
         this._showPoints();
         this._charts.update();
+        this.node.dataset.points = String(this.options.model.points);
         this._zoom.grow(this._charts.whole?.[1] ?? 0);
         this._showEmptiness();
         break;
@@ -143,10 +145,12 @@ export class RunView {
 
   private _showAll(): void {
     this._showPoints();
+    const { model } = this.options;
     this._showRun();
     this._showConnection();
     this._showEmptiness();
-    this._steps.show(this.options.model.steps);
+    this._steps.show(model.steps);
+    this.node.dataset.points = String(model.points);
   }
 
   /** How many points were taken in, for whoever watches over the page. */
@@ -162,6 +166,7 @@ export class RunView {
       return;
     }
     this._head.show(run);
+    this.node.dataset.state = run.state;
     const word = stateWord(run, trans);
     if (this._word && word !== this._word) {
       this._announcer.say(trans.__('Run %1: %2', run.name, word));
