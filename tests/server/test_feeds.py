@@ -13,7 +13,7 @@ import pytest
 
 from workbench.core.cluster import ClusterFact, ClusterState
 from workbench.errors import ClusterError
-from workbench.server import chores, following, page
+from workbench.server import chores, following, page, reading
 from workbench.server.chores import Chores
 from workbench.store import Store, database
 from workbench.view import care
@@ -74,7 +74,7 @@ async def test_ten_pages_cost_one_reader(follow, run, readings) -> None:
         seconds = time.monotonic() - begun
 
     assert len(set(readings)) == 1
-    assert len(readings) <= 6 + 2 * seconds / following.LOOK_SECONDS
+    assert len(readings) <= 6 + 2 * seconds / reading.LOOK_SECONDS
     assert {len(page.curves["loss"]) for page in pages} == {30}
 
 
@@ -228,40 +228,51 @@ async def test_a_supervisor_that_died_is_woken_while_a_page_follows(
 
 
 @pytest.fixture
-def caring(store, run, cluster) -> Chores:
+def caring(cluster) -> Chores:
     """Chores of which the first was done."""
-    caring = Chores(run.id, "server")
-    caring.do(store, pages=1, looking=True, now=100.0)
+    caring = Chores("260101-000000-aaaa", "server")
+    caring.look_after(cluster, now=100.0)
     return caring
 
 
-def test_a_supervisor_that_ends_again_and_again_is_given_up(caring, store, asleep) -> None:
+def test_a_supervisor_that_ends_again_and_again_is_given_up(caring, cluster, asleep) -> None:
     for i in range(1, care.MOST_WAKINGS + 1):
-        caring.do(store, pages=1, looking=True, now=100.0 + 10 * i)
+        caring.look_after(cluster, now=100.0 + 10 * i)
 
     with pytest.raises(ClusterError, match="ends as soon as it starts"):
-        caring.do(store, pages=1, looking=True, now=200.0)
+        caring.look_after(cluster, now=200.0)
     assert len(asleep) == care.MOST_WAKINGS
 
 
-def test_a_cluster_that_failed_is_not_tried_again_unasked(caring, store, asleep) -> None:
-    store.put_cluster_fact(ClusterFact("default", ClusterState.FAILED))
+def test_a_cluster_that_failed_is_not_tried_again_unasked(
+    caring, cluster, store, asleep, monkeypatch
+) -> None:
+    monkeypatch.setattr(chores, "supervisor_is_awake", lambda name: False)
+    store.put_cluster_fact(ClusterFact(cluster, ClusterState.FAILED))
 
-    caring.do(store, pages=1, looking=True, now=200.0)
+    caring.look_after(cluster, now=200.0)
 
     assert asleep == []
 
 
-def test_nobody_is_woken_for_a_run_that_has_ended(caring, store, run, asleep) -> None:
+async def test_nobody_is_woken_for_a_run_that_has_ended(follow, run, asleep, monkeypatch) -> None:
+    monkeypatch.setattr(care, "WAKING_SECONDS", 0.0)
+    monkeypatch.setattr(following, "CHORES_SECONDS", 0.02)
     run.end()
 
-    caring.do(store, pages=1, looking=True, now=200.0)
+    async with follow(run.id) as listener:
+        await listener.hear_out()
 
     assert asleep == []
 
 
-def test_nobody_is_woken_when_nobody_looks(caring, store, asleep) -> None:
-    caring.do(store, pages=1, looking=False, now=200.0)
+async def test_nobody_is_woken_when_nobody_looks(follow, run, asleep, monkeypatch) -> None:
+    monkeypatch.setattr(care, "WAKING_SECONDS", 0.3)
+    monkeypatch.setattr(following, "CHORES_SECONDS", 0.02)
+
+    async with follow(run.id) as listener:
+        await listener.hear_a("hello")
+    await asyncio.sleep(0.5)
 
     assert asleep == []
 

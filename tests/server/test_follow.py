@@ -12,7 +12,7 @@ import pytest
 from workbench.core.metrics import STEP_PREFIX
 from workbench.core.run import RunState
 from workbench.errors import StoreError
-from workbench.server import following, page, reading
+from workbench.server import following, page, reading, told
 from workbench.store import schema
 from workbench.view.feed import Feed
 
@@ -197,7 +197,8 @@ async def test_a_page_hears_of_the_run_at_most_four_times_a_second(follow, run) 
 
 
 async def test_a_page_hears_of_a_quiet_run_now_and_then(follow, run, monkeypatch) -> None:
-    monkeypatch.setattr(following, "BEAT_SECONDS", 0.2)
+    monkeypatch.setattr(told, "BEAT_SECONDS", 0.2)
+    monkeypatch.setattr(reading, "REFRESH_SECONDS", 0.1)
 
     async with follow(run.id) as listener:
         for _ in range(3):
@@ -205,7 +206,7 @@ async def test_a_page_hears_of_a_quiet_run_now_and_then(follow, run, monkeypatch
 
 
 async def test_a_page_hears_where_the_time_of_a_step_goes(follow, run, monkeypatch) -> None:
-    monkeypatch.setattr(following, "STEPS_SECONDS", 0.1)
+    monkeypatch.setattr(told, "STEPS_SECONDS", 0.1)
     monkeypatch.setattr(reading, "REFRESH_SECONDS", 0.1)
     compute = STEP_PREFIX.replace("/", "__") + "compute"
     run.report(range(1), ranks=2, **{compute: lambda _: 0.5})

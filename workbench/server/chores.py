@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from workbench.core.cluster import ClusterState
 from workbench.store import Store
+from workbench.store.wishes import supervisor_is_awake
 from workbench.view.care import Care
 
 ATTENDANCE_SECONDS = 5.0
@@ -27,32 +28,38 @@ class Chores:
         self._written = 0.0
         self._care: Care | None = None
 
-    def do(self, store: Store, *, pages: int, looking: bool, now: float) -> None:
-        """Do what is due.
+    def count(self, pages: int, now: float, *, repeat: bool = True) -> None:
+        """Write how many pages there are, if that is news or a while ago.
 
         Args:
-            pages: How many pages follow the run, or have followed it to its end.
-            looking: Whether one of them is still there.
+            now: Epoch seconds.
+            repeat: Whether it is to be written again if it is no news.
+
+        Raises:
+            StoreError: The store cannot be written.
+        """
+        if pages != self._pages or (repeat and now - self._written >= ATTENDANCE_SECONDS):
+            with Store() as store:
+                store.put_attendance(self._run, self._server, pages, now)
+            self._pages, self._written = pages, now
+
+    def look_after(self, cluster: str, now: float) -> None:
+        """See that the cluster's supervisor is awake.
+
+        Args:
             now: Epoch seconds.
 
         Raises:
-            ClusterError: The supervisor dies again and again.
-            MachineError: The store cannot be written, or no supervisor started.
+            ClusterError: It dies again and again.
+            MachineError: The store cannot be read, or no supervisor started.
         """
-        repeat = looking and now - self._written >= ATTENDANCE_SECONDS
-        if pages != self._pages or repeat:
-            store.put_attendance(self._run, self._server, pages, now)
-            self._pages, self._written = pages, now
-        if looking:
-            self._look(store, now)
-
-    def _look(self, store: Store, now: float) -> None:
-        run = store.run(self._run)
-        if run.fact.state.ended:
-            return
-        cluster = run.wish.cluster
         if self._care is None:
             self._care = Care(cluster, now)
         # A cluster that has failed is not tried again until somebody asks for it.
-        if store.cluster_fact(cluster).state is not ClusterState.FAILED:
+        if supervisor_is_awake(cluster) or not _has_failed(cluster):
             self._care.look(now)
+
+
+def _has_failed(cluster: str) -> bool:
+    with Store() as store:
+        return store.cluster_fact(cluster).state is ClusterState.FAILED

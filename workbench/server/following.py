@@ -1,4 +1,4 @@
-"""Follow one run for all its pages: look, tell each page what it lacks, wait, and look again."""
+"""Follow one run for all its pages: wait for news of it, and tell each page what it lacks."""
 
 from __future__ import annotations
 
@@ -6,25 +6,23 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from workbench.errors import Unknown, WorkbenchError
 from workbench.server.chores import Chores
-from workbench.server.page import Page, encoded
-from workbench.server.reading import Look, Reading
+from workbench.server.page import Page
+from workbench.server.reading import Look, Questions, Reading
+from workbench.server.told import Told
 from workbench.server.workers import Workers
 
 if TYPE_CHECKING:
     from workbench.server.bodies import PageMessage
 
-LOOK_SECONDS = 0.1
-SLOW_SECONDS = 1.0  # between looks while no page answers
 KEEP_SECONDS = 15.0  # after the last page has left: one that is reloaded finds what it had
-RUN_SECONDS = 0.25
-STEPS_SECONDS = 1.0
-BEAT_SECONDS = 5.0  # a page that hears nothing for longer takes the connection for dead
 CHORES_SECONDS = 1.0
 
 # Close codes of the WebSocket; extension/src/protocol.ts has the last two.
@@ -34,8 +32,7 @@ INTERNAL_ERROR = 1011
 UNKNOWN_RUN = 4404
 STORE_TROUBLE = 4503
 
-# What changes all the time, though nothing happens.
-_PASSING = frozenset({"now", "seconds_left", "seconds_taken", "rate"})
+T = TypeVar("T")
 
 
 class Following:
@@ -44,7 +41,7 @@ class Following:
     Args:
         run: The run's id.
         server: Tells this server's pages from those of others.
-        workers: The threads in which the run is read.
+        workers: The threads in which chores are done.
         log: Where trouble is written that no page can do anything about.
         former: What followed the run before, and has to be through with it.
     """
@@ -59,12 +56,14 @@ class Following:
     ) -> None:
         self.is_over = False
         self._run = run
-        self._chores = Chores(run, server)
         self._workers = workers
         self._log = log
         self._pages: set[Page] = set()
         self._finished = 0  # pages that were told the end, and see to it that the result is kept
         self._told = Told()
+        self._chores = Chores(run, server)
+        self._thread = ThreadPoolExecutor(1, f"workbench reader of {run}")
+        self._reading: Reading | None = None
         self._woken = asyncio.Event()
         self._changed = asyncio.Event()
         # Its own context: that of the first page's request would keep that request in memory.
@@ -82,8 +81,7 @@ class Following:
         """Take in what a page says."""
         was_slow = page.is_slow(time.monotonic())
         page.take(message)
-        if was_slow:
-            self._woken.set()
+        self._ask(urgent=was_slow)
 
     def leave(self, page: Page) -> None:
         """Forget a page whose connection is closed."""
@@ -101,117 +99,88 @@ class Following:
     def _wake(self) -> None:
         self._woken.set()
         self._changed.set()
+        self._ask(urgent=True)
 
     async def _live(self, former: asyncio.Task[None] | None) -> None:
-        if former is not None:
-            await asyncio.wait([former])
         try:
-            reading = await self._workers.read(partial(Reading, self._run))
-        except WorkbenchError as error:
-            self._refuse(error)
-            return
-        chores = asyncio.get_running_loop().create_task(self._do_chores())
-        try:
-            await self._follow(reading)
+            self._reading = await self._read(partial(Reading, self._run))
+            await self._follow(self._reading, former)
         except WorkbenchError as error:
             self._refuse(error)
         finally:
             self.is_over = True
-            self._wake()
-            await self._workers.read(reading.close)
-            await chores
+            self._thread.shutdown()
+
+    async def _read(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
 
     def _refuse(self, error: WorkbenchError) -> None:
         self.dismiss(UNKNOWN_RUN if isinstance(error, Unknown) else STORE_TROUBLE, str(error))
 
     # -- looking and telling
 
-    async def _follow(self, reading: Reading) -> None:
-        while await self._is_wanted():
-            self._woken.clear()
-            now, ended = time.monotonic(), self._told.ended
-            since = {
-                page: version
-                for page in self._pages
-                if (version := page.since(now, ended=ended)) is not None
-            }
-            after = {page.wanted for page in self._pages if page.wanted is not None}
-            look = await self._workers.read(
-                partial(reading.look, time.time(), set(since.values()), after)
-            )
-            self._told.note(look, now)
-            for page in list(self._pages):
-                if not page.greeted:
-                    self._greet(page, look)
-                elif page.is_clear:
-                    self._tell_news(page, look, now)
-                    self._send_frame(page, look, since.get(page), now)
-                    if ended:
-                        self._end(page, look, after, now)
-            if not look.behind:
-                await self._pause(now)
+    async def _follow(self, reading: Reading, former: asyncio.Task[None] | None) -> None:
+        chores = asyncio.get_running_loop().create_task(self._do_chores(former))
+        try:
+            while await self._is_wanted():
+                self._ask()
+                self._tell(await self._read(reading.wait))
+        except WorkbenchError as error:
+            self._refuse(error)
+        finally:
+            self.is_over = True
+            self._changed.set()
+            await self._read(reading.close)
+            await chores
 
     async def _is_wanted(self) -> bool:
         """Return whether a page is there; wait for one as long as the feed is kept."""
-        if not self._pages and not self.is_over:
+        due = time.monotonic() + KEEP_SECONDS
+        while not self._pages and not self.is_over and (left := due - time.monotonic()) > 0:
             self._woken.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), KEEP_SECONDS)
+                await asyncio.wait_for(self._woken.wait(), left)
         self.is_over = not self._pages
         return not self.is_over
 
-    async def _pause(self, begun: float) -> None:
-        now = time.monotonic()
-        slow = all(page.is_slow(now) for page in self._pages)
-        due = begun + (SLOW_SECONDS if slow and self._pages else LOOK_SECONDS)
-        if due > now:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), due - now)
-
-    def _greet(self, page: Page, look: Look) -> None:
-        page.greet(look.feed, look.version, look.run)
-        page.has_run = self._told.run
-        self._woken.set()  # it is to have the curves at once
-
-    def _tell_news(self, page: Page, look: Look, now: float) -> None:
-        told = self._told
-        if page.has_run != told.run:
-            page.has_run = told.run
-            page.send(told.run_text)
-        if page.has_steps != told.steps:
-            page.has_steps = told.steps
-            page.send(told.steps_text)
-        if page.wanted in look.output:
-            page.send_output(look.output[page.wanted], now)
-
-    def _send_frame(self, page: Page, look: Look, since: int | None, now: float) -> None:
-        if since is None:
+    def _ask(self, *, urgent: bool = False) -> None:
+        """Say what pages lack."""
+        if self._reading is None:
             return
-        if (frame := look.frames.get(since)) is not None:
-            page.send_frame(frame, look.version, now)
-        else:
-            page.skip_to(since, look.version)
+        now, ended = time.monotonic(), self._told.ended
+        since = {page.since(now, ended=ended) for page in self._pages}
+        after = {page.wanted for page in self._pages}
+        questions = Questions(
+            frozenset(version for version in since if version is not None),
+            frozenset(sequence for sequence in after if sequence is not None),
+            slow=not ended and all(page.is_slow(now) for page in self._pages),
+            anyway=self._told.is_behind,
+        )
+        self._reading.ask(questions, urgent=urgent)
 
-    def _end(self, page: Page, look: Look, after: set[int], now: float) -> None:
-        dry = page.wanted in after and page.wanted not in look.output
-        if page.may_end(look.version, now, dry=dry):
-            page.send(encoded({"type": "end"}))
-            page.close(NORMAL, "")
-            self._pages.remove(page)
-            self._finished += 1
+    def _tell(self, look: Look) -> None:
+        now = time.monotonic()
+        self._told.note(look, now)
+        for page in list(self._pages):
+            if not page.greeted:
+                page.greet(look, self._told)
+                self._ask(urgent=True)  # it is to have the curves at once
+            elif page.tell(look, self._told, now):
+                page.close(NORMAL)
+                self._pages.remove(page)
+                self._finished += 1
 
-    # -- attendance
+    # -- chores
 
-    async def _do_chores(self) -> None:
+    async def _do_chores(self, former: asyncio.Task[None] | None) -> None:
+        if former is not None:
+            await asyncio.wait([former])  # it counts as well
         complaint = ""
         while True:
             self._changed.clear()
             over, pages = self.is_over, len(self._pages)
-            told = 0 if over else pages + self._finished
             try:
-                await self._workers.ask(
-                    partial(self._chores.do, pages=told, looking=pages > 0, now=time.time())
-                )
+                await self._workers.do(self._chore(over, pages))
             except WorkbenchError as error:
                 if str(error) != complaint:
                     complaint = str(error)
@@ -221,37 +190,15 @@ class Following:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), CHORES_SECONDS if pages else None)
 
+    def _chore(self, over: bool, pages: int) -> Callable[[], None]:
+        """Return what is to be done now, in a thread."""
+        now, run = time.time(), self._told.run_now
+        count = 0 if over else pages + self._finished
+        cluster = "" if run.get("is_ended", True) or not pages else run["cluster"]
 
-class Told:
-    """What pages have been told of a run, or are to be told as soon as their connection is clear.
+        def do() -> None:
+            self._chores.count(count, now, repeat=pages > 0)
+            if cluster:
+                self._chores.look_after(cluster, now)
 
-    ``run`` and ``steps`` count up with each new message; a page that bears another number lacks it.
-    """
-
-    def __init__(self) -> None:
-        self.ended = False
-        self.run = self.steps = 0
-        self.run_text = self.steps_text = ""
-        self._run: dict[str, Any] = {}
-        self._steps: dict[str, Any] | None = None
-        self._run_at = self._steps_at = float("-inf")
-
-    def note(self, look: Look, now: float) -> None:
-        """Take in where the run stands.
-
-        Args:
-            now: Seconds of any clock.
-        """
-        lasting = {name: value for name, value in look.run.items() if name not in _PASSING}
-        quiet = now - self._run_at
-        over = look.run["is_ended"] and not self._run.get("is_ended")
-        changed = lasting != self._run and (over or quiet >= RUN_SECONDS)
-        if changed or (quiet >= BEAT_SECONDS and not look.ended):
-            self.run += 1
-            self.run_text = encoded({"type": "run", "run": look.run})
-            self._run, self._run_at = lasting, now
-        if look.steps and look.steps != self._steps and now - self._steps_at >= STEPS_SECONDS:
-            self.steps += 1
-            self.steps_text = encoded({"type": "steps", **look.steps})
-            self._steps, self._steps_at = look.steps, now
-        self.ended = look.ended
+        return do

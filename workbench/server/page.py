@@ -6,10 +6,12 @@ answered, and nothing is written while the connection has yet to take what was w
 
 from __future__ import annotations
 
-import json
 import math
 from asyncio import Future
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from workbench.server.reading import Look
+from workbench.server.told import Told, encoded
 
 if TYPE_CHECKING:
     from workbench.server.bodies import PageMessage
@@ -44,56 +46,35 @@ class Page:
 
     def __init__(self, socket: Socket, feed: str = "", version: int = 0, now: float = 0.0) -> None:
         self.greeted = False
-        self.version = 0
-        self.wanted: int | None = None
-        self.has_run = self.has_steps = 0
+        self.wanted: int | None = None  # the output that it asked for: what stands behind
         self._socket = socket
         self._claim = feed, version
         self._opened = now
         self._taken: Future[None] | None = None
+        self._version = 0  # of the curves that it has
         self._pending: int | None = None  # version of the frame that it has not answered
         self._framed = -math.inf
         self._reading = -math.inf  # when the output that it has not answered was sent
+        self._run = self._steps = 0
         self._is_given_up = False  # it got the rest without having answered
         self._is_closed = False
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether the connection has taken all that was written."""
-        return self._taken is None or self._taken.done()
 
     def is_slow(self, now: float) -> bool:
         """Whether it has not answered a frame for long, as a hidden page does."""
         return self._pending is not None and now - self._framed >= PATIENCE_SECONDS
 
     def since(self, now: float, *, ended: bool) -> int | None:
-        """Return as of which version it is to get a frame; None for no frame now.
+        """Return as of which version it lacks the curves; None if it has yet to answer.
 
         Args:
             ended: Whether there will be nothing new. Then a page that does not answer gets the
                 rest, because it may well have taken in the frame before without saying so.
         """
-        if not self.greeted or not self.is_clear:
+        if not self.greeted:
             return None
         if self._pending is not None:
             return self._pending if ended and self.is_slow(now) else None
-        return self.version if now - self._framed >= FRAME_SECONDS else None
-
-    def may_end(self, version: int, now: float, *, dry: bool) -> bool:
-        """Whether it has all that there is, or does not say so for long.
-
-        Args:
-            version: The newest there is.
-            dry: Whether there is no more output than it has.
-        """
-        if not self.greeted or not self.is_clear or now - self._opened < GREETING_SECONDS:
-            return False
-        if self._is_given_up:
-            return True
-        silent = self._pending is not None or self._reading > -math.inf
-        if silent:
-            return now - max(self._framed, self._reading) >= PATIENCE_SECONDS
-        return self.version >= version and (self.wanted is None or dry)
+        return self._version
 
     # -- what it says
 
@@ -102,51 +83,78 @@ class Page:
         if message.type == "output":
             self.wanted, self._reading = message.after, -math.inf
         elif message.version == self._pending:
-            self.version, self._pending = message.version, None
+            self._version, self._pending = message.version, None
 
     # -- what it is told
 
-    def greet(self, feed: str, newest: int, run: dict[str, Any]) -> None:
+    def greet(self, look: Look, told: Told) -> None:
         """Send the first message."""
-        claimed, version = self._claim
-        if claimed == feed and version <= newest:
-            self.version = version
+        feed, version = self._claim
+        if feed == look.feed and version <= look.version:
+            self._version = version
         self.greeted = True
-        self.send({"type": "hello", "feed": feed, "run": run})
+        self._run = told.run
+        self._write(encoded({"type": "hello", "feed": look.feed, "run": look.run}))
 
-    def send(self, message: dict[str, Any] | str) -> None:
-        """Send a message that needs no answer."""
-        self._write(message if isinstance(message, str) else encoded(message))
-
-    def send_frame(self, frame: bytes, version: int, now: float) -> None:
-        """Send points up to ``version``."""
-        self._is_given_up = self._pending is not None
-        self._pending, self._framed = version, now
-        self._write(frame)
-
-    def skip_to(self, since: int, version: int) -> None:
-        """Note that nothing has changed from version ``since`` to ``version``."""
-        if self._pending is None and self.version == since:
-            self.version = version
-
-    def send_output(self, message: dict[str, Any], now: float) -> None:
-        """Send a message of output."""
-        self.wanted, self._reading = None, now
-        self._write(encoded({"type": "output", **message}))
+    def tell(self, look: Look, told: Told, now: float) -> bool:
+        """Send what it lacks, if its connection is clear; return whether that was the end."""
+        if self._taken is not None and not self._taken.done():
+            return False
+        if self._run != told.run:
+            self._run = told.run
+            self._write(told.run_text)
+        if self._steps != told.steps:
+            self._steps = told.steps
+            self._write(told.steps_text)
+        self._tell_output(look, now)
+        lacks = self._tell_points(look, now)
+        if not look.ended or lacks or not self._is_through(look, now):
+            return False
+        self._write(encoded({"type": "end"}))
+        return True
 
     def close(self, code: int, reason: str = "") -> None:
         """Close the connection, and say why."""
         self._is_closed = True
         self._socket.close(code, brief(reason))
 
+    # -- inside
+
+    def _tell_output(self, look: Look, now: float) -> None:
+        found = None if self.wanted is None else look.output.get(self.wanted)
+        if found is not None:
+            self.wanted, self._reading = None, now
+            self._write(encoded({"type": "output", **found}))
+
+    def _tell_points(self, look: Look, now: float) -> bool:
+        """Return whether there are more that it may have."""
+        since = self.since(now, ended=look.ended)
+        if since is None or since == look.version:
+            return False
+        frame = look.frames.get(since)
+        if frame is None:
+            if since in look.frames and self._pending is None:
+                self._version = look.version  # for this page nothing has changed
+            return since not in look.frames
+        if now - self._framed >= FRAME_SECONDS:
+            self._is_given_up = self._pending is not None
+            self._pending, self._framed = look.version, now
+            self._write(frame)
+        return True
+
+    def _is_through(self, look: Look, now: float) -> bool:
+        """Whether it has all that there is, or does not say so for long."""
+        if now - self._opened < GREETING_SECONDS:
+            return False
+        if self._is_given_up:
+            return True
+        if self._pending is not None or self._reading > -math.inf:
+            return now - max(self._framed, self._reading) >= PATIENCE_SECONDS
+        return self.wanted is None or self.wanted in look.output
+
     def _write(self, data: str | bytes) -> None:
         if not self._is_closed:
             self._taken = self._socket.deliver(data)
-
-
-def encoded(message: dict[str, Any]) -> str:
-    """Return a message as JSON, which knows no ``nan``."""
-    return json.dumps(message, allow_nan=False, separators=(",", ":"))
 
 
 def brief(reason: str) -> str:

@@ -1,9 +1,13 @@
-"""Read one run from the store, in one thread, for all the pages that follow it."""
+"""Read one run from the store for all the pages that follow it, in a thread of its own.
+
+The thread waits until there is something to tell. So the event loop hears of news alone, and a run
+in which nothing happens costs next to nothing.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +16,31 @@ from workbench.store import Store
 if TYPE_CHECKING:
     from workbench.view.feed import Feed
 
-BUDGET_SECONDS = 0.05
+Frames = dict[int, bytes | None]
+Output = dict[int, dict[str, Any] | None]
+
+LOOK_SECONDS = 0.1
+SLOW_SECONDS = 1.0  # between looks while no page answers
+BUDGET_SECONDS = 0.05  # for reading without telling
 # However quiet the store: some of what a feed tells is not refreshed at every reading.
 REFRESH_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What pages lack.
+
+    Args:
+        since: Versions as of which they are to get the curves.
+        after: Sequence numbers behind which they are to get output.
+        slow: Whether none of them has answered for long.
+        anyway: Whether they are to be told though nothing is new.
+    """
+
+    since: frozenset[int] = frozenset()
+    after: frozenset[int] = frozenset()
+    slow: bool = False
+    anyway: bool = False
 
 
 @dataclass(frozen=True)
@@ -22,25 +48,30 @@ class Look:
     """What there is of a run, and what pages asked for.
 
     Args:
-        feed: The feed's identity, and ``version`` the newest of its curves.
-        behind: Whether there is more to be read at once.
+        feed: The feed's identity.
+        version: The newest of its curves.
         ended: Whether nothing more will come.
-        frames: For each version that was asked for what has changed since, if anything.
-        output: For each sequence number that was asked for what stands behind it, if anything.
+        frames: For versions that were asked for what has changed since; None for nothing.
+        output: For sequence numbers that were asked for what stands behind; None for nothing.
     """
 
     feed: str
     version: int
-    behind: bool
     ended: bool
     run: dict[str, Any]
     steps: dict[str, Any] | None
-    frames: dict[int, bytes]
-    output: dict[int, dict[str, Any]]
+    frames: Frames
+    output: Output
 
 
 class Reading:
-    """A feed and its store. Made, used and closed in one thread.
+    """A feed and its store. Made, used and closed in one thread, but for ``ask``.
+
+    A connection's ``data_version`` means something to that connection only, and those are kept for
+    each thread.
+
+    Args:
+        run: The run's id.
 
     Raises:
         Unknown: No run has this id.
@@ -48,7 +79,7 @@ class Reading:
     """
 
     def __init__(self, run: str) -> None:
-        # Loaded here, in the thread: first the models of what the page will say soon.
+        # Loaded in this thread: first the models of what pages will say soon.
         import workbench.server.bodies  # noqa: F401 - so that the event loop finds it loaded
         from workbench.view.feed import Feed
 
@@ -58,50 +89,83 @@ class Reading:
         except BaseException:
             self._store.close()
             raise
+        self._questions = Questions()
+        self._urgent = threading.Event()
+        self._urgent.set()  # whoever begins to follow is told at once
+        self._looked = 0.0
         self._seen = -1
         self._read = 0.0
         self._dry = set[int]()
 
-    def look(self, now: float, since: Collection[int], after: Collection[int]) -> Look:
-        """Take in what is new, and return it.
+    def ask(self, questions: Questions, *, urgent: bool = False) -> None:
+        """Say, from another thread, what pages lack; if it is urgent, they are told at once."""
+        self._questions = questions
+        if urgent:
+            self._urgent.set()
 
-        Args:
-            now: Epoch seconds.
-            since: Versions as of which pages are to get the curves.
-            after: Sequence numbers behind which pages are to get output.
+    def wait(self) -> Look:
+        """Wait until there is something to tell, about ``REFRESH_SECONDS`` at most.
+
+        Raises:
+            StoreError: The store cannot be read.
         """
-        feed = self._feed
-        if not feed.ended:
-            self._take_in(now)
-        return Look(
-            feed=feed.identity,
-            version=feed.version,
-            behind=feed.behind,
-            ended=feed.ended,
-            run=feed.run_message(now),
-            steps=feed.steps_message(),
-            frames={
-                version: frame
-                for version in since
-                if version < feed.version and (frame := feed.frame(version))
-            },
-            output={sequence: found for sequence in after if (found := self._output(sequence))},
-        )
+        begun = time.monotonic()
+        while True:
+            urgent = self._rest()
+            news = self._take_in(time.time())
+            frames, output = self._found(self._questions)
+            told = frames or any(found is not None for found in output.values())
+            late = time.monotonic() - begun >= REFRESH_SECONDS
+            if urgent or news or told or late or self._questions.anyway or self._feed.ended:
+                return self._look(frames, output)
 
     def close(self) -> None:
         """Close the store."""
         self._store.close()
 
-    def _take_in(self, now: float) -> None:
+    def _rest(self) -> bool:
+        """Let some time pass between looks; return whether somebody could not wait."""
+        pause = SLOW_SECONDS if self._questions.slow else LOOK_SECONDS
+        due = 0.0 if self._feed.behind else self._looked + pause - time.monotonic()
+        urgent = self._urgent.wait(max(0.0, due))
+        self._urgent.clear()
+        self._looked = time.monotonic()
+        return urgent
+
+    def _take_in(self, now: float) -> bool:
+        """Read what is new, and return whether something was."""
+        feed = self._feed
         version = self._store.data_version()
-        if version == self._seen and now - self._read < REFRESH_SECONDS and not self._feed.behind:
-            return
+        stale = version != self._seen or now - self._read >= REFRESH_SECONDS or feed.behind
+        if feed.ended or not stale:
+            return False
         self._seen, self._read = version, now
         self._dry.clear()
-        begun = time.monotonic()
-        while self._feed.read(now) and self._feed.behind:
-            if time.monotonic() - begun > BUDGET_SECONDS:
+        news, begun = False, time.monotonic()
+        while feed.read(now):
+            news = True
+            if not feed.behind or time.monotonic() - begun > BUDGET_SECONDS:
                 break
+        return news or feed.ended
+
+    def _found(self, questions: Questions) -> tuple[Frames, Output]:
+        feed = self._feed
+        frames = {
+            version: feed.frame(version) for version in questions.since if version < feed.version
+        }
+        return frames, {sequence: self._output(sequence) for sequence in questions.after}
+
+    def _look(self, frames: Frames, output: Output) -> Look:
+        feed = self._feed
+        return Look(
+            feed=feed.identity,
+            version=feed.version,
+            ended=feed.ended,
+            run=feed.run_message(time.time()),
+            steps=feed.steps_message(),
+            frames=frames,
+            output=output,
+        )
 
     def _output(self, after: int) -> dict[str, Any] | None:
         if after in self._dry:

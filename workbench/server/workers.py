@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from workbench.store import Store
@@ -18,29 +19,26 @@ class Workers:
     """The server's threads, which begin when they are needed."""
 
     def __init__(self) -> None:
-        self._askers = ThreadPoolExecutor(_THREADS, "workbench")
-        # A connection's data_version means something to that connection only, so whoever follows
-        # the store stays in one thread.
-        self._reader = ThreadPoolExecutor(1, "workbench reader")
+        self._many = ThreadPoolExecutor(_THREADS, "workbench")
         self._drawer = ThreadPoolExecutor(1, "workbench drawer")  # matplotlib wants to be alone
 
-    async def ask(self, question: Callable[[Store], T], *, draws: bool = False) -> T:
-        """Return what ``question`` returns, given a store that is closed afterwards.
+    async def do(self, function: Callable[[], T], *, draws: bool = False) -> T:
+        """Return what ``function`` returns.
 
         Args:
             draws: Whether it draws a picture.
         """
-        executor = self._drawer if draws else self._askers
-        return await asyncio.get_running_loop().run_in_executor(executor, _asked, question)
+        executor = self._drawer if draws else self._many
+        return await asyncio.get_running_loop().run_in_executor(executor, function)
 
-    async def read(self, function: Callable[[], T]) -> T:
-        """Return what ``function`` returns, called in the one thread that reads for all feeds."""
-        return await asyncio.get_running_loop().run_in_executor(self._reader, function)
+    async def ask(self, question: Callable[[Store], T], *, draws: bool = False) -> T:
+        """Return what ``question`` returns, given a store that is closed afterwards."""
+        return await self.do(partial(_asked, question), draws=draws)
 
     def close(self) -> None:
         """End the threads, once they have done what they were asked."""
-        for executor in (self._askers, self._reader, self._drawer):
-            executor.shutdown()
+        self._many.shutdown()
+        self._drawer.shutdown()
 
 
 def _asked(question: Callable[[Store], T]) -> T:
