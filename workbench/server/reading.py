@@ -126,10 +126,12 @@ class Reading:
     def _rest(self) -> bool:
         """Let some time pass between looks; return whether somebody could not wait."""
         pause = SLOW_SECONDS if self._questions.slow else LOOK_SECONDS
-        due = 0.0 if self._feed.behind else self._looked + pause - time.monotonic()
-        urgent = self._urgent.wait(max(0.0, due))
+        now = time.monotonic()
+        due = now if self._feed.behind else max(now, self._looked + pause)
+        urgent = self._urgent.wait(due - now)
         self._urgent.clear()
-        self._looked = time.monotonic()
+        # When it was due, not when it was done: else looks become rarer than they ought to be.
+        self._looked = time.monotonic() if urgent else due
         return urgent
 
     def _take_in(self, now: float) -> bool:
