@@ -14,8 +14,10 @@ import { styleOf, type Preferences } from './preferences';
 import type { IRun } from './protocol';
 import * as request from './request';
 import type { Aspect, RunModel } from './run/model';
+import { connectionRemark } from './run/phrases';
 import { readTheme, watchTheme } from './run/theme';
 import type { ITrans } from './run/trans';
+import { noServer } from './words';
 
 /** Several runs side by side. */
 export class CompareTab extends Panel {
@@ -119,21 +121,18 @@ class CompareTable extends ReactWidget {
     const known = models.flatMap((model, place) =>
       model.run ? [{ run: model.run, colour: this.colours[place] }] : []
     );
-    const missing = models.filter(model => model.connection === 'unknown');
+    const remarks = this._remarks();
     const parts = compareRows(
       known.map(one => one.run),
       trans
     );
     return (
       <>
-        {missing.length > 0 && (
-          <p className="wb-empty">
-            {trans.__(
-              "Not in this machine's store: %1",
-              missing.map(model => model.id).join(', ')
-            )}
+        {remarks.map(remark => (
+          <p key={remark} className="wb-refusal" role="status">
+            {remark}
           </p>
-        )}
+        ))}
         <table>
           <caption className="wb-heard">
             {trans.__('Runs side by side')}
@@ -168,6 +167,20 @@ class CompareTable extends ReactWidget {
         </table>
       </>
     );
+  }
+
+  /** Why there is less to be seen than was asked for. */
+  private _remarks(): string[] {
+    const { models, trans } = this;
+    const missing = models.filter(model => model.connection === 'unknown');
+    const lost = models.filter(model => model.connection === 'lost');
+    const hasServer = models.every(model => model.connection !== 'no-server');
+    const ids = missing.map(model => model.id).join(', ');
+    return [
+      missing.length && trans.__("Not in this machine's store: %1", ids),
+      lost.length && connectionRemark('lost', lost[0].problem, trans),
+      !hasServer && noServer(trans)
+    ].filter(remark => typeof remark === 'string');
   }
 
   private _name(run: IRun, colour = 'currentColor'): JSX.Element {

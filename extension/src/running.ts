@@ -25,9 +25,11 @@ export function runningClusters(
   const item = (cluster: ICluster): IRunningSessions.IRunningItem => ({
     icon: () => clustersIcon,
     label: () => cluster.name,
-    labelTitle: () => trans.__('Price: %1', price(cluster, trans)),
-    detail: () =>
-      `${clusterWord(cluster.state, trans)}, ${ranksWord(cluster.ranks_actual, cluster.ranks_asked, trans)}`,
+    labelTitle: () => {
+      const word = clusterWord(cluster.state, trans);
+      return trans.__('%1, price: %2', word, price(cluster, trans));
+    },
+    detail: () => ranksWord(cluster.ranks_actual, cluster.ranks_asked, trans),
     open: () => void commands.execute(CommandIDs.openPanel),
     shutdown: () =>
       void commands.execute(CommandIDs.remove, { cluster: cluster.name })
