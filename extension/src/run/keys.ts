@@ -10,13 +10,21 @@ const SUPPRESS = 'data-lm-suppress-shortcuts';
  * @returns what ends that
  */
 export function keepKeys(node: HTMLElement): () => void {
-  const keep = () => node.setAttribute(SUPPRESS, 'true');
+  let focused: Element | null = null;
+  // JupyterLab looks at what has the focus first, and at what is around it too late.
+  const keep = () => focused?.setAttribute(SUPPRESS, 'true');
+  const release = () => focused?.removeAttribute(SUPPRESS);
   const isModifier = (event: KeyboardEvent) =>
     event.key === 'Control' || event.key === 'Meta';
+  node.addEventListener('focusin', event => {
+    release();
+    focused = event.target as Element;
+    keep();
+  });
   node.addEventListener('keydown', event => {
     // It comes before the key that it modifies.
     if (isModifier(event)) {
-      node.removeAttribute(SUPPRESS);
+      release();
     }
   });
   node.addEventListener('keyup', event => {
@@ -24,8 +32,6 @@ export function keepKeys(node: HTMLElement): () => void {
       keep();
     }
   });
-  node.addEventListener('focusin', keep);
   window.addEventListener('blur', keep);
-  keep();
   return () => window.removeEventListener('blur', keep);
 }

@@ -223,14 +223,16 @@ test('how curves are drawn is remembered for the run', () => {
 
 test('plain keys are kept from JupyterLab, those with Ctrl are not', () => {
   made();
+  model.applyFrame(aFrame([buckets([0, 1])]));
+  const box = find('input[type=checkbox]');
   const press = (type: string, key: string) =>
-    view.node.dispatchEvent(new KeyboardEvent(type, { key }));
-  const isKept = () => view.node.hasAttribute('data-lm-suppress-shortcuts');
-  expect(isKept()).toBe(true);
+    box.dispatchEvent(new KeyboardEvent(type, { key, bubbles: true }));
+  const isKept = () => box.hasAttribute('data-lm-suppress-shortcuts');
 
+  box.focus();
+  expect(isKept()).toBe(true);
   press('keydown', 'Control');
   expect(isKept()).toBe(false);
-
   press('keyup', 'Control');
   expect(isKept()).toBe(true);
 });
