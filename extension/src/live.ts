@@ -15,7 +15,7 @@ export interface IRunApi {
   getBundle(id: string): Promise<Bundle>;
   getCurves(
     id: string,
-    range: { first: number; last: number }
+    range: { first: number; last: number; buckets: number }
   ): Promise<IFrame>;
   followUrl(id: string, known: { feed: string; version: number }): string;
 }
@@ -26,6 +26,9 @@ export interface IRefusal {
   message: string;
   isOurs: boolean;
 }
+
+/** Of a part that is zoomed in to: about as many as a screen shows. */
+const BUCKETS = 1_000;
 
 const RUN_ID = /^\w[\w.-]*$/;
 
@@ -51,7 +54,8 @@ export class LiveRun {
       const run = await this.api.stopRun(this.id);
       this.model.applyMessage({ type: 'run', run });
     },
-    curves: (first, last) => this.api.getCurves(this.id, { first, last }),
+    curves: (first, last) =>
+      this.api.getCurves(this.id, { first, last, buckets: BUCKETS }),
     output: follows => this._socket.followOutput(follows)
   };
 

@@ -108,7 +108,7 @@ export function getBundle(id: string, settings?: Settings): Promise<Bundle> {
 /** The curves between two iterations in finer buckets. */
 export async function getCurves(
   id: string,
-  range: { first: number; last: number; buckets?: number },
+  range: { first: number; last: number; buckets: number },
   settings?: Settings
 ): Promise<IFrame> {
   const path = ['runs', id, 'curves'];
