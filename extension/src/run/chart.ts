@@ -15,7 +15,7 @@ import {
 import { integer, number } from './numbers';
 import { Pacer } from './pacer';
 import { describe } from './phrases';
-import { makePlot, pointed, type IPlotted } from './plot';
+import { dashOf, makePlot, pointed, type IPlotted } from './plot';
 import { ChartReader, type IReadable } from './reader';
 import { nearest } from './series';
 import { readTheme, type ITheme } from './theme';
@@ -178,11 +178,12 @@ export class Chart implements IPlotted, IReadable {
     const { curves, theme } = this;
     this._plot?.destroy();
     this._plot = makePlot(this, this._picture, width, HEIGHT);
-    const colours = curves.map(
-      ({ colour }) => theme.curves[colour % theme.curves.length]
-    );
+    const looks = curves.map((curve, place) => ({
+      colour: theme.curves[curve.colour % theme.curves.length],
+      dash: dashOf(theme, curve, place)
+    }));
     const isSmoothed = this.style.smoothing > 0;
-    this._table.rebuild(curves, colours, this._slowest, isSmoothed);
+    this._table.rebuild(curves, looks, this._slowest, isSmoothed);
   }
 
   /** All but the values: while it stays, the plot is kept. */

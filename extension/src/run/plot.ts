@@ -21,7 +21,7 @@ const BAND_ALPHA = 0.18;
 const RAW_ALPHA = 0.35;
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [14, 4], [5, 2]];
 const DASHED = [6, 3];
-const DOTTED = [1.5, 2.5];
+export const DOTTED: readonly number[] = [1.5, 2.5];
 const LABEL_WIDTH = 6.4; // CSS pixels of a digit on an axis, more or less
 
 /** What a plot asks of its chart while it draws. */
@@ -57,7 +57,7 @@ export function makePlot(
   const options: uPlot.Options = {
     width,
     height,
-    padding: [8, 8, 0, 0],
+    padding: [8, 18, 0, 0],
     legend: { show: false },
     scales: {
       x: { time: false, range: () => [...widened(chart.shown ?? [0, 1])] },
@@ -121,15 +121,11 @@ function seriesOf(chart: IPlotted, line: ILine): uPlot.Series {
   const curve = curves[line.curve];
   const colour = theme.curves[curve.colour % theme.curves.length];
   const isThick = theme.isHighContrast;
-  const dash = isThick
-    ? DASHES[line.curve % DASHES.length]
-    : curve.dashed
-      ? DASHED
-      : [];
+  const dash = dashOf(theme, curve, line.curve);
   const shapes = {
     line: { width: isThick ? 2.5 : 1.5, dash, alpha: 1 },
     raw: { width: 1, dash: [], alpha: RAW_ALPHA },
-    slowest: { width: isThick ? 2 : 1.25, dash: DOTTED, alpha: 0.9 }
+    slowest: { width: isThick ? 2 : 1.25, dash: [...DOTTED], alpha: 0.9 }
   };
   return {
     ...shapes[line.kind],
@@ -140,6 +136,14 @@ function seriesOf(chart: IPlotted, line: ILine): uPlot.Series {
       show: () => line.kind === 'line' && curve.series.length <= FEW
     }
   };
+}
+
+/** The dashes of a curve's line, in CSS pixels. */
+export function dashOf(theme: ITheme, curve: ICurve, place: number): number[] {
+  if (theme.isHighContrast) {
+    return DASHES[place % DASHES.length];
+  }
+  return curve.dashed ? DASHED : [];
 }
 
 function labels(splits: (number | null)[], step: number): string[] {

@@ -28,17 +28,17 @@ export function readTheme(node: HTMLElement): ITheme {
   const variable = (name: string, otherwise: string) =>
     style.getPropertyValue(name).trim() || otherwise;
   const isDark = isLightColour(style.color);
+  const isContrasty = isHighContrast();
+  // Borders of a high-contrast theme are as strong as a curve.
+  const faint = isDark ? 'rgba(255, 255, 255, 0.25)' : 'rgba(0, 0, 0, 0.2)';
   const family = variable('--jp-ui-font-family', 'system-ui, sans-serif');
   return {
     text: variable('--jp-ui-font-color1', style.color || '#212121'),
-    grid: variable(
-      '--jp-border-color2',
-      isDark ? 'rgba(255, 255, 255, 0.2)' : 'rgba(0, 0, 0, 0.15)'
-    ),
+    grid: isContrasty ? faint : variable('--jp-border-color2', faint),
     font: `11px ${family}`,
     curves: isDark ? ON_DARK : ON_LIGHT,
     isDark,
-    isHighContrast: isHighContrast()
+    isHighContrast: isContrasty
   };
 }
 

@@ -4,11 +4,20 @@
 import { element, setText } from './dom';
 import { hasSlowest, type ICurve, type ILayout } from './layout';
 import { integer, number } from './numbers';
+import { DOTTED } from './plot';
 import { nearest } from './series';
 import type { ITrans } from './trans';
 
+const SVG = 'http://www.w3.org/2000/svg';
+
 /** A cell of a table, and how to fill it. */
 type Fill = (at: number | null) => string;
+
+/** How a line looks; dashes are in CSS pixels. */
+export interface ILook {
+  colour: string;
+  dash: readonly number[];
+}
 
 export class ValueTable {
   /**
@@ -27,7 +36,7 @@ export class ValueTable {
   /** Make the rows anew: other curves, or others of their values. */
   rebuild(
     curves: readonly ICurve[],
-    colours: readonly string[],
+    looks: readonly ILook[],
     slowest: number,
     isSmoothed: boolean
   ): void {
@@ -49,7 +58,6 @@ export class ValueTable {
       )
     );
     const rows = curves.flatMap((curve, i) => {
-      const line = curve.dashed ? 'dashed' : 'solid';
       const fills: Fill[] = [at => this._value(i, at, 'median')];
       if (isSmoothed) {
         fills.push(at => this._value(i, at, 'smoothed'));
@@ -57,16 +65,17 @@ export class ValueTable {
       if (hasBand) {
         fills.push(at => this._range(i, at));
       }
-      const made = [this._row(curve.label, colours[i], line, fills)];
+      const made = [this._row(curve.label, looks[i], fills)];
       if (slowest >= 0 && hasSlowest(curve.series)) {
         const label = trans.__('slowest: rank %1', slowest);
         const blank: Fill[] = titles.slice(1).map(() => () => '');
         made.push(
-          this._row(label, colours[i], 'dotted', [
+          this._row(label, { ...looks[i], dash: DOTTED }, [
             at => this._value(i, at, 'slowest'),
             ...blank
           ])
         );
+        made[1].className = 'wb-side';
       }
       return made;
     });
@@ -92,18 +101,7 @@ export class ValueTable {
     }
   }
 
-  private _row(
-    label: string,
-    colour: string,
-    line: string,
-    fills: Fill[]
-  ): HTMLElement {
-    const swatch = element('span', {
-      class: 'wb-swatch',
-      'aria-hidden': 'true'
-    });
-    swatch.style.borderTopColor = colour;
-    swatch.style.borderTopStyle = line;
+  private _row(label: string, look: ILook, fills: Fill[]): HTMLElement {
     const cells = fills.map(fill => {
       const node = element('td');
       this._cells.push({ node, fill });
@@ -111,8 +109,8 @@ export class ValueTable {
     });
     return element(
       'tr',
-      { class: `wb-line-${line}` },
-      element('th', { scope: 'row' }, swatch, label),
+      {},
+      element('th', { scope: 'row' }, swatch(look), label),
       ...cells
     );
   }
@@ -149,4 +147,18 @@ export class ValueTable {
   private _curves: readonly ICurve[] = [];
   private _layout: ILayout | null = null;
   private _cells: { node: HTMLElement; fill: Fill }[] = [];
+}
+
+/** A piece of a line as it is drawn. */
+function swatch({ colour, dash }: ILook): Element {
+  const made = document.createElementNS(SVG, 'svg');
+  made.setAttribute('class', 'wb-swatch');
+  made.setAttribute('aria-hidden', 'true');
+  const line = document.createElementNS(SVG, 'path');
+  line.setAttribute('d', 'M0 3h18');
+  line.setAttribute('stroke', colour);
+  line.setAttribute('stroke-width', dash === DOTTED ? '2' : '3');
+  line.setAttribute('stroke-dasharray', dash.join(' '));
+  made.append(line);
+  return made;
 }
