@@ -32,9 +32,14 @@ export async function confirmRemove(
   return result.button.accept;
 }
 
-/** A number of ranks for a cluster; null when the person thought better of it. */
+/**
+ * A number of ranks for a cluster; null when the person thought better of it.
+ *
+ * @param okLabel - what is done with it, in one word
+ */
 export async function askSize(
   title: string,
+  okLabel: string,
   name: string,
   model: ClustersModel,
   trans: ITrans
@@ -44,6 +49,8 @@ export async function askSize(
   const limit = most(before.oversubscribe, bounds);
   const result = await InputDialog.getNumber({
     title,
+    okLabel,
+    cancelLabel: trans.__('Cancel'),
     label: trans.__('Ranks (1 to %1)', limit),
     value: Number(before.text)
   });
@@ -60,8 +67,7 @@ export async function askName(trans: ITrans): Promise<string | null> {
     label: trans.__('Name'),
     okLabel: trans.__('Start'),
     cancelLabel: trans.__('Cancel'),
-    pattern: '[A-Za-z0-9][A-Za-z0-9_.\\-]{0,39}',
-    required: true
+    pattern: '[A-Za-z0-9][A-Za-z0-9_.\\-]{0,39}'
   });
   return result.button.accept ? result.value : null;
 }

@@ -46,7 +46,10 @@ export class ClusterCommands {
       caption: trans.__('Start ranks that train together'),
       icon: clustersIcon,
       describedBy: {
-        args: this._arguments({ ...this._cluster(), ...this._size() })
+        args: this._arguments({
+          ...this._clusterArgument(),
+          ...this._sizeArguments()
+        })
       },
       isEnabled: args => anywhere.isEnabled() && this._canStart(nameIn(args)),
       execute: args => this._start(nameIn(args), args)
@@ -56,7 +59,7 @@ export class ClusterCommands {
       caption: trans.__(
         'Start one more training cluster, under a name of its own'
       ),
-      describedBy: { args: this._arguments({ ...this._cluster() }) },
+      describedBy: { args: this._arguments({ ...this._clusterArgument() }) },
       ...anywhere,
       execute: args => this._create(args.cluster ? nameIn(args) : null)
     });
@@ -64,7 +67,10 @@ export class ClusterCommands {
       label: trans.__('Resize Training Cluster…'),
       caption: trans.__('Give a training cluster another number of ranks'),
       describedBy: {
-        args: this._arguments({ ...this._cluster(), ...this._size() })
+        args: this._arguments({
+          ...this._clusterArgument(),
+          ...this._sizeArguments()
+        })
       },
       isEnabled: args => model.cluster(this._named(args))?.is_wanted ?? false,
       execute: args => this._resize(this._named(args), args)
@@ -74,14 +80,14 @@ export class ClusterCommands {
       caption: trans.__(
         'Ask the unfinished runs of a training cluster to stop'
       ),
-      describedBy: { args: this._arguments(this._cluster()) },
+      describedBy: { args: this._arguments(this._clusterArgument()) },
       isEnabled: args => this._training(args).length > 0,
       execute: args => this._stop(args)
     });
     commands.addCommand(CommandIDs.remove, {
       label: trans.__('Delete Training Cluster…'),
       caption: trans.__('End the ranks of a training cluster'),
-      describedBy: { args: this._arguments(this._cluster()) },
+      describedBy: { args: this._arguments(this._clusterArgument()) },
       isEnabled: args =>
         alive(model.clusters).some(one => one.name === this._named(args)),
       execute: args => this._remove(this._named(args))
@@ -120,8 +126,7 @@ export class ClusterCommands {
 
   private async _start(name: string, args: Arguments): Promise<void> {
     const title = this.trans.__('Start Training Cluster');
-    const size =
-      sizeIn(args) ?? (await askSize(title, name, this._model, this.trans));
+    const size = await this._size(title, this.trans.__('Start'), name, args);
     if (size) {
       await this._tell(name, this._model.start(name, size));
     }
@@ -136,11 +141,23 @@ export class ClusterCommands {
 
   private async _resize(name: string, args: Arguments): Promise<void> {
     const title = this.trans.__('Resize Training Cluster');
-    const size =
-      sizeIn(args) ?? (await askSize(title, name, this._model, this.trans));
+    const size = await this._size(title, this.trans.__('Resize'), name, args);
     if (size) {
       await this._tell(name, this._model.resize(name, size));
     }
+  }
+
+  /** The size in `args`, else the one that the person says. */
+  private async _size(
+    title: string,
+    okLabel: string,
+    name: string,
+    args: Arguments
+  ): Promise<ISize | null> {
+    return (
+      sizeIn(args) ??
+      (await askSize(title, okLabel, name, this._model, this.trans))
+    );
   }
 
   private async _stop(args: Arguments): Promise<void> {
@@ -167,7 +184,7 @@ export class ClusterCommands {
     return { type: 'object', properties };
   }
 
-  private _cluster(): { [name: string]: Property } {
+  private _clusterArgument(): { [name: string]: Property } {
     const { trans } = this;
     return {
       cluster: {
@@ -177,7 +194,7 @@ export class ClusterCommands {
     };
   }
 
-  private _size(): { [name: string]: Property } {
+  private _sizeArguments(): { [name: string]: Property } {
     const { trans } = this;
     return {
       ranks: {

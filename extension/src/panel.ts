@@ -37,6 +37,7 @@ export class TrainingPanel extends SidePanel {
     this.addClass('wb-panel');
     this.title.icon = clustersIcon;
     this.title.caption = trans.__('Training Clusters');
+    this.node.tabIndex = -1;
     this.node.setAttribute('role', 'region');
     this.node.setAttribute('aria-label', trans.__('Training clusters'));
 
@@ -62,6 +63,13 @@ export class TrainingPanel extends SidePanel {
   override dispose(): void {
     this._runs?.dispose();
     super.dispose();
+  }
+
+  /** Whoever opens the panel by a key goes on with keys. */
+  protected override onActivateRequest(message: Message): void {
+    super.onActivateRequest(message);
+    const first = this.node.querySelector<HTMLElement>('.wb-size input');
+    (first ?? this.node).focus();
   }
 
   protected override onAfterShow(message: Message): void {

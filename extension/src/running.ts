@@ -22,14 +22,20 @@ export function runningClusters(
   trans: ITrans
 ): IRunningSessions.IManager {
   const { clusters: model } = workbench;
+  const stateOf = (cluster: ICluster) => clusterWord(cluster.state, trans);
   const item = (cluster: ICluster): IRunningSessions.IRunningItem => ({
     icon: () => clustersIcon,
     label: () => cluster.name,
     labelTitle: () => {
-      const word = clusterWord(cluster.state, trans);
-      return trans.__('%1, price: %2', word, price(cluster, trans));
+      const { ranks_actual: actual, ranks_asked: asked } = cluster;
+      const ranks = ranksWord(actual, asked, trans);
+      const cost = price(cluster, trans);
+      return trans.__('%1, %2, price: %3', stateOf(cluster), ranks, cost);
     },
-    detail: () => ranksWord(cluster.ranks_actual, cluster.ranks_asked, trans),
+    detail: () =>
+      cluster.state === 'ready'
+        ? trans._n('%1 rank', '%1 ranks', cluster.ranks_actual)
+        : stateOf(cluster),
     open: () => void commands.execute(CommandIDs.openPanel),
     shutdown: () =>
       void commands.execute(CommandIDs.remove, { cluster: cluster.name })

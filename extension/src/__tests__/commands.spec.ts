@@ -143,8 +143,8 @@ describe('the Running panel', () => {
     const items = manager().running({ mode: 'list' });
 
     expect(items.map(item => item.label())).toEqual(['default']);
-    expect(items[0].detail?.()).toBe('2 of 2 ranks');
-    expect(items[0].labelTitle?.()).toBe('ready, price: free');
+    expect(items[0].detail?.()).toBe('2 ranks');
+    expect(items[0].labelTitle?.()).toBe('ready, 2 of 2 ranks, price: free');
   });
 
   it('shuts all of them down', async () => {
