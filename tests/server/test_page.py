@@ -12,7 +12,7 @@ import pytest
 from workbench.server.bodies import Ack, Output
 from workbench.server.page import GREETING_SECONDS, PATIENCE_SECONDS, Page, brief
 from workbench.server.reading import Look
-from workbench.server.told import BEAT_SECONDS, RUN_SECONDS, Told, encoded
+from workbench.server.told import BEAT_SECONDS, RUN_SECONDS, Told, as_json
 
 LATER = 100.0
 
@@ -265,7 +265,7 @@ def test_a_run_that_has_ended_is_not_told_again(told) -> None:
 
 def test_a_message_that_json_cannot_carry_is_not_sent() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
-        encoded({"value": float("nan")})
+        as_json({"value": float("nan")})
 
 
 def test_a_long_reason_is_cut_where_a_letter_ends() -> None:

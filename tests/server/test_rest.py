@@ -15,7 +15,7 @@ from workbench.core.cluster import ClusterFact, ClusterState, RankFact
 from workbench.core.world import MAX_RANKS
 from workbench.server import answers
 from workbench.store import database, schema, wishes
-from workbench.view.kept import RUN_TYPE
+from workbench.view import kept
 
 UNKNOWN = "260101-000000-aaaa"
 
@@ -339,10 +339,25 @@ async def test_what_stays_of_a_run_is_told_once_it_has_ended(ask, run) -> None:
     answer = await ask("GET", "runs", run.id, "bundle", request_timeout=60)
 
     assert answer.status == 200
-    assert answer.json[RUN_TYPE]["saved"]["run"]["state"] == "finished"
+    assert answer.json[kept.RUN_TYPE]["saved"]["run"]["state"] == "finished"
     assert base64.b64decode(answer.json["image/png"]).startswith(b"\x89PNG")
     assert "hello" in answer.json["text/html"]
     assert "text/plain" in answer.json
+
+
+async def test_what_stays_is_drawn_once_for_all_pages(ask, begin, monkeypatch) -> None:
+    drawn = []
+    monkeypatch.setattr(
+        kept, "kept_bundle", lambda store, run, now: drawn.append(run.id) or {"run": run.id}
+    )
+    runs = [begin(), begin()]
+    for run in runs:
+        run.end()
+
+    answers = [await ask("GET", "runs", runs[i].id, "bundle") for i in (0, 1, 0, 1)]
+
+    assert [answer.json["run"] for answer in answers] == [runs[i].id for i in (0, 1, 0, 1)]
+    assert drawn == [run.id for run in runs]
 
 
 async def test_nothing_stays_of_a_run_that_goes_on(ask, begin) -> None:

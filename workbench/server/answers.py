@@ -7,18 +7,23 @@ reader never trains does not wait for it.
 from __future__ import annotations
 
 import time
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from workbench import __version__
 from workbench.core.cluster import ClusterWish, check_cluster_name
-from workbench.core.run import Run
+from workbench.core.run import Run, RunFact
 from workbench.core.world import MAX_RANKS
 from workbench.errors import StateError, Unknown
 from workbench.server.checks import run_id
+from workbench.server.told import as_json
 from workbench.store import Store
 from workbench.store.wishes import ask_cluster, ask_down, local_slots
 
 Message = dict[str, Any]
+
+_BUNDLES = 8  # of some 100 kB each
 
 
 def clusters(store: Store) -> Message:
@@ -99,16 +104,14 @@ def stop(store: Store, identity: str, body: bytes) -> Message:
     return run(store, identity)
 
 
-def bundle(store: Store, identity: str) -> Message:
-    """Return what stays of a run in a saved notebook."""
-    from workbench.view.kept import kept_bundle
-
+def bundle(store: Store, identity: str) -> str:
+    """Return what stays of a run in a saved notebook, in JSON."""
     found = _run(store, identity)
     if not found.fact.state.ended:
         raise StateError(
             f"Run {found.wish.name!r} is {found.fact.state}; ask again once it has ended."
         )
-    return kept_bundle(store, found, time.time())
+    return _kept(store.path, found.fact)
 
 
 def curves(store: Store, identity: str, first: int, last: int, buckets: int) -> bytes:
@@ -119,6 +122,15 @@ def curves(store: Store, identity: str, first: int, last: int, buckets: int) -> 
     while feed.read(time.time()) and feed.behind:
         pass
     return feed.detail(first, last, buckets)
+
+
+@lru_cache(maxsize=_BUNDLES)
+def _kept(path: Path, fact: RunFact) -> str:
+    """Read and draw once for all pages, which ask for it at the same time: when the run ends."""
+    from workbench.view.kept import kept_bundle
+
+    with Store(path) as store:
+        return as_json(kept_bundle(store, store.run(fact.id), time.time()))
 
 
 def _check_empty(body: bytes) -> None:

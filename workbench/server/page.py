@@ -11,7 +11,7 @@ from asyncio import Future
 from typing import TYPE_CHECKING, Protocol
 
 from workbench.server.reading import Look
-from workbench.server.told import Told, encoded
+from workbench.server.told import Told, as_json
 
 if TYPE_CHECKING:
     from workbench.server.bodies import PageMessage
@@ -94,7 +94,7 @@ class Page:
             self._version = version
         self.greeted = True
         self._run = told.run
-        self._write(encoded({"type": "hello", "feed": look.feed, "run": look.run}))
+        self._write(as_json({"type": "hello", "feed": look.feed, "run": look.run}))
 
     def tell(self, look: Look, told: Told, now: float) -> bool:
         """Send what it lacks, if its connection is clear; return whether that was the end."""
@@ -110,7 +110,7 @@ class Page:
         lacks = self._tell_points(look, now)
         if not look.ended or lacks or not self._is_through(look, now):
             return False
-        self._write(encoded({"type": "end"}))
+        self._write(as_json({"type": "end"}))
         return True
 
     def close(self, code: int, reason: str = "") -> None:
@@ -124,7 +124,7 @@ class Page:
         found = None if self.wanted is None else look.output.get(self.wanted)
         if found is not None:
             self.wanted, self._reading = None, now
-            self._write(encoded({"type": "output", **found}))
+            self._write(as_json({"type": "output", **found}))
 
     def _tell_points(self, look: Look, now: float) -> bool:
         """Return whether there are more that it may have."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
@@ -21,6 +20,7 @@ from workbench.errors import (
 )
 from workbench.server import answers
 from workbench.server.checks import whole_number
+from workbench.server.told import as_json
 from workbench.server.workers import Workers
 from workbench.store import Store
 
@@ -65,11 +65,8 @@ class Handler(APIHandler):
         except WorkbenchError as error:
             raise Refusal(error) from error
 
-    async def _answer(
-        self, question: Callable[[Store], dict[str, Any]], *, draws: bool = False
-    ) -> None:
-        answer = await self._ask(question, draws=draws)
-        self.finish(json.dumps(answer, allow_nan=False))
+    async def _answer(self, question: Callable[[Store], dict[str, Any]]) -> None:
+        self.finish(as_json(await self._ask(question)))
 
     def _number(self, name: str, *bounds: int) -> int:
         try:
@@ -83,7 +80,7 @@ class Handler(APIHandler):
         if not isinstance(error, Refusal):
             super().write_error(status_code, **options)
             return
-        self.finish(json.dumps({"message": error.sentence, "reason": RESOURCE}))
+        self.finish(as_json({"message": error.sentence, "reason": RESOURCE}))
 
 
 class ClustersHandler(Handler):
@@ -167,7 +164,7 @@ class BundleHandler(Handler):
     @authorized
     async def get(self, identity: str) -> None:
         """Return it."""
-        await self._answer(partial(answers.bundle, identity=identity), draws=True)
+        self.finish(await self._ask(partial(answers.bundle, identity=identity), draws=True))
 
 
 class CurvesHandler(Handler):

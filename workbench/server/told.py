@@ -52,7 +52,7 @@ class Told:
             return news
         self._lasting, self._run_at = lasting, now
         self.run += 1
-        self.run_text = encoded({"type": "run", "run": look.run})
+        self.run_text = as_json({"type": "run", "run": look.run})
         return False
 
     def _note_steps(self, look: Look, now: float) -> bool:
@@ -63,10 +63,10 @@ class Told:
             return True
         self._steps, self._steps_at = look.steps, now
         self.steps += 1
-        self.steps_text = encoded({"type": "steps", **look.steps})
+        self.steps_text = as_json({"type": "steps", **look.steps})
         return False
 
 
-def encoded(message: dict[str, Any]) -> str:
+def as_json(message: dict[str, Any]) -> str:
     """Return a message as JSON, which knows no ``nan``."""
     return json.dumps(message, allow_nan=False, separators=(",", ":"))
