@@ -58,6 +58,9 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     if (data.run !== this._live?.id) {
       this._begin(data);
     }
+    if (data.saved && this._wasLive) {
+      this._tellKept(); // the kernel may have been quicker than we are
+    }
     const { connection } = this._live!.model;
     const isAway = connection !== 'live' && connection !== 'ended';
     if (data.saved && isAway && connection !== 'saved') {
@@ -84,7 +87,7 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     this._live?.dispose();
     this._picture?.remove();
     this._picture = null;
-    this._isFollowed = this._wasLive = false;
+    this._isFollowed = this._wasLive = this._wasKept = false;
     clearTimeout(this._retry);
     const { trans, style, create, api = request } = this.options;
     this._live = new LiveRun(run, api, create);
@@ -134,12 +137,12 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     if (!live || !this._isToKeep(live)) {
       return;
     }
-    const { api = request, onKept } = this.options;
+    const { api = request } = this.options;
     try {
       const data = (await api.getBundle(live.id)) as PartialJSONObject;
       if (this._isToKeep(live)) {
         this._model!.setData({ data });
-        onKept?.(live.id, this);
+        this._tellKept();
       }
     } catch (error) {
       const { status, isOurs } = error as Partial<IRefusal>;
@@ -147,6 +150,13 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
         const delay = retryDelay(failures, KEEPING_DELAY);
         this._retry = setTimeout(() => void this._keep(failures + 1), delay);
       }
+    }
+  }
+
+  private _tellKept(): void {
+    if (!this._wasKept) {
+      this._wasKept = true;
+      this.options.onKept?.(this.run, this);
     }
   }
 
@@ -185,6 +195,7 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
   private _retry: ReturnType<typeof setTimeout> | undefined;
   private _isFollowed = false;
   private _wasLive = false;
+  private _wasKept = false;
 }
 
 /** Makes renderers of runs, also in notebooks that are not trusted. */

@@ -146,7 +146,7 @@ describe('at the end', () => {
 
     expect(output.setData).toHaveBeenCalledTimes(1);
     expect(output.setData).toHaveBeenCalledWith({ data: BUNDLE });
-    expect(onKept).toHaveBeenCalledWith(ID, renderer);
+    expect(onKept.mock.calls).toEqual([[ID, renderer]]);
     expect(renderer.node.querySelectorAll('.wb-chart')).toHaveLength(1);
   });
 
@@ -168,6 +168,7 @@ describe('at the end', () => {
 
     expect(api.getBundle).not.toHaveBeenCalled();
     expect(output.setData).not.toHaveBeenCalled();
+    expect(onKept).toHaveBeenCalledTimes(1); // so that it is saved
   });
 
   it('the kernel may be faster than the answer', async () => {
