@@ -118,10 +118,7 @@ def curves(store: Store, identity: str, first: int, last: int, buckets: int) -> 
     """Return a frame of the curves between two iterations."""
     from workbench.view.feed import Feed
 
-    feed = Feed(store, _run(store, identity).id)
-    while feed.read(time.time()) and feed.behind:
-        pass
-    return feed.detail(first, last, buckets)
+    return Feed(store, _run(store, identity).id).detail(first, last, buckets)
 
 
 @lru_cache(maxsize=_BUNDLES)
