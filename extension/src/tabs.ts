@@ -99,6 +99,7 @@ class Tabs {
   ): void {
     if (!tracker.has(widget)) {
       widget.id = id;
+      widget.addClass(`wb-mod-${this.area}`);
       void tracker.add(widget);
       this.app.shell.add(widget, this.area);
     }
