@@ -18,7 +18,15 @@ from .figures import LEAST_ROUNDS, BenchmarkFailed, Row
 from .place import Place
 
 SEED = 0
-NAMES = ("iteration", "first_iteration", "output_bytes", "points", "cold_start", "import_cost")
+NAMES = (
+    "iteration",
+    "first_iteration",
+    "output_bytes",
+    "points",
+    "live_view",
+    "cold_start",
+    "import_cost",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -54,15 +54,15 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Median of ours over median of theirs."""
-        if self.ours is None or self.theirs is None:
+        """Median of ours over median of theirs; None where theirs is nothing."""
+        if self.ours is None or self.theirs is None or not all(self.theirs.values):
             return None
         return self.ours.median / self.theirs.median
 
     @property
     def spread(self) -> tuple[float, float] | None:
         """Least and greatest ratio of one round."""
-        if self.ours is None or self.theirs is None:
+        if self.ours is None or self.theirs is None or not all(self.theirs.values):
             return None
         ratios = [a / b for a, b in zip(self.ours.values, self.theirs.values, strict=True)]
         return min(ratios), max(ratios)

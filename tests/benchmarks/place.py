@@ -138,6 +138,16 @@ def take_down() -> None:
             time.sleep(0.05)
 
 
+def children(pid: int, word: str) -> list[int]:
+    """Find the processes below ``pid`` that have ``word`` in their command line."""
+    found = []
+    for process in psutil.Process(pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if any(word in part for part in process.cmdline()):
+                found.append(process.pid)
+    return found
+
+
 def end(processes: list[psutil.Process]) -> None:
     """End processes, by force if need be."""
     _, alive = psutil.wait_procs(processes, timeout=2)
