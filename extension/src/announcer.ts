@@ -12,11 +12,16 @@ import { clusterWord, ranksWord } from './words';
 
 const EVERY = 3000;
 
-/** What is new since the last look, in sentences. */
+/**
+ * What is new since the last look, in sentences.
+ *
+ * @param isShown - whether a run is in sight, and so tells its news itself
+ */
 export function news(
   before: readonly ICluster[],
   after: readonly ICluster[],
-  trans: ITrans
+  trans: ITrans,
+  isShown: (run: IRun) => boolean = () => false
 ): string[] {
   return after.flatMap(cluster => {
     const former = before.find(one => one.name === cluster.name);
@@ -37,7 +42,9 @@ export function news(
           : trans.__('Cluster %1: %2', cluster.name, word)
       );
     }
-    return [...said, ...runNews(former.runs, cluster.runs, trans)];
+    const hidden = (runs: IRun[]) => runs.filter(run => !isShown(run));
+    const runs = runNews(hidden(former.runs), hidden(cluster.runs), trans);
+    return [...said, ...runs];
   });
 }
 
@@ -89,7 +96,7 @@ export class Announcer implements IDisposable {
     const { clusters, isReady } = this.model;
     if (isReady) {
       this._pending.push(
-        ...news(this._before ?? clusters, clusters, this.trans)
+        ...news(this._before ?? clusters, clusters, this.trans, this._isShown)
       );
       this._before = clusters;
     }
@@ -97,6 +104,14 @@ export class Announcer implements IDisposable {
       this._say();
     }
   }
+
+  private readonly _isShown = (run: IRun): boolean => {
+    const label = this.trans.__('Run %1', run.name);
+    return [...document.querySelectorAll<HTMLElement>('.wb-run')].some(
+      view =>
+        view.offsetParent !== null && view.getAttribute('aria-label') === label
+    );
+  };
 
   /** Say what has gathered; what comes within the next seconds waits for the time after. */
   private _say(): void {

@@ -107,6 +107,7 @@ export class ClustersModel implements IDisposable {
   set interval(interval: number) {
     this._interval = interval;
     this._poll.frequency = { ...this._poll.frequency, interval };
+    void this.refresh();
   }
 
   /** Keep `runs` up to date until what is returned is disposed of. */

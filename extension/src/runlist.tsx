@@ -44,9 +44,12 @@ interface IRunsProps {
 function Runs({ model, trans, actions }: IRunsProps): JSX.Element | null {
   const [chosen, setChosen] = React.useState<readonly string[]>([]);
   const [current, setCurrent] = React.useState('');
-  const { runs } = model;
+  const { runs, trouble } = model;
+  if (trouble?.kind === 'absent') {
+    return null;
+  }
   if (!runs.length) {
-    return model.isReady && !model.trouble ? (
+    return model.isReady && !trouble ? (
       <p className="wb-empty">
         {trans.__(
           'No runs yet. A cell that begins with %1 makes one.',

@@ -30,6 +30,12 @@ describe('news', () => {
   });
 });
 
+it('leaves a run that is in sight to its own view', () => {
+  const before = [aCluster({ runs: [aRun()] })];
+
+  expect(news(before, [aCluster()], ENGLISH, () => true)).toEqual([]);
+});
+
 describe('Announcer', () => {
   let server: FakeServer;
   let model: ClustersModel;
