@@ -86,9 +86,9 @@ def updated(before: Catalog, template: Catalog) -> Catalog:
 
 
 def po_text(catalogue: Catalog) -> str:
-    """Return ``catalogue`` as a ``.po`` file without dates, which would change every time."""
+    """Return ``catalogue`` as a ``.po`` file without dates and places, which change for nothing."""
     body = BytesIO()
-    write_po(body, catalogue, width=100, omit_header=True, include_lineno=False, sort_output=True)
+    write_po(body, catalogue, width=100, omit_header=True, no_location=True, sort_output=True)
     head = (
         f"Language: {catalogue.locale}",
         "Content-Type: text/plain; charset=utf-8",
