@@ -153,10 +153,12 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     }
   }
 
+  /** Say so once, when the notebook knows of the change as well. */
   private _tellKept(): void {
     if (!this._wasKept) {
       this._wasKept = true;
-      this.options.onKept?.(this.run, this);
+      const { run } = this;
+      setTimeout(() => this.options.onKept?.(run, this));
     }
   }
 
