@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -14,7 +15,13 @@ from workbench.core.run import Run, RunState
 from workbench.errors import ClusterError, RunFailed
 from workbench.view import care
 from workbench.view.care import CARE_SECONDS, MOST_WAKINGS, WAKING_SECONDS, Care
-from workbench.view.following import ASKED, WOKEN, check_success, follow
+from workbench.view.following import (
+    ASKED,
+    HESITATION_SECONDS,
+    WOKEN,
+    check_success,
+    follow,
+)
 from workbench.view.interrupts import Interrupts
 from workbench.view.record import Record
 
@@ -79,6 +86,22 @@ def test_an_interrupt_asks_for_the_run_to_stop_and_says_so(store, supervisor, qu
         ended = follow(store, view, interrupts=interrupts)
 
     assert (ended.fact.state, view.notes) == (RunState.STOPPED, [ASKED])
+
+
+def test_an_interrupt_before_the_end_of_the_process_leaves_the_run_alone(store, queue):
+    run = queue("digits")
+    begun = time.monotonic()
+    with Interrupts() as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+
+        follow(
+            store,
+            Notebook(run),
+            interrupts=interrupts,
+            left=lambda: time.monotonic() - begun > HESITATION_SECONDS / 2,
+        )
+
+    assert not store.run(run.id).wish.stop
 
 
 def test_a_second_interrupt_leaves(store, queue):

@@ -84,7 +84,7 @@ def attend(shell: Any, store: Store, wish: RunWish, interrupts: Interrupts) -> R
     """
     view = RunView(store.run(wish.id), page_for(shell))
     try:
-        run = follow(store, view, interrupts=interrupts)
+        run = follow(store, view, interrupts=interrupts, left=lambda: _is_ending(shell))
     except ClusterError as error:
         view.give_up(error)
         raise
@@ -96,6 +96,13 @@ def attend(shell: Any, store: Store, wish: RunWish, interrupts: Interrupts) -> R
     if run.fact.state is RunState.STOPPED:
         print(f"{wish.name}: stopped at iteration {run.fact.iteration:,}.")
     return run.fact.state
+
+
+def _is_ending(shell: Any) -> bool:
+    """Whether the Jupyter server has this kernel end for good, which the run is to outlive."""
+    # ipykernel notes it in its control thread, and has no other word for it.
+    said: Any = getattr(getattr(shell, "kernel", None), "_shutdown_message", None)
+    return bool(said) and not said["content"].get("restart")
 
 
 def cluster_is_up(store: Store, cluster: str) -> bool:

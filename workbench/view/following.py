@@ -16,6 +16,8 @@ from workbench.view.waiting import hopeless
 
 POLL_SECONDS = 0.05
 READ_SECONDS = 0.1
+# A Jupyter server interrupts a kernel right before it has it end; `left` says so by then.
+HESITATION_SECONDS = 0.3
 ASKED = "Asked the ranks to stop; interrupt again to leave them to it."
 WOKEN = "The supervisor had ended and was started again."
 
@@ -62,7 +64,7 @@ def follow(
     view.draw(begun)  # first, so that state and curves stand above the output
     while not left():
         now = time.time()
-        if interrupts and interrupts.count and not asked:
+        if interrupts and interrupts.count and not asked and _is_meant(interrupts, now):
             asked, seen = True, -1  # a connection does not see its own writing as news
             store.wish_stop(record.run.id)
             view.note(ASKED)
@@ -83,6 +85,10 @@ def follow(
             view.note(WOKEN)
         time.sleep(POLL_SECONDS)
     return record.run
+
+
+def _is_meant(interrupts: Interrupts, now: float) -> bool:
+    return now - interrupts.first >= HESITATION_SECONDS
 
 
 def check_success(run: Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any
 
@@ -16,6 +17,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.count = 0
+        self.first = 0.0  # epoch seconds
         self._former: Any = None
 
     def __enter__(self) -> Interrupts:
@@ -29,5 +31,6 @@ class Interrupts:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
+        self.first = self.first or time.time()
         if self.count > 1:
             raise KeyboardInterrupt
