@@ -189,12 +189,14 @@ export class RunView {
   private _showEmptiness(): void {
     const { model, trans } = this.options;
     const isEmpty = !this._charts.size;
+    const isOver = !!model.run?.is_ended;
     const isWaiting = ['connecting', 'live', 'lost'].includes(model.connection);
     this._toolbar.node.hidden = isEmpty;
-    this._empty.hidden = !isEmpty || !(isWaiting || model.run?.is_ended);
+    // Of a run that is over, the curves may still be on their way.
+    this._empty.hidden = !isEmpty || isWaiting === isOver;
     setText(
       this._empty,
-      model.run?.is_ended
+      isOver
         ? trans.__('No curves were reported.')
         : trans.__('Curves appear with the first report.')
     );

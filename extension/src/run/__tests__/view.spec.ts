@@ -76,6 +76,20 @@ test('before the first report there is a word instead of charts', () => {
   expect(find('.wb-toolbar').hidden).toBe(true);
 });
 
+test('that there are no curves is told once all is known', () => {
+  const notes = () =>
+    [...view.node.querySelectorAll('.wb-note:not([hidden])')].map(
+      note => note.textContent
+    );
+  made();
+  model.applyMessage({ type: 'run', run: anEndedRun() });
+  expect(notes()).toEqual([]);
+
+  model.applyMessage({ type: 'end' });
+
+  expect(notes()).toEqual(['No curves were reported.']);
+});
+
 describe('Stop', () => {
   it('asks once, and says so until the run is stopping', async () => {
     let answer!: () => void;
