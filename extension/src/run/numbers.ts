@@ -32,6 +32,13 @@ export function fixed(value: number, places: number): string {
   });
 }
 
+/** Digits behind the point that a step as small as that needs; two of them for 0.25. */
+function placesOf(step: number): number {
+  const places = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
+  const steps = step * 10 ** places;
+  return places + (Math.abs(steps - Math.round(steps)) > 1e-6 ? 1 : 0);
+}
+
 /**
  * Where a tick of an axis stands.
  *
@@ -49,7 +56,7 @@ export function tick(value: number, step: number): string {
   if (step < 1e-4) {
     return number(value, Math.min(17, digits));
   }
-  const places = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
+  const places = placesOf(step);
   return formatted(value, {
     minimumFractionDigits: size < 1e-12 ? 0 : places,
     maximumFractionDigits: places
