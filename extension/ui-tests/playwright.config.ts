@@ -11,8 +11,9 @@ export default defineConfig({
   fullyParallel: false,
   workers: 1,
   retries: 0,
+  maxFailures: 4,
   timeout: 120_000,
-  expect: { timeout: 20_000 },
+  expect: { timeout: 15_000 },
   reporter: 'list',
   snapshotPathTemplate: '{testDir}/{testFilePath}-snapshots/{arg}{ext}',
   use: {
@@ -23,6 +24,8 @@ export default defineConfig({
     trace: 'off',
     video: 'off',
     viewport: { width: 1280, height: 800 },
+    locale: 'en-US',
+    timezoneId: 'UTC',
     launchOptions: {
       executablePath: WORKBENCH_CHROMIUM ?? '/usr/bin/chromium',
       args: [

@@ -1,0 +1,451 @@
+/** What the specs share: pages, notebooks, runs, and what is in the store and on the disk. */
+import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+
+import {
+  expect,
+  test as base,
+  type Browser,
+  type Locator,
+  type Page
+} from '@playwright/test';
+
+export { expect, type Locator, type Page };
+
+export const RUN_TYPE = 'application/vnd.workbench.run+json';
+export const WIDGET_TYPE = 'application/vnd.jupyter.widget-view+json';
+export const THEMES = {
+  light: 'JupyterLab Light',
+  dark: 'JupyterLab Dark',
+  contrast: 'JupyterLab Dark High Contrast'
+};
+
+const TOKEN = given('WORKBENCH_UI_TOKEN');
+const ROOT = given('WORKBENCH_UI_ROOT');
+const PYTHON = given('WORKBENCH_UI_PYTHON');
+const PLAYER = given('WORKBENCH_UI_PLAYER');
+const SERVER = given('WORKBENCH_UI_PID');
+const PICTURES = process.env.WORKBENCH_UI_PICTURES;
+
+/** A number of words that ours may be said in, or that a cut connection makes a browser say. */
+const NETWORK =
+  /Failed to load resource|WebSocket connection|ERR_|NetworkError/;
+
+function given(name: string): string {
+  const value = process.env[name];
+  if (!value) {
+    throw new Error(`${name} is not set: pytest -m browser runs these specs`);
+  }
+  return value;
+}
+
+/** Tests that leave no kernel, and whose pages must not throw, nor complain of what is ours. */
+export const test = base.extend<{ errors: string[]; kernels: void }>({
+  kernels: [
+    async ({}, use) => {
+      await use();
+      for (const { id } of await api('api/sessions')) {
+        await api(`api/sessions/${id}`, 'DELETE');
+      }
+    },
+    { auto: true }
+  ],
+  errors: [
+    async ({ context }, use) => {
+      const errors: string[] = [];
+      context.on('weberror', event => {
+        const { message, stack = '' } = event.error();
+        if (/workbench/.test(message + stack)) {
+          errors.push(stack || message);
+        }
+      });
+      context.on('console', message => {
+        const text = message.text();
+        if (
+          message.type() === 'error' &&
+          /workbench|wb-/i.test(text + message.location().url) &&
+          !NETWORK.test(text)
+        ) {
+          errors.push(text);
+        }
+      });
+      await use(errors);
+      expect(errors, 'what pages complained of').toEqual([]);
+    },
+    { auto: true }
+  ]
+});
+
+// -- pages
+
+/** Open JupyterLab on a workspace of its own; `path` is a file, or nothing. */
+export async function openLab(page: Page, path = ''): Promise<void> {
+  const tree = path ? `/tree/${path}` : '';
+  await visit(page, `lab/workspaces/${randomUUID()}${tree}`);
+}
+
+/** Open a page of the server. */
+export async function visit(page: Page, path: string): Promise<void> {
+  await page.goto(`${path}?token=${TOKEN}`);
+  await untilReady(page);
+}
+
+/** Wait until JupyterLab has opened what it opens at first. */
+export async function untilReady(page: Page): Promise<void> {
+  await page.waitForFunction(() => 'jupyterapp' in window, undefined, {
+    timeout: 60_000
+  });
+  await page.evaluate(() => (window as any).jupyterapp.restored);
+  await expect(page.locator('#jupyterlab-splash')).toHaveCount(0);
+}
+
+/** Load the page again, whatever it wants to ask. */
+export async function reload(page: Page): Promise<void> {
+  const accept = (dialog: { accept: () => Promise<void> }) => dialog.accept();
+  page.on('dialog', accept);
+  await page.reload();
+  page.off('dialog', accept);
+  await untilReady(page);
+}
+
+/** A page of another browser than the test's own. */
+export async function another(browser: Browser): Promise<Page> {
+  return (await browser.newContext()).newPage();
+}
+
+/** Execute a command of JupyterLab, as its menu would. */
+export async function command(
+  page: Page,
+  id: string,
+  args: object = {}
+): Promise<void> {
+  await page.evaluate(
+    ([id, args]) => (window as any).jupyterapp.commands.execute(id, args),
+    [id, args] as const
+  );
+}
+
+/** The panel at the left, opened. */
+export async function openPanel(page: Page): Promise<Locator> {
+  await command(page, 'workbench-lab:open-panel');
+  const panel = page.locator('#workbench-lab-panel');
+  await expect(panel).toBeVisible();
+  return panel;
+}
+
+/** What the panel says of a cluster's size. */
+export function size(actual: number | string, asked: number): string {
+  return `Ranks${actual} of ${asked}`;
+}
+
+/** A run in a tab of its own, opened. */
+export async function openRun(page: Page, id: string): Promise<Locator> {
+  await command(page, 'workbench-lab:open-run', { id });
+  const run = page.locator('.wb-tab:visible .wb-run');
+  await expect(run).toBeVisible();
+  return run;
+}
+
+export async function setTheme(page: Page, theme: string): Promise<void> {
+  await command(page, 'apputils:change-theme', { theme });
+  await expect(page.locator('body')).toHaveAttribute(
+    'data-jp-theme-name',
+    theme
+  );
+}
+
+/** Have the page use fonts that every machine of the tests has. */
+export async function fixFonts(page: Page): Promise<void> {
+  await page.addInitScript(() => {
+    const add = () => {
+      const style = document.createElement('style');
+      style.textContent = `
+        :root, body {
+          --jp-ui-font-family: 'DejaVu Sans' !important;
+          --jp-content-font-family: 'DejaVu Sans' !important;
+          --jp-code-font-family: 'DejaVu Sans Mono' !important;
+          --jp-code-font-family-default: 'DejaVu Sans Mono' !important;
+        }
+        *, *::before, *::after { transition: none !important; caret-color: transparent !important; }`;
+      document.head.append(style);
+    };
+    if (document.head) {
+      add();
+    } else {
+      document.addEventListener('DOMContentLoaded', add);
+    }
+  });
+}
+
+/** Keep a picture for somebody to look at, where that was asked for. */
+export async function picture(
+  target: Page | Locator,
+  name: string
+): Promise<void> {
+  if (PICTURES) {
+    mkdirSync(PICTURES, { recursive: true });
+    await target.screenshot({ path: join(PICTURES, `${name}.png`) });
+  }
+}
+
+// -- notebooks
+
+export const LOADING = '%load_ext workbench';
+
+/** A cell that trains on real ranks for `iterations` × `pace` seconds. */
+export function training(
+  name: string,
+  iterations: number,
+  pace = 0.05
+): string {
+  return `%%dist_train --name ${name}
+import time, workbench
+from mpi4py import MPI
+rank = MPI.COMM_WORLD.rank
+for i in range(1, ${iterations} + 1):
+    time.sleep(${pace})
+    workbench.report(loss=1 / i + rank / 10, total=${iterations})
+print('trained')`;
+}
+
+/** Write a notebook; each cell is its text, or its text and outputs. */
+export function writeNotebook(
+  name: string,
+  cells: (string | { source: string; outputs: object[] })[],
+  kernel = 'python3'
+): string {
+  const path = `${name}.ipynb`;
+  const notebook = {
+    cells: cells.map((cell, number) => {
+      const { source, outputs } =
+        typeof cell === 'string' ? { source: cell, outputs: [] } : cell;
+      return {
+        cell_type: 'code',
+        execution_count: null,
+        id: `cell-${number}`,
+        metadata: {},
+        outputs,
+        source
+      };
+    }),
+    metadata: {
+      kernelspec: { display_name: kernel, language: 'python', name: kernel }
+    },
+    nbformat: 4,
+    nbformat_minor: 5
+  };
+  writeFileSync(join(ROOT, path), JSON.stringify(notebook, null, 1));
+  return path;
+}
+
+/** The outputs of a cell as they are on the disk; none while the file is being written. */
+export function savedOutputs(path: string, cell: number): any[] {
+  try {
+    const written = readFileSync(join(ROOT, path), 'utf-8');
+    return JSON.parse(written).cells[cell].outputs;
+  } catch {
+    return [];
+  }
+}
+
+/** What the file holds of the run that a cell shows; null where it holds none. */
+export function savedBundle(path: string, cell: number): any {
+  const shown = savedOutputs(path, cell).map(output => output.data ?? {});
+  return shown.find(data => RUN_TYPE in data) ?? null;
+}
+
+/** Wait until the file holds a run's result, and check all that a reader elsewhere needs of it. */
+export async function expectResult(
+  path: string,
+  cell: number,
+  timeout = 20_000
+): Promise<any> {
+  await expect
+    .poll(() => Boolean(savedBundle(path, cell)?.[RUN_TYPE].saved), {
+      timeout,
+      message: `the result in ${path}`
+    })
+    .toBe(true);
+  const bundle = savedBundle(path, cell);
+  expect(text(bundle['image/png'])).toMatch(/^iVBOR/);
+  expect(text(bundle['text/html'])).toMatch(/<img alt="[^"]+"/);
+  expect(text(bundle['text/plain'])).not.toBe('');
+  expect(text(bundle[RUN_TYPE].saved.frame).length).toBeLessThan(100_000);
+  const kinds = savedOutputs(path, cell).flatMap(output =>
+    Object.keys(output.data ?? {})
+  );
+  expect(kinds).not.toContain(WIDGET_TYPE);
+  return bundle;
+}
+
+/** What a notebook's file has as a string, or in lines. */
+export function text(value: string | string[]): string {
+  return Array.isArray(value) ? value.join('') : value;
+}
+
+/**
+ * Run the cells from the first on, as a person does; the first is over soon.
+ *
+ * JupyterLab loses what is said to a kernel that it is just connecting to, now and then, and a
+ * person says it again.
+ */
+export async function runCells(page: Page, count: number): Promise<void> {
+  const first = page.locator('.jp-Notebook .jp-CodeCell').first();
+  await expect(async () => {
+    const isIdle = expect.poll(() => kernelStatus(page), { timeout: 8_000 });
+    await isIdle.toBe('idle').catch(() => reconnect(page));
+    await first.locator('.cm-content').click();
+    await page.keyboard.press('Shift+Enter');
+    const prompt = first.locator('.jp-InputPrompt');
+    await expect(prompt).toHaveText(/\[\d+\]:/, { timeout: 4_000 });
+  }).toPass({ timeout: 60_000 });
+  for (let cell = 1; cell < count; cell++) {
+    await page.keyboard.press('Shift+Enter');
+  }
+}
+
+function kernelStatus(page: Page): Promise<string> {
+  return page.evaluate(() => {
+    const { currentWidget } = (window as any).jupyterapp.shell;
+    return currentWidget?.sessionContext?.session?.kernel?.status ?? '';
+  });
+}
+
+async function reconnect(page: Page): Promise<void> {
+  await page.evaluate(() => {
+    const { currentWidget } = (window as any).jupyterapp.shell;
+    return currentWidget?.sessionContext?.session?.kernel?.reconnect();
+  });
+}
+
+/** See that the notebook's kernel is busy. */
+export async function expectBusy(path: string): Promise<void> {
+  const { kernel } = await sessionOf(path);
+  expect(kernel.execution_state).toBe('busy');
+}
+
+// -- the run view
+
+/** The run view below the cells of the notebook. */
+export function runView(page: Page): Locator {
+  return page.locator('.jp-OutputArea .wb-run');
+}
+
+/** How many points a view says it has. */
+export async function points(view: Locator): Promise<number> {
+  return Number((await view.getAttribute('data-points')) ?? 0);
+}
+
+/** Wait until a view has more than `count` points. */
+export async function expectMore(
+  view: Locator,
+  count: number,
+  timeout = 20_000
+): Promise<number> {
+  await expect
+    .poll(() => points(view), { timeout, message: `more than ${count} points` })
+    .toBeGreaterThan(count);
+  return points(view);
+}
+
+// -- the store
+
+interface IFacts {
+  id: string;
+  name: string;
+  state: string;
+  iteration: number;
+  points: number;
+}
+
+/** What the store has of a run. */
+export async function facts(run: string): Promise<IFacts> {
+  return JSON.parse(await python(PLAYER, 'facts', run));
+}
+
+/** Wish for a run that the player plays. */
+export async function ask(
+  name: string,
+  options: { [name: string]: number } = {}
+): Promise<string> {
+  const words = Object.entries(options).map(
+    ([key, value]) => `${key}=${value}`
+  );
+  return JSON.parse(await python(PLAYER, 'ask', name, ...words));
+}
+
+/** Stop whatever is played. */
+export async function stopAll(): Promise<void> {
+  await python(PLAYER, 'stop');
+}
+
+/** Wish for the player's cluster to be up, or down. */
+export async function putCluster(up: boolean): Promise<void> {
+  await python(PLAYER, 'cluster', `up=${Number(up)}`);
+}
+
+/** The runs that are the same every time: names to ids. */
+export async function fixedRuns(): Promise<{ [name: string]: string }> {
+  return JSON.parse(await python(PLAYER, 'fixed'));
+}
+
+/** What stays of a run in a saved notebook. */
+export async function bundleOf(run: string): Promise<any> {
+  return JSON.parse(await python(PLAYER, 'bundle', run));
+}
+
+/** Say something in a shell. */
+export async function workbench(...words: string[]): Promise<string> {
+  return python('-m', 'workbench.cli', ...words);
+}
+
+async function python(...words: string[]): Promise<string> {
+  const most = { maxBuffer: 16_000_000 };
+  const { stdout } = await promisify(execFile)(PYTHON, words, most);
+  return stdout;
+}
+
+/** Wait until a run is in a state. */
+export async function expectState(run: string, state: string): Promise<void> {
+  await expect
+    .poll(async () => (await facts(run)).state, {
+      timeout: 60_000,
+      intervals: [250],
+      message: `run ${run}`
+    })
+    .toBe(state);
+}
+
+// -- the server
+
+/** Ask the server as a script would. */
+export async function api(path: string, method = 'GET'): Promise<any> {
+  const url = new URL(path, given('WORKBENCH_UI_URL'));
+  const headers = { Authorization: `token ${TOKEN}` };
+  const response = await fetch(url, { method, headers });
+  return response.status === 204 ? null : response.json();
+}
+
+/** End the server; somebody starts it again. */
+export async function restartServer(): Promise<void> {
+  const before = readFileSync(SERVER, 'utf-8');
+  process.kill(Number(before), 'SIGTERM');
+  await expect
+    .poll(() => readFileSync(SERVER, 'utf-8'), { timeout: 30_000 })
+    .not.toBe(before);
+}
+
+async function sessionOf(path: string): Promise<any> {
+  const sessions: any[] = await api('api/sessions');
+  return sessions.find(session => session.path === path);
+}
+
+/** End a notebook's kernel as the system does that lacks memory. */
+export async function killKernel(path: string): Promise<void> {
+  const { kernel } = await sessionOf(path);
+  const found = await promisify(execFile)('pgrep', ['-f', kernel.id]);
+  process.kill(Number(found.stdout.trim().split('\n')[0]), 'SIGKILL');
+}

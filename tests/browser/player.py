@@ -1,0 +1,278 @@
+"""Plays a supervisor for the browser tests: facts without ranks, at once and the same every time.
+
+`serve` answers the wishes of one store until it is ended; the other words write or read once.
+Options of a run are its parameters: `iterations`, `pace` (seconds between two reports), `stride`
+(iterations a report), `points` (so many are there from the beginning), `ranks`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import random
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from workbench.core.cluster import DEFAULT_CLUSTER, ClusterFact, ClusterState, RankFact
+from workbench.core.report import Batch, Chunk, Sample
+from workbench.core.run import Run, RunKind, RunState, RunWish
+from workbench.store import Store
+from workbench.store.home import cluster_directory
+from workbench.store.wishes import LOCK_NAME, new_run_id
+
+LOOK_SECONDS = 0.02
+HOST = "node-0"
+POINTS_AT_ONCE = 50_000
+# Long ago, so that a list names the day and not the hour.
+LONG_AGO = 1_768_471_200.0  # 15 January 2026, 10:00 UTC
+FIXED = {"digits": ("260115-100000-aaaa", 0.1), "digits slow": ("260115-100500-bbbb", 0.03)}
+FAILED = "260115-101000-cccc"
+ITERATIONS, RANKS, STRIDE = 400, 4, 10
+TRACEBACK = """\
+Traceback (most recent call last):
+  File "<cell>", line 7, in <module>
+    loss.backward()
+ValueError: loss is nan"""
+
+
+class Player:
+    """One cluster and its runs, each in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._quit = threading.Event()
+        self._playing = dict[str, threading.Thread]()
+        # Whoever holds the lock is the supervisor: nobody wakes a real one.
+        self._lock = (cluster_directory(DEFAULT_CLUSTER) / LOCK_NAME).open("wb")
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def serve(self) -> None:
+        """Answer wishes until a signal comes."""
+        signal.signal(signal.SIGTERM, lambda *_: self._quit.set())
+        print("ready", flush=True)
+        with Store() as store:
+            while not self._quit.wait(LOOK_SECONDS):
+                self._answer(store)
+        for thread in self._playing.values():
+            thread.join()
+
+    def _answer(self, store: Store) -> None:
+        wish, fact = store.cluster_wish(DEFAULT_CLUSTER), store.cluster_fact(DEFAULT_CLUSTER)
+        state = ClusterState.READY if wish and wish.up else ClusterState.DOWN
+        ranks = wish.ranks if wish and wish.up else 0
+        if (state, ranks) != (fact.state, fact.ranks):
+            put_cluster(store, state, ranks, fact.generation + 1)
+        for run in store.unfinished(DEFAULT_CLUSTER) if ranks else []:
+            if run.id not in self._playing:
+                thread = threading.Thread(target=self._play, args=(run.id,))
+                self._playing[run.id] = thread
+                thread.start()
+
+    def _play(self, identity: str) -> None:
+        """A training whose loss falls, until it is done or somebody stops it."""
+        with Store() as store:
+            run = store.run(identity)
+            options = dict(run.wish.parameters)
+            total, pace = int(options.get("iterations", 200)), float(options.get("pace", 0.02))
+            ranks, stride = int(options.get("ranks", 2)), int(options.get("stride", 1))
+            first = begin(store, run, ranks, total, int(options.get("points", 0)))
+            for i in range(first, total + 1, stride):
+                if store.run(identity).wish.stop or self._quit.wait(pace):
+                    end(store, run, RunState.STOPPED)
+                    return
+                report(store, run, range(i, i + stride), ranks, f"iteration {i}\n")
+            end(store, run, RunState.FINISHED)
+
+
+def put_cluster(store: Store, state: ClusterState, ranks: int, generation: int) -> None:
+    """Write how the cluster stands."""
+    store.put_cluster_fact(
+        ClusterFact(DEFAULT_CLUSTER, state, ranks, generation, "", 1, "", time.time())
+    )
+    facts = [RankFact(generation, rank, HOST, 4200 + rank, rank) for rank in range(ranks)]
+    if facts:
+        store.put_ranks(DEFAULT_CLUSTER, facts)
+
+
+def begin(store: Store, run: Run, ranks: int, total: int, points: int) -> int:
+    """Write that a run goes on, with the points that it begins with; return what comes next."""
+    given = points // (2 * ranks)
+    store.put_run_fact(
+        run.id, state=RunState.RUNNING, ranks=ranks, generation=1, started=time.time(),
+        iterations_total=total, iteration=0,
+    )  # fmt: skip
+    for start in range(1, given + 1, POINTS_AT_ONCE):
+        report(store, run, range(start, min(start + POINTS_AT_ONCE, given + 1)), ranks)
+    return given + 1
+
+
+_sequences: Counter[tuple[str, int]] = Counter()
+
+
+def report(store: Store, run: Run, span: range, ranks: int, text: str = "") -> None:
+    """Write what all ranks report of a span of iterations."""
+    now = time.time()
+    batches = []
+    for rank in range(ranks):
+        _sequences[run.id, rank] += 1
+        samples = [
+            Sample(name, i, now, value)
+            for i in span
+            for name, value in (
+                ("main/loss", math.exp(-i / 300) + rank / 50),
+                ("main/accuracy", 1 - math.exp(-i / 200) - rank / 100),
+            )
+        ]
+        chunks = (Chunk("stdout", now, text),) if text else ()
+        batches.append(Batch(run.id, rank, _sequences[run.id, rank], tuple(samples), chunks))
+    store.add_batches(batches)
+    store.put_run_fact(run.id, iteration=span[-1])
+
+
+def end(store: Store, run: Run, state: RunState, **changes: object) -> None:
+    """Write that a run is over."""
+    store.put_run_fact(run.id, state=state, **{"ended": time.time(), **changes})
+
+
+def ask(name: str, **options: object) -> str:
+    """Wish for a run, and return its id."""
+    wish = RunWish(
+        new_run_id(time.time()), name, RunKind.CELL, "pass",
+        parameters=tuple(options.items()), created=time.time(),
+    )  # fmt: skip
+    with Store() as store:
+        if not (wanted := store.cluster_wish(DEFAULT_CLUSTER)) or not wanted.up:
+            store.wish_cluster(DEFAULT_CLUSTER, up=True, ranks=2, oversubscribe=False)
+        return store.wish_run(wish).id
+
+
+def write_fixed() -> dict[str, str]:
+    """Write two finished runs and a failed one that are the same every time."""
+    with Store() as store:
+        for number, (name, (identity, rate)) in enumerate(FIXED.items()):
+            created = LONG_AGO + 300 * number
+            if not store.has_run(identity):
+                run = _fixed(store, identity, name, created, {"rate": rate, "batch": 64})
+                _curves(store, run, random.Random(number), rate)
+                end(store, run, RunState.FINISHED, iteration=ITERATIONS, ended=created + 83)
+        if not store.has_run(FAILED):
+            created = LONG_AGO + 600
+            run = _fixed(store, FAILED, "digits broken", created, {})
+            report(store, run, range(1, 41), 2, "iteration 40\n")
+            end(
+                store, run, RunState.FAILED, ended=created + 9, failed_rank=1, failed_host=HOST,
+                error=TRACEBACK, message=f"Rank 1 on {HOST} failed: ValueError: loss is nan.",
+            )  # fmt: skip
+    return {name: identity for name, (identity, _) in FIXED.items()} | {"digits broken": FAILED}
+
+
+def _fixed(store: Store, identity: str, name: str, created: float, parameters: dict) -> Run:
+    store.wish_run(
+        RunWish(
+            identity, name, RunKind.CELL, "pass", cluster="training",
+            parameters=tuple(parameters.items()), created=created,
+        )
+    )  # fmt: skip
+    store.put_run_fact(
+        identity, state=RunState.RUNNING, ranks=RANKS, generation=1, started=created + 2,
+        iterations_total=ITERATIONS, iteration=1,
+    )  # fmt: skip
+    return store.run(identity)
+
+
+def _curves(store: Store, run: Run, chance: random.Random, rate: float) -> None:
+    def noisy(value: float, amount: float) -> float:
+        return value * (1 + chance.gauss(0, amount))
+
+    def values(rank: int, i: int) -> Iterator[tuple[str, float]]:
+        decay = math.exp(-i * rate / 12)
+        yield "main/loss", noisy(0.12 + 2.2 * decay + 0.05 * rank * decay, 0.08)
+        yield "main/accuracy", min(1.0, noisy(0.97 - 0.85 * decay, 0.02))
+        if i % 20 == 0:
+            yield "validation/main/loss", noisy(0.2 + 2.1 * decay, 0.02)
+            yield "validation/main/accuracy", min(1.0, noisy(0.95 - 0.85 * decay, 0.01))
+        if i % 100 == 0:
+            late = 0.004 if rank == 2 else 0.0
+            yield "step/compute", 0.021 + late
+            yield "step/communication", 0.007 - late
+            yield "step/data", 0.003
+            yield "step/other", 0.001
+
+    for rank in range(RANKS):
+        chunks = (Chunk("stdout", run.fact.started, f"rank {rank} has read 449 images\n"),)
+        store.add_batches([Batch(run.id, rank, 1, (), chunks)])
+    # The ranks in turn, as they report.
+    for sequence, first in enumerate(range(1, ITERATIONS + 1, STRIDE), 2):
+        batches = []
+        for rank in range(RANKS):
+            samples = tuple(
+                Sample(name, i, run.fact.started + i / 5, value)
+                for i in range(first, first + STRIDE)
+                for name, value in values(rank, i)
+            )
+            batches.append(Batch(run.id, rank, sequence, samples))
+        store.add_batches(batches)
+
+
+def facts(name: str) -> dict[str, object]:
+    """Return what the store has of a run."""
+    with Store() as store:
+        run = store.run(name)
+        rows = store.points(run.id, limit=10_000_000)
+        return {
+            "id": run.id,
+            "name": run.wish.name,
+            "state": run.fact.state,
+            "iteration": run.fact.iteration,
+            "points": sum(not row.name.startswith("step/") for row in rows),
+        }
+
+
+def stop() -> None:
+    """Wish for all runs to stop."""
+    with Store() as store:
+        for run in store.unfinished(DEFAULT_CLUSTER):
+            store.wish_stop(run.id)
+
+
+def put_up(up: float) -> None:
+    """Wish for the cluster to be up, or down."""
+    with Store() as store:
+        store.wish_cluster(DEFAULT_CLUSTER, up=bool(up), ranks=2, oversubscribe=False)
+
+
+def bundle(name: str) -> dict[str, object]:
+    """Return what stays of a run in a saved notebook."""
+    from workbench.view.kept import kept_bundle
+
+    with Store() as store:
+        return kept_bundle(store, store.run(name), time.time())
+
+
+WORDS: dict[str, Callable[..., object]] = {
+    "ask": ask,
+    "fixed": write_fixed,
+    "facts": facts,
+    "bundle": bundle,
+    "stop": stop,
+    "cluster": put_up,
+}
+
+
+def main() -> None:
+    """Do what the command line says."""
+    word, *given = sys.argv[1:]
+    if word == "serve":
+        Player().serve()
+        return
+    options = dict(part.split("=", 1) for part in given if "=" in part)
+    arguments = [part for part in given if "=" not in part]
+    print(json.dumps(WORDS[word](*arguments, **{k: float(v) for k, v in options.items()})))
+
+
+if __name__ == "__main__":
+    main()
