@@ -1,0 +1,52 @@
+/** A Jupyter server that runs without our part. */
+import {
+  bundleOf,
+  command,
+  expect,
+  fixedRuns,
+  openLab,
+  RUN_TYPE,
+  runView,
+  test,
+  writeNotebook
+} from '../support';
+
+const ENABLE = 'jupyter server extension enable workbench.server';
+
+test('the panel says what is missing', async ({ page }) => {
+  await openLab(page);
+  await command(page, 'workbench-lab:open-panel');
+
+  await expect(page.locator('#workbench-lab-panel')).toContainText(
+    /server extension/
+  );
+});
+
+test('a saved result is drawn all the same', async ({ page }) => {
+  const runs = await fixedRuns();
+  const data = await bundleOf(runs['digits']);
+  const outputs = [{ output_type: 'display_data', data, metadata: {} }];
+  const path = writeNotebook('saved', [{ source: '%%dist_train', outputs }]);
+  await openLab(page, path);
+
+  await expect(runView(page)).toContainText('iteration 400 of 400');
+  await expect(runView(page).locator('canvas')).toHaveCount(2);
+});
+
+test('without a result, the picture stands and what enables more is told', async ({
+  page
+}) => {
+  const runs = await fixedRuns();
+  const bundle = await bundleOf(runs['digits']);
+  const data = {
+    ...bundle,
+    [RUN_TYPE]: { run: runs['digits'], name: 'digits' }
+  };
+  const outputs = [{ output_type: 'display_data', data, metadata: {} }];
+  const path = writeNotebook('unsaved', [{ source: '%%dist_train', outputs }]);
+  await openLab(page, path);
+
+  const output = page.locator('.jp-OutputArea');
+  await expect(output).toContainText(ENABLE);
+  await expect(output.locator('img')).toBeVisible();
+});
