@@ -1,0 +1,95 @@
+/** The pictures of README, made anew when somebody asks for pictures. */
+import {
+  command,
+  expect,
+  expectMore,
+  expectState,
+  facts,
+  LOADING,
+  openLab,
+  openPanel,
+  openRun,
+  picture,
+  runCells,
+  runView,
+  size,
+  test,
+  workbench,
+  writeNotebook,
+  type Page
+} from '../support';
+
+test.describe.configure({ timeout: 300_000 });
+test.use({ viewport: { width: 1000, height: 1240 } });
+
+function digits(options: string, alpha: string, epochs: number): string {
+  return `%%dist_train ${options}
+import chainer
+import chainer.functions as F
+import chainer.links as L
+import chainermn
+from chainer.training import StandardUpdater, Trainer, extensions
+from sklearn.datasets import load_digits
+
+comm = chainermn.create_communicator("naive")
+model = L.Classifier(chainer.Sequential(L.Linear(64, 100), F.relu, L.Linear(100, 10)))
+optimizer = chainermn.create_multi_node_optimizer(chainer.optimizers.Adam(${alpha}), comm)
+optimizer.setup(model)
+
+images, labels = load_digits(return_X_y=True)
+data = chainer.datasets.TupleDataset((images / 16).astype("f"), labels.astype("i"))
+data = chainermn.scatter_dataset(data, comm, shuffle=True)
+print("rank", comm.rank, "has", len(data), "images")
+
+batches = chainer.iterators.SerialIterator(data, 32)
+trainer = Trainer(StandardUpdater(batches, optimizer), (${epochs}, "epoch"))
+if comm.rank == 0:
+    trainer.extend(extensions.LogReport(trigger=(10, "epoch")))
+    trainer.extend(extensions.PrintReport(["epoch", "main/loss", "main/accuracy"]))
+trainer.run()`;
+}
+
+/** Leave the notebook alone on the page. */
+async function alone(page: Page): Promise<void> {
+  await command(page, 'application:toggle-left-area');
+  await page.mouse.move(0, 0);
+}
+
+test('a cell as it runs, the panel, a run and a comparison', async ({
+  page
+}) => {
+  await workbench('up', '2');
+  const path = writeNotebook('digits', [
+    `${LOADING}\n%dist_cluster`,
+    digits('--name digits', '', 100),
+    digits('--name cautious --param alpha=0.001', 'alpha', 50),
+    digits('--name bold --param alpha=0.01', 'alpha', 50)
+  ]);
+  await openLab(page, path);
+  await alone(page);
+  await runCells(page, 2);
+  await expectMore(runView(page), 3000, 60_000);
+  await picture(page.locator('.jp-NotebookPanel-notebook'), 'live');
+
+  await page.setViewportSize({ width: 1280, height: 800 });
+  const panel = await openPanel(page);
+  await expect(panel).toContainText(size(2, 2));
+  await page.keyboard.press('Escape');
+  await expectState('digits', 'finished');
+  await command(page, 'notebook:run-cell-and-select-next');
+  await expectState('cautious', 'finished');
+  await command(page, 'notebook:run-cell-and-select-next');
+  await expect(panel).toContainText('bold');
+  const run = await openRun(page, (await facts('bold')).id);
+  await expectMore(run, 800);
+  await picture(panel, 'panel');
+  await expectState('bold', 'finished');
+  await expect(run).toContainText('finished');
+  await picture(page, 'run-view');
+
+  const ids = [(await facts('cautious')).id, (await facts('bold')).id];
+  await command(page, 'workbench-lab:compare-runs', { ids });
+  await expect(page.locator('.wb-tab:visible canvas')).toHaveCount(2);
+  await expect(page.locator('.wb-tab:visible')).toContainText('alpha');
+  await picture(page, 'compare');
+});

@@ -1,0 +1,84 @@
+/** The page goes and comes while a cell blocks the kernel; the curve does not mind. */
+import {
+  another,
+  expect,
+  expectBusy,
+  expectMore,
+  expectResult,
+  expectState,
+  facts,
+  LOADING,
+  openLab,
+  picture,
+  points,
+  reload,
+  runCells,
+  runView,
+  savedBundle,
+  test,
+  text,
+  training,
+  workbench,
+  writeNotebook
+} from '../support';
+
+test.beforeAll(async () => {
+  await workbench('up', '2');
+});
+
+test('after a reload at a third, points grow and the result is kept', async ({
+  page
+}) => {
+  const path = writeNotebook('reload', [LOADING, training('reload', 240)]);
+  await openLab(page, path);
+  await runCells(page, 2);
+  const view = runView(page);
+  const third = await expectMore(view, 160, 60_000);
+  await picture(page, 'run-view');
+  expect(savedBundle(path, 1)).not.toBeNull(); // the extension saved it
+
+  await reload(page);
+
+  await expectBusy(path);
+  const back = await expectMore(view, third);
+  await expectMore(view, back + 20);
+  await expectState('reload', 'finished');
+  await expect(view).toHaveAttribute('data-points', '480');
+  const bundle = await expectResult(path, 1);
+  expect(text(bundle['text/plain'])).toContain('iteration 240 of 240');
+  await picture(page, 'run-view-finished');
+});
+
+test('with no page at the end, the kernel keeps the result', async ({
+  page
+}) => {
+  const path = writeNotebook('closed', [LOADING, training('closed', 100)]);
+  await openLab(page, path);
+  await runCells(page, 2);
+  await expectMore(runView(page), 40, 60_000);
+
+  await page.close();
+
+  await expectState('closed', 'finished');
+  await expectResult(path, 1, 40_000);
+});
+
+test('two browsers follow the same run', async ({ page, browser }) => {
+  const path = writeNotebook('two', [LOADING, training('two', 160)]);
+  await openLab(page, path);
+  await runCells(page, 2);
+  await expectMore(runView(page), 20, 60_000);
+
+  const other = await another(browser);
+  await openLab(other, path);
+
+  await expectMore(runView(other), 20);
+  await expectMore(runView(page), await points(runView(other)));
+  await expectState('two', 'finished');
+  for (const view of [runView(page), runView(other)]) {
+    await expect(view).toHaveAttribute('data-points', '320');
+  }
+  await other.context().close();
+  await expectResult(path, 1);
+  expect((await facts('two')).points).toBe(320);
+});

@@ -1,0 +1,56 @@
+/** Stop reaches the ranks while the cell blocks, whatever the kernel does with widgets' clicks. */
+import {
+  expect,
+  expectBusy,
+  expectMore,
+  expectResult,
+  expectState,
+  LOADING,
+  openLab,
+  openPanel,
+  runCells,
+  runView,
+  test,
+  training,
+  workbench,
+  writeNotebook
+} from '../support';
+
+test.beforeAll(async () => {
+  await workbench('up', '2');
+});
+
+for (const [kernel, version] of [
+  ['python3', '7.4'],
+  ['older', '7.3']
+]) {
+  for (const place of ['panel', 'run view']) {
+    const name = `${kernel}-${place.replace(' ', '-')}`;
+
+    test(`from the ${place}, with ipykernel ${version}`, async ({ page }) => {
+      const says = `import ipykernel; print('version', ipykernel.__version__)`;
+      const path = writeNotebook(
+        name,
+        [`${LOADING}\n${says}`, training(name, 2000)],
+        kernel
+      );
+      await openLab(page, path);
+      await runCells(page, 2);
+      const view = runView(page);
+      await expectMore(view, 10, 60_000);
+      await expect(page.getByText(`version ${version}`)).toBeVisible();
+      await expectBusy(path);
+
+      if (place === 'panel') {
+        const panel = await openPanel(page);
+        await panel.getByRole('button', { name: 'Stop training' }).click();
+      } else {
+        await view.getByRole('button', { name: 'Stop', exact: true }).click();
+      }
+
+      await expectState(name, 'stopped');
+      await expect(view).toContainText('stopped at iteration');
+      await expectResult(path, 1);
+    });
+  }
+}
