@@ -69,6 +69,6 @@ test('Delete asks, and ends it', async () => {
 test('what a shell starts is seen within two seconds', async () => {
   await workbench('up', '2', '--no-wait');
 
-  await expect(panel).toContainText(/starting|ready/, { timeout: 2_000 });
+  await expect(panel).toContainText(/Ranks[012] of 2/, { timeout: 2_000 });
   await expect(panel).toContainText(size(2, 2), LONG);
 });

@@ -78,7 +78,11 @@ test('two browsers follow the same run', async ({ page, browser }) => {
   for (const view of [runView(page), runView(other)]) {
     await expect(view).toHaveAttribute('data-points', '320');
   }
-  await other.context().close();
   await expectResult(path, 1);
+  // Each saves, and neither is asked about the other's file.
+  for (const one of [page, other]) {
+    await expect(one.locator('.jp-Dialog')).toHaveCount(0);
+  }
+  await other.context().close();
   expect((await facts('two')).points).toBe(320);
 });
