@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.sampling import Curve
+from workbench.core.sampling import PATIENCE_SECONDS, Curve
 
 
 def test_a_short_curve_is_kept_as_it_is() -> None:
@@ -148,3 +148,56 @@ def test_batches_make_the_curve_that_single_values_make(batches, capacity) -> No
     assert ours.width == theirs.width
     for field in ("x", "index", "low", "median", "high", "mean", "marked"):
         assert getattr(ours, field) == pytest.approx(getattr(theirs, field), nan_ok=True, abs=1e-9)
+
+
+def test_the_newest_buckets_wait_for_all_ranks() -> None:
+    curve = Curve()
+    curve.add(0, [0, 1, 2], [1.0, 1.0, 1.0], version=1)
+    curve.add(1, [0, 1], [3.0, 3.0], version=1)
+
+    assert curve.settle(0.0, version=2)
+    assert curve.buckets().median.tolist() == [2.0, 2.0]
+
+    curve.add(1, [2], [3.0], version=3)
+    assert curve.settle(0.1, version=4)
+    assert curve.buckets(since=2).median.tolist() == [2.0]
+
+
+def test_a_rank_that_is_far_behind_holds_nothing_up_for_long() -> None:
+    curve = Curve()
+    curve.add([0, 0, 1], [0, 1, 0], [1.0, 2.0, 3.0], version=1)
+    curve.settle(0.0, version=2)
+
+    assert not curve.settle(PATIENCE_SECONDS / 2, version=3)
+    assert curve.settle(PATIENCE_SECONDS, version=4)
+
+    assert curve.buckets(since=3).median.tolist() == [2.0]
+    assert not curve.settle(2 * PATIENCE_SECONDS, version=5)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 40), st.floats(0, 2)), min_size=1, max_size=60
+    ),
+    st.integers(2, 8),
+)
+def test_whoever_takes_what_is_offered_each_time_has_everything_at_the_end(
+    reports, capacity
+) -> None:
+    curve, taken, version, now = Curve(capacity), {}, 0, 0.0
+    for rank, iteration, passed in reports:
+        seen, version, now = version, version + 2, now + passed
+        curve.add(rank, [iteration], [float(rank)], version=version - 1)
+        curve.settle(now, version)
+        _take(curve.buckets(seen), taken)
+    curve.settle(now, version + 1, whole=True)
+    _take(curve.buckets(version), taken)
+
+    whole = curve.buckets()
+    assert taken == dict(zip(whole.index.tolist(), whole.mean.tolist(), strict=True))
+
+
+def _take(buckets, taken) -> None:
+    if buckets.fresh:
+        taken.clear()
+    taken.update(zip(buckets.index.tolist(), buckets.mean.tolist(), strict=True))

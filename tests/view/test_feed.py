@@ -40,13 +40,39 @@ def test_a_page_gets_what_changed_since_it_last_looked(store, run, report) -> No
     read_all(feed)
     seen = feed.version
 
-    report(run, 1, loss=[4.0, 3.0, 1.0])
+    report(run, 1, loss=[4.0, 3.0])
     read_all(feed)
 
     header, (columns,) = read(feed.frame(seen))
     assert header["series"][0]["reset"] is False
-    assert columns["median"].tolist() == [3.5, 2.5, 1.0]
+    assert columns["median"].tolist() == [3.5, 2.5]
     assert feed.frame(feed.version) is None
+
+
+def test_a_page_gets_what_one_rank_alone_has_reported_a_little_later(store, run, report) -> None:
+    feed = Feed(store, run.id)
+    report(run, 0, loss=[3.0])
+    report(run, 1, loss=[4.0, 2.0])
+    read_all(feed, now=10.0)
+    seen = feed.version
+    assert read(feed.frame(0))[1][0]["median"].tolist() == [3.5]
+
+    assert not feed.read(now=10.5)
+    assert feed.read(now=11.0)
+
+    assert read(feed.frame(seen))[1][0]["median"].tolist() == [2.0]
+
+
+def test_at_the_end_a_page_gets_everything_at_once(store, run, report) -> None:
+    feed = Feed(store, run.id)
+    report(run, 0, loss=[3.0])
+    report(run, 1, loss=[4.0, 2.0])
+    store.put_run_fact(run.id, state=RunState.FINISHED, ended=10.0)
+
+    read_all(feed, now=10.0)
+
+    assert feed.ended
+    assert read(feed.frame(0))[1][0]["median"].tolist() == [3.5, 2.0]
 
 
 def test_clocks_and_step_times_make_no_curves(store, run, report) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 DEFAULT_CAPACITY = 400
+PATIENCE_SECONDS = 1.0  # with ranks that are behind
 _ROWS = 4  # room for so many ranks to begin with
 
 
@@ -78,6 +80,9 @@ class Curve:
         self.nonfinite = 0
         self.nonfinite_first = -1
         self._merged = 1  # version at which the buckets last merged; what came before knows none
+        self._front: int | None = None  # the iteration up to which buckets are offered; None: all
+        self._newest = -1
+        self._seen = deque[tuple[float, int]]()  # when the newest iteration was seen to be which
         self._rows: dict[int, int] = {}
         self._slots: dict[int, int] = {}
         self._index = np.zeros(0, np.int64)
@@ -88,6 +93,7 @@ class Curve:
         self._changed = np.zeros(0, np.int64)
         self._total = np.zeros((_ROWS, 0))
         self._count = np.zeros((_ROWS, 0))
+        self._reached = np.full(_ROWS, -1)  # by each rank
 
     def __repr__(self) -> str:
         return f"<Curve {len(self)} buckets of {self.width} iterations>"
@@ -116,10 +122,10 @@ class Curve:
         if not len(where):
             return
         row = self._rows_of(np.broadcast_to(np.asarray(ranks, np.int64), where.shape))
-        self._make_room(where, version)
-        slot = self._slots_of(where // self.width)
+        slot = self._slots_of(where, version)
         np.minimum.at(self._first, slot, where)
         np.maximum.at(self._last, slot, where)
+        np.maximum.at(self._reached, row, where)
         self._changed[slot] = version
         finite = np.isfinite(value)
         if not finite.all():
@@ -130,6 +136,35 @@ class Curve:
         with np.errstate(over="ignore"):  # a mean beyond floats is inf, and drawn as a gap
             np.add.at(self._total, (row, slot), value)
         np.add.at(self._count, (row, slot), 1)
+
+    def settle(self, now: float, version: int, *, whole: bool = False) -> bool:
+        """Hold back the newest buckets, until all ranks have reported them or have had the time.
+
+        What ranks report arrives at different moments, and a median that lacks some of them would
+        jump to and fro.
+
+        Args:
+            now: Seconds of any clock.
+            version: Kept with the buckets that are offered from now on.
+            whole: Whether all there is is to be offered.
+
+        Returns:
+            Whether there are buckets that are offered from now on.
+        """
+        reached = self._reached[: len(self._rows)]
+        newest = int(reached.max(initial=-1))
+        if newest > self._newest:
+            self._newest = newest
+            self._seen.append((now, newest))
+        front = newest if whole else int(reached.min(initial=newest))
+        while self._seen and now - self._seen[0][0] >= PATIENCE_SECONDS:
+            front = max(front, self._seen.popleft()[1])
+        before = -1 if self._front is None else self._front
+        self._front = max(front, before)
+        last = self._last[: len(self)]
+        offered = np.flatnonzero((last > before) & (last <= self._front))
+        self._changed[offered] = version
+        return len(offered) > 0
 
     def trace(self) -> Trace:
         """Return the curve in order of iterations."""
@@ -144,12 +179,16 @@ class Curve:
     def buckets(self, since: int = -1, marked: int = -1) -> Buckets:
         """Return the buckets that changed after version ``since``, or all if they have merged.
 
+        Those that ``settle`` holds back are left out.
+
         Args:
             marked: The rank whose own means are wanted; -1 for none.
         """
         used = len(self)
         fresh = since < self._merged
         chosen = np.arange(used) if fresh else np.flatnonzero(self._changed[:used] > since)
+        if self._front is not None:
+            chosen = chosen[self._last[chosen] <= self._front]
         chosen = chosen[np.argsort(self._index[chosen], kind="stable")]
         total, count = self._total[:, chosen], self._count[:, chosen]
         amount = count.sum(axis=0)
@@ -179,27 +218,35 @@ class Curve:
 
     def _rows_of(self, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the row of each rank, new ones added."""
-        distinct, places = np.unique(ranks, return_inverse=True)
-        rows = np.array(
-            [self._rows.setdefault(rank, len(self._rows)) for rank in distinct.tolist()]
-        )
-        if len(self._rows) > len(self._total):
-            more = ((0, max(len(self._rows), 2 * len(self._total)) - len(self._total)), (0, 0))
+        known = self._rows
+        for rank in set(ranks.tolist()).difference(known):
+            known[rank] = len(known)
+        if len(known) > len(self._total):
+            more = ((0, max(len(known), 2 * len(self._total)) - len(self._total)), (0, 0))
             self._total, self._count = np.pad(self._total, more), np.pad(self._count, more)
-        found: NDArray[np.int64] = rows[places]
-        return found
+            self._reached = np.pad(self._reached, more[0], constant_values=-1)
+        return np.fromiter(map(known.__getitem__, ranks.tolist()), np.intp, len(ranks))
 
-    def _slots_of(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the slot of each bucket, new ones added."""
-        distinct, places = np.unique(index, return_inverse=True)
-        used = len(self._slots)
-        slots = np.array([self._slots.setdefault(i, len(self._slots)) for i in distinct.tolist()])
-        if len(self._slots) > len(self._index):
-            self._grow(min(self.capacity, max(64, 2 * len(self._slots))))
-        new = slots >= used
-        self._index[slots[new]] = distinct[new]
+    def _slots_of(self, iterations: NDArray[np.int64], version: int) -> NDArray[np.int64]:
+        """Return the slot of each iteration's bucket, new ones added."""
+        index, places = np.unique(iterations // self.width, return_inverse=True)
+        new = set(index.tolist()).difference(self._slots)
+        if len(self._slots) + len(new) > self.capacity:
+            self._make_room(iterations, version)
+            index, places = np.unique(iterations // self.width, return_inverse=True)
+            new = set(index.tolist()).difference(self._slots)
+        if new:
+            self._add_buckets(sorted(new))
+        slots = np.fromiter(map(self._slots.__getitem__, index.tolist()), np.intp, len(index))
         found: NDArray[np.int64] = slots[places]
         return found
+
+    def _add_buckets(self, new: list[int]) -> None:
+        used = len(self._slots)
+        self._slots.update(zip(new, range(used, used + len(new)), strict=True))
+        if len(self._slots) > len(self._index):
+            self._grow(min(self.capacity, max(64, 2 * len(self._slots))))
+        self._index[used : len(self._slots)] = new
 
     def _grow(self, size: int) -> None:
         more = size - len(self._index)

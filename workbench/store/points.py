@@ -216,7 +216,7 @@ class Points(Database):
         numbers, ranks, iterations = table[:, 1:4].astype(np.int64).T
         names = self._names()
         found = {}
-        for number in np.unique(numbers).tolist():
+        for number in set(numbers.tolist()):
             chosen = numbers == number
             found[names[number]] = Columns(ranks[chosen], iterations[chosen], table[chosen, 4])
         return found

@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import lru_cache
 from typing import Any
 
 from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish, RankFact
@@ -268,9 +269,14 @@ def _free_name(connection: sqlite3.Connection, name: str) -> str:
 
 def _run(row: tuple[Any, ...]) -> Run:
     # The columns of the table, in its order: number, the wish's, then the fact's.
-    (_, id_, name, cluster, kind, source, path, folder, arguments, parameters) = row[:10]
-    (environment, wished_ranks, grace, limit, created, stop, state) = row[10:17]
-    wish = RunWish(
+    return Run(_run_wish(row[1:16]), RunFact(row[1], RunState(row[16]), *row[17:]))
+
+
+@lru_cache(maxsize=64)  # a run is read again and again while it goes on, and its wish stays
+def _run_wish(columns: tuple[Any, ...]) -> RunWish:
+    (id_, name, cluster, kind, source, path, folder, arguments, parameters) = columns[:9]
+    (environment, ranks, grace, limit, created, stop) = columns[9:]
+    return RunWish(
         id=id_,
         name=name,
         kind=RunKind(kind),
@@ -281,10 +287,9 @@ def _run(row: tuple[Any, ...]) -> Run:
         arguments=tuple(json.loads(arguments)),
         parameters=tuple((k, v) for k, v in json.loads(parameters)),
         environment=tuple((k, v) for k, v in json.loads(environment)),
-        ranks=wished_ranks,
+        ranks=ranks,
         grace=grace,
         wall_clock_limit=limit,
         created=created,
         stop=bool(stop),
     )
-    return Run(wish, RunFact(id_, RunState(state), *row[17:]))

@@ -68,13 +68,13 @@ class Feed:
         """
         record, store = self._record, self._store
         # The state first: what is written before a run ends is then read after its end was seen.
-        before = record.run, record.reason
+        before = record.run, record.reason, record.version
         record.look(store)
         if record.run.fact.iteration:
             record.pace.add(now, record.run.fact.iteration)
         self.behind = record.read_some_points(store)
         self.refresh(now)
-        return self.behind or (record.run, record.reason) != before
+        return (record.run, record.reason, record.version) != before
 
     def refresh(self, now: float) -> None:
         """Take in what changes more slowly than the points.
@@ -90,6 +90,10 @@ class Feed:
         if ended or now - self._values_read >= VALUES_SECONDS:
             self._values_read = now
             self._values = store.final_values(record.run.id)
+        settled = [
+            curve.settle(now, record.version + 1, whole=ended) for _, curve in self._drawn()
+        ]
+        record.version += any(settled)
         self.ended = ended
 
     def frame(self, since: int) -> bytes | None:

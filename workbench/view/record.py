@@ -80,7 +80,7 @@ class Record:
             pass
 
     def read_some_points(self, store: Store) -> bool:
-        """Take in at most ``POINTS_AT_ONCE`` new points; return whether there were any.
+        """Take in at most ``POINTS_AT_ONCE`` new points; return whether there may be more.
 
         Each time the curves have a new version, which the buckets that changed bear.
         """
@@ -89,7 +89,9 @@ class Record:
             return False
         self._point = last
         self.version += 1
+        amount = 0
         for name, columns in found.items():
+            amount += len(columns.values)
             if is_step_time(name):
                 continue
             curve = self.curves.get(name)
@@ -97,7 +99,7 @@ class Record:
                 curve = self.curves[name] = Curve(self._capacity)
             curve.add(columns.ranks, columns.iterations, columns.values, version=self.version)
             self.points += len(columns.values)
-        return True
+        return amount >= POINTS_AT_ONCE
 
 
 def runs_before(run: Run, unfinished: list[Run]) -> tuple[Run, ...]:
