@@ -80,6 +80,8 @@ def test_the_doors_are_all_there_are(all_doors) -> None:
         ("GET", "runs/…/bundle"),
         ("GET", "runs/…/curves"),
         ("GET", "runs/…/follow"),
+        ("PUT", "turns/…"),
+        ("DELETE", "turns/…"),
     }
 
 

@@ -130,6 +130,13 @@ def _kept(path: Path, fact: RunFact) -> str:
         return as_json(kept_bundle(store, store.run(fact.id), time.time()))
 
 
+def notebook(body: bytes) -> str:
+    """Return the path of the notebook that a page is to save."""
+    from workbench.server.bodies import Notebook, body_as
+
+    return body_as(Notebook, body).path
+
+
 def _check_empty(body: bytes) -> None:
     from workbench.server.bodies import Body, body_as
 

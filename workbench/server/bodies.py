@@ -37,6 +37,12 @@ class Size(Body):
     oversubscribe: bool = Field(False, description="true or false")
 
 
+class Notebook(Body):
+    """The notebook that a page is to save."""
+
+    path: str = Field(min_length=1, max_length=4096, description="its path on this server")
+
+
 class Ack(Body):
     """The page has taken in the points up to ``version``."""
 

@@ -9,6 +9,7 @@ from workbench.errors import InputError, Unknown
 
 MOST = 2**53 - 1  # what a number in JavaScript counts to
 _SHOWN = 60
+_HOLDER = re.compile(r"[0-9A-Za-z-]{8,64}")
 _WHOLE = re.compile(r"-?[0-9]{1,16}")
 
 
@@ -36,6 +37,17 @@ def run_id(text: str) -> str:
     """
     if not is_run_id(text):
         raise Unknown(f"No run has the id {shown(text)}; an id is as 251231-235959-ab2c.")
+    return text
+
+
+def holder_id(text: str) -> str:
+    """Return ``text``, by which a page tells its turn from those of others.
+
+    Raises:
+        InputError: It does not have the form of a random id.
+    """
+    if not _HOLDER.fullmatch(text):
+        raise InputError(f"No turn has the id {shown(text)}; send 8 to 64 letters, digits, dashes.")
     return text
 
 

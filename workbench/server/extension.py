@@ -7,6 +7,7 @@ from jupyter_server.extension.application import ExtensionApp
 from workbench.server.feeds import Feeds
 from workbench.server.follow import FollowHandler
 from workbench.server.rest import ROUTES, RUN
+from workbench.server.turns import Turns
 from workbench.server.workers import Workers
 
 ROOT = "/workbench/api"
@@ -21,8 +22,9 @@ class WorkbenchExtension(ExtensionApp):
         """Add the routes, and what they share."""
         self._workers = Workers()
         self._feeds = Feeds(self._workers, self.log)
+        shared = {"workers": self._workers, "turns": Turns()}
         for route, handler in ROUTES.items():
-            self.handlers.append((f"{ROOT}/{route}", handler, {"workers": self._workers}))
+            self.handlers.append((f"{ROOT}/{route}", handler, shared))
         self.handlers.append((f"{ROOT}/{RUN}/follow", FollowHandler, {"feeds": self._feeds}))
 
     async def stop_extension(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
@@ -19,8 +20,9 @@ from workbench.errors import (
     WorkbenchError,
 )
 from workbench.server import answers
-from workbench.server.checks import whole_number
+from workbench.server.checks import holder_id, whole_number
 from workbench.server.told import as_json
+from workbench.server.turns import Turns
 from workbench.server.workers import Workers
 from workbench.store import Store
 
@@ -55,9 +57,9 @@ class Handler(APIHandler):
 
     auth_resource = RESOURCE
 
-    def initialize(self, workers: Workers) -> None:
+    def initialize(self, workers: Workers, turns: Turns) -> None:
         """Take what the routes share."""
-        self._workers = workers
+        self._workers, self._turns = workers, turns
 
     async def _ask(self, question: Callable[[Store], T], *, draws: bool = False) -> T:
         try:
@@ -183,6 +185,29 @@ class CurvesHandler(Handler):
         self.finish(await self._ask(question), set_content_type="application/octet-stream")
 
 
+class TurnHandler(Handler):
+    """A page's turn at saving a notebook, of which the store knows nothing."""
+
+    @web.authenticated
+    @authorized
+    async def put(self, identity: str) -> None:
+        """Take it, unless it is another's."""
+        try:
+            holder = holder_id(identity)
+            path = await self._workers.do(partial(answers.notebook, self.request.body))
+        except InputError as error:
+            raise Refusal(error) from error
+        self.finish(as_json({"granted": self._turns.take(holder, path, time.monotonic())}))
+
+    @web.authenticated
+    @authorized
+    async def delete(self, identity: str) -> None:
+        """End it."""
+        self._turns.end(identity)
+        self.set_status(HTTPStatus.NO_CONTENT)
+        self.finish()
+
+
 ROUTES = {
     "clusters": ClustersHandler,
     CLUSTER: ClusterHandler,
@@ -192,4 +217,5 @@ ROUTES = {
     f"{RUN}/stop": RunStopHandler,
     f"{RUN}/bundle": BundleHandler,
     f"{RUN}/curves": CurvesHandler,
+    "turns/([^/]+)": TurnHandler,
 }
