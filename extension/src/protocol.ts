@@ -111,6 +111,12 @@ export interface IClusters {
   version: string;
 }
 
+/** What PUT turns/{id} answers to a page that is to save a notebook. */
+export interface ITurn {
+  /** Whether it may do so now, for half a minute or until DELETE; else it asks again. */
+  granted: boolean;
+}
+
 /** Where the time of a step goes on each rank, in seconds a step. */
 export interface ISteps {
   /** The rank that the others wait for; -1 when unknown. */

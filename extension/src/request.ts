@@ -10,7 +10,8 @@ import {
   type IClusters,
   type IFrame,
   type IListedRun,
-  type IRun
+  type IRun,
+  type ITurn
 } from './protocol';
 
 const API = 'workbench/api';
@@ -114,6 +115,29 @@ export async function getCurves(
   const path = ['runs', id, 'curves'];
   const response = await ask('GET', path, { query: range, settings });
   return decodeFrame(await response.arrayBuffer());
+}
+
+/**
+ * Ask for a turn at saving a notebook, and return whether it is one's own.
+ *
+ * @param holder - tells this turn from all others
+ */
+export async function takeTurn(
+  holder: string,
+  path: string,
+  settings?: Settings
+): Promise<boolean> {
+  const asking = { body: { path }, settings };
+  const answer = await json<ITurn>('PUT', ['turns', holder], asking);
+  return answer.granted;
+}
+
+/** Have the next page have its turn. */
+export async function endTurn(
+  holder: string,
+  settings?: Settings
+): Promise<void> {
+  await ask('DELETE', ['turns', holder], { settings });
 }
 
 /** What a page knows of a run already. */

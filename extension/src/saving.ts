@@ -2,7 +2,8 @@
  * Save the notebooks that show a run, so that its id and later its result are in the file.
  *
  * What could make JupyterLab open a dialog is looked for first, and the notebook is then left to
- * the person: this happens behind their back.
+ * the person: this happens behind their back. Pages that show the same notebook take turns at this,
+ * since all of them have the same to save at the same moment.
  */
 import type { ICodeCellModel } from '@jupyterlab/cells';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
@@ -14,6 +15,7 @@ import type {
 import type { Contents } from '@jupyterlab/services';
 
 import { RUN_TYPE, type ISavedRun } from './protocol';
+import { inTurn, type ITurnsApi } from './turns';
 
 type Context = DocumentRegistry.IContext<INotebookModel>;
 
@@ -28,7 +30,8 @@ export class NotebookSaver {
   constructor(
     private readonly tracker: INotebookTracker,
     private readonly contents: Contents.IManager,
-    private readonly isWanted: () => boolean
+    private readonly isWanted: () => boolean,
+    private readonly turns?: ITurnsApi
   ) {
     tracker.forEach(panel => this._watch(panel));
     tracker.widgetAdded.connect((_, panel) => this._watch(panel));
@@ -58,12 +61,20 @@ export class NotebookSaver {
   }
 
   private async _save(context: Context): Promise<void> {
+    if (canSave(context)) {
+      const path = this.contents.localPath(context.path);
+      await inTurn(path, () => this._saveNow(context), this.turns);
+    }
+  }
+
+  private async _saveNow(context: Context): Promise<void> {
     if (this._saving.has(context)) {
       this._waiting.add(context);
     } else if (
       canSave(context) &&
       (await this._isAsWeKnowIt(context)) &&
-      canSave(context)
+      canSave(context) &&
+      !this._saving.has(context)
     ) {
       await context.save().catch(reason => console.warn(reason));
     }

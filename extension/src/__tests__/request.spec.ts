@@ -2,13 +2,15 @@
 import { ServerConnection } from '@jupyterlab/services';
 
 import {
+  endTurn,
   followUrl,
   getClusters,
   getCurves,
   getRuns,
   RequestError,
   resizeCluster,
-  stopRun
+  stopRun,
+  takeTurn
 } from '../request';
 import { aFrame, buckets, encoded } from '../run/__tests__/samples';
 
@@ -57,6 +59,21 @@ test('points come as numbers', async () => {
   );
 
   expect([...frame.series[0].x]).toEqual([4, 5]);
+});
+
+test('a turn at a notebook is asked for and given back', async () => {
+  const asked: Request[] = [];
+  const granted = settings(ok({ granted: true }), asked);
+
+  expect(await takeTurn('a-page', 'folder/a.ipynb', granted)).toBe(true);
+  await endTurn(
+    'a-page',
+    settings(() => new Response(null, { status: 204 }), asked)
+  );
+
+  expect(asked.map(({ method }) => method)).toEqual(['PUT', 'DELETE']);
+  expect(asked[0].url).toMatch(`${BASE}workbench/api/turns/a-page`);
+  expect(await asked[0].json()).toEqual({ path: 'folder/a.ipynb' });
 });
 
 test('our own refusal bears its sentence', async () => {

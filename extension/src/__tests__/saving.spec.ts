@@ -1,18 +1,67 @@
+/** Notebooks are saved behind a person's back, and never so that JupyterLab has to ask. */
 import type { INotebookTracker } from '@jupyterlab/notebook';
 import type { Contents } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 
 import { RUN_TYPE } from '../protocol';
 import { NotebookSaver } from '../saving';
+import type { ITurnsApi } from '../turns';
 
 const RUN = '250101-120000-abcd';
+const THEN = '2025-01-01T00:00:00Z';
 
-/** A notebook with one cell that shows a run. */
-class FakeNotebook {
+const tick = () => new Promise(resolve => setTimeout(resolve));
+
+/** A file, the server's turns at it, and how often JupyterLab would have asked about it. */
+class FakeFile implements ITurnsApi {
+  found: object | Error = { hash: 'a', last_modified: THEN };
   saves = 0;
+  dialogs = 0;
+  turn = '';
+  broken = false;
+
+  async takeTurn(holder: string): Promise<boolean> {
+    await tick();
+    if (this.broken) {
+      throw new Error('404');
+    }
+    this.turn ||= holder;
+    return this.turn === holder;
+  }
+
+  async endTurn(holder: string): Promise<void> {
+    await tick();
+    if (this.turn === holder) {
+      this.turn = '';
+    }
+  }
+
+  readonly contents = {
+    localPath: (path: string) => path,
+    get: async () => {
+      await tick();
+      if (this.found instanceof Error) {
+        throw this.found;
+      }
+      return this.found;
+    }
+  };
+}
+
+/** A page with a notebook, one cell of which shows a run. */
+class FakePage {
+  constructor(private readonly file: FakeFile) {
+    this.saver = new NotebookSaver(
+      this.tracker as unknown as INotebookTracker,
+      file.contents as unknown as Contents.IManager,
+      () => this.isWanted,
+      file
+    );
+  }
+
+  readonly saver: NotebookSaver;
   isWanted = true;
   readonly state = new Signal<object, string>(this);
-  found: object | Error = { hash: 'a', last_modified: '2025-01-01T00:00:00Z' };
   context = {
     isDisposed: false,
     isReady: true,
@@ -21,17 +70,28 @@ class FakeNotebook {
     model: { dirty: true },
     contentsModel: {
       ...{ writable: true, hash: 'a' as string | undefined },
-      last_modified: '2025-01-01T00:00:00Z'
+      last_modified: THEN
     },
     saveState: this.state,
+    /** As JupyterLab does it. */
     save: async () => {
-      this.saves += 1;
+      const { file, context } = this;
+      const { hash } = (await file.contents.get()) as { hash?: string };
+      await tick();
+      if (hash !== context.contentsModel.hash) {
+        file.dialogs += 1;
+        return;
+      }
+      file.saves += 1;
+      file.found = { hash: `save ${file.saves}`, last_modified: THEN };
+      context.contentsModel.hash = `save ${file.saves}`;
+      context.model.dirty = false;
     }
   };
 
   async show(run = RUN): Promise<number> {
     await this.saver.save(run);
-    return this.saves;
+    return this.file.saves;
   }
 
   private readonly output = {
@@ -53,43 +113,32 @@ class FakeNotebook {
     filter: (test: (panel: object) => boolean) => [this.panel].filter(test),
     widgetAdded: new Signal<object, object>(this)
   };
-  private readonly contents = {
-    get: async () => {
-      if (this.found instanceof Error) {
-        throw this.found;
-      }
-      return this.found;
-    }
-  };
-  readonly saver = new NotebookSaver(
-    this.tracker as unknown as INotebookTracker,
-    this.contents as unknown as Contents.IManager,
-    () => this.isWanted
-  );
 }
 
-let notebook: FakeNotebook;
+let file: FakeFile;
+let page: FakePage;
 
 beforeEach(() => {
-  notebook = new FakeNotebook();
+  file = new FakeFile();
+  page = new FakePage(file);
 });
 
 it('saves the notebook that shows the run', async () => {
-  expect(await notebook.show()).toBe(1);
+  expect(await page.show()).toBe(1);
 });
 
 it('saves no notebook that does not show it', async () => {
-  expect(await notebook.show('250101-120000-zzzz')).toBe(0);
+  expect(await page.show('250101-120000-zzzz')).toBe(0);
 });
 
 it('saves nothing when the person does not want it', async () => {
-  notebook.isWanted = false;
+  page.isWanted = false;
 
-  expect(await notebook.show()).toBe(0);
+  expect(await page.show()).toBe(0);
 });
 
 it('leaves alone what is unchanged, read-only, unnamed or gone', async () => {
-  const { context } = notebook;
+  const { context } = page;
   for (const change of [
     () => (context.model.dirty = false),
     () => Object.assign(context, { canSave: false, model: { dirty: true } }),
@@ -97,34 +146,78 @@ it('leaves alone what is unchanged, read-only, unnamed or gone', async () => {
     () => Object.assign(context, { path: 'a.ipynb', isDisposed: true })
   ]) {
     change();
-    expect(await notebook.show()).toBe(0);
+    expect(await page.show()).toBe(0);
   }
 });
 
 it('leaves a file alone that somebody else has changed: that would ask', async () => {
-  notebook.found = { hash: 'b', last_modified: '2025-01-01T00:00:00Z' };
-  expect(await notebook.show()).toBe(0);
+  file.found = { hash: 'b', last_modified: THEN };
+  expect(await page.show()).toBe(0);
 
-  notebook.context.contentsModel.hash = undefined;
-  notebook.found = { last_modified: '2025-01-01T00:00:01Z' };
-  expect(await notebook.show()).toBe(0);
+  page.context.contentsModel.hash = undefined;
+  file.found = { last_modified: '2025-01-01T00:00:01Z' };
+  expect(await page.show()).toBe(0);
 
-  notebook.found = { last_modified: '2025-01-01T00:00:00.3Z' };
-  expect(await notebook.show()).toBe(1);
+  file.found = { last_modified: '2025-01-01T00:00:00.3Z' };
+  expect(await page.show()).toBe(1);
 });
 
 it('leaves a file alone that cannot be looked at', async () => {
-  notebook.found = new Error('404');
+  file.found = new Error('404');
 
-  expect(await notebook.show()).toBe(0);
+  expect(await page.show()).toBe(0);
 });
 
 it('waits until a save that goes on is over', async () => {
-  notebook.state.emit('started');
-  expect(await notebook.show()).toBe(0);
+  page.state.emit('started');
+  expect(await page.show()).toBe(0);
 
-  notebook.state.emit('completed');
-  await new Promise(resolve => setTimeout(resolve));
+  page.state.emit('completed');
+  while (!file.saves) {
+    await tick();
+  }
 
-  expect(notebook.saves).toBe(1);
+  expect(file.saves).toBe(1);
+});
+
+describe('pages that show the same notebook', () => {
+  it('save one after another, and the later ones leave it alone', async () => {
+    const pages = [page, new FakePage(file), new FakePage(file)];
+
+    await Promise.all(pages.map(page => page.show()));
+
+    expect([file.saves, file.dialogs]).toEqual([1, 0]);
+    expect(file.turn).toBe('');
+  });
+
+  it('save as ever where the server knows no turns', async () => {
+    file.broken = true;
+
+    expect(await page.show()).toBe(1);
+  });
+
+  it('wait no longer than a minute for one that goes on and on', async () => {
+    file.turn = 'another';
+    const now = jest.spyOn(Date, 'now').mockReturnValue(0);
+    const shown = page.show();
+    await tick();
+    now.mockReturnValue(60_000);
+
+    expect(await shown).toBe(0);
+    expect(file.turn).toBe('another');
+    now.mockRestore();
+  });
+
+  it('have their turn though one could not save', async () => {
+    page.context.save = async () => {
+      throw new Error('The disk is full.');
+    };
+    const warn = jest.spyOn(console, 'warn').mockImplementation();
+
+    await page.show();
+
+    expect(file.turn).toBe('');
+    expect(await new FakePage(file).show()).toBe(1);
+    warn.mockRestore();
+  });
 });
