@@ -10,10 +10,15 @@ import platform
 import re
 import sys
 import tempfile
+import time
 from pathlib import Path
+from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
+
+from workbench.core.cluster import ClusterState
+from workbench.store import Store
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -44,34 +49,45 @@ def scrub(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 def _scrubbed(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
     output.get("data", {}).pop(WIDGET, None)
-    for holder, key in [(output, "text"), *((output.get("data", {}), k) for k in _texts(output))]:
-        if isinstance(holder.get(key), str):
-            holder[key] = _plain(holder[key])
-    if "traceback" in output:
-        output.traceback = [_plain(line) for line in output.traceback]
-        output.evalue = _plain(output.evalue)
-    return output
+    return nbformat.from_dict({name: _plain(value) for name, value in output.items()})
 
 
-def _texts(output: nbformat.NotebookNode) -> list[str]:
-    return [kind for kind in output.get("data", {}) if kind.startswith("text/")]
+def _plain(value: Any) -> Any:
+    """Do so in every text of ``value``: what is kept of a run is JSON, and tells hosts too."""
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return _plain_text(value) if isinstance(value, str) else value
 
 
-def _plain(text: str) -> str:
+def _plain_text(text: str) -> str:
     text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text)
-    return re.sub(rf"\b{re.escape(platform.node())}\b", "localhost", text)
+    # Slash and plus stand for themselves in base64, which a short name may well occur in.
+    return re.sub(rf"(?<![\w/+]){re.escape(platform.node())}(?![\w/+=])", "localhost", text)
 
 
 def main() -> None:
-    """Execute and save the notebooks named, or all."""
+    """Execute and save the notebooks named, or all, each as by somebody who has run nothing yet."""
     chosen = [Path(name) for name in sys.argv[1:]] or sorted(NOTEBOOKS.glob("*.ipynb"))
-    with tempfile.TemporaryDirectory(prefix="wb-") as home:
-        # The data directory is then shown as any reader's own: ~/.local/share/workbench.
-        os.environ |= {"HOME": home, "IPYTHONDIR": f"{home}/ipython"}
-        for variable in ("WORKBENCH_HOME", "XDG_DATA_HOME"):
-            os.environ.pop(variable, None)
-        for path in chosen:
+    for variable in ("WORKBENCH_HOME", "XDG_DATA_HOME"):
+        os.environ.pop(variable, None)
+    for path in chosen:
+        with tempfile.TemporaryDirectory(prefix="wb-") as home:
+            # The data directory is then shown as any reader's own: ~/.local/share/workbench.
+            os.environ |= {"HOME": home, "IPYTHONDIR": f"{home}/ipython"}
             nbformat.write(scrub(execute(path, Path(home))), path)
+            await_down()
+
+
+def await_down(timeout: float = 30.0) -> None:
+    """Wait until the cluster is down that a notebook has asked to be gone."""
+    deadline = time.monotonic() + timeout
+    with Store() as store:
+        while store.cluster_fact("default").state is not ClusterState.DOWN:
+            if time.monotonic() > deadline:
+                raise TimeoutError("The notebook's last cell did not take the cluster down.")
+            time.sleep(0.1)
 
 
 if __name__ == "__main__":
