@@ -28,6 +28,8 @@ export interface IRendererOptions {
   styleChanged?: ISignal<unknown, unknown>;
   /** A run goes on, and its output holds no more than its id. */
   onLive?: (run: string, widget: Widget) => void;
+  /** A run's result is about to be put into the notebook. */
+  onKeeping?: (run: string, widget: Widget) => void;
   /** A run's result was put into the notebook, which is not saved yet. */
   onKept?: (run: string, widget: Widget) => void;
   create?: (url: string) => WebSocket;
@@ -141,6 +143,7 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     try {
       const data = (await api.getBundle(live.id)) as PartialJSONObject;
       if (this._isToKeep(live)) {
+        this.options.onKeeping?.(live.id, this);
         this._model!.setData({ data });
         this._tellKept();
       }

@@ -35,6 +35,7 @@ export const runViewPlugin: JupyterFrontEndPlugin<void> = {
       style: () => styleOf(preferences.values),
       styleChanged: preferences.changed,
       onLive: run => void saver?.save(run),
+      onKeeping: run => saver?.prepare(run),
       onKept: run => void saver?.save(run)
     });
     rendermime.addFactory(factory, RANK);

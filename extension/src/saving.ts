@@ -37,17 +37,34 @@ export class NotebookSaver {
     tracker.widgetAdded.connect((_, panel) => this._watch(panel));
   }
 
-  /** Save every open notebook that shows `run` and has changed. */
-  async save(run: string): Promise<void> {
-    if (!this.isWanted()) {
-      return;
-    }
-    for (const panel of this.tracker.filter(panel => shows(panel, run))) {
-      await this._save(panel.context);
+  /** Note, before a run's result is put into notebooks, which have no other change to save. */
+  prepare(run: string): void {
+    for (const { context } of this._showing(run)) {
+      if (!context.model.dirty) {
+        this._unchanged.add(context);
+      }
     }
   }
 
+  /** Save every open notebook that shows `run` and has changed. */
+  async save(run: string): Promise<void> {
+    const shown = this._showing(run);
+    for (const { context } of shown) {
+      if (this._unchanged.delete(context)) {
+        this._onlyOurs.add(context);
+      }
+    }
+    for (const { context } of this.isWanted() ? shown : []) {
+      await this._save(context);
+    }
+  }
+
+  private _showing(run: string): NotebookPanel[] {
+    return this.tracker.filter(panel => shows(panel, run));
+  }
+
   private _watch({ context }: NotebookPanel): void {
+    context.model.contentChanged.connect(() => this._onlyOurs.delete(context));
     context.saveState.connect((_, state) => {
       if (state === 'started') {
         this._saving.add(context);
@@ -61,43 +78,45 @@ export class NotebookSaver {
   }
 
   private async _save(context: Context): Promise<void> {
-    if (canSave(context)) {
+    if (this._saving.has(context)) {
+      this._waiting.add(context);
+    } else if (canSave(context)) {
       const path = this.contents.localPath(context.path);
       await inTurn(path, () => this._saveNow(context), this.turns);
     }
   }
 
   private async _saveNow(context: Context): Promise<void> {
-    if (this._saving.has(context)) {
+    const found = canSave(context) ? await this._look(context) : null;
+    if (!found || !canSave(context)) {
+      return;
+    }
+    if (!isKnown(context.contentsModel, found)) {
+      this._leave(context);
+    } else if (this._saving.has(context)) {
       this._waiting.add(context);
-    } else if (
-      canSave(context) &&
-      (await this._isAsWeKnowIt(context)) &&
-      canSave(context) &&
-      !this._saving.has(context)
-    ) {
+    } else {
       await context.save().catch(reason => console.warn(reason));
     }
   }
 
-  /** Whether nobody else has changed the file since it was read or saved here. */
-  private async _isAsWeKnowIt(context: Context): Promise<boolean> {
-    const known = context.contentsModel;
-    try {
-      const found = await this.contents.get(context.path, {
-        content: false,
-        hash: true
-      });
-      return known?.hash && found.hash
-        ? known.hash === found.hash
-        : moment(found) - moment(known) <= MARGIN;
-    } catch {
-      return false;
+  /** Another page has saved the same result: with nothing else to save, nobody is to be asked. */
+  private _leave(context: Context): void {
+    if (this._onlyOurs.has(context)) {
+      context.model.dirty = false;
     }
+  }
+
+  /** How the file is now; null where it cannot be looked at. */
+  private async _look({ path }: Context): Promise<Contents.IModel | null> {
+    const options = { content: false, hash: true };
+    return this.contents.get(path, options).catch(() => null);
   }
 
   private readonly _saving = new WeakSet<Context>();
   private readonly _waiting = new Set<Context>();
+  private readonly _unchanged = new WeakSet<Context>();
+  private readonly _onlyOurs = new WeakSet<Context>();
 }
 
 /** Whether a cell of the notebook shows `run`. */
@@ -125,6 +144,16 @@ function canSave(context: Context): boolean {
     context.path !== '' &&
     context.model.dirty
   );
+}
+
+/** Whether nobody else has changed the file since it was read or saved here. */
+function isKnown(
+  known: Omit<Contents.IModel, 'content'> | null,
+  found: Contents.IModel
+): boolean {
+  return known?.hash && found.hash
+    ? known.hash === found.hash
+    : moment(found) - moment(known) <= MARGIN;
 }
 
 function moment(

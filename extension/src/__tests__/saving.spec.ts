@@ -67,7 +67,7 @@ class FakePage {
     isReady: true,
     canSave: true,
     path: 'a.ipynb',
-    model: { dirty: true },
+    model: { dirty: true, contentChanged: new Signal<object, void>(this) },
     contentsModel: {
       ...{ writable: true, hash: 'a' as string | undefined },
       last_modified: THEN
@@ -188,6 +188,23 @@ describe('pages that show the same notebook', () => {
 
     expect([file.saves, file.dialogs]).toEqual([1, 0]);
     expect(file.turn).toBe('');
+  });
+
+  it('have nothing to ask about later, unless the person changed something', async () => {
+    const [other, typing] = [new FakePage(file), new FakePage(file)];
+    for (const { context, saver } of [other, typing]) {
+      context.model.dirty = false;
+      saver.prepare(RUN);
+      context.model.dirty = true;
+    }
+    const shown = [page, other, typing].map(page => page.show());
+    typing.context.model.contentChanged.emit();
+
+    await Promise.all(shown);
+
+    expect([file.saves, file.dialogs]).toEqual([1, 0]);
+    expect(other.context.model.dirty).toBe(false);
+    expect(typing.context.model.dirty).toBe(true);
   });
 
   it('save as ever where the server knows no turns', async () => {

@@ -314,6 +314,13 @@ function kernelStatus(page: Page): Promise<string> {
   });
 }
 
+/** Whether the notebook in front has changes that are not saved. */
+export function isDirty(page: Page): Promise<boolean> {
+  return page.evaluate(
+    () => (window as any).jupyterapp.shell.currentWidget.context.model.dirty
+  );
+}
+
 async function reconnect(page: Page): Promise<void> {
   await page.evaluate(() => {
     const { currentWidget } = (window as any).jupyterapp.shell;

@@ -7,6 +7,7 @@ import {
   expectResult,
   expectState,
   facts,
+  isDirty,
   LOADING,
   openLab,
   picture,
@@ -79,8 +80,9 @@ test('two browsers follow the same run', async ({ page, browser }) => {
     await expect(view).toHaveAttribute('data-points', '320');
   }
   await expectResult(path, 1);
-  // Each saves, and neither is asked about the other's file.
+  // One saves, the other leaves it at that, and neither has anything to ask about.
   for (const one of [page, other]) {
+    await expect.poll(() => isDirty(one)).toBe(false);
     await expect(one.locator('.jp-Dialog')).toHaveCount(0);
   }
   await other.context().close();
