@@ -28,6 +28,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # Registered first and so run last: IPython's history is still written at exit.
     atexit.register(_remove, folder, os.getpid())
     config.stash[FOLDER] = folder
+    # What programs forget to remove is removed with it; pytest's own folders stay where they were.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     config.stash[SEED] = int(os.environ.get("WORKBENCH_TEST_SEED") or random.randrange(2**32))
     for variable in (
         "WORKBENCH_HOME",

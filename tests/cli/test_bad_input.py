@@ -35,7 +35,7 @@ def files(home: Path, script: str) -> None:
         ),
         ("run --ranks two train.py", "'two' is not a valid integer. `workbench run --help`"),
         ("run --ranks 0 train.py", "ranks must be at least 1, not 0; try --ranks"),
-        ("run --ranks 4000 train.py", "or add --oversubscribe to share cores."),
+        ("run --ranks 4000 train.py", "or let ranks share cores (--oversubscribe)."),
         ("run --ranks 5000 train.py", "5000 ranks is more than workbench handles (4096)."),
         ("run --param lr train.py", "'lr' is not a parameter; write --param name=value"),
         ("run --grace soon train.py", "'soon' is not a length of time; write seconds"),

@@ -70,13 +70,13 @@ def test_local_ranks_count_up_from_zero_on_each_host(hosts, ranks) -> None:
             (Host("localhost", 2),),
             3,
             "3 ranks were asked for, but this machine has 2 slots; "
-            "ask for at most 2, or add --oversubscribe to share cores.",
+            "ask for at most 2, or let ranks share cores (--oversubscribe).",
         ),
         (
             TWO_HOSTS,
             6,
             "6 ranks were asked for, but these 2 hosts have 5 slots; "
-            "ask for at most 5, or add --oversubscribe to share cores.",
+            "ask for at most 5, or let ranks share cores (--oversubscribe).",
         ),
     ],
 )

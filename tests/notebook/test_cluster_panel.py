@@ -107,7 +107,7 @@ def test_a_refusal_is_shown_as_its_sentence(panel, stand_in, monkeypatch) -> Non
 
     panel.start.click()
 
-    assert "add --oversubscribe" in panel.message.value
+    assert "let ranks share cores (--oversubscribe)" in panel.message.value
 
 
 def test_facts_are_followed_while_the_panel_is_shown(home, stand_in, store) -> None:

@@ -105,7 +105,7 @@ def test_a_script_keeps_its_own_options(run_cell, stand_in, store, sent, tmp_pat
         ("%%dist_train train.py\npass", "does not take 'train.py'"),
         ("%%dist_train --ranks two\npass", "--ranks must be a whole number, not 'two'"),
         ("%%dist_train --ranks 0\npass", "ranks must be at least 1, not 0"),
-        ("%%dist_train --ranks 999\npass", "add --oversubscribe"),
+        ("%%dist_train --ranks 999\npass", "let ranks share cores (--oversubscribe)"),
         ("%%dist_train --ranks\npass", "--ranks: expected one argument"),
         ("%%dist_train --grace -1\npass", "'-1' is not a length of time; write seconds"),
         ("%%dist_train --param lr\npass", "'lr' is not a parameter; write --param name=value"),

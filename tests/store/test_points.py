@@ -245,6 +245,21 @@ def test_a_glance_is_evenly_spread_over_the_points_of_one_name(store, run) -> No
     assert (glance[0], store.spark(run, "no such name", 10)) == (0.0, [])
 
 
+def test_a_glance_is_at_one_rank(store, run) -> None:
+    for i in range(1, 21):
+        store.add_batches(
+            [
+                Batch(run, rank, i, (Sample("loss", i, 0.0, float(1000 * rank + i)),))
+                for rank in (2, 1)
+            ]
+        )
+
+    glance = store.spark(run, "loss", 10)
+
+    assert len(glance) == 8
+    assert all(1000 < value <= 1020 for value in glance)
+
+
 def test_the_tail_of_the_output_begins_where_so_many_characters_are_left(store, run) -> None:
     chunks = tuple(Chunk("stdout", 0.0, "x" * 10) for _ in range(20))
     store.add_batches([Batch(run, 0, 1, (), chunks)])

@@ -73,7 +73,7 @@ def plan_world(hosts: tuple[Host, ...], ranks: int, oversubscribe: bool = False)
         where = "this machine has" if len(hosts) == 1 else f"these {len(hosts)} hosts have"
         raise InputError(
             f"{ranks} ranks were asked for, but {where} {slots} slots; "
-            f"ask for at most {slots}, or add --oversubscribe to share cores."
+            f"ask for at most {slots}, or let ranks share cores (--oversubscribe)."
         )
     return World(hosts, ranks, oversubscribe)
 

@@ -159,17 +159,21 @@ class Points(Database):
     def spark(self, run: str, name: str, amount: int) -> list[float]:
         """Return about ``amount`` values of ``name``, evenly spread over all points of ``run``.
 
-        A glance, whatever the number of points; ``nan`` where there is no such value nearby.
+        They are of one rank, because ranks that differ would make a zigzag. It is a glance,
+        whatever the number of points; ``nan`` where there is no such value nearby.
         """
         rows = self._all(
             "WITH RECURSIVE chosen AS (SELECT runs.number AS run, metrics.number AS metric, "
+            "  (SELECT min(rank) FROM latest WHERE run = runs.number "
+            "    AND metric = metrics.number) AS rank, "
             "  (SELECT max(sequence) FROM points WHERE run = runs.number) AS last "
             "  FROM runs, metrics WHERE id = ? AND metrics.name = ?), "
             "places (place) AS (SELECT 1 UNION ALL SELECT place + last / ? + 1 FROM places, chosen "
             "  WHERE place + last / ? + 1 <= last) "
             "SELECT (SELECT value FROM points WHERE points.run = chosen.run "
-            "  AND points.metric = chosen.metric AND sequence >= place "
-            "  AND sequence < place + min(last / ? + 1, ?) ORDER BY sequence LIMIT 1) "
+            "  AND points.metric = chosen.metric AND points.rank = chosen.rank "
+            "  AND sequence >= place AND sequence < place + min(last / ? + 1, ?) "
+            "  ORDER BY sequence LIMIT 1) "
             "FROM places, chosen WHERE last IS NOT NULL ORDER BY place",
             (run, name, amount, amount, amount, _NEARBY),
         )
