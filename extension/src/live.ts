@@ -17,7 +17,10 @@ export interface IRunApi {
     id: string,
     range: { first: number; last: number; buckets: number }
   ): Promise<IFrame>;
-  followUrl(id: string, known: { feed: string; version: number }): string;
+  followUrl(
+    id: string,
+    known: { feed: string; version: number; stay?: number }
+  ): string;
 }
 
 /** How a request failed, as `RequestError` says it. */
@@ -33,15 +36,21 @@ const BUCKETS = 1_000;
 const RUN_ID = /^\w[\w.-]*$/;
 
 export class LiveRun {
+  /**
+   * @param stays - whether the run's notebook is open here: until the page leaves it, or for some
+   *   minutes after the run's end, no kernel is to write into its file
+   */
   constructor(
     readonly id: string,
     private readonly api: IRunApi,
-    create?: (url: string) => WebSocket
+    create?: (url: string) => WebSocket,
+    stays = false
   ) {
+    const stay = stays ? { stay: 1 } : {};
     this.model = new RunModel(id);
     this._socket = new RunSocket({
       model: this.model,
-      url: (feed, version) => api.followUrl(id, { feed, version }),
+      url: (feed, version) => api.followUrl(id, { feed, version, ...stay }),
       create
     });
   }

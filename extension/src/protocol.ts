@@ -145,6 +145,7 @@ export type ServerMessage =
       skipped: number;
       pieces: [rank: number, stream: 'stdout' | 'stderr', text: string][];
     }
+  /** All was told. The server closes, or waits for the page if it came with `stay=1`. */
   | { type: 'end' };
 
 export type PageMessage =

@@ -92,7 +92,7 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     this._isFollowed = this._wasLive = this._wasKept = false;
     clearTimeout(this._retry);
     const { trans, style, create, api = request } = this.options;
-    this._live = new LiveRun(run, api, create);
+    this._live = new LiveRun(run, api, create, true);
     const { model, actions } = this._live;
     this._view = new RunView({
       ...{ model, trans, actions, name },

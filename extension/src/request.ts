@@ -144,6 +144,8 @@ export async function endTurn(
 export interface IKnown {
   feed: string;
   version: number;
+  /** 1 to be kept connected after the end. */
+  stay?: number;
 }
 
 /** The WebSocket that follows a run from what is known of it already. */

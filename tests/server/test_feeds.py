@@ -155,15 +155,47 @@ async def test_a_kernel_knows_at_once_how_many_pages_there_are(follow, run, stor
     await until(lambda: pages() == 0, 1)
 
 
-async def test_a_kernel_counts_on_pages_that_heard_of_the_end(follow, run, store) -> None:
+async def test_a_kernel_counts_on_pages_that_stay_after_the_end(
+    follow, run, store, monkeypatch
+) -> None:
+    monkeypatch.setattr(chores, "ATTENDANCE_SECONDS", 0.0)
+    monkeypatch.setattr(following, "CHORES_SECONDS", 0.05)
+    monkeypatch.setattr(following, "KEEP_SECONDS", 0.1)
+
+    def pages(later: float = 0.0) -> int | None:
+        return store.attendance(run.id, time.time() + later)
+
+    async with follow(run.id, stay=1) as one, follow(run.id, stay=1) as two:
+        run.end()
+        await one.hear_a("end")
+        await two.hear_a("end")
+        begun = time.time()
+        await asyncio.sleep(0.5)
+        assert pages(15.0 - 0.4) == 2  # it was repeated of late
+        two.socket.close()
+        await until(lambda: pages() == 1)
+    await until(lambda: pages() == 0)
+    assert time.time() - begun < 5
+
+
+async def test_a_kernel_does_not_count_on_pages_that_go_at_the_end(follow, run, store) -> None:
     run.end()
 
     async with follow(run.id) as listener:
         await listener.hear_out()
-        await asyncio.sleep(0.2)
+        await until(lambda: store.attendance(run.id, time.time()) == 0, 1)
 
-        assert store.attendance(run.id, time.time()) == 1
-        assert store.attendance(run.id, time.time() + 60) == 0
+
+async def test_a_page_that_stays_is_sent_away_when_no_kernel_waits_any_longer(
+    follow, run, extension, monkeypatch
+) -> None:
+    monkeypatch.setattr(following, "STAY_SECONDS", 0.2)
+    monkeypatch.setattr(following, "KEEP_SECONDS", 0.1)
+    run.end()
+
+    async with follow(run.id, stay=1) as listener:
+        assert (await listener.hear_out())[0] == 1000
+    await until(lambda: not extension._feeds._followings)
 
 
 async def test_attendance_is_repeated_while_there_are_pages(follow, run, monkeypatch) -> None:

@@ -12,7 +12,7 @@ from jupyter_server.base.websocket import WebSocketMixin
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from workbench.errors import InputError, Unknown
-from workbench.server.checks import run_id, whole_number
+from workbench.server.checks import MOST, run_id, whole_number
 from workbench.server.feeds import Feeds
 from workbench.server.following import UNKNOWN_RUN, Following
 from workbench.server.page import Page, brief
@@ -53,15 +53,19 @@ class FollowHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
         super().open(identity)
         try:
             run = run_id(identity)
-            version = whole_number("version", self.get_query_argument("version", None), default=0)
+            version = self._number("version")
+            stays = bool(self._number("stay", most=1))
         except Unknown as error:
             self.close(UNKNOWN_RUN, brief(str(error)))
         except InputError as error:
             self.close(_WRONG, brief(str(error)))
         else:
             feed = self.get_query_argument("feed", "")
-            self._page = Page(self, feed, version, time.monotonic())
+            self._page = Page(self, feed, version, time.monotonic(), stays=stays)
             self._following = self._feeds.join(run, self._page)
+
+    def _number(self, name: str, most: int = MOST) -> int:
+        return whole_number(name, self.get_query_argument(name, None), most=most, default=0)
 
     def on_message(self, message: str | bytes) -> None:
         """Take in what the page says."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from workbench.server.bodies import PageMessage
 
 KEEP_SECONDS = 15.0  # after the last page has left: one that is reloaded finds what it had
+# After the end: the kernel that would write the result into the notebook gives up in 300.
+STAY_SECONDS = 330.0
 CHORES_SECONDS = 1.0
 
 # Close codes of the WebSocket; extension/src/protocol.ts has the last two.
@@ -59,7 +61,9 @@ class Following:
         self._workers = workers
         self._log = log
         self._pages: set[Page] = set()
-        self._finished = 0  # pages that were told the end, and see to it that the result is kept
+        # Pages that were told the end, and until when they may stay: while they have the notebook
+        # open, its file is theirs to change.
+        self._staying: dict[Page, float] = {}
         self._told = Told()
         self._chores = Chores(run, server)
         self._thread = ThreadPoolExecutor(1, f"workbench reader of {run}")
@@ -86,14 +90,16 @@ class Following:
     def leave(self, page: Page) -> None:
         """Forget a page whose connection is closed."""
         self._pages.discard(page)
+        self._staying.pop(page, None)
         self._wake()
 
     def dismiss(self, code: int, reason: str) -> None:
         """Close all connections and come to an end; who comes later begins anew."""
         self.is_over = True
-        for page in self._pages:
+        for page in (*self._pages, *self._staying):
             page.close(code, reason)
         self._pages.clear()
+        self._staying.clear()
         self._wake()
 
     def _wake(self) -> None:
@@ -136,11 +142,15 @@ class Following:
     async def _is_wanted(self) -> bool:
         """Return whether a page is there; wait for one as long as the feed is kept."""
         due = time.monotonic() + KEEP_SECONDS
-        while not self._pages and not self.is_over and (left := due - time.monotonic()) > 0:
+        while not self._pages and not self.is_over:
+            until = max(due, *self._staying.values(), 0.0)
+            if (left := until - time.monotonic()) <= 0:
+                break
             self._woken.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._woken.wait(), left)
-        self.is_over = not self._pages
+        if not self._pages:
+            self.dismiss(NORMAL, "")
         return not self.is_over
 
     def _ask(self, *, urgent: bool = False) -> None:
@@ -166,9 +176,12 @@ class Following:
                 page.greet(look, self._told)
                 self._ask(urgent=True)  # it is to have the curves at once
             elif page.tell(look, self._told, now):
-                page.close(NORMAL)
                 self._pages.remove(page)
-                self._finished += 1
+                if page.stays:
+                    self._staying[page] = now + STAY_SECONDS
+                else:
+                    page.close(NORMAL)
+                self._changed.set()
 
     # -- chores
 
@@ -178,7 +191,7 @@ class Following:
         complaint = ""
         while True:
             self._changed.clear()
-            over, pages = self.is_over, len(self._pages)
+            over, pages = self.is_over, len(self._pages) + len(self._staying)
             try:
                 await self._workers.do(self._chore(over, pages))
             except WorkbenchError as error:
@@ -193,7 +206,7 @@ class Following:
     def _chore(self, over: bool, pages: int) -> Callable[[], None]:
         """Return what is to be done now, in a thread."""
         now, run = time.time(), self._told.run_now
-        count = 0 if over else pages + self._finished
+        count = 0 if over else pages
         cluster = "" if run.get("is_ended", True) or not pages else run["cluster"]
 
         def do() -> None:

@@ -42,10 +42,20 @@ class Page:
         feed: The feed that it followed before, if any.
         version: What it has of that feed's curves.
         now: When it connected.
+        stays: Whether it has the run's notebook open, and stays when it was told the end.
     """
 
-    def __init__(self, socket: Socket, feed: str = "", version: int = 0, now: float = 0.0) -> None:
+    def __init__(
+        self,
+        socket: Socket,
+        feed: str = "",
+        version: int = 0,
+        now: float = 0.0,
+        *,
+        stays: bool = False,
+    ) -> None:
         self.greeted = False
+        self.stays = stays
         self.wanted: int | None = None  # the output that it asked for: what stands behind
         self._socket = socket
         self._claim = feed, version

@@ -56,8 +56,8 @@ const api = {
   getCurves: jest.fn(async () => aFrame([])),
   followUrl: (
     id: string,
-    { feed, version }: { feed: string; version: number }
-  ) => `ws://here/${id}?feed=${feed}&version=${version}`
+    known: { feed: string; version: number; stay?: number }
+  ) => `ws://here/${id}?stay=${known.stay}`
 };
 const onLive = jest.fn();
 const onKept = jest.fn();
@@ -112,6 +112,7 @@ test('a run that goes on is followed', async () => {
 
   expect(text()).toContain('iteration 420 of 1,000');
   expect(FakeSocket.made).toHaveLength(1);
+  expect(FakeSocket.last.url).toBe(`ws://here/${ID}?stay=1`);
   expect(onLive).toHaveBeenCalledWith(ID, renderer);
 });
 

@@ -64,13 +64,16 @@ export class RunSocket {
     }
     this._followsOutput = follows;
     this._owesOutput = false;
-    if (this._isOpen) {
+    if (this._isOver) {
+      if (follows) {
+        this._drop(); // nothing comes any longer over a connection that is kept after the end
+        this.start();
+      }
+    } else if (this._isOpen) {
       this._send({
         type: 'output',
         after: follows ? this.options.model.output.after : null
       });
-    } else if (follows && this._isOver) {
-      this.start();
     }
   }
 

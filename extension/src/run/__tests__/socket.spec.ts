@@ -242,6 +242,19 @@ describe('output', () => {
     expect(FakeSocket.made).toHaveLength(2);
     expect(FakeSocket.last.sent).toEqual([{ type: 'output', after: 0 }]);
   });
+
+  it('comes over another connection than one that is kept after the end', () => {
+    const kept = FakeSocket.last;
+    kept.greet(anEndedRun());
+    kept.say({ type: 'end' });
+    expect(kept.isClosed).toBe(false);
+
+    socket.followOutput(true);
+    FakeSocket.last.greet(anEndedRun());
+
+    expect([kept.isClosed, kept.sent]).toEqual([true, []]);
+    expect(FakeSocket.last.sent).toEqual([{ type: 'output', after: 0 }]);
+  });
 });
 
 test('nothing is left behind', () => {
