@@ -48,9 +48,9 @@ export class Pacer {
       return;
     }
     this._isWaiting = true;
-    const wait = Math.max(0, this._last + EVERY - performance.now());
+    const wait = this._step() - performance.now();
     const next = () => (this._frame = requestAnimationFrame(this._onFrame));
-    if (wait) {
+    if (wait > 0) {
       this._timer = setTimeout(next, wait);
     } else {
       next();
@@ -61,10 +61,19 @@ export class Pacer {
     this._isWaiting = false;
     if (this._isDue) {
       this._isDue = false;
-      this._last = performance.now();
       this.draw();
     }
   };
+
+  /**
+   * Go on to the next drawing, and return when it is due. A beat is kept, so that neither waiting for a frame nor a request
+   * that comes a little late makes them rarer; one that is missed is not made up for.
+   */
+  private _step(): number {
+    const [now, due] = [performance.now(), this._last + EVERY];
+    this._last = now - due > EVERY / 2 ? now : due;
+    return this._last;
+  }
 
   private readonly _onVisibility = (): void => this._schedule();
 
@@ -72,6 +81,7 @@ export class Pacer {
   private _isInSight = true;
   private _isDue = false;
   private _isWaiting = false;
+  /** When the last drawing was due. */
   private _last = -Infinity;
   private _timer: ReturnType<typeof setTimeout> | undefined;
   private _frame = 0;

@@ -37,15 +37,39 @@ test('many requests are one drawing', () => {
   expect(draw).toHaveBeenCalledTimes(1);
 });
 
-test('there are at most ten drawings a second', () => {
+test('there are ten drawings a second, though each waits for a frame', () => {
   intersect(true);
-  for (let i = 0; i < 200; i++) {
+  for (let i = 0; i < 1000; i++) {
     pacer.request();
     jest.advanceTimersByTime(5);
   }
 
-  expect(draw.mock.calls.length).toBeGreaterThan(6);
-  expect(draw.mock.calls.length).toBeLessThanOrEqual(11);
+  expect(draw.mock.calls.length).toBeGreaterThanOrEqual(49);
+  expect(draw.mock.calls.length).toBeLessThanOrEqual(51);
+});
+
+test('what comes a little late does not make the next one late as well', () => {
+  intersect(true);
+  for (let i = 0; i < 50; i++) {
+    jest.advanceTimersByTime(i % 2 ? 60 : 140);
+    pacer.request();
+  }
+  jest.advanceTimersByTime(100);
+
+  expect(draw).toHaveBeenCalledTimes(50);
+});
+
+test('what was missed is not made up for', () => {
+  intersect(true);
+  pacer.request();
+  jest.advanceTimersByTime(1000);
+  draw.mockClear();
+  for (let i = 0; i < 20; i++) {
+    pacer.request();
+    jest.advanceTimersByTime(5);
+  }
+
+  expect(draw.mock.calls.length).toBeLessThanOrEqual(2);
 });
 
 test('what is out of sight is drawn once it comes into sight', () => {
