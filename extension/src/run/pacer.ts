@@ -66,8 +66,9 @@ export class Pacer {
   };
 
   /**
-   * Go on to the next drawing, and return when it is due. A beat is kept, so that neither waiting for a frame nor a request
-   * that comes a little late makes them rarer; one that is missed is not made up for.
+   * Go on to the next drawing, and return when it is due. A beat is kept, so that neither waiting
+   * for a frame nor a request that comes a little late makes them rarer; one that is missed is not
+   * made up for.
    */
   private _step(): number {
     const [now, due] = [performance.now(), this._last + EVERY];
