@@ -163,11 +163,16 @@ function endingOf(run: IRun, trans: ITrans): [ending: string, said: string] {
     ];
   }
   if (run.state === 'failed' && run.failed_rank >= 0) {
+    const { failed_rank: rank, failed_host: host } = run;
+    // The message begins with where it was: "Rank 1 on node-0 failed: ValueError: no."
+    const where = `Rank ${rank} on ${host} failed: `;
     return [
-      run.failed_host
-        ? trans.__('failed on rank %1 (%2)', run.failed_rank, run.failed_host)
-        : trans.__('failed on rank %1', run.failed_rank),
-      run.message
+      host
+        ? trans.__('failed on rank %1 (%2)', rank, host)
+        : trans.__('failed on rank %1', rank),
+      run.message.startsWith(where)
+        ? run.message.slice(where.length)
+        : run.message
     ];
   }
   return ['', run.message];

@@ -59,7 +59,18 @@ describe('stateLine', () => {
       'failed on rank 2 (node-1) · 4 ranks · took 1:23',
       anEndedRun({ ...failed, failed_host: 'node-1' })
     ],
-    ['failed on rank 2 · 4 ranks · took 1:23', anEndedRun(failed)]
+    ['failed on rank 2 · 4 ranks · took 1:23', anEndedRun(failed)],
+    [
+      'failed on rank 2 (node-1) · 4 ranks · took 1:23 · ValueError: no. Ranks are new',
+      anEndedRun({
+        ...{ ...failed, failed_host: 'node-1' },
+        message: 'Rank 2 on node-1 failed: ValueError: no. Ranks are new.'
+      })
+    ],
+    [
+      'failed on rank 2 · 4 ranks · took 1:23 · No rank is left',
+      anEndedRun({ ...failed, message: 'No rank is left.' })
+    ]
   ])('is %j', (line, run) => {
     expect(stateLine(run, ENGLISH)).toBe(line);
   });
