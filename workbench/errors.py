@@ -39,6 +39,21 @@ class ClusterError(WorkbenchError):
     """The cluster did not do what was asked of it; its log says why."""
 
 
+class CloudRefused(WorkbenchError):
+    """A place that lends nodes would not do what was asked; nothing was bought by that call.
+
+    Args:
+        message: One sentence with the remedy.
+        kind: What may help; one of ``core.refusal.Kind``.
+        code: The vendor's own word.
+    """
+
+    def __init__(self, message: str, kind: str, code: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.code = code
+
+
 class RunFailed(WorkbenchError):
     """A rank failed; shows that rank's own traceback.
 

@@ -16,10 +16,14 @@ class Host:
     Args:
         address: Name or address that the launcher can reach.
         slots: Ranks it may carry without oversubscription.
+        user: Who logs in there by ssh; empty for what ssh's configuration says.
+        port: Of its ssh; 0 for what ssh's configuration says.
     """
 
     address: str
     slots: int
+    user: str = ""
+    port: int = 0
 
 
 @dataclass(frozen=True)
