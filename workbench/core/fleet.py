@@ -101,6 +101,8 @@ class Node:
         ended: Epoch seconds at which it was gone; 0 before.
         head: Whether mpiexec runs on it; elected once.
         message: One sentence for the reader: what it waits for, or why it is gone.
+        since: Epoch seconds at which it came into its state.
+        failed: Whether it did not come up, or could not be prepared; ``message`` says why.
     """
 
     id: str
@@ -115,6 +117,8 @@ class Node:
     ended: float = 0.0
     head: bool = False
     message: str = ""
+    since: float = 0.0
+    failed: bool = False
 
 
 @dataclass(frozen=True)
