@@ -1,0 +1,85 @@
+"""What is asked of a session with a node; every room that works on nodes has it from here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from workbench.core.world import Host
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A command that has ended on a node.
+
+    Args:
+        status: Its exit status; negative for a signal.
+    """
+
+    status: int
+    output: str
+    errors: str
+
+
+class RemoteProcess(Protocol):
+    """A command that goes on at a node."""
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it goes on. -1 when the session was lost."""
+        ...
+
+    def write(self, text: str) -> None:
+        """Write to its standard input."""
+        ...
+
+    def lines(self) -> list[str]:
+        """Return the lines of standard output that have come, without waiting."""
+        ...
+
+    def end(self, *, force: bool = False) -> None:
+        """Have it end; its standard input is closed."""
+        ...
+
+
+class Session(Protocol):
+    """A verified ssh session to one node."""
+
+    @property
+    def host(self) -> Host:
+        """The node."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it stands; what is lost does not come back by itself."""
+        ...
+
+    def run(self, command: Sequence[str], *, input: str = "", seconds: float = 60.0) -> Completed:
+        """Run a command and wait for its end.
+
+        Raises:
+            MachineError: The session is lost, or it took longer than ``seconds``.
+        """
+        ...
+
+    def start(self, command: Sequence[str]) -> RemoteProcess:
+        """Start a command that goes on."""
+        ...
+
+    def put(self, data: bytes, path: str, mode: int = 0o600) -> None:
+        """Write a file, whole or not at all; folders on the way are made, for the owner alone."""
+        ...
+
+    def bring(self, ports: Sequence[int]) -> None:
+        """Have ports of the node's own loopback lead to the same ports of this machine's.
+
+        Raises:
+            MachineError: A port is taken there.
+        """
+        ...
+
+    def close(self) -> None:
+        """End it, and what was started through it."""
+        ...
