@@ -1,0 +1,468 @@
+"""Make several hosts of one machine: namespaces on a bridge, each with a name, sshd and files.
+
+The machine itself is on the bridge too, at the network's first address: from there a test reaches
+every host, as a notebook reaches its nodes. Nothing leads from the bridge to anywhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import ipaddress
+import itertools
+import json
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+ROOT = Path(__file__).parents[2]
+INIT = Path(__file__).with_name("init.py")
+PLACE = Path("/run/workbench-rehearsal")
+PREFIX = "wbr"
+NEEDED = ("unshare", "nsenter", "ip", "ssh-keygen", "/usr/sbin/sshd")
+START_SECONDS = 20.0
+END_SECONDS = 5.0
+# What a host has of its own, empty: nobody's files are by chance the same on all of them.
+PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", str(Path.home()))
+SSHD = """\
+Port 22
+ListenAddress {address}
+HostKey {folder}/host_key
+AuthorizedKeysFile {folder}/authorized_keys
+PidFile none
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+StrictModes no
+UseDNS no
+MaxStartups 200
+MaxSessions 200
+Subsystem sftp internal-sftp
+{more}
+"""
+
+_numbers = itertools.count()
+
+
+def why_not() -> str:
+    """Return why there can be no hosts here; empty when there can."""
+    if os.geteuid() != 0:
+        return "namespaces need root"
+    lacking = [program for program in NEEDED if shutil.which(program) is None]
+    if lacking:
+        return f"there is no {', '.join(lacking)}: install openssh-server and iproute2"
+    tried = subprocess.run(
+        ["unshare", "--net", "--mount", "--pid", "--fork", "true"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return "" if tried.returncode == 0 else f"namespaces are not allowed: {tried.stderr.strip()}"
+
+
+class RehearsalHost:
+    """One host; made by `Hosts.start`.
+
+    Args:
+        folder: Its keys, sshd's configuration and log; seen from everywhere at this path.
+        link: Name of this machine's end of its cable.
+        init: Its process 1, or rather the program that made the namespaces.
+        pid: Process 1 as this machine numbers it.
+    """
+
+    def __init__(
+        self, name: str, address: str, folder: Path, link: str, init: subprocess.Popen[str]
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.folder = folder
+        self.link = link
+        self.pid = 0
+        self._init = init
+        self._sshd: subprocess.Popen[str] | None = None
+
+    def __repr__(self) -> str:
+        return f"<RehearsalHost {self.name} {self.address}{'' if self.is_up else ', ended'}>"
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs; a host that was shut down from within does not."""
+        return self._init.poll() is None
+
+    @property
+    def known_hosts(self) -> str:
+        """The exact line by which its sshd is known."""
+        kind, key, *_ = (self.folder / "host_key.pub").read_text().split()
+        return f"{self.address} {kind} {key}"
+
+    @property
+    def log(self) -> str:
+        """What its sshd said."""
+        return (self.folder / "sshd.log").read_text()
+
+    def command(self, *command: str) -> list[str]:
+        """Return what runs ``command`` on the host, for whoever starts it in a way of their own."""
+        enter = ["nsenter", "-t", str(self.pid), "-n", "-u", "-i", "-p", "-m", "--wd=/"]
+        return [*enter, *command]
+
+    def run(self, *command: str, input: str = "", seconds: float = 30.0) -> str:
+        """Run a command on the host without ssh, and return what it wrote."""
+        done = subprocess.run(
+            self.command(*command),
+            check=False,
+            input=input,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{self.name}: {' '.join(command)}: {done.stderr or done.stdout}")
+        return done.stdout
+
+    def popen(self, *command: str, **options: Any) -> subprocess.Popen[str]:
+        """Start a command on the host without ssh; it ends with the host at the latest."""
+        return subprocess.Popen(self.command(*command), text=True, **options)
+
+    def new_host_key(self, private: str = "") -> None:
+        """Give the host a key, one that is told or a new one; the next ``start_sshd`` shows it."""
+        path = self.folder / "host_key"
+        for old in (path, path.with_suffix(".pub")):
+            old.unlink(missing_ok=True)
+        if private:
+            path.touch(0o600)
+            path.write_text(private)
+            public = subprocess.run(
+                ["ssh-keygen", "-y", "-f", path], check=True, capture_output=True, text=True
+            )
+            path.with_suffix(".pub").write_text(public.stdout)
+        else:
+            make_key(path)
+
+    def authorize(self, *public: str) -> None:
+        """Let nobody in but the holders of these keys."""
+        (self.folder / "authorized_keys").write_text("".join(f"{key.strip()}\n" for key in public))
+
+    def start_sshd(self, more: str = "") -> None:
+        """Start sshd in the place of the one that runs, and wait until it answers.
+
+        Args:
+            more: Lines added to its configuration.
+        """
+        self.stop_sshd()
+        path = self.folder / "sshd_config"
+        path.write_text(SSHD.format(address=self.address, folder=self.folder, more=more))
+        log = self.folder / "sshd.log"
+        self._sshd = self.popen(
+            "/usr/sbin/sshd", "-D", "-E", str(log), "-f", str(path), stdin=subprocess.DEVNULL
+        )
+        until(self._answers, f"sshd of {self.name}", lambda: self.log if log.exists() else "")
+
+    def stop_sshd(self) -> None:
+        """End sshd and all sessions with it."""
+        if self._sshd is None:
+            return
+        subprocess.run(self.command("pkill", "-KILL", "-x", "sshd"), check=False)
+        self._sshd.wait(END_SECONDS)
+        self._sshd = None
+
+    def cut(self) -> None:
+        """Pull the cable out: nothing comes or goes, and nobody is told."""
+        ip(f"link set {self.link} down")
+
+    def mend(self) -> None:
+        """Put the cable back."""
+        ip(f"link set {self.link} up")
+
+    def shape(self, mbits: float) -> None:
+        """Let no more through the cable than ``mbits`` (10⁶ bits a second), either way."""
+        rate = ["root", "tbf", "rate", f"{mbits * 1e6:.0f}bit", "burst", "128kb", "latency", "50ms"]
+        subprocess.run(["tc", "qdisc", "replace", "dev", self.link, *rate], check=True)
+        self.run("tc", "qdisc", "replace", "dev", "eth0", *rate)
+
+    def stop(self) -> None:
+        """End it with all that runs on it, as when the power goes."""
+        with contextlib.suppress(subprocess.CalledProcessError):
+            ip(f"link del {self.link}", quiet=True)
+        if self.is_up and self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, 9)
+        assert self._init.stdin is not None
+        assert self._init.stdout is not None
+        self._init.stdin.close()
+        self._init.wait(END_SECONDS)
+        self._init.stdout.close()
+        if self._sshd is not None:
+            self._sshd.wait(END_SECONDS)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection((self.address, 22), 0.5) as s:
+            return s.recv(4) == b"SSH-"
+        return False
+
+
+class Hosts:
+    """A network of this machine's own with ``count`` hosts on it; a context, at whose end all go.
+
+    Args:
+        network: Such as ``172.31.0.0/20``; one that is free when nothing is said.
+        shared: Folders that are the same on the hosts as here, though they lie in a private one.
+    """
+
+    def __init__(
+        self, count: int = 0, network: str = "", shared: Sequence[str | Path] = ()
+    ) -> None:
+        self._count = count
+        self._wanted = network
+        self._shared = [Path(path) for path in shared]
+        self._hosts: list[RehearsalHost] = []
+        self._links = itertools.count(1)
+        self.name = f"{PREFIX}{os.getpid()}x{next(_numbers)}"
+        self.folder = PLACE / self.name
+        self.network = ipaddress.ip_network("127.0.0.0/8")
+        self.address = ""
+        """This machine's own on the network."""
+
+    def __enter__(self) -> Hosts:
+        remove_leftovers()
+        try:
+            self._open()
+            for _ in range(self._count):
+                self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def __getitem__(self, index: int) -> RehearsalHost:
+        return self._hosts[index]
+
+    def __iter__(self) -> Iterator[RehearsalHost]:
+        return iter(self._hosts)
+
+    @property
+    def key(self) -> str:
+        """The private key that every host lets in, unless it is told another."""
+        return (self.folder / "key").read_text()
+
+    @property
+    def public_key(self) -> str:
+        """The public half of ``key``."""
+        return (self.folder / "key.pub").read_text()
+
+    def start(
+        self,
+        name: str = "",
+        address: str = "",
+        *,
+        host_key: str = "",
+        authorized: Sequence[str] | None = None,
+        layered: Sequence[str] = (),
+        imds: str = "",
+        sshd: bool = True,
+    ) -> RehearsalHost:
+        """Start one more host.
+
+        Args:
+            host_key: A private key of sshd's, such as user-data brings; a new one by default.
+            authorized: Public keys; by default the one of all hosts of this network.
+            layered: Folders that look as they do here, but that the host may change for itself;
+                ``/etc`` and ``/usr/sbin`` always are.
+            imds: One more address of the host's, on its loopback: ``169.254.169.254``.
+            sshd: Whether to start it; `RehearsalHost.start_sshd` does later.
+        """
+        number = next(self._links)
+        address = address or str(self.network[number + 1])
+        name = name or f"node{number}"
+        folder = self.folder / name
+        folder.mkdir(mode=0o700)
+        host = self._born(name, address, folder, layered)
+        self._hosts.append(host)
+        self._connect(host, imds)
+        host.new_host_key(host_key)
+        host.authorize(*([self.public_key] if authorized is None else authorized))
+        if sshd:
+            host.start_sshd()
+        return host
+
+    def stop(self, host: RehearsalHost) -> None:
+        """End one host, and forget it."""
+        self._hosts.remove(host)
+        host.stop()
+        self._write_names()
+
+    def close(self) -> None:
+        """End all."""
+        for host in [*self._hosts]:
+            self._hosts.remove(host)
+            host.stop()
+        with contextlib.suppress(subprocess.CalledProcessError):
+            ip(f"link del {self.name}", quiet=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # others are there
+            PLACE.rmdir()
+
+    def _open(self) -> None:
+        self.folder.mkdir(parents=True, mode=0o700)
+        own = psutil.Process()
+        (self.folder / "owner").write_text(json.dumps([own.pid, own.create_time()]))
+        make_key(self.folder / "key")
+        self._write_names()
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        with _alone():
+            self.network = ipaddress.ip_network(self._wanted or _free_network())
+            self.address = str(self.network[1])
+            ip(
+                f"link add {self.name} type bridge",
+                f"addr add {self.address}/{self.network.prefixlen} dev {self.name}",
+                f"link set {self.name} up",
+            )
+
+    def _born(self, name: str, address: str, folder: Path, layered: Sequence[str]) -> RehearsalHost:
+        """Start process 1 in namespaces of its own."""
+        made = ["--net", "--uts", "--ipc", "--pid", "--mount", "--fork", "--mount-proc"]
+        with (folder / "init.log").open("w") as log:
+            init = subprocess.Popen(
+                ["unshare", *made, sys.executable, "-I", str(INIT), self.name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd="/",
+                start_new_session=True,  # Control-C is for pytest, which ends the hosts itself
+            )
+        assert init.stdin is not None
+        assert init.stdout is not None
+        link = f"{PREFIX[:2]}{os.getpid()}v{next(_numbers)}"
+        host = RehearsalHost(name, address, folder, link, init)
+        wanted = {
+            "name": name,
+            "folder": str(folder),
+            "hosts": str(self.folder / "hosts"),
+            "private": PRIVATE,
+            "shared": self._seen(),
+            "layered": list(layered),
+        }
+        init.stdin.write(json.dumps(wanted) + "\n")
+        init.stdin.flush()
+        if init.stdout.readline() != "up\n":
+            said = (folder / "init.log").read_text()
+            host.stop()
+            raise RuntimeError(f"{name} did not start: {said}")
+        host.pid = psutil.Process(init.pid).children()[0].pid
+        return host
+
+    def _connect(self, host: RehearsalHost, imds: str) -> None:
+        ip(
+            f"link add {host.link} type veth peer name eth0 netns {host.pid}",
+            f"link set {host.link} master {self.name} up",
+        )
+        lines = [
+            "link set lo up",
+            f"addr add {host.address}/{self.network.prefixlen} dev eth0",
+            "link set eth0 up",
+        ]
+        if imds:
+            lines.append(f"addr add {imds}/32 dev lo")
+        host.run("ip", "-batch", "-", input="\n".join(lines))
+        self._write_names()
+
+    def _write_names(self) -> None:
+        """Tell every host every name: the file is written in place, for it is mounted there."""
+        lines = ["127.0.0.1 localhost", *(f"{host.address} {host.name}" for host in self._hosts)]
+        (self.folder / "hosts").write_text("\n".join(lines) + "\n")
+
+    def _seen(self) -> list[str]:
+        """Return what our Python needs and a private folder hides."""
+        wanted = {Path(sys.prefix), Path(sys.base_prefix), ROOT, *self._shared}
+        hidden = [p for p in wanted if any(p.is_relative_to(private) for private in PRIVATE)]
+        return sorted(
+            str(p) for p in hidden if not any(q != p and p.is_relative_to(q) for q in hidden)
+        )
+
+
+def remove_leftovers() -> None:
+    """Remove what killed sessions have left: their processes, bridges and files, by name."""
+    for folder in PLACE.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError, ValueError, psutil.Error):
+            pid, created = json.loads((folder / "owner").read_text())
+            if psutil.Process(pid).create_time() == created:
+                continue
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.cmdline()[-2:] == [str(INIT), folder.name]:
+                    process.kill()
+        with contextlib.suppress(subprocess.CalledProcessError):
+            ip(f"link del {folder.name}", quiet=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def make_key(path: Path) -> None:
+    """Make an ed25519 key pair at ``path`` and beside it."""
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "rehearsal", "-f", path], check=True
+    )
+
+
+def ip(*lines: str, quiet: bool = False) -> None:
+    """Have ``ip`` do several things in one go."""
+    subprocess.run(
+        ["ip", "-batch", "-"],
+        input="\n".join(lines),
+        text=True,
+        check=True,
+        stderr=subprocess.DEVNULL if quiet else None,
+    )
+
+
+def until(condition: Any, what: str, said: Any = str, seconds: float = START_SECONDS) -> Any:
+    """Wait until ``condition()`` is true, and return what it gave."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        time.sleep(0.02)
+    raise TimeoutError(f"{what}: not within {seconds:g} s; {said()}")
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Keep other sessions from choosing a network at the same time."""
+    place = os.open(PLACE, os.O_RDONLY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(place)
+
+
+def _free_network() -> str:
+    """Return a network of 254 addresses that no interface of this machine is in."""
+    taken = [
+        ipaddress.ip_network(f"{address.address}/{address.netmask}", strict=False)
+        for addresses in psutil.net_if_addrs().values()
+        for address in addresses
+        if address.family is socket.AF_INET and address.netmask
+    ]
+    # Not the session's seeded numbers: two sessions with one seed would meet.
+    draw = random.SystemRandom()
+    while True:
+        network = ipaddress.ip_network(f"10.{draw.randrange(64, 250)}.{draw.randrange(250)}.0/24")
+        if not any(network.overlaps(other) for other in taken):
+            return str(network)
