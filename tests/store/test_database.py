@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from workbench.core.cluster import ClusterWish
 from workbench.core.report import Batch, Sample
 from workbench.errors import StoreError
 from workbench.store import Store
-from workbench.store.schema import VERSION
+from workbench.store.schema import MIGRATIONS, VERSION
 
 
 def test_a_fresh_store_has_this_version(store) -> None:
@@ -31,6 +32,24 @@ def test_an_empty_file_is_taken_for_version_0_and_migrated(tmp_path) -> None:
 
     with Store(path) as store:
         assert store.cluster_wish("lab") is not None
+
+
+@pytest.mark.parametrize("version", range(1, VERSION))
+def test_a_store_of_an_older_version_is_migrated_and_keeps_what_it_had(tmp_path, version) -> None:
+    path = tmp_path / "store.sqlite3"
+    with sqlite3.connect(path) as connection:
+        for step in range(version):
+            connection.executescript(MIGRATIONS[step])
+        connection.execute("INSERT INTO clusters VALUES ('lab', 1, 3, 0, 7)")
+        connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+
+    with Store(path) as store:
+        assert store.cluster_wish("lab") == ClusterWish("lab", True, 3, False, 7)
+        assert store.wish_cluster("lab", up=True, ranks=4).revision == 8
+        assert store.nodes("lab") == store.orders("lab") == []
+        assert store.attendance("run", 0.0) is None
+        assert store._one("PRAGMA user_version") == (VERSION,)
 
 
 def test_a_migration_that_fails_leaves_nothing_half_done(tmp_path) -> None:
@@ -85,7 +104,7 @@ def test_a_damaged_store_is_told(tmp_path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
 
-    with Store(path) as store, pytest.raises(StoreError, match=r"is damaged; move the file away"):
+    with pytest.raises(StoreError, match=r"is damaged; move the file away"), Store(path) as store:
         store.clusters()
 
 

@@ -6,9 +6,11 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from workbench.core.fleet import FleetWish
 from workbench.errors import InputError
 
 DEFAULT_CLUSTER = "default"
+THIS_MACHINE = FleetWish()
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 
 
@@ -33,6 +35,7 @@ class ClusterWish:
         ranks: World size asked for.
         oversubscribe: Whether ranks may share cores.
         revision: Grows by one with every wish; the later wish stands.
+        fleet: The nodes that carry it; by default this machine alone.
     """
 
     name: str
@@ -40,6 +43,7 @@ class ClusterWish:
     ranks: int
     oversubscribe: bool = False
     revision: int = 0
+    fleet: FleetWish = THIS_MACHINE
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import sqlite3
 
 from workbench.errors import StoreError
 
-VERSION = 2
+VERSION = 3
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -128,8 +128,58 @@ CREATE TABLE attendance (
 ) WITHOUT ROWID;
 """
 
+# A node's money follows from its prices over time, so that none of it is added up twice.
+_FLEETS = """
+ALTER TABLE clusters ADD COLUMN fleet TEXT NOT NULL DEFAULT '';
+CREATE TABLE nodes (
+    cluster TEXT NOT NULL,
+    id TEXT NOT NULL,
+    state TEXT NOT NULL,
+    address TEXT NOT NULL,
+    slots INTEGER NOT NULL,
+    type TEXT NOT NULL,
+    zone TEXT NOT NULL,
+    price REAL NOT NULL,
+    spent REAL NOT NULL,
+    launched REAL NOT NULL,
+    ended REAL NOT NULL,
+    head INTEGER NOT NULL,
+    message TEXT NOT NULL,
+    since REAL NOT NULL,
+    failed INTEGER NOT NULL,
+    PRIMARY KEY (cluster, id)
+) WITHOUT ROWID;
+CREATE TABLE prices (
+    cluster TEXT NOT NULL,
+    node TEXT NOT NULL,
+    since REAL NOT NULL,
+    price REAL NOT NULL,
+    PRIMARY KEY (cluster, node, since)
+) WITHOUT ROWID;
+CREATE TABLE purchases (
+    number INTEGER PRIMARY KEY,
+    cluster TEXT NOT NULL,
+    token TEXT NOT NULL,
+    purchase TEXT NOT NULL,
+    climb INTEGER NOT NULL,
+    at REAL NOT NULL,
+    outcome TEXT NOT NULL,
+    tries INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    message TEXT NOT NULL,
+    UNIQUE (cluster, token)
+);
+CREATE TABLE accounts (
+    cluster TEXT PRIMARY KEY,
+    founded REAL NOT NULL,
+    revision INTEGER NOT NULL,
+    asked REAL NOT NULL,
+    spent REAL NOT NULL
+);
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
-MIGRATIONS: dict[int, str] = {0: _TABLES, 1: _ATTENDANCE}
+MIGRATIONS: dict[int, str] = {0: _TABLES, 1: _ATTENDANCE, 2: _FLEETS}
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:

@@ -10,10 +10,12 @@ from functools import lru_cache
 from typing import Any
 
 from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish, RankFact
+from workbench.core.fleet import FleetWish
 from workbench.core.metrics import STEP_PREFIX
 from workbench.core.run import ENDED, Run, RunFact, RunKind, RunState, RunWish
 from workbench.core.world import World
 from workbench.errors import StateError, Unknown
+from workbench.store.fleet import Fleets, fleet_text, fleet_wish
 from workbench.store.points import Points
 
 # A server repeats this often enough for as long as it has pages.
@@ -23,17 +25,27 @@ _ENDED = tuple(sorted(ENDED))
 _FACT_COLUMNS = tuple(RunFact.__dataclass_fields__)
 
 
-class Store(Points):
-    """Wishes and facts, and with its bases also points and output."""
+class Store(Points, Fleets):
+    """Wishes and facts, and with its bases also points, output, nodes and money."""
 
     # -- clusters
 
     def wish_cluster(
-        self, name: str, *, up: bool, ranks: int, oversubscribe: bool = False
+        self,
+        name: str,
+        *,
+        up: bool,
+        ranks: int,
+        oversubscribe: bool = False,
+        fleet: FleetWish | None = None,
     ) -> ClusterWish:
-        """Write what is wanted of cluster ``name``; the later wish stands."""
+        """Write what is wanted of cluster ``name``; the later wish stands.
+
+        Args:
+            fleet: The nodes that are to carry it; None for those that it was to have before.
+        """
         with self._transaction() as connection:
-            _put_cluster(connection, name, up, ranks, oversubscribe)
+            _put_cluster(connection, name, up, ranks, oversubscribe, fleet)
         wish = self.cluster_wish(name)
         assert wish is not None
         return wish
@@ -43,7 +55,7 @@ class Store(Points):
         row = self._one("SELECT * FROM clusters WHERE name = ?", (name,))
         if row is None:
             return None
-        return ClusterWish(row[0], bool(row[1]), row[2], bool(row[3]), row[4])
+        return ClusterWish(row[0], bool(row[1]), row[2], bool(row[3]), row[4], fleet_wish(row[5]))
 
     def cluster_fact(self, name: str) -> ClusterFact:
         """Return what was last seen of the cluster (down, when nothing was)."""
@@ -238,14 +250,23 @@ class Store(Points):
 
 
 def _put_cluster(
-    connection: sqlite3.Connection, name: str, up: bool, ranks: int, oversubscribe: bool
+    connection: sqlite3.Connection,
+    name: str,
+    up: bool,
+    ranks: int,
+    oversubscribe: bool,
+    fleet: FleetWish | None = None,
 ) -> None:
     connection.execute(
-        "INSERT INTO clusters VALUES (?, ?, ?, ?, 1) ON CONFLICT (name) DO UPDATE SET "
-        "up = excluded.up, ranks = excluded.ranks, "
+        "INSERT INTO clusters (name, up, ranks, oversubscribe, revision) VALUES (?, ?, ?, ?, 1) "
+        "ON CONFLICT (name) DO UPDATE SET up = excluded.up, ranks = excluded.ranks, "
         "oversubscribe = excluded.oversubscribe, revision = revision + 1",
         (name, up, ranks, oversubscribe),
     )
+    if fleet is not None:
+        connection.execute(
+            "UPDATE clusters SET fleet = ? WHERE name = ?", (fleet_text(fleet), name)
+        )
 
 
 def _free_name(connection: sqlite3.Connection, name: str) -> str:

@@ -1,0 +1,173 @@
+"""Nodes, purchases and money come back as they were written, and no money is added twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from workbench.core.cluster import ClusterWish
+from workbench.core.fleet import FleetWish, Needs, Node, NodeState, Place, Purchase
+from workbench.core.orders import Order, Outcome
+from workbench.core.run import RunKind, RunWish
+from workbench.core.world import Host, World
+from workbench.store.fleet import Account
+
+FLEET = FleetWish(
+    Place.EC2,
+    nodes=3,
+    least=2,
+    most=4,
+    hosts=(Host("172.31.41.13", 1, "me", 22), Host("other", 2)),
+    needs=Needs(gpus=1, network=1.5, types=("a", "b"), zones=("z",)),
+    region="eu-west-1",
+    most_price=1.25,
+    budget=10.0,
+    expires=99.5,
+    prepare="true",
+)
+NODE = Node(
+    "i-1", NodeState.READY, "10.0.0.4", 2, "a", "z", 0.25, 0.5, 10.0, 0.0, True, "Well.", 9.0
+)
+PURCHASE = Purchase("lab", "token", 1, 3, 2, ("a", "b"), "z", True, 0.5)
+ORDER = Order(PURCHASE, 1, 5.0)
+
+
+# -- the wish
+
+
+def test_a_cluster_is_on_this_machine_unless_nodes_were_asked_for(store) -> None:
+    wish = store.wish_cluster("lab", up=True, ranks=2)
+
+    assert wish.fleet == FleetWish()
+    assert store._one("SELECT fleet FROM clusters") == ("",)
+
+
+def test_a_fleet_comes_back_as_it_was_asked_for(store) -> None:
+    wish = store.wish_cluster("lab", up=True, ranks=2, fleet=FLEET)
+
+    assert wish == store.cluster_wish("lab") == ClusterWish("lab", True, 2, False, 1, FLEET)
+
+
+def test_a_wish_that_names_no_fleet_keeps_the_one_that_stood(store, wish) -> None:
+    store.wish_cluster("lab", up=True, ranks=2, fleet=FLEET)
+
+    down = store.wish_cluster("lab", up=False, ranks=2)
+    store.wish_run(wish(cluster="lab"), World((), 4))
+
+    assert down.fleet == FLEET
+    assert store.cluster_wish("lab") == ClusterWish("lab", True, 4, False, 3, FLEET)
+
+
+def test_a_run_that_begins_a_cluster_begins_it_on_this_machine(store) -> None:
+    store.wish_run(RunWish("run", "run", RunKind.CELL, "pass", "lab"), World((), 2))
+
+    assert store.cluster_wish("lab").fleet == FleetWish()
+
+
+# -- nodes
+
+
+def test_a_node_comes_back_as_it_was(store) -> None:
+    store.put_node("lab", replace(NODE, state=NodeState.ASKED, head=False))
+    store.put_node("lab", NODE)
+    store.put_node("other", replace(NODE, id="i-2"))
+
+    assert store.nodes("lab") == [NODE]
+
+
+def test_nodes_that_are_gone_are_left_out_unless_asked_for(store) -> None:
+    gone = replace(NODE, id="i-0", state=NodeState.GONE)
+    store.put_nodes("lab", [NODE, gone])
+
+    assert store.nodes("lab") == [NODE]
+    assert store.nodes("lab", gone=True) == [gone, NODE]
+
+
+# -- money
+
+
+def test_prices_come_back_by_node_and_time_and_the_first_word_stands(store) -> None:
+    store.put_prices("lab", [("i-2", 7.0, 0.3), ("i-1", 5.0, 0.2), ("i-1", 3.0, 0.1)])
+    store.put_prices("lab", [("i-1", 5.0, 0.9)])
+
+    assert store.prices("lab") == {"i-1": ((3.0, 0.1), (5.0, 0.2)), "i-2": ((7.0, 0.3),)}
+    assert store.prices("other") == {}
+
+
+def test_what_was_spent_includes_nodes_that_are_gone(store) -> None:
+    store.put_nodes("lab", [NODE, replace(NODE, id="i-0", state=NodeState.GONE, spent=1.0)])
+    store.put_node("lab", replace(NODE, spent=0.75))
+
+    assert store.spent("lab") == 1.75
+    assert store.spent("other") == 0.0
+
+
+def test_an_account_remembers_when_it_was_founded_and_last_asked_for(store) -> None:
+    accounts = [store.account("lab", revision, now) for revision, now in ((1, 5.0), (1, 6.0))]
+
+    assert accounts == [Account(5.0, 5.0, 0.0)] * 2
+    assert store.account("lab", 2, 7.0) == Account(5.0, 7.0, 0.0)
+    assert store.account("lab", 2, 8.0) == Account(5.0, 7.0, 0.0)
+
+
+def test_a_settled_account_is_kept_and_the_next_life_starts_at_nothing(store) -> None:
+    store.put_node("other", NODE)
+    for revision in (1, 2):
+        store.account("lab", revision, 5.0 * revision)
+        store.put_node("lab", replace(NODE, state=NodeState.GONE))
+        store.put_prices("lab", [("i-1", 5.0, 0.2)])
+        store.put_order(ORDER)
+        store.settle("lab")
+
+    assert store.account("lab", 2, 20.0) == Account(20.0, 20.0, 1.0)
+    assert store.spent("lab") == 0.0
+    assert store.nodes("lab", gone=True) == store.orders("lab") == []
+    assert store.prices("lab") == {}
+    assert store.nodes("other") == [NODE]
+
+
+def test_settling_twice_adds_nothing(store) -> None:
+    store.account("lab", 1, 5.0)
+    store.put_node("lab", replace(NODE, state=NodeState.GONE))
+
+    store.settle("lab")
+    store.settle("lab")
+
+    assert store.account("lab", 1, 6.0).spent_before == 0.5
+
+
+# -- purchases
+
+
+def test_an_order_comes_back_as_it_was_written(store) -> None:
+    store.put_order(ORDER)
+
+    assert store.orders("lab") == [ORDER]
+
+
+def test_an_answer_changes_what_came_of_it_and_not_what_was_bought(store) -> None:
+    store.put_order(ORDER)
+
+    store.put_order(
+        Order(replace(PURCHASE, count=9), 2, 9.0, Outcome.REFUSED, 3, "capacity", "None left.")
+    )
+
+    assert store.orders("lab") == [
+        Order(PURCHASE, 2, 9.0, Outcome.REFUSED, 3, "capacity", "None left.")
+    ]
+
+
+def test_orders_come_back_in_the_order_in_which_they_were_first_written(store) -> None:
+    orders = [Order(replace(PURCHASE, token=token), 1, 5.0) for token in "cab"]
+    for order in orders:
+        store.put_order(order)
+
+    store.put_order(replace(orders[0], at=9.0))
+
+    assert [order.purchase.token for order in store.orders("lab")] == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize("method", ["nodes", "orders", "prices", "spent"])
+def test_a_cluster_that_never_was_has_nothing(store, method) -> None:
+    assert not getattr(store, method)("lab")

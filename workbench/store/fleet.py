@@ -1,0 +1,182 @@
+"""Keep a cluster's nodes, what was bought, and what it all cost: also what is gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from workbench.core.cluster import THIS_MACHINE
+from workbench.core.fleet import FleetWish, Needs, Node, NodeState, Place, Purchase
+from workbench.core.orders import Order, Outcome
+from workbench.core.world import Host
+from workbench.store.database import Database
+
+_NODE = tuple(Node.__dataclass_fields__)
+_ORDER = tuple(name for name in Order.__dataclass_fields__ if name != "purchase")
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whose money it is that the nodes of a cluster cost.
+
+    Args:
+        founded: Epoch seconds at which the cluster was defined; a deleted one is founded anew.
+        asked: Epoch seconds at which the wish that stands was first seen.
+        spent_before: $ of what was deleted before.
+    """
+
+    founded: float
+    asked: float
+    spent_before: float
+
+
+class Fleets(Database):
+    """The part of the store that holds nodes, purchases and money."""
+
+    # -- nodes
+
+    def put_nodes(self, cluster: str, nodes: Iterable[Node]) -> None:
+        """Write nodes as they were last seen, all or none; others of ``cluster`` stay."""
+        rows = [(cluster, *(getattr(node, name) for name in _NODE)) for node in nodes]
+        marks = ", ".join("?" * (len(_NODE) + 1))
+        with self._transaction() as connection:
+            connection.executemany(
+                f"INSERT OR REPLACE INTO nodes (cluster, {', '.join(_NODE)}) VALUES ({marks})",
+                rows,
+            )
+
+    def put_node(self, cluster: str, node: Node) -> None:
+        """Write one node as it was last seen."""
+        self.put_nodes(cluster, (node,))
+
+    def nodes(self, cluster: str, *, gone: bool = False) -> list[Node]:
+        """Return the nodes of ``cluster`` by id; those that are gone only when asked."""
+        rows = self._all(
+            f"SELECT {', '.join(_NODE)} FROM nodes WHERE cluster = ? AND (? OR state != ?) "
+            "ORDER BY id",
+            (cluster, gone, NodeState.GONE),
+        )
+        return [_node(row) for row in rows]
+
+    # -- money
+
+    def put_prices(self, cluster: str, prices: Iterable[tuple[str, float, float]]) -> None:
+        """Write from when on a node costs how much; what was written for that moment stays.
+
+        Args:
+            prices: A node's id, epoch seconds and $/h.
+        """
+        with self._transaction() as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO prices VALUES (?, ?, ?, ?)",
+                [(cluster, *price) for price in prices],
+            )
+
+    def prices(self, cluster: str) -> dict[str, tuple[tuple[float, float], ...]]:
+        """Return for each node, also those gone, since when it costs how much, oldest first."""
+        found: dict[str, list[tuple[float, float]]] = {}
+        rows = self._all(
+            "SELECT node, since, price FROM prices WHERE cluster = ? ORDER BY node, since",
+            (cluster,),
+        )
+        for node, since, price in rows:
+            found.setdefault(node, []).append((since, price))
+        return {node: tuple(segments) for node, segments in found.items()}
+
+    def spent(self, cluster: str) -> float:
+        """Return the $ that all nodes cost since the cluster was last deleted, gone or not."""
+        row = self._one("SELECT total(spent) FROM nodes WHERE cluster = ?", (cluster,))
+        assert row is not None
+        return float(row[0])
+
+    def account(self, cluster: str, revision: int, now: float) -> Account:
+        """Return the account of ``cluster``, opened at ``now`` if there is none.
+
+        Args:
+            revision: Of the wish that stands; a newer one than before was asked for at ``now``.
+        """
+        row = self._one("SELECT * FROM accounts WHERE cluster = ?", (cluster,))
+        if row is None or not row[1] or row[2] != revision:
+            with self._transaction() as connection:
+                connection.execute(
+                    "INSERT INTO accounts VALUES (?, ?, ?, ?, 0) ON CONFLICT (cluster) DO UPDATE "
+                    "SET founded = iif(founded, founded, excluded.founded), "
+                    "revision = excluded.revision, asked = excluded.asked",
+                    (cluster, now, revision, now),
+                )
+            row = self._one("SELECT * FROM accounts WHERE cluster = ?", (cluster,))
+        assert row is not None
+        return Account(founded=row[1], asked=row[3], spent_before=row[4])
+
+    def settle(self, cluster: str) -> None:
+        """Close the account of a cluster of which nothing is left: its next life starts at $ 0."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE accounts SET founded = 0, spent = spent + "
+                "(SELECT total(spent) FROM nodes WHERE cluster = ?) WHERE cluster = ?",
+                (cluster, cluster),
+            )
+            for table in ("nodes", "prices", "purchases"):
+                connection.execute(f"DELETE FROM {table} WHERE cluster = ?", (cluster,))
+
+    # -- purchases
+
+    def put_order(self, order: Order) -> None:
+        """Write what is about to be bought, or what came of it; the later word stands."""
+        purchase = order.purchase
+        fields = [getattr(order, name) for name in _ORDER]
+        with self._transaction() as connection:
+            connection.execute(
+                f"INSERT INTO purchases (cluster, token, purchase, {', '.join(_ORDER)}) "
+                f"VALUES (?, ?, ?, {', '.join('?' * len(_ORDER))}) "
+                "ON CONFLICT (cluster, token) DO UPDATE SET "
+                + ", ".join(f"{name} = excluded.{name}" for name in _ORDER),
+                (purchase.cluster, purchase.token, json.dumps(asdict(purchase)), *fields),
+            )
+
+    def orders(self, cluster: str) -> list[Order]:
+        """Return all orders of ``cluster``, in the order in which they were first written."""
+        rows = self._all(
+            f"SELECT purchase, {', '.join(_ORDER)} FROM purchases "
+            "WHERE cluster = ? ORDER BY number",
+            (cluster,),
+        )
+        return [_order(text, fields) for text, *fields in rows]
+
+
+def fleet_text(wish: FleetWish) -> str:
+    """Return the text that the store keeps; nothing for this machine alone."""
+    return "" if wish == THIS_MACHINE else json.dumps(asdict(wish))
+
+
+def fleet_wish(text: str) -> FleetWish:
+    """Return the wish that ``fleet_text`` was given."""
+    if not text:
+        return THIS_MACHINE
+    values = json.loads(text)
+    needs = values["needs"]
+    return FleetWish(
+        **values
+        | {
+            "place": Place(values["place"]),
+            "hosts": tuple(Host(**host) for host in values["hosts"]),
+            "needs": Needs(
+                **needs | {"types": tuple(needs["types"]), "zones": tuple(needs["zones"])}
+            ),
+        }
+    )
+
+
+def _node(row: Sequence[Any]) -> Node:
+    values = dict(zip(_NODE, row, strict=True))
+    values |= {name: bool(values[name]) for name in ("head", "failed")}
+    return Node(**values | {"state": NodeState(values["state"])})
+
+
+def _order(text: str, fields: Sequence[Any]) -> Order:
+    purchase = json.loads(text)
+    values = dict(zip(_ORDER, fields, strict=True))
+    values["outcome"] = Outcome(values["outcome"])
+    return Order(Purchase(**purchase | {"types": tuple(purchase["types"])}), **values)
