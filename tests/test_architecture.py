@@ -17,6 +17,7 @@ ALLOWED = {
     "cloud": EVERYONE,
     "cluster": EVERYONE,
     "engine": EVERYONE,
+    "node": EVERYONE,
     "compat": EVERYONE,
     "supervisor": EVERYONE | {"store", "cloud", "cluster"},
     "view": EVERYONE | {"store"},
@@ -27,6 +28,7 @@ ALLOWED = {
     "__init__": EVERYONE | {"store", "cluster", "engine", "notebook"},  # loaded when asked for
 }
 OUTSIDE = {
+    "asyncssh": ("cloud/ssh.py", "cloud/sshprocess.py"),
     "boto3": ("cloud/ec2.py", "cloud/preflight.py"),
     "botocore": ("cloud/ec2.py", "cloud/preflight.py"),
     "ipyparallel": ("cluster/",),
@@ -191,7 +193,10 @@ def test_the_package_keeps_the_rule(rule):
         (wrong_arrows, "server/rest.py", "import workbench.notebook"),
         (wrong_arrows, "cli.py", "import workbench.supervisor"),
         (wrong_arrows, "unplanned/thing.py", "import workbench.core"),
+        (wrong_arrows, "node/warden.py", "import workbench.cloud.ssh"),
+        (wrong_arrows, "node/warden.py", "import workbench.engine"),
         (strangers, "cloud/hosts.py", "import boto3"),
+        (strangers, "cloud/hosts.py", "import asyncssh"),
         (strangers, "supervisor/loop.py", "from botocore import exceptions"),
         (strangers, "supervisor/loop.py", "from ipyparallel import Client"),
         (strangers, "cluster/session.py", "from mpi4py import MPI"),

@@ -413,10 +413,10 @@ def remove_leftovers() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def make_key(path: Path) -> None:
-    """Make an ed25519 key pair at ``path`` and beside it."""
+def make_key(path: Path, kind: str = "ed25519") -> None:
+    """Make a key pair at ``path`` and beside it."""
     subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "rehearsal", "-f", path], check=True
+        ["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "rehearsal", "-f", path], check=True
     )
 
 

@@ -1,0 +1,382 @@
+"""Log in to nodes by ssh, trusting no host key that nobody said yes to.
+
+One thread of this process carries all sessions; whoever calls waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shlex
+import socket
+import time
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import asyncssh
+
+from workbench.cloud.sshprocess import LOOP, START, Answer, SshProcess
+from workbench.core.session import Completed
+from workbench.core.sshconfig import (
+    ALIVE_COUNT,
+    SSH_PORT,
+    fingerprint,
+    known_hosts,
+    known_hosts_line,
+    known_hosts_name,
+)
+from workbench.core.world import Host
+from workbench.errors import InputError, MachineError
+
+CONNECT_SECONDS = 15.0
+# With two missed answers a node that vanished without a word is known to be gone in 9 s.
+ALIVE_SECONDS = 3.0
+END_SECONDS = 2.0
+CALL_SECONDS = 20.0
+# What nobody has read yet; beyond, the node's process waits, as it would in a pipe.
+UNREAD_NBYTES = 8 << 20
+PUT = (
+    "umask 077; mkdir -p -- {folder} && part=$(mktemp {folder}/.part.XXXXXX) || exit 1; "
+    'trap \'rm -f -- "$part"\' EXIT; cat > "$part" && '
+    '[ "$(wc -c < "$part")" -eq {nbytes} ] && chmod {mode:o} "$part" && '
+    'mv -f -- "$part" {path}'
+)
+logging.getLogger("asyncssh").setLevel(logging.WARNING)
+
+
+class SshSession:
+    """A verified ssh session; see ``core.session.Session``. Made by `open_session`."""
+
+    def __init__(self, host: Host, connection: asyncssh.SSHClientConnection) -> None:
+        self._host = host
+        self._connection = connection
+        self._processes: set[SshProcess] = set()
+        self._brought: dict[int, asyncssh.SSHListener] = {}
+
+    def __repr__(self) -> str:
+        return f"<SshSession {self._host.address}, {'open' if self.is_open else 'lost'}>"
+
+    @property
+    def host(self) -> Host:
+        """The node."""
+        return self._host
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it stands; what is lost does not come back by itself."""
+        return not self._connection.is_closed()
+
+    def run(self, command: Sequence[str], *, input: str = "", seconds: float = 60.0) -> Completed:
+        """Run a command and wait for its end.
+
+        Raises:
+            MachineError: The session is lost, or it took longer than ``seconds``.
+        """
+        began = time.monotonic()
+        process = self._start(command, unread_nbytes=0, seconds=seconds)
+        if input:
+            process.write(input)
+        process.close_input()
+        if not process.ended.wait(max(0.0, seconds - (time.monotonic() - began))):
+            process.end(force=True)
+            raise MachineError(
+                f"{command[0]} on {self._host.address} did not end within {seconds:g} s; "
+                "see what that machine is busy with."
+            )
+        if process.status == -1 and not self.is_open:
+            raise self._lost()
+        assert process.status is not None
+        return Completed(process.status, process.output(), process.errors)
+
+    def start(self, command: Sequence[str]) -> SshProcess:
+        """Start a command that goes on.
+
+        Raises:
+            MachineError: The session is lost.
+        """
+        return self._start(command, UNREAD_NBYTES, CALL_SECONDS)
+
+    def put(self, data: bytes, path: str, mode: int = 0o600) -> None:
+        """Write a file, whole or not at all; folders on the way are made, for the owner alone.
+
+        Raises:
+            MachineError: It could not be written, or the session is lost.
+        """
+        folder = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+        script = PUT.format(
+            folder=shlex.quote(folder), path=shlex.quote(path), nbytes=len(data), mode=mode
+        )
+        process = self._start(["sh", "-c", script], 0, CALL_SECONDS)
+        process.write_bytes(data)
+        process.close_input()
+        seconds = CALL_SECONDS + len(data) / 1e6
+        if not process.ended.wait(seconds):
+            process.end(force=True)
+        if process.status != 0:
+            if not self.is_open:
+                raise self._lost()
+            said = process.errors.strip().rpartition("\n")[2] or f"not within {seconds:.0f} s"
+            raise MachineError(
+                f"{path} could not be written on {self._host.address} ({said}); "
+                "see to its permissions and to the room on its disk."
+            )
+
+    def bring(self, ports: Sequence[int]) -> None:
+        """Have ports of the node's own loopback lead to the same ports of this machine's.
+
+        Raises:
+            MachineError: A port is taken there.
+        """
+        for port in ports:
+            if port not in self._brought:
+                self._brought[port] = self._wait(self._bring(port), CALL_SECONDS)
+
+    def close(self) -> None:
+        """End it, and what was started through it."""
+        for force in (False, True):
+            living = [*self._processes]
+            for process in living:
+                process.end(force=force)
+            deadline = time.monotonic() + END_SECONDS
+            for process in living:
+                process.ended.wait(max(0.0, deadline - time.monotonic()))
+        with contextlib.suppress(TimeoutError, asyncssh.Error, OSError):
+            LOOP.wait(self._close(), 2 * END_SECONDS)
+
+    # -- in the sessions' thread
+
+    def forget(self, process: SshProcess) -> None:
+        """Keep no process that has ended."""
+        self._processes.discard(process)
+
+    async def execute(self, command: str) -> None:
+        """Run a command of the session's own."""
+        await self._connection.run(command, check=False)
+
+    async def _open_process(self, process: SshProcess, command: Sequence[str]) -> None:
+        self._processes.add(process)
+        try:
+            await process.open(self._connection, shlex.join(["sh", "-c", START, "sh", *command]))
+        except BaseException:
+            self._processes.discard(process)
+            raise
+
+    async def _bring(self, port: int) -> asyncssh.SSHListener:
+        try:
+            # A port, an address: sshd opens it to nobody but the node itself.
+            return await self._connection.forward_remote_port("127.0.0.1", port, "127.0.0.1", port)
+        except asyncssh.ChannelListenError as error:
+            raise MachineError(
+                f"Port {port} of {self._host.address}'s own loopback cannot be used; end what has "
+                "it there, and see that its sshd has AllowTcpForwarding yes."
+            ) from error
+
+    async def _close(self) -> None:
+        self._connection.close()
+        try:
+            await asyncio.wait_for(self._connection.wait_closed(), END_SECONDS)
+        except TimeoutError:
+            self._connection.abort()
+
+    # -- in the caller's
+
+    def _start(self, command: Sequence[str], unread_nbytes: int, seconds: float) -> SshProcess:
+        process = SshProcess(self, unread_nbytes)
+        self._wait(self._open_process(process, command), seconds)
+        return process
+
+    def _wait(self, work: Coroutine[Any, Any, Answer], seconds: float) -> Answer:
+        """Wait for ``work``, and say in one sentence what went wrong."""
+        try:
+            return LOOP.wait(work, seconds)
+        except asyncssh.ChannelOpenError as error:
+            if not self.is_open:
+                raise self._lost() from error
+            raise MachineError(
+                f"{self._host.address} would not do one thing more at a time ({error.reason}); "
+                "raise MaxSessions in its sshd_config."
+            ) from error
+        except (TimeoutError, asyncssh.Error, OSError) as error:
+            raise self._lost() from error
+
+    def _lost(self) -> MachineError:
+        return MachineError(
+            f"The ssh session with {self._host.address} is lost; "
+            "see whether that machine is up and can be reached."
+        )
+
+
+def open_session(
+    host: Host, trusted: Sequence[str] = (), key: str = "", seconds: float = CONNECT_SECONDS
+) -> SshSession:
+    """Log in to ``host``, whose key must be known.
+
+    Args:
+        trusted: Exact lines of known_hosts.
+        key: A private key, as text. With it nothing else counts: neither the person's own
+            configuration, keys and agent, nor their known_hosts.
+
+    Raises:
+        InputError: The name is unknown, or a line of ``trusted`` is not exact.
+        MachineError: It cannot be reached, shows another key, or lets us not in.
+    """
+    text = known_hosts(trusted)
+    try:
+        connection = LOOP.wait(_connect(host, text, key, seconds), seconds + END_SECONDS)
+    except (TimeoutError, asyncssh.Error, OSError) as error:
+        _refuse(host, error, seconds)
+    return SshSession(host, connection)
+
+
+def first_key(host: Host, seconds: float = CONNECT_SECONDS) -> tuple[str, str]:
+    """Ask for the key that ``host`` shows, without logging in.
+
+    Returns:
+        The line that would trust it, and the fingerprint for a person to compare.
+
+    Raises:
+        InputError: The name is unknown.
+        MachineError: It cannot be reached.
+    """
+    try:
+        line = LOOP.wait(_first_key(host, seconds), seconds + END_SECONDS)
+    except (TimeoutError, asyncssh.Error, OSError) as error:
+        _refuse(host, error, seconds)
+    return line, fingerprint(line)
+
+
+async def _first_key(host: Host, seconds: float) -> str:
+    options = await _options(host, "")
+    key = await asyncio.wait_for(
+        asyncssh.get_server_host_key(host.address, options=options), seconds
+    )
+    if key is None:
+        raise asyncssh.KeyExchangeFailed("no host key was shown")
+    name = options.host_key_alias or options.host
+    return known_hosts_line(name, key.export_public_key().decode(), options.port)
+
+
+async def _connect(
+    host: Host, trusted: str, key: str, seconds: float
+) -> asyncssh.SSHClientConnection:
+    options = await _options(host, key)
+    known = _Known(trusted + ("" if key else _texts(options.known_hosts)))
+    try:
+        return await asyncio.wait_for(
+            asyncssh.connect(host.address, options=options, known_hosts=known.match), seconds
+        )
+    except asyncssh.HostKeyNotVerifiable as error:
+        raise _wrong_key(options, known) from error
+    except (asyncssh.KeyExchangeFailed, asyncssh.ConnectionLost) as error:
+        # A host that has no key of the known kind ends the talk before it shows one.
+        if known.names_it and await _shows_another(host, known, seconds):
+            raise _wrong_key(options, known) from error
+        raise
+    except asyncssh.PermissionDenied as error:
+        raise MachineError(
+            f"{host.address} lets nobody in as {options.username}; try "
+            f"`ssh {options.username}@{host.address} true`, and put your public key into "
+            "~/.ssh/authorized_keys there, or name the user as user@address."
+        ) from error
+
+
+async def _options(host: Host, key: str) -> asyncssh.SSHClientConnectionOptions:
+    """Return how to log in: by the person's own set-up, or by nothing but ``key``."""
+    given: dict[str, Any] = {}
+    if host.port:
+        given["port"] = host.port
+    if host.user:
+        given["username"] = host.user
+    if key:
+        try:
+            given |= {"client_keys": [asyncssh.import_private_key(key)], "agent_path": None}
+        except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+            raise MachineError(
+                f"The cluster's private key cannot be read ({error}); delete the cluster and "
+                "make it anew."
+            ) from error
+    options: asyncssh.SSHClientConnectionOptions
+    options = await asyncssh.SSHClientConnectionOptions.construct(
+        host=host.address,
+        config=None if key else (),
+        password_auth=False,
+        kbdint_auth=False,
+        gss_host=None,
+        x509_trusted_certs=None,
+        agent_forwarding=False,
+        keepalive_interval=ALIVE_SECONDS,
+        keepalive_count_max=ALIVE_COUNT,
+        **given,
+    )
+    return options
+
+
+async def _shows_another(host: Host, known: _Known, seconds: float) -> bool:
+    shown = (await _first_key(host, seconds)).partition(" ")[2]
+    return shown not in known.keys
+
+
+class _Known:
+    """What is trusted, and whether it names the host that was reached."""
+
+    def __init__(self, text: str) -> None:
+        self._known = asyncssh.import_known_hosts(text)
+        self.names_it = False
+        self.keys: set[str] = set()
+
+    def match(self, host: str, address: str, port: int | None) -> Any:
+        """Return what is trusted for a host; asyncssh asks."""
+        found = self._known.match(host, address, port)
+        self.names_it = any(found)
+        self.keys = {" ".join(key.export_public_key().decode().split()[:2]) for key in found[0]}
+        return found
+
+
+def _texts(files: Any) -> str:
+    """Return the person's known_hosts, wherever their configuration has them."""
+    paths = files or ["~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts"]
+    texts = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            text = Path(path).expanduser().read_text(encoding="utf-8", errors="replace")
+            texts.append(text if text.endswith("\n") else f"{text}\n")
+    return "".join(texts)
+
+
+def _wrong_key(options: asyncssh.SSHClientConnectionOptions, known: _Known) -> MachineError:
+    name = known_hosts_name(options.host_key_alias or options.host, options.port)
+    if known.names_it:
+        return MachineError(
+            f"{name} shows another host key than the one that is known, and was not logged in to: "
+            "if it was made anew, compare the new key's fingerprint on the machine itself and "
+            f"remove the old one (ssh-keygen -R '{name}'); if not, another machine answers for it."
+        )
+    return MachineError(
+        f"The host key of {name} is not known, and it was not logged in to; compare the "
+        "fingerprint that it shows with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on "
+        "the machine itself, and say yes to it."
+    )
+
+
+def _refuse(host: Host, error: Exception, seconds: float) -> NoReturn:
+    """Say in one sentence why a host was not reached."""
+    where = known_hosts_name(host.address, host.port or SSH_PORT)
+    if isinstance(error, socket.gaierror):
+        raise InputError(
+            f"The name {host.address} is not known here; correct it, or give its address."
+        ) from error
+    if isinstance(error, ConnectionRefusedError):
+        raise MachineError(
+            f"{where} refuses connections; start sshd there, or give its port as address:port."
+        ) from error
+    if isinstance(error, TimeoutError | asyncio.TimeoutError):
+        raise MachineError(
+            f"{where} did not answer within {seconds:g} s; see that it is up, and that no "
+            f"firewall keeps this machine from its port {host.port or SSH_PORT}."
+        ) from error
+    said = getattr(error, "reason", "") or getattr(error, "strerror", "") or str(error)
+    raise MachineError(
+        f"{where} cannot be reached by ssh ({said}); try `ssh {host.address} true`."
+    ) from error
