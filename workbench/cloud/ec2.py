@@ -1,0 +1,463 @@
+"""Lend nodes from EC2's spot market: one region, one zone and one type for each purchase."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import boto3
+from botocore import exceptions
+from botocore.config import Config
+from botocore.parsers import ResponseParserError
+
+from workbench.cloud import launch, removal
+from workbench.cloud.catalogue import Catalogue
+from workbench.cloud.inventory import machine
+from workbench.cloud.preflight import find_image, find_network, try_all
+from workbench.cloud.tags import CLUSTER, IMAGE, borne
+from workbench.core.diagnosis import Finding
+from workbench.core.fleet import Leftover, Machine, MachineState, Needs, Offer, Purchase
+from workbench.core.orders import LAG_SECONDS
+from workbench.core.refusal import Kind, classify
+from workbench.errors import CloudRefused
+
+POLL_SECONDS = 2.0
+AT_ONCE = 8
+DISK_GIB = 50
+_EXISTS = ("Duplicate", "AlreadyExists")
+_NEW = ("InvalidLaunchTemplate", "InvalidGroup", "InvalidPlacementGroup", "InvalidKeyPair")
+
+
+class Connection:
+    """One region of AWS, through boto3; every error is mapped here, once.
+
+    Args:
+        endpoint: Where the API is, for a rehearsal; empty for AWS.
+    """
+
+    def __init__(self, region: str, endpoint: str = "") -> None:
+        self.region = region
+        self.endpoint = endpoint
+        self._clients: dict[str, Any] = {}
+        self._session: Any = None
+        self._lock = threading.Lock()
+
+    def call(self, service: str, operation: str, **request: Any) -> dict[str, Any]:
+        """Make one call."""
+        with _Mapped():
+            answer: dict[str, Any] = getattr(self.client(service), operation)(**request)
+            return answer
+
+    def rows(
+        self, service: str, operation: str, path: str, **request: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Give the entries of all pages."""
+        with _Mapped():
+            client = self.client(service)
+            if client.can_paginate(operation):
+                pages = client.get_paginator(operation).paginate(**request)
+            else:
+                pages = [getattr(client, operation)(**request)]
+            for page in pages:
+                yield from _entries(page, path.split("."))
+
+    def client(self, service: str) -> Any:
+        """Return boto3's client, the same one each time."""
+        with self._lock:  # two threads may share a client, but not a session that makes one
+            if service not in self._clients:
+                self._session = self._session or boto3.Session()
+                self._clients[service] = self._session.client(
+                    service,
+                    region_name=self.region,
+                    endpoint_url=self.endpoint or None,
+                    config=Config(
+                        retries={"mode": "standard", "max_attempts": 5},
+                        connect_timeout=10,
+                        read_timeout=60,
+                        user_agent_extra="workbench",
+                    ),
+                )
+            return self._clients[service]
+
+
+class Ec2:
+    """EC2 in one region, as a ``Cloud``.
+
+    Args:
+        endpoint: Where the API is, for a rehearsal; empty for AWS.
+        public_key: The cluster's user key; empty where none is needed, as to sweep.
+        doors: Networks whose ssh is let in, such as ``10.0.0.5/32`` for this computer. Without
+            any, this computer has to be in the cluster's network already.
+        profile: Instance profile of the nodes' role; empty for nodes without any right.
+        image: An image's id; empty for one that is looked up.
+        disk: GiB of each root volume.
+        clock: Gives epoch seconds.
+        sleep: Waits.
+    """
+
+    def __init__(
+        self,
+        region: str,
+        *,
+        endpoint: str = "",
+        public_key: str = "",
+        doors: Sequence[str] = (),
+        profile: str = "",
+        image: str = "",
+        disk: int = DISK_GIB,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._calls = Connection(region, endpoint)
+        self._catalogue = Catalogue(self._calls, clock)
+        self._public_key = public_key
+        self._doors = tuple(doors)
+        self._profile = profile
+        self._image = image
+        self._disk = disk
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._bought: dict[str, Machine] = {}
+
+    def __repr__(self) -> str:
+        return f"<Ec2 {self._calls.region}>"
+
+    def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
+        """Return all types that fit, one for each zone that has them, cheapest first."""
+        places = set(find_network(self._calls).subnets)
+        wished = places & set(needs.zones) if needs.zones else places
+        return self._catalogue.offers(needs, wished, history_seconds)
+
+    def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
+        """Try every call that ``purchase`` and its deletion need, without doing anything."""
+        return try_all(self._calls, self._catalogue, purchase, self._image, self._profile)
+
+    def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
+        """Ask for the nodes; the same token again asks for nothing more."""
+        network = find_network(self._calls)
+        template = self._template(purchase, user_data, tags, network.vpc)
+        request = launch.fleet(purchase, template, network.subnets, tags)
+        try:
+            answer = self._patiently("create_fleet", request, _NEW)
+        except CloudRefused as refused:
+            if refused.code == "IdempotentParameterMismatch" and self._has(purchase):
+                return
+            if refused.kind != Kind.THROTTLING:
+                self._withdraw(template)
+            raise
+        ids = [id_ for part in answer.get("Instances", ()) for id_ in part["InstanceIds"]]
+        if not ids and not self._has(purchase):
+            self._withdraw(template, answer.get("FleetId", ""))
+            raise _nothing(answer)
+        self._remember(purchase, ids)
+
+    def machines(self, cluster: str = "") -> tuple[Machine, ...]:
+        """Return the machines of ``cluster``, or all that are ours, also those just gone."""
+        rows = self._calls.rows(
+            "ec2",
+            "describe_instances",
+            "Reservations.Instances",
+            Filters=[removal.tag_filter(cluster)],
+        )
+        listed = [self._machine(row) for row in rows]
+        with self._lock:
+            for one in listed:
+                self._bought.pop(one.id, None)
+        return (*listed, *self._unlisted(cluster))
+
+    def end(self, ids: Sequence[str]) -> None:
+        """Begin to end machines; one that is gone already is as good."""
+        if not ids:
+            return
+        try:
+            self._calls.call("ec2", "terminate_instances", InstanceIds=list(ids))
+        except CloudRefused as refused:  # one that is not there keeps EC2 from ending any
+            if not removal.GONE.search(refused.code):
+                raise
+            for id_ in ids:
+                self._end_one(id_)
+
+    def leftovers(self, cluster: str = "", *, images: bool = False) -> tuple[Leftover, ...]:
+        """Return all that bears our tags, machines that are gone left out.
+
+        Args:
+            images: Whether images that were baked are told too.
+        """
+        listed = removal.leftovers(self._calls, cluster, self._price, images=images)
+        with self._lock:
+            lagging = bool(self._bought)
+        if not lagging:
+            return listed
+        self.machines(cluster)
+        told = {left.id for left in listed}
+        return (
+            *listed,
+            *(
+                Leftover("instance", one.id, dict(one.tags)[CLUSTER], self._calls.region)
+                for one in self._unlisted(cluster)
+                if one.id not in told
+            ),
+        )
+
+    def clean(self, cluster: str, *, images: bool = False) -> tuple[Leftover, ...]:
+        """Delete what belongs to ``cluster``, in order, as far as it goes now.
+
+        Args:
+            images: Whether images that were baked from it go too.
+        """
+        removal.remove(self._calls, cluster, self._clock(), images=images)
+        return self.leftovers(cluster, images=images)
+
+    def bake(self, id_: str, name: str, cluster: str) -> str:
+        """Make an image of a node that is set up, which restarts it; return the image's id."""
+        tags = ((IMAGE, cluster),)
+        return str(
+            self._calls.call(
+                "ec2",
+                "create_image",
+                InstanceId=id_,
+                Name=name,
+                TagSpecifications=[
+                    *launch.tagged("image", tags),
+                    *launch.tagged("snapshot", tags),
+                ],
+            )["ImageId"]
+        )
+
+    def _template(self, purchase: Purchase, user_data: str, tags: launch.Tags, vpc: str) -> str:
+        """Make what the nodes of a purchase are launched from, or find it made; return its id."""
+        ours = borne(purchase.cluster, tags=tags)
+        group = self._group(purchase.cluster, vpc, ours)
+        if self._public_key:
+            self._make("import_key_pair", launch.key_pair(purchase.cluster, self._public_key, ours))
+        if purchase.placement:
+            self._make("create_placement_group", launch.placement_group(purchase.cluster, ours))
+        gpus = any(self._catalogue.kind(type_).gpus for type_ in purchase.types)
+        request = launch.template(
+            purchase,
+            user_data,
+            tags,
+            image=find_image(self._calls, self._image, gpus=gpus),
+            group_id=group,
+            key_name=launch.name_of(purchase.cluster) if self._public_key else "",
+            profile=self._profile,
+            disk=self._disk,
+        )
+        made = self._make("create_launch_template", request)
+        if made is None:
+            names = [request["LaunchTemplateName"]]
+            made = {
+                "LaunchTemplate": self._first(
+                    "describe_launch_templates", "LaunchTemplates", LaunchTemplateNames=names
+                )
+            }
+        return str(made["LaunchTemplate"]["LaunchTemplateId"])
+
+    def _group(self, cluster: str, vpc: str, tags: launch.Tags) -> str:
+        """Make the security group and let its members in, or find it made; return its id."""
+        made = self._make("create_security_group", launch.group(cluster, vpc, tags))
+        if made is None:
+            named = [
+                {"Name": "group-name", "Values": [launch.name_of(cluster)]},
+                {"Name": "vpc-id", "Values": [vpc]},
+            ]
+            made = self._first("describe_security_groups", "SecurityGroups", Filters=named)
+        group = str(made["GroupId"])
+        self._make("authorize_security_group_ingress", launch.ingress(group, self._doors))
+        return group
+
+    def _make(self, operation: str, request: launch.Request) -> dict[str, Any] | None:
+        """Make a thing of the cluster's; None when it is there already."""
+        try:
+            return self._patiently(operation, request, _NEW)
+        except CloudRefused as refused:
+            if any(word in refused.code for word in _EXISTS):
+                return None
+            raise
+
+    def _first(self, operation: str, path: str, **request: Any) -> dict[str, Any]:
+        """Return what is known to be there, as soon as it is listed."""
+        deadline = self._clock() + LAG_SECONDS
+        while not (found := list(self._calls.rows("ec2", operation, path, **request))):
+            if self._clock() >= deadline:
+                raise CloudRefused(
+                    f"EC2 says that {path} are there and does not list them; try again later.",
+                    Kind.THROTTLING,
+                )
+            self._sleep(POLL_SECONDS)
+        return found[0]
+
+    def _patiently(
+        self, operation: str, request: launch.Request, new: Sequence[str]
+    ) -> dict[str, Any]:
+        """Make a call that names what may not be listed yet: its codes begin as ``new`` says."""
+        deadline = self._clock() + LAG_SECONDS
+        while True:
+            try:
+                return self._calls.call("ec2", operation, **request)
+            except CloudRefused as refused:
+                lagging = refused.code.startswith(tuple(new)) and "NotFound" in refused.code
+                if not lagging or self._clock() >= deadline:
+                    raise
+            self._sleep(POLL_SECONDS)
+
+    def _withdraw(self, template: str, fleet: str = "") -> None:
+        """Delete what a purchase that came to nothing has left; what fails is left to clean."""
+        try:
+            if fleet:
+                self._calls.call("ec2", "delete_fleets", FleetIds=[fleet], TerminateInstances=True)
+            self._calls.call("ec2", "delete_launch_template", LaunchTemplateId=template)
+        except CloudRefused:
+            return
+
+    def _has(self, purchase: Purchase) -> bool:
+        """Return whether this token has bought machines."""
+        return any(one.token == purchase.token for one in self.machines(purchase.cluster))
+
+    def _remember(self, purchase: Purchase, ids: Sequence[str]) -> None:
+        tags = borne(purchase.cluster, purchase.token)
+        with self._lock:
+            for id_ in ids:
+                self._bought[id_] = Machine(
+                    id_,
+                    MachineState.PENDING,
+                    launched=self._clock(),
+                    token=purchase.token,
+                    tags=tags,
+                )
+
+    def _unlisted(self, cluster: str) -> tuple[Machine, ...]:
+        """Return what was bought and is not listed yet; DescribeInstances lags."""
+        now = self._clock()
+        with self._lock:
+            self._bought = {
+                id_: one for id_, one in self._bought.items() if now - one.launched < LAG_SECONDS
+            }
+            return tuple(
+                one for one in self._bought.values() if cluster in ("", dict(one.tags)[CLUSTER])
+            )
+
+    def _end_one(self, id_: str) -> None:
+        with self._lock:
+            known = id_ in self._bought
+        try:
+            new = ("InvalidInstanceID",) if known else ()
+            self._patiently("terminate_instances", {"InstanceIds": [id_]}, new)
+        except CloudRefused as refused:
+            if not removal.GONE.search(refused.code):
+                raise
+
+    def _machine(self, row: Mapping[str, Any]) -> Machine:
+        slots = self._catalogue.kind(row["InstanceType"]).slots
+        return machine(row, self._price(row), slots, public=launch.are_public(self._doors))
+
+    def _price(self, row: Mapping[str, Any]) -> float:
+        return self._catalogue.price(row["InstanceType"], row["Placement"]["AvailabilityZone"])
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What was found over all regions.
+
+    Args:
+        refused: Region, and the sentence why it was not looked through.
+    """
+
+    left: tuple[Leftover, ...]
+    refused: tuple[tuple[str, str], ...]
+
+
+def sweep(region: str, endpoint: str = "") -> Sweep:
+    """Look for what bears our tags in all regions that the account has, baked images too.
+
+    Args:
+        region: Any; it is asked for the others.
+
+    Raises:
+        CloudRefused: The regions are not told.
+    """
+    answer = Connection(region, endpoint).call("ec2", "describe_regions", AllRegions=False)
+    names = sorted(row["RegionName"] for row in answer["Regions"])
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = list(pool.map(lambda name: _swept(name, endpoint), names))
+    return Sweep(
+        tuple(left for part, _ in found for left in part),
+        tuple((name, said) for name, (_, said) in zip(names, found, strict=True) if said),
+    )
+
+
+def _swept(region: str, endpoint: str) -> tuple[tuple[Leftover, ...], str]:
+    try:
+        return Ec2(region, endpoint=endpoint).leftovers(images=True), ""
+    except CloudRefused as refused:
+        return (), str(refused)
+
+
+def _entries(page: Mapping[str, Any], path: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for entry in page.get(path[0]) or ():
+        if path[1:]:
+            yield from _entries(entry, path[1:])
+        else:
+            yield entry
+
+
+def _nothing(answer: Mapping[str, Any]) -> CloudRefused:
+    """Return the refusal that a 200 without machines is."""
+    errors = answer.get("Errors") or [{"ErrorCode": "UnfulfillableCapacity"}]
+    refusals = [
+        classify(error.get("ErrorCode", ""), error.get("ErrorMessage", "")) for error in errors
+    ]
+    # Where one pool only lacks capacity, another rung may do; else a person has to mend the first.
+    chosen = next((one for one in refusals if one.kind is Kind.CAPACITY), refusals[0])
+    return CloudRefused(chosen.sentence, chosen.kind, chosen.code)
+
+
+class _Mapped:
+    """A context in which boto3's errors become ``CloudRefused``."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, exceptions.ClientError):
+            told = error.response.get("Error", {})
+            raise _refused(told.get("Code", ""), told.get("Message", "")) from error
+        if isinstance(error, _NO_CREDENTIALS):
+            raise _refused("NoCredentials", str(error)) from error
+        if isinstance(error, exceptions.BotoCoreError | ResponseParserError):
+            raise _refused(_code(error), str(error)) from error
+
+
+_NO_CREDENTIALS = (
+    exceptions.NoCredentialsError,
+    exceptions.PartialCredentialsError,
+    exceptions.CredentialRetrievalError,
+    exceptions.TokenRetrievalError,
+    exceptions.SSOError,
+    exceptions.ProfileNotFound,
+)
+
+
+_NO_ANSWER = (exceptions.HTTPClientError, exceptions.ConnectionError, ResponseParserError)
+
+
+def _code(error: Exception) -> str:
+    if isinstance(error, _NO_ANSWER):
+        return "NoAnswer"
+    return f"Invalid.{type(error).__name__}"
+
+
+def _refused(code: str, message: str) -> CloudRefused:
+    refusal = classify(code, message)
+    return CloudRefused(refusal.sentence, refusal.kind, refusal.code)

@@ -1,0 +1,250 @@
+"""List all that bears our tags in a region, and delete it in the order that EC2 allows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from workbench.cloud.calls import Calls
+from workbench.cloud.inventory import epoch
+from workbench.cloud.tags import CLUSTER, IMAGE, TOKEN, read
+from workbench.core.fleet import Leftover
+from workbench.core.orders import LAG_SECONDS
+from workbench.core.refusal import Kind
+from workbench.errors import CloudRefused
+
+GONE = re.compile(r"NotFound|\.Unknown|InvalidFleetId")
+LATER = re.compile(
+    r"DependencyViolation|InUse|IncorrectState|IncorrectInstanceState|incorrectState"
+)
+# $ a GiB and month for gp3 in us-east-1, over the hours of a month; no region is twice as dear.
+DISK_PRICE = 0.08 / 730
+PriceOf = Callable[[Mapping[str, Any]], float]
+
+
+@dataclass(frozen=True)
+class _Sort:
+    """One sort of thing: how it is listed, and how one is deleted.
+
+    Args:
+        path: Where the answer has the entries.
+        id: Field by which one is known.
+        created: Field that says since when, if one does.
+        filters: Beside the tag.
+        delete: Operation, and the argument that takes the id.
+        many: Whether that argument takes a list.
+    """
+
+    kind: str
+    list: str
+    path: str
+    id: str
+    created: str
+    delete: tuple[str, str]
+    many: bool = False
+    filters: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    more: tuple[tuple[str, object], ...] = ()
+
+
+_ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
+# In this order: what costs first, then what others hold on to last.
+SORTS = (
+    _Sort(
+        "fleet", "describe_fleets", "Fleets", "FleetId", "CreateTime",
+        ("delete_fleets", "FleetIds"), many=True, more=(("TerminateInstances", True),),
+    ),
+    _Sort(
+        "instance", "describe_instances", "Reservations.Instances", "InstanceId", "LaunchTime",
+        ("terminate_instances", "InstanceIds"), many=True,
+        filters=(("instance-state-name", _ALIVE),),
+    ),
+    _Sort(
+        "spot request", "describe_spot_instance_requests", "SpotInstanceRequests",
+        "SpotInstanceRequestId", "CreateTime",
+        ("cancel_spot_instance_requests", "SpotInstanceRequestIds"), many=True,
+        filters=(("state", ("open", "active")),),
+    ),
+    _Sort(
+        "volume", "describe_volumes", "Volumes", "VolumeId", "CreateTime",
+        ("delete_volume", "VolumeId"),
+    ),
+    _Sort(
+        "network interface", "describe_network_interfaces", "NetworkInterfaces",
+        "NetworkInterfaceId", "", ("delete_network_interface", "NetworkInterfaceId"),
+    ),
+    _Sort(
+        "launch template", "describe_launch_templates", "LaunchTemplates", "LaunchTemplateId",
+        "CreateTime", ("delete_launch_template", "LaunchTemplateId"),
+    ),
+    _Sort(
+        "placement group", "describe_placement_groups", "PlacementGroups", "GroupName", "",
+        ("delete_placement_group", "GroupName"), filters=(("state", ("pending", "available")),),
+    ),
+    _Sort(
+        "key pair", "describe_key_pairs", "KeyPairs", "KeyName", "CreateTime",
+        ("delete_key_pair", "KeyName"),
+    ),
+    _Sort(
+        "security group", "describe_security_groups", "SecurityGroups", "GroupId", "",
+        ("delete_security_group", "GroupId"),
+    ),
+)  # fmt: skip
+# Baked images outlive clusters; they go only when that is asked for.
+IMAGE_SORTS = (
+    _Sort(
+        "image", "describe_images", "Images", "ImageId", "CreationDate",
+        ("deregister_image", "ImageId"),
+    ),
+    _Sort(
+        "snapshot", "describe_snapshots", "Snapshots", "SnapshotId", "StartTime",
+        ("delete_snapshot", "SnapshotId"),
+    ),
+)  # fmt: skip
+
+
+def tag_filter(cluster: str, key: str = CLUSTER) -> dict[str, Any]:
+    """Return the filter for what belongs to ``cluster``, or to any of ours."""
+    if cluster:
+        return {"Name": f"tag:{key}", "Values": [cluster]}
+    return {"Name": "tag-key", "Values": [key]}
+
+
+def leftovers(
+    calls: Calls, cluster: str, price_of: PriceOf, *, images: bool = False
+) -> tuple[Leftover, ...]:
+    """Return all that bears our tags, machines that are gone left out."""
+    return tuple(
+        Leftover(
+            kind=sort.kind,
+            id=row[sort.id],
+            cluster=dict(_tags(row)).get(CLUSTER, dict(_tags(row)).get(IMAGE, "")),
+            region=calls.region,
+            price=_price(sort, row, price_of),
+            created=_created(row.get(sort.created)),
+        )
+        for sort in (*SORTS, *(IMAGE_SORTS if images else ()))
+        for row in _listed(calls, sort, cluster)
+    )
+
+
+def remove(calls: Calls, cluster: str, now: float, *, images: bool = False) -> None:
+    """Begin to delete all that belongs to ``cluster``, as far as it goes now.
+
+    Raises:
+        CloudRefused: Something may not be deleted; the rest was, as far as it went.
+    """
+    refused: list[CloudRefused] = []
+    for sort in (*SORTS, *(IMAGE_SORTS if images else ())):
+        try:
+            rows = list(_listed(calls, sort, cluster))
+            if sort.kind == "launch template":
+                tokens = _tokens(calls, cluster)
+                rows = [row for row in rows if _answered(row, tokens, now)]
+        except CloudRefused as error:
+            refused.append(error)
+            continue
+        for row in rows:
+            if not _held(row):
+                refused += _deleted(calls, sort, row[sort.id])
+    for error in refused:
+        if error.kind != Kind.THROTTLING:
+            raise error
+
+
+def _tokens(calls: Calls, cluster: str) -> set[str]:
+    """Return the tokens of the machines that are listed, also those just gone."""
+    rows = calls.rows(
+        "ec2", "describe_instances", "Reservations.Instances", Filters=[tag_filter(cluster)]
+    )
+    return {dict(_tags(row)).get(TOKEN, "") for row in rows}
+
+
+def _answered(row: Mapping[str, Any], tokens: set[str], now: float) -> bool:
+    """Return whether what a template was made for is sure to be seen by now.
+
+    A purchase makes its template first. While that is young, and no machine with its token is
+    listed, there may be some that are not listed yet: the template stays, and is told as left.
+    """
+    seen = dict(_tags(row)).get(TOKEN, "") in tokens
+    return seen or now - epoch(row.get("CreateTime")) > LAG_SECONDS
+
+
+def _held(row: Mapping[str, Any]) -> bool:
+    """Return whether a volume or an interface goes with its machine, or an end is under way."""
+    if row.get("State") in ("in-use", "deleting") or row.get("Status") == "in-use":
+        return True
+    state = row.get("State")
+    return isinstance(state, dict) and state.get("Name") == "shutting-down"
+
+
+def _listed(calls: Calls, sort: _Sort, cluster: str) -> Iterator[dict[str, Any]]:
+    if sort.kind == "fleet":
+        yield from _fleets(calls, sort, cluster)
+        return
+    key = IMAGE if sort in IMAGE_SORTS else CLUSTER
+    filters = [tag_filter(cluster, key)]
+    filters += [{"Name": name, "Values": list(values)} for name, values in sort.filters]
+    more = {"OwnerIds": ["self"]} if sort.kind == "snapshot" else {}
+    more |= {"Owners": ["self"]} if sort.kind == "image" else {}
+    yield from calls.rows("ec2", sort.list, sort.path, Filters=filters, **more)
+
+
+def _fleets(calls: Calls, sort: _Sort, cluster: str) -> Iterator[dict[str, Any]]:
+    """Give the fleets; one that is ``instant`` is told only to who names it."""
+    filters = [
+        {"Name": "resource-type", "Values": ["fleet"]},
+        {"Name": "key", "Values": [CLUSTER]},
+        *([{"Name": "value", "Values": [cluster]}] if cluster else []),
+    ]
+    for tag in calls.rows("ec2", "describe_tags", "Tags", Filters=filters):
+        try:
+            named = calls.rows("ec2", sort.list, sort.path, FleetIds=[tag["ResourceId"]])
+            yield from (
+                {**row, "Tags": [tag]} for row in named if "deleted" not in row["FleetState"]
+            )
+        except CloudRefused as error:
+            if not GONE.search(error.code):
+                raise
+
+
+def _deleted(calls: Calls, sort: _Sort, id_: str) -> list[CloudRefused]:
+    """Delete one, and return why that is not permitted, if it is not."""
+    operation, argument = sort.delete
+    value: object = [id_] if sort.many else id_
+    try:
+        _read_failures(calls.call("ec2", operation, **{argument: value}, **dict(sort.more)))
+    except CloudRefused as error:
+        if not GONE.search(error.code) and not LATER.search(error.code):
+            return [error]
+    return []
+
+
+def _read_failures(answer: Mapping[str, Any]) -> None:
+    """Read what DeleteFleets says of those that it did not delete, in a 200."""
+    for failed in answer.get("UnsuccessfulFleetDeletions", ()):
+        error = failed.get("Error", {})
+        if error.get("Code") not in ("fleetIdDoesNotExist", "fleetNotInDeletableState"):
+            raise CloudRefused(
+                f"The fleet {failed.get('FleetId')} was not deleted: {error.get('Message')}.",
+                Kind.UNKNOWN,
+                error.get("Code", ""),
+            )
+
+
+def _tags(row: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return read(row.get("Tags") or row.get("TagSet"))
+
+
+def _price(sort: _Sort, row: Mapping[str, Any], price_of: PriceOf) -> float:
+    if sort.kind == "instance":
+        return price_of(row)
+    return row["Size"] * DISK_PRICE if sort.kind == "volume" else 0.0
+
+
+def _created(value: Any) -> float:
+    if isinstance(value, str):
+        return datetime.fromisoformat(value).timestamp()
+    return epoch(value)
