@@ -1,0 +1,121 @@
+"""Start the rehearsal's EC2 as a process of its own, and act on its market."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+END_SECONDS = 30.0
+
+
+class Endpoint:
+    """The rehearsal's EC2; a context, at whose end it is gone.
+
+    Args:
+        machines: Whether a host stands behind each instance.
+    """
+
+    def __init__(self, *, machines: bool = False) -> None:
+        self._options = ["--machines"] if machines else []
+        self._process: subprocess.Popen[str] | None = None
+        self.url = ""
+
+    def __enter__(self) -> Endpoint:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.rehearsal.ec2.server", *self._options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        assert self._process.stdout is not None
+        port = self._process.stdout.readline().strip()
+        if not port:
+            self.__exit__()
+            raise RuntimeError("the rehearsal's EC2 did not start; what it said is above")
+        self.url = f"http://127.0.0.1:{port}"
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def pool(self, type: str, zone: str, free: int, close: int | None = None) -> None:
+        """Set how many machines of a type a zone has left, and of them close together."""
+        self._do("pool", type=type, zone=zone, free=free, close=close)
+
+    def price(self, type: str, zone: str, dollars: float) -> None:
+        """Set the price from now on."""
+        self._do("price", type=type, zone=zone, dollars=dollars)
+
+    def quota(self, code: str, vcpus: int) -> None:
+        """Set a quota."""
+        self._do("quota", code=code, vcpus=vcpus)
+
+    def fail(
+        self, action: str, code: str, message: str = "", *, times: int = 1, after: bool = False
+    ) -> None:
+        """Have calls of an action fail: -1 times for always; after they were carried out or not."""
+        self._do("fail", action=action, code=code, message=message, times=times, after=after)
+
+    def deny(self, action: str) -> None:
+        """Have an action not permitted."""
+        message = f"User: arn:aws:iam::123456789012:user/me is not authorized to: ec2:{action}"
+        self.fail(action, "UnauthorizedOperation", message, times=-1)
+
+    def refuse(self, *errors: tuple[str, str]) -> None:
+        """Have the next CreateFleet answer with a 200 that has errors alone."""
+        self._do("refuse", errors=errors)
+
+    def interrupt(self, id: str, seconds: float = 120.0) -> None:
+        """Take a machine back; it is told so many seconds before."""
+        self._do("interrupt", id=id, seconds=seconds)
+
+    def rebalance(self, id: str) -> None:
+        """Recommend to leave a machine."""
+        self._do("rebalance", id=id)
+
+    def shut_down(self, id: str) -> None:
+        """Have a machine shut itself down."""
+        self._do("shut_down", id=id)
+
+    def settings(self, **values: float) -> None:
+        """Set how long things take: lag, boot, ending; and how far its clock is ahead."""
+        self._do("settings", **values)
+
+    def calls(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the calls of EC2 since the last reset: action and parameters."""
+        return [(action, params) for action, params in self._do("calls")]
+
+    def instance(self, id: str) -> dict[str, Any]:
+        """Return what DescribeInstances does not tell of an instance."""
+        found: dict[str, Any] = self._do("instance", id=id)
+        return found
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._do("reset")
+
+    def _do(self, deed: str, **what: Any) -> Any:
+        asked = json.dumps({"do": deed, "with": what}).encode()
+        request = urllib.request.Request(f"{self.url}/rehearsal", asked)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(error.read().decode()) from error

@@ -1,0 +1,118 @@
+"""What is so at the rehearsal's EC2 beside what moto keeps: pools, prices, quotas, faults, lags."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+HOUR = 3600.0
+LIST_PRICE = 0.05  # $ a vCPU and hour, roughly; GPUs cost as much as eight
+QUOTAS = {
+    "L-34B43A08": 640, "L-3819A6DF": 256, "L-7212CCBC": 128, "L-C4BD4855": 192,
+    "L-85EED4F7": 96, "L-B5D1601B": 64, "L-6B0D517C": 64, "L-88CF9481": 64, "L-E3A00192": 128,
+}  # fmt: skip
+DRY_RUN = "DryRunOperation"
+
+
+@dataclass
+class Fault:
+    """What befalls calls of one action.
+
+    Args:
+        times: As many calls; -1 for all.
+        after: Whether the call is carried out nevertheless, and only its answer is lost.
+    """
+
+    action: str
+    code: str
+    message: str = ""
+    times: int = 1
+    after: bool = False
+
+
+@dataclass
+class Market:
+    """The state; times are epoch seconds of a clock that a test may put forward.
+
+    Args:
+        pools: Type and zone to the machines that are free; what is not named has no end.
+        close: The same for machines that stand close together.
+        fixed: Type and zone to points of price, which stand from then on.
+        refusals: What the next calls of CreateFleet say in their 200, instead of machines.
+        lag: Seconds for which a new machine is not listed.
+        boot: Seconds until it runs.
+        ending: Seconds until it is gone.
+    """
+
+    pools: dict[tuple[str, str], int] = field(default_factory=dict)
+    close: dict[tuple[str, str], int] = field(default_factory=dict)
+    fixed: dict[tuple[str, str], list[tuple[float, float]]] = field(default_factory=dict)
+    quotas: dict[str, int] = field(default_factory=lambda: dict(QUOTAS))
+    faults: list[Fault] = field(default_factory=list)
+    refusals: list[list[tuple[str, str]]] = field(default_factory=list)
+    tokens: dict[str, tuple[str, Any]] = field(default_factory=dict)
+    fleets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    groups: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+    requests: dict[str, dict[str, Any]] = field(default_factory=dict)
+    launched: dict[str, float] = field(default_factory=dict)
+    ends: dict[str, float] = field(default_factory=dict)
+    notices: dict[str, float] = field(default_factory=dict)
+    rebalances: dict[str, float] = field(default_factory=dict)
+    calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    lag: float = 0.0
+    boot: float = 0.0
+    ending: float = 0.0
+    ahead: float = 0.0
+    region_of: dict[str, str] = field(default_factory=dict)
+    lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
+
+    @property
+    def now(self) -> float:
+        """The time there."""
+        return time.time() + self.ahead
+
+    def price(self, type_: str, zone: str, vcpus: int, gpus: int, at: float) -> float:
+        """Return $/h: what a test fixed, or a wave about a third of the list price."""
+        standing = [dollars for since, dollars in self.fixed.get((type_, zone), ()) if since <= at]
+        if standing:
+            return standing[-1]
+        full = LIST_PRICE * (vcpus + 8 * gpus)
+        phase = sum(map(ord, type_ + zone))
+        return round(full * (0.33 + 0.08 * math.sin(at // HOUR + phase)), 6)
+
+    def history(
+        self, type_: str, zone: str, vcpus: int, gpus: int, since: float
+    ) -> list[tuple[float, float]]:
+        """Return the changes of price since then, newest first, and the one that stood then."""
+        hours = range(int(since // HOUR), int(self.now // HOUR) + 1)
+        times = {hour * HOUR for hour in hours}
+        times |= {at for at, _ in self.fixed.get((type_, zone), ()) if at >= since}
+        return [
+            (at, self.price(type_, zone, vcpus, gpus, at)) for at in sorted(times, reverse=True)
+        ]
+
+    def free(self, type_: str, zone: str, *, close: bool) -> int:
+        """Return how many machines could be lent."""
+        most = self.pools.get((type_, zone), 10**6)
+        return min(most, self.close.get((type_, zone), 10**6)) if close else most
+
+    def take(self, type_: str, zone: str, count: int) -> None:
+        """Lend machines, or take them back with a negative count."""
+        for pool in (self.pools, self.close):
+            if (type_, zone) in pool:
+                pool[type_, zone] -= count
+
+    def fault(self, action: str, *, after: bool) -> Fault | None:
+        """Return what befalls this call."""
+        for fault in self.faults:
+            if fault.action == action and fault.after is after and fault.times:
+                fault.times -= 1
+                return fault
+        return None
+
+    def is_listed(self, id_: str) -> bool:
+        """Whether DescribeInstances knows of a machine yet."""
+        return self.now - self.launched.get(id_, 0.0) >= self.lag

@@ -1,0 +1,169 @@
+"""Be the rehearsal's EC2 on a port of loopback; ends when standard input closes.
+
+Says its port on the first line of standard output. What a test does to the market comes as JSON
+to ``/rehearsal``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, fields
+from typing import Any
+
+from moto.backends import get_backend
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
+from werkzeug.serving import make_server
+
+from tests.rehearsal.ec2 import plugin
+from tests.rehearsal.ec2.market import Fault, Market
+from tests.rehearsal.ec2.plugin import MARKET
+
+
+def settings(**values: float) -> None:
+    """Set how long things take."""
+    for name, value in values.items():
+        setattr(MARKET, name, value)
+
+
+def pool(type: str, zone: str, free: int, close: int | None = None) -> None:
+    """Set how many machines of a type a zone has left."""
+    MARKET.pools[type, zone] = free
+    if close is not None:
+        MARKET.close[type, zone] = close
+
+
+def price(type: str, zone: str, dollars: float) -> None:
+    """Set the price from now on."""
+    MARKET.fixed.setdefault((type, zone), []).append((MARKET.now, dollars))
+
+
+def quota(code: str, vcpus: int) -> None:
+    """Set a quota."""
+    MARKET.quotas[code] = vcpus
+
+
+def fail(**fault: Any) -> None:
+    """Have calls of an action fail."""
+    MARKET.faults.append(Fault(**fault))
+
+
+def refuse(errors: list[list[str]]) -> None:
+    """Have the next CreateFleet answer with a 200 that has errors alone."""
+    MARKET.refusals.append([(code, message) for code, message in errors])
+
+
+def interrupt(id: str, seconds: float = 120.0) -> None:
+    """Take a machine back; it is told so many seconds before."""
+    MARKET.notices[id] = MARKET.now + seconds
+
+
+def rebalance(id: str) -> None:
+    """Recommend to leave a machine."""
+    MARKET.rebalances[id] = MARKET.now
+
+
+def shut_down(id: str) -> None:
+    """Do what happens when a machine shuts itself down: here, it is terminated."""
+    plugin.begin_end(plugin.instance_of(id))
+
+
+def calls() -> list[Any]:
+    """Return all calls of EC2 since the last reset."""
+    return list(MARKET.calls)
+
+
+def instance(id: str) -> dict[str, Any]:
+    """Return what DescribeInstances does not tell."""
+    found = plugin.instance_of(id)
+    return {
+        "shutdown": found.instance_initiated_shutdown_behavior,
+        "user_data": str(found.user_data),
+        "state": found.state,
+    }
+
+
+def reset() -> None:
+    """Forget everything."""
+    for service in ("ec2", "ssm", "sts", "iam", "s3"):
+        get_backend(service).reset()
+    fresh = Market()
+    for field in fields(Market):
+        if field.name != "lock":
+            setattr(MARKET, field.name, getattr(fresh, field.name))
+
+
+def market() -> dict[str, Any]:
+    """Return what can be told of the market in JSON."""
+    with MARKET.lock:
+        return {"now": MARKET.now, "quotas": MARKET.quotas, "faults": [*map(asdict, MARKET.faults)]}
+
+
+DEEDS: dict[str, Callable[..., Any]] = {
+    deed.__name__: deed
+    for deed in (
+        settings, pool, price, quota, fail, refuse, interrupt, rebalance, shut_down, calls,
+        instance, reset, market,
+    )
+}  # fmt: skip
+
+
+class Application:
+    """moto's application, and the test's own door beside it."""
+
+    def __init__(self) -> None:
+        self._moto = DomainDispatcherApplication(create_backend_app)
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] != "/rehearsal":
+            return self._moto(environ, start)
+        asked = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
+        try:
+            with MARKET.lock:
+                answer = DEEDS[asked["do"]](**asked["with"])
+        except Exception as error:  # noqa: BLE001 - the test has to read what was wrong
+            start("500 Wrong", [("Content-Type", "text/plain")])
+            return [f"{type(error).__name__}: {error}".encode()]
+        start("200 OK", [("Content-Type", "application/json")])
+        return [json.dumps(answer).encode()]
+
+
+class Silent(MotoRequestHandler):
+    """A handler that writes no log."""
+
+    def log(self, type: str, message: str, *args: Any) -> None:
+        return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--machines", action="store_true", help="put a host behind each instance")
+    options = parser.parse_args()
+    plugin.install()
+    server = make_server("127.0.0.1", 0, Application(), threaded=True, request_handler=Silent)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    said = sys.stdout
+    sys.stdout = io.StringIO()  # werkzeug and moto have nothing more to say there
+    if options.machines:
+        from tests.rehearsal.ec2.machines import Machines
+
+        with Machines():
+            print(server.server_port, file=said, flush=True)
+            sys.stdin.read()
+    else:
+        print(server.server_port, file=said, flush=True)
+        sys.stdin.read()
+    server.shutdown()
+
+
+if __name__ == "__main__":
+    main()
