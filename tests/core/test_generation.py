@@ -26,6 +26,7 @@ from workbench.core.generation import (
     cluster_state,
     plan,
 )
+from workbench.core.world import Host, World
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=200)
 UP = ClusterWish("default", up=True, ranks=2)
@@ -36,32 +37,39 @@ READY, STARTING, BROKEN, ENDED = (
     WorldState.BROKEN,
     WorldState.ENDED,
 )
+TWO = World((Host("localhost", 2),), 2)
 WAITING = [Queued("first", 0), Queued("second", 0)]
 
 
 def standing(
     generation=1, state=READY, size=2, *, prepared=True, busy=False, since=0.0
 ) -> Standing:
-    return Standing(WorldFact(generation, size, state), since, prepared, busy)
+    here = world(size).placement
+    return Standing(WorldFact(generation, size, state), since, prepared, busy, here)
 
 
-def planned(wish, worlds, queue=(), *, failures=0, now=1.0) -> list[Action]:
+def world(size=2) -> World:
+    return World((Host("localhost", 2),), size)
+
+
+def planned(wish, worlds, queue=(), *, failures=0, now=1.0, **given) -> list[Action]:
     newest = max((world.fact.generation for world in worlds), default=0)
-    return plan(wish, worlds, queue, next_generation=newest + 1, failures=failures, now=now)
+    target = given.get("target", world(wish.ranks))
+    return plan(wish, target, worlds, queue, next_generation=newest + 1, failures=failures, now=now)
 
 
 @pytest.mark.parametrize(
     ("worlds", "queue", "actions"),
     [
-        ([], [], [StartWorld(1, 2, False)]),
-        ([], WAITING, [StartWorld(1, 2, False)]),
+        ([], [], [StartWorld(1, TWO)]),
+        ([], WAITING, [StartWorld(1, TWO)]),
         ([standing(state=STARTING, prepared=False)], WAITING, []),
         ([standing(prepared=False)], WAITING, [Prepare(1)]),
         ([standing(prepared=False, busy=True)], WAITING, []),
         ([standing()], [], []),
         ([standing()], WAITING, [Submit("first", 1)]),
         ([standing(busy=True)], WAITING, []),
-        ([standing(size=4)], WAITING, [StartWorld(2, 2, False)]),
+        ([standing(size=4)], WAITING, [StartWorld(2, TWO)]),
         ([standing(size=4, busy=True)], WAITING, []),
         ([standing(size=4), standing(2, STARTING, prepared=False)], WAITING, []),
         ([standing(size=4), standing(2, prepared=False)], WAITING, [Prepare(2)]),
@@ -71,8 +79,8 @@ def planned(wish, worlds, queue=(), *, failures=0, now=1.0) -> list[Action]:
             [EndWorld(1, "replaced by the next generation"), Submit("first", 2)],
         ),
         ([standing(size=4, busy=True), standing(2)], WAITING, [Submit("first", 2)]),
-        ([standing(state=BROKEN)], WAITING, [EndWorld(1, ""), StartWorld(2, 2, False)]),
-        ([standing(state=ENDED)], WAITING, [StartWorld(2, 2, False)]),
+        ([standing(state=BROKEN)], WAITING, [EndWorld(1, ""), StartWorld(2, TWO)]),
+        ([standing(state=ENDED)], WAITING, [StartWorld(2, TWO)]),
         (
             [standing(), standing(2, STARTING, size=4, prepared=False)],
             [],
@@ -84,8 +92,26 @@ def test_a_cluster_that_is_wanted_gets_what_it_needs_next(worlds, queue, actions
     assert planned(UP, worlds, queue) == actions
 
 
-def test_ranks_may_share_cores_in_a_world_when_that_was_wished() -> None:
-    assert planned(replace(UP, oversubscribe=True), []) == [StartWorld(1, 2, True)]
+def test_the_same_number_of_ranks_on_other_hosts_is_another_world() -> None:
+    elsewhere = World((Host("10.0.0.1", 1), Host("10.0.0.2", 1)), 2)
+
+    assert planned(UP, [standing()], target=elsewhere) == [StartWorld(2, elsewhere)]
+    assert planned(UP, [standing(busy=True)], target=elsewhere) == []
+
+
+def test_while_nodes_are_missing_what_stands_goes_on_and_nothing_is_started() -> None:
+    assert planned(UP, [], WAITING, target=None) == []
+    assert planned(UP, [standing()], WAITING, target=None) == [Submit("first", 1)]
+    assert cluster_state(UP, None, [], failures=0) is ClusterState.STARTING
+
+
+def test_without_nodes_nothing_stands_and_runs_wait() -> None:
+    nobody = World((), 0)
+
+    assert planned(UP, [standing()], target=nobody) == [EndWorld(1, "no ranks are wanted")]
+    assert planned(UP, [standing(busy=True)], target=nobody) == []
+    assert planned(UP, [], WAITING, target=nobody) == []
+    assert cluster_state(UP, nobody, [], failures=0) is ClusterState.PAUSED
 
 
 @pytest.mark.parametrize(
@@ -100,7 +126,7 @@ def test_a_world_that_takes_too_long_is_ended(now, actions) -> None:
 
 @pytest.mark.parametrize(
     ("failures", "actions"),
-    [(MOST_FAILURES - 1, [StartWorld(1, 2, False)]), (MOST_FAILURES, [])],
+    [(MOST_FAILURES - 1, [StartWorld(1, TWO)]), (MOST_FAILURES, [])],
 )
 def test_worlds_that_fail_in_a_row_are_given_up(failures, actions) -> None:
     assert planned(UP, [], failures=failures) == actions
@@ -138,7 +164,7 @@ def test_a_cluster_goes_down_world_by_world_and_then_closes() -> None:
     ],
 )
 def test_one_word_says_how_a_cluster_stands(wish, worlds, failures, state) -> None:
-    assert cluster_state(wish, worlds, failures=failures) is state
+    assert cluster_state(wish, TWO, worlds, failures=failures) is state
 
 
 wishes = st.builds(
@@ -236,8 +262,8 @@ class Model:
 
     def obey(self, action: Action) -> None:
         match action:
-            case StartWorld(generation, ranks):
-                self.worlds.append(standing(generation, STARTING, ranks, prepared=False))
+            case StartWorld(generation, target):
+                self.worlds.append(standing(generation, STARTING, target.size, prepared=False))
             case EndWorld(generation):
                 self.change(generation, fact=WorldFact(generation, 1, ENDED))
             case Prepare(generation):

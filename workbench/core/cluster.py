@@ -20,6 +20,7 @@ class ClusterState(StrEnum):
     DOWN = "down"
     STARTING = "starting"
     READY = "ready"
+    PAUSED = "paused"
     RESIZING = "resizing"
     STOPPING = "stopping"
     FAILED = "failed"
@@ -78,6 +79,7 @@ class RankFact:
 
     Args:
         engine: The ipyparallel engine id, which need not equal the rank.
+        address: By which the launcher knows its host; ``host`` is what the host calls itself.
         versions: Distribution name to version, as found on that rank.
         mpi: The MPI library's own version line.
         blas_threads: Threads that the rank's BLAS may use; 0 when unknown.
@@ -92,6 +94,7 @@ class RankFact:
     mpi: str = ""
     blas_threads: int = 0
     versions: tuple[tuple[str, str], ...] = ()
+    address: str = "localhost"
 
 
 def check_cluster_name(name: str) -> str:

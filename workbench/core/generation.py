@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from workbench.core.cluster import ClusterState, ClusterWish, RankFact
+from workbench.core.world import World
 
 START_SECONDS = 90.0
 MOST_FAILURES = 3
@@ -67,17 +68,23 @@ class Standing:
         since: Epoch seconds at which it was started.
         prepared: Whether all set-up cells have run there.
         busy: Whether a run, a set-up cell or a recovery is on there.
+        placement: The host address of every rank, in rank order.
     """
 
     fact: WorldFact
     since: float
     prepared: bool
     busy: bool
+    placement: tuple[str, ...]
 
     @property
     def usable(self) -> bool:
         """Whether it takes runs."""
         return self.fact.state is WorldState.READY and self.prepared
+
+    def fits(self, target: World | None) -> bool:
+        """Whether it is what is wanted; while nothing can be said, what stands may stay."""
+        return target is None or self.placement == target.placement
 
 
 @dataclass(frozen=True)
@@ -93,8 +100,7 @@ class StartWorld:
     """Start the next generation."""
 
     generation: int
-    ranks: int
-    oversubscribe: bool
+    world: World
 
 
 @dataclass(frozen=True)
@@ -130,6 +136,7 @@ Action = StartWorld | EndWorld | Prepare | Submit | CloseCluster
 
 def plan(
     wish: ClusterWish,
+    target: World | None,
     worlds: Sequence[Standing],
     queue: Sequence[Queued],
     *,
@@ -140,6 +147,8 @@ def plan(
     """Return what to do next; asked twice in the same state, it says the same.
 
     Args:
+        target: The world that is wanted, without ranks when none is; None while there are too few
+            nodes to tell.
         queue: The runs that wait, oldest first.
         failures: Worlds in a row that did not become ready, since the wish was made.
     """
@@ -156,24 +165,29 @@ def plan(
     coming = [world for world in whole if not world.usable]
     newest = usable[-1] if usable else None
     for world in coming:
-        actions += _bring_up(world, wish, now)
-    fits = newest is not None and newest.fact.size == wish.ranks
-    if not fits and not coming and failures < MOST_FAILURES and not (newest and newest.busy):
-        actions.append(StartWorld(next_generation, wish.ranks, wish.oversubscribe))
-    for world in usable[:-1]:
-        if not world.busy:
-            actions.append(EndWorld(world.fact.generation, "replaced by the next generation"))
+        actions += _bring_up(world, target, now)
+    fits = newest is not None and newest.fits(target)
+    hindered = coming or failures >= MOST_FAILURES or (newest and newest.busy)
+    if target is not None and target.size and not fits and not hindered:
+        actions.append(StartWorld(next_generation, target))
+    why = "no ranks are wanted" if _is_empty(target) else "replaced by the next generation"
+    superfluous = usable if _is_empty(target) else usable[:-1]
+    actions += [EndWorld(world.fact.generation, why) for world in superfluous if not world.busy]
     if newest is not None and fits and not newest.busy and queue:
         actions.append(Submit(queue[0].run, newest.fact.generation))
     return actions
 
 
-def cluster_state(wish: ClusterWish, worlds: Sequence[Standing], *, failures: int) -> ClusterState:
+def cluster_state(
+    wish: ClusterWish, target: World | None, worlds: Sequence[Standing], *, failures: int
+) -> ClusterState:
     """Return the one word that a person reads for all of it."""
     usable = [world for world in worlds if world.usable]
     if not wish.up:
         return ClusterState.STOPPING
-    if usable and usable[-1].fact.size == wish.ranks:
+    if _is_empty(target):
+        return ClusterState.RESIZING if usable else ClusterState.PAUSED
+    if usable and target is not None and usable[-1].fits(target):
         return ClusterState.READY
     if failures >= MOST_FAILURES:
         return ClusterState.FAILED
@@ -186,9 +200,13 @@ def _take_down(worlds: Sequence[Standing]) -> list[Action]:
     return [EndWorld(world.fact.generation, "the cluster was taken down") for world in worlds]
 
 
-def _bring_up(world: Standing, wish: ClusterWish, now: float) -> list[Action]:
+def _is_empty(target: World | None) -> bool:
+    return target is not None and not target.size
+
+
+def _bring_up(world: Standing, target: World | None, now: float) -> list[Action]:
     generation = world.fact.generation
-    if world.fact.size != wish.ranks:
+    if not world.fits(target):
         return [EndWorld(generation, "another size was asked for meanwhile")]
     if world.fact.state is WorldState.READY and not world.busy:
         return [Prepare(generation)]

@@ -131,6 +131,7 @@ CREATE TABLE attendance (
 # A node's money follows from its prices over time, so that none of it is added up twice.
 _FLEETS = """
 ALTER TABLE clusters ADD COLUMN fleet TEXT NOT NULL DEFAULT '';
+ALTER TABLE ranks ADD COLUMN address TEXT NOT NULL DEFAULT 'localhost';
 CREATE TABLE nodes (
     cluster TEXT NOT NULL,
     id TEXT NOT NULL,

@@ -80,13 +80,13 @@ class Store(Points, Fleets):
     def put_ranks(self, cluster: str, ranks: Sequence[RankFact]) -> None:
         """Write the ranks of one generation, and forget those of all but the last two."""
         rows = [
-            (cluster, *list(asdict(rank).values())[:-1], json.dumps(rank.versions))
+            (cluster, *(asdict(rank) | {"versions": json.dumps(rank.versions)}).values())
             for rank in ranks
         ]
         newest = max(rank.generation for rank in ranks)
         with self._transaction() as connection:
             connection.executemany(
-                "INSERT OR REPLACE INTO ranks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
+                "INSERT OR REPLACE INTO ranks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
             )
             connection.execute(
                 "DELETE FROM ranks WHERE cluster = ? AND generation < ?", (cluster, newest - 1)
@@ -95,12 +95,13 @@ class Store(Points, Fleets):
     def ranks(self, cluster: str, generation: int) -> list[RankFact]:
         """Return the ranks of one generation, in rank order."""
         rows = self._all(
-            "SELECT generation, rank, host, pid, engine, python, mpi, blas_threads, versions "
-            "FROM ranks WHERE cluster = ? AND generation = ? ORDER BY rank",
+            "SELECT generation, rank, host, pid, engine, python, mpi, blas_threads, versions, "
+            "address FROM ranks WHERE cluster = ? AND generation = ? ORDER BY rank",
             (cluster, generation),
         )
         return [
-            RankFact(*(*row[:-1], tuple((n, v) for n, v in json.loads(row[-1])))) for row in rows
+            RankFact(*row[:-2], tuple((n, v) for n, v in json.loads(row[-2])), row[-1])
+            for row in rows
         ]
 
     def put_setup(self, cluster: str, name: str, source: str) -> None:

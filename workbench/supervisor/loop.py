@@ -28,7 +28,7 @@ from workbench.core.generation import (
 )
 from workbench.core.report import Acknowledge, Batch, Hello, Message, Pulse
 from workbench.core.run import Assignment, Run, RunKind, RunState, RunWish
-from workbench.core.world import plan_world
+from workbench.core.world import World, plan_world
 from workbench.store import Store
 from workbench.store.home import run_directory
 from workbench.store.wishes import local_hosts, new_run_id
@@ -59,11 +59,13 @@ class Supervisor:
         self._cluster = cluster
         self._now = now
         self._wish = ClusterWish(name, up=False, ranks=0)
+        self._target: World | None = None
         self._queue: list[Run] = []
         self._fact = ClusterFact(name)
         self._activities: dict[int, Activity] = {}
         self._worlds: tuple[WorldFact, ...] = ()
         self._since: dict[int, float] = {}
+        self._placements: dict[int, tuple[str, ...]] = {}
         self._prepared: dict[int, list[str]] = {}
         self._acknowledged: dict[tuple[str, int], float] = {}
         self._setups: list[tuple[str, str]] = []
@@ -95,6 +97,7 @@ class Supervisor:
         for world in self._worlds:
             if world.ranks:
                 self._prepared[world.generation] = [name for name, _ in self._setups]
+                self._placements[world.generation] = tuple(rank.address for rank in world.ranks)
                 self._used = world.generation
         self._take_up_runs()
 
@@ -115,7 +118,9 @@ class Supervisor:
         if wished or due or any(_is_urgent(message) for message in messages):
             for action in self._plan(now):
                 self._act(action, now)
-            state = cluster_state(self._wish, self._standings(), failures=self._failures)
+            state = cluster_state(
+                self._wish, self._target, self._standings(), failures=self._failures
+            )
             self._keep_fact(state)
             self._warm_up()
         return not self._closed
@@ -136,6 +141,7 @@ class Supervisor:
             if wish.revision != self._wish.revision:
                 self._failures, self._message = 0, ""
             self._wish = wish
+            self._target = plan_world(local_hosts(), wish.ranks, wish.oversubscribe)
         self._setups = self._store.setups(self._name)
         self._queue = []
         for run in self._store.unfinished(self._name):
@@ -243,6 +249,7 @@ class Supervisor:
                 prepared=all(n in self._prepared.get(world.generation, ()) for n in names)
                 and world.generation in self._prepared,
                 busy=world.generation in self._activities,
+                placement=self._placements.get(world.generation, ()),
             )
             for world in self._worlds
         ]
@@ -250,6 +257,7 @@ class Supervisor:
     def _plan(self, now: float) -> list[Action]:
         return plan(
             self._wish,
+            self._target,
             self._standings(),
             [Queued(run.id, run.wish.ranks) for run in self._queue],
             next_generation=max([self._fact.generation, *self._since, 0]) + 1,
@@ -271,10 +279,10 @@ class Supervisor:
 
     def _act(self, action: Action, now: float) -> None:
         match action:
-            case StartWorld(generation, ranks, oversubscribe):
-                log.info("starting generation %d with %d ranks", generation, ranks)
-                world = plan_world(local_hosts(), ranks, oversubscribe)
+            case StartWorld(generation, world):
+                log.info("starting generation %d: %r", generation, world)
                 self._since[generation] = now
+                self._placements[generation] = world.placement
                 self._cluster.start_world(generation, world)
                 self._look()
             case EndWorld(generation, reason):
