@@ -1,0 +1,5 @@
+"""Nodes whose wardens can be asked."""
+
+from tests.cloud.conftest import hosts, possible
+
+__all__ = ["hosts", "possible"]

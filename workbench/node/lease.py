@@ -1,0 +1,219 @@
+"""End this node when nobody has asked for it any longer; run as ``python -m workbench.node.lease``.
+
+A lease is a process of its own that outlives every session. It needs no right but that of running
+its command. Started again for the same cluster it takes the place of the one before, so that a
+deadline or a command can be changed. Times are of the clock that no one sets, so a corrected
+clock ends nothing; ``--expires`` alone goes by the calendar.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import secrets
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from workbench.core.cluster import check_cluster_name
+from workbench.errors import InputError, MachineError, WorkbenchError
+
+SHUTDOWN = "shutdown -h now"
+LOOK_SECONDS = 1.0
+# A command that failed, or that did not end the node, is run again.
+AGAIN_SECONDS = 30.0
+START_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Which lease holds now; written only by one that starts.
+
+    Args:
+        token: Its own; empty once the lease was released.
+        boot: The start of the node that its times count from.
+        expires: Epoch seconds at which it fires whoever renews it; 0 for never.
+    """
+
+    token: str
+    boot: str
+    command: str
+    expires: float
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The files of one cluster's lease on this node."""
+
+    folder: Path
+    cluster: str
+
+    @property
+    def holder_file(self) -> Path:
+        """Says which process holds, and what it does in the end."""
+        return self.folder / f"lease-{check_cluster_name(self.cluster)}.json"
+
+    @property
+    def until_file(self) -> Path:
+        """Says how long it runs; whoever renews it writes this file and no other."""
+        return self.holder_file.with_suffix(".until")
+
+    def renew(self, seconds: float) -> None:
+        """Let it run ``seconds`` from now.
+
+        Raises:
+            MachineError: There is none, or its file cannot be written.
+        """
+        try:
+            holder = self.holder()
+            if holder is None or not holder.token or holder.boot != _boot():
+                raise MachineError(
+                    f"No lease of the cluster {self.cluster} is in {self.folder}; start one there "
+                    "with `python -m workbench.node.lease`."
+                )
+            _write(self.until_file, json.dumps([_boot(), time.monotonic() + seconds]))
+        except OSError as error:
+            raise MachineError(
+                f"The lease in {self.folder} cannot be renewed ({error.strerror}); give the "
+                "folder to the user who logs in."
+            ) from error
+
+    def release(self) -> None:
+        """End it, and the node goes on."""
+        if self.folder.is_dir():
+            _write(self.holder_file, json.dumps(asdict(Holder("", _boot(), "", 0.0))))
+
+    def holder(self) -> Holder | None:
+        """Return which process holds; None when the file does not say."""
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            return Holder(**json.loads(self.holder_file.read_text()))
+        return None
+
+    def until(self) -> float | None:
+        """Return the moment at which it runs out; None when the file does not say."""
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            boot, moment = json.loads(self.until_file.read_text())
+            return float(moment) if boot == _boot() else None
+        return None
+
+
+def take(lease: Lease, seconds: float, command: str, expires: float) -> Holder:
+    """Become the one that holds; the one before sees it and ends.
+
+    Raises:
+        InputError: There is no command.
+        MachineError: The files cannot be written.
+    """
+    if not shlex.split(command):
+        raise InputError("A lease's command must not be empty; leave it out for a shutdown.")
+    holder = Holder(secrets.token_hex(8), _boot(), command, expires)
+    try:
+        lease.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write(lease.until_file, json.dumps([_boot(), time.monotonic() + seconds]))
+        _write(lease.holder_file, json.dumps(asdict(holder)))
+    except OSError as error:
+        raise MachineError(
+            f"A lease cannot be kept in {lease.folder} ({error.strerror}); name another folder."
+        ) from error
+    return holder
+
+
+def hold(lease: Lease, mine: Holder, until: float) -> None:
+    """Wait until the lease runs out, then run its command until the node ends.
+
+    It goes on where its files are lost: a node that is paid for ends rather than stays.
+
+    Args:
+        until: When it runs out if the file that says so is lost.
+    """
+    while (lease.holder() or mine).token == mine.token:
+        until = lease.until() or until
+        left = until - time.monotonic()
+        if mine.expires:
+            left = min(left, mine.expires - time.time())
+        if left <= 0:
+            _run(mine.command)
+            time.sleep(AGAIN_SECONDS)
+        else:
+            time.sleep(min(left, LOOK_SECONDS))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Start the lease in a process of its own, and return once it holds."""
+    parser = argparse.ArgumentParser(prog="python -m workbench.node.lease", description=__doc__)
+    parser.add_argument("--cluster", required=True)
+    parser.add_argument("--seconds", type=float, default=600.0, help="until it is first renewed")
+    parser.add_argument("--command", default=SHUTDOWN, help=f"what ends the node ({SHUTDOWN})")
+    parser.add_argument("--expires", type=float, default=0.0, help="epoch seconds; 0 for never")
+    parser.add_argument("--folder", type=Path, default=usual_folder())
+    parser.add_argument("--release", action="store_true", help="end it; the node goes on")
+    options = parser.parse_args(arguments)
+    try:
+        lease = Lease(options.folder.absolute(), check_cluster_name(options.cluster))
+        if options.release:
+            lease.release()
+            return 0
+        holder = take(lease, options.seconds, options.command, options.expires)
+    except WorkbenchError as error:
+        print(error, file=sys.stderr)
+        return 1
+    _detach(lease, holder, time.monotonic() + options.seconds)
+    return 0
+
+
+def usual_folder() -> Path:
+    """Return where leases keep their state when nothing is said."""
+    return Path.home() / ".local" / "state" / "workbench"
+
+
+def _detach(lease: Lease, holder: Holder, until: float) -> None:
+    """Go on in a process that no session's end reaches."""
+    log = os.open(
+        lease.holder_file.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+    )
+    sys.stdout.flush()
+    if os.fork():
+        return
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.chdir("/")
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number, source in ((0, nothing), (1, log), (2, log)):
+        os.dup2(source, number)
+    os.closerange(3, max(log, nothing) + 1)
+    with contextlib.suppress(KeyboardInterrupt):
+        hold(lease, holder, until)
+    os._exit(0)
+
+
+def _run(command: str) -> None:
+    stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+    print(f"{stamp} not renewed: {command}", flush=True)
+    try:
+        subprocess.run(shlex.split(command), stdin=subprocess.DEVNULL, check=False)
+    except (OSError, ValueError) as error:
+        print(f"{stamp} {error}", flush=True)
+
+
+def _boot() -> str:
+    """Return what names this start of the node; its clocks count from there."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def _write(path: Path, text: str) -> None:
+    """Put a file in place whole, for the folder's owner alone."""
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+    os.replace(new, path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
