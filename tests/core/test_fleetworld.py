@@ -1,0 +1,69 @@
+"""A world stands on the nodes that are ready, and never on fewer than were allowed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from workbench.core.cluster import ClusterWish
+from workbench.core.fleet import FleetWish, Place
+from workbench.core.fleetworld import check_fleet, target_world, wished_world
+from workbench.core.world import Host, World
+from workbench.errors import InputError
+
+HERE = (Host("localhost", 2),)
+NODES = tuple(Host(f"10.0.0.{n}", 2) for n in (4, 10, 11))
+HOSTS = FleetWish(Place.HOSTS, nodes=3, hosts=NODES)
+BOUGHT = FleetWish(Place.EC2, nodes=3, least=2)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "sentence"),
+    [
+        (replace(HOSTS, hosts=()), "write one on each line, as in 172.31.41.13 slots=1."),
+        (replace(HOSTS, nodes=4), "nodes must be from 0 to 3, not 4."),
+        (replace(BOUGHT, nodes=-1), "nodes must be from 0 to 512, not -1."),
+        (replace(BOUGHT, least=4), "the least must be from 1 to 3."),
+        (replace(BOUGHT, most=2), "the most must be from 3 to 512."),
+        (replace(BOUGHT, budget=-1.0), "The budget must be at least $0, not $-1."),
+    ],
+)
+def test_a_fleet_that_will_not_do_is_refused(fleet, sentence) -> None:
+    with pytest.raises(InputError) as refusal:
+        check_fleet(fleet)
+
+    assert str(refusal.value).endswith(sentence)
+
+
+def test_what_hosts_carry_is_known_before_they_start() -> None:
+    assert wished_world(HOSTS, HERE, 0, False).size == 6
+    assert wished_world(replace(HOSTS, nodes=2), HERE, 0, False).hosts == NODES[:2]
+    assert wished_world(replace(HOSTS, slots=1), HERE, 0, False).size == 3
+    with pytest.raises(InputError, match="these 3 hosts have 6 slots"):
+        wished_world(HOSTS, HERE, 7, False)
+
+
+def test_what_bought_nodes_carry_is_not() -> None:
+    assert wished_world(BOUGHT, HERE, 64, False) == World((), 64)
+
+
+def test_a_world_takes_all_slots_of_the_nodes_that_are_ready() -> None:
+    wish = ClusterWish("default", up=True, ranks=0, fleet=BOUGHT)
+
+    assert target_world(wish, NODES) == World(NODES, 6)
+    assert target_world(wish, NODES[:2]) == World(NODES[:2], 4)
+    assert target_world(wish, NODES[:1]) is None
+
+
+def test_ranks_that_were_asked_for_come_back_with_their_nodes() -> None:
+    wish = ClusterWish("default", up=True, ranks=5, fleet=HOSTS)
+
+    assert target_world(wish, NODES[:2]) == World(NODES[:2], 4)
+    assert target_world(wish, NODES) == World(NODES, 5)
+
+
+def test_no_nodes_are_a_world_without_ranks() -> None:
+    wish = ClusterWish("default", up=True, ranks=2, fleet=replace(BOUGHT, nodes=0))
+
+    assert target_world(wish, ()) == World((), 0)
