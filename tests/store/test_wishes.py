@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.core.cluster import ClusterFact, ClusterState
+from workbench.core.fleet import FleetWish, Place
 from workbench.core.run import RunKind, RunState, is_run_id
 from workbench.core.world import Host
 from workbench.errors import InputError, MachineError, StateError
@@ -27,6 +28,7 @@ from workbench.store.wishes import (
     LOG_NAME,
     ask_cluster,
     ask_down,
+    ask_nodes,
     ask_run,
     check_source,
     local_hosts,
@@ -102,7 +104,10 @@ def test_a_run_that_will_not_do_starts_nothing(store, home, options, sentence) -
     [
         ({"cluster": ""}, "'' cannot name a cluster"),
         ({"ranks": 0}, "ranks must be at least 1, not 0"),
-        ({"ranks": TOO_MANY}, f"ask for at most {local_slots()}, or let ranks share cores (--oversubscribe)"),
+        (
+            {"ranks": TOO_MANY},
+            f"ask for at most {local_slots()}, or let ranks share cores (--oversubscribe)",
+        ),
     ],
 )
 def test_a_cluster_that_will_not_do_is_not_wished_for(store, home, options, sentence) -> None:
@@ -387,3 +392,31 @@ def test_wishes_import_nothing_that_trains_or_steers() -> None:
     )
 
     assert answer.stdout.strip() == ""
+
+
+NODES = FleetWish(
+    Place.HOSTS, nodes=2, hosts=(Host("10.0.0.4", 1), Host("10.0.0.10", 1), Host("10.0.0.11", 1))
+)
+
+
+def test_a_cluster_stands_on_the_nodes_it_was_given(store, awake) -> None:
+    wish = ask_cluster(store, fleet=NODES)
+
+    assert (wish.ranks, wish.fleet) == (2, NODES)
+    assert ask_cluster(store).fleet == NODES
+    assert ask_nodes(store, 3).ranks == 3
+    assert (ask_nodes(store, 0).ranks, ask_nodes(store, 0).up) == (0, True)
+
+
+def test_nodes_of_another_place_are_not_left_behind(store, awake) -> None:
+    ask_cluster(store, fleet=NODES)
+
+    with pytest.raises(StateError, match="has nodes of another place \\(hosts\\); delete it first"):
+        ask_cluster(store, 2, fleet=FleetWish())
+
+
+def test_this_machine_has_no_number_of_nodes(store, awake) -> None:
+    ask_cluster(store, 1)
+
+    with pytest.raises(InputError, match="is this machine alone"):
+        ask_nodes(store, 2)

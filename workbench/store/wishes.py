@@ -14,20 +14,23 @@ import subprocess
 import sys
 import time
 import tokenize
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from workbench.core.cluster import (
     DEFAULT_CLUSTER,
+    THIS_MACHINE,
     ClusterState,
     ClusterWish,
     RankFact,
     check_cluster_name,
 )
 from workbench.core.diagnosis import Finding
+from workbench.core.fleet import FleetWish, Place
+from workbench.core.fleetworld import KNOWN, check_fleet, wished_world
 from workbench.core.run import RunKind, RunWish, check_run_name
-from workbench.core.world import Host, World, plan_world
-from workbench.errors import InputError, MachineError, Unknown
+from workbench.core.world import Host, World
+from workbench.errors import InputError, MachineError, StateError, Unknown
 from workbench.store.home import cluster_directory, home_path
 from workbench.store.store import Store
 
@@ -51,22 +54,55 @@ def ask_cluster(
     *,
     cluster: str = DEFAULT_CLUSTER,
     oversubscribe: bool = False,
+    fleet: FleetWish | None = None,
 ) -> ClusterWish:
     """Wish for ``cluster`` to be up with ``ranks`` ranks (default: what it had, else all slots).
 
+    Args:
+        fleet: The nodes that are to carry it; None for those that it had, else this machine.
+
     Raises:
-        InputError: The size or the name will not do.
+        InputError: The size, the nodes or the name will not do.
+        StateError: It stands on nodes of another place.
         MachineError: No supervisor could be started.
     """
     check_cluster_name(cluster)
     before = store.cluster_wish(cluster)
-    world = _wished_world(before, ranks, oversubscribe)
-    if before is None or _is_news(store, before, world):
+    if fleet is not None:
+        _check_place(store, before, check_fleet(fleet))
+        if ranks is None and (before is None or before.fleet != fleet):
+            ranks = 0 if fleet.place is not Place.LOCAL else None
+    fleet = fleet or (before.fleet if before else THIS_MACHINE)
+    world = _wished_world(before, ranks, oversubscribe, fleet)
+    if before is None or before.fleet != fleet or _is_news(store, before, world):
         before = store.wish_cluster(
-            cluster, up=True, ranks=world.size, oversubscribe=world.oversubscribe
+            cluster,
+            up=True,
+            ranks=world.size,
+            oversubscribe=world.oversubscribe,
+            fleet=fleet,
         )
     wake_supervisor(cluster)
     return before
+
+
+def ask_nodes(store: Store, nodes: int, *, cluster: str = DEFAULT_CLUSTER) -> ClusterWish:
+    """Wish for another number of nodes; with 0 the definition stays and nothing is paid.
+
+    Raises:
+        InputError: There cannot be as many.
+        Unknown: Nobody ever asked for this cluster.
+    """
+    wish = store.cluster_wish(check_cluster_name(cluster))
+    if wish is None:
+        raise Unknown(f"There is no cluster called {cluster!r}; start it first.")
+    if wish.fleet.place is Place.LOCAL:
+        raise InputError(
+            f"Cluster {cluster!r} is this machine alone; give it another number of ranks instead."
+        )
+    least = min(wish.fleet.least, max(nodes, 1))
+    fleet = replace(wish.fleet, nodes=nodes, least=least)
+    return ask_cluster(store, 0, cluster=cluster, oversubscribe=wish.oversubscribe, fleet=fleet)
 
 
 def ask_down(store: Store, *, cluster: str = DEFAULT_CLUSTER) -> None:
@@ -116,12 +152,14 @@ def ask_run(
     if grace < 0:
         raise InputError(f"grace must be at least 0 seconds, not {grace:g}.")
     before = store.cluster_wish(cluster)
+    fleet = before.fleet if before else THIS_MACHINE
     has = before.ranks if before else 0
     if ranks is not None:
         oversubscribe = oversubscribe or bool(before and before.oversubscribe and ranks <= has)
-        plan_world(local_hosts(), ranks, oversubscribe)
+        wished_world(fleet, local_hosts(), ranks, oversubscribe)
     grows = ranks is not None and (before is None or not before.up or ranks > has)
-    world = _wished_world(before, ranks if grows else None, oversubscribe)
+    grows = grows and fleet.place in KNOWN
+    world = _wished_world(before, ranks if grows else None, oversubscribe, fleet)
     wish = store.wish_run(
         RunWish(
             id=run,
@@ -151,12 +189,25 @@ def _is_news(store: Store, before: ClusterWish, world: World) -> bool:
     return not before.up or before.ranks != world.size or gave_up
 
 
-def _wished_world(before: ClusterWish | None, ranks: int | None, oversubscribe: bool) -> World:
+def _wished_world(
+    before: ClusterWish | None, ranks: int | None, oversubscribe: bool, fleet: FleetWish
+) -> World:
     """Lay out ``ranks`` ranks, or as many as were wished for before, else one a slot."""
     if ranks is None:
         ranks = before.ranks if before else max(2, local_slots())
         oversubscribe = oversubscribe or (before.oversubscribe if before else local_slots() < 2)
-    return plan_world(local_hosts(), ranks, oversubscribe)
+    return wished_world(fleet, local_hosts(), ranks, oversubscribe)
+
+
+def _check_place(store: Store, before: ClusterWish | None, fleet: FleetWish) -> None:
+    """Refuse to leave nodes behind that nobody would look after."""
+    if before is None or before.fleet.place is fleet.place:
+        return
+    if before.up or store.cluster_fact(before.name).state is not ClusterState.DOWN:
+        raise StateError(
+            f"Cluster {before.name!r} has nodes of another place ({before.fleet.place}); "
+            "delete it first (workbench down), or choose another name with --cluster."
+        )
 
 
 def ask_doctor(cluster: str = DEFAULT_CLUSTER) -> list[Finding]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from workbench.cluster.interface import Cluster
 from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish
+from workbench.core.fleetworld import target_world
 from workbench.core.generation import (
     NOT_READY,
     Action,
@@ -28,7 +29,7 @@ from workbench.core.generation import (
 )
 from workbench.core.report import Acknowledge, Batch, Hello, Message, Pulse
 from workbench.core.run import Assignment, Run, RunKind, RunState, RunWish
-from workbench.core.world import World, plan_world
+from workbench.core.world import World
 from workbench.store import Store
 from workbench.store.home import run_directory
 from workbench.store.wishes import local_hosts, new_run_id
@@ -141,7 +142,7 @@ class Supervisor:
             if wish.revision != self._wish.revision:
                 self._failures, self._message = 0, ""
             self._wish = wish
-            self._target = plan_world(local_hosts(), wish.ranks, wish.oversubscribe)
+            self._target = target_world(wish, local_hosts())
         self._setups = self._store.setups(self._name)
         self._queue = []
         for run in self._store.unfinished(self._name):
