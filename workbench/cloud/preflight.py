@@ -10,7 +10,7 @@ from workbench.cloud import launch
 from workbench.cloud.calls import Calls
 from workbench.cloud.catalogue import Catalogue
 from workbench.cloud.inventory import quota_code
-from workbench.cloud.tags import IMAGE, borne
+from workbench.cloud.tags import borne
 from workbench.core.diagnosis import Finding
 from workbench.core.fleet import Purchase
 from workbench.core.refusal import Kind, classify
@@ -167,9 +167,6 @@ def _trials(
     yield "create_launch_template", template
     yield "create_fleet", launch.fleet(purchase, f"lt-{NOTHING}", network.subnets, ())
     yield "run_instances", _alone(template["LaunchTemplateData"], purchase, subnet)
-    yield "create_image", {"InstanceId": f"i-{NOTHING}", "Name": NO_NAME, "TagSpecifications": [
-        *launch.tagged("image", [(IMAGE, cluster)]), *launch.tagged("snapshot", [(IMAGE, cluster)])
-    ]}  # fmt: skip
     yield from _DELETIONS.items()
     yield from ((operation, {}) for operation in _READS)
 
@@ -208,7 +205,7 @@ _READS = (
 
 def _alone(template: launch.Request, purchase: Purchase, subnet: str) -> launch.Request:
     """Return the launch of one node without a fleet: CreateFleet's own trial looks no deeper."""
-    left_out = ("SecurityGroupIds", "Placement", "KeyName")
+    left_out = ("Placement", "KeyName")
     return {
         **{key: value for key, value in template.items() if key not in left_out},
         "InstanceType": purchase.types[0],

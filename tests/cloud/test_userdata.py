@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.rehearsal.hosts import make_key
+from workbench.cloud.launch import MAX_USER_DATA_NBYTES
+from workbench.cloud.userdata import Boot, is_ready, second_host_key, user_data
+from workbench.errors import InputError
+
+
+@pytest.fixture
+def boot(tmp_path):
+    make_key(tmp_path / "host")
+    make_key(tmp_path / "user")
+    return Boot(
+        cluster="one",
+        host_key=(tmp_path / "host").read_text(),
+        host_public=(tmp_path / "host.pub").read_text(),
+        user_key=(tmp_path / "user.pub").read_text(),
+        prefix="/home/me/an environment",
+        python="3.11",
+        requirements=tuple(f"package-{n}=={n}.{n}.{n}" for n in range(150)),
+        expires=2e9,
+    )
+
+
+def config(boot):
+    return json.loads(user_data(boot).removeprefix("#cloud-config\n"))
+
+
+@pytest.mark.parametrize("user", ["workbench", "root"])
+@pytest.mark.skipif(not shutil.which("cloud-init"), reason="needs cloud-init")
+def test_cloud_init_itself_finds_nothing_wrong(boot, tmp_path, user):
+    path = tmp_path / "user-data"
+    path.write_text(user_data(replace(boot, user=user)))
+
+    done = subprocess.run(
+        ["cloud-init", "schema", "--config-file", path], check=False, capture_output=True, text=True
+    )
+
+    assert "Valid cloud-config" in done.stdout, done.stdout + done.stderr
+
+
+def test_it_fits_with_many_requirements(boot):
+    assert len(user_data(boot)) < MAX_USER_DATA_NBYTES / 2
+
+
+def test_what_does_not_fit_is_refused_with_the_remedy(boot):
+    with pytest.raises(InputError, match="bake an image"):
+        user_data(replace(boot, requirements=("x" * MAX_USER_DATA_NBYTES,)))
+
+
+def test_the_users_private_key_is_not_in_it(boot, tmp_path):
+    assert (tmp_path / "user").read_text().splitlines()[-2] not in user_data(boot)
+
+
+def test_every_script_is_one_that_a_plain_shell_can_read(boot):
+    scripts = [line[2] for part in ("bootcmd", "runcmd") for line in config(boot)[part]]
+
+    for script in (*scripts, is_ready(5), second_host_key()):
+        subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+
+
+def started(boot, tmp_path, **changes):
+    """Start the watch of a node as a process here, with its folder and lease in a test's own."""
+    off = tmp_path / "off"
+    boot = replace(boot, cluster="one", user="root", shutdown=f"touch {off}; exit", **changes)
+    [[_, _, script]] = config(boot)["bootcmd"]
+    script = script.replace("/run/workbench", str(tmp_path)).replace("/root", str(tmp_path))
+    script = script.replace("sleep 5", "sleep 0.05").replace("setsid sh", "exec sh")
+    script = script.rstrip().removesuffix("&")
+    return off, subprocess.Popen(["sh", "-c", script])
+
+
+def test_a_node_without_a_lease_by_the_deadline_shuts_down(boot, tmp_path):
+    off, watch = started(boot, tmp_path, boot_seconds=0)
+
+    watch.wait(20)
+
+    assert off.exists()
+
+
+def test_a_node_that_has_expired_shuts_down_though_it_has_a_lease(boot, tmp_path):
+    hold(tmp_path)
+    off, watch = started(boot, tmp_path, boot_seconds=0, expires=time.time() - 1)
+
+    watch.wait(20)
+
+    assert off.exists()
+
+
+def test_a_node_with_a_lease_goes_on(boot, tmp_path):
+    hold(tmp_path)
+    off, watch = started(boot, tmp_path, boot_seconds=0)
+
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            watch.wait(0.5)
+    finally:
+        watch.terminate()
+        watch.wait()
+
+    assert not off.exists()
+
+
+def hold(folder):
+    path = folder / ".local/state/workbench/lease-one.json"
+    path.parent.mkdir(parents=True)
+    with open("/proc/sys/kernel/random/boot_id") as boot_id:
+        path.write_text(json.dumps({"boot": boot_id.read().strip()}))

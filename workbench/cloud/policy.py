@@ -1,0 +1,65 @@
+"""Say which rights are needed in AWS, and no more: a person's, a node's, an image baker's."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from importlib.resources import files
+from typing import Any
+
+from workbench.errors import InputError
+
+_BUCKET, _PREFIX = "BUCKET", "PREFIX"
+# IAM counts what is not white space.
+MAX_CHARACTERS = 6144
+
+
+class Principal(StrEnum):
+    """Who gets a policy."""
+
+    PERSON = "person"
+    NODE = "node"
+    BAKER = "baker"
+
+
+def policy(principal: Principal, store: str = "") -> dict[str, Any]:
+    """Return the policy's document.
+
+    Args:
+        store: ``s3://bucket/prefix`` that the node may read and write; empty leaves the words
+            BUCKET and PREFIX for a person to replace.
+
+    Raises:
+        InputError: ``store`` is not of this form.
+    """
+    text = (files("workbench.cloud") / "policy.json").read_text(encoding="utf-8")
+    if store:
+        bucket, prefix = _parts(store)
+        text = text.replace(_BUCKET, bucket).replace(_PREFIX, prefix)
+    document: dict[str, Any] = json.loads(text)[principal]
+    return document
+
+
+def policy_text(principal: Principal, store: str = "") -> str:
+    """Return the document as AWS's console and command line take it."""
+    return json.dumps(policy(principal, store), indent=2)
+
+
+def allowed(document: dict[str, Any], action: str) -> bool:
+    """Return whether some statement allows an action, whatever its conditions."""
+    return any(
+        action in (one["Action"] if isinstance(one["Action"], list) else [one["Action"]])
+        for one in document["Statement"]
+        if one["Effect"] == "Allow"
+    )
+
+
+def _parts(store: str) -> tuple[str, str]:
+    bucket, _, prefix = store.removeprefix("s3://").partition("/")
+    prefix = prefix.strip("/")
+    if not store.startswith("s3://") or not bucket or not prefix:
+        raise InputError(f"{store!r} is not s3://bucket/prefix; name a bucket and a prefix in it.")
+    # They come into a JSON text, where "*" would mean more than one prefix.
+    if set(store) & set('"\\*?${}\n'):
+        raise InputError(f"{store!r} has a character that a policy reads otherwise; leave it out.")
+    return bucket, prefix
