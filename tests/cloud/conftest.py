@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
-from tests.rehearsal.hosts import Hosts, why_not
+from tests.rehearsal.conftest import possible
+from tests.rehearsal.hosts import Hosts
 from workbench.cloud.ssh import SshSession, open_session
 from workbench.core.world import Host
 
-
-@pytest.fixture(scope="session")
-def possible() -> None:
-    """Skip where there can be no hosts; in CI, where there must be, fail."""
-    if reason := why_not():
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+__all__ = ["hosts", "log_in", "possible"]
 
 
 @pytest.fixture(scope="module")

@@ -135,6 +135,14 @@ def test_a_process_takes_what_it_started_with_it(session):
     until(lambda: session.run(["pgrep", "-f", "^sleep 61.5"]).status == 1, "end of sleep")
 
 
+def test_a_process_that_has_only_begun_can_be_ended(session):
+    process = session.start(["sleep", "63.5"])
+
+    process.end()
+
+    assert ended(process) in (-signal.SIGTERM, 128 + signal.SIGTERM)
+
+
 def test_a_file_is_put_whole_with_its_mode_in_folders_of_the_owner_alone(session, place):
     path = f"{place}/new folder/deep/key"
     session.put(b"\x00secret\xff" * 100_000, path)

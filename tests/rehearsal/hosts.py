@@ -411,6 +411,8 @@ def remove_leftovers() -> None:
         with contextlib.suppress(subprocess.CalledProcessError):
             ip(f"link del {folder.name}", quiet=True)
         shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # it is not there, or others are in it
+        PLACE.rmdir()
 
 
 def make_key(path: Path, kind: str = "ed25519") -> None:

@@ -160,10 +160,9 @@ class SshProcess:
                 self._process.stdin.write_eof()
 
     async def _signal(self, name: str) -> None:
-        if self._pid > 0 and self._session.is_open:
+        while not self._pid and self._status is None:
+            await asyncio.sleep(0.02)  # it has not yet said who it is
+        if self._status is None and self._session.is_open:
             kill = f"kill -s {name} -- -{self._pid} 2>/dev/null || kill -s {name} {self._pid}"
             with contextlib.suppress(asyncssh.Error, OSError):
                 await self._session.execute(f"sh -c {shlex.quote(kill)}")
-        elif self._status is None:
-            with contextlib.suppress(asyncssh.Error, OSError):
-                self._process.send_signal(name)
