@@ -1,0 +1,80 @@
+"""Say what a node shall start for us, as text for its standard input: no secret in an argument."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+FOLDER = "@FOLDER@"
+"""Stands for the folder's absolute path, in the files, the command and the environment."""
+
+HOME = "@HOME@"
+"""Stands for the home of whoever logs in there, likewise."""
+
+OUTPUT = "output.log"
+"""The file of that folder that takes what the command writes."""
+
+PID = "pid"
+"""The file of that folder that has the command's process id."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A command that outlives the session by which it was asked for.
+
+    Args:
+        folder: For the files and the output; relative to the home of whoever logs in there.
+        files: Name and text of each; only the owner may read them.
+        environment: Added to the environment that a login there has.
+    """
+
+    folder: str
+    files: tuple[tuple[str, str], ...]
+    command: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+
+    def at(self, home: str) -> Launch:
+        """Return it with the absolute paths in place."""
+        folder = f"{home}/{self.folder}"
+
+        def put(text: str) -> str:
+            return text.replace(FOLDER, folder).replace(HOME, home)
+
+        return Launch(
+            folder,
+            tuple((name, put(text)) for name, text in self.files),
+            tuple(put(word) for word in self.command),
+            tuple((name, put(text)) for name, text in self.environment),
+        )
+
+    def __repr__(self) -> str:
+        return f"<Launch {self.command[:1]} in {self.folder}>"
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A command that was started.
+
+    Args:
+        pid: As the node numbers it.
+        folder: Absolute.
+    """
+
+    pid: int
+    folder: str
+
+
+def launch_text(launch: Launch) -> str:
+    """Return ``launch`` as one line."""
+    values = [launch.folder, launch.files, launch.command, launch.environment]
+    return json.dumps(values) + "\n"
+
+
+def read_launch(text: str) -> Launch:
+    """Return what ``launch_text`` wrote."""
+    folder, files, command, environment = json.loads(text)
+    return Launch(folder, _pairs(files), tuple(command), _pairs(environment))
+
+
+def _pairs(values: list[list[str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, text) for name, text in values)
