@@ -12,6 +12,7 @@ _MPICH_SIGNALED = re.compile(
 )
 _ABORTED = re.compile(r"MPI_A[Bb][Oo][Rr][Tt]\S* was (?:invoked|called) on rank (?P<rank>\d+)")
 _MPICH_ABORTED = re.compile(r"application called MPI_Abort\(.*\) - process (?P<rank>\d+)")
+_OUT_OF_REACH = re.compile(r"A daemon failed to report back.*?Remote host:\s+(?P<host>\S+)", re.S)
 _NAMED = re.compile(r"PID (\d+)")
 UNKNOWN = (
     "its process is gone without a Python error; killed from outside, "
@@ -28,10 +29,18 @@ def cause_of_end(log: str, rank: int | None) -> str:
         return f"ended by signal {signaled['signal']} ({signaled['name']})"
     if (aborted := _ABORTED.search(log) or _MPICH_ABORTED.search(log)) is not None:
         return f"MPI_Abort was called on rank {aborted['rank']}"
+    if rank is None and (host := lost_host(log)):
+        return f"{host} is out of reach of the other hosts"
     lines = [line.strip() for line in log.splitlines() if line.strip(" -=")]
     if rank is None and lines:
         return f"mpiexec ended; its last words: {lines[-1][:200]}"
     return UNKNOWN
+
+
+def lost_host(log: str) -> str:
+    """Return the host that mpiexec's output says it has lost, or empty."""
+    found = _OUT_OF_REACH.search(log)
+    return found["host"] if found else ""
 
 
 def named_processes(log: str) -> frozenset[int]:

@@ -18,16 +18,30 @@ from workbench.cluster.mpi import (
 )
 from workbench.core.world import Host, World
 
+HEARTBEAT_SECONDS = 0.5
 GENERATION_VARIABLE = "WORKBENCH_GENERATION"
 
 # What a kernel or server sets for itself, and a rank must not take for its own.
-_FOREIGN = ("JPY_PARENT_PID", "JPY_SESSION_NAME", "MPLBACKEND", "PYDEVD_USE_FRAME_EVAL")
+FOREIGN = ("JPY_PARENT_PID", "JPY_SESSION_NAME", "MPLBACKEND", "PYDEVD_USE_FRAME_EVAL")
+
+
+def patience_option(seconds: float) -> str:
+    """Return the controller's option that keeps engines which are out of reach for a while."""
+    return f"--HeartMonitor.max_heartmonitor_misses={int(seconds / HEARTBEAT_SECONDS)}"
+
+
+def engine_program(*, nanny: bool) -> list[str]:
+    """Return the command of one engine that is a rank, by this Python."""
+    without = [] if nanny else ["--IPEngine.enable_nanny=False"]
+    return [sys.executable, "-m", "ipyparallel.engine", "--mpi", *without]
 
 
 class CurveControllerLauncher(LocalControllerLauncher):
     """A controller on this machine whose connections are all encrypted and authenticated."""
 
-    heartbeat_seconds = Float(0.5, config=True, help="Seconds between heartbeats to the engines.")
+    heartbeat_seconds = Float(
+        HEARTBEAT_SECONDS, config=True, help="Seconds between heartbeats to the engines."
+    )
 
     @property
     def cluster_args(self) -> list[str]:
@@ -85,10 +99,9 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
     @property
     def program(self) -> list[str]:
         """Start the stock engine, by this Python."""
-        nanny = [] if self.nanny else ["--IPEngine.enable_nanny=False"]
-        return [sys.executable, "-m", "ipyparallel.engine", "--mpi", *nanny]
+        return engine_program(nanny=self.nanny)
 
     def get_env(self) -> dict[str, str]:
         """Return the environment, without what belongs to the process that starts us."""
         environment: dict[str, str] = super().get_env()
-        return {**environment, **{name: "" for name in _FOREIGN if name in os.environ}}
+        return {**environment, **{name: "" for name in FOREIGN if name in os.environ}}

@@ -37,12 +37,32 @@ class Mpi:
     version: str
 
     @property
+    def major(self) -> int:
+        """The first number of the version."""
+        return int(self.version.split(".")[0])
+
+    @property
     def fault_tolerant(self) -> bool:
         """Whether communicators can be revoked (ULFM), so that ranks survive a failed cell."""
-        return self.kind is MpiKind.OPENMPI and int(self.version.split(".")[0]) >= 5
+        return self.kind is MpiKind.OPENMPI and self.major >= 5
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.version} at {self.mpiexec}>"
+
+
+@dataclass(frozen=True)
+class Link:
+    """How the hosts of one world reach each other.
+
+    Args:
+        configuration: Path of the configuration that mpiexec's ssh takes, on the first host.
+        network: What all their addresses are in; empty when it cannot be told.
+        distinct: Whether each has a host name of its own.
+    """
+
+    configuration: str
+    network: str = ""
+    distinct: bool = True
 
 
 def find_mpi() -> Mpi:
@@ -98,22 +118,63 @@ def hostfile_text(mpi: Mpi, world: World) -> str:
     return hostfile(world) if mpi.kind is MpiKind.OPENMPI else machinefile(world)
 
 
-def mpiexec_arguments(mpi: Mpi, world: World, hosts: str, exported: tuple[str, ...]) -> list[str]:
+def mpiexec_arguments(
+    mpi: Mpi, world: World, hosts: str, exported: tuple[str, ...], link: Link | None = None
+) -> list[str]:
     """Return mpiexec's options for ``world``, without ``-n`` and the program.
 
     Args:
         hosts: Path of the host file.
         exported: Names of the environment variables that ranks on other hosts shall see too.
+        link: How the hosts reach each other; None when all ranks are where mpiexec is.
     """
     if mpi.kind is MpiKind.MPICH:
         # Hydra passes the whole environment on, the exported names among it.
-        return ["-f", hosts, "-bind-to", "none"]
+        return ["-f", hosts, "-bind-to", "none", *(_hydra_arguments(world) if link else [])]
     arguments = ["--hostfile", hosts, "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
     if mpi.fault_tolerant:
         arguments += ["--with-ft", "ulfm"]
+    if link:
+        arguments += _daemon_arguments(mpi, link)
     for name in exported:
         arguments += ["-x", name]
     return arguments
+
+
+def _daemon_arguments(mpi: Mpi, link: Link) -> list[str]:
+    """Return how Open MPI starts its daemons on the other hosts, and speaks with them."""
+    option, agent = ("--prtemca", "plm_ssh") if mpi.major >= 5 else ("--mca", "plm_rsh")
+    settings = {
+        f"{agent}_agent": f"ssh -F {link.configuration}",
+        f"{agent}_no_tree_spawn": "1",
+        # A host that is out of reach ends what it has of the world by itself after these 10 s.
+        "oob_tcp_keepalive_time": "4",
+        "oob_tcp_keepalive_intvl": "2",
+        "oob_tcp_keepalive_probes": "3",
+    }
+    if link.network:
+        settings["oob_tcp_if_include"] = link.network
+    arguments = [word for pair in settings.items() for word in (option, *pair)]
+    if link.network:
+        arguments += ["--mca", "btl_tcp_if_include", link.network]
+    if not link.distinct:
+        arguments += ["--mca", "coll", "^han"]  # it takes hosts of one name for one host
+    return arguments
+
+
+def _hydra_arguments(world: World) -> list[str]:
+    return ["-launcher", "ssh", "-localhost", world.hosts[0].address]
+
+
+def link_environment(mpi: Mpi, world: World, link: Link) -> dict[str, str]:
+    """Return the variables that mpiexec itself needs for a world on several hosts."""
+    if mpi.kind is MpiKind.OPENMPI:
+        return {}
+    environment = {"HYDRA_LAUNCHER_EXTRA_ARGS": f"-F {link.configuration}"}
+    if len({*world.placement}) == world.size:
+        # No two ranks share a host, whatever UCX makes of hosts that share a kernel.
+        environment["UCX_TLS"] = "tcp,self"
+    return environment
 
 
 def rank_environment(mpi: Mpi, world: World) -> dict[str, str]:

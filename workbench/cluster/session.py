@@ -6,50 +6,40 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import ipyparallel as ipp
-import psutil
 from ipyparallel.cluster.launcher import NotRunning
 
-from workbench.cluster.ending import cause_of_end, named_processes, stack_of_crash
 from workbench.cluster.launcher import (
     CurveControllerLauncher,
     WorldEngineSetLauncher,
+    patience_option,
 )
 from workbench.cluster.mailbox import Mailbox
 from workbench.cluster.mpi import Mpi, find_mpi
+from workbench.cluster.mpiexec import LocalMpiexec
+from workbench.cluster.mpiworld import Footing, MpiWorld
+from workbench.cluster.nodes import Login, Nodes, Reach
+from workbench.cluster.spread import engine_ports
+from workbench.cluster.spreading import Spreading
+from workbench.cluster.warden import LocalWarden
 from workbench.core.cluster import RankFact
-from workbench.core.generation import Death, WorldFact, WorldState
+from workbench.core.generation import WorldFact, WorldState
 from workbench.core.report import Command, Message
 from workbench.core.run import Assignment
-from workbench.core.world import World
+from workbench.core.world import Host, World
 from workbench.errors import ClusterError
 
 CONTROLLER_SECONDS = 30
-KILL_SECONDS = 2.0
-LAST_WORDS_SECONDS = 0.7
 ENDING_SECONDS = 10.0
-
-
-@dataclass
-class _World:
-    """What this process holds of one world."""
-
-    generation: int
-    size: int
-    launcher: Any
-    engines: set[int] = field(default_factory=set)
-    joining: Any = None
-    recovering: Any = None
-    ranks: tuple[RankFact, ...] = ()
-    ending_since: float = 0.0
-    dying_since: float = 0.0
-    deaths: tuple[Death, ...] = ()
-    reason: str = ""
+# Engines on other hosts are out of reach while the supervisor is started again.
+PATIENCE_SECONDS = 120.0
 
 
 class MpiCluster:
@@ -57,14 +47,24 @@ class MpiCluster:
 
     Args:
         folder: Where profile, logs and secrets of this cluster are kept.
+        reach: Looks up the session with a host; by default every host is this machine.
+        login: Says what a world's first host needs to log in to its hosts.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        reach: Reach = lambda host: None,
+        login: Callable[[Sequence[Host]], Login] = lambda hosts: Login(),
+    ) -> None:
         self._folder = folder
         self._mailbox = Mailbox(folder / "mailbox.json")
+        self._nodes = Nodes(reach)
+        self._spreading = Spreading(self._nodes, login, folder / "worlds.json")
+        self._warden = LocalWarden()
         self._cluster: Any = None
         self._client: Any = None
-        self._worlds: dict[int, _World] = {}
+        self._worlds: dict[int, MpiWorld] = {}
         self._asked: dict[int, Any] = {}
         self._mpi: Mpi | None = None
 
@@ -91,27 +91,24 @@ class MpiCluster:
         self._client = self._cluster.connect_client_sync(timeout=CONTROLLER_SECONDS)
         for key, engines in self._cluster.engines.items():
             generation = int(key[1:])
-            ranks = tuple(known.get(generation, ()))
-            world = _World(generation, engines.n, engines, ranks=ranks)
-            world.engines = {rank.engine for rank in world.ranks}
-            self._worlds[generation] = world
+            self._take_up(generation, engines.n, self._local(engines), known)
+        for record, footing in self._spreading.take_up(self._ports()):
+            self._take_up(record.generation, record.world.size, footing, known)
 
     def start_world(self, generation: int, world: World) -> None:
         """Start one mpiexec beside those that run, and the controller before the first."""
+        spread = self._nodes.any_beyond(world.hosts)
         if self._cluster is None or not self._has_controller():
             self._drop_controller()
-            self._cluster = self._started()
+            self._cluster = self._started(PATIENCE_SECONDS if spread else 0.0)
             self._client = self._cluster.connect_client_sync(timeout=CONTROLLER_SECONDS)
-        hosts = [[host.address, host.slots] for host in world.hosts]
-        self._cluster.start_engines_sync(
-            n=world.size,
-            engine_set_id=f"g{generation}",
-            hosts=hosts,
-            generation=generation,
-            nanny=False,
-        )
-        launcher = self._cluster.engines[f"g{generation}"]
-        self._worlds[generation] = _World(generation, world.size, launcher)
+        if spread:
+            footing = self._spreading.start(
+                generation, world, find_mpi(), self._connection(), self._ports(), self._key()
+            )
+        else:
+            footing = self._local(self._started_here(generation, world))
+        self._worlds[generation] = MpiWorld(generation, world.size, footing)
 
     def observe(self) -> tuple[WorldFact, ...]:
         """Look at every world, and move those that start or end a step on."""
@@ -159,13 +156,8 @@ class MpiCluster:
     def end_world(self, generation: int) -> None:
         """Ask mpiexec to end; ``observe`` goes on to force."""
         world = self._worlds.get(generation)
-        if world is None or world.ending_since:
-            return
-        world.ending_since = time.monotonic()
-        # Ranks that hang in MPI do not act on mpiexec's polite signal.
-        _signal_ranks(world.ranks, signal.SIGTERM)
-        with contextlib.suppress(psutil.NoSuchProcess):
-            world.launcher.signal(signal.SIGTERM)
+        if world is not None:
+            world.end()
 
     def close(self) -> None:
         """End all worlds, then the controller."""
@@ -179,6 +171,8 @@ class MpiCluster:
             self._client.close()
         if self._cluster is not None:
             self._cluster.stop_cluster_sync()
+        self._spreading.close()
+        self._nodes.close()
         self._mailbox.close(forget=True)
 
     # -- the controller
@@ -194,7 +188,7 @@ class MpiCluster:
         path.unlink(missing_ok=True)
         return None
 
-    def _started(self) -> Any:
+    def _started(self, patience: float) -> Any:
         find_mpi()  # says so in one sentence before anything is started
         profile = self._folder / "profile"
         for name in ("security", "log", "pid"):
@@ -210,6 +204,8 @@ class MpiCluster:
             load_profile=False,
             delay=0,
         )
+        if patience:
+            cluster.controller_args = [patience_option(patience)]
         try:
             cluster.start_controller_sync()
         except (OSError, RuntimeError) as error:
@@ -219,14 +215,14 @@ class MpiCluster:
         return cluster
 
     def _has_controller(self) -> bool:
-        return self._cluster is not None and _is_alive(self._cluster.controller.pid)
+        return self._cluster is not None and self._warden.is_alive(self._cluster.controller.pid)
 
     def _drop_controller(self) -> None:
         """End what is left of a controller that is gone; the next world starts another one."""
         if self._cluster is None:
             return
         for world in self._worlds.values():
-            if not world.ending_since:
+            if not world.is_ending:
                 world.reason = "the ipyparallel controller is gone"
                 self.end_world(world.generation)
         # Its schedulers are processes of its group, and do not notice.
@@ -237,6 +233,48 @@ class MpiCluster:
         self._asked.clear()
 
     # -- the worlds
+
+    def _started_here(self, generation: int, world: World) -> Any:
+        hosts = [[host.address, host.slots] for host in world.hosts]
+        self._cluster.start_engines_sync(
+            n=world.size,
+            engine_set_id=f"g{generation}",
+            hosts=hosts,
+            generation=generation,
+            nanny=False,
+        )
+        return self._cluster.engines[f"g{generation}"]
+
+    def _local(self, launcher: Any) -> Future[Footing]:
+        footing: Future[Footing] = Future()
+        mpiexec = LocalMpiexec(launcher, self._warden)
+        crashes = str(self._folder / "crashes")
+        footing.set_result(Footing(mpiexec, (self._warden,), crashes))
+        return footing
+
+    def _take_up(
+        self,
+        generation: int,
+        size: int,
+        footing: Future[Footing],
+        known: Mapping[int, Sequence[RankFact]],
+    ) -> None:
+        world = MpiWorld(generation, size, footing)
+        world.engines = {rank.engine for rank in known.get(generation, ())}
+        world.adopt(known.get(generation, ()))
+        self._worlds[generation] = world
+
+    def _connection(self) -> str:
+        path = self._folder / "profile" / "security" / "ipcontroller-engine.json"
+        return path.read_text(encoding="utf-8")
+
+    def _ports(self) -> tuple[int, ...]:
+        """Return the ports of this machine's loopback that every rank has to reach."""
+        return (*engine_ports(self._connection()), int(self._mailbox.endpoint.rpartition(":")[2]))
+
+    def _key(self) -> str:
+        """Return what tells this cluster's folders on a node from those of others."""
+        return sha256(self._mailbox.server_key.encode()).hexdigest()[:12]
 
     def _assign_engines(self) -> None:
         """Ask every new engine for its generation: ids follow no order that can be relied on."""
@@ -251,38 +289,26 @@ class MpiCluster:
                 continue
             self._asked[engine] = None
             try:
-                world = self._worlds.get(int(answer.get()[0]))
+                generation, parent = answer.get()[0]
+                world = self._worlds.get(int(generation))
             except (ipp.RemoteError, ipp.CompositeError):
                 # The engine died meanwhile; its id may come again with another engine.
                 del self._asked[engine]
             else:
                 if world is not None:
                     world.engines.add(engine)
+                    if generation in self._spreading:
+                        world.parents[engine] = int(parent)
 
-    def _look(self, world: _World) -> WorldFact:
-        gone = not _is_alive(world.launcher.pid)
-        if world.ending_since:
-            gone = self._press(world, gone)
-            state = WorldState.ENDED if gone else WorldState.BROKEN
-            return WorldFact(
-                world.generation, world.size, state, world.ranks, world.deaths, world.reason
-            )
-        self._find_deaths(world)
-        if gone or world.deaths:
-            world.reason = world.reason or cause_of_end(_log_text(world.launcher), None)
-            state = WorldState.ENDED if gone and not _any_alive(world.ranks) else WorldState.BROKEN
-            if gone and state is WorldState.BROKEN:
-                _signal_ranks(world.ranks, signal.SIGKILL)
-            return WorldFact(
-                world.generation, world.size, state, world.ranks, world.deaths, world.reason
-            )
-        if not world.ranks:
+    def _look(self, world: MpiWorld) -> WorldFact:
+        state = world.look()
+        if state is None and not world.ranks:
             self._join(world)
-        state = WorldState.READY if world.ranks else WorldState.STARTING
-        return WorldFact(world.generation, world.size, state, world.ranks)
+        return world.fact(state or (WorldState.READY if world.ranks else WorldState.STARTING))
 
-    def _join(self, world: _World) -> None:
-        if len(world.engines) < world.size:
+    def _join(self, world: MpiWorld) -> None:
+        footing = world.started
+        if footing is None or len(world.engines) < world.size:
             return
         if world.joining is None:
             world.joining = self._apply(
@@ -293,57 +319,20 @@ class MpiCluster:
                 self._mailbox.endpoint,
                 self._mailbox.server_key,
                 self.fault_tolerant,
-                str(self._folder / "crashes"),
+                footing.crashes,
             )
         elif world.joining.ready():
-            facts = [_rank_fact(answer) for answer in world.joining.get()]
-            world.ranks = tuple(sorted(facts, key=lambda fact: fact.rank))
+            world.adopt([_rank_fact(answer) for answer in world.joining.get()])
 
-    def _find_deaths(self, world: _World) -> None:
-        dead = [rank for rank in world.ranks if not _is_alive(rank.pid)]
-        known = {death.rank for death in world.deaths}
-        new = [rank for rank in dead if rank.rank not in known]
-        if not new or self._may_say_more(world, new):
-            return
-        text = _log_text(world.launcher)
-        traces = {rank.rank: stack_of_crash(self._crash_text(rank)) for rank in new}
-        blamed = named_processes(text)
-        # mpiexec ends the others when one is gone: the one to show is the one that began it.
-        new.sort(key=lambda rank: (not traces[rank.rank], rank.pid not in blamed))
-        for rank in new:
-            trace = traces[rank.rank]
-            cause = trace.partition("\n")[0] or cause_of_end(text, rank.rank)
-            world.deaths += (Death(rank.rank, rank.host, cause, trace),)
-
-    def _may_say_more(self, world: _World, dead: Sequence[RankFact]) -> bool:
-        """Whether several ranks went at once and mpiexec is still about to say which was first."""
-        world.dying_since = world.dying_since or time.monotonic()
-        early = time.monotonic() - world.dying_since < LAST_WORDS_SECONDS
-        return len(dead) > 1 and early and _is_alive(world.launcher.pid)
-
-    def _press(self, world: _World, gone: bool) -> bool:
-        """End by force what does not end by itself; true when nothing is left."""
-        alive = _any_alive(world.ranks)
-        if time.monotonic() - world.ending_since > KILL_SECONDS:
-            _signal_ranks(world.ranks, signal.SIGKILL)
-            if not gone:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    world.launcher.signal(signal.SIGKILL)
-        return gone and not alive
-
-    def _forget(self, world: _World) -> None:
+    def _forget(self, world: MpiWorld) -> None:
         del self._worlds[world.generation]
         if self._cluster is not None:
             self._cluster.engines.pop(f"g{world.generation}", None)
             self._cluster.update_cluster_file()
         for engine in world.engines:
             self._asked.pop(engine, None)
-        for path in (self._folder / "crashes").glob(f"crash-{world.generation}-*.txt"):
-            path.unlink(missing_ok=True)
-
-    def _crash_text(self, rank: RankFact) -> str:
-        path = self._folder / "crashes" / f"crash-{rank.generation}-{rank.rank}.txt"
-        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        world.remove_crashes()
+        self._spreading.forget(world.generation)
 
     def _in_rank_order(self, generation: int) -> list[int]:
         return [rank.engine for rank in self._worlds[generation].ranks]
@@ -353,11 +342,11 @@ class MpiCluster:
         return view.apply_async(function, *arguments)
 
 
-def _generation() -> str:
-    """Say which generation an engine belongs to; runs on the engine, sent there by value."""
+def _generation() -> tuple[str, int]:
+    """Say which generation an engine belongs to, and what started it; sent there by value."""
     import os
 
-    return os.environ.get("WORKBENCH_GENERATION", "-1")
+    return os.environ.get("WORKBENCH_GENERATION", "-1"), os.getppid()
 
 
 def _call(name: str, *arguments: Any) -> Any:
@@ -370,25 +359,3 @@ def _call(name: str, *arguments: Any) -> Any:
 def _rank_fact(answer: dict[str, Any]) -> RankFact:
     versions = tuple((name, version) for name, version in answer.pop("versions"))
     return RankFact(**answer, versions=versions)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _any_alive(ranks: Sequence[RankFact]) -> bool:
-    return any(_is_alive(rank.pid) for rank in ranks)
-
-
-def _signal_ranks(ranks: Sequence[RankFact], number: signal.Signals) -> None:
-    for rank in ranks:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(rank.pid, number)
-
-
-def _log_text(launcher: Any) -> str:
-    path = Path(launcher.output_file)
-    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""

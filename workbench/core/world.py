@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workbench.errors import InputError
@@ -101,6 +103,22 @@ def machinefile(world: World) -> str:
     used = world.placement
     hosts = dict.fromkeys(used)
     return "".join(f"{address}:{used.count(address)}\n" for address in hosts)
+
+
+def network_of(addresses: Sequence[str]) -> str:
+    """Return the smallest network that has all numeric ``addresses``; empty if there is none.
+
+    MPI is held to it: an interface such as docker's has the same address on every host.
+    """
+    try:
+        found = [ipaddress.ip_address(address) for address in addresses]
+    except ValueError:
+        return ""
+    if not found or len({address.version for address in found}) != 1:
+        return ""
+    bits = (int(min(found, key=int)) ^ int(max(found, key=int))).bit_length()
+    network = f"{found[0]}/{found[0].max_prefixlen - bits}"
+    return "" if network.endswith("/0") else str(ipaddress.ip_network(network, strict=False))
 
 
 def torch_environment(

@@ -1,0 +1,70 @@
+"""Hold an mpiexec that runs, here or on another host."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import psutil
+
+from workbench.cluster.warden import Warden
+from workbench.core.launch import OUTPUT, Launched
+
+
+class Mpiexec(Protocol):
+    """One mpiexec. No method waits."""
+
+    def is_alive(self) -> bool:
+        """Whether it goes on."""
+        ...
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, if it is there."""
+        ...
+
+    def log(self) -> str | None:
+        """Return what it wrote; None while that is on its way."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalMpiexec:
+    """One that ipyparallel's launcher started on this machine."""
+
+    launcher: Any
+    warden: Warden
+
+    def is_alive(self) -> bool:
+        """Whether it goes on."""
+        return self.warden.is_alive(self.launcher.pid)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, unless the launcher knows that it ended."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            self.launcher.signal(number)
+
+    def log(self) -> str | None:
+        """Return what it wrote."""
+        return self.warden.tail(self.launcher.output_file)
+
+
+@dataclass(frozen=True)
+class NodeMpiexec:
+    """One that ``workbench.node.launch`` started on the first host of its world."""
+
+    warden: Warden
+    launched: Launched
+
+    def is_alive(self) -> bool:
+        """Whether it goes on."""
+        return self.warden.is_alive(self.launched.pid)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self.warden.signal((self.launched.pid,), number)
+
+    def log(self) -> str | None:
+        """Return the end of what it wrote."""
+        return self.warden.tail(f"{self.launched.folder}/{OUTPUT}")

@@ -1,0 +1,254 @@
+"""Hold one MPI world: who watches its ranks, how it is seen to break, and how it ends."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.cluster.ending import cause_of_end, lost_host, named_processes, stack_of_crash
+from workbench.cluster.mpiexec import Mpiexec
+from workbench.cluster.warden import Warden
+from workbench.core.cluster import RankFact
+from workbench.core.generation import Death, WorldFact, WorldState
+from workbench.core.world import World
+from workbench.errors import WorkbenchError
+
+KILL_SECONDS = 2.0
+LAST_WORDS_SECONDS = 0.7
+ANSWER_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Footing:
+    """What a world stands on once it is started.
+
+    Args:
+        wardens: One for each host, in their order; a single one when all are on this machine.
+        crashes: The folder in which a crash leaves its Python stack, as each host has it.
+        world: Needed where hosts share a host name.
+    """
+
+    mpiexec: Mpiexec
+    wardens: tuple[Warden, ...]
+    crashes: str
+    world: World | None = None
+
+    def warden_of(self, rank: RankFact) -> Warden:
+        """Return who watches ``rank``."""
+        named = {id(warden): warden for warden in self.wardens if warden.host == rank.host}
+        if len(self.wardens) == 1 or len(named) == 1 or self.world is None:
+            return next(iter(named.values()), self.wardens[0])
+        addresses = [host.address for host in self.world.hosts]
+        return self.wardens[addresses.index(self.world.placement[rank.rank])]
+
+    def crash_file(self, rank: RankFact) -> str:
+        """Return where ``rank`` leaves its stack."""
+        return f"{self.crashes}/crash-{rank.generation}-{rank.rank}.txt"
+
+
+@dataclass
+class MpiWorld:
+    """What this process holds of one world.
+
+    Args:
+        footing: Fails with a ``WorkbenchError`` when the world could not be started.
+        daemons: The parents of its engines on other hosts, which MPI started there.
+    """
+
+    generation: int
+    size: int
+    footing: Future[Footing]
+    engines: set[int] = field(default_factory=set)
+    parents: dict[int, int] = field(default_factory=dict)
+    joining: Any = None
+    recovering: Any = None
+    ranks: tuple[RankFact, ...] = ()
+    deaths: tuple[Death, ...] = ()
+    reason: str = ""
+    _watched: bool = False
+    _ending_since: float = 0.0
+    _told_to_end: bool = False
+    _dying_since: float = 0.0
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it was asked to end."""
+        return bool(self._ending_since)
+
+    @property
+    def started(self) -> Footing | None:
+        """What it stands on; None while it is being started, and when it could not be."""
+        if not self.footing.done() or self.footing.exception() is not None:
+            return None
+        return self.footing.result()
+
+    def look(self) -> WorldState | None:
+        """Return its state if it ends, is broken or not started; None if it is well."""
+        if not self.footing.done():
+            return WorldState.BROKEN if self.is_ending else WorldState.STARTING
+        failure = self.footing.exception()
+        if failure is not None:
+            self.reason = self.reason or _sentence(failure)
+            return WorldState.ENDED
+        footing = self.footing.result()
+        if not self._watched:
+            self._watch(footing)
+        gone = not footing.mpiexec.is_alive()
+        if self.is_ending:
+            return WorldState.ENDED if self._press(footing, gone) else WorldState.BROKEN
+        self._find_lost(footing)
+        if self._find_deaths(footing, gone) or not (gone or self.deaths or self.reason):
+            return None
+        if not self.reason:
+            log = footing.mpiexec.log()
+            if log is None and not self._is_late():
+                return None
+            self.reason = cause_of_end(log or "", None)
+        if not gone or self._any_alive(footing):
+            if gone:
+                self._signal(footing, signal.SIGKILL)
+            return WorldState.BROKEN
+        return WorldState.ENDED
+
+    def fact(self, state: WorldState) -> WorldFact:
+        """Return what is told of it."""
+        return WorldFact(self.generation, self.size, state, self.ranks, self.deaths, self.reason)
+
+    def adopt(self, ranks: Sequence[RankFact]) -> None:
+        """Take its ranks into account."""
+        self.ranks = tuple(sorted(ranks, key=lambda rank: rank.rank))
+        self._watched = False
+
+    def end(self) -> None:
+        """Ask it to end; ``look`` goes on to force."""
+        if self.is_ending:
+            return
+        self._ending_since = time.monotonic()
+        if (footing := self.started) is not None:
+            self._ask_to_end(footing)
+
+    def remove_crashes(self) -> None:
+        """Remove what its ranks could have left."""
+        footing = self.started
+        if footing is not None:
+            for rank in self.ranks:
+                footing.warden_of(rank).remove(footing.crash_file(rank))
+
+    def _watch(self, footing: Footing) -> None:
+        self._watched = True
+        for rank in self.ranks:
+            footing.warden_of(rank).watch(self._processes(rank))
+
+    def _processes(self, rank: RankFact) -> list[int]:
+        parent = self.parents.get(rank.engine)
+        return [rank.pid, parent] if parent else [rank.pid]
+
+    # -- its end
+
+    def _ask_to_end(self, footing: Footing) -> None:
+        self._told_to_end = True
+        # Ranks that hang in MPI do not act on mpiexec's polite signal.
+        self._signal(footing, signal.SIGTERM)
+        footing.mpiexec.signal(signal.SIGTERM)
+
+    def _press(self, footing: Footing, gone: bool) -> bool:
+        """End by force what does not end by itself; true when nothing is left."""
+        if not self._told_to_end:  # it was still being started
+            self._ending_since = time.monotonic()
+            self._ask_to_end(footing)
+        alive = self._any_alive(footing)
+        if time.monotonic() - self._ending_since > KILL_SECONDS:
+            self._signal(footing, signal.SIGKILL)
+            if not gone:
+                footing.mpiexec.signal(signal.SIGKILL)
+            else:
+                self._signal_daemons(footing)
+        return gone and not alive
+
+    def _signal(self, footing: Footing, number: signal.Signals) -> None:
+        for rank in self.ranks:
+            footing.warden_of(rank).signal([rank.pid], number)
+
+    def _signal_daemons(self, footing: Footing) -> None:
+        """End daemons that outlive the mpiexec that started them."""
+        for rank in self.ranks:
+            warden, parent = footing.warden_of(rank), self.parents.get(rank.engine)
+            if parent and warden.is_alive(parent):
+                warden.signal([parent], signal.SIGKILL)
+
+    def _any_alive(self, footing: Footing) -> bool:
+        return any(
+            footing.warden_of(rank).is_alive(pid)
+            for rank in self.ranks
+            for pid in self._processes(rank)
+        )
+
+    # -- its deaths
+
+    def _find_lost(self, footing: Footing) -> None:
+        lost = [warden for warden in footing.wardens if warden.lost]
+        if not lost:
+            return
+        self.reason = self.reason or lost[0].lost
+        known = {death.rank for death in self.deaths}
+        for rank in self.ranks:
+            warden = footing.warden_of(rank)
+            if warden.lost and rank.rank not in known:
+                self.deaths += (Death(rank.rank, rank.host, warden.lost),)
+
+    def _find_deaths(self, footing: Footing, gone: bool) -> bool:
+        """Note the ranks that are gone; true when there are some whose cause is yet to come."""
+        known = {death.rank for death in self.deaths}
+        new = [
+            rank
+            for rank in self.ranks
+            if rank.rank not in known and not footing.warden_of(rank).is_alive(rank.pid)
+        ]
+        if not new or self._may_say_more(new, gone):
+            return bool(new)
+        text = footing.mpiexec.log()
+        traces = {rank.rank: _crash_text(footing, rank) for rank in new}
+        if (text is None or None in traces.values()) and not self._is_late():
+            return True
+        self._note_deaths(new, text or "", {n: stack_of_crash(t or "") for n, t in traces.items()})
+        return False
+
+    def _note_deaths(self, new: list[RankFact], text: str, traces: dict[int, str]) -> None:
+        blamed, out_of_reach = named_processes(text), lost_host(text)
+        # mpiexec ends the others when one is gone: the one to show is the one that began it.
+        new.sort(
+            key=lambda rank: (
+                rank.host != out_of_reach,
+                not traces[rank.rank],
+                rank.pid not in blamed,
+            )
+        )
+        for rank in new:
+            trace = traces[rank.rank]
+            cause = trace.partition("\n")[0] or cause_of_end(text, rank.rank)
+            if rank.host == out_of_reach:
+                cause = f"{rank.host} is out of reach of the other hosts"
+            self.deaths += (Death(rank.rank, rank.host, cause, trace),)
+
+    def _may_say_more(self, dead: Sequence[RankFact], gone: bool) -> bool:
+        """Whether several ranks went at once and mpiexec is still about to say which was first."""
+        self._dying_since = self._dying_since or time.monotonic()
+        early = time.monotonic() - self._dying_since < LAST_WORDS_SECONDS
+        return len(dead) > 1 and early and not gone
+
+    def _is_late(self) -> bool:
+        """Whether answers of other hosts have been waited for long enough."""
+        self._dying_since = self._dying_since or time.monotonic()
+        return time.monotonic() - self._dying_since > ANSWER_SECONDS
+
+
+def _crash_text(footing: Footing, rank: RankFact) -> str | None:
+    return footing.warden_of(rank).tail(footing.crash_file(rank))
+
+
+def _sentence(error: BaseException) -> str:
+    return str(error).rstrip(".") if isinstance(error, WorkbenchError) else repr(error)

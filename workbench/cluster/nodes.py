@@ -1,0 +1,135 @@
+"""Keep what worlds need of other hosts: a warden on each, and ports there that lead here."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from workbench.cluster.warden import LocalWarden, RemoteWarden, Warden
+from workbench.core.session import Session
+from workbench.core.world import Host
+from workbench.errors import MachineError
+
+MOST_AT_ONCE = 32
+# A session that was cut may hold the ports until its sshd has noticed.
+BRING_SECONDS = 15.0
+SHORT_SECONDS = 10.0
+NODE_FOLDER = ".workbench"
+"""On every node, in the home of whoever logs in there."""
+
+Reach = Callable[[Host], Session | None]
+"""Returns the session with a host; None for this machine."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """What the ssh of a world's first host needs, to start daemons on the others.
+
+    Args:
+        known_hosts: Exact lines, one for each host.
+        key: A private key that all of them let in; empty where the first host's own keys do.
+    """
+
+    known_hosts: tuple[str, ...] = ()
+    key: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Login to {len(self.known_hosts)} hosts>"
+
+
+class Nodes:
+    """The other hosts of a cluster.
+
+    Args:
+        reach: Looks a session up; it does not wait.
+    """
+
+    def __init__(self, reach: Reach) -> None:
+        self._reach = reach
+        self._wardens: dict[str, RemoteWarden] = {}
+        self._here = LocalWarden()
+        self._lock = threading.Lock()
+
+    def any_beyond(self, hosts: Iterable[Host]) -> bool:
+        """Whether one of ``hosts`` is another machine."""
+        return any(self.session(host) is not None for host in hosts)
+
+    def session(self, host: Host) -> Session | None:
+        """Return the session with a host; None for this machine."""
+        return self._reach(host)
+
+    def open(self, hosts: Sequence[Host], ports: Sequence[int]) -> tuple[Warden, ...]:
+        """Have ``ports`` of every host lead here, and return whoever watches each.
+
+        Waits for all of them, which work side by side.
+
+        Raises:
+            MachineError: One of them does not do what is needed of it.
+        """
+        with ThreadPoolExecutor(max(1, min(MOST_AT_ONCE, len(hosts)))) as pool:
+            return tuple(pool.map(lambda host: self._open(host, ports), hosts))
+
+    def discard(self, folder: str, hosts: Iterable[Host] = ()) -> None:
+        """Remove a folder of ours from hosts, or from all that were used; it waits for them.
+
+        Args:
+            folder: Relative to the home of whoever logs in there.
+        """
+        sessions = [self._reach(host) for host in hosts]
+        for session in sessions or [None, *(w.session for w in self._wardens.values())]:
+            if session is None:
+                shutil.rmtree(Path.home() / folder, ignore_errors=True)
+            elif session.is_open:
+                with contextlib.suppress(MachineError):
+                    session.run(["rm", "-rf", "--", folder], seconds=SHORT_SECONDS)
+
+    def close(self) -> None:
+        """End all wardens; the sessions are others' to close."""
+        for warden in self._wardens.values():
+            warden.end()
+        self._wardens.clear()
+
+    def _open(self, host: Host, ports: Sequence[int]) -> Warden:
+        session = self._reach(host)
+        if session is None:
+            return self._here
+        if not session.is_open:
+            raise MachineError(
+                f"{host.address} is out of reach: the ssh session with it was lost; "
+                "see whether that machine is up."
+            )
+        warden = self._warden(host, session)
+        _bring(session, ports)
+        warden.wait_for_facts()
+        return warden
+
+    def _warden(self, host: Host, session: Session) -> RemoteWarden:
+        known = self._wardens.get(host.address)
+        if known is not None and known.session is session and not known.lost:
+            return known
+        command = [sys.executable, "-m", "workbench.node.warden"]
+        warden = RemoteWarden(session, session.start(command))
+        session.run(["mkdir", "-p", "-m", "700", NODE_FOLDER], seconds=SHORT_SECONDS)
+        with self._lock:
+            self._wardens[host.address] = warden
+        return warden
+
+
+def _bring(session: Session, ports: Sequence[int]) -> None:
+    deadline = time.monotonic() + BRING_SECONDS
+    while True:
+        try:
+            session.bring(ports)
+        except MachineError:
+            if not session.is_open or time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+        else:
+            return

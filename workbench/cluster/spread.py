@@ -1,0 +1,143 @@
+"""Start a world whose ranks are on several hosts: mpiexec runs on the first of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.cluster.launcher import FOREIGN, GENERATION_VARIABLE, engine_program
+from workbench.cluster.mpi import (
+    Link,
+    Mpi,
+    MpiKind,
+    hostfile_text,
+    link_environment,
+    mpiexec_arguments,
+    rank_environment,
+)
+from workbench.cluster.nodes import NODE_FOLDER, Login
+from workbench.core.launch import FOLDER, HOME, Launch, Launched, launch_text
+from workbench.core.session import Completed, Session
+from workbench.core.sshconfig import agent_config, known_hosts
+from workbench.core.world import Host, World, network_of
+from workbench.errors import ClusterError
+
+LAUNCH_SECONDS = 30.0
+HEAD_VARIABLE = "WORKBENCH_HEAD"
+
+
+@dataclass(frozen=True)
+class Start:
+    """All that a world on several hosts is started from.
+
+    Args:
+        connection: Text of the engines' connection file.
+        folder: On the first host, for the files of this world; relative to the home there.
+        numeric: The hosts' numeric addresses, as far as they are known.
+    """
+
+    mpi: Mpi
+    world: World
+    generation: int
+    connection: str
+    login: Login
+    folder: str
+    numeric: tuple[str, ...]
+
+
+def engine_ports(connection: str) -> tuple[int, ...]:
+    """Return the ports that the engines' connection file names."""
+    found: list[int] = []
+    for value in json.loads(connection).values():
+        found += [item for item in _items(value) if type(item) is int]
+    return tuple(dict.fromkeys(found))
+
+
+def launch_of(start: Start, *, distinct: bool) -> Launch:
+    """Return what the first host is to start.
+
+    Args:
+        distinct: Whether each host has a host name of its own.
+    """
+    mpi, world = start.mpi, start.world
+    used = [host for host in world.hosts if host.address in world.placement]
+    link = Link(f"{FOLDER}/ssh_config", network_of(start.numeric), distinct)
+    exported = {
+        **rank_environment(mpi, world),
+        GENERATION_VARIABLE: str(start.generation),
+        HEAD_VARIABLE: start.numeric[0],
+        "IPP_CONNECTION_INFO": start.connection,
+        "IPYTHONDIR": f"{HOME}/{NODE_FOLDER}/ipython",
+    }
+    if mpi.kind is MpiKind.OPENMPI:
+        # Whoever logs in there may be root, though this process is not.
+        exported |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    names = tuple(sorted(exported))
+    several = link if len(used) > 1 else None
+    options = mpiexec_arguments(mpi, world, f"{FOLDER}/hosts", names, several)
+    command = [mpi.mpiexec, "-n", str(world.size), *options, *engine_program(nanny=False)]
+    environment = {**exported, **(link_environment(mpi, world, link) if several else {})}
+    return Launch(
+        start.folder,
+        (("hosts", hostfile_text(mpi, world)), *_login_files(start.login, used)),
+        tuple(command),
+        tuple(environment.items()),
+    )
+
+
+def launch(start: Start, head: Session | None, *, distinct: bool) -> Launched:
+    """Start mpiexec on the first host, and wait until it is started.
+
+    Raises:
+        ClusterError: It was not.
+        MachineError: The session is lost.
+    """
+    text = launch_text(launch_of(start, distinct=distinct))
+    command = [sys.executable, "-m", "workbench.node.launch"]
+    if head is None:
+        done = _run_here(command, text)
+    else:
+        done = head.run(command, input=text, seconds=LAUNCH_SECONDS)
+    if done.status != 0:
+        said = (done.errors.strip().splitlines() or ["it gave no reason"])[-1]
+        raise ClusterError(
+            f"{start.world.hosts[0].address} could not start the world ({said}); see that this "
+            f"environment is there too, at {sys.prefix}."
+        )
+    pid, folder = json.loads(done.output.strip().splitlines()[-1])
+    return Launched(pid, folder)
+
+
+def _login_files(login: Login, hosts: Sequence[Host]) -> tuple[tuple[str, str], ...]:
+    key = f"{FOLDER}/key" if login.key else ""
+    files = [
+        ("ssh_config", agent_config(hosts, f"{FOLDER}/known_hosts", key)),
+        ("known_hosts", known_hosts(login.known_hosts)),
+    ]
+    return (*files, ("key", login.key)) if login.key else tuple(files)
+
+
+def _run_here(command: list[str], text: str) -> Completed:
+    environment = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+    try:
+        done = subprocess.run(
+            command,
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LAUNCH_SECONDS,
+            env=environment,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Completed(1, "", str(error))
+    return Completed(done.returncode, done.stdout, done.stderr)
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
