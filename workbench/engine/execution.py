@@ -6,6 +6,7 @@ import ast
 import builtins
 import linecache
 import os
+import socket
 import sys
 import traceback
 import types
@@ -108,8 +109,7 @@ def _surroundings(assignment: Assignment) -> Iterator[None]:
     """Set the run's folder and environment; the folder stays, as it would in a notebook."""
     before = {name: os.environ.get(name) for name, _ in assignment.environment}
     os.environ.update(dict(assignment.environment))
-    if assignment.folder and Path(assignment.folder).is_dir():
-        os.chdir(assignment.folder)
+    _enter(assignment.folder)
     try:
         yield
     finally:
@@ -118,6 +118,19 @@ def _surroundings(assignment: Assignment) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _enter(folder: str) -> None:
+    """Go to the notebook's folder, as far as this host has it."""
+    try:
+        if folder:
+            os.chdir(folder)
+    except OSError as error:
+        print(
+            f"{folder} cannot be entered on {socket.gethostname()} ({error.strerror}), "
+            f"so the run is in {Path.cwd()}; give files by a path that all hosts have.",
+            file=sys.stderr,
+        )
 
 
 def _remember_lines(name: str, source: str) -> None:

@@ -8,11 +8,13 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import random
 import signal
 import socket
 import sys
 import threading
 import time
+import zlib
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -27,6 +29,8 @@ from workbench.engine.communicator import Worlds, watch
 from workbench.engine.current import Current, current, set_current
 from workbench.engine.log import RunLog
 
+PORTS = 32
+PORT_RANGE = (12_000, 32_000)
 _TOLD = ("chainer", "numpy", "mpi4py", "ipyparallel", "torch", "cupy-cuda12x", "workbench")
 
 
@@ -37,7 +41,7 @@ class Rank:
         generation: Its number.
         address: Where the supervisor listens.
         fault_tolerant: Whether the launcher asked MPI for ULFM.
-        crash_folder: Where a crash leaves its Python stack.
+        crash_folder: Where a crash leaves its Python stack; relative to this host's home.
     """
 
     def __init__(
@@ -48,7 +52,9 @@ class Rank:
         self.worlds = Worlds(fault_tolerant=fault_tolerant, on_abort=self._aborting)
         self._interruptible = self._interrupt_wanted = False
         self._local_rank, self._master = _place(MPI.COMM_WORLD)
-        self._crash_file = _watch_for_crashes(Path(crash_folder), generation, self.number)
+        self._ports = _free_ports(MPI.COMM_WORLD) if _head() else ()
+        folder = Path.home() / crash_folder
+        self._crash_file = _watch_for_crashes(folder, generation, self.number)
         self._channel = Channel(
             address,
             generation,
@@ -87,12 +93,17 @@ class Rank:
         world = self.worlds.offer(assignment.ranks)
         watch.seconds = 0.0
         # As torchrun does, so that init_process_group() needs no argument.
+        port = self._master_port(assignment)
         os.environ.update(
-            torch_environment(
-                self.number, world.size, self._local_rank, self._master, assignment.master_port
-            )
+            torch_environment(self.number, world.size, self._local_rank, self._master, port)
         )
         return run
+
+    def _master_port(self, assignment: Assignment) -> int:
+        """Return the port that all ranks of a run take, without asking each other."""
+        if not self._ports:
+            return assignment.master_port
+        return self._ports[zlib.crc32(assignment.run.encode()) % len(self._ports)]
 
     def leave(self, run: Current, ending: Ending) -> None:
         """End a run; its log goes on being carried until the supervisor has all of it."""
@@ -166,8 +177,27 @@ def _place(world: MPI.Intracomm) -> tuple[int, str]:
     node = world.Split_type(MPI.COMM_TYPE_SHARED)
     local_rank, alone = node.rank, node.size == world.size
     node.Free()
-    host = world.bcast(socket.gethostname())
+    host = world.bcast(_head() or socket.gethostname())
     return local_rank, "127.0.0.1" if alone else str(host)
+
+
+def _head() -> str:
+    """Return the address of rank 0's host as the others reach it; empty on one machine."""
+    return os.environ.get("WORKBENCH_HEAD", "")
+
+
+def _free_ports(world: MPI.Intracomm) -> tuple[int, ...]:
+    """Choose ports of rank 0's host that nobody listens on; collective over ``world``.
+
+    They lie below those that the system gives to connections, so they stay free.
+    """
+    found: list[int] = []
+    while world.rank == 0 and len(found) < PORTS:
+        port = random.SystemRandom().randrange(*PORT_RANGE)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("", port))
+            found.append(port)
+    return tuple(world.bcast(found))
 
 
 def _where(source_name: str) -> str:
