@@ -31,6 +31,10 @@ class MachineError(WorkbenchError):
     """Mend the machine: MPI missing, disk full, directory not writable."""
 
 
+class KeyUnknown(MachineError):
+    """Compare the host key's fingerprint on the host itself, and say yes to it."""
+
+
 class StoreError(MachineError):
     """The store cannot be read or written as it is."""
 

@@ -28,7 +28,7 @@ from workbench.core.sshconfig import (
     known_hosts_name,
 )
 from workbench.core.world import Host
-from workbench.errors import InputError, MachineError
+from workbench.errors import InputError, KeyUnknown, MachineError
 
 CONNECT_SECONDS = 15.0
 # With two missed answers a node that vanished without a word is known to be gone in 9 s.
@@ -67,6 +67,14 @@ class SshSession:
     def is_open(self) -> bool:
         """Whether it stands; what is lost does not come back by itself."""
         return not self._connection.is_closed()
+
+    @property
+    def key_line(self) -> str:
+        """The exact line that trusts the key by which the host was known."""
+        key = self._connection.get_server_host_key()
+        port = self._connection.get_extra_info("peername")[1]
+        assert key is not None
+        return known_hosts_line(self._host.address, key.export_public_key().decode(), port)
 
     def run(self, command: Sequence[str], *, input: str = "", seconds: float = 60.0) -> Completed:
         """Run a command and wait for its end.
@@ -220,6 +228,7 @@ def open_session(
 
     Raises:
         InputError: The name is unknown, or a line of ``trusted`` is not exact.
+        KeyUnknown: Nobody said yes to its key yet.
         MachineError: It cannot be reached, shows another key, or lets us not in.
     """
     text = known_hosts(trusted)
@@ -353,7 +362,7 @@ def _wrong_key(options: asyncssh.SSHClientConnectionOptions, known: _Known) -> M
             "if it was made anew, compare the new key's fingerprint on the machine itself and "
             f"remove the old one (ssh-keygen -R '{name}'); if not, another machine answers for it."
         )
-    return MachineError(
+    return KeyUnknown(
         f"The host key of {name} is not known, and it was not logged in to; compare the "
         "fingerprint that it shows with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on "
         "the machine itself, and say yes to it."
