@@ -1,0 +1,213 @@
+"""One contract for every place that lends nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from workbench.cloud.fake import FakeCloud
+from workbench.cloud.hosts import HostsCloud
+from workbench.cloud.interface import Cloud
+from workbench.core.fleet import Leftover, Machine, MachineState, Needs, Purchase
+from workbench.core.refusal import Kind
+from workbench.core.world import Host
+from workbench.errors import CloudRefused
+
+pytestmark = pytest.mark.contract
+
+TAGS = (("workbench:expires", "2000000000"), ("mine", "yes"))
+
+
+@dataclass
+class Place:
+    """A place, and how to let time pass there."""
+
+    cloud: Cloud
+    elapse: Callable[[float], None]
+    types: tuple[str, ...] = ()
+    lag: float = 60.0
+
+    def purchase(self, cluster: str = "lab", **changes: object) -> Purchase:
+        purchase = Purchase(cluster, f"{cluster}-1", 0, 2, 2, self.types)
+        return replace(purchase, **changes)
+
+    def buy(self, purchase: Purchase) -> tuple[Machine, ...]:
+        """Buy, and wait until all runs."""
+        self.cloud.buy(purchase, "", TAGS)
+        return self.until(
+            lambda: self.of(purchase.cluster, MachineState.RUNNING),
+            lambda machines: len(machines) == purchase.count,
+        )
+
+    def of(self, cluster: str, *states: MachineState) -> tuple[Machine, ...]:
+        return tuple(m for m in self.cloud.machines(cluster) if m.state in states)
+
+    def until(self, look: Callable[[], object], right: Callable[[object], bool]) -> object:
+        for _ in range(300):
+            found = look()
+            if right(found):
+                return found
+            self.elapse(1.0)
+        raise AssertionError(f"it stayed at {found}")
+
+    def gone(self, cluster: str) -> None:
+        """Clean until nothing is left."""
+        self.until(lambda: self.cloud.clean(cluster), lambda left: left == ())
+
+
+class Clock:
+    now = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def elapse(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture(params=["fake", "fake with a folder"])
+def market(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A place where nodes are bought."""
+    clock = Clock()
+    folder = tmp_path if request.param == "fake with a folder" else None
+    place = Place(FakeCloud(folder, clock=clock), clock.elapse, ("cpu.2", "cpu.4"))
+    yield place
+    for cluster in {machine.tags for machine in place.cloud.machines()}:
+        place.gone(dict(cluster)["workbench:cluster"])
+
+
+@pytest.fixture(params=["fake", "hosts"])
+def empty(request: pytest.FixtureRequest) -> Cloud:
+    """A place where nothing was bought."""
+    if request.param == "hosts":
+        return HostsCloud([Host("127.0.0.1", 2)])
+    return FakeCloud()
+
+
+def test_nothing_is_left_where_nothing_was_bought(empty) -> None:
+    assert empty.leftovers() == empty.clean("lab") == ()
+    assert empty.leftovers("lab") == ()
+
+
+def test_to_end_what_is_not_there_is_as_good(empty) -> None:
+    empty.end(["i-0123456789abcdef0"])
+    empty.end([])
+
+
+def test_offers_have_what_is_needed_and_the_cheapest_comes_first(market) -> None:
+    offers = market.cloud.offers(Needs(gpus=1, memory=20.0))
+
+    assert offers
+    assert all(offer.gpus >= 1 and offer.memory >= 20.0 for offer in offers)
+    assert [offer.price for offer in offers] == sorted(offer.price for offer in offers)
+    assert len({(offer.type, offer.zone) for offer in offers}) == len(offers)
+
+
+def test_prices_of_the_past_days_come_when_asked_for_oldest_first(market) -> None:
+    needs = Needs(types=market.types)
+
+    offers = market.cloud.offers(needs, 86_400.0)
+
+    assert all(offer.history for offer in offers)
+    assert all(list(offer.history) == sorted(offer.history) for offer in offers)
+    assert market.cloud.offers(needs)
+
+
+def test_what_is_bought_boots_and_bears_token_and_tags(market) -> None:
+    machines = market.buy(market.purchase())
+
+    assert len({machine.id for machine in machines}) == len(machines) == 2
+    assert len({machine.address for machine in machines}) == 2
+    for machine in machines:
+        assert machine.token == "lab-1"
+        assert {*TAGS, ("workbench:cluster", "lab")} <= {*machine.tags}
+        assert machine.type in market.types
+        assert all((machine.address, machine.reach, machine.launched, not machine.ended))
+        assert machine.price > 0
+
+
+def test_all_nodes_of_a_purchase_are_of_one_type_in_one_zone(market) -> None:
+    machines = market.buy(market.purchase(count=3))
+
+    assert len({(machine.type, machine.zone) for machine in machines}) == 1
+
+
+def test_the_same_token_buys_once(market) -> None:
+    machines = market.buy(market.purchase())
+
+    market.cloud.buy(market.purchase(), "", TAGS)
+
+    market.elapse(market.lag)
+    assert {m.id for m in market.cloud.machines("lab")} == {m.id for m in machines}
+
+
+def test_the_same_token_buys_once_even_after_the_nodes_have_ended(market) -> None:
+    machines = market.buy(market.purchase())
+    market.cloud.end([machine.id for machine in machines])
+
+    market.cloud.buy(market.purchase(), "", TAGS)
+
+    market.elapse(market.lag)
+    assert market.of("lab", MachineState.PENDING, MachineState.RUNNING) == ()
+
+
+def test_another_token_buys_again(market) -> None:
+    market.buy(market.purchase(count=1, least=1))
+
+    market.cloud.buy(market.purchase(count=1, least=1, token="lab-2"), "", TAGS)
+
+    market.until(lambda: market.of("lab", MachineState.RUNNING), lambda found: len(found) == 2)
+
+
+def test_a_refusal_names_its_kind_and_nothing_was_bought(market) -> None:
+    with pytest.raises(CloudRefused) as refusal:
+        market.cloud.buy(market.purchase(most_price=0.000001), "", TAGS)
+
+    assert refusal.value.kind == Kind.PRICE
+    market.elapse(market.lag)
+    assert market.cloud.machines("lab") == ()
+    market.gone("lab")
+
+
+def test_machines_are_listed_by_cluster_or_all(market) -> None:
+    lab = market.buy(market.purchase("lab"))
+    den = market.buy(market.purchase("den"))
+
+    assert {m.id for m in market.cloud.machines()} == {m.id for m in lab + den}
+    assert {m.id for m in market.cloud.machines("lab")} == {m.id for m in lab}
+
+
+def test_a_machine_that_is_ended_goes_and_costs_nothing_more(market) -> None:
+    first, second = market.buy(market.purchase())
+
+    market.cloud.end([first.id])
+
+    (gone,) = market.until(lambda: market.of("lab", MachineState.GONE), len)
+    assert (gone.id, gone.price, gone.interrupted) == (first.id, 0.0, False)
+    assert gone.launched <= gone.ended
+    assert [m.id for m in market.of("lab", MachineState.RUNNING)] == [second.id]
+    market.cloud.end([first.id])
+
+
+def test_a_clean_cluster_leaves_nothing_and_others_alone(market) -> None:
+    market.buy(market.purchase("lab"))
+    den = market.buy(market.purchase("den"))
+    before = market.cloud.leftovers("lab")
+
+    market.gone("lab")
+
+    assert len([left for left in before if left.kind == "instance"]) == 2
+    assert market.cloud.leftovers("lab") == ()
+    assert {left.cluster for left in market.cloud.leftovers()} == {"den"}
+    assert {m.id for m in market.of("den", MachineState.RUNNING)} == {m.id for m in den}
+
+
+def test_leftovers_say_what_they_cost_and_since_when(market) -> None:
+    market.buy(market.purchase())
+
+    instances = [left for left in market.cloud.leftovers() if left.kind == "instance"]
+
+    assert all(isinstance(left, Leftover) and left.price > 0 and left.created for left in instances)
