@@ -7,11 +7,13 @@ import base64
 import sqlite3
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
 from workbench import __version__
 from workbench.core.cluster import ClusterFact, ClusterState, RankFact
+from workbench.core.fleet import FleetWish, Node, NodeState, Place
 from workbench.core.world import MAX_RANKS
 from workbench.server import answers
 from workbench.store import database, schema, wishes
@@ -164,6 +166,61 @@ async def test_a_cluster_that_was_taken_down_meanwhile_is_not_resized(ask, store
     assert not store.cluster_wish(cluster).up
 
 
+@pytest.fixture
+def fleet(store) -> FleetWish:
+    """The nodes of a cluster that is up."""
+    fleet = FleetWish(Place.FAKE, nodes=3, least=2, budget=2.0, expires=time.time() + 3600)
+    store.wish_cluster("lab", up=True, ranks=0, fleet=fleet)
+    return fleet
+
+
+async def test_nodes_and_money_are_told(ask, store, fleet) -> None:
+    node = Node("i-1", NodeState.JOINED, "10.0.0.1", 1, price=0.25, spent=0.1, launched=1.0)
+    store.put_nodes("lab", [node, Node("i-2", NodeState.BOOTING, price=0.25)])
+
+    (cluster,) = (await ask("GET", "clusters")).json["clusters"]
+
+    assert (cluster["where"], cluster["nodes_actual"], cluster["nodes_asked"]) == (
+        "rehearsal", 1, 3,
+    )  # fmt: skip
+    assert (cluster["price"], cluster["spent"], cluster["budget"]) == (0.5, 0.1, 2.0)
+    assert [one["state"] for one in cluster["nodes"]] == ["joined", "booting"]
+
+
+async def test_a_cluster_of_nodes_is_resized_by_nodes(ask, store, fleet) -> None:
+    answer = await ask("PATCH", "clusters", "lab", body={"nodes": 0})
+
+    assert (answer.status, answer.json["nodes_asked"]) == (200, 0)
+    assert store.cluster_wish("lab").fleet.nodes == 0
+
+
+async def test_a_cluster_is_let_live_longer(ask, store, fleet) -> None:
+    answer = await ask("POST", "clusters", "lab", "extend", body={"seconds": 600})
+
+    assert answer.json["expires"] == pytest.approx(fleet.expires + 600)
+    assert store.cluster_wish("lab").fleet.nodes == 3
+
+
+async def test_a_cluster_whose_time_is_over_is_not_started(ask, store, fleet) -> None:
+    store.wish_cluster("lab", up=False, ranks=0, fleet=replace(fleet, expires=1.0))
+
+    answer = await ask("PUT", "clusters", "lab", body={"nodes": 1})
+    extended = await ask("POST", "clusters", "lab", "extend", body={"seconds": 600})
+
+    assert answer.status == 409
+    assert "extend it first" in answer.message
+    assert extended.json["expires"] > time.time() + 590
+    assert not store.cluster_wish("lab").up
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "60", 1e300])
+async def test_a_time_that_is_none_is_refused(ask, store, fleet, seconds) -> None:
+    answer = await ask("POST", "clusters", "lab", "extend", body={"seconds": seconds})
+
+    assert answer.status == 400
+    assert store.cluster_wish("lab").fleet == fleet
+
+
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
@@ -175,9 +232,11 @@ async def test_a_cluster_that_was_taken_down_meanwhile_is_not_resized(ask, store
         ({"ranks": True}, "ranks is True"),
         ({"ranks": 2, "oversubscribe": 1}, "oversubscribe is 1"),
         (
-            {"ranks": 2, "nodes": 2},
-            "There is no field 'nodes'; the fields are 'ranks' and 'oversubscribe'.",
+            {"ranks": 2, "size": 2},
+            "There is no field 'size'; the fields are 'ranks', 'oversubscribe' and 'nodes'.",
         ),
+        ({"ranks": 2, "nodes": 3}, "2 ranks and 3 nodes were asked for; say one of them."),
+        ({"nodes": 2}, "Cluster 'default' is this machine alone; give it another number of ranks"),
         ([1], "What was sent is [1]; send an object"),
         ("{", "What was sent is not JSON"),
         (b"\xff", "What was sent is not JSON"),
@@ -198,7 +257,7 @@ async def test_a_resize_without_a_size_is_refused(ask, cluster) -> None:
     answer = await ask("PATCH", "clusters", cluster)
 
     assert (answer.status, answer.message) == (
-        400, "The field 'ranks' is missing; the fields are 'ranks' and 'oversubscribe'.",
+        400, "No size was sent; say how many 'ranks' or 'nodes' there are to be.",
     )  # fmt: skip
 
 

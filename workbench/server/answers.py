@@ -9,17 +9,21 @@ from __future__ import annotations
 import time
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from workbench import __version__
 from workbench.core.cluster import ClusterWish, check_cluster_name
 from workbench.core.run import Run, RunFact
 from workbench.core.world import MAX_RANKS
-from workbench.errors import StateError, Unknown
+from workbench.errors import InputError, StateError, Unknown
 from workbench.server.checks import run_id
 from workbench.server.told import as_json
 from workbench.store import Store
-from workbench.store.wishes import ask_cluster, ask_down, local_slots
+from workbench.store.wishes import ask_cluster, ask_down, ask_nodes, local_slots
+from workbench.view.lifetime import ask_extend, check_lifetime
+
+if TYPE_CHECKING:
+    from workbench.server.bodies import Size
 
 Message = dict[str, Any]
 
@@ -38,10 +42,11 @@ def clusters(store: Store) -> Message:
 
 def bring_up(store: Store, name: str, body: bytes) -> Message:
     """Wish for a cluster to be up, and return it."""
-    from workbench.server.bodies import Wanted, body_as
+    from workbench.server.bodies import Size, body_as
 
-    wanted = body_as(Wanted, body)
-    ask_cluster(store, wanted.ranks, cluster=name, oversubscribe=wanted.oversubscribe)
+    size = body_as(Size, body)
+    check_lifetime(store.cluster_wish(name), time.time())
+    _ask_size(store, name, size)
     return _cluster(store, name)
 
 
@@ -50,9 +55,19 @@ def resize(store: Store, name: str, body: bytes) -> Message:
     from workbench.server.bodies import Size, body_as
 
     size = body_as(Size, body)
+    if size.ranks is None and size.nodes is None:
+        raise InputError("No size was sent; say how many 'ranks' or 'nodes' there are to be.")
     if not _wish(store, name).up:
         raise Unknown(f"Cluster {name!r} is not wanted up any longer; start it first.")
-    ask_cluster(store, size.ranks, cluster=name, oversubscribe=size.oversubscribe)
+    _ask_size(store, name, size)
+    return _cluster(store, name)
+
+
+def extend(store: Store, name: str, body: bytes) -> Message:
+    """Wish for a cluster to live longer, and return it."""
+    from workbench.server.bodies import Longer, body_as
+
+    ask_extend(store, body_as(Longer, body).seconds, name, time.time())
     return _cluster(store, name)
 
 
@@ -141,6 +156,17 @@ def _check_empty(body: bytes) -> None:
     from workbench.server.bodies import Body, body_as
 
     body_as(Body, body)
+
+
+def _ask_size(store: Store, name: str, size: Size) -> None:
+    if size.nodes is None:
+        ask_cluster(store, size.ranks, cluster=name, oversubscribe=size.oversubscribe)
+    elif size.ranks is not None:
+        raise InputError(
+            f"{size.ranks} ranks and {size.nodes} nodes were asked for; say one of them."
+        )
+    else:
+        ask_nodes(store, size.nodes, cluster=name)
 
 
 def _cluster(store: Store, name: str) -> Message:

@@ -23,18 +23,18 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Wanted(Body):
-    """A cluster that is to be up."""
+class Size(Body):
+    """The size that a cluster is to have: in ranks, or in nodes where it has some."""
 
     ranks: int | None = Field(None, description="a whole number")
     oversubscribe: bool = Field(False, description="true or false")
+    nodes: int | None = Field(None, description="a whole number")
 
 
-class Size(Body):
-    """The size that a cluster is to have."""
+class Longer(Body):
+    """For how long a cluster is to live in addition."""
 
-    ranks: int = Field(description="a whole number")
-    oversubscribe: bool = Field(False, description="true or false")
+    seconds: float = Field(gt=0, description="a number of seconds")
 
 
 class Notebook(Body):
@@ -95,7 +95,8 @@ def page_message(text: str | bytes) -> PageMessage:
 
 def _sentence(problem: ErrorDetails, fields: tuple[str, ...]) -> str:
     name, given = ".".join(map(str, problem["loc"])), shown(problem["input"])
-    known = " and ".join(repr(field) for field in fields) or "none"
+    *others, last = [repr(field) for field in fields] or ["none"]
+    known = f"{', '.join(others)} and {last}" if others else last
     match problem["type"]:
         case "json_invalid":
             return f"What was sent is not JSON ({problem['ctx']['error']}); send an object."

@@ -127,6 +127,16 @@ class ClusterStopHandler(Handler):
         await self._answer(partial(answers.stop_all, name=name, body=self.request.body))
 
 
+class ClusterExtendHandler(Handler):
+    """The time to live of one cluster."""
+
+    @web.authenticated
+    @authorized
+    async def post(self, name: str) -> None:
+        """Wish for more of it."""
+        await self._answer(partial(answers.extend, name=name, body=self.request.body))
+
+
 class RunsHandler(Handler):
     """The newest runs."""
 
@@ -212,6 +222,7 @@ ROUTES = {
     "clusters": ClustersHandler,
     CLUSTER: ClusterHandler,
     f"{CLUSTER}/stop": ClusterStopHandler,
+    f"{CLUSTER}/extend": ClusterExtendHandler,
     "runs": RunsHandler,
     RUN: RunHandler,
     f"{RUN}/stop": RunStopHandler,

@@ -19,6 +19,7 @@ from workbench.core.metrics import (
 from workbench.core.run import Run, RunState
 from workbench.errors import Unknown
 from workbench.store import Store
+from workbench.view.nodes import fleet_message, fleet_of
 from workbench.view.record import runs_before
 from workbench.view.waiting import reason
 
@@ -137,16 +138,11 @@ def cluster_message(store: Store, name: str, now: float) -> Message:
         "is_wanted": wish.up,
         "ranks_asked": wish.ranks if wish.up else 0,
         "ranks_actual": fact.ranks,
-        "nodes_asked": 1 if wish.up else 0,
-        "nodes_actual": 1 if fact.ranks else 0,
         "oversubscribe": wish.oversubscribe,
         "revision": wish.revision,
         "generation": fact.generation,
         "updated": fact.updated,
-        "where": "local",
-        "price": None,
-        "spent": None,
-        "expires": None,
+        **fleet_message(fleet_of(store, wish, fact.ranks, now)),
         "ranks": [
             {"rank": rank.rank, "host": rank.host, "pid": rank.pid}
             for rank in (store.ranks(name, fact.generation) if fact.ranks else ())

@@ -41,6 +41,16 @@ def number(value: float) -> str:
     return f"{value:.4g}" if math.isfinite(value) else str(value)
 
 
+def dollars(amount: float) -> str:
+    """Return an amount of money; less than a cent is not nothing."""
+    return f"${amount:.4f}" if 0 < amount < 0.01 else f"${amount:,.2f}"
+
+
+def hourly(price: float) -> str:
+    """Return a price of an hour, which spot prices need four digits for."""
+    return f"${price:,.4f}/h" if 0 < price < 1 else f"${price:,.2f}/h"
+
+
 def count(amount: int, thing: str) -> str:
     """Return ``1 rank``, ``2 ranks``."""
     return f"{amount:,} {thing}" if amount == 1 else f"{amount:,} {thing}s"

@@ -58,6 +58,7 @@ def _queued(cluster: ClusterFact, before: Sequence[Run]) -> str:
     sentences = {
         ClusterState.DOWN: "the cluster is about to start",
         ClusterState.STARTING: "the cluster is starting",
+        ClusterState.PAUSED: "the cluster is kept without nodes; resize it to have some",
         ClusterState.RESIZING: f"the cluster is changing size from {count(cluster.ranks, 'rank')}",
         ClusterState.STOPPING: "the cluster is stopping, and will start again",
         ClusterState.FAILED: "the cluster failed and is tried again",

@@ -1,0 +1,169 @@
+"""Nodes, rungs and money are said in the same words everywhere."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from workbench.core.cluster import ClusterWish
+from workbench.core.fleet import FleetWish, Node, NodeState, Place, Purchase
+from workbench.core.orders import Order, Outcome
+from workbench.errors import InputError, StateError, Unknown
+from workbench.view import lifetime as lives
+from workbench.view.lifetime import ask_extend, check_lifetime
+from workbench.view.messages import cluster_message
+from workbench.view.nodes import (
+    MOST_NODES,
+    fleet_of,
+    lifetime,
+    money_line,
+    nodes_line,
+    nodes_table,
+    rungs_table,
+)
+
+SPOT = FleetWish(Place.FAKE, nodes=3, least=2, budget=2.0, expires=7200.0)
+
+
+@pytest.fixture
+def spot(store) -> ClusterWish:
+    return store.wish_cluster("default", up=True, ranks=0, fleet=SPOT)
+
+
+def a_node(id_: str, state: NodeState = NodeState.JOINED, **changes) -> Node:
+    given = {"address": "10.0.0.1", "type": "g4dn.xlarge", "zone": "us-east-1a", "slots": 1}
+    return Node(id_, state, **{**given, "price": 0.2, "spent": 0.05, "launched": 1.0, **changes})
+
+
+def an_order(rung: int, outcome: Outcome, climb: int = 1, message: str = "") -> Order:
+    purchase = Purchase("default", f"{climb}{rung}", rung, 3, 3, ("g4dn.xlarge",), "us-east-1a")
+    return Order(purchase, climb, 1.0, outcome, message=message)
+
+
+def test_what_is_gone_is_paid_for_but_no_longer_a_node(store, spot):
+    store.put_nodes("default", [a_node("i-1"), a_node("i-2", NodeState.GONE, ended=2.0)])
+
+    message = cluster_message(store, "default", 3600.0)
+
+    assert json.loads(json.dumps(message, allow_nan=False)) == message
+    assert [node["id"] for node in message["nodes"]] == ["i-1"]
+    assert (message["spent"], message["price"]) == (pytest.approx(0.1), 0.2)
+    assert (message["where"], message["budget"], message["expires"]) == ("rehearsal", 2.0, 7200.0)
+
+
+def test_a_persons_own_hosts_cost_nothing(store):
+    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Place.HOSTS))
+
+    message = cluster_message(store, "default", 1.0)
+
+    assert (message["where"], message["price"], message["spent"]) == ("hosts", None, None)
+
+
+def test_a_cluster_that_is_down_asks_for_no_nodes(store):
+    store.wish_cluster("default", up=False, ranks=0, fleet=SPOT)
+
+    assert cluster_message(store, "default", 1.0)["nodes_asked"] == 0
+
+
+def test_only_the_ascent_that_is_under_way_is_told(store, spot):
+    for order in (
+        an_order(0, Outcome.BOUGHT),
+        an_order(0, Outcome.REFUSED, 2, "No capacity."),
+        an_order(1, Outcome.WRITTEN, 2),
+    ):
+        store.put_order(order)
+
+    fleet = fleet_of(store, spot, 0, 1.0)
+
+    assert rungs_table(fleet.orders).rows == (
+        ("1", "3 nodes of g4dn.xlarge in us-east-1a", "refused", "No capacity."),
+        ("2", "3 nodes of g4dn.xlarge in us-east-1a", "being tried", ""),
+    )
+    assert [rung["outcome"] for rung in cluster_message(store, "default", 1.0)["rungs"]] == [
+        "refused",
+        "written",
+    ]
+
+
+def test_rungs_are_no_news_once_all_nodes_are_there(store, spot):
+    store.put_order(an_order(0, Outcome.BOUGHT))
+    store.put_nodes("default", [a_node(f"i-{number}") for number in range(3)])
+
+    assert cluster_message(store, "default", 1.0)["rungs"] == []
+
+
+def test_the_head_stands_first_then_who_is_furthest(store, spot):
+    nodes = [
+        a_node("i-1", NodeState.BOOTING),
+        a_node("i-2", NodeState.JOINED),
+        a_node("i-3", NodeState.VERIFIED, head=True, address="", launched=0.0, message="Wait"),
+    ]
+    store.put_nodes("default", nodes)
+
+    fleet = fleet_of(store, spot, 0, 1.0)
+
+    assert nodes_line(fleet) == "1 of 3 nodes (1 booting, 1 verified)"
+    assert nodes_table(fleet.nodes).rows == (
+        ("i-3 (head)", "–", "verified", "g4dn.xlarge in us-east-1a", "1", "$0.2000/h", "–", "Wait"),
+        ("i-2", "10.0.0.1", "joined", "g4dn.xlarge in us-east-1a", "1", "$0.2000/h", "$0.05", ""),
+        ("i-1", "10.0.0.1", "booting", "g4dn.xlarge in us-east-1a", "1", "$0.2000/h", "$0.05", ""),
+    )  # fmt: skip
+
+
+def test_money_is_said_with_what_is_left_of_it_and_of_time(store, spot):
+    store.put_nodes("default", [a_node("i-1"), a_node("i-2")])
+
+    fleet = fleet_of(store, spot, 0, 3600.0)
+
+    assert money_line(fleet, 3600.0) == (
+        "$0.4000/h now, $0.10 spent, $1.90 of $2.00 left, 1 h to live"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expires", "said"),
+    [(0.0, "no time limit"), (160.0, "1 min to live"), (99.0, "time to live is over since")],
+)
+def test_a_time_to_live_is_said(expires, said):
+    assert lifetime(expires, 100.0).startswith(said)
+
+
+def test_of_a_large_fleet_not_every_node_is_told(store, spot):
+    store.put_nodes("default", [a_node(f"i-{number}") for number in range(MOST_NODES + 10)])
+
+    message = cluster_message(store, "default", 1.0)
+
+    assert len(message["nodes"]) == MOST_NODES
+    assert message["node_states"] == {"joined": MOST_NODES + 10}
+
+
+def test_a_longer_life_is_a_wish_like_another(store, spot, monkeypatch):
+    monkeypatch.setattr(lives, "wake_supervisor", lambda cluster: None)
+
+    before, after_the_end = (
+        ask_extend(store, 60.0, "default", 100.0),
+        ask_extend(store, 60.0, "default", 9000.0),
+    )
+
+    assert (before.fleet.expires, after_the_end.fleet.expires) == (7260.0, 9060.0)
+    assert (before.revision, before.fleet.nodes, before.up) == (2, 3, True)
+
+
+def test_what_has_no_end_or_is_none_is_not_extended(store):
+    store.wish_cluster("lab", up=True, ranks=2)
+
+    with pytest.raises(StateError, match="has no time limit"):
+        ask_extend(store, 60.0, "lab", 1.0)
+    with pytest.raises(Unknown, match="no cluster called 'other'"):
+        ask_extend(store, 60.0, "other", 1.0)
+    with pytest.raises(InputError, match="not by -5 s"):
+        ask_extend(store, -5.0, "lab", 1.0)
+
+
+def test_what_would_be_deleted_at_once_is_not_started(spot):
+    check_lifetime(spot, 7199.0)
+    check_lifetime(None, 7199.0)
+
+    with pytest.raises(StateError, match="extend it first"):
+        check_lifetime(spot, 7200.0)
