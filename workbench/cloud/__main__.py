@@ -1,0 +1,186 @@
+"""Answer one question about a place: JSON on standard input, JSON on standard output.
+
+The rooms that only look and ask do not know the places; they start this program by name:
+``python -m workbench.cloud offers``.
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.core.fleet import Needs, Place, Purchase
+from workbench.core.refusal import Kind
+from workbench.core.world import Host
+from workbench.errors import CloudRefused, InputError, WorkbenchError
+
+if TYPE_CHECKING:
+    from workbench.cloud.interface import Cloud
+
+Question = Mapping[str, Any]
+
+
+def offers(asked: Question) -> object:
+    """Tell the region, and all that would do there."""
+    needs = asked["needs"]
+    lists = {name: tuple(needs[name]) for name in ("types", "zones")}
+    region, cloud = _place(asked)
+    found = cloud.offers(Needs(**{**needs, **lists}), asked["history_seconds"])
+    return {"region": region, "offers": found}
+
+
+def permissions(asked: Question) -> object:
+    """Tell what a dry run of every call found."""
+    purchase = asked["purchase"]
+    _, cloud = _place(asked)
+    return cloud.permissions(Purchase(**{**purchase, "types": tuple(purchase["types"])}))
+
+
+def contact(asked: Question) -> object:
+    """Tell what each host answers."""
+    from workbench.cloud.contact import contact_all
+
+    return contact_all(_hosts(asked), asked["trusted"])
+
+
+def doctor(asked: Question) -> object:
+    """Tell what keeps hosts from being one machine."""
+    from workbench.cloud.contact import examine
+
+    return examine(_hosts(asked), asked["trusted"])
+
+
+def leftovers(asked: Question) -> object:
+    """Tell what bears the tags of a cluster."""
+    return _place(asked)[1].leftovers(asked["cluster"])
+
+
+def sweep(asked: Question) -> object:
+    """Tell what bears our tags anywhere, and which regions were not looked through."""
+    if asked["place"] == Place.FAKE:
+        return {"left": _place(asked)[1].leftovers(), "refused": ()}
+    from workbench.cloud import ec2
+
+    only = [asked["region"]] if asked["region"] else []
+    found = ec2.sweep(home_region(asked["region"]), only=only)
+    return {"left": found.left, "refused": found.refused}
+
+
+def clean(asked: Question) -> object:
+    """Delete what bears the tags of a cluster, as far as it goes now, and tell what is left."""
+    if asked["place"] == Place.FAKE:
+        return _place(asked)[1].clean(asked["cluster"])
+    from workbench.cloud.ec2 import Ec2
+
+    return Ec2(asked["region"]).clean(asked["cluster"], images=asked["images"])
+
+
+def policy(asked: Question) -> object:
+    """Tell the policy of one principal, as text."""
+    from workbench.cloud.policy import Principal, policy_text
+
+    return policy_text(Principal(asked["principal"]), asked["store"])
+
+
+def bake(asked: Question) -> object:
+    """Begin to make an image of a node, and tell its id."""
+    from workbench.cloud.ec2 import Ec2
+
+    return Ec2(asked["region"]).bake(asked["node"], asked["name"], asked["cluster"])
+
+
+ANSWERS: dict[str, Callable[[Question], object]] = {
+    answer.__name__: answer
+    for answer in (offers, permissions, contact, doctor, leftovers, sweep, clean, policy, bake)
+}
+
+
+def home_region(named: str = "", environment: Mapping[str, str] = os.environ) -> str:
+    """Return the region that was named, or that AWS's own settings name.
+
+    Raises:
+        InputError: None does.
+    """
+    said = named or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    region = said or _configured_region(environment)
+    if not region:
+        raise InputError(
+            "No region was named; name one (--region us-east-1), or choose yours once with "
+            "aws configure set region us-east-1."
+        )
+    return region
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Answer, or say in a sentence why not."""
+    if len(arguments) != 1 or arguments[0] not in ANSWERS:
+        known = ", ".join(ANSWERS)
+        print(f"python -m workbench.cloud answers {known}; not {arguments}.", file=sys.stderr)
+        return 2
+    answer: dict[str, object]
+    try:
+        answer = {"answer": _plain(ANSWERS[arguments[0]](json.load(sys.stdin)))}
+    except CloudRefused as refused:
+        answer = _refusal(refused, "CloudRefused") | {"kind": refused.kind, "code": refused.code}
+    except InputError as error:
+        answer = _refusal(error, "InputError")
+    except WorkbenchError as error:
+        answer = _refusal(error, "MachineError")
+    json.dump(answer, sys.stdout)
+    return 0
+
+
+def _refusal(error: WorkbenchError, kind: str) -> dict[str, object]:
+    return {"error": kind, "message": str(error)}
+
+
+def _place(asked: Question) -> tuple[str, Cloud]:
+    """Return the region and what lends there; only what is asked for is loaded."""
+    if asked["place"] == Place.FAKE:
+        from workbench.cloud.fake import FakeCloud
+
+        return "", FakeCloud(Path(asked["folder"]))
+    if asked["place"] != Place.EC2:
+        raise CloudRefused(
+            f"Nothing is lent by {asked['place']!r}; choose {Place.EC2} or {Place.FAKE}.",
+            Kind.CONFIGURATION,
+        )
+    from workbench.cloud.ec2 import Ec2
+
+    region = home_region(asked["region"])
+    return region, Ec2(region, image=asked.get("image", ""))
+
+
+def _hosts(asked: Question) -> list[Host]:
+    return [Host(**host) for host in asked["hosts"]]
+
+
+def _configured_region(environment: Mapping[str, str]) -> str:
+    path = Path(environment.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
+    profile = environment.get("AWS_PROFILE") or "default"
+    section = profile if profile == "default" else f"profile {profile}"
+    settings = configparser.RawConfigParser()
+    try:
+        settings.read(path, encoding="utf-8")
+    except (configparser.Error, UnicodeDecodeError):
+        return ""
+    return settings.get(section, "region", fallback="")
+
+
+def _plain(value: object) -> object:
+    """Return what JSON can say."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,121 @@
+"""Look at the hosts that a person listed: which key each shows, and whether it lets us in."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from workbench.cloud.examination import examine_hosts, facts_here
+from workbench.cloud.ssh import SshSession, first_key, open_session
+from workbench.core.contact import Contact
+from workbench.core.diagnosis import Finding
+from workbench.core.hostdiagnosis import judge_host
+from workbench.core.session import Session
+from workbench.core.sshconfig import fingerprint
+from workbench.core.warden import NodeFacts, read_event
+from workbench.core.world import Host
+from workbench.errors import KeyUnknown, MachineError, WorkbenchError
+
+WARDEN = (sys.executable, "-m", "workbench.node.warden")
+AT_ONCE = 32
+
+
+def contact_all(hosts: Sequence[Host], trusted: Sequence[str]) -> tuple[Contact, ...]:
+    """Return each host's answer, in order.
+
+    Args:
+        trusted: Exact lines of known_hosts, beside the person's own.
+    """
+    with ThreadPoolExecutor(max(1, min(AT_ONCE, len(hosts)))) as pool:
+        return tuple(pool.map(lambda host: _contact(host, trusted), hosts))
+
+
+def examine(hosts: Sequence[Host], trusted: Sequence[str]) -> tuple[Finding, ...]:
+    """Return what keeps the hosts from being one machine; each check names its host."""
+    with contextlib.ExitStack() as stack:
+        sessions: dict[str, Session] = {}
+        errors: dict[str, str] = {}
+        with ThreadPoolExecutor(max(1, min(AT_ONCE, len(hosts)))) as pool:
+            answers = pool.map(lambda host: _open(host, trusted), hosts)
+            for host, opened in zip(hosts, answers, strict=True):
+                if isinstance(opened, SshSession):
+                    sessions[host.address] = stack.enter_context(contextlib.closing(opened))
+                else:
+                    errors[host.address] = opened
+        reports = examine_hosts(sessions, errors)
+        here = facts_here()
+    return tuple(
+        replace(finding, check=f"{report.address}: {finding.check}")
+        for report in sorted(reports, key=lambda r: [h.address for h in hosts].index(r.address))
+        for finding in judge_host(report, here, reports)
+    )
+
+
+def is_here(address: str) -> bool:
+    """Whether ``address`` is one of this machine's own."""
+    try:
+        found = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, where in found:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.bind(where)
+    except OSError:
+        return False
+    return True
+
+
+def _contact(host: Host, trusted: Sequence[str]) -> Contact:
+    contact = Contact(host.address)
+    if is_here(host.address):
+        return _here(host, contact)
+    try:
+        with contextlib.closing(open_session(host, trusted)) as session:
+            line = session.key_line
+            return replace(
+                contact,
+                line=line,
+                fingerprint=fingerprint(line),
+                known=True,
+                slots=host.slots or _slots(session),
+            )
+    except KeyUnknown:
+        return _stranger(host, contact)
+    except WorkbenchError as error:
+        return replace(contact, error=str(error))
+
+
+def _stranger(host: Host, contact: Contact) -> Contact:
+    try:
+        line, shown = first_key(host)
+    except WorkbenchError as error:
+        return replace(contact, error=str(error))
+    return replace(contact, line=line, fingerprint=shown)
+
+
+def _here(host: Host, contact: Contact) -> Contact:
+    """Take this machine as it is; whoever answers at its own address is itself."""
+    try:
+        line, shown = first_key(host, 3.0)
+    except WorkbenchError:  # without sshd it can still be the only host, or the head
+        line = shown = ""
+    slots = host.slots or facts_here().slots
+    return replace(contact, line=line, fingerprint=shown, known=True, slots=slots)
+
+
+def _slots(session: Session) -> int:
+    try:
+        said = session.run(WARDEN, seconds=30.0).output
+    except MachineError:
+        return 0
+    events = map(read_event, said.splitlines())
+    return next((event.slots for event in events if isinstance(event, NodeFacts)), 0)
+
+
+def _open(host: Host, trusted: Sequence[str]) -> SshSession | str:
+    try:
+        return open_session(host, trusted)
+    except WorkbenchError as error:
+        return str(error)

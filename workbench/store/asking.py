@@ -1,0 +1,244 @@
+"""Ask a program about a place that lends nodes, and keep what a person said yes to.
+
+What looks and asks does not know the places, so each question goes to ``python -m
+workbench.cloud``. It takes as long as the place takes, up to a deadline: use a thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from workbench.core.cluster import DEFAULT_CLUSTER, ClusterWish, check_cluster_name
+from workbench.core.contact import Contact
+from workbench.core.diagnosis import Finding
+from workbench.core.fleet import Leftover, Needs, Offer, Place, Purchase
+from workbench.core.world import Host
+from workbench.errors import CloudRefused, InputError, MachineError, StateError, Unknown
+from workbench.store.home import cluster_directory, home_directory
+from workbench.store.store import Store
+from workbench.store.wishes import ask_cluster
+
+DAY = 86_400.0
+HISTORY_SECONDS = 3 * DAY
+KNOWN_HOSTS_NAME = "known_hosts"
+
+
+@dataclass(frozen=True)
+class Market:
+    """What is on offer.
+
+    Args:
+        region: The one that was looked at, also where none was named.
+    """
+
+    region: str
+    offers: tuple[Offer, ...]
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What bears our tags.
+
+    Args:
+        refused: Region, and the sentence why it was not looked through.
+    """
+
+    left: tuple[Leftover, ...]
+    refused: tuple[tuple[str, str], ...] = ()
+
+
+def ask_offers(
+    place: Place, needs: Needs, region: str = "", history_seconds: float = HISTORY_SECONDS
+) -> Market:
+    """Return all that would do, cheapest first, with the prices of the past days.
+
+    Args:
+        region: Empty for the one of AWS's own settings.
+
+    Raises:
+        InputError: No region is named anywhere.
+        CloudRefused: The place does not answer, or not to us.
+        MachineError: The question could not be asked.
+    """
+    asked = _of_place(place, region) | {"needs": asdict(needs), "history_seconds": history_seconds}
+    answer = _ask("offers", asked, 120)
+    return Market(answer["region"], tuple(_offer(values) for values in answer["offers"]))
+
+
+def ask_permissions(
+    place: Place, region: str, purchase: Purchase, image: str = ""
+) -> tuple[Finding, ...]:
+    """Return what a dry run of every call of the purchase's life found; nothing is bought."""
+    asked = _of_place(place, region) | {"purchase": asdict(purchase), "image": image}
+    return tuple(Finding(**item) for item in _ask("permissions", asked, 180))
+
+
+def ask_contact(hosts: Sequence[Host], cluster: str = DEFAULT_CLUSTER) -> tuple[Contact, ...]:
+    """Return what each host answers; who is not known is not logged in to.
+
+    Args:
+        cluster: Whose lines of known hosts count, beside the person's own.
+    """
+    return tuple(Contact(**item) for item in _ask("contact", _of_hosts(hosts, cluster), 120))
+
+
+def ask_host_doctor(hosts: Sequence[Host], cluster: str = DEFAULT_CLUSTER) -> list[Finding]:
+    """Return what keeps hosts from being one machine; each check names its host."""
+    return [Finding(**item) for item in _ask("doctor", _of_hosts(hosts, cluster), 300)]
+
+
+def ask_leftovers(place: Place, region: str, cluster: str) -> tuple[Leftover, ...]:
+    """Return all that bears the tags of ``cluster``."""
+    asked = _of_place(place, region) | {"cluster": cluster}
+    return tuple(Leftover(**item) for item in _ask("leftovers", asked, 120))
+
+
+def ask_sweep(place: Place = Place.EC2, region: str = "") -> Swept:
+    """Return all that bears our tags, in all regions unless one is named."""
+    answer = _ask("sweep", _of_place(place, region), 300)
+    return Swept(
+        tuple(Leftover(**item) for item in answer["left"]),
+        tuple((name, sentence) for name, sentence in answer["refused"]),
+    )
+
+
+def ask_clean(
+    place: Place, region: str, cluster: str, *, images: bool = False
+) -> tuple[Leftover, ...]:
+    """Delete what bears the tags of ``cluster``, as far as it goes now, and return what is left.
+
+    Args:
+        images: Whether images that were baked from it go too.
+    """
+    asked = _of_place(place, region) | {"cluster": cluster, "images": images}
+    return tuple(Leftover(**item) for item in _ask("clean", asked, 300))
+
+
+def ask_policy(principal: str, store: str = "") -> str:
+    """Return the IAM policy of ``person``, ``node`` or ``baker``, as AWS's console takes it.
+
+    Args:
+        store: ``s3://bucket/prefix`` of the nodes; empty leaves it for a person to fill in.
+    """
+    return str(_ask("policy", {"principal": principal, "store": store}, 30))
+
+
+def ask_bake(region: str, node: str, name: str, cluster: str) -> str:
+    """Begin to make an image of a node, which restarts it; return the image's id."""
+    asked = {"region": region, "node": node, "name": name, "cluster": cluster}
+    return str(_ask("bake", asked, 120))
+
+
+def ask_longer(
+    store: Store, seconds: float, *, cluster: str = DEFAULT_CLUSTER, now: float
+) -> ClusterWish:
+    """Wish for a cluster to live longer than it was to.
+
+    Raises:
+        InputError: That is no time.
+        Unknown: Nobody ever asked for this cluster.
+        StateError: It is not up, or lives for as long as nobody deletes it.
+    """
+    wish = store.cluster_wish(check_cluster_name(cluster))
+    if wish is None:
+        raise Unknown(f"There is no cluster called {cluster!r}; start it first.")
+    if seconds <= 0:
+        raise InputError(f"It must be longer by more than 0 seconds, not {seconds:g}; try 4h.")
+    if not wish.up:
+        raise StateError(f"Cluster {cluster!r} is not up, so it has no time to live; start it.")
+    if not wish.fleet.expires:
+        raise StateError(f"Cluster {cluster!r} lives until somebody deletes it; nothing to extend.")
+    fleet = replace(wish.fleet, expires=max(wish.fleet.expires, now) + seconds)
+    return ask_cluster(
+        store, wish.ranks, cluster=cluster, oversubscribe=wish.oversubscribe, fleet=fleet
+    )
+
+
+def rehearsal_folder() -> Path:
+    """Return where the rehearsal's place keeps its state, one for all clusters."""
+    return home_directory() / "rehearsal"
+
+
+def trusted_lines(cluster: str) -> tuple[str, ...]:
+    """Return the exact lines of known_hosts that somebody said yes to for ``cluster``."""
+    try:
+        text = (cluster_directory(cluster) / KNOWN_HOSTS_NAME).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ()
+    return tuple(filter(None, text.splitlines()))
+
+
+def trust(cluster: str, lines: Iterable[str]) -> None:
+    """Keep exact lines of known_hosts; a new one takes the place of that of the same host.
+
+    Raises:
+        MachineError: They cannot be written.
+    """
+    kept = {line.split()[0]: line for line in (*trusted_lines(cluster), *lines)}
+    path = cluster_directory(cluster) / KNOWN_HOSTS_NAME
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(handle, "w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in kept.values())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise MachineError(
+            f"{path} cannot be written ({error.strerror}); make room, or mend its permissions."
+        ) from error
+
+
+def _of_place(place: Place, region: str) -> dict[str, Any]:
+    folder = str(rehearsal_folder()) if place is Place.FAKE else ""
+    return {"place": place, "region": region, "folder": folder}
+
+
+def _of_hosts(hosts: Sequence[Host], cluster: str) -> dict[str, Any]:
+    return {"hosts": [asdict(host) for host in hosts], "trusted": trusted_lines(cluster)}
+
+
+def _ask(question: str, asked: dict[str, Any], seconds: float) -> Any:
+    command = [sys.executable, "-m", "workbench.cloud", question]
+    try:
+        answer = subprocess.run(
+            command,
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MachineError(
+            f"There was no answer about {question} within {seconds:g} s; see that this machine "
+            "reaches the network, and try again."
+        ) from error
+    if not answer.stdout.startswith("{"):
+        last = (answer.stderr.strip().splitlines() or ["without a word"])[-1]
+        raise MachineError(
+            f"What was to ask about {question} ended: {last}; reinstall workbench into "
+            f"{sys.prefix}."
+        )
+    told = json.loads(answer.stdout)
+    if "error" in told:
+        raise _error(told)
+    return told["answer"]
+
+
+def _error(told: dict[str, str]) -> InputError | MachineError | CloudRefused:
+    if told["error"] == "CloudRefused":
+        return CloudRefused(told["message"], told["kind"], told["code"])
+    kind = InputError if told["error"] == "InputError" else MachineError
+    return kind(told["message"])
+
+
+def _offer(values: dict[str, Any]) -> Offer:
+    history = tuple((since, price) for since, price in values["history"])
+    return Offer(**{**values, "history": history})
