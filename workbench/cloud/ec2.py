@@ -29,6 +29,7 @@ from workbench.errors import CloudRefused
 POLL_SECONDS = 2.0
 AT_ONCE = 8
 DISK_GIB = 50
+ATTEMPTS = 5
 _EXISTS = ("Duplicate", "AlreadyExists")
 _NEW = ("InvalidLaunchTemplate", "InvalidGroup", "InvalidPlacementGroup", "InvalidKeyPair")
 
@@ -38,10 +39,12 @@ class Connection:
 
     Args:
         endpoint: Where the API is, for a rehearsal; empty for AWS.
+        attempts: Calls in all, further and further apart, while it asks for patience.
     """
 
-    def __init__(self, region: str, endpoint: str = "") -> None:
+    def __init__(self, region: str, endpoint: str = "", attempts: int = ATTEMPTS) -> None:
         self.region = region
+        self._attempts = attempts
         self.endpoint = endpoint
         self._clients: dict[str, Any] = {}
         self._session: Any = None
@@ -76,7 +79,7 @@ class Connection:
                     region_name=self.region,
                     endpoint_url=self.endpoint or None,
                     config=Config(
-                        retries={"mode": "standard", "max_attempts": 5},
+                        retries={"mode": "standard", "total_max_attempts": self._attempts},
                         connect_timeout=10,
                         read_timeout=60,
                         user_agent_extra="workbench",
@@ -96,6 +99,7 @@ class Ec2:
         profile: Instance profile of the nodes' role; empty for nodes without any right.
         image: An image's id; empty for one that is looked up.
         disk: GiB of each root volume.
+        attempts: As of ``Connection``.
         clock: Gives epoch seconds.
         sleep: Waits.
     """
@@ -110,10 +114,11 @@ class Ec2:
         profile: str = "",
         image: str = "",
         disk: int = DISK_GIB,
+        attempts: int = ATTEMPTS,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._calls = Connection(region, endpoint)
+        self._calls = Connection(region, endpoint, attempts)
         self._catalogue = Catalogue(self._calls, clock)
         self._public_key = public_key
         self._doors = tuple(doors)
@@ -373,17 +378,27 @@ class Sweep:
     refused: tuple[tuple[str, str], ...]
 
 
-def sweep(region: str, endpoint: str = "") -> Sweep:
+def regions(region: str, endpoint: str = "") -> tuple[str, ...]:
+    """Return the regions that the account has.
+
+    Raises:
+        CloudRefused: They are not told.
+    """
+    rows = Connection(region, endpoint).rows("ec2", "describe_regions", "Regions")
+    return tuple(sorted(row["RegionName"] for row in rows))
+
+
+def sweep(region: str, endpoint: str = "", only: Sequence[str] = ()) -> Sweep:
     """Look for what bears our tags in all regions that the account has, baked images too.
 
     Args:
         region: Any; it is asked for the others.
+        only: Regions to look through instead of all.
 
     Raises:
         CloudRefused: The regions are not told.
     """
-    answer = Connection(region, endpoint).call("ec2", "describe_regions", AllRegions=False)
-    names = sorted(row["RegionName"] for row in answer["Regions"])
+    names = tuple(only) or regions(region, endpoint)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = list(pool.map(lambda name: _swept(name, endpoint), names))
     return Sweep(
@@ -411,7 +426,7 @@ def _nothing(answer: Mapping[str, Any]) -> CloudRefused:
     """Return the refusal that a 200 without machines is."""
     errors = answer.get("Errors") or [{"ErrorCode": "UnfulfillableCapacity"}]
     refusals = [
-        classify(error.get("ErrorCode", ""), error.get("ErrorMessage", "")) for error in errors
+        classify(error.get("ErrorCode") or "", error.get("ErrorMessage") or "") for error in errors
     ]
     # Where one pool only lacks capacity, another rung may do; else a person has to mend the first.
     chosen = next((one for one in refusals if one.kind is Kind.CAPACITY), refusals[0])
@@ -432,7 +447,7 @@ class _Mapped:
     ) -> None:
         if isinstance(error, exceptions.ClientError):
             told = error.response.get("Error", {})
-            raise _refused(told.get("Code", ""), told.get("Message", "")) from error
+            raise _refused(told.get("Code") or "NoAnswer", told.get("Message") or "") from error
         if isinstance(error, _NO_CREDENTIALS):
             raise _refused("NoCredentials", str(error)) from error
         if isinstance(error, exceptions.BotoCoreError | ResponseParserError):

@@ -55,6 +55,12 @@ class Endpoint:
             self._process.wait()
         self._process.stdout.close()
 
+    @property
+    def pid(self) -> int:
+        """The process that it is."""
+        assert self._process is not None
+        return self._process.pid
+
     def pool(self, type: str, zone: str, free: int, close: int | None = None) -> None:
         """Set how many machines of a type a zone has left, and of them close together."""
         self._do("pool", type=type, zone=zone, free=free, close=close)
@@ -77,6 +83,10 @@ class Endpoint:
         """Have an action not permitted."""
         message = f"User: arn:aws:iam::123456789012:user/me is not authorized to: ec2:{action}"
         self.fail(action, "UnauthorizedOperation", message, times=-1)
+
+    def mend(self) -> None:
+        """End all faults."""
+        self._do("mend")
 
     def refuse(self, *errors: tuple[str, str]) -> None:
         """Have the next CreateFleet answer with a 200 that has errors alone."""

@@ -1,0 +1,560 @@
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+
+from tests.rehearsal.ec2.endpoint import Endpoint
+from workbench.cloud.ec2 import Ec2, sweep
+from workbench.cloud.policy import Principal, allowed, policy
+from workbench.core.fleet import MachineState, Needs, Purchase
+from workbench.core.refusal import Kind, classify
+from workbench.errors import CloudRefused, InputError
+
+REGION, ZONE = "us-east-1", "us-east-1a"
+TYPE, OTHER = "c5.large", "c5.xlarge"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl x"
+USER_DATA = "#cloud-config\n{}\n"
+EXPIRES = ("workbench:expires", "2000000000")
+CODES = {
+    "InsufficientInstanceCapacity": Kind.CAPACITY,
+    "UnfulfillableCapacity": Kind.CAPACITY,
+    "InsufficientCapacity": Kind.CAPACITY,
+    "InsufficientHostCapacity": Kind.CAPACITY,
+    "Unsupported": Kind.CAPACITY,
+    "MaxSpotInstanceCountExceeded": Kind.QUOTA,
+    "VcpuLimitExceeded": Kind.QUOTA,
+    "InstanceLimitExceeded": Kind.QUOTA,
+    "SpotMaxPriceTooLow": Kind.PRICE,
+    "UnauthorizedOperation": Kind.PERMISSION,
+    "AccessDenied": Kind.PERMISSION,
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": Kind.PERMISSION,
+    "AuthFailure": Kind.CREDENTIALS,
+    "ExpiredToken": Kind.CREDENTIALS,
+    "RequestExpired": Kind.CREDENTIALS,
+    "InvalidAMIID.NotFound": Kind.CONFIGURATION,
+    "InvalidSubnetID.NotFound": Kind.CONFIGURATION,
+    "OptInRequired": Kind.CONFIGURATION,
+    "RequestLimitExceeded": Kind.THROTTLING,
+    "Throttling": Kind.THROTTLING,
+    "Unavailable": Kind.THROTTLING,
+}
+tokens = (f"token{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    with Endpoint() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(autouse=True)
+def fresh(endpoint):
+    endpoint.reset()
+
+
+@pytest.fixture
+def waits():
+    """How long the adapter has waited in all."""
+    return []
+
+
+@pytest.fixture
+def ec2(endpoint, waits):
+    def sleep(seconds):
+        waits.append(seconds)
+        endpoint.settings(ahead=sum(waits))
+
+    return Ec2(REGION, endpoint=endpoint.url, public_key=KEY, attempts=2, sleep=sleep)
+
+
+def purchase(**changes):
+    asked = {"cluster": "one", "token": next(tokens), "rung": 0, "count": 3, "least": 2}
+    asked |= {"types": (TYPE,), "zone": ZONE}
+    return Purchase(**(asked | changes))
+
+
+def bought(ec2, **changes):
+    ec2.buy(purchase(**changes), USER_DATA, [EXPIRES])
+    return [one for one in ec2.machines("one") if one.state is not MachineState.GONE]
+
+
+def created(endpoint):
+    return [(name, params) for name, params in endpoint.calls() if name == "CreateFleet"]
+
+
+def test_what_is_bought_is_listed_with_its_token_and_address(ec2):
+    machines = bought(ec2, token="abc")
+
+    assert [one.token for one in machines] == ["abc"] * 3
+    assert len({one.address for one in machines}) == 3
+    assert {(one.type, one.zone, one.slots) for one in machines} == {(TYPE, ZONE, 1)}
+    assert all(one.price > 0 and one.reach == one.address for one in machines)
+
+
+def test_the_same_token_buys_nothing_twice(ec2):
+    same = purchase()
+
+    ec2.buy(same, USER_DATA, [EXPIRES])
+    ec2.buy(same, USER_DATA, [EXPIRES])
+
+    assert len(ec2.machines("one")) == 3
+
+
+def test_the_same_token_buys_nothing_twice_in_another_process_with_other_user_data(ec2, endpoint):
+    same = purchase()
+
+    ec2.buy(same, USER_DATA, [EXPIRES])
+    later = Ec2(REGION, endpoint=endpoint.url, public_key=KEY)
+    later.buy(same, USER_DATA + "# another key", [("workbench:expires", "2100000000")])
+
+    assert len(later.machines("one")) == 3
+
+
+def test_a_lost_answer_is_repeated_without_buying_twice(ec2, endpoint):
+    same = purchase()
+    endpoint.fail("CreateFleet", "Unavailable", times=9, after=True)
+
+    with pytest.raises(CloudRefused) as refused:
+        ec2.buy(same, USER_DATA, [EXPIRES])
+    endpoint.mend()
+    ec2.buy(same, USER_DATA, [EXPIRES])
+
+    assert refused.value.kind == Kind.THROTTLING
+    assert len(ec2.machines("one")) == 3
+
+
+def test_two_threads_with_the_same_token_buy_once(ec2):
+    same = purchase()
+    threads = [
+        threading.Thread(target=ec2.buy, args=(same, USER_DATA, [EXPIRES])) for _ in range(3)
+    ]
+
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(ec2.machines("one")) == 3
+
+
+def test_a_200_with_errors_alone_is_a_refusal_that_leaves_nothing(ec2, endpoint):
+    endpoint.refuse(("InsufficientInstanceCapacity", "There is no Spot capacity."))
+
+    with pytest.raises(CloudRefused) as refused:
+        bought(ec2)
+
+    assert refused.value.kind == Kind.CAPACITY
+    assert {left.kind for left in ec2.leftovers("one")} == {"key pair", "security group"}
+
+
+@pytest.mark.parametrize("how", ["raised", "in a 200"])
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_is_refused_with_its_kind_and_sentence(ec2, endpoint, code, how):
+    if how == "raised":
+        endpoint.fail("CreateFleet", code, "as EC2 says it", times=-1)
+    else:
+        endpoint.refuse((code, "as EC2 says it"))
+
+    with pytest.raises(CloudRefused) as refused:
+        bought(ec2)
+
+    assert (refused.value.kind, refused.value.code) == (CODES[code], code)
+    assert str(refused.value) == classify(code, "as EC2 says it").sentence
+    assert refused.value.__cause__ is not None or how == "in a 200"
+
+
+def test_capacity_in_one_of_several_pools_is_what_counts(ec2, endpoint):
+    endpoint.refuse(("SpotMaxPriceTooLow", ""), ("InsufficientInstanceCapacity", ""))
+
+    with pytest.raises(CloudRefused) as refused:
+        bought(ec2)
+
+    assert refused.value.kind == Kind.CAPACITY
+
+
+def test_fewer_than_asked_for_are_taken_down_to_the_least(ec2, endpoint):
+    endpoint.pool(TYPE, ZONE, 2)
+
+    assert len(bought(ec2, count=3, least=2)) == 2
+
+
+def test_fewer_than_the_least_are_not_taken(ec2, endpoint):
+    endpoint.pool(TYPE, ZONE, 1)
+
+    with pytest.raises(CloudRefused, match="rung"):
+        bought(ec2, count=3, least=2)
+
+    assert ec2.machines("one") == ()
+
+
+def test_all_nodes_get_the_same_type_and_zone(ec2, endpoint):
+    for zone in "abcdef":
+        endpoint.pool(TYPE, f"us-east-1{zone}", 3)
+
+    machines = bought(ec2, types=(TYPE, OTHER), zone="", count=4, least=4)
+
+    assert len(machines) == 4
+    assert {one.type for one in machines} == {OTHER}
+    assert len({one.zone for one in machines}) == 1
+
+
+def test_nodes_that_stand_close_together_have_pools_of_their_own(ec2, endpoint):
+    endpoint.pool(TYPE, ZONE, 9, close=1)
+
+    with pytest.raises(CloudRefused) as refused:
+        bought(ec2, placement=True)
+
+    assert refused.value.kind == Kind.CAPACITY
+    assert len(bought(ec2)) == 3
+
+
+def test_more_than_the_most_price_is_not_paid(ec2, endpoint):
+    endpoint.price(TYPE, ZONE, 0.07)
+
+    with pytest.raises(CloudRefused) as refused:
+        bought(ec2, most_price=0.06)
+
+    assert refused.value.kind == Kind.PRICE
+    assert len(bought(ec2, most_price=0.08)) == 3
+
+
+def test_the_quota_is_told_and_kept(ec2, endpoint):
+    endpoint.quota("L-34B43A08", 5)
+    machines = bought(ec2, count=2)
+
+    [offer] = ec2.offers(Needs(types=(TYPE,), zones=(ZONE,)))
+    with pytest.raises(CloudRefused) as refused:
+        bought(ec2, count=1, least=1)
+
+    assert offer.quota == 5 - 2 * len(machines)
+    assert refused.value.kind == Kind.QUOTA
+
+
+def test_the_request_is_for_a_fleet_that_never_buys_by_itself(ec2, endpoint):
+    bought(ec2, token="abc")
+
+    [(_, asked)] = created(endpoint)
+    spot = asked["SpotOptions"]
+
+    assert asked["Type"] == "instant"
+    assert asked["ClientToken"] == "abc"
+    assert spot["AllocationStrategy"] == "price-capacity-optimized"
+    assert spot["SingleInstanceType"]
+    assert spot["SingleAvailabilityZone"]
+    assert int(spot["MinTargetCapacity"]) == 2
+
+
+def test_nodes_are_encrypted_need_tokens_for_metadata_and_end_when_they_shut_down(ec2, endpoint):
+    [first, *_] = bought(ec2)
+
+    client = ec2._calls.client("ec2")
+    [row] = ec2._calls.rows(
+        "ec2", "describe_instances", "Reservations.Instances", InstanceIds=[first.id]
+    )
+    [volume] = client.describe_volumes(
+        Filters=[{"Name": "attachment.instance-id", "Values": [first.id]}]
+    )["Volumes"]
+    assert row["MetadataOptions"]["HttpTokens"] == "required"
+    assert row["MetadataOptions"]["HttpPutResponseHopLimit"] == 1
+    assert volume["Encrypted"]
+    assert volume["VolumeType"] == "gp3"
+    assert row["BlockDeviceMappings"][0]["Ebs"]["DeleteOnTermination"]
+    assert endpoint.instance(first.id)["shutdown"] == "terminate"
+    assert row["KeyName"] == "workbench-one"
+
+
+def test_everything_is_tagged_inside_the_call_that_makes_it(ec2, endpoint):
+    bought(ec2, placement=True, token="abc")
+
+    making = [
+        (name, params)
+        for name, params in endpoint.calls()
+        if name.startswith(("Create", "Import", "Run"))
+    ]
+    assert "CreateTags" not in {name for name, _ in making}
+    for name, params in making:
+        told = params["TagSpecifications"]
+        if name == "CreateLaunchTemplate":
+            told = told + params["LaunchTemplateData"]["TagSpecifications"]
+        for part in told:
+            tags = {tag["Key"]: tag["Value"] for tag in part["Tags"]}
+            assert tags["workbench:cluster"] == "one", (name, part)
+            assert tags["workbench:expires"] == EXPIRES[1], (name, part)
+            if name in ("CreateFleet", "CreateLaunchTemplate"):
+                assert tags["workbench:token"] == "abc", (name, part)
+
+
+def test_the_group_lets_in_its_members_alone(ec2):
+    bought(ec2)
+
+    [group] = ec2._calls.rows(
+        "ec2",
+        "describe_security_groups",
+        "SecurityGroups",
+        Filters=[{"Name": "group-name", "Values": ["workbench-one"]}],
+    )
+    [rule] = group["IpPermissions"]
+    assert [pair["GroupId"] for pair in rule["UserIdGroupPairs"]] == [group["GroupId"]]
+    assert not rule["IpRanges"]
+    assert not rule["Ipv6Ranges"]
+
+
+def test_ssh_can_be_let_in_from_this_computer_and_not_from_everywhere(endpoint):
+    ec2 = Ec2(REGION, endpoint=endpoint.url, doors=["10.1.2.3/32"])
+    bought(ec2)
+
+    with pytest.raises(InputError, match="this computer alone"):
+        bought(Ec2(REGION, endpoint=endpoint.url, doors=["0.0.0.0/0"]))
+
+
+def test_what_was_bought_is_told_before_it_is_listed(ec2, endpoint):
+    endpoint.settings(lag=30)
+
+    machines = bought(ec2, token="abc")
+
+    assert [(one.state, one.token) for one in machines] == [(MachineState.PENDING, "abc")] * 3
+
+
+def test_a_machine_that_is_not_listed_yet_can_be_ended(ec2, endpoint, waits):
+    endpoint.settings(lag=30)
+    machines = bought(ec2)
+
+    ec2.end([one.id for one in machines])
+
+    assert 30 <= sum(waits) <= 40
+    assert {one.state for one in ec2.machines("one")} == {MachineState.GONE}
+
+
+def test_ending_what_is_gone_is_as_good(ec2):
+    machines = bought(ec2)
+    ids = [one.id for one in machines]
+
+    ec2.end(ids[:1])
+    ec2.end(["i-0123456789abcdef0", *ids])
+    ec2.end([])
+
+    assert {one.state for one in ec2.machines("one")} == {MachineState.GONE}
+    assert all(one.ended for one in ec2.machines("one"))
+
+
+def cleaned(ec2, endpoint, rounds=20):
+    """Clean until nothing is left; return what was left after each round."""
+    seen = []
+    for ahead in range(rounds):
+        seen.append(ec2.clean("one"))
+        if not seen[-1]:
+            break
+        endpoint.settings(ahead=10.0 * (ahead + 1))
+    return seen
+
+
+def test_clean_goes_on_until_nothing_is_left(ec2, endpoint):
+    endpoint.settings(ending=25, boot=5)
+    bought(ec2, placement=True)
+
+    *_, before, last = cleaned(ec2, endpoint)
+
+    assert before
+    assert last == ()
+    assert ec2.leftovers() == ()
+
+
+def test_clean_leaves_other_clusters_alone(ec2):
+    bought(ec2)
+    other = purchase(cluster="two")
+    ec2.buy(other, USER_DATA, [EXPIRES])
+
+    assert ec2.clean("one") == ()
+
+    assert {left.cluster for left in ec2.leftovers()} == {"two"}
+    assert len([one for one in ec2.machines() if one.state is not MachineState.GONE]) == 3
+
+
+def test_clean_ends_machines_that_are_not_listed_yet(ec2, endpoint):
+    endpoint.settings(lag=40)
+    bought(ec2)
+
+    cleaned(ec2, endpoint)
+
+    endpoint.settings(lag=0)
+    assert {one.state for one in ec2.machines("one")} == {MachineState.GONE}
+
+
+def test_who_cleans_up_after_a_crash_does_not_take_what_is_not_listed_for_nothing(ec2, endpoint):
+    endpoint.settings(lag=40)
+    bought(ec2)
+    heir = Ec2(REGION, endpoint=endpoint.url)
+
+    first, *_, last = cleaned(heir, endpoint)
+
+    kinds = {left.kind for left in first}
+    assert "launch template" in kinds
+    assert not kinds & {"instance", "fleet"}
+    assert last == ()
+    assert {one.state for one in heir.machines("one")} == {MachineState.GONE}
+
+
+def test_what_may_not_be_deleted_is_told_after_the_rest_was_deleted(ec2, endpoint):
+    bought(ec2, placement=True)
+    endpoint.deny("DeletePlacementGroup")
+
+    with pytest.raises(CloudRefused, match="DeletePlacementGroup"):
+        ec2.clean("one")
+
+    assert {left.kind for left in ec2.leftovers("one")} == {"placement group"}
+
+
+def test_a_bucket_of_pages_is_read_to_the_last(ec2):
+    for _ in range(61):
+        ec2.buy(purchase(count=1, least=1), USER_DATA, [EXPIRES])
+
+    left = ec2.leftovers("one")
+
+    assert sum(one.kind == "launch template" for one in left) == 61
+    assert len(ec2.machines("one")) == 61
+    assert ec2.clean("one") == ()
+
+
+def test_an_interruption_is_told_as_such(ec2, endpoint):
+    [first, *_] = bought(ec2)
+    endpoint.interrupt(first.id, 0)
+
+    [machine] = [one for one in ec2.machines("one") if one.id == first.id]
+
+    assert machine.state is MachineState.GONE
+    assert machine.interrupted
+    assert machine.ended
+    assert "Spot" in machine.reason
+
+
+def test_a_node_that_shuts_itself_down_is_gone(ec2, endpoint):
+    [first, *_] = bought(ec2)
+    endpoint.shut_down(first.id)
+
+    [machine] = [one for one in ec2.machines("one") if one.id == first.id]
+
+    assert machine.state is MachineState.GONE
+    assert not machine.interrupted
+
+
+def test_offers_say_the_baseline_the_price_and_its_history(ec2, endpoint):
+    endpoint.price(TYPE, ZONE, 0.0123)
+
+    [offer] = ec2.offers(Needs(types=(TYPE,), zones=(ZONE,)), 7200)
+
+    assert offer.price == 0.0123
+    assert (offer.network, offer.burst) == (0.75, 10.0)
+    assert (offer.vcpus, offer.memory) == (2, 4.0)
+    assert len(offer.history) >= 3
+    assert [at for at, _ in offer.history] == sorted(at for at, _ in offer.history)
+
+
+def test_offers_fit_the_needs_and_the_cheapest_is_first(ec2):
+    offers = ec2.offers(Needs(gpus=1, gpu_memory=16, zones=(ZONE,)))
+
+    assert offers
+    assert all(offer.gpus >= 1 and offer.gpu_memory >= 16 for offer in offers)
+    assert [offer.price for offer in offers] == sorted(offer.price for offer in offers)
+    assert {offer.zone for offer in offers} == {ZONE}
+
+
+def test_quotas_that_may_not_be_read_are_unknown(ec2, endpoint):
+    endpoint.fail("ListServiceQuotas", "AccessDeniedException", times=-1)
+
+    [offer] = ec2.offers(Needs(types=(TYPE,), zones=(ZONE,)))
+
+    assert offer.quota is None
+
+
+def test_all_that_a_purchase_needs_is_tried_without_doing_anything(ec2, endpoint):
+    findings = ec2.permissions(purchase(placement=True))
+
+    assert [one for one in findings if not one.ok] == []
+    assert {"credentials", "image", "quota", "ec2:CreateFleet", "ec2:TerminateInstances"} <= {
+        one.check for one in findings
+    }
+    assert ec2.leftovers() == ()
+    assert created(endpoint)[0][1]["DryRun"]
+
+
+@pytest.mark.parametrize("action", ["CreateFleet", "RunInstances", "TerminateInstances"])
+def test_a_permission_that_is_missing_is_found_with_its_remedy(ec2, endpoint, action):
+    endpoint.deny(action)
+
+    [wrong] = [one for one in ec2.permissions(purchase()) if not one.ok]
+
+    assert wrong.check == f"ec2:{action}"
+    assert "--iam" in wrong.remedy
+
+
+def test_a_purchase_over_the_quota_is_found_before_it_is_made(ec2, endpoint):
+    endpoint.quota("L-34B43A08", 4)
+
+    [wrong] = [one for one in ec2.permissions(purchase()) if not one.ok]
+
+    assert wrong.check == "quota"
+    assert "need 6 vCPUs, and 4 are left" in wrong.remedy
+
+
+def test_without_credentials_that_is_all_that_is_found(endpoint, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name)
+
+    [wrong] = Ec2(REGION, endpoint=endpoint.url).permissions(purchase())
+
+    assert (wrong.check, wrong.ok) == ("credentials", False)
+    assert "aws configure" in wrong.remedy
+
+
+def test_a_place_that_does_not_answer_is_given_time():
+    with pytest.raises(CloudRefused) as refused:
+        Ec2(REGION, endpoint="http://127.0.0.1:9", attempts=1).machines()
+
+    assert (refused.value.kind, refused.value.code) == (Kind.THROTTLING, "NoAnswer")
+
+
+def test_a_sweep_finds_what_is_left_in_another_region(ec2, endpoint):
+    far = Ec2("eu-west-1", endpoint=endpoint.url)
+    far.buy(purchase(zone="eu-west-1a", count=1, least=1), USER_DATA, [EXPIRES])
+
+    found = sweep(REGION, endpoint.url, only=[REGION, "eu-west-1"])
+
+    assert {left.region for left in found.left} == {"eu-west-1"}
+    assert sum(left.price for left in found.left) > 0
+    assert found.refused == ()
+
+
+def test_a_baked_image_stays_until_it_is_asked_to_go(ec2, endpoint):
+    [node, *_] = bought(ec2)
+    ec2.bake(node.id, "set up", "one")
+
+    assert ec2.clean("one") == ()
+    assert {left.kind for left in ec2.leftovers("one", images=True)} == {"image", "snapshot"}
+    assert ec2.clean("one", images=True) == ()
+
+
+def test_every_call_is_allowed_by_the_policies(ec2):
+    calls = []
+    for service in ("ec2", "sts", "ssm", "service-quotas"):
+        events = ec2._calls.client(service).meta.events
+        events.register("before-call.*.*", lambda model, **_: calls.append(action(model)))
+
+    ec2.offers(Needs(types=(TYPE,)), 3600)
+    ec2.permissions(purchase(placement=True))
+    [node, *_] = bought(ec2, placement=True)
+    ec2.bake(node.id, "set up", "one")
+    ec2.end([node.id])
+    ec2.clean("one", images=True)
+
+    person, baker = policy(Principal.PERSON), policy(Principal.BAKER)
+    assert len(set(calls)) > 30
+    assert {one for one in calls if not allowed(person, one) and not allowed(baker, one)} == set()
+
+
+def action(model):
+    prefix = {"service-quotas": "servicequotas"}.get(
+        model.service_model.service_name, model.service_model.service_name
+    )
+    return f"{prefix}:{model.name}"
