@@ -9,9 +9,6 @@ import pytest
 from workbench.core.cluster import ClusterWish
 from workbench.core.fleet import FleetWish, Node, NodeState, Place, Purchase
 from workbench.core.orders import Order, Outcome
-from workbench.errors import InputError, StateError, Unknown
-from workbench.view import lifetime as lives
-from workbench.view.lifetime import ask_extend, check_lifetime
 from workbench.view.messages import cluster_message
 from workbench.view.nodes import (
     MOST_NODES,
@@ -136,34 +133,3 @@ def test_of_a_large_fleet_not_every_node_is_told(store, spot):
 
     assert len(message["nodes"]) == MOST_NODES
     assert message["node_states"] == {"joined": MOST_NODES + 10}
-
-
-def test_a_longer_life_is_a_wish_like_another(store, spot, monkeypatch):
-    monkeypatch.setattr(lives, "wake_supervisor", lambda cluster: None)
-
-    before, after_the_end = (
-        ask_extend(store, 60.0, "default", 100.0),
-        ask_extend(store, 60.0, "default", 9000.0),
-    )
-
-    assert (before.fleet.expires, after_the_end.fleet.expires) == (7260.0, 9060.0)
-    assert (before.revision, before.fleet.nodes, before.up) == (2, 3, True)
-
-
-def test_what_has_no_end_or_is_none_is_not_extended(store):
-    store.wish_cluster("lab", up=True, ranks=2)
-
-    with pytest.raises(StateError, match="has no time limit"):
-        ask_extend(store, 60.0, "lab", 1.0)
-    with pytest.raises(Unknown, match="no cluster called 'other'"):
-        ask_extend(store, 60.0, "other", 1.0)
-    with pytest.raises(InputError, match="not by -5 s"):
-        ask_extend(store, -5.0, "lab", 1.0)
-
-
-def test_what_would_be_deleted_at_once_is_not_started(spot):
-    check_lifetime(spot, 7199.0)
-    check_lifetime(None, 7199.0)
-
-    with pytest.raises(StateError, match="extend it first"):
-        check_lifetime(spot, 7200.0)

@@ -19,8 +19,8 @@ from workbench.errors import InputError, StateError, Unknown
 from workbench.server.checks import run_id
 from workbench.server.told import as_json
 from workbench.store import Store
+from workbench.store.asking import ask_longer
 from workbench.store.wishes import ask_cluster, ask_down, ask_nodes, local_slots
-from workbench.view.lifetime import ask_extend, check_lifetime
 
 if TYPE_CHECKING:
     from workbench.server.bodies import Size
@@ -45,7 +45,7 @@ def bring_up(store: Store, name: str, body: bytes) -> Message:
     from workbench.server.bodies import Size, body_as
 
     size = body_as(Size, body)
-    check_lifetime(store.cluster_wish(name), time.time())
+    _check_lifetime(store.cluster_wish(name), time.time())
     _ask_size(store, name, size)
     return _cluster(store, name)
 
@@ -67,7 +67,8 @@ def extend(store: Store, name: str, body: bytes) -> Message:
     """Wish for a cluster to live longer, and return it."""
     from workbench.server.bodies import Longer, body_as
 
-    ask_extend(store, body_as(Longer, body).seconds, name, time.time())
+    seconds = body_as(Longer, body).seconds
+    ask_longer(store, seconds, cluster=name, now=time.time())
     return _cluster(store, name)
 
 
@@ -167,6 +168,15 @@ def _ask_size(store: Store, name: str, size: Size) -> None:
         )
     else:
         ask_nodes(store, size.nodes, cluster=name)
+
+
+def _check_lifetime(wish: ClusterWish | None, now: float) -> None:
+    """Refuse to start what would be deleted at once."""
+    if wish is not None and 0 < wish.fleet.expires <= now:
+        raise StateError(
+            f"The time to live of cluster {wish.name!r} is over; start it with %dist_cluster, "
+            "where it is given a new one."
+        )
 
 
 def _cluster(store: Store, name: str) -> Message:

@@ -34,7 +34,7 @@ class Size(Body):
 class Longer(Body):
     """For how long a cluster is to live in addition."""
 
-    seconds: float = Field(gt=0, description="a number of seconds")
+    seconds: float = Field(gt=0, le=366 * 86400, description="a number of seconds")
 
 
 class Notebook(Body):
