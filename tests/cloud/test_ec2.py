@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 
 import pytest
 
@@ -66,7 +67,14 @@ def ec2(endpoint, waits):
         waits.append(seconds)
         endpoint.settings(ahead=sum(waits))
 
-    return Ec2(REGION, endpoint=endpoint.url, public_key=KEY, attempts=2, sleep=sleep)
+    return Ec2(
+        REGION,
+        endpoint=endpoint.url,
+        public_key=KEY,
+        attempts=2,
+        clock=lambda: time.time() + sum(waits),
+        sleep=sleep,
+    )
 
 
 def purchase(**changes):
@@ -110,6 +118,36 @@ def test_the_same_token_buys_nothing_twice_in_another_process_with_other_user_da
     later.buy(same, USER_DATA + "# another key", [("workbench:expires", "2100000000")])
 
     assert len(later.machines("one")) == 3
+
+
+def test_a_refusal_that_was_not_written_down_is_repeated_as_it_was(ec2, endpoint):
+    same = purchase()
+    endpoint.refuse(("InsufficientInstanceCapacity", "none"))
+
+    for _ in range(2):
+        with pytest.raises(CloudRefused) as refused:
+            ec2.buy(same, USER_DATA, [EXPIRES])
+
+    assert (refused.value.kind, refused.value.code) == (
+        Kind.CAPACITY,
+        "InsufficientInstanceCapacity",
+    )
+    assert ec2.machines("one") == ()
+
+
+def test_a_token_that_came_to_nothing_is_not_waited_for_forever(ec2, endpoint, waits):
+    same = purchase()
+    endpoint.refuse(("InsufficientInstanceCapacity", "none"))
+
+    for expires in ("1", "2"):
+        with pytest.raises(CloudRefused) as refused:
+            ec2.buy(same, USER_DATA, [("workbench:expires", expires)])
+
+    assert (refused.value.kind, refused.value.code) == (
+        Kind.CAPACITY,
+        "IdempotentParameterMismatch",
+    )
+    assert 60 <= sum(waits) <= 70
 
 
 def test_a_lost_answer_is_repeated_without_buying_twice(ec2, endpoint):

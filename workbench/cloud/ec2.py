@@ -151,13 +151,14 @@ class Ec2:
         try:
             answer = self._patiently("create_fleet", request, _NEW)
         except CloudRefused as refused:
-            if refused.code == "IdempotentParameterMismatch" and self._has(purchase):
+            if refused.code == "IdempotentParameterMismatch":
+                self._has_come(purchase, refused)
                 return
             if refused.kind != Kind.THROTTLING:
                 self._withdraw(template)
             raise
         ids = [id_ for part in answer.get("Instances", ()) for id_ in part["InstanceIds"]]
-        if not ids and not self._has(purchase):
+        if not ids:
             self._withdraw(template, answer.get("FleetId", ""))
             raise _nothing(answer)
         self._remember(purchase, ids)
@@ -235,8 +236,10 @@ class Ec2:
             )["ImageId"]
         )
 
-    def _template(self, purchase: Purchase, user_data: str, tags: launch.Tags, vpc: str) -> str:
-        """Make what the nodes of a purchase are launched from, or find it made; return its id."""
+    def _template(
+        self, purchase: Purchase, user_data: str, tags: launch.Tags, vpc: str
+    ) -> dict[str, str]:
+        """Make what the nodes of a purchase are launched from, or find it made; name it."""
         ours = borne(purchase.cluster, tags=tags)
         group = self._group(purchase.cluster, vpc, ours)
         if self._public_key:
@@ -254,15 +257,8 @@ class Ec2:
             profile=self._profile,
             disk=self._disk,
         )
-        made = self._make("create_launch_template", request)
-        if made is None:
-            names = [request["LaunchTemplateName"]]
-            made = {
-                "LaunchTemplate": self._first(
-                    "describe_launch_templates", "LaunchTemplates", LaunchTemplateNames=names
-                )
-            }
-        return str(made["LaunchTemplate"]["LaunchTemplateId"])
+        self._make("create_launch_template", request)
+        return {"LaunchTemplateName": request["LaunchTemplateName"]}
 
     def _group(self, cluster: str, vpc: str, tags: launch.Tags) -> str:
         """Make the security group and let its members in, or find it made; return its id."""
@@ -290,13 +286,13 @@ class Ec2:
         """Return what is known to be there, as soon as it is listed."""
         deadline = self._clock() + LAG_SECONDS
         while not (found := list(self._calls.rows("ec2", operation, path, **request))):
-            if self._clock() >= deadline:
-                raise CloudRefused(
-                    f"EC2 says that {path} are there and does not list them; try again later.",
-                    Kind.THROTTLING,
-                )
-            self._sleep(POLL_SECONDS)
+            self._wait(deadline, _refused("NoAnswer", f"{path} are there and not listed"))
         return found[0]
+
+    def _wait(self, deadline: float, refused: CloudRefused) -> None:
+        if self._clock() >= deadline:
+            raise refused
+        self._sleep(POLL_SECONDS)
 
     def _patiently(
         self, operation: str, request: launch.Request, new: Sequence[str]
@@ -307,23 +303,29 @@ class Ec2:
             try:
                 return self._calls.call("ec2", operation, **request)
             except CloudRefused as refused:
-                lagging = refused.code.startswith(tuple(new)) and "NotFound" in refused.code
-                if not lagging or self._clock() >= deadline:
+                if not refused.code.startswith(tuple(new)) or "NotFound" not in refused.code:
                     raise
-            self._sleep(POLL_SECONDS)
+                self._wait(deadline, refused)
 
-    def _withdraw(self, template: str, fleet: str = "") -> None:
+    def _withdraw(self, template: dict[str, str], fleet: str = "") -> None:
         """Delete what a purchase that came to nothing has left; what fails is left to clean."""
         try:
             if fleet:
                 self._calls.call("ec2", "delete_fleets", FleetIds=[fleet], TerminateInstances=True)
-            self._calls.call("ec2", "delete_launch_template", LaunchTemplateId=template)
+            self._calls.call("ec2", "delete_launch_template", **template)
         except CloudRefused:
             return
 
-    def _has(self, purchase: Purchase) -> bool:
-        """Return whether this token has bought machines."""
-        return any(one.token == purchase.token for one in self.machines(purchase.cluster))
+    def _has_come(self, purchase: Purchase, refused: CloudRefused) -> None:
+        """Wait until what was bought with this token before, in other words, is listed.
+
+        Raises:
+            CloudRefused: It came to nothing, so the next rung is due.
+        """
+        deadline = self._clock() + LAG_SECONDS
+        nothing = CloudRefused(str(refused), Kind.CAPACITY, refused.code)
+        while not any(one.token == purchase.token for one in self.machines(purchase.cluster)):
+            self._wait(deadline, nothing)
 
     def _remember(self, purchase: Purchase, ids: Sequence[str]) -> None:
         tags = borne(purchase.cluster, purchase.token)

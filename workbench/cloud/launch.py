@@ -169,10 +169,13 @@ def template(
     }
 
 
-def fleet(purchase: Purchase, template_id: str, subnets: Mapping[str, str], tags: Tags) -> Request:
+def fleet(
+    purchase: Purchase, template: Mapping[str, str], subnets: Mapping[str, str], tags: Tags
+) -> Request:
     """Ask for the nodes: all of one type in one zone, at least ``least`` or none.
 
     Args:
+        template: Its name, which the same token always has, or its id.
         subnets: Zone to the subnet in which to launch there.
 
     Raises:
@@ -191,7 +194,7 @@ def fleet(purchase: Purchase, template_id: str, subnets: Mapping[str, str], tags
         "ClientToken": purchase.token[:64],
         "LaunchTemplateConfigs": [
             {
-                "LaunchTemplateSpecification": {"LaunchTemplateId": template_id, "Version": "1"},
+                "LaunchTemplateSpecification": {**template, "Version": "1"},
                 "Overrides": [
                     {"InstanceType": type_, "SubnetId": subnets[zone], **price}
                     for type_ in purchase.types

@@ -165,7 +165,8 @@ def _trials(
     yield "import_key_pair", launch.key_pair(cluster, _A_KEY, tags)
     yield "create_placement_group", launch.placement_group(cluster, tags)
     yield "create_launch_template", template
-    yield "create_fleet", launch.fleet(purchase, f"lt-{NOTHING}", network.subnets, ())
+    nothing = {"LaunchTemplateId": f"lt-{NOTHING}"}
+    yield "create_fleet", launch.fleet(purchase, nothing, network.subnets, ())
     yield "run_instances", _alone(template["LaunchTemplateData"], purchase, subnet)
     yield from _DELETIONS.items()
     yield from ((operation, {}) for operation in _READS)

@@ -149,9 +149,9 @@ def remove(calls: Calls, cluster: str, now: float, *, images: bool = False) -> N
         for row in rows:
             if not _held(row):
                 refused += _deleted(calls, sort, row[sort.id])
-    for error in refused:
-        if error.kind != Kind.THROTTLING:
-            raise error
+    for one in refused:
+        if one.kind != Kind.THROTTLING:
+            raise one
 
 
 def _tokens(calls: Calls, cluster: str) -> set[str]:
