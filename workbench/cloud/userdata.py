@@ -96,20 +96,28 @@ def is_ready(seconds: float) -> str:
 def second_host_key(path: str = HOST_KEY) -> str:
     """Return the script by which a node makes its own host key, and says the public half.
 
-    Run as root over the first session, which the throw-away key has verified. That session goes
-    on; the next one is shown the new key.
+    Run as root over the first session, which the throw-away key has verified. It ends once sshd
+    shows the new key; that session goes on.
     """
     return (
         "set -eu\n"
         "umask 077\n"
         "new=$(mktemp -d)\n"
         'ssh-keygen -q -t ed25519 -N "" -C "" -f "$new/key"\n'
-        f'cat "$new/key" > {path}.new && chmod 600 {path}.new && mv -f {path}.new {path}\n'
-        f'cat "$new/key.pub" > {path}.pub\n'
-        f"cut -d' ' -f1,2 {path}.pub\n"
+        f'cat "$new/key" > {path}.new && mv -f {path}.new {path}\n'
+        f'cat "$new/key.pub" > {path}.pub && chmod 644 {path}.pub\n'
+        "key=$(cut -d' ' -f1,2 \"$new/key.pub\")\n"
         'rm -rf "$new"\n'
         "{ systemctl reload ssh || systemctl reload sshd || pkill -HUP -o -x sshd; } "
         ">/dev/null 2>&1\n"
+        # It closes its port for a moment. sudo does not hand on where the session came in.
+        "set -- ${SSH_CONNECTION:-x x $(hostname -I | cut -d' ' -f1) 22}\n"
+        "left=100\n"
+        'until ssh-keyscan -T 1 -t ed25519 -p "$4" "$3" 2>/dev/null | grep -qF "$key"; do\n'
+        '  [ "$left" -gt 0 ] || { echo "sshd does not show its new key" >&2; exit 1; }\n'
+        "  left=$((left - 1)); sleep 0.1\n"
+        "done\n"
+        'echo "$key"\n'
     )
 
 
