@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 from collections.abc import Callable, Iterable
@@ -10,7 +11,7 @@ from typing import Any
 
 import moto.ec2.urls
 import moto.servicequotas.urls
-from moto.core.exceptions import ServiceException
+from moto.core.exceptions import JsonRESTError, ServiceException
 from moto.core.responses import ActionResult
 from moto.ec2.exceptions import DryRunClientError
 from moto.ec2.models import ec2_backends
@@ -74,8 +75,8 @@ class Rehearsed(EC2Response):
 
     def _fleet(self) -> dict[str, Any]:
         [config] = self._get_param("LaunchTemplateConfigs")
-        named = config["LaunchTemplateSpecification"]["LaunchTemplateId"]
-        template = self.ec2_backend.get_launch_template(named).get_version("1").data
+        name = config["LaunchTemplateSpecification"]["LaunchTemplateName"]
+        template = self.ec2_backend.get_launch_template_by_name(name).get_version("1").data
         options = self._get_param("SpotOptions", {})
         count = int(self._get_param("TargetCapacitySpecification")["TotalTargetCapacity"])
         least = int(options.get("MinTargetCapacity", 1))
@@ -162,13 +163,15 @@ class Rehearsed(EC2Response):
                 ),
                 block_device_mappings=template["BlockDeviceMappings"],
                 region_name=self.region,
-                private_ip=on_address[0]() if on_address else None,
             )
             [instance] = reservation.instances
             instance.instance_lifecycle = "spot"
             instance.placement.group_name = group or ""
             instance._state.name, instance._state.code = "pending", 0
             for nic in instance.nics.values():
+                for give in on_address:  # where the hosts are, and moto's subnets are not
+                    nic.private_ip_address = give()
+                    nic.private_ip_addresses[0]["PrivateIpAddress"] = nic.private_ip_address
                 self.ec2_backend.create_tags([nic.id], told.get("network-interface", {}))
             self._spot_request(instance, told.get("spot-instances-request", {}))
             MARKET.launched[instance.id] = MARKET.now
@@ -298,11 +301,21 @@ class Rehearsed(EC2Response):
             raise Refused("DependencyViolation", f"{group} has a dependent object")
         return super().delete_security_group()
 
+    def create_image(self) -> ActionResult:
+        told = self._get_param("TagSpecifications", [])
+        instance = self._get_param("InstanceId")
+        image = self.ec2_backend.create_image(instance, self._get_param("Name"), "", [])
+        tags = convert_tag_spec(told)
+        self.ec2_backend.create_tags([image.id], tags.get("image", {}))
+        self.ec2_backend.create_tags([image.ebs_snapshot.id], tags.get("snapshot", {}))
+        return ActionResult({"ImageId": image.id})
+
     def describe_tags(self) -> ActionResult:
         filters = self._filters_from_querystring()
         rows = [
             {"ResourceId": id_, "ResourceType": _sort(id_), "Key": key, "Value": value}
             for id_, tags in self.ec2_backend.tags.items()
+            if id_ not in MARKET.fleets or self._is_told(MARKET.fleets[id_])
             for key, value in tags.items()
         ]
         names = {"resource-type": "ResourceType", "resource-id": "ResourceId"}
@@ -384,6 +397,9 @@ class Rehearsed(EC2Response):
                 found.append({**thing, "Tags": told})
         return found
 
+    def _is_told(self, fleet: dict[str, Any]) -> bool:
+        return MARKET.now - fleet["CreateTime"].timestamp() >= MARKET.lag
+
     def _known(self, ids: Iterable[str]) -> None:
         for id_ in ids:
             if id_ not in MARKET.launched or not MARKET.is_listed(id_):
@@ -423,6 +439,8 @@ class Quotas(ServiceQuotasResponse):
     """moto's service quotas, with those of EC2."""
 
     def list_service_quotas(self) -> str:
+        if fault := MARKET.fault("ListServiceQuotas", after=False):
+            raise JsonRESTError(fault.code, fault.message)
         asked = json.loads(self.body)
         start = int(asked.get("NextToken") or 0)
         rows = [
@@ -481,6 +499,11 @@ def instance_of(id_: str) -> Any:
     """Return moto's instance."""
     backends = ec2_backends["123456789012"]
     return backends[MARKET.region_of[id_]].get_instance(id_)
+
+
+def user_data(instance: Any) -> str:
+    """Return the user-data as it was given."""
+    return base64.b64decode(str(instance.user_data or "")).decode()
 
 
 def _get_parameters(self: Any, names: list[str]) -> dict[str, Any]:

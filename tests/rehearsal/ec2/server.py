@@ -7,8 +7,10 @@ to ``/rehearsal``.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterable
@@ -24,6 +26,7 @@ from moto.moto_server.werkzeug_app import (
 from werkzeug.serving import make_server
 
 from tests.rehearsal.ec2 import plugin
+from tests.rehearsal.ec2.machines import Machines
 from tests.rehearsal.ec2.market import Fault, Market
 from tests.rehearsal.ec2.plugin import MARKET
 
@@ -56,6 +59,11 @@ def fail(**fault: Any) -> None:
     MARKET.faults.append(Fault(**fault))
 
 
+def mend() -> None:
+    """End all faults."""
+    MARKET.faults.clear()
+
+
 def refuse(errors: list[list[str]]) -> None:
     """Have the next CreateFleet answer with a 200 that has errors alone."""
     MARKET.refusals.append([(code, message) for code, message in errors])
@@ -86,7 +94,7 @@ def instance(id: str) -> dict[str, Any]:
     found = plugin.instance_of(id)
     return {
         "shutdown": found.instance_initiated_shutdown_behavior,
-        "user_data": str(found.user_data),
+        "user_data": plugin.user_data(found),
         "state": found.state,
     }
 
@@ -110,7 +118,7 @@ def market() -> dict[str, Any]:
 DEEDS: dict[str, Callable[..., Any]] = {
     deed.__name__: deed
     for deed in (
-        settings, pool, price, quota, fail, refuse, interrupt, rebalance, shut_down, calls,
+        settings, pool, price, quota, fail, mend, refuse, interrupt, rebalance, shut_down, calls,
         instance, reset, market,
     )
 }  # fmt: skip
@@ -153,16 +161,10 @@ def main() -> None:
     thread.start()
     said = sys.stdout
     sys.stdout = io.StringIO()  # werkzeug and moto have nothing more to say there
-    if options.machines:
-        from tests.rehearsal.ec2.machines import Machines
-
-        with Machines():
-            print(server.server_port, file=said, flush=True)
-            sys.stdin.read()
-    else:
+    with Machines() if options.machines else contextlib.nullcontext():
         print(server.server_port, file=said, flush=True)
         sys.stdin.read()
-    server.shutdown()
+    os._exit(0)  # nobody waits for an answer any more
 
 
 if __name__ == "__main__":

@@ -1,0 +1,54 @@
+"""Be one machine's metadata service, version 2 alone: what it says comes from a file.
+
+Run on the host, with the file's path: the server of the rehearsal writes there what is so.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+ADDRESS = "169.254.169.254"
+TTL = "X-aws-ec2-metadata-token-ttl-seconds"
+TOKEN = "X-aws-ec2-metadata-token"
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """Answers a path with what the file has for it; 404 for what it has not."""
+
+    file = Path()
+    tokens: ClassVar[set[str]] = set()
+
+    def do_PUT(self) -> None:
+        if self.path != "/latest/api/token" or TTL not in self.headers:
+            self._say(400, "")
+            return
+        token = secrets.token_hex(16)
+        self.tokens.add(token)
+        self._say(200, token)
+
+    def do_GET(self) -> None:
+        if self.headers.get(TOKEN) not in self.tokens:
+            self._say(401, "")
+            return
+        known = json.loads(self.file.read_text())
+        text = known.get(self.path.removeprefix("/latest/"))
+        self._say(404 if text is None else 200, text or "")
+
+    def log_message(self, format: str, *args: object) -> None:
+        return None
+
+    def _say(self, status: int, text: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text.encode())))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+
+if __name__ == "__main__":
+    Metadata.file = Path(sys.argv[1])
+    ThreadingHTTPServer((ADDRESS, 80), Metadata).serve_forever()

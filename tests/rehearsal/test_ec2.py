@@ -1,0 +1,170 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+
+import pytest
+
+from tests.rehearsal.ec2.endpoint import Endpoint
+from tests.rehearsal.hosts import PLACE, make_key, until
+from workbench.cloud.ec2 import Ec2
+from workbench.cloud.ssh import open_session
+from workbench.cloud.userdata import Boot, is_ready, second_host_key, user_data
+from workbench.core.fleet import MachineState, Purchase
+from workbench.core.world import Host
+from workbench.errors import WorkbenchError
+
+pytestmark = pytest.mark.root
+METADATA = """
+import sys, urllib.request
+base = "http://169.254.169.254/latest/"
+ask = urllib.request.Request(base + "api/token", method="PUT",
+                             headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+token = urllib.request.urlopen(ask, timeout=5).read().decode()
+for path in sys.argv[1:]:
+    ask = urllib.request.Request(base + path, headers={"X-aws-ec2-metadata-token": token})
+    try:
+        print(urllib.request.urlopen(ask, timeout=5).read().decode())
+    except urllib.error.HTTPError as error:
+        print(error.code)
+"""
+
+
+@pytest.fixture(scope="module")
+def endpoint(possible):
+    with Endpoint(machines=True) as endpoint:
+        yield endpoint
+
+
+class Bench:
+    """A cluster on the rehearsal's EC2, with the keys that its nodes were told."""
+
+    def __init__(self, endpoint, folder, cluster):
+        self.endpoint = endpoint
+        self.cluster = cluster
+        for name in ("host", "user"):
+            make_key(folder / name)
+        self.key = (folder / "user").read_text()
+        self.public = (folder / "user.pub").read_text()
+        self.host_key = (folder / "host").read_text()
+        self.host_public = (folder / "host.pub").read_text()
+        self.cloud = Ec2("us-east-1", endpoint=endpoint.url, public_key=self.public)
+
+    def buy(self, count, **changes):
+        boot = Boot(
+            cluster=self.cluster,
+            host_key=self.host_key,
+            host_public=self.host_public,
+            user_key=self.public,
+            prefix=sys.prefix,
+            python="3.11",
+            **({"user": "root"} | changes),
+        )
+        purchase = Purchase(self.cluster, f"{self.cluster}-1", 0, count, count, ("c5.large",))
+        self.cloud.buy(purchase, user_data(boot), [])
+        until(lambda: len(self.running()) == count, "the nodes")
+        return self.running()
+
+    def running(self):
+        machines = self.cloud.machines(self.cluster)
+        return [one for one in machines if one.state is MachineState.RUNNING]
+
+    def log_in(self, machine, public="", user="root"):
+        kind, key, *_ = (public or self.host_public).split()
+        host = Host(machine.reach, 1, user=user)
+        return open_session(host, [f"{machine.reach} {kind} {key}"], self.key)
+
+    def clean(self):
+        until(lambda: not self.cloud.clean(self.cluster), "nothing to be left", seconds=90)
+
+
+@pytest.fixture
+def bench(endpoint, tmp_path, request):
+    bench = Bench(endpoint, tmp_path, f"c{abs(hash(request.node.name)) % 10**6}")
+    yield bench
+    bench.clean()
+
+
+def test_nodes_show_the_throw_away_key_and_then_one_of_their_own(bench):
+    [node] = bench.buy(1)
+
+    with contextlib.closing(bench.log_in(node)) as session:
+        own = session.run(["sh", "-c", second_host_key()]).output
+        with contextlib.closing(bench.log_in(node, own)) as second:
+            said = second.run(["hostname"]).output
+    with pytest.raises(WorkbenchError):
+        bench.log_in(node)
+
+    assert own.split()[0] == "ssh-ed25519"
+    assert own.split()[1] not in bench.host_public
+    assert said.strip() == f"ip-{node.address.replace('.', '-')}"
+
+
+def test_a_node_says_when_it_is_set_up(bench):
+    [node] = bench.buy(1)
+
+    with contextlib.closing(bench.log_in(node)) as session:
+        done = session.run(["sh", "-c", is_ready(20)])
+
+    assert (done.status, done.errors) == (0, "")
+
+
+def test_a_user_of_the_nodes_own_can_log_in(bench):
+    [node] = bench.buy(1, user="workbench")
+
+    with contextlib.closing(bench.log_in(node, user="workbench")) as session:
+        assert session.run(["whoami"]).output.strip() == "workbench"
+        own = session.run(["sudo", "-n", "sh", "-c", second_host_key()]).output
+
+    with contextlib.closing(bench.log_in(node, own, user="workbench")) as session:
+        assert session.run(["sudo", "-n", "whoami"]).output.strip() == "root"
+
+
+def test_a_node_learns_of_its_interruption_from_its_own_metadata(bench):
+    first, second = bench.buy(2)
+    paths = ["meta-data/instance-id", "meta-data/spot/instance-action"]
+
+    with contextlib.closing(bench.log_in(first)) as session:
+        before = session.run([sys.executable, "-c", METADATA, *paths]).output.split("\n")
+        bench.endpoint.interrupt(first.id, 3)
+        asked = [sys.executable, "-c", METADATA, *paths]
+        until(lambda: "terminate" in session.run(asked).output, "the notice")
+        until(lambda: not session.is_open, "the end")
+    until(lambda: len(bench.running()) == 1, "one to be gone")
+
+    [gone] = [one for one in bench.cloud.machines(bench.cluster) if one.id == first.id]
+    assert before[:2] == [first.id, "404"]
+    assert gone.interrupted
+    assert [one.id for one in bench.running()] == [second.id]
+
+
+def test_metadata_is_not_told_without_a_token(bench):
+    [node] = bench.buy(1)
+    ask = "import urllib.request as r; r.urlopen('http://169.254.169.254/latest/user-data')"
+
+    with contextlib.closing(bench.log_in(node)) as session:
+        done = session.run([sys.executable, "-c", ask])
+
+    assert "401" in done.errors
+
+
+def test_a_node_without_a_lease_shuts_down_without_any_right(bench):
+    started = time.time()
+    bench.buy(1, boot_seconds=1)
+
+    until(lambda: not bench.running(), "the node to end itself")
+
+    assert time.time() - started < 60
+
+
+def test_after_the_end_nothing_is_left_of_the_hosts(possible, tmp_path):
+    with Endpoint(machines=True) as endpoint:
+        bench = Bench(endpoint, tmp_path, "last")
+        bench.buy(2)
+        mine = {json.loads((path / "owner").read_text())[0]: path for path in PLACE.glob("*/")}
+
+    assert mine
+    assert endpoint.pid in mine
+    assert not mine[endpoint.pid].exists()
