@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.job import parameter, parse_job, seconds
+from workbench.core.job import parameter, seconds
+from workbench.core.jobfile import parse_job
 from workbench.errors import InputError
 
 COMPLETE = """\

@@ -3,38 +3,68 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import Any
 
 import click
-from rich.console import Console
 
 from workbench.cli import listing
 from workbench.cli.chart import check_chart_path, draw_chart
+from workbench.cli.consent import Consent, agree_to_keys, renewed
 from workbench.cli.demo import run_demo
-from workbench.cli.follow import TerminalView, exit_code, wait_down, wait_ready
+from workbench.cli.fleet_options import (
+    SPELLING,
+    data_folder,
+    host_options,
+    money_options,
+    need_options,
+    node_options,
+    place_options,
+    read_hosts,
+    read_request,
+    read_text,
+    size_options,
+    with_options,
+)
+from workbench.cli.follow import (
+    TerminalView,
+    cost_sentence,
+    exit_code,
+    nodes_sentence,
+    prove_gone,
+    wait_down,
+    wait_ready,
+)
 from workbench.cli.logs import print_output, print_supervisor_log
 from workbench.cli.options import (
     Commands,
+    accept_option,
     cluster_option,
     json_option,
     no_wait_option,
     oversubscribe_option,
     run_options,
+    yes_option,
 )
+from workbench.cli.renting import extend, image, offers, sweep_leaks
 from workbench.cli.screen import screen_for
-from workbench.core.cluster import check_cluster_name
-from workbench.core.job import SUFFIXES, Job, parse_job
+from workbench.cli.terminal import notes, output, waiting
+from workbench.core import job as job_file
+from workbench.core.cluster import THIS_MACHINE, ClusterWish, check_cluster_name
+from workbench.core.fleet import FleetWish, Place
+from workbench.core.fleetrequest import fleet_wish
+from workbench.core.job import Job
+from workbench.core.jobfile import SUFFIXES, parse_job
 from workbench.core.run import Run, RunKind, RunState
 from workbench.errors import InputError, StateError
 from workbench.store import Store
+from workbench.store.asking import ask_host_doctor, ask_policy
 from workbench.store.wishes import (
     ask_cluster,
     ask_doctor,
     ask_down,
+    ask_nodes,
     ask_run,
     script_source,
 )
@@ -46,8 +76,6 @@ from workbench.view.phrases import count, duration, state_line, summary
 from workbench.view.record import curves_of
 from workbench.view.stop import ask_stop, stop_line
 
-WIDE = 240  # columns for a file or a pipe, where nothing is gained by folding
-
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="workbench", message="workbench %(version)s")
@@ -57,13 +85,32 @@ def main() -> None:
 
 @main.command()
 @click.argument("ranks", type=int, required=False)
+@with_options(
+    host_options, place_options, size_options, need_options, money_options, node_options,
+    [accept_option, yes_option],
+)  # fmt: skip
 @oversubscribe_option
 @no_wait_option
 @cluster_option
-def up(ranks: int | None, oversubscribe: bool, no_wait: bool, cluster: str) -> None:
-    """Start a cluster of RANKS ranks on this machine."""
+def up(
+    ranks: int | None,
+    oversubscribe: bool,
+    no_wait: bool,
+    cluster: str,
+    yes: bool,
+    accept_keys: tuple[str, ...],
+    **given: Any,
+) -> None:
+    """Start a cluster of RANKS ranks: on this machine, your hosts, or nodes from EC2.
+
+    What it had before stands where nothing is said. What costs is shown, and asked about.
+    """
+    now = time.time()
+    fleet = fleet_wish(read_request(given), SPELLING, now=now)
     with Store() as store:
-        ask_cluster(store, ranks, cluster=cluster, oversubscribe=oversubscribe)
+        consent = Consent(check_cluster_name(cluster), now, yes, accept_keys, output().print)
+        agreed = THIS_MACHINE if given["here"] else renewed(store, consent, fleet)
+        ask_cluster(store, ranks, cluster=cluster, oversubscribe=oversubscribe, fleet=agreed)
         if no_wait:
             click.echo(f"Asked for cluster {cluster!r}; `workbench status` shows it.")
         else:
@@ -71,19 +118,29 @@ def up(ranks: int | None, oversubscribe: bool, no_wait: bool, cluster: str) -> N
 
 
 @main.command()
-@click.argument("ranks", type=int)
+@click.argument("ranks", type=int, required=False)
+@click.option("--nodes", type=int, metavar="N", help="Of nodes; 0 pays nothing and keeps all else.")
 @oversubscribe_option
 @no_wait_option
 @cluster_option
-def resize(ranks: int, oversubscribe: bool, no_wait: bool, cluster: str) -> None:
-    """Give a cluster that is up another number of RANKS."""
+def resize(
+    ranks: int | None, nodes: int | None, oversubscribe: bool, no_wait: bool, cluster: str
+) -> None:
+    """Give a cluster that is up another number of RANKS, or of nodes."""
+    if (ranks is None) == (nodes is None):
+        raise InputError("Say another number of ranks (workbench resize 4), or of --nodes.")
+    asked = count(nodes, "node") if nodes is not None else count(ranks or 0, "rank")
     with Store() as store:
         wish = store.cluster_wish(check_cluster_name(cluster))
         if wish is None or not wish.up:
-            raise StateError(f"Cluster {cluster!r} is not up; `workbench up {ranks}` starts it.")
-        ask_cluster(store, ranks, cluster=cluster, oversubscribe=oversubscribe)
+            start = "" if ranks is None else f" {ranks}"
+            raise StateError(f"Cluster {cluster!r} is not up; `workbench up{start}` starts it.")
+        if nodes is not None:
+            ask_nodes(store, nodes, cluster=cluster)
+        else:
+            ask_cluster(store, ranks, cluster=cluster, oversubscribe=oversubscribe)
         if no_wait:
-            click.echo(f"Asked for {count(ranks, 'rank')}; `workbench status` shows them.")
+            click.echo(f"Asked for {asked}; `workbench status` shows them.")
         else:
             _say_ready(store, cluster)
 
@@ -92,15 +149,17 @@ def resize(ranks: int, oversubscribe: bool, no_wait: bool, cluster: str) -> None
 @no_wait_option
 @cluster_option
 def down(no_wait: bool, cluster: str) -> None:
-    """Take a cluster down; its unfinished runs are stopped."""
+    """Take a cluster down, delete all that it was lent, and stop its unfinished runs."""
     with Store() as store:
         ask_down(store, cluster=check_cluster_name(cluster))
         if no_wait:
             click.echo(f"Asked for cluster {cluster!r} to be gone.")
             return
-        with _waiting(f"Taking cluster {cluster!r} down") as say:
+        wish = store.cluster_wish(cluster)
+        assert wish is not None
+        with waiting(f"Taking cluster {cluster!r} down", lines=_has_nodes(wish)) as say:
             wait_down(store, cluster, say)
-        click.echo(f"Cluster {cluster!r} is down; nothing of it is left running.")
+        click.echo(f"Cluster {cluster!r} is down; {prove_gone(wish)}.")
 
 
 @main.command(context_settings={"allow_interspersed_args": False})
@@ -114,15 +173,24 @@ def run(ctx: click.Context, /, script: str, arguments: tuple[str, ...], **given:
     What stands after SCRIPT is the script's; after a job file, options stand that change it.
     The cluster is started if need be, and stays up.
     """
+    now = time.time()
     job = Job(script=script, arguments=arguments)
     if script.endswith(SUFFIXES):
-        job = parse_job(_text(script), script)
+        job = parse_job(read_text(script, "The job file"), script)
         given |= _options_after(ctx, arguments)
+    fleet = _fleet_of(job, now)
     with Store() as store, Interrupts() as interrupts:
         path, source = script_source(job.script)
         parameters = {**job.parameters, **dict(given["parameters"])}
         cluster = given["cluster"] or job.cluster
         before = store.cluster_wish(cluster)
+        ranks = job.ranks if given["ranks"] is None else given["ranks"]
+        shared = given["oversubscribe"] or job.oversubscribe
+        consent = Consent(
+            check_cluster_name(cluster), now, given["yes"], given["accept_keys"], output().print
+        )
+        if agreed := renewed(store, consent, fleet):
+            ask_cluster(store, ranks, cluster=cluster, oversubscribe=shared, fleet=agreed)
         wish = ask_run(
             store,
             kind=RunKind.SCRIPT,
@@ -133,10 +201,10 @@ def run(ctx: click.Context, /, script: str, arguments: tuple[str, ...], **given:
             name=given["name"] or job.name,
             parameters=tuple(parameters.items()),
             environment=tuple(job.environment.items()),
-            ranks=job.ranks if given["ranks"] is None else given["ranks"],
-            oversubscribe=given["oversubscribe"] or job.oversubscribe,
+            ranks=ranks,
+            oversubscribe=shared,
             grace=job.grace if given["grace"] is None else given["grace"],
-            wall_clock_limit=given["wall_clock_limit"] or job.wall_clock_limit,
+            wall_clock_limit=given["wall_clock_limit"] or job.limit,
         )
         if given["background"]:
             click.echo(f"Run {wish.name!r} is queued; `workbench logs -f` follows it.")
@@ -149,7 +217,7 @@ def run(ctx: click.Context, /, script: str, arguments: tuple[str, ...], **given:
 @json_option
 @click.option("--cluster", metavar="NAME", help="Only this cluster.")
 def status(as_json: bool, cluster: str | None) -> None:
-    """Show clusters, their ranks, and what runs."""
+    """Show clusters, their nodes and what these cost, their ranks, and what runs."""
     with Store() as store:
         names = [cluster] if cluster else [wish.name for wish in store.clusters()]
         if cluster and store.cluster_wish(cluster) is None:
@@ -160,9 +228,9 @@ def status(as_json: bool, cluster: str | None) -> None:
             keep_awake(store, name)
         unfinished = [run for name in names for run in store.unfinished(name)]
         if as_json:
-            click.echo(listing.clusters_json(store, names, unfinished))
+            click.echo(listing.clusters_json(store, names, unfinished, time.time()))
         elif names:
-            _output().print(listing.clusters_table(store, names, unfinished, time.time()))
+            output().print(listing.clusters_table(store, names, unfinished, time.time()))
         else:
             click.echo("There is no cluster yet; `workbench up` starts one.")
 
@@ -184,9 +252,9 @@ def runs(names: tuple[str, ...], limit: int, plot: Path | None, as_json: bool) -
         if as_json:
             click.echo(listing.runs_json(store, found))
         elif names:
-            _output().print(listing.text_table(comparison_table(store, found, time.time())))
+            output().print(listing.text_table(comparison_table(store, found, time.time())))
         else:
-            _output().print(listing.text_table(runs_table(store, found, time.time())))
+            output().print(listing.text_table(runs_table(store, found, time.time())))
         if plot is not None:
             drawn = found if names else found[:1]
             draw_chart({run.wish.name: curves_of(store, run) for run in drawn}, plot)
@@ -227,7 +295,7 @@ def stop(run: str | None, no_wait: bool, cluster: str) -> None:
             click.echo(stop_line(found))
             return
         care = Care(found.wish.cluster, time.time())
-        with _waiting(f"Stopping run {name!r}") as say:
+        with waiting(f"Stopping run {name!r}") as say:
             while not (found := store.run(found.id)).fact.state.ended:
                 say(str(found.fact.state))
                 care.look(time.time())
@@ -236,16 +304,46 @@ def stop(run: str | None, no_wait: bool, cluster: str) -> None:
 
 
 @main.command()
+@with_options(host_options[:2], [accept_option])
+@click.option(
+    "--iam",
+    type=click.Choice(["person", "node", "baker"]),
+    is_flag=False,
+    flag_value="person",
+    help="Print the IAM policy that somebody needs; a person's, if not said whose.",
+)
+@click.option("--output", "bucket", default="", metavar="s3://…", help="The node's bucket.")
 @json_option
 @cluster_option
-def doctor(as_json: bool, cluster: str) -> int:
-    """Look for what stands in the way on this machine, and name the remedies."""
-    findings = ask_doctor(check_cluster_name(cluster))
+def doctor(
+    host_file: str | None,
+    host_lines: tuple[str, ...],
+    accept_keys: tuple[str, ...],
+    iam: str | None,
+    bucket: str,
+    as_json: bool,
+    cluster: str,
+) -> int:
+    """Look for what stands in the way, here or on hosts, and name the remedies."""
+    if iam is not None:
+        click.echo(ask_policy(iam, bucket))
+        return 0
+    check_cluster_name(cluster)
+    hosts = read_hosts(host_file, host_lines)
+    if hosts:
+        agree_to_keys(cluster, hosts, accept_keys)
+        findings = ask_host_doctor(hosts, cluster)
+    else:
+        findings = ask_doctor(cluster)
     if as_json:
         click.echo(listing.findings_json(findings))
     else:
-        _output().print(listing.findings_table(findings))
+        output().print(listing.findings_table(findings))
     return int(any(finding.ok is False for finding in findings))
+
+
+for _command in (offers, extend, sweep_leaks, image):
+    main.add_command(_command)
 
 
 @main.command()
@@ -254,7 +352,7 @@ def doctor(as_json: bool, cluster: str) -> int:
 def demo(ranks: int | None, keep: bool) -> int:
     """Train a small network on real images, on a cluster of its own."""
     with Store() as store:
-        return run_demo(store, screen_for(_output(), _notes()), ranks, keep)
+        return run_demo(store, screen_for(output(), notes()), ranks, keep)
 
 
 def _attend(store: Store, run: Run, interrupts: Interrupts, started: bool) -> int:
@@ -267,7 +365,7 @@ def _attend(store: Store, run: Run, interrupts: Interrupts, started: bool) -> in
         started: Whether the cluster was started for it, so that someone may forget it.
     """
     try:
-        with screen_for(_output(), _notes()) as screen:
+        with screen_for(output(), notes()) as screen:
             run = follow(store, TerminalView(run, screen), interrupts=interrupts)
     except KeyboardInterrupt:
         again = f"`workbench logs -f {quote(run.wish.name)}` follows it again"
@@ -278,28 +376,43 @@ def _attend(store: Store, run: Run, interrupts: Interrupts, started: bool) -> in
     for line in lines if ended_well else lines[1:]:  # of the others an error tells
         click.echo(line, err=True)
     if started:
-        down = f"`workbench down --cluster {run.wish.cluster}`"
-        click.echo(f"Cluster {run.wish.cluster!r} stays up; {down} ends it.", err=True)
+        cluster = run.wish.cluster
+        costs = cost_sentence(store, cluster, time.time())
+        click.echo(
+            f"Cluster {cluster!r} stays up{costs}; `workbench down --cluster {cluster}` ends it.",
+            err=True,
+        )
     return exit_code(run)
 
 
 def _say_ready(store: Store, cluster: str) -> None:
     began = time.monotonic()
-    with _waiting(f"Cluster {cluster!r}") as say:
+    wish = store.cluster_wish(cluster)
+    assert wish is not None
+    with waiting(f"Cluster {cluster!r}", lines=_has_nodes(wish)) as say:
         fact = wait_ready(store, cluster, say)
     taken = duration(time.monotonic() - began)
-    click.echo(f"Cluster {cluster!r} is ready: {count(fact.ranks, 'rank')}, after {taken}.")
+    if _has_nodes(wish):
+        click.echo(f"Cluster {cluster!r}: {nodes_sentence(store, cluster)}, after {taken}.")
+    else:
+        click.echo(f"Cluster {cluster!r} is ready: {count(fact.ranks, 'rank')}, after {taken}.")
 
 
-@contextmanager
-def _waiting(what: str) -> Iterator[Callable[[str], None]]:
-    """Show what is waited for, until it is there or the person leaves."""
-    try:
-        with _notes().status(f"{what} …") as shown:
-            yield lambda state: shown.update(f"{what}: {state}")
-    except KeyboardInterrupt:
-        click.echo(f"{what}: goes on without you; `workbench status` shows it.", err=True)
-        raise
+def _has_nodes(wish: ClusterWish) -> bool:
+    return wish.fleet.place is not Place.LOCAL
+
+
+def _fleet_of(job: Job, now: float) -> FleetWish | None:
+    """Return the nodes that a job asks for; None for those that its cluster has."""
+    if job.not_acted_on:
+        names = " and ".join(job.not_acted_on)
+        click.echo(f"Nothing acts on {names} yet; all else of the job file holds.", err=True)
+    listed = read_text(job.host_file, "The host file") if job.host_file else ""
+    prepare = read_text(job.prepare, "The script") if job.prepare else None
+    if job.data and not job.data.startswith("s3:"):
+        job = job.model_copy(update={"data": data_folder(job.data)})
+    request = job.request(listed, prepare)
+    return fleet_wish(request, job_file.SPELLING, now=now, ttl=job.time_to_live)
 
 
 def _options_after(ctx: click.Context, words: tuple[str, ...]) -> dict[str, Any]:
@@ -312,20 +425,3 @@ def _options_after(ctx: click.Context, words: tuple[str, ...]) -> dict[str, Any]
             for name, value in inner.params.items()
             if source(name) is not click.core.ParameterSource.DEFAULT
         }
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not UTF-8 text"
-        raise InputError(f"The job file {path} cannot be read ({reason}).") from error
-
-
-def _output() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=WIDE)
-
-
-def _notes() -> Console:
-    return Console(stderr=True, highlight=False)

@@ -1,20 +1,31 @@
-"""List clusters, ranks, runs and the doctor's findings, as tables and as JSON."""
+"""List clusters, nodes, ranks, runs and the doctor's findings, as tables and as JSON."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 from rich import table as rich_table
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from workbench.core.cluster import ClusterWish
 from workbench.core.diagnosis import Finding
+from workbench.core.fleet import Place
 from workbench.core.run import Run
 from workbench.store import Store
 from workbench.view.listing import VERDICTS, Table, ranks_table
+from workbench.view.nodes import (
+    PLACES,
+    fleet_message,
+    fleet_of,
+    money_line,
+    nodes_line,
+    nodes_table,
+    rungs_table,
+)
 from workbench.view.phrases import cluster_line, state_line
 from workbench.view.record import runs_before
 from workbench.view.waiting import reason
@@ -22,8 +33,12 @@ from workbench.view.waiting import reason
 _COLOURS = {True: "green", False: "bold red", None: "dim"}
 
 
-def clusters_json(store: Store, names: Sequence[str], runs: Iterable[Run]) -> str:
-    """Return clusters, their ranks and their unfinished runs as JSON."""
+def clusters_json(store: Store, names: Sequence[str], runs: Iterable[Run], now: float) -> str:
+    """Return clusters, their nodes and ranks, and their unfinished runs as JSON.
+
+    Args:
+        now: Epoch seconds.
+    """
     clusters = []
     for name in names:
         wish, fact = store.cluster_wish(name), store.cluster_fact(name)
@@ -31,6 +46,7 @@ def clusters_json(store: Store, names: Sequence[str], runs: Iterable[Run]) -> st
             {
                 "wish": wish and asdict(wish),
                 "fact": asdict(fact),
+                "fleet": wish and fleet_message(fleet_of(store, wish, fact.ranks, now)),
                 "ranks": [asdict(rank) for rank in store.ranks(name, fact.generation)],
             }
         )
@@ -48,8 +64,9 @@ def clusters_table(store: Store, names: Sequence[str], runs: Sequence[Run], now:
     """
     parts: list[RenderableType] = []
     for name in names:
-        fact = store.cluster_fact(name)
-        parts.append(Text(cluster_line(store.cluster_wish(name), fact)))
+        wish, fact = store.cluster_wish(name), store.cluster_fact(name)
+        parts.append(Text(cluster_line(wish, fact)))
+        parts += _nodes(store, wish, now) if wish is not None else []
         ranks = store.ranks(name, fact.generation) if fact.ranks else []
         if ranks:
             parts.append(text_table(ranks_table(ranks)))
@@ -87,6 +104,17 @@ def text_table(words: Table) -> rich_table.Table:
     for row in words.rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
+
+
+def _nodes(store: Store, wish: ClusterWish, now: float) -> Iterator[RenderableType]:
+    if wish.fleet.place is Place.LOCAL:
+        return
+    fleet = fleet_of(store, wish, 0, now)
+    yield Text(f"{PLACES[wish.fleet.place]}: {nodes_line(fleet)}, {money_line(fleet, now)}")
+    if fleet.nodes:
+        yield text_table(nodes_table(fleet.nodes))
+    if fleet.orders:
+        yield text_table(rungs_table(fleet.orders))
 
 
 def _standing(store: Store, run: Run, now: float) -> str:

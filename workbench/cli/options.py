@@ -83,6 +83,14 @@ oversubscribe_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 no_wait_option = click.option("--no-wait", is_flag=True, help="Ask, and do not wait for it.")
 
+accept_option = click.option(
+    "--accept-keys",
+    multiple=True,
+    metavar="FINGERPRINT",
+    help="Say yes to host keys that were shown; repeatable, or with commas.",
+)
+yes_option = click.option("--yes", is_flag=True, help="Do not ask; host keys are asked about.")
+
 
 def run_options(command: Command) -> Command:
     """Add the options that start a run."""
@@ -104,6 +112,8 @@ def run_options(command: Command) -> Command:
             ),
             click.option("--wall-clock-limit", type=SECONDS, help="Stop the run after this long."),
             click.option("--cluster", metavar="NAME", help="Which cluster, if not 'default'."),
+            accept_option,
+            yes_option,
         ]
     ):
         command = option(command)

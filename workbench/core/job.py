@@ -1,17 +1,18 @@
-"""Turn the text of a job file into a job, without reading any file."""
+"""Say what a job file may ask for, and read its lengths of time and parameters.
+
+A job says what a batch service's job file says. ``snapshots`` and ``shrink`` are taken and kept in
+the job; nothing acts on them yet, and whoever runs the job says so.
+"""
 
 from __future__ import annotations
 
 import ast
-import difflib
 import json
 import keyword
 import math
 import re
-import tomllib
-from collections.abc import Callable, Iterator
-from pathlib import PurePath
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -19,17 +20,22 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    ValidationError,
 )
-from pydantic_core import ErrorDetails
 
 from workbench.core.cluster import DEFAULT_CLUSTER, check_cluster_name
+from workbench.core.fleet import Place
+from workbench.core.fleetrequest import (
+    DEFAULT_LIMIT,
+    START_SECONDS,
+    FleetRequest,
+    Spelling,
+)
+from workbench.core.hosts import parse_hosts
 from workbench.core.run import DEFAULT_GRACE, check_run_name
 from workbench.core.world import MAX_RANKS
 from workbench.errors import InputError
 
-SUFFIXES = (".toml", ".json")
-
+NOT_ACTED_ON = ("snapshots", "shrink")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
@@ -105,9 +111,63 @@ def _plain(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return checked
 
 
+def _host_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
+    parse_hosts("\n".join(lines))
+    return lines
+
+
 Text = Annotated[str, BeforeValidator(_plain(_text))]
 Value = Annotated[Any, BeforeValidator(_plain(_storable))]
 Seconds = Annotated[float, BeforeValidator(_explained(seconds))]
+
+
+def _whole(lowest: int, example: int) -> Any:
+    return Field(
+        default=None,
+        strict=True,
+        ge=lowest,
+        le=MAX_RANKS,
+        description=f"a whole number from {lowest} to {MAX_RANKS}",
+        examples=[example],
+    )
+
+
+def _amount(unit: str, example: float) -> Any:
+    return Field(
+        default=None,
+        strict=True,
+        ge=0,
+        allow_inf_nan=False,
+        description=f"a number of {unit}, from 0 up",
+        examples=[example],
+    )
+
+
+def _said(what: str, example: object) -> Any:
+    return Field(default=None, description=what, examples=[example])
+
+
+class JobNeeds(BaseModel):
+    """What each node must have at least."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    gpus: int | None = _whole(0, 1)
+    gpu_memory: float | None = _amount("GiB", 16)
+    memory: float | None = _amount("GiB", 32)
+    vcpus: int | None = _whole(0, 8)
+    network: float | None = _amount("Gbit/s that are sustained", 5)
+    types: tuple[str, ...] | None = _said("a list of texts", ["g4dn.xlarge"])
+    zones: tuple[str, ...] | None = _said("a list of texts", ["us-east-1a"])
+
+
+class JobSnapshots(BaseModel):
+    """How often a run's state is saved; kept, and not acted on yet."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    every: Seconds | None = _said("a length of time", "10m")
+    keep: int | None = _whole(1, 2)
 
 
 class Job(BaseModel):
@@ -116,20 +176,13 @@ class Job(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     script: str = Field(min_length=1, description="the path of a script", examples=["train.py"])
-    name: Annotated[str, AfterValidator(_explained(check_run_name))] | None = Field(
-        default=None, description="a text", examples=["digits on two ranks"]
+    name: Annotated[str, AfterValidator(_explained(check_run_name))] | None = _said(
+        "a text", "digits on two ranks"
     )
     arguments: tuple[Text, ...] = Field(
         default=(), description="a list of texts and numbers", examples=[["--epoch", "3"]]
     )
-    ranks: int | None = Field(
-        default=None,
-        strict=True,
-        ge=1,
-        le=MAX_RANKS,
-        description=f"a whole number from 1 to {MAX_RANKS}",
-        examples=[2],
-    )
+    ranks: int | None = _whole(1, 2)
     oversubscribe: bool = Field(
         default=False, strict=True, description="true or false", examples=[True]
     )
@@ -144,95 +197,78 @@ class Job(BaseModel):
     cluster: Annotated[str, AfterValidator(_explained(check_cluster_name))] = Field(
         default=DEFAULT_CLUSTER, description="a text", examples=["default"]
     )
-
-
-def parse_job(text: str, path: str) -> Job:
-    """Return the job that a job file describes.
-
-    Args:
-        text: The file's text.
-        path: The job file's path: its suffix tells the form, and a relative script is found
-            from its folder.
-
-    Raises:
-        InputError: One sentence for each problem, with file, line and remedy.
-    """
-    is_toml = PurePath(path).suffix != ".json"
-    values = _load(text, path, is_toml)
-    try:
-        job = Job.model_validate(values)
-    except ValidationError as error:
-        problems = [_sentence(problem, text, path, is_toml) for problem in error.errors()]
-        raise InputError("\n".join(problems)) from error
-    if job.script.startswith("~"):
-        return job
-    return job.model_copy(update={"script": str(PurePath(path).parent / job.script)})
-
-
-def _load(text: str, path: str, is_toml: bool) -> dict[str, Any]:
-    try:
-        values = tomllib.loads(text) if is_toml else json.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        found = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error))
-        reason, line = (found[1], found[2]) if found else (str(error), None)
-        line = line or str(text.count("\n") + 1)
-        raise InputError(f"{path}, line {line}: {reason}; mend the TOML there.") from error
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path}, line {error.lineno}: {error.msg}; mend the JSON there."
-        ) from error
-    if not isinstance(values, dict):
-        raise InputError(f'{path} must hold one object, as in {{"script": "train.py"}}.')
-    return values
-
-
-def _sentence(problem: ErrorDetails, text: str, path: str, is_toml: bool) -> str:
-    location = [part for part in problem["loc"] if not str(part).startswith("function-")]
-    key = str(location[0])
-    line = _line(text, location, is_toml)
-    where = f"{path}, line {line}" if line else path
-    if problem["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(key, Job.model_fields, 1, 0.5)
-        remedy = f"did you mean {near[0]!r}?" if near else f"use {', '.join(Job.model_fields)}."
-        return f"{where}: unknown key {key!r}; {remedy}"
-    field = Job.model_fields[key]
-    example = _example(key, (field.examples or [""])[0], is_toml)
-    if problem["type"] == "missing":
-        return f"{where}: {key} is missing; add a line such as {example}"
-    if problem["type"] == "value_error" and (reason := str(problem["ctx"]["error"])):
-        return f"{where}: {key}: {reason}"
-    label = "".join(_steps(location))
-    return (
-        f"{where}: {key} must be {field.description}, but {label} is {problem['input']!r}; "
-        f"write for example {example}"
+    where: Place | None = _said('one of "local", "hosts", "ec2" and "rehearsal"', "ec2")
+    hosts: Annotated[tuple[str, ...], AfterValidator(_explained(_host_lines))] = Field(
+        default=(), description="a list of texts", examples=[["172.31.41.13 slots=1"]]
+    )
+    host_file: str | None = _said("the path of a host file", "hosts.txt")
+    nodes: int | None = _whole(0, 4)
+    least: int | None = _whole(1, 2)
+    most: int | None = _whole(1, 8)
+    slots: int | None = _whole(1, 1)
+    needs: JobNeeds = Field(default=JobNeeds(), description="a table", examples=[{"gpus": 1}])
+    region: str | None = _said("a text", "us-east-1")
+    max_price: float | None = _amount("$/h for all nodes together", 2.5)
+    budget: float | None = _amount("$ in all", 20)
+    ttl: Seconds | None = _said("a length of time", "8h")
+    data: str | None = _said("a folder, or s3://bucket/prefix", "s3://bucket/digits")
+    output: str | None = _said("s3://bucket/prefix", "s3://bucket/results")
+    prepare: str | None = _said("the path of a shell script", "prepare.sh")
+    image: str | None = _said("the id of an image", "ami-0123456789abcdef0")
+    snapshots: JobSnapshots = Field(
+        default=JobSnapshots(),
+        description="a table of every and keep (taken and kept; nothing acts on it yet)",
+        examples=[{"every": "10m"}],
+    )
+    shrink: Literal["continue", "wait"] | None = _said(
+        '"continue" with the nodes that are left or "wait" for others '
+        "(taken and kept; nothing acts on it yet)",
+        "continue",
     )
 
+    @property
+    def limit(self) -> float:
+        """Seconds after which the run is stopped; 0 for none, 7 days on nodes that cost."""
+        if "wall_clock_limit" in self.model_fields_set or not self.request().costs:
+            return self.wall_clock_limit
+        return DEFAULT_LIMIT
 
-def _steps(location: list[int | str]) -> Iterator[str]:
-    yield str(location[0])
-    for part in location[1:]:
-        yield f"[{part}]" if isinstance(part, int) else f".{part}"
+    @property
+    def time_to_live(self) -> float:
+        """Seconds until nodes that cost are deleted, if the file does not say."""
+        return (self.limit or DEFAULT_LIMIT) + START_SECONDS
+
+    @property
+    def not_acted_on(self) -> tuple[str, ...]:
+        """What the file says and nothing acts on yet."""
+        return tuple(name for name in NOT_ACTED_ON if name in self.model_fields_set)
+
+    def request(self, host_file: str = "", prepare: str | None = None) -> FleetRequest:
+        """Return what it says about nodes.
+
+        Args:
+            host_file: Text of the host file that it names.
+            prepare: Text of the script that it names.
+
+        Raises:
+            InputError: The host file will not do.
+        """
+        hosts = parse_hosts(host_file or "\n".join(self.hosts))
+        where = self.where or (Place.HOSTS if self.host_file else None)
+        return FleetRequest(
+            where=where,
+            hosts=hosts,
+            prepare=prepare,
+            **{name: getattr(self, name) for name in _OF_NODES},
+            **self.needs.model_dump(),
+        )
 
 
-def _example(key: str, value: object, is_toml: bool) -> str:
-    if not is_toml:
-        return f"{json.dumps(key)}: {json.dumps(value)}"
-    if isinstance(value, dict):
-        return "; ".join(f"{key}.{name} = {json.dumps(item)}" for name, item in value.items())
-    return f"{key} = {json.dumps(value)}"
-
-
-def _line(text: str, location: list[int | str], is_toml: bool) -> int | None:
-    """Return the line that names the last key of ``location``; the parsers do not tell."""
-    start: int | None = None
-    for depth, key in enumerate(part for part in location if isinstance(part, str)):
-        word = re.escape(key)
-        if not is_toml:
-            pattern = rf'"{word}"\s*:'
-        elif depth == 0:
-            pattern = rf"""^[ \t]*\[*[ \t]*["']?{word}["']?[ \t]*[=.\]]"""
-        else:
-            pattern = rf"""(?<![\w-])["']?{word}["']?[ \t]*="""
-        found = re.compile(pattern, re.MULTILINE).search(text, start or 0)
-        start = found.start() if found else start
-    return None if start is None else text.count("\n", 0, start) + 1
+_OF_NODES = (
+    "nodes", "least", "most", "slots", "region", "max_price", "budget", "ttl", "data", "output",
+    "image",
+)  # fmt: skip
+SPELLING = Spelling(
+    lambda name: f"needs.{name}" if name in JobNeeds.model_fields else name,
+    'where = "ec2", where = "rehearsal", or hosts = ["172.31.41.13 slots=1"]',
+)

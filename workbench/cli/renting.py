@@ -1,0 +1,201 @@
+"""The commands about what is lent: what is on offer, how long it lives, what was left behind."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from workbench.cli.consent import best_rung, confirm, offers_table
+from workbench.cli.fleet_options import (
+    SPELLING,
+    money_options,
+    need_options,
+    place_options,
+    read_request,
+    size_options,
+    with_options,
+)
+from workbench.cli.listing import text_table
+from workbench.cli.options import SECONDS, cluster_option, json_option, yes_option
+from workbench.cli.terminal import output
+from workbench.core.cluster import check_cluster_name
+from workbench.core.fleet import Leftover, NodeState, Place
+from workbench.core.fleetrequest import fleet_wish
+from workbench.core.offers import ranked
+from workbench.core.run import check_run_name
+from workbench.errors import ClusterError, InputError, StateError, Unknown
+from workbench.store import Store
+from workbench.store.asking import ask_bake, ask_clean, ask_longer, ask_offers, ask_sweep
+from workbench.view.listing import NOTHING, Table
+from workbench.view.nodes import lifetime
+from workbench.view.phrases import count, duration, hourly, moment
+
+POLL_SECONDS = 3.0
+# Machines take a minute or two to be gone, and what they used cannot go before.
+SWEEP_SECONDS = 600.0
+
+
+@click.command()
+@with_options(place_options, size_options, need_options, money_options)
+@json_option
+def offers(as_json: bool, **given: Any) -> None:
+    """Show the types of nodes that fit, their prices and the quota, without starting any."""
+    if not (given["ec2"] or given["rehearse"]):
+        raise InputError("Say where to look: --ec2, or --rehearse for pretended nodes.")
+    now = time.time()
+    fleet = fleet_wish(read_request(given), SPELLING, now=now)
+    assert fleet is not None
+    market = ask_offers(fleet.place, fleet.needs, fleet.region)
+    fitting = ranked(market.offers, fleet.needs, fleet.nodes)
+    if as_json:
+        click.echo(json.dumps([asdict(offer) for offer in fitting], indent=2))
+        return
+    rung = best_rung(fleet, market.offers)
+    output().print(text_table(offers_table(fitting, fleet.nodes)))
+    click.echo(f"`workbench up` would first try {rung}.")
+
+
+@click.command()
+@click.argument("longer", type=SECONDS)
+@cluster_option
+def extend(longer: float, cluster: str) -> None:
+    """Let a cluster live LONGER (4h) before it is deleted."""
+    now = time.time()
+    with Store() as store:
+        expires = ask_longer(store, longer, cluster=cluster, now=now).fleet.expires
+    click.echo(f"Cluster {cluster!r}: {lifetime(expires, now)}, until {moment(expires)}.")
+
+
+@click.command("sweep-leaks")
+@click.option("--region", default="", metavar="NAME", help="Look only there; all, if not.")
+@click.option("--rehearse", is_flag=True, help="Look at the rehearsal's place.")
+@json_option
+@yes_option
+def sweep_leaks(region: str, rehearse: bool, as_json: bool, yes: bool) -> int:
+    """List whatever bears our tags in all regions, and delete it on a yes.
+
+    What belongs to clusters that are up here is listed and stays.
+    """
+    place = Place.FAKE if rehearse else Place.EC2
+    swept = ask_sweep(place, region)
+    with Store() as store:
+        kept = {wish.name for wish in store.clusters() if wish.up and wish.fleet.place is place}
+    if as_json:
+        click.echo(json.dumps([asdict(left) for left in swept.left], indent=2))
+        return 0
+    for name, sentence in swept.refused:
+        click.echo(f"{name} was not looked through: {sentence}", err=True)
+    if not swept.left:
+        click.echo("Nothing bears our tags.")
+        return int(bool(swept.refused))
+    output().print(text_table(leftovers_table(swept.left, kept, time.time())))
+    leaks = [left for left in swept.left if left.cluster not in kept]
+    price = hourly(sum(left.price for left in leaks))
+    if not leaks:
+        click.echo("All of it belongs to clusters that are up; `workbench down` deletes them.")
+        return 0
+    if not yes:
+        confirm(
+            f"Delete {count(len(leaks), 'thing')} that cost {price}, whoever made them?",
+            "Nobody said yes, and nothing was deleted; answer at a terminal, or add --yes.",
+        )
+    _delete(place, leaks)
+    click.echo(f"Deleted {count(len(leaks), 'thing')}; nothing of them is left.")
+    return int(bool(swept.refused))
+
+
+@click.group()
+def image() -> None:
+    """Make images that nodes boot quicker from."""
+
+
+@image.command()
+@click.option("--node", default="", metavar="ID", help="Which node; the head, if not.")
+@click.option("--name", default="", help="What to call the image.")
+@yes_option
+@cluster_option
+def bake(node: str, name: str, yes: bool, cluster: str) -> None:
+    """Make an image of a node that is set up; the node restarts for it."""
+    now = time.time()
+    called = check_run_name(name) if name else f"workbench-{time.strftime('%Y%m%d-%H%M%S')}"
+    with Store() as store:
+        region, chosen = _baked(store, check_cluster_name(cluster), node)
+    if not yes:
+        confirm(
+            f"Make an image of {chosen}, which restarts it?",
+            "Nobody said yes, and nothing was done; answer at a terminal, or add --yes.",
+        )
+    made = ask_bake(region, chosen, called, cluster)
+    click.echo(f"{made} is being made in {region}, after {duration(time.time() - now)}; in some ")
+    click.echo(f"minutes `workbench up --ec2 --region {region} --image {made}` starts from it.")
+
+
+def leftovers_table(left: Iterable[Leftover], kept: set[str], now: float) -> Table:
+    """Return what bears our tags, with age and price.
+
+    Args:
+        kept: The clusters that are up here.
+    """
+    rows = tuple(
+        (
+            one.kind,
+            one.id,
+            f"{one.cluster}{' (up here)' if one.cluster in kept else ''}",
+            one.region or NOTHING,
+            duration(now - one.created) if one.created else "unknown",
+            hourly(one.price) if one.price else "free",
+        )
+        for one in left
+    )
+    return Table(("kind", "id", "cluster", "region", "age", "price"), rows)
+
+
+def _delete(place: Place, leaks: Sequence[Leftover]) -> None:
+    """Delete again and again until nothing is left: what is in use goes after what uses it."""
+    images = any(left.kind in ("image", "snapshot") for left in leaks)
+    owners = list(dict.fromkeys((left.region, left.cluster) for left in leaks))
+    deadline = time.monotonic() + SWEEP_SECONDS
+    for region, cluster in owners:
+        said = ""
+        while left := ask_clean(place, region, cluster, images=images):
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"{_listed(left)} of cluster {cluster!r} are still there; run "
+                    "`workbench sweep-leaks` again, and see the console if they stay."
+                )
+            if (now_said := _listed(left)) != said:
+                said = now_said
+                click.echo(f"{cluster}: still there: {said}", err=True)
+            time.sleep(POLL_SECONDS)
+
+
+def _listed(left: Sequence[Leftover]) -> str:
+    return ", ".join(f"{one.kind} {one.id}" for one in left)
+
+
+def _baked(store: Store, cluster: str, node: str) -> tuple[str, str]:
+    """Return region and id of the node to make an image of."""
+    wish = store.cluster_wish(cluster)
+    if wish is None:
+        raise Unknown(f"There is no cluster called {cluster!r}; start it first.")
+    if wish.fleet.place is not Place.EC2:
+        raise StateError(f"Cluster {cluster!r} has no nodes on EC2, of which images are made.")
+    if runs := store.unfinished(cluster):
+        raise StateError(
+            f"Run {runs[0].wish.name!r} would be cut off by the restart; wait for it, or stop it."
+        )
+    there = [
+        one for one in store.nodes(cluster) if one.state in (NodeState.READY, NodeState.JOINED)
+    ]
+    there.sort(key=lambda one: not one.head)
+    found = [one.id for one in there if node in ("", one.id)]
+    if not found:
+        known = ", ".join(one.id for one in there) or "none"
+        which = f"no node {node!r}" if node else "no node"
+        raise StateError(f"Cluster {cluster!r} has {which} that is set up; there are: {known}.")
+    return wish.fleet.region, found[0]
