@@ -11,7 +11,10 @@ import time
 
 import pytest
 
+from workbench.core.diagnosis import Finding
+from workbench.core.fleet import FleetWish, Node, NodeState, Place
 from workbench.core.run import RunKind, RunState
+from workbench.core.world import Host
 from workbench.errors import (
     ClusterError,
     InputError,
@@ -20,6 +23,7 @@ from workbench.errors import (
     StateError,
     StoreError,
 )
+from workbench.notebook import sizing
 
 TRAIN = "%%dist_train --name digits\nprint('hello')"
 
@@ -123,7 +127,7 @@ def test_a_script_keeps_its_own_options(run_cell, stand_in, store, sent, tmp_pat
         ("%dist_train missing.py", "missing.py cannot be read"),
         ("%%dist_setup\nfor", "line 2"),
         ("%dist_setup", "is empty"),
-        ("%dist_resize", "the following arguments are required: ranks"),
+        ("%dist_resize", "say how many ranks there are to be, or --nodes N"),
         ("%dist_resize many", "must be a whole number, not 'many'"),
         ("%dist_runs --limit x", "--limit must be a whole number"),
         ("%dist_runs --limit 0", "--limit must be at least 1"),
@@ -341,6 +345,38 @@ def test_a_setup_cell_that_fails_is_not_kept(run_cell, stand_in, store, sent) ->
         run_cell("%%dist_setup\n1/0")
 
     assert store.setups("default") == []
+
+
+def test_nodes_are_resized_and_shown_with_what_they_cost(
+    run_cell, stand_in, store, sent, capsys
+) -> None:
+    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Place.FAKE, nodes=2))
+    store.put_node("default", Node("i-1", NodeState.JOINED, price=0.2, spent=0.5, launched=1.0))
+
+    run_cell("%dist_resize --nodes 0")
+    run_cell("%dist_status")
+
+    assert "Asked for 0 nodes; 'default' has 1 now." in capsys.readouterr().out
+    assert store.cluster_wish("default").fleet.nodes == 0
+    assert "Where: rehearsal (nothing is bought). Nodes: 1 of 0 nodes." in sent.text
+    assert "Price: $0.2000/h now, $0.50 spent, no time limit." in sent.text
+    assert "i-1   –        joined" in sent.text
+
+
+def test_ranks_and_nodes_are_not_resized_at_once(run_cell, home) -> None:
+    with pytest.raises(InputError, match="say how many ranks"):
+        run_cell("%dist_resize 2 --nodes 3")
+
+
+def test_the_doctor_looks_at_a_persons_own_hosts(run_cell, store, sent, monkeypatch) -> None:
+    hosts = (Host("127.0.0.1", 1),)
+    store.wish_cluster("default", up=True, ranks=1, fleet=FleetWish(Place.HOSTS, hosts=hosts))
+    found = [Finding("127.0.0.1: clock", False, "60 s off", "Run chrony.")]
+    monkeypatch.setattr(sizing, "ask_host_doctor", lambda asked, cluster: found * len(asked))
+
+    run_cell("%dist_doctor")
+
+    assert "60 s off" in sent.text
 
 
 def test_resize_writes_the_wish(run_cell, stand_in, store, sent, capsys) -> None:

@@ -6,17 +6,23 @@ from html import escape
 
 from workbench.core.fleet import Place
 from workbench.notebook.page import table
+from workbench.view.kept import Bundle
 from workbench.view.nodes import Fleet, money_line, nodes_line, nodes_table, rungs_table
 
 
-def fleet_html(fleet: Fleet) -> str:
+def fleet_tables(fleet: Fleet) -> list[Bundle]:
     """Return the rungs, while nodes are missing, and the nodes by their state, as tables."""
     parts = []
     if fleet.orders:
         parts.append(table(rungs_table(fleet.orders), "What is tried, one after another"))
     if fleet.nodes:
         parts.append(table(nodes_table(fleet.nodes), "Nodes"))
-    return "".join(part["text/html"] for part in parts)
+    return parts
+
+
+def fleet_html(fleet: Fleet) -> str:
+    """Return the tables for a page."""
+    return "".join(str(part["text/html"]) for part in fleet_tables(fleet))
 
 
 def price_html(fleet: Fleet, now: float) -> str:

@@ -15,11 +15,11 @@ from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.launch import set_up, train, train_script
 from workbench.notebook.listing import comparison, findings_table, newest_runs
 from workbench.notebook.page import page_for
+from workbench.notebook.sizing import hosts_findings, resize
 from workbench.notebook.status import cluster_status, last_run_line
 from workbench.store import Store
-from workbench.store.wishes import ask_cluster, ask_doctor, ask_down
+from workbench.store.wishes import ask_doctor, ask_down
 from workbench.view.care import keep_awake
-from workbench.view.phrases import count
 from workbench.view.stop import ask_stop, stop_line
 
 
@@ -29,7 +29,7 @@ class WorkbenchMagics(Magics):
 
     @line_magic
     def dist_cluster(self, line: str) -> ClusterPanel:
-        """Show and size a cluster: ranks asked against actual; Start, Resize, Stop.
+        """Show and size a cluster, here or on nodes: asked against actual, price, time to live.
 
         %dist_cluster [--cluster NAME]
         """
@@ -73,7 +73,7 @@ class WorkbenchMagics(Magics):
 
     @line_magic
     def dist_status(self, line: str) -> None:
-        """Show the cluster, its ranks, and every unfinished run with its whole curve.
+        """Show the cluster, its nodes and ranks, and every unfinished run with its whole curve.
 
         %dist_status [--cluster NAME]
         """
@@ -113,17 +113,13 @@ class WorkbenchMagics(Magics):
 
     @line_magic
     def dist_resize(self, line: str) -> None:
-        """Ask for another number of ranks.
+        """Ask for another number of ranks, or of nodes; with 0 nodes nothing is paid.
 
         %dist_resize N [--oversubscribe] [--cluster NAME]
+
+        %dist_resize --nodes N [--cluster NAME]
         """
-        chosen = options.resize_options("%dist_resize").read(line)
-        with Store() as store:
-            has = store.cluster_fact(chosen.cluster).ranks
-            ask_cluster(
-                store, chosen.ranks, cluster=chosen.cluster, oversubscribe=chosen.oversubscribe
-            )
-        print(f"Asked for {count(chosen.ranks, 'rank')}; {chosen.cluster!r} has {has} now.")
+        print(resize(options.resize_options("%dist_resize").read(line)))
 
     @line_magic
     def dist_down(self, line: str) -> None:
@@ -138,9 +134,9 @@ class WorkbenchMagics(Magics):
 
     @line_magic
     def dist_doctor(self, line: str) -> None:
-        """Examine what the ranks need of this machine, and say how to mend what is amiss.
+        """Examine what the ranks need of each machine, and say how to mend what is amiss.
 
         %dist_doctor [--cluster NAME]
         """
         cluster = options.cluster_options("%dist_doctor").read(line).cluster
-        display(dict(findings_table(ask_doctor(cluster))), raw=True)
+        display(dict(findings_table([*ask_doctor(cluster), *hosts_findings(cluster)])), raw=True)

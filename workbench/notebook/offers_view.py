@@ -91,7 +91,7 @@ def findings_html(findings: Sequence[Finding]) -> str:
     said = (
         f"{count(len(faults), 'thing')} to mend before nodes can be bought"
         if faults
-        else f"All {len(findings)} checks of the dry run passed or do not apply"
+        else f"{count(len(findings), 'check')} of the dry run passed, or did not apply"
     )
     return (
         f"<details{' open' if faults else ''}><summary>{said}</summary>"

@@ -110,7 +110,8 @@ def runs_options(magic: str) -> Options:
 def resize_options(magic: str) -> Options:
     """Return the options of the resize magic."""
     options = cluster_options(magic)
-    options.add_argument("ranks", type=_whole("the number of ranks"))
+    options.add_argument("ranks", nargs="?", type=_whole("the number of ranks"))
+    options.add_argument("--nodes", type=_whole("--nodes"))
     options.add_argument("--oversubscribe", action="store_true")
     return options
 

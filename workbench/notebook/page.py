@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import uuid
+from collections.abc import Sequence
 from html import escape
 from typing import Protocol
 
@@ -71,6 +72,14 @@ def paragraph(*lines: str) -> Bundle:
 def table(table: Table, caption: str = "") -> Bundle:
     """Return a table as HTML and as text."""
     return {"text/html": _html(table, caption), "text/plain": _text(table, caption)}
+
+
+def stacked(parts: Sequence[Bundle]) -> Bundle:
+    """Return paragraphs and tables one below the other."""
+    return {
+        "text/html": "".join(str(part["text/html"]) for part in parts),
+        "text/plain": "\n".join(str(part["text/plain"]) for part in parts),
+    }
 
 
 def _html(table: Table, caption: str) -> str:

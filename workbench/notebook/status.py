@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from workbench.notebook.page import paragraph, table
+import time
+
+from workbench.core.fleet import Place
+from workbench.notebook.fleet_view import fleet_tables
+from workbench.notebook.page import paragraph, stacked, table
 from workbench.store import Store
 from workbench.view.kept import Bundle
 from workbench.view.listing import ranks_table
+from workbench.view.nodes import PLACES, fleet_of, money_line, nodes_line
 from workbench.view.phrases import cluster_line
 
 
@@ -20,10 +25,16 @@ def status_line(store: Store, cluster: str) -> str:
 
 
 def cluster_status(store: Store, cluster: str) -> Bundle:
-    """Return the cluster's line and a table of its ranks."""
+    """Return the cluster's line, its money, and tables of its nodes and ranks."""
     fact, line = store.cluster_fact(cluster), status_line(store, cluster)
     ranks = store.ranks(cluster, fact.generation) if fact.ranks else []
-    return table(ranks_table(ranks), line) if ranks else paragraph(line)
+    wish, now = store.cluster_wish(cluster), time.time()
+    if wish is None or wish.fleet.place is Place.LOCAL:
+        return table(ranks_table(ranks), line) if ranks else paragraph(line)
+    fleet = fleet_of(store, wish, fact.ranks, now)
+    where = f"Where: {PLACES[wish.fleet.place]}. Nodes: {nodes_line(fleet)}."
+    parts = [paragraph(line, where, f"Price: {money_line(fleet, now)}."), *fleet_tables(fleet)]
+    return stacked([*parts, *([table(ranks_table(ranks), "Ranks")] if ranks else [])])
 
 
 def last_run_line(store: Store, cluster: str) -> str:

@@ -84,7 +84,10 @@ def cluster_line(wish: ClusterWish | None, fact: ClusterFact) -> str:
     """Return a cluster's state in one line: asked against actual."""
     parts = [str(fact.state)]
     if wish is not None and (wish.up or fact.ranks):
-        parts.append(f"{count(fact.ranks, 'rank')} of {wish.ranks if wish.up else 0} asked for")
+        asked = f" of {wish.ranks if wish.up else 0} asked for"
+        # Nodes carry as many ranks as they have slots, unless a number was asked for.
+        is_open = wish.up and not wish.ranks
+        parts.append(f"{count(fact.ranks, 'rank')}{'' if is_open else asked}")
     if fact.generation and fact.state is not ClusterState.DOWN:
         parts.append(f"generation {fact.generation}")
     return f"Cluster {fact.name}: {', '.join(parts)}{f': {fact.message}' if fact.message else ''}"
