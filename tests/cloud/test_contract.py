@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from tests.rehearsal.ec2.endpoint import Endpoint
+from workbench.cloud.ec2 import Ec2
 from workbench.cloud.fake import FakeCloud
 from workbench.cloud.hosts import HostsCloud
 from workbench.cloud.interface import Cloud
@@ -68,10 +71,13 @@ class Clock:
         self.now += seconds
 
 
-@pytest.fixture(params=["fake", "fake with a folder"])
+@pytest.fixture(params=["fake", "fake with a folder", "ec2"])
 def market(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     """A place where nodes are bought."""
     clock = Clock()
+    if request.param == "ec2":
+        yield on_ec2(request.getfixturevalue("endpoint"), clock)
+        return
     folder = tmp_path if request.param == "fake with a folder" else None
     place = Place(FakeCloud(folder, clock=clock), clock.elapse, ("cpu.2", "cpu.4"))
     yield place
@@ -79,9 +85,25 @@ def market(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         place.gone(dict(cluster)["workbench:cluster"])
 
 
-@pytest.fixture(params=["fake", "hosts"])
+def on_ec2(endpoint: Endpoint, clock: Clock) -> Place:
+    """Return EC2, where nodes take their time to be listed, to boot and to end."""
+    clock.now = time.time()
+    began = clock.now
+
+    def elapse(seconds: float) -> None:
+        clock.elapse(seconds)
+        endpoint.settings(ahead=clock.now - began)
+
+    endpoint.settings(lag=5, boot=10, ending=15)
+    cloud = Ec2("us-east-1", endpoint=endpoint.url, clock=clock, sleep=elapse)
+    return Place(cloud, elapse, ("c5.large", "c5.xlarge"))
+
+
+@pytest.fixture(params=["fake", "hosts", "ec2"])
 def empty(request: pytest.FixtureRequest) -> Cloud:
     """A place where nothing was bought."""
+    if request.param == "ec2":
+        return Ec2("us-east-1", endpoint=request.getfixturevalue("endpoint").url)
     if request.param == "hosts":
         return HostsCloud([Host("127.0.0.1", 2)])
     return FakeCloud()

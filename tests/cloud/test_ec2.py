@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from tests.rehearsal.ec2.endpoint import Endpoint
 from workbench.cloud.ec2 import Ec2, sweep
 from workbench.cloud.policy import Principal, allowed, policy
 from workbench.core.fleet import MachineState, Needs, Purchase
@@ -42,17 +41,6 @@ CODES = {
     "Unavailable": Kind.THROTTLING,
 }
 tokens = (f"token{number}" for number in itertools.count())
-
-
-@pytest.fixture(scope="module")
-def endpoint():
-    with Endpoint() as endpoint:
-        yield endpoint
-
-
-@pytest.fixture(autouse=True)
-def fresh(endpoint):
-    endpoint.reset()
 
 
 @pytest.fixture
@@ -210,6 +198,15 @@ def test_capacity_in_one_of_several_pools_is_what_counts(ec2, endpoint):
         bought(ec2)
 
     assert refused.value.kind == Kind.CAPACITY
+
+
+def test_a_zone_that_never_has_the_type_hides_no_reason(ec2, endpoint):
+    endpoint.refuse(("Unsupported", ""), ("SpotMaxPriceTooLow", ""))
+
+    with pytest.raises(CloudRefused) as refused:
+        bought(ec2)
+
+    assert refused.value.kind == Kind.PRICE
 
 
 def test_fewer_than_asked_for_are_taken_down_to_the_least(ec2, endpoint):

@@ -362,7 +362,8 @@ class Ec2:
 
     def _machine(self, row: Mapping[str, Any]) -> Machine:
         slots = self._catalogue.kind(row["InstanceType"]).slots
-        return machine(row, self._price(row), slots, public=launch.are_public(self._doors))
+        price = 0.0 if row["State"]["Name"] == "terminated" else self._price(row)
+        return machine(row, price, slots, public=launch.are_public(self._doors))
 
     def _price(self, row: Mapping[str, Any]) -> float:
         return self._catalogue.price(row["InstanceType"], row["Placement"]["AvailabilityZone"])
@@ -430,8 +431,10 @@ def _nothing(answer: Mapping[str, Any]) -> CloudRefused:
     refusals = [
         classify(error.get("ErrorCode") or "", error.get("ErrorMessage") or "") for error in errors
     ]
-    # Where one pool only lacks capacity, another rung may do; else a person has to mend the first.
-    chosen = next((one for one in refusals if one.kind is Kind.CAPACITY), refusals[0])
+    # A type that one of the zones never has says nothing where another pool gives a reason. And
+    # where one pool only lacks capacity, another rung may do; else a person mends the first.
+    said = [one for one in refusals if one.code != "Unsupported"] or refusals
+    chosen = next((one for one in said if one.kind is Kind.CAPACITY), said[0])
     return CloudRefused(chosen.sentence, chosen.kind, chosen.code)
 
 
