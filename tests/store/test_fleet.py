@@ -158,6 +158,16 @@ def test_an_answer_changes_what_came_of_it_and_not_what_was_bought(store) -> Non
     ]
 
 
+def test_what_a_purchase_sends_stays_as_it_was_first_written(store) -> None:
+    assert store.sent("lab", "token") is None
+    store.put_order(ORDER, "#cloud-config", [("workbench:expires", "9")])
+
+    store.put_order(replace(ORDER, tries=2), "other", [])
+
+    assert store.sent("lab", "token") == ("#cloud-config", (("workbench:expires", "9"),))
+    assert store.orders("lab") == [replace(ORDER, tries=2)]
+
+
 def test_orders_come_back_in_the_order_in_which_they_were_first_written(store) -> None:
     orders = [Order(replace(PURCHASE, token=token), 1, 5.0) for token in "cab"]
     for order in orders:

@@ -123,18 +123,33 @@ class Fleets(Database):
 
     # -- purchases
 
-    def put_order(self, order: Order) -> None:
-        """Write what is about to be bought, or what came of it; the later word stands."""
+    def put_order(
+        self, order: Order, user_data: str = "", tags: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        """Write what is about to be bought, or what came of it; the later word stands.
+
+        What the call sends (``purchase``, ``user_data`` and ``tags``) stays as first written:
+        the same token has to make the same call.
+        """
         purchase = order.purchase
         fields = [getattr(order, name) for name in _ORDER]
+        sent = (json.dumps(asdict(purchase)), user_data, json.dumps(list(tags)))
         with self._transaction() as connection:
             connection.execute(
-                f"INSERT INTO purchases (cluster, token, purchase, {', '.join(_ORDER)}) "
-                f"VALUES (?, ?, ?, {', '.join('?' * len(_ORDER))}) "
+                "INSERT INTO purchases (cluster, token, purchase, user_data, tags, "
+                f"{', '.join(_ORDER)}) VALUES (?, ?, ?, ?, ?, {', '.join('?' * len(_ORDER))}) "
                 "ON CONFLICT (cluster, token) DO UPDATE SET "
                 + ", ".join(f"{name} = excluded.{name}" for name in _ORDER),
-                (purchase.cluster, purchase.token, json.dumps(asdict(purchase)), *fields),
+                (purchase.cluster, purchase.token, *sent, *fields),
             )
+
+    def sent(self, cluster: str, token: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
+        """Return the user-data and tags that were written with a purchase; None without one."""
+        row = self._one(
+            "SELECT user_data, tags FROM purchases WHERE cluster = ? AND token = ?",
+            (cluster, token),
+        )
+        return (row[0], tuple((key, value) for key, value in json.loads(row[1]))) if row else None
 
     def orders(self, cluster: str) -> list[Order]:
         """Return all orders of ``cluster``, in the order in which they were first written."""

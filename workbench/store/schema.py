@@ -168,6 +168,8 @@ CREATE TABLE purchases (
     tries INTEGER NOT NULL,
     kind TEXT NOT NULL,
     message TEXT NOT NULL,
+    user_data TEXT NOT NULL,
+    tags TEXT NOT NULL,
     UNIQUE (cluster, token)
 );
 CREATE TABLE accounts (
