@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from workbench.cli import main
-from workbench.core.cluster import ClusterFact, ClusterState, RankFact
+from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish, RankFact
+from workbench.core.fleet import Node, NodeState, Place
 from workbench.core.report import Batch, Chunk, Sample
 from workbench.core.run import Run, RunState
 from workbench.store import Store
@@ -106,6 +107,8 @@ class Actor(threading.Thread):
             return
         if self.fails and wish.up:
             self._put(ClusterState.FAILED, 0, self.fails)
+        elif wish.up and wish.fleet.place is not Place.LOCAL:
+            self._lend(wish, fact)
         elif wish.up and fact.ranks != wish.ranks:
             self._put(ClusterState.READY, wish.ranks)
         elif not wish.up and fact.state is not ClusterState.DOWN:
@@ -117,6 +120,21 @@ class Actor(threading.Thread):
             if self.script and run.id not in self._played:
                 self._played.add(run.id)
                 self.script(run)
+
+    def _lend(self, wish: ClusterWish, fact: ClusterFact) -> None:
+        """Let as many nodes be joined as are asked for, at 20 cents an hour."""
+        addresses = [host.address for host in wish.fleet.hosts] or [f"r-{n}" for n in range(9)]
+        there = addresses[: wish.fleet.nodes]
+        known = {node.id for node in self.store.nodes(self.cluster)}
+        if set(there) == known and fact.state is not ClusterState.DOWN:
+            return
+        for id_ in {*known, *there}:
+            state = NodeState.JOINED if id_ in there else NodeState.GONE
+            self.store.put_node(
+                self.cluster,
+                Node(id_, state, id_, 2, "gpu.1", "here-1a", 0.2, 0.05, time.time() - 900),
+            )
+        self._put(ClusterState.READY if there else ClusterState.PAUSED, 2 * len(there))
 
     def _put(self, state: ClusterState, ranks: int, message: str = "") -> None:
         if ranks:

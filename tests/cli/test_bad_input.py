@@ -19,6 +19,10 @@ def files(home: Path, script: str) -> None:
     Path("rank.toml").write_text('script = "train.py"\nrank = 2\n')
     Path("zero.toml").write_text('script = "train.py"\nranks = 0\n')
     Path("absent.toml").write_text('script = "absent.py"\n')
+    Path("hosts.txt").write_text("10.0.0.1\n10.0.0.2 slot=2\n")
+    Path("empty.txt").write_text("# none yet\n")
+    Path("budget.toml").write_text('script = "train.py"\nbudget = 5\n')
+    Path("lost.toml").write_text('script = "train.py"\nhost_file = "absent.txt"\n')
     Path("good.toml").write_text('script = "train.py"\n')
 
 
@@ -67,6 +71,35 @@ def files(home: Path, script: str) -> None:
         ("runs --plot no/curve.png", "There is no folder no; make it first, or name another."),
         ("status --cluster absent", "There is no cluster called 'absent'; `workbench status`"),
         ("demo --ranks 0", "ranks must be at least 1, not 0"),
+        ("up --nodes 2", "--nodes is about nodes; say where they come from: --hosts FILE, --host "),
+        ("up --ec2 --rehearse", "A cluster's nodes come from one place; keep one of --hosts "),
+        ("up --hosts absent.txt", "The host file absent.txt cannot be read (No such file "),
+        ("up --hosts hosts.txt", "hosts.txt: Line 2: 'slot=2' is not known here; write for "),
+        ("up --hosts empty.txt", "empty.txt names no host; write one a line, as in 172.31.41.13 "),
+        ("up --host 10.0.0", "Line 1: '10.0.0' is not a host's address; write for example "),
+        ("up --host a --hosts b", "--hosts and --host both name hosts; write them all into the "),
+        ("up --host a --gpus 1", "--gpus is about what is bought, and hosts of your own are not"),
+        ("up --host a --nodes 2", "nodes must be from 0 to 1, not 2."),
+        ("up --rehearse --nodes 2 --least 3", "At least 3 of 2 nodes were asked for; the least "),
+        ("up --rehearse --nodes -1", "--nodes must be a whole number from 0 to 4096, not -1."),
+        ("up --rehearse --slots 0", "--slots must be a whole number from 1 to 4096, not 0."),
+        ("up --rehearse --budget much", "'much' is not an amount; write a number from 0 up, "),
+        ("up --rehearse --max-price -1", "'-1' is not an amount; write a number from 0 up"),
+        ("up --rehearse --ttl soon", "'soon' is not a length of time; write seconds"),
+        ("up --rehearse --output results", "'results' is not a place in S3; write s3://bucket/"),
+        ("up --rehearse --data absent", "for --data; name one, or s3://bucket/prefix."),
+        ("up --rehearse --prepare absent.sh", "The script absent.sh cannot be read (No such "),
+        ("up --rehearse --image mine", "'mine' is not an image; give its id (ami-…), the "),
+        ("up --ec2 --region mars", "'mars' is not a region; write one such as us-east-1."),
+        ("up --rehearse --gpus 99", "Of what else would do, nothing has 99 GPUs; ask for less "),
+        ("offers", "Say where to look: --ec2, or --rehearse for pretended nodes."),
+        ("offers --rehearse --max-price 0.01", "raise --max-price, or ask for fewer or smaller"),
+        ("resize", "Say another number of ranks (workbench resize 4), or of --nodes."),
+        ("resize --nodes 2", "Cluster 'default' is not up; `workbench up` starts it."),
+        ("extend 4h", "There is no cluster called 'default'; start it first."),
+        ("image bake", "There is no cluster called 'default'; start it first."),
+        ("run budget.toml", "budget.toml, line 2: budget is about nodes; say where they come from"),
+        ("run lost.toml", "The host file absent.txt cannot be read (No such file or directory)"),
     ],
 )
 def test_bad_input_is_one_sentence_and_starts_nothing(workbench, store, arguments, sentence):

@@ -4,8 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.job import parameter, seconds
+from workbench.core.fleet import FleetWish, Needs, Place
+from workbench.core.fleetrequest import fleet_wish
+from workbench.core.job import SPELLING, parameter, seconds
 from workbench.core.jobfile import parse_job
+from workbench.core.world import Host
 from workbench.errors import InputError
 
 COMPLETE = """\
@@ -34,18 +37,163 @@ def refusal(text: str, path: str = "job.toml") -> str:
 def test_a_complete_file_gives_every_field():
     job = parse_job(COMPLETE, "job.toml")
 
-    assert job.model_dump() == {
+    assert job.model_dump(exclude_unset=True) == {
         "name": "digits",
         "script": "code/train.py",
         "arguments": ("--epoch", "3"),
         "ranks": 2,
-        "oversubscribe": False,
         "parameters": {"lr": 0.1},
         "environment": {"OMP_NUM_THREADS": "1"},
         "grace": 10.0,
         "wall_clock_limit": 5400.0,
         "cluster": "lab",
     }
+
+
+ON_EC2 = """\
+script = "train.py"
+where = "ec2"
+nodes = 4
+least = 2
+slots = 1
+region = "us-east-1"
+max_price = 2.5
+budget = 20
+ttl = "8h"
+data = "s3://bucket/digits"
+output = "s3://bucket/results"
+prepare = "prepare.sh"
+snapshots.every = "10m"
+shrink = "continue"
+
+[needs]
+gpus = 1
+network = 2.5
+types = ["g4dn.xlarge"]
+"""
+
+
+def test_a_file_for_nodes_says_what_a_batch_service_was_told():
+    job = parse_job(ON_EC2, "jobs/job.toml")
+
+    wish = fleet_wish(job.request(prepare="true"), SPELLING, now=1000.0)
+    assert wish == FleetWish(
+        place=Place.EC2,
+        nodes=4,
+        least=2,
+        slots=1,
+        needs=Needs(gpus=1, network=2.5, types=("g4dn.xlarge",)),
+        region="us-east-1",
+        most_price=2.5,
+        budget=20.0,
+        expires=1000.0 + 8 * 3600,
+        data="s3://bucket/digits",
+        output="s3://bucket/results",
+        prepare="true",
+    )
+    assert job.prepare == "jobs/prepare.sh"
+    assert (job.snapshots.every, job.shrink) == (600.0, "continue")
+    assert job.not_acted_on == ("snapshots", "shrink")
+
+
+def test_a_run_on_nodes_that_cost_ends_after_a_week_and_the_nodes_soon_after():
+    job = parse_job('script = "a.py"\nwhere = "rehearsal"\n', "job.toml")
+
+    assert job.limit == 7 * 86400.0
+    assert job.time_to_live == 7 * 86400.0 + 3600.0
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ('where = "ec2"\nwall_clock_limit = 0', 0.0),
+        ('where = "ec2"\nwall_clock_limit = "90m"', 5400.0),
+        ('hosts = ["10.0.0.1 slots=2"]', 0.0),
+    ],
+)
+def test_a_limit_that_is_said_stands_and_free_nodes_have_none(text, limit):
+    assert parse_job(f'script = "a.py"\n{text}\n', "job.toml").limit == limit
+
+
+def test_hosts_are_written_as_in_a_host_file():
+    job = parse_job('script = "a.py"\nhosts = ["10.0.0.1 slots=2", "me@10.0.0.2:2222"]', "j.toml")
+
+    request = job.request()
+    assert request.place is Place.HOSTS
+    assert request.hosts == (Host("10.0.0.1", 2), Host("10.0.0.2", 0, "me", 2222))
+
+
+def test_a_host_file_is_found_from_the_job_file():
+    job = parse_job('script = "a.py"\nhost_file = "hosts.txt"\n', "jobs/job.toml")
+
+    assert job.host_file == "jobs/hosts.txt"
+    assert job.request("10.0.0.1 slots=2\n").hosts == (Host("10.0.0.1", 2),)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "nodes = 2\n",
+            "job.toml, line 2: nodes is about nodes; say where they come from: "
+            'where = "ec2", where = "rehearsal", or hosts = ["172.31.41.13 slots=1"].',
+        ),
+        (
+            'where = "moon"\n',
+            'job.toml, line 2: where must be one of "local", "hosts", "ec2" and "rehearsal", '
+            "but where is 'moon'; write for example where = \"ec2\"",
+        ),
+        (
+            'where = "ec2"\n[needs]\ngpus = "one"\n',
+            "job.toml, line 4: needs.gpus must be a whole number from 0 to 4096, but needs.gpus "
+            "is 'one'; write for example needs.gpus = 1",
+        ),
+        (
+            'where = "ec2"\n[needs]\ngpu = 1\n',
+            "job.toml, line 4: unknown key 'gpu'; did you mean 'gpus'?",
+        ),
+        (
+            "processes_per_node = 1\n",
+            "job.toml, line 2: unknown key 'processes_per_node'; did you mean 'slots'?",
+        ),
+        (
+            'hosts = ["10.0.0.1"]\n[needs]\ngpus = 1\n',
+            "job.toml, line 4: needs.gpus is about what is bought, and hosts of your own are not; "
+            "leave it out.",
+        ),
+        (
+            'hosts = ["10.0.0.1", "10.0.0.2 slot=1"]\n',
+            "job.toml, line 2: hosts: Line 2: 'slot=1' is not known here; write for example "
+            "172.31.41.13 slots=1, or user@host:2222 slots=4.",
+        ),
+        (
+            'hosts = ["10.0.0.1"]\nhost_file = "h"\n',
+            "job.toml, line 3: hosts and host_file both name hosts; leave one of them out.",
+        ),
+        (
+            'where = "ec2"\nnodes = 2\nleast = 3\n',
+            "job.toml, line 3: At least 3 of 2 nodes were asked for; "
+            "the least must be from 1 to 2.",
+        ),
+        (
+            'where = "ec2"\noutput = "results"\n',
+            "job.toml, line 3: 'results' is not a place in S3; write s3://bucket/prefix.",
+        ),
+        (
+            'where = "ec2"\nshrink = "never"\n',
+            'job.toml, line 3: shrink must be "continue" with the nodes that are left or "wait" '
+            "for others (taken and kept; nothing acts on it yet), but shrink is 'never'; "
+            'write for example shrink = "continue"',
+        ),
+        (
+            'where = "ec2"\nbudget = -1\n',
+            "job.toml, line 3: budget must be a number of $ in all, from 0 up, but budget is -1; "
+            "write for example budget = 20",
+        ),
+    ],
+)
+def test_a_problem_with_nodes_is_one_sentence_with_line_and_remedy(text, sentence):
+    assert refusal(f'script = "a.py"\n{text}') == sentence
 
 
 def test_json_says_the_same_as_toml():

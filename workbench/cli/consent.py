@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from workbench.cli.listing import findings_table, text_table
 from workbench.core.contact import Contact
 from workbench.core.diagnosis import Finding
-from workbench.core.fleet import FleetWish, Offer, Place
+from workbench.core.fleet import FleetWish, Needs, Offer, Place
 from workbench.core.fleetrequest import COSTLY, DEFAULT_TTL
 from workbench.core.ladder import Rung, purchase, rungs
 from workbench.core.offers import judge_quota, lacking_vcpus, ranked, total, why_none
@@ -20,7 +20,7 @@ from workbench.core.refusal import Kind
 from workbench.core.world import Host
 from workbench.errors import CloudRefused, InputError, MachineError, StateError
 from workbench.store import Store
-from workbench.store.asking import ask_contact, ask_offers, ask_permissions, trust
+from workbench.store.asking import Market, ask_contact, ask_offers, ask_permissions, trust
 from workbench.view.listing import NOTHING, Table
 from workbench.view.phrases import count, dollars, duration, hourly, moment
 
@@ -137,16 +137,29 @@ def offers_table(offers: Sequence[Offer], nodes: int) -> Table:
     return Table(headers, tuple(_offer_row(offer, nodes) for offer in offers[:MOST_OFFERS]))
 
 
+def find_market(fleet: FleetWish) -> Market:
+    """Return what fits.
+
+    Raises:
+        InputError: Nothing does; the one need that is too much is named.
+    """
+    market = ask_offers(fleet.place, fleet.needs, fleet.region)
+    if not market.offers:
+        others = ask_offers(fleet.place, Needs(), fleet.region, 0.0)
+        raise InputError(why_none(replace(fleet, region=market.region), others.offers))
+    return market
+
+
 def best_rung(fleet: FleetWish, offers: Sequence[Offer]) -> Rung:
     """Return what would be tried first.
 
+    Args:
+        offers: At least one that fits.
+
     Raises:
-        InputError: Nothing fits.
         StateError: What fits costs more than was said, or the quota does not reach.
     """
     fitting = ranked(offers, fleet.needs, fleet.nodes)
-    if not fitting:
-        raise InputError(why_none(fleet, offers))
     ladder = rungs(
         fleet.needs,
         offers,
@@ -220,7 +233,7 @@ def _ask_about_keys(strangers: Sequence[Contact]) -> None:
 
 
 def _agreed_price(consent: Consent, fleet: FleetWish) -> FleetWish:
-    market = ask_offers(fleet.place, fleet.needs, fleet.region)
+    market = find_market(fleet)
     fleet = replace(fleet, region=market.region)
     rung = best_rung(fleet, market.offers)
     fitting = ranked(market.offers, fleet.needs, fleet.nodes)

@@ -125,8 +125,9 @@ def read_hosts(path: str | None, lines: tuple[str, ...]) -> tuple[Host, ...]:
         return parse_hosts("\n".join(lines))
     if lines:
         raise InputError("--hosts and --host both name hosts; write them all into the file.")
+    text = read_text(path, "The host file")
     try:
-        hosts = parse_hosts(read_text(path, "The host file"))
+        hosts = parse_hosts(text)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     if not hosts:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from workbench.cli.consent import best_rung, confirm, offers_table
+from workbench.cli.consent import best_rung, confirm, find_market, offers_table
 from workbench.cli.fleet_options import (
     SPELLING,
     money_options,
@@ -30,7 +30,7 @@ from workbench.core.offers import ranked
 from workbench.core.run import check_run_name
 from workbench.errors import ClusterError, InputError, StateError, Unknown
 from workbench.store import Store
-from workbench.store.asking import ask_bake, ask_clean, ask_longer, ask_offers, ask_sweep
+from workbench.store.asking import ask_bake, ask_clean, ask_longer, ask_sweep
 from workbench.view.listing import NOTHING, Table
 from workbench.view.nodes import lifetime
 from workbench.view.phrases import count, duration, hourly, moment
@@ -50,7 +50,7 @@ def offers(as_json: bool, **given: Any) -> None:
     now = time.time()
     fleet = fleet_wish(read_request(given), SPELLING, now=now)
     assert fleet is not None
-    market = ask_offers(fleet.place, fleet.needs, fleet.region)
+    market = find_market(fleet)
     fitting = ranked(market.offers, fleet.needs, fleet.nodes)
     if as_json:
         click.echo(json.dumps([asdict(offer) for offer in fitting], indent=2))

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from workbench.cloud.interface import Cloud
 
 Question = Mapping[str, Any]
+# Every account has it; it is only asked for the others.
+ANY_REGION = "us-east-1"
 
 
 def offers(asked: Question) -> object:
@@ -68,7 +70,11 @@ def sweep(asked: Question) -> object:
     from workbench.cloud import ec2
 
     only = [asked["region"]] if asked["region"] else []
-    found = ec2.sweep(home_region(asked["region"]), only=only)
+    try:
+        region = home_region(asked["region"])
+    except InputError:
+        region = ANY_REGION
+    found = ec2.sweep(region, only=only)
     return {"left": found.left, "refused": found.refused}
 
 

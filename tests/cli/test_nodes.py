@@ -1,0 +1,303 @@
+"""What a person types about nodes becomes a wish, and nothing is bought or trusted unasked."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from workbench.cli import main
+from workbench.cloud.fake import FakeCloud
+from workbench.core.fleet import FleetWish, Needs, Node, NodeState, Place, Purchase
+from workbench.store.asking import rehearsal_folder
+
+REHEARSE = ("up", "--rehearse", "--nodes", "2", "--gpus", "1")
+HOUR = 3600.0
+
+
+def lease(cluster: str) -> None:
+    """Have the rehearsal's place lend something that nobody looks after."""
+    purchase = Purchase(cluster, "t", 0, 1, 1, ("cpu.2",))
+    FakeCloud(rehearsal_folder(), clock=lambda: time.time() - 60).buy(purchase, "", ())
+
+
+def test_up_shows_what_fits_what_it_costs_and_when_it_ends_and_asks(home, actor, store):
+    result = CliRunner().invoke(main, [*REHEARSE, "--budget", "5"], input="y\n")
+
+    assert "network, sustained" in result.stdout
+    assert "gpu.1" in result.stdout
+    assert "Dry run: 1 check passed." in result.stdout
+    assert "Tried first: 2 nodes of gpu.1 in here-1" in result.stdout
+    assert "Everything is deleted after 8 h (" in result.stdout
+    assert "It ends before it has cost $5.00." in result.stdout
+    assert "Cluster 'default': 4 ranks on 2 of 2 nodes, after" in result.stdout
+    fleet = store.cluster_wish("default").fleet
+    assert (fleet.place, fleet.nodes, fleet.needs) == (Place.FAKE, 2, Needs(gpus=1))
+    assert fleet.expires == pytest.approx(time.time() + 8 * HOUR, abs=60)
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ("n\n", "You did not say yes, so nothing was done."),
+        ("", "Nobody said yes, and nothing was bought; answer at a terminal, or add --yes."),
+    ],
+)
+def test_without_a_yes_nothing_is_wished_for(home, store, answer, sentence):
+    result = CliRunner().invoke(main, REHEARSE, input=answer)
+
+    assert (result.exit_code, result.stderr.strip()) == (2, sentence)
+    assert store.clusters() == []
+
+
+def test_a_yes_ahead_is_not_asked_for(workbench, actor, store):
+    result = workbench(*REHEARSE, "--yes")
+
+    assert result.exit_code == 0
+    assert "[y/N]" not in result.stdout
+
+
+def test_every_option_comes_into_the_wish(workbench, actor, store, tmp_path):
+    Path("prepare.sh").write_text("pip install it\n")
+    Path("data").mkdir()
+    options = (
+        "--least 1 --most 4 --slots 1 --memory 8 --network 1 --type gpu.1 --type gpu.4 "
+        "--zone here-1a --max-price $20 --budget 9 --ttl 0 --data data "
+        "--output s3://bucket/results --prepare prepare.sh --image ami-0123abcd"
+    )
+
+    workbench(*REHEARSE, *options.split(), "--yes")
+
+    assert store.cluster_wish("default").fleet == FleetWish(
+        place=Place.FAKE,
+        nodes=2,
+        most=4,
+        slots=1,
+        needs=Needs(1, 0.0, 8.0, 0, 1.0, ("gpu.1", "gpu.4"), ("here-1a",)),
+        most_price=20.0,
+        budget=9.0,
+        data=str(tmp_path / "data"),
+        output="s3://bucket/results",
+        prepare="pip install it\n",
+        image="ami-0123abcd",
+    )
+
+
+def test_what_is_up_already_is_not_asked_about_again(workbench, actor, store):
+    workbench(*REHEARSE, "--yes")
+    before = store.cluster_wish("default").fleet.expires
+
+    result = workbench(*REHEARSE, "--ttl", "9h")
+
+    assert result.exit_code == 0
+    assert store.cluster_wish("default").fleet.expires == pytest.approx(before + HOUR, abs=60)
+
+
+def test_what_was_deleted_is_not_bought_again_unasked(workbench, actor, store, script):
+    workbench(*REHEARSE, "--yes")
+    workbench("down", "--no-wait")
+
+    for command in (("up",), ("run", script)):
+        result = workbench(*command)
+
+        assert "Nobody said yes, and nothing was bought" in result.stderr
+        assert not store.cluster_wish("default").up
+    assert store.runs() == []
+
+
+def test_resize_to_0_keeps_the_definition_and_pays_nothing(workbench, actor, store):
+    workbench(*REHEARSE, "--yes")
+
+    result = workbench("resize", "--nodes", "0")
+
+    assert (
+        "no nodes, and nothing is paid; `workbench resize --nodes N` starts some" in result.stdout
+    )
+    assert store.cluster_wish("default").fleet.needs == Needs(gpus=1)
+
+
+def test_resize_gives_another_number_of_nodes(workbench, actor, store):
+    workbench(*REHEARSE, "--yes")
+
+    result = workbench("resize", "--nodes", "3")
+
+    assert "6 ranks on 3 of 3 nodes" in result.stdout
+
+
+def test_extend_adds_to_the_time_to_live(workbench, actor, store):
+    workbench(*REHEARSE, "--yes", "--no-wait")
+    before = store.cluster_wish("default").fleet.expires
+
+    result = workbench("extend", "4h")
+
+    assert store.cluster_wish("default").fleet.expires == before + 4 * HOUR
+    assert result.stdout.startswith("Cluster 'default': ")
+    assert " to live, until " in result.stdout
+
+
+def test_a_cluster_without_an_end_is_not_extended(workbench, actor, store):
+    workbench("up", "2", "--oversubscribe", "--no-wait")
+
+    result = workbench("extend", "4h")
+
+    assert result.stderr.strip() == (
+        "Cluster 'default' lives until somebody deletes it; nothing to extend."
+    )
+
+
+def test_status_shows_nodes_and_money(workbench, actor, store):
+    workbench(*REHEARSE, "--yes", "--budget", "5")
+
+    result = workbench("status")
+
+    assert "2 of 2 nodes, $0.4000/h now, $0.10 spent, $4.90 of $5.00 left, " in result.stdout
+    assert "gpu.1 in here-1a" in result.stdout
+
+
+def test_status_as_json_tells_nodes_and_money(workbench, actor, store):
+    workbench(*REHEARSE, "--yes")
+
+    told = json.loads(workbench("status", "--json").stdout)["clusters"][0]["fleet"]
+
+    assert (told["nodes_actual"], told["price"], told["spent"]) == (2, 0.4, 0.1)
+
+
+def test_down_asks_the_place_whether_anything_is_left(workbench, actor, store):
+    workbench(*REHEARSE, "--yes")
+
+    result = workbench("down")
+
+    assert result.stdout.strip() == (
+        "Cluster 'default' is down; rehearsal (nothing is bought) was asked just now, and nothing "
+        "bears its tags."
+    )
+
+
+def test_down_does_not_hide_what_is_left(workbench, actor, store):
+    workbench(*REHEARSE, "--yes")
+    lease("default")
+
+    result = workbench("down")
+
+    assert result.exit_code == 1
+    assert "Of cluster 'default' there is still instance r-000001" in result.stderr
+
+
+def test_a_sweep_lists_what_was_forgotten_and_deletes_it_on_a_yes(workbench, store):
+    lease("forgotten")
+
+    listed = workbench("sweep-leaks", "--rehearse")
+    deleted = workbench("sweep-leaks", "--rehearse", "--yes")
+
+    assert "Nobody said yes, and nothing was deleted" in listed.stderr
+    assert "1 min" in listed.stdout
+    assert "Deleted 4 things; nothing of them is left." in deleted.stdout
+    assert workbench("sweep-leaks", "--rehearse").stdout == "Nothing bears our tags.\n"
+
+
+def test_a_sweep_leaves_what_is_in_use_here(workbench, actor, store):
+    workbench(*REHEARSE, "--yes")
+    lease("default")
+
+    result = workbench("sweep-leaks", "--rehearse", "--yes")
+
+    assert "default (up here)" in result.stdout
+    assert "All of it belongs to clusters that are up" in result.stdout
+    assert FakeCloud(rehearsal_folder()).leftovers("default")
+
+
+def test_offers_starts_nothing(workbench, store):
+    result = workbench("offers", "--rehearse", "--gpus", "1", "--nodes", "3")
+
+    assert "`workbench up` would first try 3 nodes of gpu.1" in result.stdout
+    assert store.clusters() == []
+
+
+def test_offers_as_json_has_the_past_prices(workbench):
+    offers = json.loads(workbench("offers", "--rehearse", "--type", "gpu.1", "--json").stdout)
+
+    assert {offer["type"] for offer in offers} == {"gpu.1"}
+    assert len(offers[0]["history"]) == 72
+
+
+def test_a_job_file_brings_its_nodes_up(workbench, actor, store, script):
+    Path("job.toml").write_text(
+        'script = "train.py"\nname = "digits"\nwhere = "rehearsal"\nnodes = 2\nneeds.gpus = 1\n'
+    )
+
+    result = workbench("run", "--background", "--yes", "job.toml")
+
+    assert result.exit_code == 0
+    assert store.cluster_wish("default").fleet.nodes == 2
+    assert store.run("digits").wish.wall_clock_limit == 7 * 24 * HOUR
+    assert store.cluster_wish("default").fleet.expires > time.time() + 7 * 24 * HOUR
+
+
+def test_a_job_file_says_what_nothing_acts_on(workbench, actor, store, script):
+    Path("job.toml").write_text('script = "train.py"\nshrink = "wait"\n')
+
+    result = workbench("run", "--background", "job.toml")
+
+    assert result.stderr.startswith("Nothing acts on shrink yet; all else of the job file holds.")
+
+
+def test_this_machine_as_the_only_host_needs_no_key(workbench, actor, store):
+    result = workbench("up", "--host", "localhost slots=2")
+
+    assert "2 ranks on 1 of 1 node" in result.stdout
+    assert store.cluster_wish("default").fleet.hosts[0].slots == 2
+
+
+def test_a_host_that_does_not_answer_starts_nothing(workbench, store):
+    result = workbench("up", "--host", "me@localhost.invalid:2222 slots=1")
+
+    assert result.exit_code == 1
+    assert "The name localhost.invalid is not known here; correct it" in result.stderr
+    assert store.clusters() == []
+
+
+def test_nodes_of_another_place_are_not_left_behind(workbench, actor, store):
+    workbench(*REHEARSE, "--yes")
+
+    result = workbench("up", "--host", "localhost")
+
+    assert "Cluster 'default' is up on nodes of another place (rehearsal); delete it" in (
+        result.stderr
+    )
+
+
+def test_an_image_is_only_made_of_a_node_on_ec2(workbench, actor, store):
+    workbench(*REHEARSE, "--yes")
+
+    result = workbench("image", "bake")
+
+    assert result.stderr.strip() == (
+        "Cluster 'default' has no nodes on EC2, of which images are made."
+    )
+
+
+def test_an_image_is_made_of_the_head_and_not_under_a_run(workbench, store, home):
+    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Place.EC2, region="us-east-1"))
+    store.put_node("default", Node("i-1", NodeState.JOINED, head=True))
+
+    unknown = workbench("image", "bake", "--node", "i-2")
+    unasked = workbench("image", "bake")
+
+    assert "has no node 'i-2' that is set up; there are: i-1." in unknown.stderr
+    assert "Make an image of i-1, which restarts it? [y/N]" in unasked.stdout
+
+
+@pytest.mark.parametrize("principal", ["person", "node", "baker"])
+def test_the_doctor_prints_the_policy_of_each_principal(workbench, principal):
+    result = workbench("doctor", "--iam", principal)
+
+    assert json.loads(result.stdout)["Version"] == "2012-10-17"
+
+
+def test_the_policy_of_a_node_names_its_bucket(workbench):
+    result = workbench("doctor", "--iam", "node", "--output", "s3://bucket/results")
+
+    assert "arn:aws:s3:::bucket/results/*" in result.stdout
