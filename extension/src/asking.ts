@@ -5,7 +5,8 @@ import { Dialog, InputDialog, showDialog } from '@jupyterlab/apputils';
 
 import type { ClustersModel } from './clusters';
 import type { ITrans } from './run/trans';
-import { most, resting, type ISize } from './sizing';
+import { hasNodes, MAX_NODES, most, resting, type ISize } from './sizing';
+import { whatGoes } from './words';
 
 /** Whether a cluster is really to be deleted. */
 export async function confirmRemove(
@@ -21,9 +22,12 @@ export async function confirmRemove(
         runs.join(', ')
       )
     : trans.__('Its ranks end.');
+  const goes = cluster ? whatGoes(cluster, trans) : '';
   const result = await showDialog({
     title: trans.__('Delete cluster %1?', name),
-    body: `${stops} ${trans.__('What its runs have reported is kept.')}`,
+    body: [goes, stops, trans.__('What its runs have reported is kept.')]
+      .filter(Boolean)
+      .join(' '),
     buttons: [
       Dialog.cancelButton({ label: trans.__('Cancel') }),
       Dialog.warnButton({ label: trans.__('Delete') })
@@ -33,7 +37,7 @@ export async function confirmRemove(
 }
 
 /**
- * A number of ranks for a cluster; null when the person thought better of it.
+ * A number of ranks, or of nodes where it has some, for a cluster; null when the person thought better of it.
  *
  * @param okLabel - what is done with it, in one word
  */
@@ -46,18 +50,24 @@ export async function askSize(
 ): Promise<ISize | null> {
   const { bounds } = model;
   const before = resting(model.cluster(name), bounds);
-  const limit = most(before.oversubscribe, bounds);
+  const isOfNodes = hasNodes(model.cluster(name));
+  const label = isOfNodes
+    ? trans.__('Nodes (0 to %1; 0 pays nothing)', MAX_NODES)
+    : trans.__('Ranks (1 to %1)', most(before.oversubscribe, bounds));
   const result = await InputDialog.getNumber({
     title,
     okLabel,
     cancelLabel: trans.__('Cancel'),
-    label: trans.__('Ranks (1 to %1)', limit),
+    label,
     value: Number(before.text)
   });
-  const ranks = result.value;
-  return result.button.accept && ranks !== null
-    ? { ranks, oversubscribe: before.oversubscribe }
-    : null;
+  const number = result.value;
+  if (!result.button.accept || number === null) {
+    return null;
+  }
+  return isOfNodes
+    ? { nodes: number }
+    : { ranks: number, oversubscribe: before.oversubscribe };
 }
 
 /** The name of a cluster that is to be made; null when the person thought better of it. */

@@ -5,14 +5,24 @@ import * as React from 'react';
 
 import type { ClustersModel } from './clusters';
 import type { ClusterState, ICluster } from './protocol';
+import { Controls } from './controls';
+import { NodeList, Rungs } from './nodelist';
 import type { ITrans } from './run/trans';
-import { most, resting, sensible, size, type IDraft } from './sizing';
-import { against, clusterWord, place, price, spent, timeToLive } from './words';
+import {
+  against,
+  budget,
+  clusterWord,
+  place,
+  price,
+  spent,
+  timeToLive
+} from './words';
 
 /** Shapes beside the words, so that no state is told by its colour alone. */
 const SHAPES: { [state in ClusterState]: JSX.Element } = {
   down: <circle cx="5" cy="5" r="3.5" fill="none" />,
   starting: <path d="M5 1.5a3.5 3.5 0 0 1 0 7z" />,
+  paused: <path d="M3.5 3v4M6.5 3v4" />,
   ready: <circle cx="5" cy="5" r="3.5" />,
   resizing: <path d="M5 1.5a3.5 3.5 0 0 1 0 7z" />,
   stopping: <path d="M5 1.5a3.5 3.5 0 0 0 0 7z" />,
@@ -36,28 +46,6 @@ export function Badge(props: {
   );
 }
 
-/** A button that stays in the tab order while it makes no sense, so that focus is never lost. */
-export function Action(props: {
-  label: string;
-  title: string;
-  isEnabled: boolean;
-  kind?: 'main' | 'warn';
-  act: () => void;
-}): JSX.Element {
-  const { label, title, isEnabled, kind, act } = props;
-  return (
-    <button
-      type="button"
-      className={`wb-action${kind ? ` wb-mod-${kind}` : ''}`}
-      title={title}
-      aria-disabled={!isEnabled}
-      onClick={() => isEnabled && act()}
-    >
-      {label}
-    </button>
-  );
-}
-
 /** One cluster. */
 export function ClusterCard(props: {
   cluster: ICluster;
@@ -78,6 +66,8 @@ export function ClusterCard(props: {
       {cluster.message && (
         <p className="wb-cluster-message">{cluster.message}</p>
       )}
+      <Rungs rungs={cluster.rungs} trans={trans} />
+      <NodeList cluster={cluster} trans={trans} />
       <Controls {...props} />
       {refusal && (
         <p className="wb-refusal" role="alert">
@@ -102,6 +92,9 @@ function Facts(props: { cluster: ICluster; trans: ITrans }): JSX.Element {
     [trans.__('Where'), place(cluster, trans)],
     [trans.__('Price'), price(cluster, trans)],
     [trans.__('So far'), spent(cluster, trans)],
+    ...(cluster.budget === null
+      ? []
+      : [[trans.__('Budget'), budget(cluster, trans)]]),
     [trans.__('Time to live'), timeToLive(cluster, Date.now() / 1000, trans)]
   ];
   return (
@@ -113,140 +106,5 @@ function Facts(props: { cluster: ICluster; trans: ITrans }): JSX.Element {
         </React.Fragment>
       ))}
     </dl>
-  );
-}
-
-function Controls(props: {
-  cluster: ICluster;
-  model: ClustersModel;
-  trans: ITrans;
-  remove: () => void;
-}): JSX.Element {
-  const { cluster, model, trans, remove } = props;
-  const [draft, setDraft] = React.useState<IDraft | null>(null);
-  const shown = draft ?? resting(cluster, model.bounds);
-  const wanted = size(shown, model.bounds);
-  const isBusy = model.isBusy(cluster.name);
-  const can = sensible(cluster, wanted?.ranks ?? null);
-
-  const send = (how: 'start' | 'resize') => {
-    if (wanted && !isBusy) {
-      void model[how](cluster.name, wanted).then(
-        isDone => isDone && setDraft(null)
-      );
-    }
-  };
-  const submit = (event: React.FormEvent) => {
-    event.preventDefault();
-    if (can.start || can.resize) {
-      send(can.start ? 'start' : 'resize');
-    }
-  };
-
-  return (
-    <form
-      className="wb-controls"
-      aria-busy={isBusy}
-      noValidate
-      onSubmit={submit}
-    >
-      <div className="wb-controls-row">
-        <SizeBox
-          draft={shown}
-          isWrong={wanted === null}
-          model={model}
-          trans={trans}
-          edit={setDraft}
-        />
-        <Action
-          label={trans.__('Start')}
-          title={trans.__('Start this cluster with that many ranks')}
-          kind={can.start ? 'main' : undefined}
-          isEnabled={can.start && !isBusy}
-          act={() => send('start')}
-        />
-        <Action
-          label={trans.__('Resize')}
-          title={trans.__('Give this cluster that many ranks')}
-          kind={can.resize ? 'main' : undefined}
-          isEnabled={can.resize && !isBusy}
-          act={() => send('resize')}
-        />
-      </div>
-      <Oversubscribe
-        draft={shown}
-        model={model}
-        trans={trans}
-        edit={setDraft}
-      />
-      <div className="wb-controls-row">
-        <Action
-          label={trans.__('Stop training')}
-          title={trans.__('Ask the unfinished runs of this cluster to stop')}
-          isEnabled={can.stop && !isBusy}
-          act={() => void model.stopTraining(cluster.name)}
-        />
-        <Action
-          label={trans.__('Delete')}
-          title={trans.__('End the ranks of this cluster')}
-          kind="warn"
-          isEnabled={can.remove && !isBusy}
-          act={remove}
-        />
-      </div>
-    </form>
-  );
-}
-
-interface IEditing {
-  draft: IDraft;
-  model: ClustersModel;
-  trans: ITrans;
-  /** Keep an edit; null to let go of it. */
-  edit: (draft: IDraft | null) => void;
-}
-
-/** The number of ranks. */
-export function SizeBox(props: IEditing & { isWrong: boolean }): JSX.Element {
-  const { draft, model, trans, edit, isWrong } = props;
-  return (
-    <label className="wb-size">
-      {trans.__('Ranks')}
-      <input
-        type="number"
-        min={1}
-        max={most(draft.oversubscribe, model.bounds)}
-        value={draft.text}
-        aria-invalid={isWrong}
-        title={trans.__(
-          'From 1 to %1; this machine has %2 slots. Escape takes an edit back.',
-          most(draft.oversubscribe, model.bounds),
-          model.bounds.slots
-        )}
-        onChange={event => edit({ ...draft, text: event.target.value })}
-        onKeyDown={event => event.key === 'Escape' && edit(null)}
-      />
-    </label>
-  );
-}
-
-/** Whether ranks may share cores. */
-export function Oversubscribe(props: IEditing): JSX.Element {
-  const { draft, model, trans, edit } = props;
-  return (
-    <label className="wb-oversubscribe">
-      <input
-        type="checkbox"
-        checked={draft.oversubscribe}
-        onChange={event =>
-          edit({ ...draft, oversubscribe: event.target.checked })
-        }
-      />
-      {trans._n(
-        'More ranks than its %1 slot',
-        'More ranks than its %1 slots',
-        model.bounds.slots
-      )}
-    </label>
   );
 }

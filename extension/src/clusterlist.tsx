@@ -4,8 +4,9 @@
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { Action, ClusterCard, Oversubscribe, SizeBox } from './clustercard';
+import { ClusterCard } from './clustercard';
 import type { ClustersModel } from './clusters';
+import { Action, Oversubscribe, SizeBox } from './controls';
 import type { ITrans } from './run/trans';
 import { resting, size, type IDraft } from './sizing';
 import { DEFAULT_CLUSTER } from './tokens';

@@ -11,7 +11,7 @@ import { Signal, type ISignal } from '@lumino/signaling';
 
 import type { ICluster, IClusters, IListedRun, IRun } from './protocol';
 import type { ITrans } from './run/trans';
-import type { IBounds, ISize } from './sizing';
+import { hasNodes, type IBounds, type ISize } from './sizing';
 import { noServer } from './words';
 
 const SLOWEST = 30_000;
@@ -20,9 +20,10 @@ const SLOWEST = 30_000;
 export interface IApi {
   clusters(): Promise<IClusters>;
   runs(limit: number): Promise<IListedRun[]>;
-  start(name: string, size: Partial<ISize>): Promise<ICluster>;
+  start(name: string, size?: ISize): Promise<ICluster>;
   resize(name: string, size: ISize): Promise<ICluster>;
   remove(name: string): Promise<ICluster>;
+  extend(name: string, seconds: number): Promise<ICluster>;
   stopTraining(name: string): Promise<string[]>;
   stopRun(id: string): Promise<IRun>;
 }
@@ -124,7 +125,7 @@ export class ClustersModel implements IDisposable {
   }
 
   /** Bring a cluster up, with the server's own size unless one is given. */
-  start(name: string, size: Partial<ISize> = {}): Promise<boolean> {
+  start(name: string, size?: ISize): Promise<boolean> {
     return this._change(name, () => this.options.api.start(name, size));
   }
 
@@ -134,6 +135,11 @@ export class ClustersModel implements IDisposable {
 
   remove(name: string): Promise<boolean> {
     return this._change(name, () => this.options.api.remove(name));
+  }
+
+  /** Let a cluster live longer. */
+  extend(name: string, seconds: number): Promise<boolean> {
+    return this._change(name, () => this.options.api.extend(name, seconds));
   }
 
   stopTraining(name: string): Promise<boolean> {
@@ -285,9 +291,21 @@ export function isChanging(clusters: readonly ICluster[]): boolean {
   return clusters.some(
     one =>
       ['starting', 'resizing', 'stopping'].includes(one.state) ||
-      (one.state !== 'failed' && one.ranks_actual !== one.ranks_asked) ||
+      (!isStill(one.state) && isOtherThanAsked(one)) ||
       one.runs.some(run => run.is_stopping || run.state === 'queued')
   );
+}
+
+/** Whether a cluster stays as it is until somebody asks for something else. */
+function isStill(state: ICluster['state']): boolean {
+  return state === 'failed' || state === 'paused';
+}
+
+/** Whether there are not as many ranks, or nodes, as were asked for. */
+function isOtherThanAsked(one: ICluster): boolean {
+  return hasNodes(one)
+    ? one.nodes_actual !== one.nodes_asked
+    : one.ranks_actual !== one.ranks_asked;
 }
 
 /** Whether two answers differ in nothing but the clock. */

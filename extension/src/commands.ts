@@ -65,7 +65,9 @@ export class ClusterCommands {
     });
     commands.addCommand(CommandIDs.resize, {
       label: trans.__('Resize Training Cluster…'),
-      caption: trans.__('Give a training cluster another number of ranks'),
+      caption: trans.__(
+        'Give a training cluster another number of ranks or nodes'
+      ),
       describedBy: {
         args: this._arguments({
           ...this._clusterArgument(),
@@ -86,7 +88,7 @@ export class ClusterCommands {
     });
     commands.addCommand(CommandIDs.remove, {
       label: trans.__('Delete Training Cluster…'),
-      caption: trans.__('End the ranks of a training cluster'),
+      caption: trans.__('End the ranks and nodes of a training cluster'),
       describedBy: { args: this._arguments(this._clusterArgument()) },
       isEnabled: args =>
         alive(model.clusters).some(one => one.name === this._named(args)),
@@ -205,6 +207,11 @@ export class ClusterCommands {
       oversubscribe: {
         type: 'boolean',
         description: trans.__('Whether ranks may share cores')
+      },
+      nodes: {
+        type: 'integer',
+        minimum: 0,
+        description: trans.__('How many nodes, in place of ranks')
       }
     };
   }
@@ -217,6 +224,9 @@ function nameIn(args: Arguments): string {
 }
 
 function sizeIn(args: Arguments): ISize | null {
+  if (typeof args.nodes === 'number') {
+    return { nodes: args.nodes };
+  }
   return typeof args.ranks === 'number'
     ? { ranks: args.ranks, oversubscribe: args.oversubscribe === true }
     : null;

@@ -24,6 +24,7 @@ const api: IApi = {
   start: request.startCluster,
   resize: request.resizeCluster,
   remove: request.deleteCluster,
+  extend: request.extendCluster,
   stopTraining: request.stopCluster,
   stopRun: request.stopRun
 };

@@ -19,7 +19,50 @@ export type RunState =
   | 'lost';
 
 export type ClusterState =
-  'down' | 'starting' | 'ready' | 'resizing' | 'stopping' | 'failed';
+  'down' | 'starting' | 'ready' | 'paused' | 'resizing' | 'stopping' | 'failed';
+
+/** Where nodes come from; `local` is this machine alone. */
+export type Place = 'local' | 'hosts' | 'ec2' | 'rehearsal';
+
+export type NodeState =
+  | 'asked'
+  | 'booting'
+  | 'verified'
+  | 'data ready'
+  | 'joined'
+  | 'leaving'
+  | 'gone';
+
+/** One node, as it was last seen. */
+export interface INode {
+  id: string;
+  /** By which the other nodes reach it, or nothing. */
+  address: string;
+  type: string;
+  zone: string;
+  state: NodeState;
+  /** Whether it did not come up, or could not be prepared; `message` says why. */
+  failed: boolean;
+  /** Epoch seconds at which it came into its state. */
+  since: number;
+  /** Ranks that it carries; 0 while unknown. */
+  slots: number;
+  /** Dollars an hour now; 0 where it is free. */
+  price: number;
+  /** Dollars so far. */
+  spent: number;
+  head: boolean;
+  /** One sentence for the reader, or nothing. */
+  message: string;
+}
+
+/** One way to get nodes that was tried, or is being tried. */
+export interface IRung {
+  what: string;
+  outcome: 'written' | 'bought' | 'refused' | 'lost';
+  /** Why it was refused, in a sentence. */
+  message: string;
+}
 
 /** A run: what was asked for, and what is so. Moments are in epoch seconds, 0 for "not yet". */
 export interface IRun {
@@ -82,20 +125,35 @@ export interface ICluster {
   ranks_asked: number;
   ranks_actual: number;
   nodes_asked: number;
+  /** Nodes that carry ranks. */
   nodes_actual: number;
+  /** As many as were asked for last, also while nobody wants the cluster. */
+  nodes_defined: number;
+  /** Below as many no world goes on. */
+  nodes_least: number;
+  /** As many as it may grow to while runs wait; 0 when it is not to grow. */
+  nodes_most: number;
   oversubscribe: boolean;
   /** Grows with every wish; the later wish stands. */
   revision: number;
   generation: number;
   updated: number;
   /** Where its nodes are; `local` is this machine. */
-  where: string;
+  where: Place;
   /** Dollars an hour; null when it costs nothing. */
   price: number | null;
   /** Dollars so far; null when it costs nothing. */
   spent: number | null;
+  /** Dollars that it may cost in all; null for no bound. */
+  budget: number | null;
   /** Epoch seconds at which it ends itself; null for never. */
   expires: number | null;
+  /** How many nodes are in which state, `failed` among them; nothing for this machine. */
+  node_states: { [state: string]: number };
+  /** At most 64 nodes that are not gone, the head first; nothing for this machine. */
+  nodes: INode[];
+  /** What was tried to get the nodes that are missing, in order; nothing once all are there. */
+  rungs: IRung[];
   ranks: { rank: number; host: string; pid: number }[];
   /** Runs that have not ended, oldest first. */
   runs: IRun[];

@@ -23,6 +23,8 @@ export type Bundle = { [type: string]: unknown };
 export interface ISizeWish {
   ranks?: number;
   oversubscribe?: boolean;
+  /** In place of ranks, where the cluster has nodes. */
+  nodes?: number;
 }
 
 /** The server refused, or did not answer. */
@@ -62,6 +64,16 @@ export function resizeCluster(
   settings?: Settings
 ): Promise<ICluster> {
   return json('PATCH', ['clusters', name], { body: size, settings });
+}
+
+/** Let a cluster live longer. */
+export function extendCluster(
+  name: string,
+  seconds: number,
+  settings?: Settings
+): Promise<ICluster> {
+  const path = ['clusters', name, 'extend'];
+  return json('POST', path, { body: { seconds }, settings });
 }
 
 export function deleteCluster(

@@ -48,7 +48,7 @@ export function runningClusters(
     shutdownLabel: trans.__('Delete cluster'),
     shutdownAllLabel: trans.__('Shut Down All'),
     shutdownAllConfirmationText: trans.__(
-      'Delete all training clusters? Their ranks end, and unfinished runs are stopped.'
+      'Delete all training clusters? Their ranks and nodes end, and unfinished runs are stopped.'
     ),
     shutdownAll: () => {
       for (const cluster of alive(model.clusters)) {

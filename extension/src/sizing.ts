@@ -6,10 +6,18 @@
 import type { ICluster } from './protocol';
 
 /** How many ranks somebody wants, and whether they may share cores. */
-export interface ISize {
+export interface IRanksSize {
   ranks: number;
   oversubscribe: boolean;
 }
+
+/** How many nodes somebody wants; 0 keeps the definition and pays nothing. */
+export interface INodesSize {
+  nodes: number;
+}
+
+/** A size that is asked for. */
+export type ISize = IRanksSize | INodesSize;
 
 /** What the number box and its checkbox hold while somebody edits them. */
 export interface IDraft {
@@ -29,33 +37,49 @@ export interface IButtons {
   resize: boolean;
   stop: boolean;
   remove: boolean;
+  extend: boolean;
+}
+
+/** The most nodes that may be asked for; the server knows how many hosts were named. */
+export const MAX_NODES = 512;
+
+/** Whether a cluster is sized in nodes, and not in ranks of this machine. */
+export function hasNodes(cluster: ICluster | null): boolean {
+  return cluster !== null && cluster.where !== 'local';
 }
 
 /**
  * Which buttons of `cluster` make sense.
  *
- * @param ranks - the number in the box; null when it will not do
+ * @param wanted - the number in the box, of ranks or nodes; null when it will not do
  */
-export function sensible(cluster: ICluster, ranks: number | null): IButtons {
+export function sensible(cluster: ICluster, wanted: number | null): IButtons {
   const { state, is_wanted } = cluster;
   const isThere = state !== 'down';
-  const isResizable = is_wanted && (state === 'ready' || state === 'resizing');
+  const isSized = ['ready', 'paused', 'resizing'].includes(state);
+  // Who waits for capacity may want less of it.
+  const isResizable = isSized || (hasNodes(cluster) && state === 'starting');
+  const asked = hasNodes(cluster) ? cluster.nodes_asked : cluster.ranks_asked;
   return {
     start:
-      ranks !== null && (!is_wanted || state === 'down' || state === 'failed'),
-    resize: ranks !== null && isResizable && ranks !== cluster.ranks_asked,
+      wanted !== null && (!is_wanted || state === 'down' || state === 'failed'),
+    resize: wanted !== null && is_wanted && isResizable && wanted !== asked,
     stop: cluster.runs.some(run => !run.is_ended && !run.is_stopping),
-    remove: is_wanted || (isThere && state !== 'stopping')
+    remove: is_wanted || (isThere && state !== 'stopping'),
+    extend: is_wanted && cluster.expires !== null
   };
 }
 
 /** The size to begin with: one rank a slot, and two where there is only one. */
-export function suggested({ slots }: IBounds): ISize {
+export function suggested({ slots }: IBounds): IRanksSize {
   return { ranks: Math.max(2, slots), oversubscribe: slots < 2 };
 }
 
 /** What the box holds while nobody edits it: what was asked for, else the suggestion. */
 export function resting(cluster: ICluster | null, bounds: IBounds): IDraft {
+  if (cluster && hasNodes(cluster)) {
+    return { text: String(cluster.nodes_defined), oversubscribe: false };
+  }
   const first = suggested(bounds);
   return {
     text: String(cluster?.ranks_asked || first.ranks),
@@ -69,7 +93,7 @@ export function most(oversubscribe: boolean, bounds: IBounds): number {
 }
 
 /** The size that a draft stands for; null when the number will not do. */
-export function size(draft: IDraft, bounds: IBounds): ISize | null {
+export function size(draft: IDraft, bounds: IBounds): IRanksSize | null {
   const text = draft.text.trim();
   const ranks = Number(text);
   const fits =
@@ -77,4 +101,26 @@ export function size(draft: IDraft, bounds: IBounds): ISize | null {
     ranks >= 1 &&
     ranks <= most(draft.oversubscribe, bounds);
   return fits ? { ranks, oversubscribe: draft.oversubscribe } : null;
+}
+
+/** The number of nodes that a draft stands for; null when it will not do. */
+export function nodesSize(draft: IDraft): INodesSize | null {
+  const text = draft.text.trim();
+  return /^\d{1,4}$/.test(text) && Number(text) <= MAX_NODES
+    ? { nodes: Number(text) }
+    : null;
+}
+
+/** The size that a draft of `cluster` stands for; null when the number will not do. */
+export function sizeOf(
+  cluster: ICluster | null,
+  draft: IDraft,
+  bounds: IBounds
+): ISize | null {
+  return hasNodes(cluster) ? nodesSize(draft) : size(draft, bounds);
+}
+
+/** The number in a size. */
+export function numberOf(size: ISize | null): number | null {
+  return size && ('nodes' in size ? size.nodes : size.ranks);
 }

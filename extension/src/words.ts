@@ -1,7 +1,16 @@
 /**
  * Put the states and amounts of clusters and runs into words.
  */
-import type { ClusterState, ICluster, IListedRun, IRun } from './protocol';
+import type {
+  ClusterState,
+  ICluster,
+  IListedRun,
+  INode,
+  IRun,
+  IRung,
+  NodeState,
+  Place
+} from './protocol';
 import { number, percent } from './run/numbers';
 import { stateWord } from './run/phrases';
 import type { ITrans } from './run/trans';
@@ -15,6 +24,7 @@ export function clusterWord(state: ClusterState, trans: ITrans): string {
     down: trans.__('down'),
     starting: trans.__('starting'),
     ready: trans.__('ready'),
+    paused: trans.__('paused, without nodes'),
     resizing: trans.__('resizing'),
     stopping: trans.__('stopping'),
     failed: trans.__('failed')
@@ -51,21 +61,107 @@ export function ranksWord(
 
 /** Where a cluster's nodes are. */
 export function place(cluster: ICluster, trans: ITrans): string {
-  return cluster.where === 'local' ? trans.__('this machine') : cluster.where;
+  const words: { [place in Place]: string } = {
+    local: trans.__('this machine'),
+    hosts: trans.__('ssh hosts'),
+    ec2: trans.__('EC2 spot'),
+    rehearsal: trans.__('rehearsal: nothing is bought')
+  };
+  return words[cluster.where] ?? cluster.where;
+}
+
+/** An amount of money; less than a cent is not nothing. */
+export function dollars(amount: number, trans: ITrans): string {
+  const isTiny = amount > 0 && amount < 0.01;
+  return trans.__('$%1', amount.toFixed(isTiny ? 4 : 2));
+}
+
+/** A price of an hour, for which spot prices need four digits. */
+export function hourly(price: number, trans: ITrans): string {
+  const isSmall = price > 0 && price < 1;
+  return trans.__('$%1 per hour', price.toFixed(isSmall ? 4 : 2));
 }
 
 /** What a cluster costs an hour. */
 export function price(cluster: ICluster, trans: ITrans): string {
   return cluster.price === null
     ? trans.__('free')
-    : trans.__('$%1 per hour', cluster.price.toFixed(2));
+    : hourly(cluster.price, trans);
 }
 
 /** What a cluster has cost so far. */
 export function spent(cluster: ICluster, trans: ITrans): string {
   return cluster.spent === null
     ? trans.__('free')
-    : trans.__('$%1', cluster.spent.toFixed(2));
+    : dollars(cluster.spent, trans);
+}
+
+/** What is left of what a cluster may cost. */
+export function budget(cluster: ICluster, trans: ITrans): string {
+  const whole = cluster.budget ?? 0;
+  const left = Math.max(0, whole - (cluster.spent ?? 0));
+  return trans.__('%1 of %2 left', dollars(left, trans), dollars(whole, trans));
+}
+
+/** Which nodes are deleted with a cluster, and what they cost; nothing for this machine. */
+export function whatGoes(cluster: ICluster, trans: ITrans): string {
+  if (cluster.where === 'local') {
+    return '';
+  }
+  if (cluster.where === 'hosts') {
+    return trans.__('The hosts themselves stay on.');
+  }
+  const number = Object.values(cluster.node_states).reduce((n, m) => n + m, 0);
+  const deleted = trans._n(
+    '%1 node and all that belongs to it is deleted.',
+    '%1 nodes and all that belongs to them are deleted.',
+    number
+  );
+  const cost = trans.__(
+    'Price now: %1; so far: %2.',
+    price(cluster, trans),
+    spent(cluster, trans)
+  );
+  return `${deleted} ${cost}`;
+}
+
+/** A node's state in one word. */
+export function nodeWord(
+  node: Pick<INode, 'state' | 'failed'>,
+  trans: ITrans
+): string {
+  const words: { [state in NodeState]: string } = {
+    asked: trans.__('asked'),
+    booting: trans.__('booting'),
+    verified: trans.__('verified'),
+    'data ready': trans.__('data ready'),
+    joined: trans.__('joined'),
+    leaving: trans.__('leaving'),
+    gone: trans.__('gone')
+  };
+  return node.failed ? trans.__('failed') : (words[node.state] ?? node.state);
+}
+
+/** How many nodes are in which state, as in `2 joined, 1 booting`. */
+export function nodesSummary(cluster: ICluster, trans: ITrans): string {
+  return Object.entries(cluster.node_states)
+    .map(([state, number]) => {
+      const failed = state === 'failed';
+      const word = nodeWord({ state: state as NodeState, failed }, trans);
+      return trans.__('%1 %2', number, word);
+    })
+    .join(', ');
+}
+
+/** What became of one way to get nodes. */
+export function outcomeWord(rung: IRung, trans: ITrans): string {
+  const words: { [outcome in IRung['outcome']]: string } = {
+    written: trans.__('being tried'),
+    bought: trans.__('granted'),
+    refused: trans.__('refused'),
+    lost: trans.__('nothing came of it')
+  };
+  return words[rung.outcome] ?? rung.outcome;
 }
 
 /**
@@ -130,6 +226,12 @@ export function statusText(
   }
   const runs = there.flatMap(one => one.runs).filter(run => !run.is_ended);
   const parts = [ranksOf(there, trans)];
+  const nodes = there
+    .filter(one => one.where !== 'local')
+    .reduce((sum, one) => sum + one.nodes_actual, 0);
+  if (nodes) {
+    parts.unshift(trans._n('%1 node', '%1 nodes', nodes));
+  }
   const cost = there.reduce((sum, one) => sum + (one.price ?? 0), 0);
   if (cost) {
     parts.push(trans.__('$%1/h', cost.toFixed(2)));

@@ -136,7 +136,8 @@ def cluster_message(store: Store, name: str, now: float) -> Message:
         "state": str(fact.state),
         "message": fact.message,
         "is_wanted": wish.up,
-        "ranks_asked": wish.ranks if wish.up else 0,
+        # Without a number, as many were asked for as the nodes carry.
+        "ranks_asked": (wish.ranks or fact.ranks) if wish.up else 0,
         "ranks_actual": fact.ranks,
         "oversubscribe": wish.oversubscribe,
         "revision": wish.revision,

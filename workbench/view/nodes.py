@@ -91,6 +91,7 @@ def fleet_message(fleet: Fleet) -> dict[str, Any]:
         "where": str(wish.place),
         "nodes_asked": fleet.asked,
         "nodes_actual": fleet.joined,
+        "nodes_defined": wish.nodes,
         "nodes_least": wish.least,
         "nodes_most": wish.most,
         "price": paid.price if paid else None,

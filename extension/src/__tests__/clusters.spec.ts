@@ -84,7 +84,7 @@ it('drops an answer that was asked for before an action', async () => {
 
 it('shows the later of two wishes, whoever had it', async () => {
   await model.resize('default', { ranks: 3, oversubscribe: false });
-  await server.resize('default', { ranks: 4 });
+  await server.resize('default', { ranks: 4, oversubscribe: false });
   await model.refresh();
 
   expect(model.cluster('default')?.ranks_asked).toBe(4);

@@ -9,7 +9,14 @@ import { TrainingPanel } from '../panel';
 import { Preferences } from '../preferences';
 import { ENGLISH } from '../run/trans';
 import { CommandIDs } from '../tokens';
-import { aCluster, aDownCluster, aRun, FakeServer, Refusal } from './samples';
+import {
+  aCluster,
+  aDownCluster,
+  aFleet,
+  aRun,
+  FakeServer,
+  Refusal
+} from './samples';
 
 let server: FakeServer;
 let model: ClustersModel;
@@ -177,6 +184,60 @@ describe('clusters', () => {
     );
   });
 
+  it('tells nodes, price, money and time to live as they are', async () => {
+    server.held = [aFleet()];
+    await look();
+
+    expect(facts()).toEqual([
+      ...['1 of 1', '1 of 2', 'rehearsal: nothing is bought'],
+      ...['$0.4000 per hour', '$0.10', '$1.90 of $2.00 left', '2 h 0 min']
+    ]);
+    expect(one('.wb-nodes summary').textContent).toBe('1 booting, 1 joined');
+    expect(all('.wb-node').map(node => node.textContent)).toEqual([
+      'i-1 (head) joined10.0.0.1 · g4dn.xlarge, us-east-1a · 1 slot · $0.2000 per hour · $0.05 so far',
+      'i-2 booting10.0.0.1 · g4dn.xlarge, us-east-1a · 1 slot · $0.2000 per hour · $0.05 so farWaits.'
+    ]);
+  });
+
+  it('shows each rung as it is tried', async () => {
+    const refused = 'refused' as const;
+    server.held = [
+      aFleet({
+        rungs: [
+          { what: '2 nodes of a', outcome: refused, message: 'No capacity.' },
+          { what: '2 nodes of b', outcome: 'written', message: '' }
+        ]
+      })
+    ];
+    await look();
+
+    expect(all('.wb-rungs li').map(node => node.textContent)).toEqual([
+      '2 nodes of a: refusedNo capacity.',
+      '2 nodes of b: being tried'
+    ]);
+  });
+
+  it('resizes by nodes where the place is not this machine, down to none', async () => {
+    server.held = [aFleet()];
+    await look();
+    expect(one('.wb-oversubscribe')).toBeUndefined();
+
+    await type('0');
+    await press('Resize');
+
+    expect(server.asked).toContain('resize default');
+    expect(server.held[0].nodes_asked).toBe(0);
+  });
+
+  it('lets a cluster with a time to live live longer', async () => {
+    server.held = [aFleet()];
+    await look();
+
+    await press('Extend');
+
+    expect(server.asked).toContain('extend 3600 default');
+  });
+
   it('leaves deleting to the command, which asks', async () => {
     server.held = [aCluster()];
     await look();
@@ -197,7 +258,7 @@ describe('clusters', () => {
   });
 
   it('has a name for every control', async () => {
-    server.held = [aCluster()];
+    server.held = [aCluster(), aFleet({ name: 'spot' })];
     server.listed = [aRun()];
     await look();
 

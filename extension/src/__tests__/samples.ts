@@ -2,7 +2,8 @@
  * Clusters and runs to test with.
  */
 import type { IApi } from '../clusters';
-import type { ICluster, IClusters, IListedRun, IRun } from '../protocol';
+import type { ICluster, IClusters, IListedRun, INode, IRun } from '../protocol';
+import type { ISize } from '../sizing';
 
 /** A run that goes on. */
 export function aRun(changes: Partial<IListedRun> = {}): IListedRun {
@@ -53,6 +54,9 @@ export function aCluster(changes: Partial<ICluster> = {}): ICluster {
     ranks_actual: 2,
     nodes_asked: 1,
     nodes_actual: 1,
+    nodes_defined: 1,
+    nodes_least: 1,
+    nodes_most: 0,
     oversubscribe: false,
     revision: 1,
     generation: 1,
@@ -60,11 +64,50 @@ export function aCluster(changes: Partial<ICluster> = {}): ICluster {
     where: 'local',
     price: null,
     spent: null,
+    budget: null,
     expires: null,
+    node_states: {},
+    nodes: [],
+    rungs: [],
     ranks: [],
     runs: [],
     ...changes
   };
+}
+
+/** A node that carries ranks. */
+export function aNode(changes: Partial<INode> = {}): INode {
+  return {
+    id: 'i-1',
+    address: '10.0.0.1',
+    type: 'g4dn.xlarge',
+    zone: 'us-east-1a',
+    state: 'joined',
+    failed: false,
+    since: 1000,
+    slots: 1,
+    price: 0.2,
+    spent: 0.05,
+    head: false,
+    message: '',
+    ...changes
+  };
+}
+
+/** A cluster of two pretended nodes, of which one is still to come. */
+export function aFleet(changes: Partial<ICluster> = {}): ICluster {
+  return aCluster({
+    ...{ where: 'rehearsal', ranks_asked: 1, ranks_actual: 1 },
+    ...{ nodes_asked: 2, nodes_actual: 1, nodes_defined: 2 },
+    ...{ price: 0.4, spent: 0.1, budget: 2 },
+    expires: Date.now() / 1000 + 7200,
+    node_states: { booting: 1, joined: 1 },
+    nodes: [
+      aNode({ head: true }),
+      aNode({ id: 'i-2', state: 'booting', message: 'Waits.' })
+    ],
+    ...changes
+  });
 }
 
 /** A cluster that nobody wants up. */
@@ -85,6 +128,16 @@ export class Refusal extends Error {
   ) {
     super(message);
   }
+}
+
+/** What a size that was asked for makes of a cluster. */
+function asked(size?: ISize): Partial<ICluster> {
+  if (!size) {
+    return {};
+  }
+  return 'nodes' in size
+    ? { nodes_asked: size.nodes, nodes_defined: size.nodes }
+    : { ranks_asked: size.ranks };
 }
 
 /** A server that holds its clusters here, and refuses what it is told to refuse. */
@@ -108,15 +161,19 @@ export class FakeServer implements IApi {
     return runs;
   }
 
-  start(name: string, size: { ranks?: number }): Promise<ICluster> {
+  start(name: string, size?: ISize): Promise<ICluster> {
     return this._change('start', name, {
-      ...{ is_wanted: true, state: 'starting' },
-      ranks_asked: size.ranks ?? 4
+      ...{ is_wanted: true, state: 'starting', ranks_asked: 4 },
+      ...asked(size)
     });
   }
 
-  resize(name: string, size: { ranks: number }): Promise<ICluster> {
-    return this._change('resize', name, { ranks_asked: size.ranks });
+  resize(name: string, size: ISize): Promise<ICluster> {
+    return this._change('resize', name, asked(size));
+  }
+
+  extend(name: string, seconds: number): Promise<ICluster> {
+    return this._change(`extend ${seconds}`, name, {});
   }
 
   remove(name: string): Promise<ICluster> {

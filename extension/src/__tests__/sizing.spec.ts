@@ -1,5 +1,12 @@
-import { resting, sensible, size, suggested } from '../sizing';
-import { aCluster, aDownCluster, aRun } from './samples';
+import {
+  numberOf,
+  resting,
+  sensible,
+  size,
+  sizeOf,
+  suggested
+} from '../sizing';
+import { aCluster, aDownCluster, aFleet, aRun } from './samples';
 
 const BOUNDS = { slots: 4, max_ranks: 64 };
 
@@ -14,7 +21,8 @@ describe('sensible', () => {
       start: false,
       resize: true,
       stop: false,
-      remove: true
+      remove: true,
+      extend: false
     });
   });
 
@@ -50,9 +58,41 @@ describe('sensible', () => {
     expect(can({ runs: [aRun({ is_stopping: true })] }).stop).toBe(false);
   });
 
+  it('sizes nodes where there are some, also while it waits for capacity', () => {
+    const starting = aFleet({ state: 'starting' });
+
+    expect(sensible(starting, 1).resize).toBe(true);
+    expect(sensible(starting, 2).resize).toBe(false);
+    expect(sensible(aFleet({ state: 'paused' }), 0).resize).toBe(true);
+    expect(sensible(starting, 0).extend).toBe(true);
+  });
+
   it('neither starts nor resizes with a number that will not do', () => {
     expect(can({}, null).resize).toBe(false);
     expect(sensible(aDownCluster(), null).start).toBe(false);
+  });
+});
+
+describe('the number of nodes', () => {
+  const asks = (text: string) =>
+    sizeOf(aFleet(), { text, oversubscribe: false }, BOUNDS);
+
+  it('may be 0, which pays nothing', () => {
+    expect(asks('0')).toEqual({ nodes: 0 });
+    expect(numberOf(asks('0'))).toBe(0);
+    expect(asks('12')).toEqual({ nodes: 12 });
+  });
+
+  it('is whole, and no more than can be looked after', () => {
+    for (const text of ['', '-1', '1.5', 'two', '513']) {
+      expect(asks(text)).toBeNull();
+    }
+  });
+
+  it('rests on what was asked for last, also once nobody wants the cluster', () => {
+    const down = aFleet({ is_wanted: false, state: 'down', nodes_asked: 0 });
+
+    expect(resting(down, BOUNDS).text).toBe('2');
   });
 });
 

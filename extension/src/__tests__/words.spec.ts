@@ -3,15 +3,18 @@ import {
   against,
   lastValue,
   moment,
+  nodesSummary,
+  place,
   price,
   ranksWord,
   spent,
   standing,
   statusText,
   timeToLive,
-  value
+  value,
+  whatGoes
 } from '../words';
-import { aCluster, aDownCluster, aRun } from './samples';
+import { aCluster, aDownCluster, aFleet, aRun } from './samples';
 
 describe('a cluster in words', () => {
   it('says how many there are against how many were asked for', () => {
@@ -102,5 +105,27 @@ describe('the status bar', () => {
     expect(statusText([aCluster({ state: 'failed' })], ENGLISH)).toBe(
       'cluster failed'
     );
+  });
+});
+
+describe('clusters of nodes', () => {
+  it('are told by place, money and states of their nodes', () => {
+    const fleet = aFleet({ spent: 0.004, price: 12 });
+
+    expect(place(fleet, ENGLISH)).toBe('rehearsal: nothing is bought');
+    expect(price(fleet, ENGLISH)).toBe('$12.00 per hour');
+    expect(spent(fleet, ENGLISH)).toBe('$0.0040');
+    expect(nodesSummary(fleet, ENGLISH)).toBe('1 booting, 1 joined');
+    expect(statusText([fleet], ENGLISH)).toBe('1 node · 1 rank · $12.00/h');
+  });
+
+  it('say what deleting them deletes and what that cost', () => {
+    expect(whatGoes(aFleet(), ENGLISH)).toBe(
+      '2 nodes and all that belongs to them are deleted. Price now: $0.4000 per hour; so far: $0.10.'
+    );
+    expect(whatGoes(aFleet({ where: 'hosts' }), ENGLISH)).toBe(
+      'The hosts themselves stay on.'
+    );
+    expect(whatGoes(aCluster(), ENGLISH)).toBe('');
   });
 });

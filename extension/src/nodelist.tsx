@@ -1,0 +1,88 @@
+/**
+ * List a cluster's nodes, and what is tried to get those that are missing.
+ */
+import * as React from 'react';
+
+import type { ICluster, INode, IRung } from './protocol';
+import type { ITrans } from './run/trans';
+import { dollars, hourly, nodesSummary, nodeWord, outcomeWord } from './words';
+
+/** The nodes by state; the list of them folds, and stays as somebody left it. */
+export function NodeList(props: {
+  cluster: ICluster;
+  trans: ITrans;
+}): JSX.Element | null {
+  const { cluster, trans } = props;
+  if (!cluster.nodes.length) {
+    return null;
+  }
+  const total = Object.values(cluster.node_states).reduce((n, m) => n + m, 0);
+  const hidden = total - cluster.nodes.length;
+  return (
+    <details className="wb-nodes">
+      <summary>{nodesSummary(cluster, trans)}</summary>
+      <ul>
+        {cluster.nodes.map(node => (
+          <NodeLine key={node.id} node={node} trans={trans} />
+        ))}
+      </ul>
+      {hidden > 0 && (
+        <p>
+          {trans._n(
+            '%1 more node is not listed',
+            '%1 more nodes are not listed',
+            hidden
+          )}
+        </p>
+      )}
+    </details>
+  );
+}
+
+function NodeLine(props: { node: INode; trans: ITrans }): JSX.Element {
+  const { node, trans } = props;
+  const where = [node.type, node.zone].filter(Boolean).join(', ');
+  const facts = [
+    node.address,
+    where,
+    node.slots ? trans._n('%1 slot', '%1 slots', node.slots) : '',
+    node.price ? hourly(node.price, trans) : '',
+    node.spent ? trans.__('%1 so far', dollars(node.spent, trans)) : ''
+  ];
+  return (
+    <li className="wb-node" data-state={node.failed ? 'failed' : node.state}>
+      <span className="wb-node-name">
+        {node.head ? trans.__('%1 (head)', node.id) : node.id}
+      </span>{' '}
+      <span className="wb-node-state">{nodeWord(node, trans)}</span>
+      <span className="wb-node-facts">{facts.filter(Boolean).join(' · ')}</span>
+      {node.message && <span className="wb-node-facts">{node.message}</span>}
+    </li>
+  );
+}
+
+/** What was tried, in the order in which it was tried. */
+export function Rungs(props: {
+  rungs: IRung[];
+  trans: ITrans;
+}): JSX.Element | null {
+  const { rungs, trans } = props;
+  if (!rungs.length) {
+    return null;
+  }
+  return (
+    <ol
+      className="wb-rungs"
+      aria-label={trans.__('What is tried to get nodes')}
+    >
+      {rungs.map((rung, place) => (
+        <li key={place} data-outcome={rung.outcome}>
+          {trans.__('%1: %2', rung.what, outcomeWord(rung, trans))}
+          {rung.message && (
+            <span className="wb-node-facts">{rung.message}</span>
+          )}
+        </li>
+      ))}
+    </ol>
+  );
+}
