@@ -1,7 +1,8 @@
-"""Clusters to test against: the fake, and real mpiexec with real engines."""
+"""Clusters to test against: the fake, real mpiexec with real engines, here and on several hosts."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,14 +10,19 @@ from typing import TypeVar
 
 import pytest
 
+from tests.rehearsal.conftest import possible
+from tests.rehearsal.hosts import Hosts, RehearsalHost
+from workbench.cloud.ssh import SshSession, open_session
 from workbench.cluster.fake import FakeCluster
 from workbench.cluster.interface import Cluster
+from workbench.cluster.nodes import Login
 from workbench.cluster.session import MpiCluster
 from workbench.core.generation import WorldFact, WorldState
 from workbench.core.report import Acknowledge, Batch, Message, Pulse
 from workbench.core.run import Assignment, RunKind
 from workbench.core.world import Host, World
 
+__all__ = ["possible"]
 PRELUDE = """
 import time
 from mpi4py import MPI
@@ -33,8 +39,15 @@ T = TypeVar("T")
 class Bench:
     """A cluster under test, with what tests do to it again and again."""
 
-    def __init__(self, cluster: Cluster, folder: Path, prelude: str) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        folder: Path,
+        prelude: str,
+        carriers: Callable[[int], tuple[Host, ...]] = lambda size: (Host("localhost", size),),
+    ) -> None:
         self.cluster = cluster
+        self._carriers = carriers
         self.messages: list[Message] = []
         self._folder = folder
         self._prelude = prelude
@@ -44,7 +57,7 @@ class Bench:
     def begin(self, size: int) -> int:
         """Start a world without waiting for it, and return its generation."""
         self._generation += 1
-        world = World((Host("localhost", size),), size)
+        world = World(self._carriers(size), size)
         self.cluster.start_world(self._generation, world)
         return self._generation
 
@@ -65,15 +78,15 @@ class Bench:
 
         return self.until(look)
 
-    def submit(self, generation: int, source: str, ranks: int = 0) -> str:
+    def submit(self, generation: int, source: str, ranks: int = 0, folder: str = "") -> str:
         """Give the world a cell, and return the run's id."""
         self._runs += 1
         run = f"260101-000000-{self._runs:04d}"
         source = self._prelude + source
-        folder = str(self._folder / run)
+        log = str(self._folder / run)
         self.cluster.submit(
             generation,
-            Assignment(run, RunKind.CELL, source, "", "", (), (), (), ranks, folder),
+            Assignment(run, RunKind.CELL, source, "", folder, (), (), (), ranks, log),
         )
         return run
 
@@ -113,14 +126,79 @@ class Bench:
         raise AssertionError(f"nothing came of it within {DEADLINE} s")
 
 
+class Several:
+    """A cluster on hosts of their own, each reached by a session.
+
+    Args:
+        here: Whether this machine is the first host of every world.
+    """
+
+    def __init__(
+        self, hosts: Hosts, folder: Path, *, here: bool = False, patience: float = 60
+    ) -> None:
+        self.hosts = hosts
+        self.here = here
+        self.closed = False
+        self.sessions = {host.address: self.log_in(host) for host in hosts}
+        self.cluster = MpiCluster(folder, self.reach, self.login, patience)
+        self.folder = folder
+
+    def log_in(self, host: RehearsalHost) -> SshSession:
+        return open_session(Host(host.address, 1, "root"), [host.known_hosts], self.hosts.key)
+
+    def reach(self, host: Host) -> SshSession | None:
+        return None if host.address == self.hosts.address else self.sessions[host.address]
+
+    def login(self, hosts: object) -> Login:
+        return Login(tuple(host.known_hosts for host in self.hosts), self.hosts.key)
+
+    def carriers(self, size: int) -> tuple[Host, ...]:
+        """Give each host one rank in turn, until there is a host for each."""
+        addresses = [self.hosts.address] * self.here + [host.address for host in self.hosts]
+        used = addresses[:size]
+        more = size - len(used)
+        return tuple(Host(address, 1 + (n < more)) for n, address in enumerate(used))
+
+    def bench(self) -> Bench:
+        self.cluster.open({})
+        return Bench(self.cluster, self.folder, PRELUDE, self.carriers)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.cluster.close()
+        for session in self.sessions.values():
+            session.close()
+
+    def left(self, *known: str) -> list[str]:
+        """Return what runs on the hosts and is neither theirs nor named by ``known``."""
+        theirs = ("/init.py", "sshd", "ps axo", "workbench.node.warden", "kill -s", *known)
+        return [
+            f"{host.name}: {line.strip()}"
+            for host in self.hosts
+            for line in host.run("ps", "axo", "stat=,args=").splitlines()
+            if not line.startswith("Z") and not any(text in line for text in theirs)
+        ]
+
+
 @pytest.fixture(
     scope="module",
-    params=["fake", pytest.param("real", marks=pytest.mark.mpi)],
+    params=[
+        "fake",
+        pytest.param("real", marks=pytest.mark.mpi),
+        pytest.param("hosts", marks=[pytest.mark.mpi, pytest.mark.root]),
+    ],
 )
 def bench(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("cluster")
+    if request.param == "hosts":
+        request.getfixturevalue("possible")
+        with Hosts(3) as hosts, contextlib.closing(Several(hosts, folder)) as several:
+            yield several.bench()
+        return
     cluster: Cluster = FakeCluster() if request.param == "fake" else MpiCluster(folder)
     cluster.open({})
     yield Bench(cluster, folder, "" if request.param == "fake" else PRELUDE)

@@ -30,10 +30,18 @@ def patience_option(seconds: float) -> str:
     return f"--HeartMonitor.max_heartmonitor_misses={int(seconds / HEARTBEAT_SECONDS)}"
 
 
-def engine_program(*, nanny: bool) -> list[str]:
-    """Return the command of one engine that is a rank, by this Python."""
-    without = [] if nanny else ["--IPEngine.enable_nanny=False"]
-    return [sys.executable, "-m", "ipyparallel.engine", "--mpi", *without]
+def engine_program(*, nanny: bool, patience: float = 0.0) -> list[str]:
+    """Return the command of one engine that is a rank, by this Python.
+
+    Args:
+        patience: Seconds that it waits for a controller that is away; 0 for what is usual.
+    """
+    options = [] if nanny else ["--IPEngine.enable_nanny=False"]
+    if patience:
+        # It looks once in two beats.
+        misses = int(patience / HEARTBEAT_SECONDS / 2)
+        options.append(f"--IPEngine.max_heartbeat_misses={misses}")
+    return [sys.executable, "-m", "ipyparallel.engine", "--mpi", *options]
 
 
 class CurveControllerLauncher(LocalControllerLauncher):

@@ -38,8 +38,8 @@ from workbench.errors import ClusterError
 
 CONTROLLER_SECONDS = 30
 ENDING_SECONDS = 10.0
-# Engines on other hosts are out of reach while the supervisor is started again.
-PATIENCE_SECONDS = 120.0
+# So long may a supervisor be away before ranks on other hosts end themselves.
+PATIENCE_SECONDS = 600.0
 
 
 class MpiCluster:
@@ -49,6 +49,7 @@ class MpiCluster:
         folder: Where profile, logs and secrets of this cluster are kept.
         reach: Looks up the session with a host; by default every host is this machine.
         login: Says what a world's first host needs to log in to its hosts.
+        patience: Seconds that ranks on other hosts go on without a supervisor.
     """
 
     def __init__(
@@ -56,11 +57,13 @@ class MpiCluster:
         folder: Path,
         reach: Reach = lambda host: None,
         login: Callable[[Sequence[Host]], Login] = lambda hosts: Login(),
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._folder = folder
         self._mailbox = Mailbox(folder / "mailbox.json")
         self._nodes = Nodes(reach)
-        self._spreading = Spreading(self._nodes, login, folder / "worlds.json")
+        self._spreading = Spreading(self._nodes, login, folder / "worlds.json", patience)
+        self._patience = patience
         self._warden = LocalWarden()
         self._cluster: Any = None
         self._client: Any = None
@@ -100,7 +103,7 @@ class MpiCluster:
         spread = self._nodes.any_beyond(world.hosts)
         if self._cluster is None or not self._has_controller():
             self._drop_controller()
-            self._cluster = self._started(PATIENCE_SECONDS if spread else 0.0)
+            self._cluster = self._started(self._patience if spread else 0.0)
             self._client = self._cluster.connect_client_sync(timeout=CONTROLLER_SECONDS)
         if spread:
             footing = self._spreading.start(
@@ -297,7 +300,7 @@ class MpiCluster:
             else:
                 if world is not None:
                     world.engines.add(engine)
-                    if generation in self._spreading:
+                    if world.generation in self._spreading:
                         world.parents[engine] = int(parent)
 
     def _look(self, world: MpiWorld) -> WorldFact:
@@ -331,8 +334,16 @@ class MpiCluster:
             self._cluster.update_cluster_file()
         for engine in world.engines:
             self._asked.pop(engine, None)
+            if world.generation in self._spreading and self._client is not None:
+                self._unregister(engine)
         world.remove_crashes()
         self._spreading.forget(world.generation)
+
+    def _unregister(self, engine: int) -> None:
+        """Have the controller forget an engine, which it would wait for as long as we do."""
+        self._client._send(
+            self._client._query_stream, "unregistration_request", content={"id": engine}
+        )
 
     def _in_rank_order(self, generation: int) -> list[int]:
         return [rank.engine for rank in self._worlds[generation].ranks]

@@ -21,7 +21,7 @@ from workbench.cluster.mpi import (
     rank_environment,
 )
 from workbench.cluster.nodes import NODE_FOLDER, Login
-from workbench.core.launch import FOLDER, HOME, Launch, Launched, launch_text
+from workbench.core.launch import FOLDER, HOME, Launch, Launched, launch_text, read_launched
 from workbench.core.session import Completed, Session
 from workbench.core.sshconfig import agent_config, known_hosts
 from workbench.core.world import Host, World, network_of
@@ -29,6 +29,7 @@ from workbench.errors import ClusterError
 
 LAUNCH_SECONDS = 30.0
 HEAD_VARIABLE = "WORKBENCH_HEAD"
+PATIENCE_VARIABLE = "WORKBENCH_PATIENCE"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Start:
     Args:
         connection: Text of the engines' connection file.
         folder: On the first host, for the files of this world; relative to the home there.
-        numeric: The hosts' numeric addresses, as far as they are known.
+        numeric: The hosts' numeric addresses.
+        patience: Seconds that a rank which is cut off waits before it ends itself.
     """
 
     mpi: Mpi
@@ -48,6 +50,7 @@ class Start:
     login: Login
     folder: str
     numeric: tuple[str, ...]
+    patience: float
 
 
 def engine_ports(connection: str) -> tuple[int, ...]:
@@ -71,6 +74,7 @@ def launch_of(start: Start, *, distinct: bool) -> Launch:
         **rank_environment(mpi, world),
         GENERATION_VARIABLE: str(start.generation),
         HEAD_VARIABLE: start.numeric[0],
+        PATIENCE_VARIABLE: f"{start.patience:g}",
         "IPP_CONNECTION_INFO": start.connection,
         "IPYTHONDIR": f"{HOME}/{NODE_FOLDER}/ipython",
     }
@@ -80,7 +84,8 @@ def launch_of(start: Start, *, distinct: bool) -> Launch:
     names = tuple(sorted(exported))
     several = link if len(used) > 1 else None
     options = mpiexec_arguments(mpi, world, f"{FOLDER}/hosts", names, several)
-    command = [mpi.mpiexec, "-n", str(world.size), *options, *engine_program(nanny=False)]
+    command = [mpi.mpiexec, "-n", str(world.size), *options]
+    command += engine_program(nanny=False, patience=start.patience)
     environment = {**exported, **(link_environment(mpi, world, link) if several else {})}
     return Launch(
         start.folder,
@@ -109,8 +114,7 @@ def launch(start: Start, head: Session | None, *, distinct: bool) -> Launched:
             f"{start.world.hosts[0].address} could not start the world ({said}); see that this "
             f"environment is there too, at {sys.prefix}."
         )
-    pid, folder = json.loads(done.output.strip().splitlines()[-1])
-    return Launched(pid, folder)
+    return read_launched(done.output)
 
 
 def _login_files(login: Login, hosts: Sequence[Host]) -> tuple[tuple[str, str], ...]:

@@ -31,9 +31,17 @@ class Spreading:
     Args:
         login: Says what a world's first host needs to log in to its hosts.
         path: Where the worlds are written down for a successor.
+        patience: Seconds that a rank which is cut off waits before it ends itself.
     """
 
-    def __init__(self, nodes: Nodes, login: Callable[[Sequence[Host]], Login], path: Path) -> None:
+    def __init__(
+        self,
+        nodes: Nodes,
+        login: Callable[[Sequence[Host]], Login],
+        path: Path,
+        patience: float,
+    ) -> None:
+        self._patience = patience
         self._nodes = nodes
         self._login = login
         self._path = path
@@ -71,7 +79,9 @@ class Spreading:
             numeric = _numeric(world.hosts)
             login = self._login(world.hosts)
             wardens = self._nodes.open(world.hosts, ports)
-            start = Start(mpi, world, generation, connection, login, folder, numeric)
+            start = Start(
+                mpi, world, generation, connection, login, folder, numeric, self._patience
+            )
             distinct = len({warden.host for warden in wardens}) == len(wardens)
             launched = launch(start, self._nodes.session(world.hosts[0]), distinct=distinct)
             self._keep(replace(record, pid=launched.pid))

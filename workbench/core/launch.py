@@ -15,7 +15,7 @@ OUTPUT = "output.log"
 """The file of that folder that takes what the command writes."""
 
 PID = "pid"
-"""The file of that folder that has the command's process id."""
+"""The file of that folder that has the keeper's process id."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class Launched:
     """A command that was started.
 
     Args:
-        pid: As the node numbers it.
+        pid: Of the process that keeps it, as the node numbers it; it obeys SIGTERM, and ends
+            when nothing of the command is left there.
         folder: Absolute.
     """
 
@@ -74,6 +75,17 @@ def read_launch(text: str) -> Launch:
     """Return what ``launch_text`` wrote."""
     folder, files, command, environment = json.loads(text)
     return Launch(folder, _pairs(files), tuple(command), _pairs(environment))
+
+
+def launched_text(launched: Launched) -> str:
+    """Return ``launched`` as one line."""
+    return json.dumps([launched.pid, launched.folder]) + "\n"
+
+
+def read_launched(text: str) -> Launched:
+    """Return what ``launched_text`` wrote; what a login shell wrote before it is passed over."""
+    pid, folder = json.loads(text.strip().splitlines()[-1])
+    return Launched(pid, folder)
 
 
 def _pairs(values: list[list[str]]) -> tuple[tuple[str, str], ...]:

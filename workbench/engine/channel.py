@@ -24,6 +24,7 @@ from workbench.core.report import (
     decode,
     encode,
 )
+from workbench.engine.contact import Contact, leave_for_good, patience
 from workbench.engine.log import RunLog
 
 # Rank 0 is what a person watches; the others' points may come a moment later.
@@ -112,7 +113,7 @@ class Channel:
     def _work(self) -> None:
         with self._context.socket(zmq.DEALER) as socket, self._context.socket(zmq.PAIR) as bell:
             bell.connect(_BELL)
-            self._connect(socket)
+            contact = self._connect(socket)
             poller = zmq.Poller()
             poller.register(socket, zmq.POLLIN)
             poller.register(bell, zmq.POLLIN)
@@ -127,6 +128,8 @@ class Channel:
                     bell.recv()
                 asked = socket in ready and self._obey(socket)
                 now = time.monotonic()
+                if contact is not None:
+                    contact.look(now)
                 for log in [*self._logs.values()]:
                     last_send = self._flush(socket, log, now, last_send)
                     if asked or (now >= next_pulse and not log.closed):
@@ -135,14 +138,17 @@ class Channel:
                     if log.settled:
                         del self._logs[log.run]
 
-    def _connect(self, socket: zmq.Socket[bytes]) -> None:
+    def _connect(self, socket: zmq.Socket[bytes]) -> Contact | None:
         public, secret = zmq.curve_keypair()
         socket.curve_publickey, socket.curve_secretkey = public, secret
         socket.curve_serverkey = self._address.server_key
         socket.routing_id = f"{self._generation}.{self._rank}".encode()
         socket.linger = 0
         socket.sndhwm = MOST_UNSENT
+        seconds = patience()
+        contact = Contact(socket, seconds, leave_for_good) if seconds else None
         socket.connect(self._address.endpoint)
+        return contact
 
     def _flush(self, socket: zmq.Socket[bytes], log: RunLog, now: float, last: float) -> float:
         line = log.take()

@@ -1,27 +1,42 @@
 """Start on this node what standard input describes, so that it outlives whoever asked.
 
-Run as ``python -m workbench.node.launch``; writes process id and folder as one line of JSON.
+Run as ``python -m workbench.node.launch``; writes process id and folder as one line of JSON. The
+process stays with what it started: when that ends, or SIGTERM comes, nothing of it is left here.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
+import ctypes
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-from workbench.core.launch import OUTPUT, PID, Launch, Launched, read_launch
+import psutil
+
+from workbench.core.launch import OUTPUT, PID, Launch, Launched, launched_text, read_launch
+
+END_SECONDS = 2.0
+LOOK_SECONDS = 0.05
+_SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 
 
-def start(launch: Launch, home: Path) -> Launched:
-    """Write the files, then start the command in a session of its own."""
+def keep(launch: Launch, home: Path, say: Callable[[Launched], None]) -> None:
+    """Write the files, start the command, and return when all of it has ended."""
     os.umask(0o077)
     here = launch.at(str(home))
     folder = Path(here.folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in here.files:
         _write(folder / name, text)
+    # Whatever loses its parent becomes a child of this process.
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    ending: list[float] = []
+    signal.signal(signal.SIGTERM, lambda *_: ending.append(time.monotonic()))
     with (folder / OUTPUT).open("ab") as output:
         process = subprocess.Popen(
             here.command,
@@ -31,10 +46,32 @@ def start(launch: Launch, home: Path) -> Launched:
             env={**os.environ, **dict(here.environment)},
             cwd=home,
             start_new_session=True,
-            restore_signals=True,
         )
-    _write(folder / PID, str(process.pid))
-    return Launched(process.pid, str(folder))
+    _write(folder / PID, str(os.getpid()))
+    say(Launched(os.getpid(), str(folder)))
+    _wait(process, ending)
+    _end_rest()
+
+
+def _wait(process: subprocess.Popen[bytes], ending: list[float]) -> None:
+    """Return when the command has ended, by force if it does not obey."""
+    told = False
+    while process.poll() is None:
+        if ending and not told:
+            told = True
+            process.terminate()
+        if ending and time.monotonic() - ending[0] > END_SECONDS:
+            process.kill()
+        time.sleep(LOOK_SECONDS)
+
+
+def _end_rest() -> None:
+    """End what the command left, until there is nothing."""
+    while children := psutil.Process().children(recursive=True):
+        for child in children:
+            with contextlib.suppress(psutil.Error):
+                child.kill()
+        psutil.wait_procs(children, LOOK_SECONDS)
 
 
 def _write(path: Path, text: str) -> None:
@@ -43,14 +80,41 @@ def _write(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
+def _detach() -> int:
+    """Go on as a process that nobody waits for; return where to write the answer."""
+    reading, writing = os.pipe()
+    if os.fork():
+        os.close(writing)
+        with os.fdopen(reading, encoding="utf-8") as answer:
+            text = answer.read()
+        refused = text.startswith("!")
+        (sys.stderr if refused else sys.stdout).write(text.removeprefix("!"))
+        sys.stdout.flush()
+        os._exit(int(refused or not text))
+    os.close(reading)
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(nothing, descriptor)
+    return writing
+
+
 def main() -> int:
     """Start what standard input describes; an error is one line on stderr."""
+    launch = read_launch(sys.stdin.read())
+    answer = os.fdopen(_detach(), "w", encoding="utf-8")
+
+    def say(launched: Launched) -> None:
+        with answer:
+            answer.write(launched_text(launched))
+
     try:
-        launched = start(read_launch(sys.stdin.read()), Path.home())
+        keep(launch, Path.home(), say)
     except OSError as error:
-        print(f"{error.filename or ''}: {error.strerror}", file=sys.stderr)
+        if not answer.closed:
+            with answer:
+                answer.write(f"!{error.filename or launch.command[0]}: {error.strerror}\n")
         return 1
-    print(json.dumps([launched.pid, launched.folder]), flush=True)
     return 0
 
 
