@@ -2,143 +2,234 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
-from workbench.core.fleet import FleetWish, Leftover, Machine, Node, Offer
-from workbench.core.orders import Order
+from workbench.core.cost import is_used_up
+from workbench.core.fleet import FleetWish, NodeState, Place
+from workbench.core.fleetfact import (
+    Action,
+    Buy,
+    Clean,
+    Finish,
+    FleetFact,
+    Open,
+    Prepare,
+    Put,
+    Record,
+    Release,
+    Wait,
+)
+from workbench.core.fleetview import FleetView
+from workbench.core.membership import by_worth, elect_head, has_data, wished_nodes
+from workbench.core.sighting import ALIVE, Contact, adopted, is_reachable, late
+from workbench.core.supply import give_up_open, is_under_way, supply
 
+__all__ = [
+    "Action",
+    "Buy",
+    "Clean",
+    "Contact",
+    "Finish",
+    "FleetFact",
+    "Open",
+    "Prepare",
+    "Put",
+    "Record",
+    "Release",
+    "Wait",
+    "plan_fleet",
+]
 
-@dataclass(frozen=True)
-class Contact:
-    """What this supervisor has of one node; a node without one was not tried yet.
-
-    Args:
-        open: Whether a verified session stands.
-        since: Epoch seconds at which it was opened, lost, or first tried.
-        working: Whether it is being opened or prepared now.
-    """
-
-    id: str
-    open: bool
-    since: float
-    working: bool = False
-
-
-@dataclass(frozen=True)
-class FleetFact:
-    """All that is known of a fleet.
-
-    Args:
-        founded: Epoch seconds at which the cluster was defined; tells it from an earlier one
-            of the same name.
-        asked: Epoch seconds of the wish; a later one starts anew what was given up.
-        machines: As last listed, also those just gone.
-        seen: Epoch seconds at which that list was asked for.
-        orders: All, oldest first.
-        offers: None while they are not known.
-        used: Ids of the nodes on which a world stands.
-        noticed: Ids of the nodes that the place said it would take back.
-        calling: Tokens of the purchases whose call is under way.
-        waiting: Runs that wait.
-        idle: Seconds for which no run has been on or waited.
-        left: What the last clean-up left; None while there was none.
-        cleaned: Epoch seconds at which that clean-up began.
-    """
-
-    cluster: str
-    founded: float
-    asked: float
-    nodes: tuple[Node, ...] = ()
-    machines: tuple[Machine, ...] = ()
-    seen: float = 0.0
-    orders: tuple[Order, ...] = ()
-    offers: tuple[Offer, ...] | None = None
-    contacts: tuple[Contact, ...] = ()
-    used: frozenset[str] = frozenset()
-    noticed: frozenset[str] = frozenset()
-    calling: frozenset[str] = frozenset()
-    waiting: int = 0
-    idle: float = 0.0
-    left: tuple[Leftover, ...] | None = None
-    cleaned: float = 0.0
-
-
-@dataclass(frozen=True)
-class Buy:
-    """Write the order down as it is here, then make the call; again for the same token.
-
-    Afterwards the order is recorded with its outcome and the time of the answer; where no answer
-    came it stays as it is.
-    """
-
-    order: Order
-
-
-@dataclass(frozen=True)
-class Record:
-    """Write the order down: what came of it was learnt otherwise."""
-
-    order: Order
-
-
-@dataclass(frozen=True)
-class Put:
-    """Write the node down."""
-
-    node: Node
-
-
-@dataclass(frozen=True)
-class Open:
-    """Open a verified session; the node is then written down as verified, unless it was more."""
-
-    id: str
-
-
-@dataclass(frozen=True)
-class Prepare:
-    """Run the prepare script and stage the data; the node is then ready, or it has failed."""
-
-    id: str
-
-
-@dataclass(frozen=True)
-class Release:
-    """End machines; those that have ended are as good."""
-
-    ids: tuple[str, ...]
-    why: str
-
-
-@dataclass(frozen=True)
-class Wait:
-    """Nothing is bought now, though nodes are missing.
-
-    Args:
-        until: Epoch seconds; 0 until the wish is made anew, or what it waits for has changed.
-    """
-
-    until: float
-    why: str
-
-
-@dataclass(frozen=True)
-class Clean:
-    """Delete what belongs to the cluster, as far as it goes now, and keep what was left."""
-
-
-@dataclass(frozen=True)
-class Finish:
-    """Nothing is left, and that was seen: the fleet may be forgotten."""
-
-
-Action = Buy | Record | Put | Open | Prepare | Release | Wait | Clean | Finish
+# For so long a node that is to go may carry its world, until the next one stands elsewhere.
+LEAVE_SECONDS = 180.0
+# A node that the place takes back is free in its first hour, unless we end it ourselves.
+TAKEN_SECONDS = 300.0
+_SMALLER = "the fleet was made smaller"
+_ROUNDING = 1e-9
+_COMING = (NodeState.ASKED, NodeState.BOOTING)
 
 
 def plan_fleet(wish: FleetWish, fact: FleetFact, *, wanted: bool, now: float) -> list[Action]:
     """Return what to do next; asked twice in the same state, it says the same.
 
+    Only ``Buy``, ``Release`` and ``Clean`` change what is lent. What was seen, and what was
+    decided and takes longer than a moment, is written down first: a supervisor that starts anew
+    goes on from there.
+
     Args:
         wanted: False when everything is to be deleted.
     """
-    raise NotImplementedError
+    if wish.place is Place.LOCAL:
+        return [] if wanted else [Finish()]
+    view = FleetView(wish, fact, now)
+    is_over = bool(wish.expires) and now >= wish.expires
+    actions = _keep(view) if wanted and not is_over else _take_down(view, is_over)
+    return [*map(Record, view.news), *map(Put, view.changed), *actions]
+
+
+# -- while it is wanted
+
+
+def _keep(view: FleetView) -> list[Action]:
+    if is_used_up(view.spent, view.price, view.wish.budget):
+        return _end_all(view)
+    _give_up(view)
+    target = _target(view)
+    least = min(view.wish.least, target)
+    if not view.is_lent:
+        _choose_hosts(view, target)
+    _take_back(view, target)
+    _fit_price(view, least)
+    for node in by_worth(view.kept, view.fact.used)[target:]:
+        view.leave(node, _SMALLER)
+    _elect(view, least)
+    return [*_releases(view), *_sessions(view), *supply(view, target, least)]
+
+
+def _end_all(view: FleetView) -> list[Action]:
+    why = (
+        f"${view.spent:.2f} of the budget of ${view.wish.budget:.2f} are spent, and what is left "
+        "is needed to end the nodes; raise the budget to go on"
+    )
+    for node in view.kept:
+        view.leave(node, why)
+    ids = tuple(node.id for node in view.alive)
+    return [*([Release(ids, why)] if ids else []), Wait(0.0, f"{why}.")]
+
+
+def _give_up(view: FleetView) -> None:
+    """Part with nodes that failed or cannot be reached; hosts get another chance when asked."""
+    for node in view.kept:
+        machine = view.machines.get(node.id)
+        why = late(node, machine, view.contacts.get(node.id), view.now) if machine else ""
+        if why and view.is_lent:
+            view.leave(node, why, failed=node.state in _COMING)
+        elif node.failed and node.since < view.fact.asked:
+            view.nodes[node.id] = replace(
+                node, failed=False, state=NodeState.BOOTING, since=view.now, message=""
+            )
+
+
+def _target(view: FleetView) -> int:
+    return wished_nodes(
+        view.wish.nodes,
+        view.wish.least,
+        view.wish.most,
+        there=len(view.kept),
+        waiting=view.fact.waiting,
+        idle=view.fact.idle,
+    )
+
+
+def _choose_hosts(view: FleetView, target: int) -> None:
+    """Take hosts in the order in which they are listed; one that failed counts for none."""
+    missing = target - sum(not node.failed for node in view.kept)
+    for id_, machine in view.machines.items():
+        known = view.nodes.get(id_)
+        is_spent = known is not None and known.failed and known.since >= view.fact.asked
+        if missing > 0 and not is_spent and (known is None or known.state is NodeState.GONE):
+            view.nodes[id_] = adopted(machine, known, view.now)
+            missing -= 1
+
+
+def _take_back(view: FleetView, target: int) -> None:
+    """Let nodes stay that were to go, where they are wanted again and still carry a world."""
+    staying = [
+        node
+        for node in view.alive
+        if node.state is NodeState.LEAVING
+        and node.id in view.fact.used
+        and not node.failed
+        and not view.is_taken(node)
+        and view.has_session(node)
+        and view.now - node.since < LEAVE_SECONDS
+    ]
+    missing = target - len(view.kept)
+    for node in by_worth(staying, view.fact.used)[: max(0, missing)]:
+        has_head = any(other.head for other in view.kept)
+        view.nodes[node.id] = replace(
+            node,
+            state=NodeState.READY,
+            since=view.now,
+            message="",
+            head=node.head and not has_head,
+        )
+
+
+def _fit_price(view: FleetView, least: int) -> None:
+    """Part with what costs more than may be paid; with all, where too few are left."""
+    most = view.wish.most_price
+    staying = by_worth(view.kept, view.fact.used)
+    while most and staying and sum(node.price for node in staying) > most + _ROUNDING:
+        staying.pop()
+    if len(staying) < least and len(staying) < len(view.kept):
+        staying = []
+    ids = {node.id for node in staying}
+    for node in view.kept:
+        if node.id not in ids:
+            view.leave(
+                node, f"together the nodes cost more than the ${most:g}/h that you would pay"
+            )
+
+
+def _elect(view: FleetView, least: int) -> None:
+    able = [node for node in view.kept if has_data(node) and not node.failed]
+    heads = [node for node in view.kept if node.head]
+    if any(not node.failed for node in heads) or len(able) < max(1, least):
+        return
+    for node in heads:
+        view.nodes[node.id] = replace(node, head=False)
+    chosen = elect_head(able)
+    view.nodes[chosen.id] = replace(view.nodes[chosen.id], head=True)
+
+
+def _releases(view: FleetView) -> list[Action]:
+    """End what leaves, once no world stands on it, or after a while."""
+    groups: dict[str, list[str]] = {}
+    for node in [node for node in view.alive if node.state is NodeState.LEAVING]:
+        waited = view.now - node.since
+        if view.is_taken(node) and not node.failed:
+            is_due = waited >= TAKEN_SECONDS
+        else:
+            is_due = node.failed or node.id not in view.fact.used or waited >= LEAVE_SECONDS
+        if is_due and view.is_lent:
+            groups.setdefault(node.message, []).append(node.id)
+        elif is_due:
+            view.part(node)
+    return [Release(tuple(ids), why) for why, ids in groups.items()]
+
+
+def _sessions(view: FleetView) -> list[Action]:
+    actions: list[Action] = []
+    for node in view.kept:
+        machine, contact = view.machines.get(node.id), view.contacts.get(node.id)
+        if machine is None or not is_reachable(machine) or (contact and contact.working):
+            continue
+        if contact is None or not contact.open:
+            actions.append(Open(node.id))
+        elif node.state is NodeState.VERIFIED and not node.failed:
+            actions.append(Prepare(node.id))
+    return actions
+
+
+# -- when everything goes
+
+
+def _take_down(view: FleetView, is_over: bool) -> list[Action]:
+    """End all, see that it has ended, then delete what is left, until nothing is."""
+    why = "its time to live is over" if is_over else "the cluster was deleted"
+    for node in view.kept:
+        view.leave(node, why)
+    if not view.is_lent:
+        for node in view.alive:
+            view.part(node)
+    ids = tuple(m.id for m in view.fact.machines if m.state in ALIVE) if view.is_lent else ()
+    actions: list[Action] = [Release(ids, why)] if ids else []
+    actions += give_up_open(view)
+    if actions or is_under_way(view):
+        return actions
+    last = max((order.at for order in view.orders), default=0.0)
+    ended = max((node.ended for node in view.nodes.values()), default=0.0)
+    if view.fact.left == () and view.fact.cleaned > max(last, ended):
+        return [Finish()]
+    return [Clean()]

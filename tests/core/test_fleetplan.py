@@ -1,0 +1,715 @@
+"""A fleet gets what was wished for, once, and gives back all that nobody wants."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from workbench.core.fleet import (
+    FleetWish,
+    Leftover,
+    Machine,
+    MachineState,
+    Needs,
+    Node,
+    NodeState,
+    Offer,
+    Place,
+)
+from workbench.core.fleetplan import (
+    LEAVE_SECONDS,
+    TAKEN_SECONDS,
+    Buy,
+    Clean,
+    Contact,
+    Finish,
+    FleetFact,
+    Open,
+    Prepare,
+    Put,
+    Record,
+    Release,
+    Wait,
+    plan_fleet,
+)
+from workbench.core.orders import LAG_SECONDS, PAUSE_SECONDS, REPEAT_SECONDS, Order, Outcome
+from workbench.core.sighting import BOOT_SECONDS, LOST_SECONDS
+from workbench.core.supply import MOST_FAILURES
+from workbench.core.world import Host
+
+NOW = 100_000.0
+LONG_AGO = NOW - 5000.0
+G4 = Offer("g4dn.xlarge", "a", 0.2, 4, 16.0, gpus=1, network=5.0)
+WISH = FleetWish(Place.EC2, nodes=3, least=2, needs=Needs(gpus=1))
+HOSTS = FleetWish(Place.HOSTS, nodes=2, least=1, hosts=(Host("10.0.0.9", 1), Host("10.0.0.10", 1)))
+JOINED, READY, VERIFIED = NodeState.JOINED, NodeState.READY, NodeState.VERIFIED
+BOOTING, ASKED, LEAVING, GONE = (
+    NodeState.BOOTING,
+    NodeState.ASKED,
+    NodeState.LEAVING,
+    NodeState.GONE,
+)
+
+
+def machine(number: int, state=MachineState.RUNNING, **changes) -> Machine:
+    address = f"10.0.0.{number}"
+    usual = Machine(f"i-{number}", state, address, address, G4.type, G4.zone, G4.price, 1, LONG_AGO)
+    return replace(usual, **changes)
+
+
+def node(number: int, state=JOINED, **changes) -> Node:
+    usual = Node(
+        f"i-{number}", state, f"10.0.0.{number}", 1, G4.type, G4.zone, G4.price, 0.1, LONG_AGO,
+        since=LONG_AGO,
+    )  # fmt: skip
+    return replace(usual, **changes)
+
+
+def contact(number: int, *, open=True, since=LONG_AGO, working=False) -> Contact:
+    return Contact(f"i-{number}", open, since, working)
+
+
+def fact(numbers=(), state=JOINED, **changes) -> FleetFact:
+    """Return a fleet whose nodes are all well, the first one the head."""
+    usual = FleetFact(
+        "lab",
+        founded=LONG_AGO,
+        asked=LONG_AGO,
+        nodes=tuple(node(n, state, head=n == numbers[0]) for n in numbers),
+        machines=tuple(machine(n) for n in numbers),
+        seen=NOW,
+        offers=(G4,),
+        contacts=tuple(contact(n) for n in numbers),
+        used=frozenset(f"i-{n}" for n in numbers if state is JOINED),
+    )
+    return replace(usual, **changes)
+
+
+def planned(wish=WISH, seen=None, *, wanted=True, now=NOW):
+    seen = seen or fact()
+    actions = plan_fleet(wish, seen, wanted=wanted, now=now)
+    assert plan_fleet(wish, seen, wanted=wanted, now=now) == actions
+    return actions
+
+
+def of(kind, actions) -> list:
+    return [action for action in actions if isinstance(action, kind)]
+
+
+def bought(seen=None, wish=WISH, now=NOW) -> Order:
+    """Return what is bought next."""
+    (buy,) = of(Buy, planned(wish, seen, now=now))
+    return buy.order
+
+
+# -- buying
+
+
+def test_what_is_missing_is_bought_close_together_first() -> None:
+    (buy,) = planned()
+
+    assert buy.order.outcome is Outcome.WRITTEN
+    assert (buy.order.climb, buy.order.at, buy.order.purchase.rung) == (1, NOW, 0)
+    assert (buy.order.purchase.count, buy.order.purchase.least) == (3, 3)
+    assert buy.order.purchase.placement
+    assert buy.order.purchase.types == (G4.type,)
+
+
+def test_a_fleet_that_is_whole_needs_nothing() -> None:
+    assert planned(seen=fact((1, 2, 3))) == []
+
+
+def test_only_what_is_missing_is_bought_where_the_others_are() -> None:
+    near = replace(G4, zone="b", price=0.01)
+
+    purchase = bought(fact((1, 2), offers=(near, G4))).purchase
+
+    assert (purchase.count, purchase.least, purchase.zone) == (1, 1, "a")
+
+
+@pytest.mark.parametrize("changes", [{"offers": None}, {"seen": 0.0}])
+def test_nothing_is_bought_blindly(changes) -> None:
+    assert planned(seen=fact(**changes)) == []
+
+
+def test_a_crash_before_the_call_repeats_the_same_call() -> None:
+    written = bought()
+
+    again = bought(fact(orders=(written,)), now=NOW + 5)
+
+    assert again.purchase == written.purchase
+    assert (again.tries, again.outcome, again.at) == (2, Outcome.WRITTEN, NOW + 5)
+
+
+def test_a_call_under_way_is_not_made_again() -> None:
+    written = bought()
+
+    assert planned(seen=fact(orders=(written,), calling=frozenset({written.purchase.token}))) == []
+
+
+def test_a_crash_after_the_call_adopts_what_came() -> None:
+    written = bought()
+    token = written.purchase.token
+    there = tuple(machine(n, MachineState.PENDING, token=token, launched=NOW) for n in (1, 2, 3))
+
+    actions = planned(seen=fact(orders=(written,), machines=there), now=NOW + 5)
+
+    assert of(Record, actions) == [Record(replace(written, outcome=Outcome.BOUGHT))]
+    assert [(put.node.id, put.node.state) for put in of(Put, actions)] == [
+        ("i-1", ASKED),
+        ("i-2", ASKED),
+        ("i-3", ASKED),
+    ]
+    assert of(Buy, actions) == []
+
+
+def test_machines_that_nobody_wrote_down_are_adopted_and_what_is_too_much_goes() -> None:
+    actions = planned(seen=fact(machines=tuple(machine(n) for n in (1, 2, 3, 4))))
+
+    assert len(of(Put, actions)) == 4
+    assert of(Release, actions) == [Release(("i-4",), "the fleet was made smaller")]
+
+
+def test_what_was_just_bought_is_not_bought_again_before_it_is_listed() -> None:
+    order = replace(bought(), outcome=Outcome.BOUGHT)
+
+    assert planned(seen=fact(orders=(order,), seen=NOW + LAG_SECONDS - 1)) == []
+
+
+def test_the_lag_counts_from_when_the_list_was_asked_for() -> None:
+    order = replace(bought(), outcome=Outcome.BOUGHT)
+
+    assert planned(seen=fact(orders=(order,), seen=NOW + 1), now=NOW + 5000) == []
+
+
+def test_a_partial_fleet_is_topped_up_once_no_more_can_come() -> None:
+    order = replace(bought(), outcome=Outcome.BOUGHT)
+    there = tuple(machine(n, token=order.purchase.token) for n in (1, 2))
+    seen = fact((1, 2), orders=(order,), machines=there)
+
+    assert of(Buy, planned(seen=replace(seen, seen=NOW + 59), now=NOW + 59)) == []
+    topped = bought(replace(seen, seen=NOW + 61), now=NOW + 61)
+    assert (topped.purchase.count, topped.climb) == (1, 2)
+    assert topped.purchase.token != order.purchase.token
+
+
+def test_what_was_granted_but_never_came_is_lost_and_the_next_rung_is_tried() -> None:
+    order = replace(bought(), outcome=Outcome.BOUGHT)
+
+    actions = planned(seen=fact(orders=(order,), seen=NOW + 61), now=NOW + 61)
+
+    assert [record.order.outcome for record in of(Record, actions)] == [Outcome.LOST]
+    (buy,) = of(Buy, actions)
+    assert (buy.order.climb, buy.order.purchase.rung) == (1, 1)
+    assert not buy.order.purchase.placement
+
+
+def test_a_refused_rung_is_followed_by_the_next() -> None:
+    refused = replace(bought(), outcome=Outcome.REFUSED, kind="capacity")
+
+    after = bought(fact(orders=(refused,)))
+
+    assert (after.climb, after.purchase.rung, after.purchase.placement) == (1, 1, False)
+    assert after.purchase.token != refused.purchase.token
+
+
+def climbed(orders=(), now=NOW, **changes) -> tuple[tuple[Order, ...], Wait]:
+    """Climb until there is no rung left; nobody has capacity."""
+    for _ in range(20):
+        actions = planned(seen=fact(orders=orders, **changes), now=now)
+        if of(Wait, actions):
+            return orders, actions[0]
+        order = of(Buy, actions)[0].order
+        orders = (*orders, replace(order, outcome=Outcome.REFUSED, kind="capacity"))
+    raise AssertionError("it never waits")
+
+
+def test_when_no_rung_has_machines_it_waits_longer_each_time() -> None:
+    orders, wait = climbed()
+    more, longer = climbed(orders, now=wait.until)
+
+    assert wait.until == NOW + PAUSE_SECONDS[0]
+    assert "3 nodes of g4dn.xlarge in a" in wait.why
+    assert longer.until == wait.until + 2 * PAUSE_SECONDS[0]
+    assert len({order.purchase.token for order in more}) == len(more) == 2 * len(orders)
+
+
+def test_a_wish_made_anew_does_not_wait() -> None:
+    orders, _ = climbed()
+
+    assert bought(fact(orders=orders, asked=NOW + 1), now=NOW + 1).climb == 2
+
+
+@pytest.mark.parametrize("kind", ["quota", "price", "permission", "credentials", "unknown"])
+def test_a_refusal_that_a_person_must_mend_stops_until_they_ask_anew(kind) -> None:
+    refused = replace(
+        bought(), outcome=Outcome.REFUSED, kind=kind, message="mend this, then try again."
+    )
+
+    assert planned(seen=fact(orders=(refused,)), now=NOW + 9999) == [
+        Wait(0.0, "mend this, then try again.")
+    ]
+    assert bought(fact(orders=(refused,), asked=NOW + 1), now=NOW + 1)
+
+
+def test_throttling_repeats_the_same_call_silently_and_ever_slower() -> None:
+    throttled = replace(bought(), outcome=Outcome.REFUSED, kind="throttling", tries=3)
+
+    assert planned(seen=fact(orders=(throttled,)), now=NOW + 7) == []
+    again = bought(fact(orders=(throttled,)), now=NOW + 8)
+    assert (again.purchase, again.tries) == (throttled.purchase, 4)
+    assert again.repeats_at - again.at == 16
+
+
+@pytest.mark.parametrize(
+    ("wish", "after"),
+    [
+        (replace(WISH, nodes=1), LAG_SECONDS),
+        (replace(WISH, needs=Needs(gpus=2)), LAG_SECONDS),
+        (WISH, REPEAT_SECONDS + 1),
+    ],
+)
+def test_an_open_call_that_is_not_wanted_or_old_is_given_up_once_nothing_can_come(
+    wish, after
+) -> None:
+    written = bought()
+    seen = fact(orders=(written,))
+
+    before = planned(wish, replace(seen, seen=NOW + 59), now=NOW + after)
+    actions = planned(wish, replace(seen, seen=NOW + after), now=NOW + after)
+
+    assert of(Buy, before) == of(Record, before) == []
+    assert [record.order.outcome for record in of(Record, actions)] == [Outcome.LOST]
+
+
+def test_a_cluster_of_the_same_name_never_repeats_an_earlier_ones_tokens() -> None:
+    assert bought().purchase.token != bought(fact(founded=NOW)).purchase.token
+
+
+# -- machines come and go
+
+
+def test_a_node_that_the_place_takes_back_is_replaced_and_left_to_the_place() -> None:
+    seen = fact((1, 2, 3), noticed=frozenset({"i-2"}))
+
+    actions = planned(seen=seen)
+
+    assert [(p.node.id, p.node.state) for p in of(Put, actions)] == [("i-2", LEAVING)]
+    assert of(Release, actions) == []
+    assert of(Buy, actions)[0].order.purchase.count == 1
+
+
+def test_a_node_that_was_to_be_taken_back_and_stays_is_ended() -> None:
+    taken = node(2, LEAVING, since=NOW - TAKEN_SECONDS, message="taken")
+    seen = fact((1, 2, 3), noticed=frozenset({"i-2"}))
+    seen = replace(seen, nodes=(seen.nodes[0], taken, seen.nodes[2]))
+
+    assert of(Release, planned(seen=seen)) == [Release(("i-2",), "taken")]
+
+
+@pytest.mark.parametrize(
+    ("there", "message"),
+    [
+        (machine(2, MachineState.GONE, ended=NOW - 3, interrupted=True), "the place takes it back"),
+        (machine(2, MachineState.GONE, ended=NOW - 3, reason="Shutdown"), "Shutdown"),
+        (None, "the place lists it no longer"),
+    ],
+)
+def test_a_node_whose_machine_is_gone_is_gone_and_replaced(there, message) -> None:
+    seen = fact((1, 2, 3))
+    others = (seen.machines[0], seen.machines[2], *filter(None, [there]))
+
+    actions = planned(seen=replace(seen, machines=others))
+
+    (put,) = of(Put, actions)
+    assert (put.node.id, put.node.state, put.node.message) == ("i-2", GONE, message)
+    assert put.node.ended == (NOW - 3 if there else NOW)
+    assert (put.node.price, put.node.failed) == (0.0, False)
+    assert len(of(Buy, actions)) == 1
+
+
+def test_shortly_after_a_launch_not_being_listed_is_no_news() -> None:
+    seen = fact((1, 2, 3), BOOTING)
+    young = tuple(replace(n, launched=NOW - LAG_SECONDS + 1) for n in seen.nodes)
+
+    assert planned(seen=replace(seen, nodes=young, machines=())) == []
+
+
+def test_a_node_that_does_not_come_up_is_released_and_counted() -> None:
+    seen = fact((1, 2, 3), BOOTING, contacts=())
+    tried = contact(3, open=False, since=NOW - BOOT_SECONDS - 1)
+    fine = tuple(contact(n, open=False, since=NOW) for n in (1, 2))
+
+    actions = planned(seen=replace(seen, contacts=(*fine, tried)))
+
+    (put,) = of(Put, actions)
+    assert put.node.failed
+    assert of(Release, actions) == [Release(("i-3",), "it did not come up within 10 minutes")]
+    assert of(Buy, actions) == []
+
+
+def test_what_booted_while_nobody_looked_is_tried_first() -> None:
+    actions = planned(seen=fact((1, 2, 3), BOOTING, contacts=()))
+
+    assert actions == [Open("i-1"), Open("i-2"), Open("i-3")]
+
+
+def test_a_node_that_ends_before_it_was_up_has_failed() -> None:
+    seen = fact((1, 2), BOOTING)
+    ended = machine(2, MachineState.GONE, reason="Server.InternalError")
+
+    actions = planned(seen=replace(seen, machines=(machine(1), ended)))
+
+    assert [(p.node.failed, p.node.message) for p in of(Put, actions) if p.node.state is GONE] == [
+        (True, "Server.InternalError")
+    ]
+
+
+def test_after_some_failures_nothing_is_bought_until_somebody_looked() -> None:
+    failed = tuple(
+        node(n, GONE, failed=True, message="apt failed", ended=NOW) for n in range(MOST_FAILURES)
+    )
+
+    (wait,) = planned(seen=fact(nodes=failed))
+
+    assert wait.until == 0.0
+    assert "3 nodes failed, the last because apt failed" in wait.why
+    assert bought(fact(nodes=failed, asked=NOW))
+
+
+def test_a_node_that_cannot_be_reached_for_long_is_replaced() -> None:
+    lost = (contact(1), contact(2), contact(3, open=False, since=NOW - LOST_SECONDS - 1))
+    seen = fact((1, 2, 3), contacts=lost, used=frozenset())
+
+    assert of(Release, planned(seen=seen)) == [
+        Release(("i-3",), "it could not be reached for 15 minutes")
+    ]
+    recent = (*lost[:2], contact(3, open=False, since=NOW - 60))
+    assert planned(seen=replace(seen, contacts=recent)) == [Open("i-3")]
+
+
+def test_a_node_is_opened_verified_and_prepared() -> None:
+    seen = fact((1, 2, 3), BOOTING)
+
+    verified = planned(seen=seen)
+    prepared = planned(seen=replace(seen, nodes=tuple(put.node for put in of(Put, verified))))
+
+    assert [put.node.state for put in of(Put, verified)] == [VERIFIED] * 3
+    assert prepared == [Prepare("i-1"), Prepare("i-2"), Prepare("i-3")]
+
+
+def test_what_is_being_done_is_not_asked_for_again() -> None:
+    working = tuple(contact(n, working=True) for n in (1, 2, 3))
+
+    assert planned(seen=fact((1, 2, 3), VERIFIED, contacts=working)) == []
+
+
+def test_a_node_without_an_address_is_waited_for() -> None:
+    there = tuple(machine(n, reach="") for n in (1, 2, 3))
+
+    seen = fact((1, 2, 3), BOOTING, machines=there, contacts=())
+    young = tuple(replace(n, launched=NOW - 60) for n in seen.nodes)
+
+    assert planned(seen=replace(seen, nodes=young)) == []
+
+
+def test_a_node_that_could_not_be_prepared_is_released() -> None:
+    seen = fact((1, 2, 3), READY)
+    failed = node(2, VERIFIED, failed=True, message="prepare.sh ended with 1")
+
+    actions = planned(seen=replace(seen, nodes=(seen.nodes[0], failed, seen.nodes[2])))
+
+    assert of(Release, actions) == [Release(("i-2",), "prepare.sh ended with 1")]
+
+
+# -- the head
+
+
+def test_the_head_is_elected_by_number_once_enough_are_ready() -> None:
+    seen = fact((10, 4), READY)
+    nobody = tuple(replace(n, head=False) for n in seen.nodes)
+
+    puts = of(Put, planned(seen=replace(seen, nodes=nobody)))
+
+    assert [(put.node.id, put.node.head) for put in puts] == [("i-4", True)]
+    one = replace(seen, nodes=(nobody[0], replace(nobody[1], state=VERIFIED)))
+    assert of(Put, planned(seen=one)) == []
+
+
+def test_a_lower_address_that_comes_later_does_not_become_the_head() -> None:
+    assert planned(seen=fact((4, 10, 3))) == []
+
+
+def test_a_head_that_is_gone_is_followed_by_another() -> None:
+    seen = fact((4, 10, 11))
+
+    puts = of(Put, planned(seen=replace(seen, machines=seen.machines[1:])))
+
+    assert [(put.node.id, put.node.head) for put in puts] == [("i-4", False), ("i-10", True)]
+
+
+# -- another size
+
+
+def test_a_smaller_fleet_lets_its_world_go_on_elsewhere_first() -> None:
+    seen = fact((1, 2, 3))
+
+    actions = planned(replace(WISH, nodes=2), seen)
+
+    assert [(p.node.id, p.node.state) for p in of(Put, actions)] == [("i-3", LEAVING)]
+    assert of(Release, actions) == []
+
+
+@pytest.mark.parametrize(
+    ("used", "waited", "ids"),
+    [(True, 10, []), (False, 10, ["i-3"]), (True, LEAVE_SECONDS, ["i-3"])],
+)
+def test_a_node_goes_once_no_world_stands_on_it_or_after_a_while(used, waited, ids) -> None:
+    seen = fact((1, 2, 3))
+    leaving = node(3, LEAVING, since=NOW - waited, message="smaller")
+    seen = replace(
+        seen,
+        nodes=(*seen.nodes[:2], leaving),
+        used=frozenset({"i-1", "i-2"} | ({"i-3"} if used else set())),
+    )
+
+    released = of(Release, planned(replace(WISH, nodes=2), seen))
+
+    assert [id_ for release in released for id_ in release.ids] == ids
+
+
+def test_a_node_that_was_to_go_stays_when_it_is_wanted_again() -> None:
+    seen = fact((1, 2, 3))
+    leaving = node(3, LEAVING, since=NOW - 5)
+
+    actions = planned(seen=replace(seen, nodes=(*seen.nodes[:2], leaving)))
+
+    assert [(put.node.id, put.node.state) for put in of(Put, actions)] == [("i-3", READY)]
+    assert of(Buy, actions) == []
+
+
+def test_the_head_goes_last_and_what_is_furthest_stays() -> None:
+    seen = fact((1, 2, 3), READY)
+    nodes = (node(1, BOOTING), node(2, READY), node(3, READY, head=True))
+
+    released = of(Release, planned(replace(WISH, nodes=1), replace(seen, nodes=nodes)))
+
+    assert released == [Release(("i-1", "i-2"), "the fleet was made smaller")]
+
+
+def test_no_nodes_pay_nothing_and_buy_nothing() -> None:
+    empty = replace(WISH, nodes=0)
+
+    assert planned(empty, fact()) == []
+    released = of(Release, planned(empty, fact((1, 2), READY)))
+    assert [id_ for release in released for id_ in release.ids] == ["i-1", "i-2"]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "idle", "count"),
+    [(0, 0.0, 2), (1, 0.0, 3), (9, 0.0, 4), (0, 9999.0, 1)],
+)
+def test_a_fleet_that_may_grow_grows_by_what_waits(waiting, idle, count) -> None:
+    wish = replace(WISH, nodes=2, least=1, most=4)
+
+    assert bought(fact(waiting=waiting, idle=idle), wish).purchase.count == count
+
+
+# -- money and time
+
+
+def test_the_budget_ends_all_before_it_is_exceeded() -> None:
+    seen = fact((1, 2, 3))
+    spent = tuple(replace(n, spent=0.33) for n in seen.nodes)
+    wish = replace(WISH, budget=1.0)
+
+    actions = planned(wish, replace(seen, nodes=spent))
+
+    (release,) = of(Release, actions)
+    assert release.ids == ("i-1", "i-2", "i-3")
+    assert "$0.99 of the budget of $1.00 are spent" in release.why
+    assert of(Wait, actions)[0].until == 0.0
+    assert of(Release, planned(replace(wish, budget=1.1), replace(seen, nodes=spent))) == []
+
+
+def test_what_is_left_of_a_budget_is_not_spent_on_a_start() -> None:
+    gone = node(1, GONE, spent=0.95)
+
+    (wait,) = planned(replace(WISH, budget=1.0), fact(nodes=(gone,)))
+
+    assert wait.until == 0.0
+    assert "$0.05 of the budget are left, which is too little to start at $0.600/h" in wait.why
+
+
+def test_all_together_cost_no_more_than_was_said() -> None:
+    purchase = bought(wish=replace(WISH, most_price=0.5)).purchase
+
+    assert (purchase.count, purchase.least) == (2, 2)
+    assert purchase.most_price == pytest.approx(0.25)
+
+
+def test_where_too_few_may_be_paid_nothing_is_bought() -> None:
+    (wait,) = planned(replace(WISH, most_price=0.3))
+
+    assert wait.why == (
+        "2 nodes more would cost $0.400/h (g4dn.xlarge), and all together may cost $0.3/h; "
+        "raise that, or ask for less."
+    )
+
+
+def test_when_prices_rise_what_is_too_dear_goes() -> None:
+    seen = fact((1, 2, 3), READY)
+
+    released = of(Release, planned(replace(WISH, most_price=0.5), seen))
+
+    assert [release.ids for release in released] == [("i-3",)]
+    everything = of(Release, planned(replace(WISH, most_price=0.3), seen))
+    assert [release.ids for release in everything] == [("i-1", "i-2", "i-3")]
+
+
+def test_a_node_too_dear_that_still_carries_a_world_goes_on_leaving() -> None:
+    seen = fact((1, 2, 3))
+    leaving = node(3, LEAVING, since=NOW - 5, message="dear")
+
+    actions = planned(
+        replace(WISH, most_price=0.5), replace(seen, nodes=(*seen.nodes[:2], leaving))
+    )
+
+    assert of(Put, actions) == []
+    assert of(Buy, actions) == []
+
+
+@pytest.mark.parametrize(
+    ("offers", "words"),
+    [
+        ((), "Nothing is on offer"),
+        ((replace(G4, gpus=0),), "nothing has 1 GPU;"),
+        ((replace(G4, quota=0),), "Service Quotas"),
+    ],
+)
+def test_why_nothing_can_be_bought_is_said_with_the_remedy(offers, words) -> None:
+    (wait,) = planned(seen=fact(offers=offers))
+
+    assert wait.until == 0.0
+    assert words in wait.why
+
+
+# -- the end
+
+
+def test_a_deleted_cluster_ends_cleans_and_finishes() -> None:
+    seen = fact((1, 2, 3))
+    ending = tuple(machine(n, MachineState.STOPPING) for n in (1, 2, 3))
+    ended = tuple(machine(n, MachineState.GONE, ended=NOW) for n in (1, 2, 3))
+    gone = tuple(node(n, GONE, ended=NOW) for n in (1, 2, 3))
+    group = Leftover("security group", "sg-1", "lab")
+
+    first = planned(seen=seen, wanted=False)
+    assert of(Release, first) == [Release(("i-1", "i-2", "i-3"), "the cluster was deleted")]
+    assert of(Clean, first) == []
+    second = planned(seen=replace(seen, machines=ending), wanted=False)
+    assert of(Release, second) == of(Clean, second) == []
+    assert of(Clean, planned(seen=replace(seen, machines=ended), wanted=False)) == [Clean()]
+    over = replace(seen, nodes=gone, machines=ended)
+    assert planned(seen=replace(over, left=(group,), cleaned=NOW + 1), wanted=False) == [Clean()]
+    assert planned(seen=replace(over, left=(), cleaned=NOW - 1), wanted=False) == [Clean()]
+    assert planned(seen=replace(over, left=(), cleaned=NOW + 1), wanted=False) == [Finish()]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.WRITTEN, Outcome.BOUGHT])
+def test_nothing_is_finished_while_something_could_still_come(outcome) -> None:
+    order = replace(bought(), outcome=outcome)
+    seen = fact(orders=(order,), left=(), cleaned=NOW + 1, seen=NOW + 59)
+
+    assert planned(seen=seen, wanted=False, now=NOW + 9999) == []
+
+
+def test_what_comes_after_the_wish_has_gone_is_ended() -> None:
+    order = bought()
+    late = machine(7, MachineState.PENDING, token=order.purchase.token)
+
+    actions = planned(seen=fact(orders=(order,), machines=(late,)), wanted=False)
+
+    assert of(Release, actions) == [Release(("i-7",), "the cluster was deleted")]
+
+
+def test_at_the_end_of_its_time_a_cluster_is_deleted() -> None:
+    wish = replace(WISH, expires=NOW)
+
+    assert of(Release, planned(wish, fact((1, 2, 3)))) == [
+        Release(("i-1", "i-2", "i-3"), "its time to live is over")
+    ]
+    assert planned(wish, fact((1, 2, 3)), now=NOW - 1) == []
+
+
+def test_this_machine_alone_needs_no_plan() -> None:
+    local = FleetWish()
+
+    assert planned(local, fact()) == []
+    assert planned(local, fact(), wanted=False) == [Finish()]
+
+
+# -- hosts of one's own
+
+
+def host(address: str) -> Machine:
+    return Machine(address, MachineState.RUNNING, address, address, slots=1)
+
+
+THERE = (host("10.0.0.9"), host("10.0.0.10"))
+
+
+def test_hosts_are_taken_as_they_are_listed_and_never_bought() -> None:
+    actions = planned(replace(HOSTS, nodes=1), fact(machines=THERE))
+
+    assert [(p.node.id, p.node.state) for p in of(Put, actions)] == [("10.0.0.9", BOOTING)]
+    assert of(Buy, actions) == []
+    (wait,) = of(Wait, planned(replace(HOSTS, nodes=3), fact(machines=THERE)))
+    assert "3 nodes are wanted, but 2 hosts are listed" in wait.why
+
+
+def hosted(**changes) -> FleetFact:
+    nodes = tuple(
+        Node(m.id, READY, m.address, 1, head=m.id.endswith("9"), since=LONG_AGO) for m in THERE
+    )
+    contacts = tuple(Contact(m.id, True, LONG_AGO) for m in THERE)
+    return fact(machines=THERE, nodes=nodes, contacts=contacts, **changes)
+
+
+def test_a_host_that_is_not_wanted_is_let_alone() -> None:
+    actions = planned(replace(HOSTS, nodes=1), hosted())
+
+    assert [(p.node.id, p.node.state) for p in of(Put, actions)] == [("10.0.0.10", GONE)]
+    assert of(Release, actions) == []
+    left = hosted(left=(), cleaned=NOW + 1)
+    deleted = planned(HOSTS, left, wanted=False)
+    assert [put.node.state for put in of(Put, deleted)] == [GONE, GONE]
+    assert of(Release, deleted) == []
+
+
+def test_a_host_that_failed_gets_another_chance_when_asked_anew() -> None:
+    seen = hosted()
+    failed = replace(seen.nodes[1], state=VERIFIED, failed=True, message="no disk left")
+    seen = replace(seen, nodes=(seen.nodes[0], failed))
+
+    same = planned(HOSTS, replace(seen, asked=LONG_AGO - 1))
+    anew = planned(HOSTS, replace(seen, asked=NOW))
+
+    assert same == []
+    assert [(p.node.state, p.node.failed) for p in of(Put, anew)] == [(BOOTING, False)]
+
+
+def test_another_host_takes_the_place_of_one_that_failed() -> None:
+    seen = hosted()
+    failed = replace(seen.nodes[0], state=VERIFIED, failed=True, since=NOW, message="no disk left")
+
+    actions = planned(replace(HOSTS, nodes=1), replace(seen, nodes=(failed,)))
+
+    assert {(p.node.id, p.node.state) for p in of(Put, actions)} == {
+        ("10.0.0.9", GONE),
+        ("10.0.0.10", BOOTING),
+    }
+    gone = replace(failed, state=GONE)
+    both = planned(HOSTS, replace(seen, nodes=(gone, seen.nodes[1])))
+    assert "10.0.0.9" not in {put.node.id for put in of(Put, both)}
