@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from workbench.core.refusal import classify
+from workbench.errors import CloudRefused
+
 
 class Calls(Protocol):
     """The API of one region. Every error comes as ``CloudRefused``."""
@@ -37,3 +40,9 @@ class Calls(Protocol):
             CloudRefused: The place does not answer, or not to us.
         """
         ...
+
+
+def refused(code: str, message: str) -> CloudRefused:
+    """Return the error for a place's error code; the only place where it is made of one."""
+    refusal = classify(code, message)
+    return CloudRefused(refusal.sentence, refusal.kind, refusal.code)

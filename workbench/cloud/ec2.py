@@ -16,9 +16,11 @@ from botocore.config import Config
 from botocore.parsers import ResponseParserError
 
 from workbench.cloud import launch, removal
+from workbench.cloud.calls import refused
 from workbench.cloud.catalogue import Catalogue
+from workbench.cloud.foundation import Foundation, Patience, Settings
 from workbench.cloud.inventory import machine
-from workbench.cloud.preflight import find_image, find_network, try_all
+from workbench.cloud.preflight import find_network, try_all
 from workbench.cloud.tags import CLUSTER, IMAGE, borne
 from workbench.core.diagnosis import Finding
 from workbench.core.fleet import Leftover, Machine, MachineState, Needs, Offer, Purchase
@@ -26,12 +28,9 @@ from workbench.core.orders import LAG_SECONDS
 from workbench.core.refusal import Kind, classify
 from workbench.errors import CloudRefused
 
-POLL_SECONDS = 2.0
 AT_ONCE = 8
 DISK_GIB = 50
 ATTEMPTS = 5
-_EXISTS = ("Duplicate", "AlreadyExists")
-_NEW = ("InvalidLaunchTemplate", "InvalidGroup", "InvalidPlacementGroup", "InvalidKeyPair")
 
 
 class Connection:
@@ -120,13 +119,17 @@ class Ec2:
     ) -> None:
         self._calls = Connection(region, endpoint, attempts)
         self._catalogue = Catalogue(self._calls, clock)
-        self._public_key = public_key
-        self._doors = tuple(doors)
-        self._profile = profile
+        self._patience = Patience(self._calls, clock, sleep)
+        self._foundation = Foundation(
+            self._calls,
+            self._catalogue,
+            self._patience,
+            Settings(public_key, tuple(doors), profile, image, disk),
+        )
         self._image = image
-        self._disk = disk
+        self._profile = profile
+        self._public = launch.are_public(doors)
         self._clock = clock
-        self._sleep = sleep
         self._lock = threading.Lock()
         self._bought: dict[str, Machine] = {}
 
@@ -146,20 +149,20 @@ class Ec2:
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
         """Ask for the nodes; the same token again asks for nothing more."""
         network = find_network(self._calls)
-        template = self._template(purchase, user_data, tags, network.vpc)
+        template = self._foundation.template(purchase, user_data, tags, network.vpc)
         request = launch.fleet(purchase, template, network.subnets, tags)
         try:
-            answer = self._patiently("create_fleet", request, _NEW)
-        except CloudRefused as refused:
-            if refused.code == "IdempotentParameterMismatch":
-                self._has_come(purchase, refused)
+            answer = self._patience.call("create_fleet", request)
+        except CloudRefused as error:
+            if error.code == "IdempotentParameterMismatch":
+                self._has_come(purchase, error)
                 return
-            if refused.kind != Kind.THROTTLING:
-                self._withdraw(template)
+            if error.kind != Kind.THROTTLING:
+                self._foundation.withdraw(template)
             raise
         ids = [id_ for part in answer.get("Instances", ()) for id_ in part["InstanceIds"]]
         if not ids:
-            self._withdraw(template, answer.get("FleetId", ""))
+            self._foundation.withdraw(template, answer.get("FleetId", ""))
             raise _nothing(answer)
         self._remember(purchase, ids)
 
@@ -183,8 +186,8 @@ class Ec2:
             return
         try:
             self._calls.call("ec2", "terminate_instances", InstanceIds=list(ids))
-        except CloudRefused as refused:  # one that is not there keeps EC2 from ending any
-            if not removal.GONE.search(refused.code):
+        except CloudRefused as error:  # one that is not there keeps EC2 from ending any
+            if not removal.GONE.search(error.code):
                 raise
             for id_ in ids:
                 self._end_one(id_)
@@ -236,96 +239,16 @@ class Ec2:
             )["ImageId"]
         )
 
-    def _template(
-        self, purchase: Purchase, user_data: str, tags: launch.Tags, vpc: str
-    ) -> dict[str, str]:
-        """Make what the nodes of a purchase are launched from, or find it made; name it."""
-        ours = borne(purchase.cluster, tags=tags)
-        group = self._group(purchase.cluster, vpc, ours)
-        if self._public_key:
-            self._make("import_key_pair", launch.key_pair(purchase.cluster, self._public_key, ours))
-        if purchase.placement:
-            self._make("create_placement_group", launch.placement_group(purchase.cluster, ours))
-        gpus = any(self._catalogue.kind(type_).gpus for type_ in purchase.types)
-        request = launch.template(
-            purchase,
-            user_data,
-            tags,
-            image=find_image(self._calls, self._image, gpus=gpus),
-            group_id=group,
-            key_name=launch.name_of(purchase.cluster) if self._public_key else "",
-            profile=self._profile,
-            disk=self._disk,
-        )
-        self._make("create_launch_template", request)
-        return {"LaunchTemplateName": request["LaunchTemplateName"]}
-
-    def _group(self, cluster: str, vpc: str, tags: launch.Tags) -> str:
-        """Make the security group and let its members in, or find it made; return its id."""
-        made = self._make("create_security_group", launch.group(cluster, vpc, tags))
-        if made is None:
-            named = [
-                {"Name": "group-name", "Values": [launch.name_of(cluster)]},
-                {"Name": "vpc-id", "Values": [vpc]},
-            ]
-            made = self._first("describe_security_groups", "SecurityGroups", Filters=named)
-        group = str(made["GroupId"])
-        self._make("authorize_security_group_ingress", launch.ingress(group, self._doors))
-        return group
-
-    def _make(self, operation: str, request: launch.Request) -> dict[str, Any] | None:
-        """Make a thing of the cluster's; None when it is there already."""
-        try:
-            return self._patiently(operation, request, _NEW)
-        except CloudRefused as refused:
-            if any(word in refused.code for word in _EXISTS):
-                return None
-            raise
-
-    def _first(self, operation: str, path: str, **request: Any) -> dict[str, Any]:
-        """Return what is known to be there, as soon as it is listed."""
-        deadline = self._clock() + LAG_SECONDS
-        while not (found := list(self._calls.rows("ec2", operation, path, **request))):
-            self._wait(deadline, _refused("NoAnswer", f"{path} are there and not listed"))
-        return found[0]
-
-    def _wait(self, deadline: float, refused: CloudRefused) -> None:
-        if self._clock() >= deadline:
-            raise refused
-        self._sleep(POLL_SECONDS)
-
-    def _patiently(
-        self, operation: str, request: launch.Request, new: Sequence[str]
-    ) -> dict[str, Any]:
-        """Make a call that names what may not be listed yet: its codes begin as ``new`` says."""
-        deadline = self._clock() + LAG_SECONDS
-        while True:
-            try:
-                return self._calls.call("ec2", operation, **request)
-            except CloudRefused as refused:
-                if not refused.code.startswith(tuple(new)) or "NotFound" not in refused.code:
-                    raise
-                self._wait(deadline, refused)
-
-    def _withdraw(self, template: dict[str, str], fleet: str = "") -> None:
-        """Delete what a purchase that came to nothing has left; what fails is left to clean."""
-        try:
-            if fleet:
-                self._calls.call("ec2", "delete_fleets", FleetIds=[fleet], TerminateInstances=True)
-            self._calls.call("ec2", "delete_launch_template", **template)
-        except CloudRefused:
-            return
-
-    def _has_come(self, purchase: Purchase, refused: CloudRefused) -> None:
+    def _has_come(self, purchase: Purchase, error: CloudRefused) -> None:
         """Wait until what was bought with this token before, in other words, is listed.
 
         Raises:
             CloudRefused: It came to nothing, so the next rung is due.
         """
         deadline = self._clock() + LAG_SECONDS
-        nothing = CloudRefused(str(refused), Kind.CAPACITY, refused.code)
+        nothing = CloudRefused(str(error), Kind.CAPACITY, error.code)
         while not any(one.token == purchase.token for one in self.machines(purchase.cluster)):
-            self._wait(deadline, nothing)
+            self._patience.wait(deadline, nothing)
 
     def _remember(self, purchase: Purchase, ids: Sequence[str]) -> None:
         tags = borne(purchase.cluster, purchase.token)
@@ -355,15 +278,15 @@ class Ec2:
             known = id_ in self._bought
         try:
             new = ("InvalidInstanceID",) if known else ()
-            self._patiently("terminate_instances", {"InstanceIds": [id_]}, new)
-        except CloudRefused as refused:
-            if not removal.GONE.search(refused.code):
+            self._patience.call("terminate_instances", {"InstanceIds": [id_]}, new)
+        except CloudRefused as error:
+            if not removal.GONE.search(error.code):
                 raise
 
     def _machine(self, row: Mapping[str, Any]) -> Machine:
         slots = self._catalogue.kind(row["InstanceType"]).slots
         price = 0.0 if row["State"]["Name"] == "terminated" else self._price(row)
-        return machine(row, price, slots, public=launch.are_public(self._doors))
+        return machine(row, price, slots, public=self._public)
 
     def _price(self, row: Mapping[str, Any]) -> float:
         return self._catalogue.price(row["InstanceType"], row["Placement"]["AvailabilityZone"])
@@ -413,8 +336,8 @@ def sweep(region: str, endpoint: str = "", only: Sequence[str] = ()) -> Sweep:
 def _swept(region: str, endpoint: str) -> tuple[tuple[Leftover, ...], str]:
     try:
         return Ec2(region, endpoint=endpoint).leftovers(images=True), ""
-    except CloudRefused as refused:
-        return (), str(refused)
+    except CloudRefused as error:
+        return (), str(error)
 
 
 def _entries(page: Mapping[str, Any], path: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -452,11 +375,11 @@ class _Mapped:
     ) -> None:
         if isinstance(error, exceptions.ClientError):
             told = error.response.get("Error", {})
-            raise _refused(told.get("Code") or "NoAnswer", told.get("Message") or "") from error
+            raise refused(told.get("Code") or "NoAnswer", told.get("Message") or "") from error
         if isinstance(error, _NO_CREDENTIALS):
-            raise _refused("NoCredentials", str(error)) from error
+            raise refused("NoCredentials", str(error)) from error
         if isinstance(error, exceptions.BotoCoreError | ResponseParserError):
-            raise _refused(_code(error), str(error)) from error
+            raise refused(_code(error), str(error)) from error
 
 
 _NO_CREDENTIALS = (
@@ -476,8 +399,3 @@ def _code(error: Exception) -> str:
     if isinstance(error, _NO_ANSWER):
         return "NoAnswer"
     return f"Invalid.{type(error).__name__}"
-
-
-def _refused(code: str, message: str) -> CloudRefused:
-    refusal = classify(code, message)
-    return CloudRefused(refusal.sentence, refusal.kind, refusal.code)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from workbench.cloud import launch
-from workbench.cloud.calls import Calls
+from workbench.cloud.calls import Calls, refused
 from workbench.cloud.catalogue import Catalogue
 from workbench.cloud.inventory import quota_code
 from workbench.cloud.tags import borne
 from workbench.core.diagnosis import Finding
 from workbench.core.fleet import Purchase
-from workbench.core.refusal import Kind, classify
+from workbench.core.refusal import Kind
 from workbench.errors import CloudRefused
 
 # Public parameters, maintained by AWS and Canonical; the first one that a region has is taken.
@@ -50,7 +50,7 @@ def find_network(calls: Calls) -> Network:
     default = [{"Name": "is-default", "Values": ["true"]}]
     vpcs = list(calls.rows("ec2", "describe_vpcs", "Vpcs", Filters=default))
     if not vpcs:
-        raise _refused("VPCIdNotSpecified", f"{calls.region} has no default VPC")
+        raise refused("VPCIdNotSpecified", f"{calls.region} has no default VPC")
     vpc = str(vpcs[0]["VpcId"])
     filters = [
         {"Name": "vpc-id", "Values": [vpc]},
@@ -59,7 +59,7 @@ def find_network(calls: Calls) -> Network:
     rows = calls.rows("ec2", "describe_subnets", "Subnets", Filters=filters)
     subnets = {row["AvailabilityZone"]: row["SubnetId"] for row in rows}
     if not subnets:
-        raise _refused("InvalidSubnetID.NotFound", f"{vpc} has no default subnet in any zone")
+        raise refused("InvalidSubnetID.NotFound", f"{vpc} has no default subnet in any zone")
     return Network(vpc, subnets)
 
 
@@ -77,7 +77,7 @@ def find_image(calls: Calls, wished: str, *, gpus: bool) -> launch.Image:
     id_ = wished if wished and not wished.startswith("/") else _looked_up(calls, names)
     found = calls.call("ec2", "describe_images", ImageIds=[id_])["Images"]
     if not found:
-        raise _refused("InvalidAMIID.NotFound", f"{id_} is not in {calls.region}")
+        raise refused("InvalidAMIID.NotFound", f"{id_} is not in {calls.region}")
     root = str(found[0].get("RootDeviceName") or "/dev/sda1")
     sizes = [
         mapping["Ebs"].get("VolumeSize", 0)
@@ -112,7 +112,7 @@ def _looked_up(calls: Calls, names: tuple[str, ...]) -> str:
     found = {row["Name"]: row["Value"] for row in answer["Parameters"]}
     ids = [str(found[name]) for name in names if name in found]
     if not ids:
-        raise _refused(
+        raise refused(
             "InvalidAMIID.NotFound", f"{calls.region} has no parameter {' or '.join(names)}"
         )
     return ids[0]
@@ -121,7 +121,7 @@ def _looked_up(calls: Calls, names: tuple[str, ...]) -> str:
 def _told_network(calls: Calls, purchase: Purchase) -> str:
     network = find_network(calls)
     if purchase.zone and purchase.zone not in network.subnets:
-        raise _refused("InvalidSubnetID.NotFound", f"{purchase.zone} has no default subnet")
+        raise refused("InvalidSubnetID.NotFound", f"{purchase.zone} has no default subnet")
     return f"{network.vpc}, a subnet in {', '.join(sorted(network.subnets))}"
 
 
@@ -138,7 +138,7 @@ def _told_quota(catalogue: Catalogue, purchase: Purchase) -> str:
         needed = catalogue.kind(type_).vcpus * purchase.count
         have = left.get(quota_code(type_))
         if have is not None and needed > have:
-            raise _refused(
+            raise refused(
                 "MaxSpotInstanceCountExceeded",
                 f"{purchase.count} × {type_} need {needed} vCPUs, and {have} are left",
             )
@@ -222,21 +222,16 @@ def _permitted(calls: Calls, operation: str, request: launch.Request) -> Finding
     action = "ec2:" + "".join(word.capitalize() for word in operation.split("_"))
     try:
         calls.call("ec2", operation, **request, DryRun=True)
-    except CloudRefused as refused:
-        if refused.kind in (Kind.PERMISSION, Kind.CREDENTIALS):
-            return Finding(action, False, refused.code, str(refused))
-        if refused.kind == Kind.THROTTLING and refused.code != "InvalidInstanceID.NotFound":
-            return Finding(action, None, f"not tried: {refused.code}")
+    except CloudRefused as error:
+        if error.kind in (Kind.PERMISSION, Kind.CREDENTIALS):
+            return Finding(action, False, error.code, str(error))
+        if error.kind == Kind.THROTTLING and error.code != "InvalidInstanceID.NotFound":
+            return Finding(action, None, f"not tried: {error.code}")
     return Finding(action, True, "allowed")
 
 
 def _tried(check: str, found: Callable[[], Any]) -> Finding:
     try:
         return Finding(check, True, str(found()))
-    except CloudRefused as refused:
-        return Finding(check, False, refused.code, str(refused))
-
-
-def _refused(code: str, message: str) -> CloudRefused:
-    refusal = classify(code, message)
-    return CloudRefused(refusal.sentence, refusal.kind, refusal.code)
+    except CloudRefused as error:
+        return Finding(check, False, error.code, str(error))
