@@ -1,0 +1,122 @@
+"""A keeper on the pretended place, turned by the test itself, whose threads are a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any
+
+from workbench.cloud.fake import FakeCloud, Weather
+from workbench.core.cluster import ClusterWish
+from workbench.core.fleet import FleetWish, MachineState, Needs, Place
+from workbench.store import Store
+from workbench.supervisor.fleet import Fleet, FleetKeeper, Lender, Load
+
+START = 1_700_000_000.0
+
+
+class Killed(BaseException):
+    """The supervisor ends here, as by SIGKILL."""
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Queue(Executor):
+    """Work that waits until the test does it."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
+
+    def submit(self, work: Callable[[], Any], /) -> Future[Any]:  # type: ignore[override]
+        future: Future[Any] = Future()
+        self.waiting.append((future, work))
+        return future
+
+    def work(self, number: int = 0) -> None:
+        """Do one piece of it."""
+        future, work = self.waiting.pop(number)
+        try:
+            future.set_result(work())
+        except Exception as error:  # noqa: BLE001 - as a thread of a pool does
+            future.set_exception(error)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        while wait and self.waiting:
+            self.work()
+
+
+class Stage:
+    """A store, a place, a clock, and the keeper between them."""
+
+    def __init__(
+        self, store: Store, weather: Weather | None = None, cluster: str = "lab", seed: int = 0
+    ) -> None:
+        self.store = store
+        self.cluster = cluster
+        self.clock = Clock()
+        self.cloud = FakeCloud(clock=self.clock, weather=weather, seed=seed)
+        self.wish = ClusterWish(cluster, up=False, ranks=0)
+        self.load = Load()
+        self.prepare: Callable[..., None] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Begin as a supervisor that knows only the store."""
+        self.queue = Queue()
+        lender = Lender(
+            self.cloud,
+            lambda machine: self.cloud.session(machine.id),
+            lambda purchase: f"#cloud-config {purchase.token}",
+            lambda: self.cloud.noticed(self.cluster),
+        )
+        self.keeper = FleetKeeper(
+            self.cluster, self.store, lender, prepare=self.prepare, pool=self.queue
+        )
+
+    def ask(self, nodes: int, *, up: bool = True, **fields: object) -> None:
+        """Wish for nodes, as a person does."""
+        fields = {"least": 1, "needs": Needs(types=("cpu.2", "cpu.4"))} | fields
+        fleet = FleetWish(Place.FAKE, nodes=nodes, **fields)
+        self.wish = self.store.wish_cluster(self.cluster, up=up, ranks=0, fleet=fleet)
+
+    def delete(self) -> None:
+        """Wish for everything to be gone."""
+        self.wish = self.store.wish_cluster(self.cluster, up=False, ranks=0)
+
+    def turn(self, seconds: float = 1.0) -> Fleet:
+        """Do one turn, and all that it has begun."""
+        fleet = self.keeper.tick(self.wish, self.load, self.clock.now)
+        while self.queue.waiting:
+            self.queue.work()
+        self.clock.now += seconds
+        return fleet
+
+    def until(
+        self, right: Callable[[Fleet], bool], seconds: float = 1.0, turns: int = 600
+    ) -> Fleet:
+        """Turn until the fleet is as it is to be."""
+        for _ in range(turns):
+            fleet = self.turn(seconds)
+            if right(fleet):
+                return fleet
+        raise AssertionError(f"{fleet!r} {fleet.message} {self.store.orders(self.cluster)}")
+
+    def ready(self, nodes: int) -> Fleet:
+        """Turn until so many nodes may carry a world."""
+        return self.until(lambda fleet: len(fleet.hosts) == nodes)
+
+    def paid(self) -> list[str]:
+        """The machines that cost something."""
+        return [
+            machine.id
+            for machine in self.cloud.truth()
+            if machine.state in (MachineState.PENDING, MachineState.RUNNING)
+        ]

@@ -1,0 +1,480 @@
+"""Keep a cluster's nodes as they are wished for: observe, plan, act; nothing here waits."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from workbench.cloud.interface import Cloud
+from workbench.cloud.tags import EXPIRES
+from workbench.core.cluster import ClusterWish
+from workbench.core.cost import Bill, bill
+from workbench.core.fleet import (
+    FleetWish,
+    Leftover,
+    Machine,
+    Node,
+    NodeState,
+    Offer,
+    Place,
+    Purchase,
+)
+from workbench.core.fleetfact import (
+    Action,
+    Buy,
+    Clean,
+    Finish,
+    FleetFact,
+    Open,
+    Prepare,
+    Put,
+    Record,
+    Release,
+    Wait,
+)
+from workbench.core.fleetplan import plan_fleet
+from workbench.core.membership import members
+from workbench.core.orders import Order, Outcome
+from workbench.core.refusal import Step, step
+from workbench.core.session import Session
+from workbench.core.sighting import Contact
+from workbench.core.world import Host
+from workbench.errors import CloudRefused, MachineError
+from workbench.store import Store
+from workbench.supervisor.errands import Errands
+from workbench.supervisor.ledger import Ledger
+
+log = logging.getLogger("workbench.supervisor")
+
+LOOK_SECONDS = 2.0  # while something is on its way
+WATCH_SECONDS = 10.0  # while all is as it should be
+PLAN_SECONDS = 1.0
+OFFERS_SECONDS = 300.0
+RETRY_SECONDS = 2.0
+PREPARE_SECONDS = 3600.0
+AT_ONCE = 32
+_FIT = frozenset({NodeState.READY, NodeState.JOINED})
+
+
+@dataclass(frozen=True)
+class Lender:
+    """A place, and what one needs to use its nodes; the functions run on threads.
+
+    Args:
+        open: Opens a verified session with a machine; raises ``MachineError``.
+        user_data: What the nodes of a purchase do when they boot; it is kept with the purchase.
+        noticed: Tells which machines the place has said it will take back.
+        extra: $/h of what is billed beside each node: its disk.
+    """
+
+    cloud: Cloud
+    open: Callable[[Machine], Session]
+    user_data: Callable[[Purchase], str] = lambda _: ""
+    noticed: Callable[[], frozenset[str]] = frozenset
+    extra: float = 0.0
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is asked of the nodes now.
+
+    Args:
+        waiting: Runs that wait.
+        busy: Whether a run is on.
+        used: Addresses of the nodes on which a world stands.
+    """
+
+    waiting: int = 0
+    busy: bool = False
+    used: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The nodes as they stand.
+
+    Args:
+        hosts: Those on which a world may stand, the head first.
+        nodes: All that are not gone.
+        message: One sentence for the reader; empty when there is nothing to say.
+        finished: Whether everything was to be deleted, and nothing is left.
+    """
+
+    hosts: tuple[Host, ...]
+    nodes: tuple[Node, ...]
+    bill: Bill
+    message: str
+    finished: bool
+
+    def __repr__(self) -> str:
+        return f"<Fleet {len(self.hosts)} of {len(self.nodes)} nodes are ready>"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen at the place.
+
+    Args:
+        seen: Epoch seconds at which it was asked.
+    """
+
+    machines: tuple[Machine, ...]
+    noticed: frozenset[str]
+    seen: float
+
+
+class FleetKeeper:
+    """Makes the wish about one cluster's nodes true.
+
+    Args:
+        prepare: Makes a node ready for worlds, on a thread; raises ``MachineError``.
+        pool: Does what takes long.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        store: Store,
+        lender: Lender,
+        prepare: Callable[[Session, FleetWish], None] | None = None,
+        pool: Executor | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._lender = lender
+        self._prepare = prepare or run_prepare
+        self._errands = Errands(pool or ThreadPoolExecutor(AT_ONCE, "fleet"))
+        self._ledger = Ledger(cluster, store, lender.extra)
+        self._wish = ClusterWish(cluster, up=False, ranks=0)
+        self._now = 0.0
+        self._machines: dict[str, Machine] = {}
+        self._seen = 0.0
+        self._noticed: frozenset[str] = frozenset()
+        self._offers: tuple[Offer, ...] | None = None
+        self._contacts: dict[str, Contact] = {}
+        self._sessions: dict[str, Session] = {}
+        self._left: tuple[Leftover, ...] | None = None
+        self._cleaned = 0.0
+        self._active = 0.0
+        self._planned = 0.0
+        self._troubles: dict[str, str] = {}
+        self._waits = ""
+        self._finished = False
+
+    def tick(self, wish: ClusterWish, load: Load, now: float) -> Fleet:
+        """Do one turn; it may write to the store, but waits for nothing else."""
+        self._finished = self._finished and wish.revision == self._wish.revision
+        news = self._errands.turn() or wish != self._wish or not self._active
+        self._now, self._wish = now, wish
+        self._ledger.open(wish.revision, now)
+        if load.busy or load.waiting or not self._active:
+            self._active = now
+        if not self._finished:
+            self._observe(now)
+            if self._seen and (news or now - self._planned >= PLAN_SECONDS):
+                self._planned, self._waits = now, ""
+                self._join(load)
+                for action in self._plan(load, now):
+                    self._act(action, now)
+            self._ledger.meter(self._machines, now)
+        return self._view(now)
+
+    def session(self, host: Host) -> Session | None:
+        """Return the session with a node, by its address; None where there is none."""
+        nodes = self._ledger.nodes.values()
+        id_ = next(
+            (n.id for n in nodes if n.address == host.address and n.id in self._sessions), ""
+        )
+        return self._sessions.get(id_)
+
+    def close(self) -> None:
+        """End the sessions, and wait for what is under way; the nodes stay."""
+        self._errands.close()
+        for session in self._sessions.values():
+            session.close()
+        self._sessions.clear()
+
+    # -- observe
+
+    def _observe(self, now: float) -> None:
+        if now - self._seen >= (LOOK_SECONDS if self._is_moving() else WATCH_SECONDS):
+            self._errands.start("look", lambda: self._look(now), self._saw, now, LOOK_SECONDS)
+        fleet = self._wish.fleet
+        is_buying = (self._wish.up and fleet.nodes > 0) or bool(self._ledger.orders)
+        if is_buying and fleet.place is not Place.HOSTS:
+            cloud, needs = self._lender.cloud, fleet.needs
+            gap = OFFERS_SECONDS if self._offers is not None else RETRY_SECONDS
+            self._errands.start("offers", lambda: cloud.offers(needs), self._know, now, gap)
+        for id_, session in self._sessions.items():
+            contact = self._contacts[id_]
+            if contact.open and not contact.working and not session.is_open:
+                self._contacts[id_] = Contact(id_, open=False, since=now)
+
+    def _is_moving(self) -> bool:
+        """Whether the place may soon tell something else than it did."""
+        nodes = self._ledger.nodes.values()
+        standing = [node for node in nodes if node.state is not NodeState.GONE]
+        return (
+            not self._wish.up
+            or len(standing) != self._wish.fleet.nodes
+            or any(node.state not in _FIT for node in standing)
+            or any(order.outcome is Outcome.WRITTEN for order in self._ledger.orders.values())
+        )
+
+    def _look(self, now: float) -> Look:
+        return Look(self._lender.cloud.machines(self._cluster), self._lender.noticed(), now)
+
+    def _saw(self, look: Look | None, trouble: str) -> None:
+        self._troubles["look"] = trouble
+        if look is not None:
+            self._machines = {machine.id: machine for machine in look.machines}
+            self._noticed, self._seen = look.noticed, look.seen
+
+    def _know(self, offers: tuple[Offer, ...] | None, trouble: str) -> None:
+        self._troubles["offers"] = trouble
+        if offers is not None:
+            self._offers = self._ledger.offers = offers
+
+    # -- plan
+
+    def _join(self, load: Load) -> None:
+        """Tell the nodes that carry a world from those that could."""
+        for node in [*self._ledger.nodes.values()]:
+            is_in = node.address in load.used
+            if node.state is NodeState.READY and is_in:
+                self._put(replace(node, state=NodeState.JOINED, since=self._now))
+            elif node.state is NodeState.JOINED and not is_in:
+                self._put(replace(node, state=NodeState.READY, since=self._now))
+
+    def _plan(self, load: Load, now: float) -> list[Action]:
+        nodes = tuple(self._ledger.nodes.values())
+        orders = tuple(self._ledger.orders.values())
+        fact = FleetFact(
+            cluster=self._cluster,
+            founded=self._ledger.account.founded,
+            asked=self._ledger.account.asked,
+            nodes=nodes,
+            machines=tuple(self._machines.values()),
+            seen=self._seen,
+            orders=orders,
+            offers=self._offers,
+            contacts=tuple(self._contacts.values()),
+            used=frozenset(node.id for node in nodes if node.address in load.used),
+            noticed=self._noticed,
+            calling=frozenset(t for t in self._ledger.orders if self._errands.is_on(("buy", t))),
+            waiting=load.waiting,
+            idle=now - self._active,
+            left=self._left,
+            cleaned=self._cleaned,
+        )
+        return plan_fleet(self._wish.fleet, fact, wanted=self._wish.up, now=now)
+
+    # -- act
+
+    def _act(self, action: Action, now: float) -> None:
+        match action:
+            case Buy(order):
+                self._buy(order, now)
+            case Record(order):
+                self._ledger.put_order(order)
+            case Put(node):
+                self._put(node)
+            case Open(id_):
+                self._open(id_, now)
+            case Prepare(id_):
+                self._make_ready(id_, now)
+            case Release(ids, why):
+                self._release(ids, why, now)
+            case Wait(_, why):
+                self._waits = why
+            case Clean():
+                self._clean(now)
+            case Finish():
+                log.info("nothing of %s is left", self._cluster)
+                self._close_sessions(set(self._sessions))
+                self._ledger.settle()
+                self._finished = True
+
+    def _put(self, node: Node) -> None:
+        self._ledger.put(node, self._machines.get(node.id), self._now)
+        if node.state is NodeState.GONE:
+            self._close_sessions({node.id})
+            self._contacts.pop(node.id, None)
+
+    def _buy(self, order: Order, now: float) -> None:
+        purchase = order.purchase
+        key = ("buy", purchase.token)
+        if self._errands.is_on(key):
+            return
+        sent = self._ledger.sent(purchase.token) or self._sending(purchase)
+        # Written down first: who finds it repeats this very call, and nothing is bought twice.
+        self._ledger.put_order(order, *sent)
+        log.info("buying %d of %s: %s", purchase.count, "/".join(purchase.types), purchase.token)
+        cloud = self._lender.cloud
+        self._errands.start(
+            key,
+            lambda: _answer(cloud, purchase, *sent),
+            lambda refusal, trouble: self._bought(order, refusal, trouble),
+            now,
+        )
+
+    def _sending(self, purchase: Purchase) -> tuple[str, tuple[tuple[str, str], ...]]:
+        expires = self._wish.fleet.expires
+        tags = ((EXPIRES, str(int(expires))),) if expires else ()
+        return self._lender.user_data(purchase), tags
+
+    def _bought(self, order: Order, refusal: CloudRefused | None, trouble: str) -> None:
+        """Record the answer; where none came, the same call is to be made again."""
+        self._troubles["buy"] = trouble
+        if trouble:
+            return
+        if refusal is not None and self._is_bought(order):
+            return
+        if refusal is None:
+            answered = replace(order, at=self._now, outcome=Outcome.BOUGHT)
+        elif step(refusal.kind) is Step.BACK_OFF:
+            # It may have been done: such an answer says nothing about it.
+            answered = replace(order, at=self._now, kind=refusal.kind, message=str(refusal))
+        else:
+            answered = replace(
+                order,
+                at=self._now,
+                outcome=Outcome.REFUSED,
+                kind=refusal.kind,
+                message=str(refusal),
+            )
+        self._ledger.put_order(answered)
+
+    def _is_bought(self, order: Order) -> bool:
+        """Whether the place lists what the order was for, whatever its answer was."""
+        return self._ledger.orders[order.purchase.token].outcome is Outcome.BOUGHT
+
+    def _open(self, id_: str, now: float) -> None:
+        machine = self._machines.get(id_)
+        if machine is not None and self._errands.start(
+            ("open", id_),
+            lambda: self._lender.open(machine),
+            lambda session, trouble: self._opened(id_, session, trouble),
+            now,
+            RETRY_SECONDS,
+        ):
+            self._work_on(id_, working=True)
+
+    def _opened(self, id_: str, session: Session | None, trouble: str) -> None:
+        node = self._ledger.nodes.get(id_)
+        if session is None:
+            self._work_on(id_, working=False)
+            if node is not None:
+                self._put(replace(node, message=trouble))
+            return
+        self._close_sessions({id_})
+        if node is None or node.state is NodeState.GONE:
+            session.close()
+            return
+        self._sessions[id_] = session
+        self._contacts[id_] = Contact(id_, open=True, since=self._now)
+        early = node.state in (NodeState.ASKED, NodeState.BOOTING)
+        since = self._now if early else node.since
+        state = NodeState.VERIFIED if early else node.state
+        self._put(replace(node, state=state, since=since, message=""))
+
+    def _make_ready(self, id_: str, now: float) -> None:
+        session, wish = self._sessions.get(id_), self._wish.fleet
+        if session is not None and self._errands.start(
+            ("prepare", id_),
+            lambda: self._prepare(session, wish),
+            lambda _, trouble: self._made_ready(id_, trouble),
+            now,
+            RETRY_SECONDS,
+        ):
+            self._work_on(id_, working=True)
+
+    def _made_ready(self, id_: str, trouble: str) -> None:
+        self._work_on(id_, working=False)
+        node = self._ledger.nodes.get(id_)
+        if node is None or node.state is not NodeState.VERIFIED:
+            return
+        if trouble:
+            self._put(replace(node, failed=True, message=trouble, since=self._now))
+        else:
+            self._put(replace(node, state=NodeState.READY, message="", since=self._now))
+
+    def _work_on(self, id_: str, *, working: bool) -> None:
+        before = self._contacts.get(id_) or Contact(id_, open=False, since=self._now)
+        self._contacts[id_] = replace(before, working=working)
+
+    def _release(self, ids: tuple[str, ...], why: str, now: float) -> None:
+        cloud = self._lender.cloud
+        if self._errands.start(
+            ("end", ids), lambda: cloud.end(ids), self._heard("end"), now, RETRY_SECONDS
+        ):
+            log.info("releasing %s: %s", ", ".join(ids), why)
+
+    def _clean(self, now: float) -> None:
+        cloud = self._lender.cloud
+        self._errands.start(
+            "clean",
+            lambda: cloud.clean(self._cluster),
+            lambda left, trouble: self._cleaned_up(left, trouble, now),
+            now,
+            RETRY_SECONDS,
+        )
+
+    def _cleaned_up(self, left: tuple[Leftover, ...] | None, trouble: str, began: float) -> None:
+        self._troubles["clean"] = trouble
+        if left is not None:
+            self._left, self._cleaned = left, began
+
+    def _heard(self, what: str) -> Callable[[object, str], None]:
+        return lambda _, trouble: self._troubles.update({what: trouble})
+
+    def _close_sessions(self, ids: set[str]) -> None:
+        for id_ in ids & self._sessions.keys():
+            session = self._sessions.pop(id_)
+            self._errands.start(
+                ("close", id(session)), session.close, self._heard("close"), self._now
+            )
+
+    # -- view
+
+    def _view(self, now: float) -> Fleet:
+        fleet, all_ = self._wish.fleet, self._ledger.nodes.values()
+        return Fleet(
+            hosts=tuple(self._host(node) for node in members(all_, self._sessions)),
+            nodes=tuple(node for node in all_ if node.state is not NodeState.GONE),
+            bill=bill(all_, budget=fleet.budget, expires=fleet.expires, now=now),
+            message=self._waits or next(filter(None, self._troubles.values()), ""),
+            finished=self._finished,
+        )
+
+    def _host(self, node: Node) -> Host:
+        return replace(self._sessions[node.id].host, address=node.address, slots=node.slots)
+
+
+def run_prepare(session: Session, wish: FleetWish) -> None:
+    """Run the prepare script on a node.
+
+    Raises:
+        MachineError: It failed, or took too long.
+    """
+    if not wish.prepare:
+        return
+    answer = session.run(["sh", "-e"], input=wish.prepare, seconds=PREPARE_SECONDS)
+    if answer.status:
+        said = (answer.errors.strip() or answer.output.strip() or "it said nothing").splitlines()
+        raise MachineError(
+            f"The prepare script ended with status {answer.status} on {session.host.address} "
+            f"({said[-1]}); mend it, then start the node anew."
+        )
+
+
+def _answer(
+    cloud: Cloud, purchase: Purchase, user_data: str, tags: tuple[tuple[str, str], ...]
+) -> CloudRefused | None:
+    """Make the call; a refusal is an answer too."""
+    try:
+        cloud.buy(purchase, user_data, tags)
+    except CloudRefused as refusal:
+        return refusal
+    return None
