@@ -357,6 +357,33 @@ def test_every_box_and_button_has_a_name(panel) -> None:
                 assert widget.description
 
 
+def test_what_one_needs_stands_there_and_the_rest_is_folded(panel) -> None:
+    seen = {}
+    for place in (Place.LOCAL, Place.HOSTS, Place.EC2):
+        panel.where.value = place
+        seen[place] = {one.description for one in visible(panel.widget)}
+
+    assert "Nodes" not in seen[Place.LOCAL]
+    assert {"Nodes", "Hosts", "Host file", "Read file"} <= seen[Place.HOSTS]
+    assert {"Nodes", "At least", "GPUs a node", "Region", "Budget, $", "Only type"} <= (
+        seen[Place.EC2]
+    )
+    assert "Prepare script" not in seen[Place.EC2]
+
+    panel.form.extras.more.value = True
+    assert "Prepare script" in {one.description for one in visible(panel.widget)}
+
+
+def visible(widget):
+    """Give the boxes and buttons that can be seen."""
+    if widget.layout.display == "none":
+        return
+    if hasattr(widget, "disabled") and hasattr(widget, "description"):
+        yield widget
+    for child in getattr(widget, "children", ()):
+        yield from visible(child)
+
+
 def walk(widget):
     yield widget
     for child in getattr(widget, "children", ()):

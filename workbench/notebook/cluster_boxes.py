@@ -46,7 +46,12 @@ class ClusterBoxes:
             Place.EC2: MarketForm(Place.EC2),
             Place.FAKE: MarketForm(Place.FAKE),
         }
-        self.where = widgets.Dropdown(options=WHERE, value=Place.LOCAL, description="Where")
+        self.where = widgets.Dropdown(
+            options=WHERE,
+            value=Place.LOCAL,
+            description="Where",
+            layout=widgets.Layout(width="28em"),
+        )
         self.nodes = whole("Nodes", 2, "How many; 0 keeps the definition and pays nothing")
         self.least = whole("At least", 1, "Below as many nothing starts, and no world goes on")
         self.most = whole("Grow up to", 0, "While runs wait; 0 not to grow by itself")

@@ -179,7 +179,8 @@ class ClusterPanel(ClusterBoxes):
         here = self.where.value is Place.LOCAL
         self.stop.description = "Stop" if here else "Delete everything"
         show(self.longer, not self.extend.disabled)
-        self.price.value = price_html(fleet, now) if fleet else "free"
+        nothing = "free" if here else "nothing is paid yet"
+        self.price.value = price_html(fleet, now) if fleet else nothing
         self.facts.value = (
             fleet_html(fleet) if fleet and fleet.wish.fleet.place is not Place.LOCAL else ""
         )

@@ -29,11 +29,12 @@ class ExtrasForm:
         show(self._boxes, False)
         self.more = widgets.ToggleButton(
             value=False,
+            layout=widgets.Layout(width="auto"),
             description="More settings",
             tooltip="Ranks a node, data, output, image and a script that each node runs",
         )
         self.more.observe(self._on_more, "value")
-        self.widget = widgets.VBox([self.more, self._boxes])
+        self.widget = widgets.VBox([row(self.more), self._boxes])
 
     def added_to(self, wish: FleetWish) -> FleetWish:
         """Return ``wish`` with what stands here.

@@ -11,7 +11,6 @@ import ipywidgets as widgets
 from workbench.errors import InputError
 
 _STYLE = {"description_width": "11em"}
-_ROW = widgets.Layout(flex_flow="row wrap", display="flex")
 
 
 def whole(label: str, value: int, tip: str) -> Any:
@@ -43,12 +42,18 @@ def page(label: str, hint: str, tip: str) -> Any:
 
 def button(label: str, tip: str, icon: str = "", style: str = "") -> Any:
     """Return a button."""
-    return widgets.Button(description=label, tooltip=tip, icon=icon, button_style=style)
+    return widgets.Button(
+        description=label,
+        tooltip=tip,
+        icon=icon,
+        button_style=style,
+        layout=widgets.Layout(width="auto"),
+    )
 
 
 def row(*children: Any) -> Any:
     """Return widgets side by side, in as many lines as the page is narrow."""
-    return widgets.Box(children, layout=_ROW)
+    return widgets.HBox(children, layout=widgets.Layout(flex_flow="row wrap"))
 
 
 def show(widget: Any, is_shown: bool) -> None:

@@ -197,7 +197,7 @@ class MarketForm:
             [
                 row(*self.boxes[:-1]),
                 self.extras.widget,
-                self.find,
+                row(self.find),
                 self.table,
                 row(self.types),
                 self.permissions,
