@@ -137,3 +137,12 @@ def test_the_doctor_looks_at_hosts_and_names_each(hosts, workbench, person):
     for host in hosts:
         assert f"{host.address}: ssh " in result.stdout
         assert f"{host.address}: versions" in result.stdout
+
+
+def test_the_doctor_of_a_cluster_looks_at_its_hosts(hosts, actor, workbench, store):
+    CliRunner().invoke(main, ["up", "--hosts", written(hosts)], input="y\n")
+
+    result = workbench("doctor")
+
+    assert "world forms" in result.stdout
+    assert f"{hosts[0].address}: ssh " in result.stdout

@@ -59,10 +59,9 @@ from workbench.core.jobfile import SUFFIXES, parse_job
 from workbench.core.run import Run, RunKind, RunState
 from workbench.errors import InputError, StateError
 from workbench.store import Store
-from workbench.store.asking import ask_host_doctor, ask_policy
+from workbench.store.asking import ask_doctors, ask_host_doctor, ask_policy
 from workbench.store.wishes import (
     ask_cluster,
-    ask_doctor,
     ask_down,
     ask_nodes,
     ask_run,
@@ -334,7 +333,7 @@ def doctor(
         agree_to_keys(cluster, hosts, accept_keys)
         findings = ask_host_doctor(hosts, cluster)
     else:
-        findings = ask_doctor(cluster)
+        findings = ask_doctors(cluster)
     if as_json:
         click.echo(listing.findings_json(findings))
     else:

@@ -23,7 +23,7 @@ from workbench.core.world import Host
 from workbench.errors import CloudRefused, InputError, MachineError, StateError, Unknown
 from workbench.store.home import cluster_directory, home_directory
 from workbench.store.store import Store
-from workbench.store.wishes import ask_cluster
+from workbench.store.wishes import ask_cluster, ask_doctor
 
 DAY = 86_400.0
 HISTORY_SECONDS = 3 * DAY
@@ -92,6 +92,23 @@ def ask_contact(hosts: Sequence[Host], cluster: str = DEFAULT_CLUSTER) -> tuple[
 def ask_host_doctor(hosts: Sequence[Host], cluster: str = DEFAULT_CLUSTER) -> list[Finding]:
     """Return what keeps hosts from being one machine; each check names its host."""
     return [Finding(**item) for item in _ask("doctor", _of_hosts(hosts, cluster), 300)]
+
+
+def ask_doctors(cluster: str = DEFAULT_CLUSTER) -> list[Finding]:
+    """Return what stands in the way on this machine, and on the hosts that ``cluster`` has.
+
+    Raises:
+        MachineError: A doctor itself cannot run.
+    """
+    findings = ask_doctor(cluster)
+    try:
+        with Store() as store:
+            wish = store.cluster_wish(cluster)
+    except MachineError:
+        return findings  # which tell of the store already
+    if wish is not None and wish.fleet.place is Place.HOSTS:
+        findings += ask_host_doctor(wish.fleet.hosts, cluster)
+    return findings
 
 
 def ask_leftovers(place: Place, region: str, cluster: str) -> tuple[Leftover, ...]:
