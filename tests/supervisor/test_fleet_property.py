@@ -19,7 +19,7 @@ from workbench.supervisor.fleet import Load
 
 SEQUENCES = 1000
 BATCH = 50
-STEPS = 40
+STEPS = 50
 BOUND = 6  # nodes that are ever asked for
 # Whatever a supervisor does to the world or writes down; it may end before and after each.
 DEEDS = (
@@ -94,7 +94,7 @@ class Sequence:
 
     def step(self) -> None:
         chance, stage = self.chance, self.stage
-        deed = chance.choices(["turn", "ask", "delete", "load", "kill"], [30, 3, 1, 2, 1])[0]
+        deed = chance.choices(["turn", "ask", "delete", "load", "kill"], [60, 4, 1, 2, 2])[0]
         try:
             if deed == "ask" or not stage.wish.revision:
                 nodes = chance.randint(0, BOUND)
@@ -119,7 +119,8 @@ class Sequence:
         """Turn, and do some of what is under way, in any order."""
         stage, chance = self.stage, self.chance
         stage.keeper.tick(stage.wish, stage.load, stage.clock.now)
-        for _ in range(chance.randint(0, len(stage.queue.waiting))):
+        waiting = len(stage.queue.waiting)
+        for _ in range(waiting if chance.random() < 0.6 else chance.randint(0, waiting)):
             stage.queue.work(chance.randrange(len(stage.queue.waiting)))
         stage.clock.now += chance.choice([0.5, 2.0, 2.0, 10.0, 61.0])
 

@@ -175,11 +175,12 @@ class FakeCloud:
             lent = state.machines.get(id_)
             if lent is None or self._state(lent) is not MachineState.RUNNING:
                 raise MachineError(f"The node {id_} does not answer; wait until it has booted.")
-            lent.visited = True
         folder = self._folder / "nodes" / id_ if self._folder else Path.cwd()
         kind = kind_of(lent.type)
         host = Host(lent.address, kind.slots if kind else 1)
-        return LocalSession(host, folder, {VARIABLE: id_}, lambda: self._runs(id_))
+        return LocalSession(
+            host, folder, {VARIABLE: id_}, lambda: self._runs(id_), lambda: self._visit(id_)
+        )
 
     def interrupt(self, id_: str, notice: float | None = None) -> None:
         """Take a machine back after ``notice`` seconds, by default as long as is usual."""
@@ -332,6 +333,11 @@ class FakeCloud:
 
     def _is_listed(self, lent: Lent) -> bool:
         return self._clock() >= lent.launched + self.weather.lag
+
+    def _visit(self, id_: str) -> None:
+        """Note that processes may be there."""
+        with self._keeping() as state:
+            state.machines[id_].visited = True
 
     def _runs(self, id_: str) -> bool:
         with self._keeping() as state:

@@ -24,7 +24,7 @@ class Lent:
         boot: Seconds from its launch until it runs.
         taken: Epoch seconds at which the place takes it back; 0 for never.
         ended: Epoch seconds from which it is not paid for; 0 while it is.
-        visited: Whether a session was ever opened, so that processes may be there.
+        visited: Whether a command was ever run there, so that processes may be there.
     """
 
     id: str

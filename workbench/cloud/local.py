@@ -76,6 +76,7 @@ class LocalSession:
         folder: Where commands begin, and where a relative path leads.
         environment: What commands see beside this process's own.
         is_up: Whether the node still is.
+        begins: Called before each command.
     """
 
     def __init__(
@@ -84,11 +85,13 @@ class LocalSession:
         folder: Path,
         environment: Mapping[str, str] | None = None,
         is_up: Callable[[], bool] = lambda: True,
+        begins: Callable[[], None] = lambda: None,
     ) -> None:
         self._host = host
         self._folder = folder
         self._environment = dict(environment or {})
         self._is_up = is_up
+        self._begins = begins
         self._closed = False
         self._started: list[LocalProcess] = []
 
@@ -170,6 +173,7 @@ class LocalSession:
     def _spawn(self, command: Sequence[str], stderr: int) -> subprocess.Popen[str]:
         if not self.is_open:
             raise self._lost()
+        self._begins()
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             return subprocess.Popen(

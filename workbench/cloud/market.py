@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from workbench.core.fleet import Needs, Offer
 from workbench.core.offers import fits
@@ -107,6 +108,7 @@ def _history(
         yield hour * HOUR, price_at(seed, kind, zone, hour * HOUR)
 
 
+@lru_cache(maxsize=1 << 16)
 def _share(seed: int, kind: Kind, zone: str, hour: int) -> float:
     # The same for everyone who asks, in whatever order: nothing of it has to be kept.
     return random.Random(f"{seed} {kind.type} {zone} {hour}").uniform(_LOWEST, _HIGHEST)

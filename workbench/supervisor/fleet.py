@@ -348,7 +348,8 @@ class FleetKeeper:
 
     def _is_bought(self, order: Order) -> bool:
         """Whether the place lists what the order was for, whatever its answer was."""
-        return self._ledger.orders[order.purchase.token].outcome is Outcome.BOUGHT
+        known = self._ledger.orders.get(order.purchase.token)
+        return known is not None and known.outcome is Outcome.BOUGHT
 
     def _open(self, id_: str, now: float) -> None:
         machine = self._machines.get(id_)
