@@ -1,0 +1,87 @@
+"""From a shell through the rehearsal's whole life: the keeper and the place are those that ship.
+
+Only the ranks are played: they stand on whatever nodes are ready.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from workbench.cloud.fake import FakeCloud, Weather
+from workbench.core.cluster import ClusterFact, ClusterState
+from workbench.store import Store
+from workbench.store.asking import ask_leftovers, rehearsal_folder
+from workbench.store.home import cluster_directory
+from workbench.supervisor.fleet import FleetKeeper, Lender, Load
+
+CLUSTER = "default"
+QUICK = Weather(boot=(0.1, 0.5), stop=0.2, lag=0.1)
+
+
+class Keeper(threading.Thread):
+    """A supervisor that keeps nodes, and pretends to ranks on them."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._leave = threading.Event()
+        self._lock = (cluster_directory(CLUSTER) / "supervisor.lock").open("a+b")
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def run(self) -> None:
+        cloud = FakeCloud(rehearsal_folder(), weather=QUICK)
+        lender = Lender(cloud, lambda machine: cloud.session(machine.id))
+        used: frozenset[str] = frozenset()
+        with Store() as store:
+            keeper = FleetKeeper(CLUSTER, store, lender, prepare=lambda session, wish: None)
+            while not self._leave.wait(0.02):
+                wish = store.cluster_wish(CLUSTER)
+                if wish is None:
+                    continue
+                fleet = keeper.tick(wish, Load(used=used), time.time())
+                used = frozenset(host.address for host in fleet.hosts)
+                ranks = sum(host.slots for host in fleet.hosts)
+                state = ClusterState.READY if ranks else ClusterState.STARTING
+                if not wish.up:
+                    state = ClusterState.DOWN if fleet.finished else ClusterState.STOPPING
+                elif wish.fleet.nodes == 0:
+                    state = ClusterState.PAUSED
+                fact = ClusterFact(CLUSTER, state, ranks, 1, fleet.message, 1, "", time.time())
+                store.put_cluster_fact(fact)
+                if state is ClusterState.DOWN:
+                    break
+            keeper.close()
+        self._lock.close()
+
+    def leave(self) -> None:
+        self._leave.set()
+        self.join(20)
+
+
+@pytest.fixture
+def keeper(home) -> Iterator[Keeper]:
+    keeper = Keeper()
+    keeper.start()
+    yield keeper
+    keeper.leave()
+
+
+def test_nodes_come_and_go_as_they_are_asked_for_and_nothing_is_left(keeper, workbench, store):
+    up = workbench("up", "--rehearse", "--nodes", "2", "--gpus", "1", "--budget", "5", "--yes")
+    status = workbench("status")
+    more = workbench("resize", "--nodes", "3")
+    none = workbench("resize", "--nodes", "0")
+    down = workbench("down")
+
+    assert "2 ranks on 2 of 2 nodes" in up.stdout
+    assert "2 nodes of gpu.1 in here-1" in up.stderr
+    assert "2 of 2 nodes" in status.stdout
+    assert " of $5.00 left, 7 h 59 min to live" in status.stdout
+    assert "3 ranks on 3 of 3 nodes" in more.stdout
+    assert "no nodes, and nothing is paid" in none.stdout
+    assert "nothing bears its tags." in down.stdout
+    assert ask_leftovers(store.cluster_wish(CLUSTER).fleet.place, "", CLUSTER) == ()
