@@ -340,10 +340,10 @@ class FakeCloud:
             state.machines[id_].visited = True
 
     def _runs(self, id_: str) -> bool:
-        with self._keeping() as state:
-            self._advance(state)
-            lent = state.machines.get(id_)
-            return lent is not None and self._state(lent) is MachineState.RUNNING
+        lent = self._keeping.look().machines.get(id_)
+        if lent is None or (lent.taken and lent.taken <= self._clock()):
+            return False
+        return self._state(lent) is MachineState.RUNNING
 
     def _state(self, lent: Lent) -> MachineState:
         now = self._clock()

@@ -89,6 +89,12 @@ class Keeping:
                 if self._folder and (text := self._text()) != before:
                     self._write(self._folder / FILE_NAME, text)
 
+    def look(self) -> State:
+        """Return the state as it is, to be read and left as it is."""
+        with self._lock:
+            self._read()
+            return self._state
+
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         if self._folder is None:

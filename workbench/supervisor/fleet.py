@@ -157,7 +157,8 @@ class FleetKeeper:
         self._left: tuple[Leftover, ...] | None = None
         self._cleaned = 0.0
         self._active = 0.0
-        self._planned = 0.0
+        self._planned = self._watched = 0.0
+        self._fleet: Fleet | None = None
         self._troubles: dict[str, str] = {}
         self._waits = ""
         self._finished = False
@@ -177,8 +178,11 @@ class FleetKeeper:
                 self._join(load)
                 for action in self._plan(load, now):
                     self._act(action, now)
+                news = True
             self._ledger.meter(self._machines, now)
-        return self._view(now)
+        if news or self._fleet is None:
+            self._fleet = self._view(now)
+        return self._fleet
 
     def session(self, host: Host) -> Session | None:
         """Return the session with a node, by its address; None where there is none."""
@@ -206,6 +210,13 @@ class FleetKeeper:
             cloud, needs = self._lender.cloud, fleet.needs
             gap = OFFERS_SECONDS if self._offers is not None else RETRY_SECONDS
             self._errands.start("offers", lambda: cloud.offers(needs), self._know, now, gap)
+        self._watch(now)
+
+    def _watch(self, now: float) -> None:
+        """Note which sessions were lost."""
+        if now - self._watched < PLAN_SECONDS:
+            return
+        self._watched = now
         for id_, session in self._sessions.items():
             contact = self._contacts[id_]
             if contact.open and not contact.working and not session.is_open:
