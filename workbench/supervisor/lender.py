@@ -1,0 +1,86 @@
+"""What the keeper of a fleet is given, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from workbench.cloud.interface import Cloud
+from workbench.core.cost import Bill
+from workbench.core.fleet import FleetWish, Machine, Node, Purchase
+from workbench.core.session import Session
+from workbench.core.world import Host
+from workbench.errors import MachineError
+
+PREPARE_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class Lender:
+    """A place, and what one needs to use its nodes; the functions run on threads.
+
+    Args:
+        open: Opens a verified session with a machine; raises ``MachineError``.
+        user_data: What the nodes of a purchase do when they boot; it is kept with the purchase.
+        noticed: Tells which machines the place has said it will take back.
+        extra: $/h of what is billed beside each node: its disk.
+    """
+
+    cloud: Cloud
+    open: Callable[[Machine], Session]
+    user_data: Callable[[Purchase], str] = lambda _: ""
+    noticed: Callable[[], frozenset[str]] = frozenset
+    extra: float = 0.0
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is asked of the nodes now.
+
+    Args:
+        waiting: Runs that wait.
+        busy: Whether a run is on.
+        used: Addresses of the nodes on which a world stands.
+    """
+
+    waiting: int = 0
+    busy: bool = False
+    used: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The nodes as they stand.
+
+    Args:
+        hosts: Those on which a world may stand, the head first.
+        nodes: All that are not gone.
+        message: One sentence for the reader; empty when there is nothing to say.
+        finished: Whether everything was to be deleted, and nothing is left.
+    """
+
+    hosts: tuple[Host, ...]
+    nodes: tuple[Node, ...]
+    bill: Bill
+    message: str
+    finished: bool
+
+    def __repr__(self) -> str:
+        return f"<Fleet {len(self.hosts)} of {len(self.nodes)} nodes are ready>"
+
+
+def run_prepare(session: Session, wish: FleetWish) -> None:
+    """Run the prepare script on a node.
+
+    Raises:
+        MachineError: It failed, or took too long.
+    """
+    if not wish.prepare:
+        return
+    answer = session.run(["sh", "-e"], input=wish.prepare, seconds=PREPARE_SECONDS)
+    if answer.status:
+        said = (answer.errors.strip() or answer.output.strip() or "it said nothing").splitlines()
+        raise MachineError(
+            f"The prepare script ended with status {answer.status} on {session.host.address} "
+            f"({said[-1]}); mend it, then start the node anew."
+        )
