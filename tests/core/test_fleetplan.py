@@ -283,6 +283,13 @@ def test_an_open_call_that_is_not_wanted_or_old_is_given_up_once_nothing_can_com
     assert [record.order.outcome for record in of(Record, actions)] == [Outcome.LOST]
 
 
+def test_a_refusal_after_a_call_without_answer_is_not_yet_the_last_word() -> None:
+    refused = replace(bought(), outcome=Outcome.REFUSED, kind="capacity", tries=2)
+
+    assert planned(seen=fact(orders=(refused,), seen=NOW + 59), now=NOW + 59) == []
+    assert bought(fact(orders=(refused,), seen=NOW + 61), now=NOW + 61).purchase.rung == 1
+
+
 def test_a_cluster_of_the_same_name_never_repeats_an_earlier_ones_tokens() -> None:
     assert bought().purchase.token != bought(fact(founded=NOW)).purchase.token
 

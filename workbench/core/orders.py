@@ -58,6 +58,12 @@ class Order:
         return self.outcome is Outcome.WRITTEN or throttled
 
     @property
+    def may_come(self) -> bool:
+        """Whether machines may come of it: also of a call without answer before the refused one."""
+        refused_again = self.outcome is Outcome.REFUSED and self.tries > 1
+        return self.outcome is Outcome.BOUGHT or (refused_again and not self.is_open)
+
+    @property
     def repeats_at(self) -> float:
         """Epoch seconds from which the call is repeated, while it is open."""
         first, longest = BACK_OFF_SECONDS
@@ -103,12 +109,12 @@ def settled(
 
 
 def promised(orders: Iterable[Order], machines: Sequence[Machine], seen: float) -> int:
-    """Return how many machines were bought that the place cannot be expected to list yet."""
+    """Return how many machines may have been bought that the place does not list yet."""
     listed = Counter(machine.token for machine in machines)
     return sum(
         max(0, order.purchase.count - listed[order.purchase.token])
         for order in orders
-        if order.outcome is Outcome.BOUGHT and seen < order.at + LAG_SECONDS
+        if order.may_come and seen < order.at + LAG_SECONDS
     )
 
 
