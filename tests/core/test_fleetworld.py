@@ -67,3 +67,12 @@ def test_no_nodes_are_a_world_without_ranks() -> None:
     wish = ClusterWish("default", up=True, ranks=2, fleet=replace(BOUGHT, nodes=0))
 
     assert target_world(wish, ()) == World((), 0)
+
+
+def test_a_world_waits_for_nodes_that_are_on_their_way() -> None:
+    wish = ClusterWish("default", up=True, ranks=0, fleet=BOUGHT)
+    two = frozenset({NODES[0].address, NODES[1].address})
+
+    assert target_world(wish, NODES[:2], coming=True) is None
+    assert target_world(wish, NODES[:2], standing=two, coming=True) is None
+    assert target_world(wish, NODES[1:], standing=two, coming=True) == World(NODES[1:], 4)

@@ -61,16 +61,27 @@ def wished_world(
     return plan_world(hosts, ranks or sum(host.slots for host in hosts), oversubscribe)
 
 
-def target_world(wish: ClusterWish, hosts: tuple[Host, ...]) -> World | None:
-    """Return the world that is to stand now; None while there are too few nodes.
+def target_world(
+    wish: ClusterWish,
+    hosts: tuple[Host, ...],
+    *,
+    standing: frozenset[str] = frozenset(),
+    coming: bool = False,
+) -> World | None:
+    """Return the world that is to stand now; None while that cannot be said yet.
 
     Args:
         hosts: The nodes that are ready, the head first; this machine for a cluster of its own.
+        standing: Addresses of the hosts on which a world stands.
+        coming: Whether more nodes are on their way; what stands on whole ground waits for them,
+            and so does who has nothing yet: each change of members costs a new world.
     """
     fleet = wish.fleet
     if fleet.nodes == 0:
         return World((), 0)
     if len(hosts) < min(fleet.least, fleet.nodes):
+        return None
+    if coming and standing <= {host.address for host in hosts}:
         return None
     slots = sum(host.slots for host in hosts)
     # Nodes that are missing take their ranks with them; what was asked for stays asked for.

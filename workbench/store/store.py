@@ -100,11 +100,7 @@ class Store(Points, Fleets):
             (cluster, generation),
         )
         return [
-            RankFact(
-                *row[:-2],
-                versions=tuple((n, v) for n, v in json.loads(row[-2])),
-                address=row[-1],
-            )
+            RankFact(*(*row[:-2], tuple((n, v) for n, v in json.loads(row[-2])), row[-1]))
             for row in rows
         ]
 

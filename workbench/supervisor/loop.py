@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from workbench.cluster.interface import Cluster
-from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish
-from workbench.core.fleetworld import target_world
+from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish, RankFact
 from workbench.core.generation import (
     NOT_READY,
     Action,
@@ -32,8 +31,10 @@ from workbench.core.run import Assignment, Run, RunKind, RunState, RunWish
 from workbench.core.world import World
 from workbench.store import Store
 from workbench.store.home import run_directory
-from workbench.store.wishes import local_hosts, new_run_id
+from workbench.store.wishes import new_run_id
 from workbench.supervisor.activity import Activity
+from workbench.supervisor.ground import Ground
+from workbench.supervisor.lender import Load
 
 log = logging.getLogger("workbench.supervisor")
 
@@ -50,15 +51,22 @@ class Supervisor:
     Args:
         name: The cluster's name.
         now: The clock, in epoch seconds.
+        ground: Keeps the nodes that are to carry it; by default there is this machine alone.
     """
 
     def __init__(
-        self, name: str, store: Store, cluster: Cluster, now: Callable[[], float] = time.time
+        self,
+        name: str,
+        store: Store,
+        cluster: Cluster,
+        now: Callable[[], float] = time.time,
+        ground: Ground | None = None,
     ) -> None:
         self._name = name
         self._store = store
         self._cluster = cluster
         self._now = now
+        self._ground = ground or Ground()
         self._wish = ClusterWish(name, up=False, ranks=0)
         self._target: World | None = None
         self._queue: list[Run] = []
@@ -114,6 +122,7 @@ class Supervisor:
         if due:
             self._look()
             self._looked = now
+            self._ground.keep(self._wish, self._load(), now)
         self._advance(now)
         # Mere points change no plan, and a training's cores are dear.
         if wished or due or any(_is_urgent(message) for message in messages):
@@ -142,7 +151,6 @@ class Supervisor:
             if wish.revision != self._wish.revision:
                 self._failures, self._message = 0, ""
             self._wish = wish
-            self._target = target_world(wish, local_hosts())
         self._setups = self._store.setups(self._name)
         self._queue = []
         for run in self._store.unfinished(self._name):
@@ -173,9 +181,15 @@ class Supervisor:
                 log.info("generation %d is ready: %d ranks", generation, world.size)
                 self._prepared[generation] = []
                 self._cold.add(generation)
-                self._store.put_ranks(self._name, world.ranks)
+                self._store.put_ranks(self._name, self._placed(world))
             if world.state in (WorldState.BROKEN, WorldState.ENDED):
                 self._bury(world, now)
+
+    def _placed(self, world: WorldFact) -> list[RankFact]:
+        placement = self._placements.get(world.generation, ())
+        if len(placement) < world.size:
+            return [*world.ranks]
+        return [replace(rank, address=placement[rank.rank]) for rank in world.ranks]
 
     def _bury(self, world: WorldFact, now: float) -> None:
         activity = self._activities.pop(world.generation, None)
@@ -255,7 +269,13 @@ class Supervisor:
             for world in self._worlds
         ]
 
+    def _load(self) -> Load:
+        standing = [w for w in self._worlds if w.state is not WorldState.ENDED]
+        used = {host for world in standing for host in self._placements.get(world.generation, ())}
+        return Load(len(self._queue), bool(self._activities), frozenset(used))
+
     def _plan(self, now: float) -> list[Action]:
+        self._target = self._ground.target(self._wish, self._load().used)
         return plan(
             self._wish,
             self._target,
@@ -284,7 +304,7 @@ class Supervisor:
                 log.info("starting generation %d: %r", generation, world)
                 self._since[generation] = now
                 self._placements[generation] = world.placement
-                self._cluster.start_world(generation, world)
+                self._cluster.start_world(generation, self._ground.as_reached(world))
                 self._look()
             case EndWorld(generation, reason):
                 self._end_world(generation, reason)
@@ -292,7 +312,8 @@ class Supervisor:
                 self._prepare(generation, now)
             case Submit(run, generation):
                 self._submit(next(r for r in self._queue if r.id == run), generation)
-            case CloseCluster():
+            case CloseCluster() if self._ground.is_cleared:
+                self._ground.close()
                 self._cluster.close()
                 self._fact = replace(self._fact, ranks=0, connection_file="")
                 self._closed = True
@@ -381,7 +402,7 @@ class Supervisor:
             state=ClusterState.DOWN if self._closed else state,
             ranks=usable[-1].size if usable and not self._closed else 0,
             generation=usable[-1].generation if usable else self._fact.generation,
-            message=self._message,
+            message=self._message or self._ground.message,
             supervisor=0 if self._closed else os.getpid(),
             connection_file="" if self._closed else self._cluster.connection_file,
         )

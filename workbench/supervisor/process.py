@@ -13,13 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
+from workbench.cluster.nodes import Login
 from workbench.cluster.profile import install_profile
 from workbench.cluster.session import MpiCluster
-from workbench.core.cluster import ClusterState
+from workbench.core.cluster import ClusterState, ClusterWish
 from workbench.errors import WorkbenchError
 from workbench.store import Store
+from workbench.store.asking import trusted_lines
 from workbench.store.home import cluster_directory
 from workbench.store.wishes import LOCK_NAME, wake_supervisor
+from workbench.supervisor.fleet import FleetKeeper
+from workbench.supervisor.ground import Ground
 from workbench.supervisor.loop import Supervisor
 
 log = logging.getLogger("workbench.supervisor")
@@ -52,7 +56,9 @@ def _work(store: Store, cluster: str, folder: Path) -> bool:
     """Supervise to the end; true if the cluster is wanted again by then."""
     try:
         install_profile()
-        supervisor = Supervisor(cluster, store, MpiCluster(folder))
+        ground = Ground(lambda wish: _keeper_of(wish, store))
+        mpi = MpiCluster(folder, ground.reach, lambda hosts: Login(trusted_lines(cluster)))
+        supervisor = Supervisor(cluster, store, mpi, ground=ground)
         supervisor.open()
         while supervisor.tick():
             pass
@@ -64,6 +70,13 @@ def _work(store: Store, cluster: str, folder: Path) -> bool:
         log.exception("the supervisor failed")
         _say(store, cluster, f"The supervisor failed ({error!r}); see its log.")
     return False
+
+
+def _keeper_of(wish: ClusterWish, store: Store) -> FleetKeeper:
+    # What talks to other machines takes long to load, and most clusters have none.
+    from workbench.supervisor.places import lender_of
+
+    return FleetKeeper(wish.name, store, lender_of(wish))
 
 
 def _is_wanted(store: Store, cluster: str) -> bool:

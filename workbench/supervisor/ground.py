@@ -1,0 +1,81 @@
+"""Keep what a cluster's worlds stand on: this machine, or nodes that a place lends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from workbench.cloud.local import LocalSession
+from workbench.core.cluster import ClusterWish
+from workbench.core.fleet import NodeState, Place
+from workbench.core.fleetworld import target_world
+from workbench.core.session import Session
+from workbench.core.world import Host, World
+from workbench.store.wishes import local_hosts
+from workbench.supervisor.fleet import FleetKeeper
+from workbench.supervisor.lender import Fleet, Load
+
+_ON_THE_WAY = (NodeState.ASKED, NodeState.BOOTING, NodeState.VERIFIED)
+
+
+class Ground:
+    """This machine until a wish names another place, and then that place's nodes.
+
+    Args:
+        keeper_of: Makes what keeps the nodes of a wish; None where there is this machine alone.
+    """
+
+    def __init__(self, keeper_of: Callable[[ClusterWish], FleetKeeper] | None = None) -> None:
+        self._keeper_of = keeper_of
+        self._keeper: FleetKeeper | None = None
+        self._fleet: Fleet | None = None
+
+    def __repr__(self) -> str:
+        return f"<Ground: {self._fleet or 'this machine'}>"
+
+    @property
+    def message(self) -> str:
+        """One sentence for the reader; empty when there is nothing to say."""
+        return self._fleet.message if self._fleet else ""
+
+    @property
+    def is_cleared(self) -> bool:
+        """Whether no node is left of a cluster that nobody wants any longer."""
+        return self._keeper is None or (self._fleet is not None and self._fleet.finished)
+
+    def keep(self, wish: ClusterWish, load: Load, now: float) -> None:
+        """Do what is due for the nodes; it does not wait for any."""
+        if self._keeper is None and wish.fleet.place is not Place.LOCAL and self._keeper_of:
+            self._keeper = self._keeper_of(wish)
+        if self._keeper is not None:
+            self._fleet = self._keeper.tick(wish, load, now)
+
+    def target(self, wish: ClusterWish, standing: frozenset[str]) -> World | None:
+        """Return the world that is to stand now; None while that cannot be said yet.
+
+        Args:
+            standing: Addresses of the hosts on which a world stands.
+        """
+        if wish.fleet.place is Place.LOCAL:
+            return target_world(wish, local_hosts())
+        if self._fleet is None:
+            return None
+        coming = any(n.state in _ON_THE_WAY and not n.failed for n in self._fleet.nodes)
+        return target_world(wish, self._fleet.hosts, standing=standing, coming=coming)
+
+    def reach(self, host: Host) -> Session | None:
+        """Return the session with a host; None for this machine."""
+        session = self._keeper.session(host) if self._keeper else None
+        return None if isinstance(session, LocalSession) else session
+
+    def as_reached(self, world: World) -> World:
+        """Return ``world`` under the name by which this machine starts ranks itself, if it can."""
+        if self._keeper is None or any(self.reach(host) for host in world.hosts):
+            return world
+        return replace(world, hosts=(Host("localhost", world.slots),))
+
+    def close(self) -> None:
+        """End the sessions; the nodes stay."""
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = self._fleet = None
