@@ -108,9 +108,9 @@ class FleetView:
                 self.nodes[node.id] = unlisted(node, self.fact.seen, self.now)
         tokens = {order.purchase.token for order in self.orders}
         for machine in self.machines.values():
-            node = self._node(machine, tokens)
-            if node:
-                self.nodes[machine.id] = node
+            found = self._node(machine, tokens)
+            if found:
+                self.nodes[machine.id] = found
 
     def _node(self, machine: Machine, tokens: set[str]) -> Node | None:
         known = self._written.get(machine.id)
