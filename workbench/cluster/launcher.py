@@ -38,8 +38,9 @@ def engine_program(*, nanny: bool, patience: float = 0.0) -> list[str]:
     """
     options = [] if nanny else ["--IPEngine.enable_nanny=False"]
     if patience:
-        # It looks once in two beats.
-        misses = int(patience / HEARTBEAT_SECONDS / 2)
+        # It looks once in two beats. Left to itself it would hang in MPI's own farewell, so the
+        # rank's end, which waits for nobody, comes well before.
+        misses = int((2 * patience + 60) / HEARTBEAT_SECONDS / 2)
         options.append(f"--IPEngine.max_heartbeat_misses={misses}")
     return [sys.executable, "-m", "ipyparallel.engine", "--mpi", *options]
 

@@ -137,6 +137,8 @@ class Channel:
                         next_pulse = now + PULSE_SECONDS
                     if log.settled:
                         del self._logs[log.run]
+            if contact is not None:
+                contact.close()
 
     def _connect(self, socket: zmq.Socket[bytes]) -> Contact | None:
         public, secret = zmq.curve_keypair()

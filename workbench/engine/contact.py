@@ -1,4 +1,4 @@
-"""End a rank that nobody has been in contact with for long, with the daemon that started it.
+"""End a rank that nobody has been in contact with for long, with what MPI started for it.
 
 Where a host is cut off, nobody else can: its ranks would wait for the others for ever.
 """
@@ -17,7 +17,7 @@ import zmq
 PATIENCE_VARIABLE = "WORKBENCH_PATIENCE"
 _BEAT_MILLISECONDS = 5_000
 _SILENCE_MILLISECONDS = 15_000
-_DAEMONS = ("prted", "orted", "prterun", "mpiexec", "hydra_pmi_proxy")
+_DAEMONS = ("prted", "orted", "prterun", "mpiexec", "mpiexec.hydra", "hydra_pmi_proxy")
 
 
 class Contact:
@@ -34,6 +34,7 @@ class Contact:
         # A tunnel takes bytes long after its other end is gone: only an answer counts.
         socket.heartbeat_ivl = _BEAT_MILLISECONDS
         socket.heartbeat_timeout = _SILENCE_MILLISECONDS
+        self._socket = socket
         self._events = socket.get_monitor_socket(
             zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
         )
@@ -53,6 +54,11 @@ class Contact:
         if self._away_since is not None and now - self._away_since > self._patience:
             self._give_up()
 
+    def close(self) -> None:
+        """Look no more; before the connection's own socket is closed."""
+        self._socket.disable_monitor()
+        self._events.close(linger=0)
+
 
 def patience() -> float:
     """Return the seconds that this rank waits for its supervisor; 0 where it waits for ever."""
@@ -60,9 +66,9 @@ def patience() -> float:
 
 
 def leave_for_good() -> None:
-    """End the daemon that started this process, and this process."""
+    """End MPI's processes that led to this one, and this one."""
     with contextlib.suppress(psutil.Error):
-        parent = psutil.Process().parent()
-        if parent is not None and parent.name() in _DAEMONS:
-            parent.kill()
+        for process in psutil.Process().parents():
+            if process.name() in _DAEMONS:
+                process.kill()
     os.kill(os.getpid(), signal.SIGKILL)
