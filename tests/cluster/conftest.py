@@ -173,11 +173,11 @@ class Several:
 
     def left(self, *known: str) -> list[str]:
         """Return what runs on the hosts and is neither theirs nor named by ``known``."""
-        theirs = ("/init.py", "sshd", "ps axo", "workbench.node.warden", "kill -s", *known)
+        theirs = ("/init.py", "sshd", "ps axww", "workbench.node.warden", "kill -s", *known)
         return [
             f"{host.name}: {line.strip()}"
             for host in self.hosts
-            for line in host.run("ps", "axo", "stat=,args=").splitlines()
+            for line in host.run("ps", "axww", "-o", "stat=,args=").splitlines()
             if not line.startswith("Z") and not any(text in line for text in theirs)
         ]
 

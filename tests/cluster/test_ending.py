@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.cluster.ending import UNKNOWN, cause_of_end, named_processes, stack_of_crash
+from workbench.cluster.ending import (
+    UNKNOWN,
+    cause_of_end,
+    lost_host,
+    named_processes,
+    stack_of_crash,
+)
 
 OPEN_MPI_SIGNAL = """
 --------------------------------------------------------------------------
@@ -106,3 +112,21 @@ def test_the_stack_of_a_crash_is_the_users_with_the_innermost_call_last() -> Non
 @pytest.mark.parametrize("text", ["", "\n \n"])
 def test_a_rank_that_did_not_crash_left_no_stack(text) -> None:
     assert stack_of_crash(text) == ""
+
+
+OPEN_MPI_LOST = """
+------------------------------------------------------------
+A daemon failed to report back after being spawned. This could
+be due to several factors.
+
+  Local host:    node1
+  Remote host:   node2
+  Daemon exit status: 255
+------------------------------------------------------------
+"""
+
+
+def test_a_host_that_mpi_has_lost_is_named() -> None:
+    assert lost_host(OPEN_MPI_LOST) == "node2"
+    assert cause_of_end(OPEN_MPI_LOST, None) == "node2 is out of reach of the other hosts"
+    assert lost_host(OPEN_MPI_SIGNAL) == ""

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from workbench.cluster.mpi import (
+    Link,
     Mpi,
     MpiKind,
     find_mpi,
     hostfile_text,
     identify,
+    link_environment,
     mpiexec_arguments,
     rank_environment,
 )
@@ -122,6 +124,42 @@ def test_an_older_open_mpi_is_not_asked_for_what_it_does_not_have() -> None:
 
 def test_mpich_passes_the_environment_on_by_itself() -> None:
     assert mpiexec_arguments(MPICH, WORLD, "/h", ("A",)) == ["-f", "/h", "-bind-to", "none"]
+
+
+def test_open_mpi_reaches_other_hosts_by_our_ssh_and_their_network_alone() -> None:
+    arguments = mpiexec_arguments(OPEN_MPI, WORLD, "/h", (), Link("/c", "10.0.0.0/24"))
+
+    said = " ".join(arguments)
+    assert "--prtemca plm_ssh_agent ssh -F /c --prtemca plm_ssh_no_tree_spawn 1" in said
+    assert "--prtemca oob_tcp_if_include 10.0.0.0/24 --mca btl_tcp_if_include 10.0.0.0/24" in said
+    assert "han" not in said
+
+
+def test_hosts_of_one_name_are_kept_from_what_would_take_them_for_one() -> None:
+    arguments = mpiexec_arguments(OPEN_MPI, WORLD, "/h", (), Link("/c", distinct=False))
+
+    assert arguments[-3:] == ["--mca", "coll", "^han"]
+    assert "btl_tcp_if_include" not in arguments
+
+
+def test_an_older_open_mpi_is_told_by_its_own_names() -> None:
+    arguments = mpiexec_arguments(OLD_OPEN_MPI, WORLD, "/h", (), Link("/c"))
+
+    assert "--mca plm_rsh_agent ssh -F /c" in " ".join(arguments)
+    assert "--prtemca" not in arguments
+
+
+def test_mpich_reaches_other_hosts_by_our_ssh() -> None:
+    arguments = mpiexec_arguments(MPICH, WORLD, "/h", (), Link("/c"))
+
+    assert arguments[-4:] == ["-launcher", "ssh", "-localhost", "a"]
+    assert link_environment(MPICH, WORLD, Link("/c")) == {"HYDRA_LAUNCHER_EXTRA_ARGS": "-F /c"}
+
+
+def test_mpich_uses_the_network_alone_where_no_two_ranks_share_a_host() -> None:
+    apart = plan_world((Host("a", 1), Host("b", 1)), 2)
+
+    assert link_environment(MPICH, apart, Link("/c"))["UCX_TLS"] == "tcp,self"
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,7 @@ def test_a_cluster_is_sized_to_four_and_to_two_by_the_next_worlds(shared) -> Non
     bench.batches_until_ended(run, 3)
 
 
+@pytest.mark.contract
 def test_a_rank_that_is_killed_is_told_with_its_host(several) -> None:
     bench = several.bench()
     generation = bench.ready(3)
@@ -167,6 +168,7 @@ def test_a_crash_shows_the_stack_that_it_left_on_its_host(several) -> None:
     ended(bench, generation)
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize("number", [0, 1], ids=["the head", "another host"])
 def test_a_host_whose_cable_is_pulled_is_named_and_nothing_is_left(several, number) -> None:
     bench = several.bench()
@@ -183,9 +185,10 @@ def test_a_host_whose_cable_is_pulled_is_named_and_nothing_is_left(several, numb
     assert fact.deaths[0].cause.startswith(f"{cut.name} ")
     assert "out of reach" in fact.deaths[0].cause
     ended(bench, generation)
-    assert until(lambda: not several.left(), 40), several.left()
+    assert until(lambda: not several.left(), 60), several.left()
 
 
+@pytest.mark.contract
 def test_a_session_that_ends_breaks_the_world_and_names_the_host(several) -> None:
     bench = several.bench()
     generation = bench.ready(3)
@@ -222,6 +225,7 @@ def test_nothing_is_left_of_a_world_that_ends_while_it_starts(several) -> None:
     assert until(lambda: not several.left()), several.left()
 
 
+@pytest.mark.contract
 def test_the_world_ends_with_the_cluster_and_leaves_no_file(several) -> None:
     bench = several.bench()
     bench.ready(3)
@@ -265,6 +269,8 @@ def test_this_machine_can_be_the_head_of_others(possible, tmp_path, monkeypatch)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with Hosts(2) as hosts, contextlib.closing(Several(hosts, tmp_path, here=True)) as several:
         bench = several.bench()
+        if not bench.cluster.fault_tolerant:
+            pytest.skip("MPICH's UCX passes over a bridge, which is what leads to the hosts here")
         generation = bench.ready(3)
 
         run = bench.submit(generation, "report(loss=MPI.COMM_WORLD.allreduce(rank))")

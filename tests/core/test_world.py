@@ -13,6 +13,7 @@ from workbench.core.world import (
     blas_environment,
     hostfile,
     machinefile,
+    network_of,
     plan_world,
     torch_environment,
 )
@@ -143,3 +144,20 @@ def test_every_blas_is_held_to_its_threads() -> None:
 
 def test_a_world_says_its_size() -> None:
     assert repr(World(TWO_HOSTS, 4)) == "<World 4 ranks on 2 hosts>"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "network"),
+    [
+        (["10.55.0.1", "10.55.0.3", "10.55.0.2"], "10.55.0.0/30"),
+        (["172.31.41.13", "172.31.3.9"], "172.31.0.0/18"),
+        (["10.0.0.1"], "10.0.0.1/32"),
+        (["fe80::1", "fe80::2"], "fe80::/126"),
+        (["192.168.0.1", "10.0.0.1"], ""),
+        (["10.0.0.1", "::1"], ""),
+        (["10.0.0.1", "head"], ""),
+        ([], ""),
+    ],
+)
+def test_the_network_of_hosts_is_the_smallest_that_has_all_of_them(addresses, network) -> None:
+    assert network_of(addresses) == network
