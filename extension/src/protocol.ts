@@ -79,7 +79,10 @@ export interface ICluster {
   message: string;
   /** Whether it is wanted at all. */
   is_wanted: boolean;
+  /** 0 while it is not wanted. */
   ranks_asked: number;
+  /** The size that it was last asked to have, wanted or not. */
+  ranks_wished: number;
   ranks_actual: number;
   nodes_asked: number;
   nodes_actual: number;

@@ -54,11 +54,11 @@ export function suggested({ slots }: IBounds): ISize {
   return { ranks: Math.max(2, slots), oversubscribe: slots < 2 };
 }
 
-/** What the box holds while nobody edits it: what was asked for, else the suggestion. */
+/** What the box holds while nobody edits it: what was last asked for, else the suggestion. */
 export function resting(cluster: ICluster | null, bounds: IBounds): IDraft {
   const first = suggested(bounds);
   return {
-    text: String(cluster?.ranks_asked || first.ranks),
+    text: String(cluster?.ranks_wished || first.ranks),
     oversubscribe: cluster?.oversubscribe || first.oversubscribe
   };
 }

@@ -125,7 +125,7 @@ describe('clusters', () => {
     server.held = [aCluster()];
     await look();
     await type('3');
-    server.held = [aCluster({ ranks_asked: 4, revision: 2 })];
+    server.held = [aCluster({ ranks_asked: 4, ranks_wished: 4, revision: 2 })];
     await look();
 
     expect(box().value).toBe('3');
@@ -137,7 +137,7 @@ describe('clusters', () => {
     await look();
     await type('3');
     await press('Resize');
-    server.held = [aCluster({ ranks_asked: 4 })];
+    server.held = [aCluster({ ranks_asked: 4, ranks_wished: 4 })];
     await look();
     expect(box().value).toBe('4');
 

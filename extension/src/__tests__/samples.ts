@@ -50,6 +50,7 @@ export function aCluster(changes: Partial<ICluster> = {}): ICluster {
     message: '',
     is_wanted: true,
     ranks_asked: 2,
+    ranks_wished: 2,
     ranks_actual: 2,
     nodes_asked: 1,
     nodes_actual: 1,
@@ -71,7 +72,7 @@ export function aCluster(changes: Partial<ICluster> = {}): ICluster {
 export function aDownCluster(changes: Partial<ICluster> = {}): ICluster {
   return aCluster({
     ...{ state: 'down', is_wanted: false, ranks_asked: 0, ranks_actual: 0 },
-    ...{ nodes_asked: 0, nodes_actual: 0 },
+    ...{ nodes_asked: 0, nodes_actual: 0, ranks_wished: 0 },
     ...changes
   });
 }
@@ -109,14 +110,16 @@ export class FakeServer implements IApi {
   }
 
   start(name: string, size: { ranks?: number }): Promise<ICluster> {
+    const { ranks = 4 } = size;
     return this._change('start', name, {
       ...{ is_wanted: true, state: 'starting' },
-      ranks_asked: size.ranks ?? 4
+      ...{ ranks_asked: ranks, ranks_wished: ranks }
     });
   }
 
   resize(name: string, size: { ranks: number }): Promise<ICluster> {
-    return this._change('resize', name, { ranks_asked: size.ranks });
+    const asked = { ranks_asked: size.ranks, ranks_wished: size.ranks };
+    return this._change('resize', name, asked);
   }
 
   remove(name: string): Promise<ICluster> {
