@@ -1,5 +1,3 @@
-import './idle';
-
 import { Dialog } from '@jupyterlab/apputils';
 import { CommandRegistry } from '@lumino/commands';
 
