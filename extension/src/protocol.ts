@@ -205,9 +205,6 @@ export interface IFrame {
   series: ISeriesUpdate[];
 }
 
-/** Bytes that one bucket takes in a frame. */
-export const BUCKET_BYTES = 32;
-
 /**
  * Read a frame: the length of the header (uint32, little-endian), the header in JSON, padded so
  * that the columns begin at a multiple of 8, and the columns of each series.
