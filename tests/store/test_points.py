@@ -248,7 +248,9 @@ def test_a_glance_is_evenly_spread_over_the_points_of_one_name(store, run) -> No
 def test_a_glance_is_at_one_rank(store, run) -> None:
     for i in range(5):
         for rank in (1, 2):  # whose batches are as long as several steps of the glance
-            samples = [Sample("loss", j, 0.0, 1000.0 * rank + j) for j in range(40 * i, 40 * i + 40)]
+            samples = [
+                Sample("loss", j, 0.0, 1000.0 * rank + j) for j in range(40 * i, 40 * i + 40)
+            ]
             store.add_batches([Batch(run, rank, i + 1, tuple(samples))])
 
     glance = store.spark(run, "loss", 40)

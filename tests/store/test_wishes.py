@@ -102,7 +102,10 @@ def test_a_run_that_will_not_do_starts_nothing(store, home, options, sentence) -
     [
         ({"cluster": ""}, "'' cannot name a cluster"),
         ({"ranks": 0}, "ranks must be at least 1, not 0"),
-        ({"ranks": TOO_MANY}, f"ask for at most {local_slots()}, or let ranks share cores (--oversubscribe)"),
+        (
+            {"ranks": TOO_MANY},
+            f"ask for at most {local_slots()}, or let ranks share cores (--oversubscribe)",
+        ),
     ],
 )
 def test_a_cluster_that_will_not_do_is_not_wished_for(store, home, options, sentence) -> None:
