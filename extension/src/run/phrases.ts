@@ -60,7 +60,7 @@ export function connectionRemark(
       );
     case 'no-server':
       return trans.__(
-        'The server extension of workbench is not enabled here; `jupyter server extension enable workbench.server` enables it. The picture below was saved with the notebook.'
+        'The server extension of workbench is not enabled here; `jupyter server extension enable workbench.server` enables it. Below stands what the notebook holds.'
       );
     default:
       return '';

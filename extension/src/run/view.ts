@@ -190,6 +190,10 @@ export class RunView {
     }
     setText(this._remark, remark);
     this._remark.hidden = !remark;
+    if (this._transcript) {
+      this._transcript.node.hidden =
+        connection === 'unknown' || connection === 'no-server';
+    }
   }
 
   private _showEmptiness(): void {
