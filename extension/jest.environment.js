@@ -24,6 +24,11 @@ module.exports = class extends TestEnvironment {
       DragEvent: class DragEvent extends page.MouseEvent {},
       IntersectionObserver: Observer,
       ResizeObserver: Observer,
+      // React widgets draw when there is time for it.
+      requestIdleCallback: act =>
+        page.setTimeout(() =>
+          act({ didTimeout: false, timeRemaining: () => 50 })
+        ),
       matchMedia: query => ({
         matches: false,
         media: query,

@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -23,6 +24,8 @@ GRACE_SECONDS = 5.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell has what it starts in the background ignore interrupts, which tests send.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # A short path: socket names under it have to fit into 108 bytes.
     folder = Path(tempfile.mkdtemp(prefix="wb-"))
     # Registered first and so run last: IPython's history is still written at exit.

@@ -6,6 +6,7 @@ import type { IDisposable } from '@lumino/disposable';
 
 import type { ClustersModel } from './clusters';
 import type { ICluster, IRun } from './protocol';
+import { viewsInSight } from './run/announcer';
 import { stateWord } from './run/phrases';
 import type { ITrans } from './run/trans';
 import { clusterWord, ranksWord } from './words';
@@ -66,7 +67,7 @@ function runNews(
   ];
 }
 
-/** The one live region of the page. */
+/** The page's live region; views of runs have their own. */
 export class Announcer implements IDisposable {
   constructor(
     private readonly model: ClustersModel,
@@ -105,13 +106,8 @@ export class Announcer implements IDisposable {
     }
   }
 
-  private readonly _isShown = (run: IRun): boolean => {
-    const label = this.trans.__('Run %1', run.name);
-    return [...document.querySelectorAll<HTMLElement>('.wb-run')].some(
-      view =>
-        view.offsetParent !== null && view.getAttribute('aria-label') === label
-    );
-  };
+  private readonly _isShown = (run: IRun): boolean =>
+    viewsInSight(run.id).length > 0;
 
   /** Say what has gathered; what comes within the next seconds waits for the time after. */
   private _say(): void {

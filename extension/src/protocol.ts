@@ -122,7 +122,10 @@ export interface ICluster {
   message: string;
   /** Whether it is wanted at all. */
   is_wanted: boolean;
+  /** 0 while it is not wanted. */
   ranks_asked: number;
+  /** The size that it was last asked to have, wanted or not. */
+  ranks_wished: number;
   ranks_actual: number;
   nodes_asked: number;
   /** Nodes that carry ranks. */
@@ -259,9 +262,6 @@ export interface IFrame {
   slowest: number;
   series: ISeriesUpdate[];
 }
-
-/** Bytes that one bucket takes in a frame. */
-export const BUCKET_BYTES = 32;
 
 /**
  * Read a frame: the length of the header (uint32, little-endian), the header in JSON, padded so

@@ -63,6 +63,9 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     if (data.saved && this._wasLive) {
       this._tellKept(); // the kernel may have been quicker than we are
     }
+    if (this._picture) {
+      this._showKept(); // where no page can follow a run, the kernel draws it
+    }
     const { connection } = this._live!.model;
     const isAway = connection !== 'live' && connection !== 'ended';
     if (data.saved && isAway && connection !== 'saved') {
@@ -126,11 +129,19 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     if (connection === 'ended') {
       void this._keep(0);
     }
-    const isMissing = connection === 'unknown' || connection === 'no-server';
-    if (isMissing && !model.curves.size && !this._picture) {
-      this._picture = this._pictureOf(this._model!);
-      this.node.append(this._picture);
+    if (connection === 'unknown' || connection === 'no-server') {
+      this._showKept();
     }
+  }
+
+  /** Show what the notebook holds: its picture, or beside the saved curves what ranks wrote. */
+  private _showKept(): void {
+    const kept = this._live!.model.curves.size
+      ? this._outputOf(this._model!)
+      : this._pictureOf(this._model!);
+    this._picture?.remove();
+    this._picture = kept;
+    this.node.append(kept);
   }
 
   /** Have the notebook keep the result, unless it does so already. */
@@ -183,6 +194,15 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     } else {
       node.append(element('pre', { text }));
     }
+    return node;
+  }
+
+  /** What ranks wrote, as it stands in the result. */
+  private _outputOf({ data }: IRenderMime.IMimeModel): HTMLElement {
+    const whole = element('div');
+    whole.innerHTML = this.sanitizer.sanitize(textOf(data['text/html']));
+    const node = element('div', { class: 'wb-kept' });
+    node.append(...whole.querySelectorAll('details'));
     return node;
   }
 

@@ -75,14 +75,14 @@ export function suggested({ slots }: IBounds): IRanksSize {
   return { ranks: Math.max(2, slots), oversubscribe: slots < 2 };
 }
 
-/** What the box holds while nobody edits it: what was asked for, else the suggestion. */
+/** What the box holds while nobody edits it: what was last asked for, else the suggestion. */
 export function resting(cluster: ICluster | null, bounds: IBounds): IDraft {
   if (cluster && hasNodes(cluster)) {
     return { text: String(cluster.nodes_defined), oversubscribe: false };
   }
   const first = suggested(bounds);
   return {
-    text: String(cluster?.ranks_asked || first.ranks),
+    text: String(cluster?.ranks_wished || first.ranks),
     oversubscribe: cluster?.oversubscribe || first.oversubscribe
   };
 }

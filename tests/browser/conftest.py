@@ -223,7 +223,7 @@ def browser_folder() -> Path:
 @pytest.fixture(scope="session")
 def failures() -> Path:
     """Where pictures of failures stay after the session."""
-    return Path(tempfile.gettempdir()) / "workbench-browser-failures"
+    return Path(os.environ["PYTEST_DEBUG_TEMPROOT"]) / "workbench-browser-failures"
 
 
 @pytest.fixture(scope="session")

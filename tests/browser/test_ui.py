@@ -11,7 +11,7 @@ import pytest
 SPECS = Path(__file__).parents[2] / "extension" / "ui-tests" / "tests"
 MARKS = {
     "played": [],
-    "absent": [],
+    "absent": [pytest.mark.kernel],
     "widget": [pytest.mark.kernel],
     "plain": [pytest.mark.kernel],
     "real": [pytest.mark.kernel, pytest.mark.mpi],

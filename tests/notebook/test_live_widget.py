@@ -55,8 +55,19 @@ def sent(monkeypatch):
         ({"JPY_PARENT_PID": str(os.getpid())}, Form.PICTURE),
     ],
 )
-def test_a_widget_is_shown_where_it_will_work(environment, form, module) -> None:
+def test_a_widget_is_shown_where_it_will_work(environment, form, module, monkeypatch) -> None:
+    monkeypatch.setattr(live_widget, "LAB_EXTENSION", "not installed")
+
     assert chosen_form(environment) is form
+
+
+def test_where_the_lab_extension_is_a_picture_stands_in_for_it(
+    module, monkeypatch, tmp_path
+) -> None:
+    here = {"JPY_SESSION_NAME": "/a.ipynb", "JPY_PARENT_PID": str(os.getpid())}
+    monkeypatch.setattr(live_widget, "LAB_EXTENSION", str(tmp_path))
+
+    assert chosen_form(here) is Form.PICTURE
 
 
 def test_without_the_built_module_there_is_a_picture(tmp_path, monkeypatch) -> None:

@@ -75,6 +75,23 @@ def test_a_cluster_says_what_is_asked_and_what_is_so(store, queue) -> None:
     assert message["price"] is None
 
 
+def test_a_cluster_that_was_asked_for_is_starting_before_anything_is_known_of_it(store) -> None:
+    store.wish_cluster("default", up=True, ranks=3)
+    asked = cluster_message(store, "default", 1.0)
+    store.wish_cluster("default", up=False, ranks=3)
+    gone = cluster_message(store, "default", 1.0)
+
+    assert (asked["state"], gone["state"]) == ("starting", "down")
+
+
+def test_a_cluster_that_is_down_still_says_which_size_it_had(store) -> None:
+    store.wish_cluster("default", up=False, ranks=3)
+
+    message = cluster_message(store, "default", 1.0)
+
+    assert (message["ranks_asked"], message["ranks_wished"]) == (0, 3)
+
+
 def test_a_cluster_that_nobody_asked_for_is_unknown(store) -> None:
     with pytest.raises(Unknown, match="no cluster called 'other'"):
         cluster_message(store, "other", 1.0)

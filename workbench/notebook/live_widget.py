@@ -23,6 +23,7 @@ from workbench.view.record import Record
 
 VARIABLE = "WORKBENCH_LIVE_VIEW"
 WIDGET_TYPE = "application/vnd.jupyter.widget-view+json"
+LAB_EXTENSION = "workbench-lab"
 MODULE = Path(__file__).parent / "static" / "run_widget.js"
 PUSH_SECONDS = 0.1
 WORDS_SECONDS = 0.5
@@ -50,8 +51,11 @@ def chosen_form(environment: dict[str, str] | None = None) -> Form:
         return Form.PICTURE
     if asked:
         return Form(asked)
-    knows_widgets = "VSCODE_PID" in environment or "google.colab" in sys.modules
-    return Form.WIDGET if knows_widgets or _shares_the_servers_python(environment) else Form.PICTURE
+    if "VSCODE_PID" in environment or "google.colab" in sys.modules:
+        return Form.WIDGET
+    # The lab extension takes our output for its own, and shows a widget never, but the picture.
+    draws_by_widget = _shares_the_servers_python(environment) and not _has_lab_extension()
+    return Form.WIDGET if draws_by_widget else Form.PICTURE
 
 
 def _shares_the_servers_python(environment: dict[str, str]) -> bool:
@@ -63,6 +67,10 @@ def _shares_the_servers_python(environment: dict[str, str]) -> bool:
         return Path(sys.prefix) in Path(server.cwd(), server.cmdline()[0]).parents
     except (KeyError, ValueError, IndexError, psutil.Error):
         return False
+
+
+def _has_lab_extension() -> bool:
+    return Path(sys.prefix, "share", "jupyter", "labextensions", LAB_EXTENSION).exists()
 
 
 class LiveWidget:

@@ -172,10 +172,9 @@ class Points(Database):
             "  WHERE place + last / ? + 1 <= last) "
             "SELECT (SELECT value FROM points WHERE points.run = chosen.run "
             "  AND points.metric = chosen.metric AND points.rank = chosen.rank "
-            "  AND sequence >= place AND sequence < place + min(last / ? + 1, ?) "
-            "  ORDER BY sequence LIMIT 1) "
+            "  AND sequence >= place AND sequence < place + ? ORDER BY sequence LIMIT 1) "
             "FROM places, chosen WHERE last IS NOT NULL ORDER BY place",
-            (run, name, amount, amount, amount, _NEARBY),
+            (run, name, amount, amount, _NEARBY),
         )
         return [math.nan if value is None else value for (value,) in rows]
 

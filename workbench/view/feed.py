@@ -90,9 +90,7 @@ class Feed:
         if ended or now - self._values_read >= VALUES_SECONDS:
             self._values_read = now
             self._values = store.final_values(record.run.id)
-        settled = [
-            curve.settle(now, record.version + 1, whole=ended) for _, curve in self._drawn()
-        ]
+        settled = [curve.settle(now, record.version + 1, whole=ended) for _, curve in self._drawn()]
         record.version += any(settled)
         self.ended = ended
 

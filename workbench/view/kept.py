@@ -25,8 +25,9 @@ from workbench.view.transcript import KEPT_CHARACTERS, Transcript
 Bundle = Mapping[str, Any]
 
 RUN_TYPE = "application/vnd.workbench.run+json"
-# Of all curves together: 32 bytes each, in base64, which keeps a run below 100 kB.
-KEPT_BUCKETS = 1_600
+# Of all curves together: 32 bytes each, in base64. With the picture, which stands there twice, a
+# run stays below 100 kB, but for what its ranks wrote.
+KEPT_BUCKETS = 1_200
 
 
 def live_bundle(run: Run, line: str, below: str, description: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from workbench.core.cluster import ClusterFact
+from workbench.core.cluster import ClusterFact, ClusterState
 from workbench.core.metrics import (
     fraction_done,
     group_names,
@@ -131,13 +131,16 @@ def cluster_message(store: Store, name: str, now: float) -> Message:
     wish, fact = store.cluster_wish(name), store.cluster_fact(name)
     if wish is None:
         raise Unknown(f"There is no cluster called {name!r}.")
+    # Nothing is known of it until its supervisor is awake, which takes a second or two.
+    is_awaited = wish.up and fact.state is ClusterState.DOWN
     return {
         "name": name,
-        "state": str(fact.state),
+        "state": str(ClusterState.STARTING if is_awaited else fact.state),
         "message": fact.message,
         "is_wanted": wish.up,
         # Without a number, as many were asked for as the nodes carry.
         "ranks_asked": (wish.ranks or fact.ranks) if wish.up else 0,
+        "ranks_wished": wish.ranks,
         "ranks_actual": fact.ranks,
         "oversubscribe": wish.oversubscribe,
         "revision": wish.revision,

@@ -62,6 +62,29 @@ describe('Announcer', () => {
     model.dispose();
   });
 
+  it('leaves the end of a run to a view of the same run, not of the same name', async () => {
+    jest
+      .spyOn(HTMLElement.prototype, 'offsetParent', 'get')
+      .mockReturnValue(document.body);
+    const view = document.createElement('div');
+    view.className = 'wb-run';
+    view.dataset.run = 'a';
+    document.body.append(view);
+    const runs = [aRun({ id: 'a' }), aRun({ id: 'b', name: 'other' })];
+    server.start = async () => server.held[0];
+    server.held = [aCluster({ state: 'starting', runs })];
+    await model.start('default');
+    jest.advanceTimersByTime(3000);
+
+    server.held = [aCluster({ state: 'starting' })];
+    await model.start('default');
+    jest.advanceTimersByTime(3000);
+
+    expect(announcer.node.textContent).toBe('Run other has ended');
+    view.remove();
+    jest.restoreAllMocks();
+  });
+
   it('is a polite live region that is silent at first', () => {
     expect(announcer.node.getAttribute('aria-live')).toBe('polite');
     expect(announcer.node.textContent).toBe('');

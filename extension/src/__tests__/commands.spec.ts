@@ -1,5 +1,3 @@
-import './idle';
-
 import { Dialog } from '@jupyterlab/apputils';
 import { CommandRegistry } from '@lumino/commands';
 
@@ -23,7 +21,10 @@ async function answer(
   how: 'accept' | 'reject',
   value?: string
 ): Promise<string> {
-  await settle();
+  const title = () => document.querySelector('.jp-Dialog-header')?.textContent;
+  while (!title()) {
+    await settle();
+  }
   const dialog = document.querySelector('.jp-Dialog')!;
   const said = dialog.textContent ?? '';
   const input = dialog.querySelector('input');

@@ -1,5 +1,3 @@
-import './idle';
-
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { CommandRegistry } from '@lumino/commands';
 import { Widget } from '@lumino/widgets';
@@ -132,7 +130,7 @@ describe('clusters', () => {
     server.held = [aCluster()];
     await look();
     await type('3');
-    server.held = [aCluster({ ranks_asked: 4, revision: 2 })];
+    server.held = [aCluster({ ranks_asked: 4, ranks_wished: 4, revision: 2 })];
     await look();
 
     expect(box().value).toBe('3');
@@ -144,7 +142,7 @@ describe('clusters', () => {
     await look();
     await type('3');
     await press('Resize');
-    server.held = [aCluster({ ranks_asked: 4 })];
+    server.held = [aCluster({ ranks_asked: 4, ranks_wished: 4 })];
     await look();
     expect(box().value).toBe('4');
 

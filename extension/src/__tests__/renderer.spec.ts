@@ -252,6 +252,38 @@ describe('without its run', () => {
     );
   });
 
+  it('an output shows what the kernel draws next', async () => {
+    api.getRun.mockRejectedValueOnce(new RequestError(404, 'no', false));
+    await renderer.renderModel(
+      new Output(undefined, { 'text/html': 'queued' })
+    );
+    await settle();
+
+    await renderer.renderModel(
+      new Output(undefined, { 'text/html': 'iteration 3' })
+    );
+
+    const kept = renderer.node.querySelectorAll('.wb-kept');
+    expect(Array.from(kept, node => node.textContent)).toEqual(['iteration 3']);
+  });
+
+  it('saved curves have what ranks wrote below them', async () => {
+    const html = '<p>Head</p><details><summary>Rank 0</summary>hi</details>';
+    await renderer.renderModel(new Output(SAVED, { 'text/html': html }));
+    const output =
+      renderer.node.querySelector<HTMLDetailsElement>('.wb-output')!;
+    output.open = true;
+    output.dispatchEvent(new Event('toggle'));
+    await settle();
+    FakeSocket.made[0].cut(4404, 'No run has this id.');
+    await settle();
+
+    expect(output.hidden).toBe(true);
+    expect(renderer.node.querySelector('.wb-kept')!.innerHTML).toBe(
+      '<details><summary>Rank 0</summary>hi</details>'
+    );
+  });
+
   it('an id that cannot be one is not asked for', async () => {
     const output = new Output();
     output.data = { [RUN_TYPE]: { run: '../x', name: '' } };

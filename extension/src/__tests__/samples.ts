@@ -51,6 +51,7 @@ export function aCluster(changes: Partial<ICluster> = {}): ICluster {
     message: '',
     is_wanted: true,
     ranks_asked: 2,
+    ranks_wished: 2,
     ranks_actual: 2,
     nodes_asked: 1,
     nodes_actual: 1,
@@ -114,7 +115,7 @@ export function aFleet(changes: Partial<ICluster> = {}): ICluster {
 export function aDownCluster(changes: Partial<ICluster> = {}): ICluster {
   return aCluster({
     ...{ state: 'down', is_wanted: false, ranks_asked: 0, ranks_actual: 0 },
-    ...{ nodes_asked: 0, nodes_actual: 0 },
+    ...{ nodes_asked: 0, nodes_actual: 0, ranks_wished: 0 },
     ...changes
   });
 }
@@ -137,7 +138,7 @@ function asked(size?: ISize): Partial<ICluster> {
   }
   return 'nodes' in size
     ? { nodes_asked: size.nodes, nodes_defined: size.nodes }
-    : { ranks_asked: size.ranks };
+    : { ranks_asked: size.ranks, ranks_wished: size.ranks };
 }
 
 /** A server that holds its clusters here, and refuses what it is told to refuse. */

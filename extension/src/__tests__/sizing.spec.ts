@@ -97,13 +97,16 @@ describe('the number of nodes', () => {
 });
 
 describe('the number box', () => {
-  it('rests on what was asked for', () => {
-    const cluster = aCluster({ ranks_asked: 3 });
-
-    expect(resting(cluster, BOUNDS)).toEqual({
-      text: '3',
-      oversubscribe: false
-    });
+  it('rests on what was asked for, also once the cluster is gone', () => {
+    for (const cluster of [
+      aCluster({ ranks_asked: 3, ranks_wished: 3 }),
+      aDownCluster({ ranks_wished: 3 })
+    ]) {
+      expect(resting(cluster, BOUNDS)).toEqual({
+        text: '3',
+        oversubscribe: false
+      });
+    }
   });
 
   it('suggests a rank a slot where nothing was asked for', () => {

@@ -5,6 +5,16 @@ import { element } from './dom';
 
 const EVERY = 3_000;
 
+/**
+ * The views of a run that are in sight, in the order of the page. The first tells the run's news,
+ * and nobody else does.
+ */
+export function viewsInSight(run: string): HTMLElement[] {
+  return [...document.querySelectorAll<HTMLElement>('.wb-run')].filter(
+    view => view.dataset.run === run && view.offsetParent !== null
+  );
+}
+
 export class Announcer {
   readonly node = element('div', {
     class: 'wb-hidden',

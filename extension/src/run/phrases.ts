@@ -1,7 +1,7 @@
 /**
  * Put a run's state and its curves into words.
  */
-import type { IRun } from '../protocol';
+import type { IRun, RunState } from '../protocol';
 import type { Connection } from './model';
 import { clock, integer, number } from './numbers';
 import type { Series } from './series';
@@ -9,27 +9,17 @@ import type { ITrans } from './trans';
 
 /** A run's state in a word. */
 export function stateWord(run: IRun, trans: ITrans): string {
-  if (run.is_stopping) {
-    return trans.__('stopping…');
-  }
-  switch (run.state) {
-    case 'queued':
-      return trans.__('queued');
-    case 'submitted':
-      return trans.__('submitted');
-    case 'running':
-      return trans.__('running');
-    case 'stopping':
-      return trans.__('stopping…');
-    case 'finished':
-      return trans.__('finished');
-    case 'failed':
-      return trans.__('failed');
-    case 'stopped':
-      return trans.__('stopped');
-    case 'lost':
-      return trans.__('lost');
-  }
+  const words: { [state in RunState]: string } = {
+    queued: trans.__('queued'),
+    submitted: trans.__('submitted'),
+    running: trans.__('running'),
+    stopping: trans.__('stopping…'),
+    finished: trans.__('finished'),
+    failed: trans.__('failed'),
+    stopped: trans.__('stopped'),
+    lost: trans.__('lost')
+  };
+  return run.is_stopping ? words.stopping : (words[run.state] ?? run.state);
 }
 
 /** Where a run stands, in one line; its state itself stands beside it. */
@@ -70,7 +60,7 @@ export function connectionRemark(
       );
     case 'no-server':
       return trans.__(
-        'The server extension of workbench is not enabled here; `jupyter server extension enable workbench.server` enables it. The picture below was saved with the notebook.'
+        'The server extension of workbench is not enabled here; `jupyter server extension enable workbench.server` enables it. Below stands what the notebook holds.'
       );
     default:
       return '';

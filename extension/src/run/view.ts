@@ -1,7 +1,7 @@
 /**
  * Show one run: where it stands, its curves, where the time goes, and what its ranks wrote.
  */
-import { Announcer } from './announcer';
+import { Announcer, viewsInSight } from './announcer';
 import { RunCharts } from './charts';
 import { element, setText } from './dom';
 import { RunHead } from './head';
@@ -67,6 +67,7 @@ export class RunView {
       ...(this._transcript ? [this._transcript.node] : []),
       this._announcer.node
     );
+    this.node.dataset.run = model.id;
     // Not before the node is in the page has it the page's colours.
     this._theming = new Pacer(this.node, () => this._retheme());
     this._theming.request();
@@ -78,7 +79,7 @@ export class RunView {
     model.changed.connect(this._onChange, this);
   }
 
-  /** Its `data-points` and `data-state` tell what it shows to those who look from outside. */
+  /** Its `data-run`, `data-points` and `data-state` tell what it shows to those who look from outside. */
   readonly node = element('div', { class: 'wb-run', role: 'group' });
 
   /** How curves are drawn where nobody chose otherwise. */
@@ -126,7 +127,6 @@ export class RunView {
       case 'curves':
         this._showPoints();
         this._charts.update();
-        this.node.dataset.points = String(this.options.model.points);
         this._zoom.grow(this._charts.whole?.[1] ?? 0);
         this._showEmptiness();
         break;
@@ -144,13 +144,12 @@ export class RunView {
   }
 
   private _showAll(): void {
-    this._showPoints();
     const { model } = this.options;
+    this._showPoints();
     this._showRun();
     this._showConnection();
     this._showEmptiness();
     this._steps.show(model.steps);
-    this.node.dataset.points = String(model.points);
   }
 
   /** How many points were taken in, for whoever watches over the page. */
@@ -169,10 +168,17 @@ export class RunView {
     this.node.dataset.state = run.state;
     const word = stateWord(run, trans);
     if (this._word && word !== this._word) {
-      this._announcer.say(trans.__('Run %1: %2', run.name, word));
+      this._announce(trans.__('Run %1: %2', run.name, word));
     }
     this._word = word;
     this._showEmptiness();
+  }
+
+  private _announce(sentence: string): void {
+    const [first = this.node] = viewsInSight(this.options.model.id);
+    if (first === this.node) {
+      this._announcer.say(sentence);
+    }
   }
 
   private _showConnection(): void {
@@ -180,10 +186,14 @@ export class RunView {
     const { connection, problem } = model;
     const remark = connectionRemark(connection, problem, trans);
     if (remark && this._remark.hidden) {
-      this._announcer.say(remark);
+      this._announce(remark);
     }
     setText(this._remark, remark);
     this._remark.hidden = !remark;
+    if (this._transcript) {
+      this._transcript.node.hidden =
+        connection === 'unknown' || connection === 'no-server';
+    }
   }
 
   private _showEmptiness(): void {

@@ -1,12 +1,10 @@
 /**
  * Runs, points and connections to test with.
  */
-import {
-  BUCKET_BYTES,
-  type IFrame,
-  type IRun,
-  type ISeriesUpdate
-} from '../../protocol';
+import type { IFrame, IRun, ISeriesUpdate } from '../../protocol';
+
+/** Bytes that one bucket takes in a frame. */
+const BUCKET_BYTES = 32;
 
 /** A run that goes on. */
 export function aRun(changes: Partial<IRun> = {}): IRun {

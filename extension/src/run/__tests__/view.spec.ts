@@ -210,6 +210,25 @@ test('only a change of state is announced, not every iteration', () => {
   expect(region.textContent).toBe('Run digits: finished');
 });
 
+test('of several views of a run that are in sight, the first announces', () => {
+  const inSight = jest
+    .spyOn(HTMLElement.prototype, 'offsetParent', 'get')
+    .mockReturnValue(document.body);
+  const first = made();
+  const second = made();
+  say();
+
+  model.applyMessage({ type: 'run', run: anEndedRun() });
+
+  const regions = [...document.querySelectorAll('[aria-live]')];
+  expect(regions.map(region => region.textContent)).toEqual([
+    ...['Run digits: finished', '']
+  ]);
+  inSight.mockRestore();
+  first.dispose();
+  second.dispose();
+});
+
 test('a lost connection is told of, and what was seen stays', () => {
   made();
   say();

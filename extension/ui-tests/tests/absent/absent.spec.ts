@@ -3,9 +3,12 @@ import {
   bundleOf,
   command,
   expect,
+  expectBusy,
   fixedRuns,
+  LOADING,
   openLab,
   RUN_TYPE,
+  runCells,
   runView,
   test,
   writeNotebook
@@ -31,6 +34,22 @@ test('a saved result is drawn all the same', async ({ page }) => {
 
   await expect(runView(page)).toContainText('iteration 400 of 400');
   await expect(runView(page).locator('canvas')).toHaveCount(2);
+});
+
+test('a run that goes on is drawn by the kernel', async ({ page }) => {
+  const path = writeNotebook('drawn', [
+    LOADING,
+    '%%dist_train --name drawn --param iterations=300 --param pace=0.025\npass'
+  ]);
+  await openLab(page, path);
+  await runCells(page, 2);
+
+  const output = page.locator('.jp-OutputArea', {
+    has: page.locator('.wb-run')
+  });
+  await expect(output).toContainText(ENABLE);
+  await expect(output.locator('img')).toBeVisible({ timeout: 30_000 });
+  await expectBusy(path);
 });
 
 test('without a result, the picture stands and what enables more is told', async ({
