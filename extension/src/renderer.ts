@@ -63,7 +63,7 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     if (data.saved && this._wasLive) {
       this._tellKept(); // the kernel may have been quicker than we are
     }
-    if (this._picture) {
+    if (this._picture && !data.saved) {
       this._showKept(); // where no page can follow a run, the kernel draws it
     }
     const { connection } = this._live!.model;
@@ -90,8 +90,7 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
   private _begin({ run, name }: ISavedRun): void {
     this._view?.dispose();
     this._live?.dispose();
-    this._picture?.remove();
-    this._picture = null;
+    this._hideKept();
     this._isFollowed = this._wasLive = this._wasKept = false;
     clearTimeout(this._retry);
     const { trans, style, create, api = request } = this.options;
@@ -110,6 +109,7 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     try {
       this._live!.stop();
       this._live!.model.load(saved!);
+      this._hideKept(); // these curves are the same, and more
     } catch (error) {
       console.warn('workbench: what was saved cannot be read', error);
       this._isFollowed = true;
@@ -139,9 +139,14 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     const kept = this._live!.model.curves.size
       ? this._outputOf(this._model!)
       : this._pictureOf(this._model!);
-    this._picture?.remove();
+    this._hideKept();
     this._picture = kept;
     this.node.append(kept);
+  }
+
+  private _hideKept(): void {
+    this._picture?.remove();
+    this._picture = null;
   }
 
   /** Have the notebook keep the result, unless it does so already. */

@@ -16,6 +16,8 @@ from typing import Any, Self
 
 import psutil
 
+from workbench.notebook.live_widget import LAB_EXTENSION
+
 from .browser import Browser
 from .figures import BenchmarkFailed
 from .place import Place, children, end
@@ -26,7 +28,6 @@ OPTIONS = (
     "--expose-app-in-browser",
     "--ServerApp.port=0",
 )
-EXTENSION = "workbench-lab"
 NEWS = "@jupyterlab/apputils-extension:announcements"  # asks something, over the page
 START_SECONDS = 60.0
 OPEN_SECONDS = 90.0
@@ -93,7 +94,7 @@ class Lab:
         """
         path = self._place.path("live.ipynb")
         _write(self._folder / path.name, cells)
-        _write_page_config({NEWS: True, EXTENSION: not extension})
+        _write_page_config({NEWS: True, LAB_EXTENSION: not extension})
         browser.go(f"{self._url}lab/tree/{path.name}?token={self._token}&reset")
         try:
             notebook = Notebook(browser, path.name)

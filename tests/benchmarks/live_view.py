@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbench.core.run import RunKind, RunState, RunWish
-from workbench.notebook.live_widget import MODULE
+from workbench.notebook.live_widget import LAB_EXTENSION, MODULE
 from workbench.store import Store
 from workbench.store.wishes import new_run_id
 from workbench.view.kept import RUN_TYPE
@@ -22,7 +22,7 @@ from workbench.view.kept import RUN_TYPE
 from . import browser
 from .browser import Browser
 from .figures import BenchmarkFailed, Row, Series
-from .lab import EXTENSION, Lab, Notebook
+from .lab import Lab, Notebook
 from .place import Place
 
 SCRIPTS = Path(__file__).parent / "scripts"
@@ -144,7 +144,7 @@ class Figures:
 
 def missing() -> str:
     """Return what is not here and has to be, in a sentence; nothing when all is."""
-    served = Path(sys.prefix, "share", "jupyter", "labextensions", EXTENSION, "package.json")
+    served = Path(sys.prefix, "share", "jupyter", "labextensions", LAB_EXTENSION, "package.json")
     if not served.exists():
         return "The JupyterLab extension is not installed here; make lab builds it."
     if not shutil.which(browser.NAME):

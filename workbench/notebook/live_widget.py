@@ -53,7 +53,7 @@ def chosen_form(environment: dict[str, str] | None = None) -> Form:
         return Form(asked)
     if "VSCODE_PID" in environment or "google.colab" in sys.modules:
         return Form.WIDGET
-    # The lab extension takes our output for its own, and shows a widget never, but the picture.
+    # The lab extension shows the run itself, or else our picture: never a widget.
     draws_by_widget = _shares_the_servers_python(environment) and not _has_lab_extension()
     return Form.WIDGET if draws_by_widget else Form.PICTURE
 

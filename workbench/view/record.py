@@ -89,9 +89,7 @@ class Record:
             return False
         self._point = last
         self.version += 1
-        amount = 0
         for name, columns in found.items():
-            amount += len(columns.values)
             if is_step_time(name):
                 continue
             curve = self.curves.get(name)
@@ -99,7 +97,7 @@ class Record:
                 curve = self.curves[name] = Curve(self._capacity)
             curve.add(columns.ranks, columns.iterations, columns.values, version=self.version)
             self.points += len(columns.values)
-        return amount >= POINTS_AT_ONCE
+        return sum(len(columns.values) for columns in found.values()) >= POINTS_AT_ONCE
 
 
 def runs_before(run: Run, unfinished: list[Run]) -> tuple[Run, ...]:

@@ -267,6 +267,19 @@ describe('without its run', () => {
     expect(Array.from(kept, node => node.textContent)).toEqual(['iteration 3']);
   });
 
+  it('saved curves take the place of what the kernel drew', async () => {
+    api.getRun.mockRejectedValueOnce(new RequestError(404, 'no', false));
+    await renderer.renderModel(
+      new Output(undefined, { 'text/html': 'iteration 3' })
+    );
+    await settle();
+
+    await renderer.renderModel(new Output(SAVED, { 'text/html': 'the end' }));
+
+    expect(renderer.node.querySelector('.wb-kept')).toBeNull();
+    expect(text()).not.toContain('iteration 3');
+  });
+
   it('saved curves have what ranks wrote below them', async () => {
     const html = '<p>Head</p><details><summary>Rank 0</summary>hi</details>';
     await renderer.renderModel(new Output(SAVED, { 'text/html': html }));
