@@ -37,7 +37,7 @@ class Keeper(threading.Thread):
         lender = Lender(cloud, lambda machine: cloud.session(machine.id))
         used: frozenset[str] = frozenset()
         with Store() as store:
-            keeper = FleetKeeper(CLUSTER, store, lender, prepare=lambda session, wish: None)
+            keeper = FleetKeeper(CLUSTER, store, lender, prepare=lambda session, wish, say: None)
             while not self._leave.wait(0.02):
                 wish = store.cluster_wish(CLUSTER)
                 if wish is None:

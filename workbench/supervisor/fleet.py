@@ -45,7 +45,7 @@ from workbench.errors import CloudRefused
 from workbench.store import Store
 from workbench.supervisor.errands import Errands
 from workbench.supervisor.ledger import Ledger
-from workbench.supervisor.lender import Fleet, Lender, Load, run_prepare
+from workbench.supervisor.lender import Fleet, Lender, Load, Say, run_prepare
 
 __all__ = ["Fleet", "FleetKeeper", "Lender", "Load"]
 
@@ -86,7 +86,7 @@ class FleetKeeper:
         cluster: str,
         store: Store,
         lender: Lender,
-        prepare: Callable[[Session, FleetWish], None] | None = None,
+        prepare: Callable[[Session, FleetWish, Say], None] | None = None,
         pool: Executor | None = None,
     ) -> None:
         self._cluster = cluster
@@ -101,6 +101,7 @@ class FleetKeeper:
         self._noticed: frozenset[str] = frozenset()
         self._offers: tuple[Offer, ...] | None = None
         self._contacts: dict[str, Contact] = {}
+        self._said: dict[str, str] = {}
         self._sessions: dict[str, Session] = {}
         self._left: tuple[Leftover, ...] | None = None
         self._cleaned = 0.0
@@ -115,6 +116,7 @@ class FleetKeeper:
         """Do one turn; it may write to the store, but waits for nothing else."""
         self._finished = self._finished and wish.revision == self._wish.revision
         news = self._errands.turn() or wish != self._wish or not self._active
+        news = self._hear() or news
         self._now, self._wish = now, wish
         self._ledger.open(wish.revision, now)
         if load.busy or load.waiting or not self._active:
@@ -343,14 +345,31 @@ class FleetKeeper:
         session, wish = self._sessions.get(id_), self._wish.fleet
         if session is not None and self._errands.start(
             ("prepare", id_),
-            lambda: self._prepare(session, wish),
+            lambda: self._equip_and_prepare(id_, session, wish),
             lambda _, trouble: self._made_ready(id_, trouble),
             now,
             RETRY_SECONDS,
         ):
             self._work_on(id_, working=True)
 
+    def _equip_and_prepare(self, id_: str, session: Session, wish: FleetWish) -> None:
+        def say(sentence: str) -> None:
+            self._said[id_] = sentence
+
+        self._lender.equip(session, say)
+        self._prepare(session, wish, say)
+
+    def _hear(self) -> bool:
+        """Show what the threads say of nodes that are made ready; false when it is nothing."""
+        said = [*self._said]
+        for id_ in said:
+            sentence, node = self._said.pop(id_), self._ledger.nodes.get(id_)
+            if node is not None and node.state is NodeState.VERIFIED and not node.failed:
+                self._put(replace(node, message=sentence))
+        return bool(said)
+
     def _made_ready(self, id_: str, trouble: str) -> None:
+        self._said.pop(id_, None)
         self._work_on(id_, working=False)
         node = self._ledger.nodes.get(id_)
         if node is None or node.state is not NodeState.VERIFIED:

@@ -13,6 +13,8 @@ from workbench.core.world import Host
 from workbench.errors import MachineError
 
 PREPARE_SECONDS = 3600.0
+Say = Callable[[str], None]
+"""Takes one sentence for the reader about what goes on; from any thread."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Lender:
         user_data: What the nodes of a purchase do when they boot; it is kept with the purchase.
         noticed: Tells which machines the place has said it will take back.
         extra: $/h of what is billed beside each node: its disk.
+        equip: Gives a verified node what every node of the place needs before the reader's own
+            preparation; raises ``MachineError``.
     """
 
     cloud: Cloud
@@ -31,6 +35,7 @@ class Lender:
     user_data: Callable[[Purchase], str] = lambda _: ""
     noticed: Callable[[], frozenset[str]] = frozenset
     extra: float = 0.0
+    equip: Callable[[Session, Say], None] = lambda session, say: None
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ class Fleet:
         return f"<Fleet {len(self.hosts)} of {len(self.nodes)} nodes are ready>"
 
 
-def run_prepare(session: Session, wish: FleetWish) -> None:
+def run_prepare(session: Session, wish: FleetWish, say: Say) -> None:
     """Run the prepare script on a node.
 
     Raises:
@@ -77,6 +82,7 @@ def run_prepare(session: Session, wish: FleetWish) -> None:
     """
     if not wish.prepare:
         return
+    say("The prepare script runs.")
     answer = session.run(["sh", "-e"], input=wish.prepare, seconds=PREPARE_SECONDS)
     if answer.status:
         said = (answer.errors.strip() or answer.output.strip() or "it said nothing").splitlines()
