@@ -25,7 +25,7 @@ from workbench.core.exchange import PLAIN, Algorithm, Coding
 from workbench.core.scalingfit import Line, line_through
 from workbench.core.step import Shape, Work, expected_maximum, step
 
-# Relative standard deviation of one epoch's time from run to run. Held against 34 published
+# Relative standard deviation of one epoch's time from run to run. Held against 55 published
 # tables that were fitted on their two smallest sizes, the band held 95 of 100 times.
 NOISE = 0.02
 SURE = 2.0  # standard deviations: 19 of 20 times
