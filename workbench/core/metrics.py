@@ -7,12 +7,15 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from workbench.core.anatomy import own_work
 from workbench.core.run import RunFact
 
 # Same lines are sought this far ahead, which bounds the work when ranks differ a lot.
 FOLD_WINDOW = 200
 MAX_GROUPS = 6
 STEP_PREFIX = "step/"
+EXCHANGE_PREFIX = "exchange/"
+GAUGE_PREFIX = "gauge/"
 PACE_SECONDS = 5.0
 # How much longer than usual a rank has to work to be called the slowest.
 STANDS_OUT = 1.05
@@ -148,19 +151,19 @@ def is_step_time(name: str) -> bool:
     return name.startswith(STEP_PREFIX)
 
 
+def is_measured(name: str) -> bool:
+    """Whether ``name`` was measured by us, and not reported by the training."""
+    return name.startswith((STEP_PREFIX, EXCHANGE_PREFIX, GAUGE_PREFIX))
+
+
 def slowest_rank(steps: Mapping[int, Mapping[str, float]], before: int = -1) -> int:
     """Return the rank that the others wait for; -1 when none stands out.
-
-    A rank's own work is its step without communication, since waiting counts as that.
 
     Args:
         steps: For each rank the seconds a step of each part, ``communication`` among them.
         before: What was returned last, which stays as long as it comes near.
     """
-    work = {
-        rank: sum(seconds for part, seconds in parts.items() if part != "communication")
-        for rank, parts in steps.items()
-    }
+    work = {rank: own_work(parts) for rank, parts in steps.items()}
     if len(work) < 2:
         return -1
     slowest = max(work, key=lambda rank: (work[rank], -rank))
@@ -191,7 +194,7 @@ def group_names(names: Iterable[str]) -> list[Group]:
     """Return the groups to draw: losses first, then accuracies, then the rest by name."""
     groups: dict[str, list[str]] = {}
     for name in sorted(set(names)):
-        if not is_clock(name) and not is_step_time(name):
+        if not is_clock(name) and not is_measured(name):
             groups.setdefault(quantity(name), []).append(name)
     ordered = sorted(groups, key=lambda q: (_family(q), q))
     return [Group(q, tuple(sorted(groups[q], key=is_validation))) for q in ordered]

@@ -16,8 +16,10 @@ from typing import Any
 
 from mpi4py import MPI
 
+from workbench.engine.looking import Meetings, Watch, size_of
+
+BARRIERS = ("Barrier", "barrier")
 COLLECTIVES = (
-    "Barrier",
     "Bcast",
     "Gather",
     "Gatherv",
@@ -28,12 +30,10 @@ COLLECTIVES = (
     "Alltoall",
     "Alltoallv",
     "Reduce",
-    "Allreduce",
     "Reduce_scatter",
     "Reduce_scatter_block",
     "Scan",
     "Exscan",
-    "barrier",
     "bcast",
     "gather",
     "scatter",
@@ -61,17 +61,6 @@ CREATORS = ("Split", "Split_type", "Dup", "Clone", "Create", "Create_group")
 _MAIN = threading.main_thread().ident
 
 
-class Watch:
-    """What the main thread does in MPI: the call it is in, and the seconds spent so far."""
-
-    __slots__ = ("call", "seconds", "since")
-
-    def __init__(self) -> None:
-        self.call = ""
-        self.since = 0.0
-        self.seconds = 0.0
-
-
 watch = Watch()
 _derived: list[MPI.Intracomm] = []
 _on_abort: list[Callable[[int, str], None]] = []
@@ -79,6 +68,15 @@ _on_abort: list[Callable[[int, str], None]] = []
 
 class WatchedComm(MPI.Intracomm):
     """An intracommunicator whose blocking calls are timed and whose descendants are watched."""
+
+    _meetings: Meetings | None = None
+
+    def Free(self) -> None:  # noqa: N802  # MPI's own name
+        """Free it, and what its members met on."""
+        if self._meetings is not None and self._meetings.comm is not None:
+            self._meetings.comm.Free()
+            self._meetings = None
+        super().Free()
 
     def Abort(self, errorcode: int = 0) -> Any:  # noqa: N802  # MPI's own name
         """Say where the abort comes from, then end all ranks."""
@@ -108,6 +106,48 @@ def _timed(name: str) -> Callable[..., Any]:
     return call
 
 
+def _barred(name: str) -> Callable[..., Any]:
+    timed = _timed(name)
+
+    @functools.wraps(timed)
+    def call(self: MPI.Intracomm, *args: Any, **kwargs: Any) -> Any:
+        before = watch.seconds
+        try:
+            return timed(self, *args, **kwargs)
+        finally:
+            watch.barred += watch.seconds - before
+
+    return call
+
+
+def _exchanging() -> Callable[..., Any]:
+    """Return ``Allreduce``, with a meeting before some of its calls."""
+    original = MPI.Intracomm.Allreduce
+    clock = time.perf_counter
+    ident = threading.get_ident
+
+    @functools.wraps(original)
+    def call(self: WatchedComm, *args: Any, **kwargs: Any) -> Any:
+        if ident() != _MAIN:
+            return original(self, *args, **kwargs)
+        watch.since = start = clock()
+        watch.call = "Allreduce"
+        try:
+            meetings = self._meetings
+            if meetings is None:
+                meetings = self._meetings = Meetings(self.size, self.Dup)
+            meetings.before(watch)
+            original(self, *args, **kwargs)
+            meetings.after()
+            watch.exchanges += 1
+            watch.nbytes += size_of(args[1] if len(args) > 1 else kwargs["recvbuf"])
+        finally:
+            watch.call = ""
+            watch.seconds += clock() - start
+
+    return call
+
+
 def _remembered(name: str) -> Callable[..., Any]:
     original = getattr(MPI.Intracomm, name)
 
@@ -120,6 +160,9 @@ def _remembered(name: str) -> Callable[..., Any]:
 
 for _name in (*COLLECTIVES, *POINT_TO_POINT):
     setattr(WatchedComm, _name, _timed(_name))
+for _name in BARRIERS:
+    setattr(WatchedComm, _name, _barred(_name))
+WatchedComm.Allreduce = _exchanging()  # type: ignore[method-assign]  # timed like the others
 for _name in CREATORS:
     setattr(WatchedComm, _name, _remembered(_name))
 

@@ -1,6 +1,7 @@
 """Tell apart where a training step's time goes: compute, communication, data, other.
 
-``communication`` is time inside MPI calls of the main thread, waiting for other ranks included;
+``communication`` is time inside MPI calls of the main thread: waiting for other ranks and moving
+bytes, which are told apart by the steps before whose exchange all ranks met;
 ``data`` is the iterator and the converter; ``compute`` is the rest of ``updater.update``;
 ``other`` is what the extensions take.
 """
@@ -8,29 +9,38 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from workbench.core.anatomy import split
 from workbench.engine.communicator import watch
 from workbench.engine.log import RunLog
 
 PARTS = ("step/compute", "step/communication", "step/data", "step/other")
+SPLIT = ("step/waiting", "step/moving")
+EXCHANGE = ("exchange/nbytes", "exchange/calls")
 TELL_SECONDS = 0.5
+# Steps that were looked at and count; so many that one that was disturbed does not.
+LOOKS = 15
 
 
 class StepTime:
     """Adds up the parts of steps, and tells their means from time to time.
 
-    All values are seconds a step.
+    All values are seconds a step, but for the bytes and calls of the exchange.
     """
 
     def __init__(self, log: RunLog) -> None:
         self._log = log
+        watch.begin()
         self._update = self._data = self._inside = 0.0
         self._steps = 0
-        self._since = time.perf_counter()
-        self._communicated = watch.seconds
+        self._since = self._stepped = time.perf_counter()
+        self._communicated = self._begun = watch.seconds
+        self._barred, self._exchanged = watch.barred, (watch.nbytes, watch.exchanges)
+        self._moved = deque[float](maxlen=LOOKS)
 
     @contextmanager
     def installed(self, updater: Any) -> Iterator[None]:
@@ -57,6 +67,11 @@ class StepTime:
         """Note the end of a step, extensions included."""
         self._steps += 1
         now = time.perf_counter()
+        if watch.waited >= 0 and not watch.spoilt:
+            barred = watch.barred - self._barred
+            self._moved.append(watch.seconds - self._begun - watch.waited - barred)
+        watch.stepped(now - self._stepped)
+        self._stepped, self._begun, self._barred = now, watch.seconds, watch.barred
         if now - self._since >= TELL_SECONDS:
             self._tell(iteration, now)
 
@@ -73,10 +88,20 @@ class StepTime:
         parts = (compute, communication, self._data, other)
         for name, seconds in zip(PARTS, parts, strict=True):
             self._log.add(name, iteration, max(0.0, seconds) / self._steps)
+        if self._moved:
+            self._tell_exchange(iteration, max(0.0, communication) / self._steps)
         self._update = self._data = self._inside = 0.0
         self._steps = 0
         self._since = now
         self._communicated = watch.seconds
+
+    def _tell_exchange(self, iteration: int, communication: float) -> None:
+        for name, seconds in zip(SPLIT, split(communication, tuple(self._moved)), strict=True):
+            self._log.add(name, iteration, seconds)
+        now = (watch.nbytes, watch.exchanges)
+        for name, last, first in zip(EXCHANGE, now, self._exchanged, strict=True):
+            self._log.add(name, iteration, (last - first) / self._steps)
+        self._exchanged = now
 
     def _wrap(
         self,

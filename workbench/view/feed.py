@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 
 from workbench.core.frames import Series, encode_frame
-from workbench.core.metrics import is_clock, is_step_time, slowest_rank
+from workbench.core.metrics import is_clock, is_measured, slowest_rank
 from workbench.core.sampling import Curve
 from workbench.store import Store
 from workbench.view.messages import Message, run_message, steps_message
@@ -123,7 +123,7 @@ class Feed:
                 break
             after = newest
             for name, columns in found.items():
-                if not is_clock(name) and not is_step_time(name):
+                if not is_clock(name) and not is_measured(name):
                     curve = curves.setdefault(name, Curve(amount))
                     curve.add(columns.ranks, columns.iterations, columns.values)
         self._read_steps()

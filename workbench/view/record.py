@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workbench.core.cluster import ClusterFact
-from workbench.core.metrics import Pace, is_step_time
+from workbench.core.metrics import Pace, is_measured
 from workbench.core.run import Run, RunState
 from workbench.core.sampling import DEFAULT_CAPACITY, Curve
 from workbench.store import OutputRow, Store
@@ -90,7 +90,7 @@ class Record:
         self._point = last
         self.version += 1
         for name, columns in found.items():
-            if is_step_time(name):
+            if is_measured(name):
                 continue
             curve = self.curves.get(name)
             if curve is None:

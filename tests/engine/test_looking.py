@@ -1,0 +1,195 @@
+"""All ranks meet before some exchanges: waiting and moving are told apart, and nobody is stuck."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.core.anatomy import MOST_STEPS, own_work, part_seconds, split, steps_between
+from workbench.engine.looking import size_of
+
+STEPPING = """
+import numpy as np
+from workbench.engine.log import RunLog
+from workbench.engine.steptime import StepTime
+
+comm = worlds.offer(0)
+log = RunLog("a-run", rank, folder / f"log-{rank}" / "log")
+timing = StepTime(log)
+
+def values():
+    points = {}
+    for iteration, moment, pairs in log._samples:
+        points.update(pairs)
+    return points
+
+class Updater:
+    def __init__(self, update):
+        self.body = update
+
+    def update(self):
+        self.body()
+
+def train(steps, update):
+    updater = Updater(update)
+    with timing.installed(updater):
+        for iteration in range(1, steps + 1):
+            updater.update()
+            timing.step(iteration)
+    timing.finish(steps)
+    return values()
+"""
+
+SLOW_RANK = (
+    STEPPING
+    + """
+gradients = np.ones(1000, np.float32)
+
+def update():
+    time.sleep(0.03 if rank == 1 else 0.005)
+    comm.Allreduce(MPI.IN_PLACE, gradients)
+
+found.update(train(60, update))
+"""
+)
+
+MANY_ARRAYS = (
+    STEPPING
+    + """
+arrays = [np.ones(n, np.float32) for n in (10, 200, 3000)]
+
+def update():
+    time.sleep(0.005 * (1 + rank))
+    for one in arrays:
+        comm.Allreduce(MPI.IN_PLACE, one)
+
+found.update(train(200, update))
+found["met"] = comm._meetings._met
+"""
+)
+
+# Ranks whose calls differ on every communicator but in their order on each of them.
+UNLIKE = (
+    STEPPING
+    + """
+pair = comm.Split(rank // 2, rank)
+everybody = comm.Dup()
+first = np.ones(4)
+
+def update():
+    if rank < 2:
+        pair.Allreduce(MPI.IN_PLACE, first.copy())
+    comm.Allreduce(MPI.IN_PLACE, first.copy())
+    if rank >= 2:
+        pair.Allreduce(MPI.IN_PLACE, first.copy())
+
+if rank == 3:  # has no steps at all, but is in every exchange
+    for _ in range(300):
+        comm.Allreduce(MPI.IN_PLACE, first.copy())
+        pair.Allreduce(MPI.IN_PLACE, first.copy())
+else:
+    found.update(train(300, update))
+for _ in range(40):
+    everybody.Allreduce(MPI.IN_PLACE, first.copy())
+found["sum"] = comm.allreduce(1)
+found["met"] = [c._meetings._met for c in (comm, pair, everybody)]
+pair.Free()
+"""
+)
+
+BARRED = (
+    STEPPING
+    + """
+gradients = np.ones(10, np.float32)
+
+def update():
+    time.sleep(0.01 if rank == 1 else 0.001)
+    comm.Barrier()
+    comm.Allreduce(MPI.IN_PLACE, gradients)
+
+found.update(train(60, update))
+"""
+)
+
+
+@pytest.mark.mpi
+@pytest.mark.contract
+def test_a_rank_that_waits_is_told_from_one_that_moves_bytes(on_ranks) -> None:
+    quick, slow = on_ranks(SLOW_RANK, 2)
+
+    assert quick["step/waiting"] == pytest.approx(0.025, rel=0.2)
+    assert quick["step/moving"] < 0.003
+    assert slow["step/waiting"] < 0.003
+    for parts in (quick, slow):
+        assert parts["step/waiting"] + parts["step/moving"] == pytest.approx(
+            parts["step/communication"]
+        )
+
+
+@pytest.mark.mpi
+@pytest.mark.contract
+def test_bytes_and_calls_of_an_exchange_are_counted(on_ranks) -> None:
+    found = on_ranks(MANY_ARRAYS, 2)
+
+    for parts in found:
+        assert parts["exchange/calls"] == 3
+        assert parts["exchange/nbytes"] == 4 * (10 + 200 + 3000)
+        assert 5 <= parts["met"] <= 100
+    assert found[0]["step/waiting"] == pytest.approx(0.005, rel=0.5)
+    assert found[1]["step/waiting"] < 0.003
+
+
+@pytest.mark.mpi
+@pytest.mark.contract
+def test_ranks_that_do_different_things_meet_all_the_same(on_ranks) -> None:
+    found = on_ranks(UNLIKE, 4)
+
+    assert [one["sum"] for one in found] == [4] * 4
+    assert len({one["met"][0] for one in found}) == 1
+    assert all(met > 1 for one in found for met in one["met"])
+
+
+@pytest.mark.mpi
+def test_a_barrier_of_the_training_counts_as_waiting(on_ranks) -> None:
+    quick, _ = on_ranks(BARRED, 2)
+
+    assert quick["step/waiting"] == pytest.approx(0.009, rel=0.3)
+    assert quick["step/moving"] < 0.002
+
+
+@pytest.mark.mpi
+def test_a_rank_that_is_alone_meets_nobody(on_ranks) -> None:
+    (alone,) = on_ranks(MANY_ARRAYS, 1)
+
+    assert alone["met"] == 0
+    assert "step/waiting" not in alone
+
+
+def test_dear_barriers_and_short_steps_are_looked_at_rarely() -> None:
+    assert steps_between(1.0, 1e-4) == 1
+    assert steps_between(0.001, 1e-5) == 20
+    assert steps_between(0.001, 1e-3) == 340
+    assert steps_between(1e-6, 1.0) == MOST_STEPS
+    assert 1 < steps_between(0.0, 1e-5) < 100
+
+
+def test_waiting_and_moving_are_all_of_communication() -> None:
+    assert split(5.0, [1.0, 2.0, 30.0]) == (3.0, 2.0)
+    assert split(1.0, [2.0]) == (0.0, 1.0)
+
+
+def test_what_a_rank_does_on_its_own_is_no_communication() -> None:
+    parts = {"compute": 1.0, "communication": 5.0, "waiting": 3.0, "moving": 2.0, "other": 0.5}
+
+    assert own_work(parts) == 1.5
+
+
+def test_communication_that_was_not_told_apart_counts_as_moving() -> None:
+    assert part_seconds({"compute": 1.0, "communication": 2.0}, ("waiting", "moving")) == (0.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("buffer", "nbytes"),
+    [(memoryview(b"12345678"), 8), ([memoryview(b"1234"), 4, "float"], 4), ([], 0), (1, 0)],
+)
+def test_the_size_of_a_buffer_is_seen_where_it_says_it(buffer, nbytes) -> None:
+    assert size_of(buffer) == nbytes
