@@ -1,0 +1,188 @@
+"""Build runs whose cause is known, hear the verdict, do what it says, and see what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.core.change import Change, Observed, RankStep, expected, speedup, told_apart
+from workbench.core.exchange import CODINGS, Codec, Coding, Link
+from workbench.core.step import Shape, Step, Work, step
+from workbench.core.verdict import Cause, judge, sentence
+
+GBIT = 1e9 / 8
+SLOW = Link(50e-6, 1.38 * GBIT)
+WORK = Work(compute=0.25, nbytes=98e6, batch=32, other=0.01)
+
+
+def ran(work: Work, nodes: int, link: Link, coding: Coding = CODINGS[0]) -> Step:
+    """What would be measured, were the machines as the model says."""
+    return step(work, Shape(nodes, link), coding=coding)
+
+
+def observed(work: Work = WORK, nodes: int = 4, link: Link = SLOW, **more) -> Observed:
+    parts = ran(work, nodes, link)
+    ranks = tuple(
+        RankStep(rank, f"node-{rank}", parts.compute, 0.0, parts.exposed, parts.data, parts.other)
+        for rank in range(nodes)
+    )
+    values = {"batch": work.batch, "messages": work.messages, "hidden": work.hidden}
+    values |= {"link": link, "rating": 1.44 * GBIT}
+    return Observed(ranks, work.nbytes, nodes, **(values | more))
+
+
+def test_a_slow_network_is_named_with_its_figures_and_the_way_out() -> None:
+    said = sentence(judge(observed()))
+
+    assert said.startswith(
+        "Network-bound: 77 % of a step moves 98 MB of gradients at 1.35 of 1.44 Gbit/s."
+    )
+    assert "`--compress fp16` would give 1.4×" in said
+    assert "`--compress powersgd` 3.1×" in said
+
+
+@pytest.mark.parametrize("coding", [one for one in CODINGS if one.codec is not Codec.NONE])
+@pytest.mark.parametrize("nodes", [2, 3, 4, 8])
+def test_each_codec_gives_what_was_foretold(coding: Coding, nodes: int) -> None:
+    before, after = ran(WORK, nodes, SLOW), ran(WORK, nodes, SLOW, coding)
+
+    foretold = speedup(observed(nodes=nodes), Change(coding=coding))
+
+    assert foretold == pytest.approx(before.total / after.total, rel=0.01)
+
+
+def test_faster_nodes_give_what_was_foretold() -> None:
+    verdict = judge(observed())
+    fast = next(one for one in verdict.remedies if one.change.bandwidth)
+
+    came = ran(WORK, 4, replace(SLOW, bandwidth=fast.change.bandwidth))
+
+    assert fast.do == "10 Gbit/s nodes"
+    assert fast.seconds == pytest.approx(came.total, rel=0.01)
+    assert fast.speedup == pytest.approx(ran(WORK, 4, SLOW).total / came.total, rel=0.01)
+
+
+def test_double_buffering_gives_what_was_foretold() -> None:
+    foretold = speedup(observed(), Change(hidden=1.0))
+
+    came = ran(replace(WORK, hidden=1.0), 4, SLOW)
+
+    assert foretold == pytest.approx(ran(WORK, 4, SLOW).total / came.total, rel=0.01)
+
+
+def test_an_exchange_that_is_slower_than_the_link_stays_so() -> None:
+    """A library that reaches a third of the link reaches a third of it with fp16 too."""
+    whole = observed()
+    poor = replace(whole, ranks=tuple(replace(one, moving=3 * one.moving) for one in whole.ranks))
+    half = Change(coding=Coding(Codec.FP16, 0.5))
+
+    saved = expected(poor, Change()) - expected(poor, half)
+
+    assert saved == pytest.approx(1.5 * ran(WORK, 4, SLOW).exchange, rel=0.01)
+
+
+def test_what_a_straggler_costs_is_said_with_its_rank_and_host() -> None:
+    ranks = tuple(RankStep(rank, f"node-{rank}", 0.2, 0.1, 0.02) for rank in range(3))
+    late = RankStep(3, "node-3", 0.3, 0.0, 0.02)
+    verdict = judge(Observed((*ranks, late), 10e6, 4, link=Link(50e-6, 10 * GBIT)))
+
+    assert (verdict.cause, verdict.slow, verdict.host) == (Cause.STRAGGLER, (3,), "node-3")
+    assert verdict.remedies[0].speedup == pytest.approx(0.32 / 0.22, rel=0.01)
+    assert "rank 3 on node-3" in sentence(verdict)
+
+
+def test_all_ranks_of_a_slow_host_are_one_straggler() -> None:
+    ranks = [RankStep(rank, "a", 0.2, 0.1, 0.02) for rank in range(4)]
+    ranks += [RankStep(rank, "b", 0.3, 0.0, 0.02) for rank in (4, 5)]
+
+    verdict = judge(Observed(tuple(ranks), 10e6, 2))
+
+    assert (verdict.slow, verdict.host) == ((4, 5), "b")
+    assert "ranks 4-5 on b" in sentence(verdict)
+
+
+def test_slow_data_is_not_taken_for_anything_else() -> None:
+    run = observed(replace(WORK, data=0.5, nbytes=1e6))
+    verdict = judge(run)
+
+    came = ran(replace(WORK, nbytes=1e6), 4, SLOW)
+
+    assert verdict.cause is Cause.DATA
+    assert verdict.remedies[0].seconds == pytest.approx(came.total, rel=0.01)
+
+
+def test_a_run_that_computes_is_told_so_and_what_more_nodes_would_give() -> None:
+    work = replace(WORK, nbytes=1e6)
+    verdict = judge(observed(work))
+    (more,) = verdict.remedies
+
+    came = 2 * ran(work, 4, SLOW).total / ran(work, 8, SLOW).total
+
+    assert verdict.cause is Cause.COMPUTE
+    assert more.speedup == pytest.approx(came, rel=0.01)
+    assert sentence(verdict).endswith("Twice the nodes would give 2.0×.")
+
+
+def test_many_small_messages_are_latency() -> None:
+    work = replace(WORK, nbytes=1e6, messages=2000)
+    link = Link(1e-3, 10 * GBIT)
+    verdict = judge(observed(work, link=link))
+
+    whole = next(one for one in verdict.remedies if one.change.messages == 1)
+
+    assert verdict.cause is Cause.LATENCY
+    assert whole.seconds == pytest.approx(ran(replace(work, messages=1), 4, link).total, rel=0.01)
+    assert "gradients in one piece would give".lower() in sentence(verdict).lower()
+
+
+def test_a_batch_that_no_codec_can_help_is_too_small() -> None:
+    work = replace(WORK, compute=0.002, other=0.0)
+    verdict = judge(observed(work))
+    larger = next(one for one in verdict.remedies if one.change.batch > 1)
+
+    came = ran(replace(work, compute=0.002 * larger.change.batch), 4, SLOW)
+    gained = larger.change.batch * ran(work, 4, SLOW).total / came.total
+
+    assert verdict.cause is Cause.BATCH
+    assert larger.speedup == pytest.approx(gained, rel=0.01)
+
+
+def test_waiting_is_told_from_moving_by_who_comes_last() -> None:
+    early, late = RankStep(0, "a", 0.2, 0.0, 0.15), RankStep(1, "b", 0.3, 0.0, 0.05)
+
+    apart = told_apart((early, late))
+
+    assert [(one.waiting, one.moving) for one in apart] == [
+        (pytest.approx(0.1), 0.05),
+        (0.0, 0.05),
+    ]
+
+
+def test_without_a_measured_link_the_gradients_tell_of_it() -> None:
+    known, unknown = observed(), replace(observed(), link=None)
+    half = Change(coding=Coding(Codec.FP16, 0.5))
+
+    assert speedup(unknown, half) == pytest.approx(speedup(known, half), rel=0.02)
+
+
+@given(
+    st.floats(1e-4, 10), st.floats(0, 1), st.floats(0, 10), st.floats(0, 1), st.floats(0, 1e9),
+    st.integers(1, 16), st.integers(1, 200), st.booleans(),
+)  # fmt: skip
+def test_any_run_has_a_verdict_and_the_same_one_twice(
+    compute, waiting, moving, data, nbytes, nodes, messages, measured
+) -> None:
+    ranks = tuple(RankStep(rank, "a", compute, waiting, moving, data) for rank in range(nodes))
+    run = Observed(
+        ranks, nbytes, nodes, messages=messages, link=SLOW if measured else None, rating=1e8
+    )
+
+    verdict = judge(run)
+
+    assert verdict == judge(run)
+    assert 0 <= verdict.share <= 1 + 1e-9
+    assert sentence(verdict).endswith((".", "×."))
+    assert expected(run, Change()) == pytest.approx(ranks[0].total, rel=1e-6)

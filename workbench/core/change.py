@@ -1,0 +1,174 @@
+"""Say how long a run's step would be, were one thing about it different.
+
+What was measured of the run scales the model of ``workbench.core.step``: an exchange that takes
+twice as long as by the model takes twice as long by it after a change too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+
+from workbench.core.bandwidth import busbw
+from workbench.core.exchange import MEMORY, PLAIN, Coding, Link
+from workbench.core.step import Shape, Step, Work, step
+
+_BOUNDLESS = 1e15
+
+
+@dataclass(frozen=True)
+class RankStep:
+    """Mean seconds of a step on one rank.
+
+    Args:
+        waiting: Inside MPI, until the slowest rank came.
+        moving: Inside MPI, from then on. Where the two were not told apart, all is here.
+    """
+
+    rank: int
+    host: str
+    compute: float
+    waiting: float
+    moving: float
+    data: float = 0.0
+    other: float = 0.0
+
+    @property
+    def own(self) -> float:
+        """Seconds that the rank itself needs."""
+        return self.compute + self.data + self.other
+
+    @property
+    def total(self) -> float:
+        """Seconds from one step to the next."""
+        return self.own + self.waiting + self.moving
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What is known of a run.
+
+    Args:
+        nbytes: Of gradients, before any codec.
+        batch: Examples of one rank's step.
+        messages: Pieces that the gradients go in.
+        link: Between nodes, as measured; None where it was not.
+        rating: Bytes a second that the nodes' network is rated at; 0 when unknown.
+        hidden: Share of compute that the exchange goes on beneath.
+        coding: What the gradients are turned into.
+    """
+
+    ranks: tuple[RankStep, ...]
+    nbytes: float
+    nodes: int
+    batch: float = 1.0
+    messages: int = 1
+    link: Link | None = None
+    memory: Link = MEMORY
+    rating: float = 0.0
+    hidden: float = 0.0
+    coding: Coding = PLAIN
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a remedy changes; nothing said is nothing changed.
+
+    Args:
+        bandwidth: Of the link, bytes a second.
+        batch: Times as many examples a rank.
+        nodes: Times as many.
+        even: Whether no rank is slower than the median any longer.
+        loaded: Whether data comes in time.
+    """
+
+    coding: Coding | None = None
+    bandwidth: float = 0.0
+    messages: int = 0
+    hidden: float | None = None
+    batch: float = 1.0
+    nodes: int = 1
+    even: bool = False
+    loaded: bool = False
+
+
+def told_apart(ranks: Iterable[RankStep]) -> tuple[RankStep, ...]:
+    """Return the ranks with waiting and moving, where these were measured as one.
+
+    Who comes last waits for nobody, so what it spends in MPI is what all spend in moving.
+    """
+    ranks = tuple(ranks)
+    if not ranks or any(one.waiting for one in ranks):
+        return ranks
+    moving = min(one.moving for one in ranks)
+    return tuple(replace(one, waiting=one.moving - moving, moving=moving) for one in ranks)
+
+
+def expected(observed: Observed, change: Change) -> float:
+    """Return the seconds of a step after a change, with the waiting that there is now."""
+    ranks = told_apart(observed.ranks)
+    seen = replace(observed, ranks=ranks)
+    parts = parts_after(seen, change)
+    waiting = 0.0 if change.even else fmean(one.waiting for one in ranks)
+    return parts.total + waiting
+
+
+def speedup(observed: Observed, change: Change) -> float:
+    """Return examples a second after a change, as a multiple of today's."""
+    now = fmean(one.total for one in observed.ranks)
+    return change.batch * change.nodes * now / expected(observed, change)
+
+
+def parts_after(seen: Observed, change: Change) -> Step:
+    """Return a step by the model, with the exchange as much slower than by it as it is now."""
+    now, work = _work(seen, Change()), _work(seen, change)
+    exposed = fmean(one.moving for one in seen.ranks)
+    link = seen.link or _implied(seen, exposed + seen.hidden * now.compute)
+    shape = Shape(seen.nodes, link, max(1, len(seen.ranks) // seen.nodes), seen.memory)
+    model = step(replace(now, hidden=0.0), shape, coding=seen.coding)
+    off = _off(model.exchange, exposed, seen.hidden * now.compute)
+    there = replace(
+        shape,
+        nodes=shape.nodes * change.nodes,
+        link=replace(link, bandwidth=change.bandwidth or link.bandwidth),
+    )
+    coding = change.coding or seen.coding
+    plain = step(replace(work, hidden=0.0), there, coding=coding)
+    # What has been encoded all along is in the compute that was measured.
+    coded = max(0.0, plain.coding - (model.coding if coding == seen.coding else 0.0))
+    # One rank that is alone exchanges nothing by the model; what it spends in MPI stays.
+    exchange = off * plain.exchange + (0.0 if model.exchange else exposed)
+    hidden = min(exchange, work.hidden * work.compute)
+    return replace(plain, exchange=exchange, exposed=exchange - hidden, coding=coded)
+
+
+def _off(model: float, exposed: float, hidden: float) -> float:
+    """Return how many times as long as by the model an exchange takes."""
+    if not model:
+        return 1.0
+    if exposed:
+        return (exposed + hidden) / model
+    return min(1.0, hidden / model)
+
+
+def _work(seen: Observed, change: Change) -> Work:
+    own = median if change.even else fmean
+    compute = own([one.compute for one in seen.ranks]) * change.batch
+    data = own([one.data for one in seen.ranks])
+    return Work(
+        compute=compute,
+        nbytes=seen.nbytes,
+        batch=seen.batch,
+        data=0.0 if change.loaded else data * change.batch,
+        other=own([one.other for one in seen.ranks]),
+        messages=change.messages or seen.messages,
+        hidden=seen.hidden if change.hidden is None else change.hidden,
+    )
+
+
+def _implied(seen: Observed, took: float) -> Link:
+    """Return the link that would explain how long the gradients take to move."""
+    wire = seen.nbytes * seen.coding.ratio
+    bandwidth = busbw(wire, took, max(2, seen.nodes)) if took else 0.0
+    return Link(0.0, bandwidth or seen.rating or _BOUNDLESS, _BOUNDLESS)
