@@ -58,11 +58,11 @@ MANY_ARRAYS = (
 arrays = [np.ones(n, np.float32) for n in (10, 200, 3000)]
 
 def update():
-    time.sleep(0.005 * (1 + rank))
+    time.sleep(0.02 * (1 + rank))
     for one in arrays:
         comm.Allreduce(MPI.IN_PLACE, one)
 
-found.update(train(200, update))
+found.update(train(60, update))
 found["met"] = comm._meetings._met
 """
 )
@@ -102,7 +102,7 @@ BARRED = (
 gradients = np.ones(10, np.float32)
 
 def update():
-    time.sleep(0.01 if rank == 1 else 0.001)
+    time.sleep(0.03 if rank == 1 else 0.005)
     comm.Barrier()
     comm.Allreduce(MPI.IN_PLACE, gradients)
 
@@ -111,14 +111,19 @@ found.update(train(60, update))
 )
 
 
+def waits(quick, slow, seconds: float) -> bool:
+    """Whether the quick rank waits about ``seconds``, on a machine that others use too."""
+    print(quick, slow)
+    enough = 0.7 * seconds <= quick["step/waiting"] <= 2 * seconds
+    return enough and max(quick["step/moving"], slow["step/waiting"]) < 0.4 * seconds
+
+
 @pytest.mark.mpi
 @pytest.mark.contract
 def test_a_rank_that_waits_is_told_from_one_that_moves_bytes(on_ranks) -> None:
     quick, slow = on_ranks(SLOW_RANK, 2)
 
-    assert quick["step/waiting"] == pytest.approx(0.025, rel=0.2)
-    assert quick["step/moving"] < 0.003
-    assert slow["step/waiting"] < 0.003
+    assert waits(quick, slow, 0.025)
     for parts in (quick, slow):
         assert parts["step/waiting"] + parts["step/moving"] == pytest.approx(
             parts["step/communication"]
@@ -134,8 +139,7 @@ def test_bytes_and_calls_of_an_exchange_are_counted(on_ranks) -> None:
         assert parts["exchange/calls"] == 3
         assert parts["exchange/nbytes"] == 4 * (10 + 200 + 3000)
         assert 5 <= parts["met"] <= 100
-    assert found[0]["step/waiting"] == pytest.approx(0.005, rel=0.5)
-    assert found[1]["step/waiting"] < 0.003
+    assert waits(*found, 0.02)
 
 
 @pytest.mark.mpi
@@ -150,10 +154,7 @@ def test_ranks_that_do_different_things_meet_all_the_same(on_ranks) -> None:
 
 @pytest.mark.mpi
 def test_a_barrier_of_the_training_counts_as_waiting(on_ranks) -> None:
-    quick, _ = on_ranks(BARRED, 2)
-
-    assert quick["step/waiting"] == pytest.approx(0.009, rel=0.3)
-    assert quick["step/moving"] < 0.002
+    assert waits(*on_ranks(BARRED, 2), 0.025)
 
 
 @pytest.mark.mpi

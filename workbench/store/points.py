@@ -9,9 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from workbench.core.measurement import RESULT_STREAM
 from workbench.core.report import Batch, Chunk, Ending, Sample
 from workbench.errors import StateError
 from workbench.store.database import Database
+from workbench.store.surveys import put_survey
 
 if TYPE_CHECKING:
     import numpy as np
@@ -251,6 +253,9 @@ def _last_sequence(connection: sqlite3.Connection, table: str, run: int) -> int:
 def _add_chunks(
     connection: sqlite3.Connection, run: int, rank: int, chunks: Sequence[Chunk]
 ) -> None:
+    for result in (chunk.text for chunk in chunks if chunk.stream == RESULT_STREAM):
+        put_survey(connection, run, result)
+    chunks = [chunk for chunk in chunks if chunk.stream != RESULT_STREAM]
     if not chunks:
         return
     start = _last_sequence(connection, "output", run)

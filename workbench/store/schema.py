@@ -181,8 +181,17 @@ CREATE TABLE accounts (
 );
 """
 
+_SURVEYS = """
+CREATE TABLE surveys (
+    run TEXT PRIMARY KEY,
+    cluster TEXT NOT NULL,
+    time REAL NOT NULL,
+    document TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
-MIGRATIONS: dict[int, str] = {0: _TABLES, 1: _ATTENDANCE, 2: _FLEETS}
+MIGRATIONS: dict[int, str] = {0: _TABLES, 1: _ATTENDANCE, 2: _FLEETS + _SURVEYS}
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:

@@ -17,6 +17,7 @@ from workbench.core.world import World
 from workbench.errors import StateError, Unknown
 from workbench.store.fleet import Fleets, fleet_text, fleet_wish
 from workbench.store.points import Points
+from workbench.store.surveys import Surveys
 
 # A server repeats this often enough for as long as it has pages.
 ATTENDANCE_SECONDS = 15.0
@@ -25,8 +26,8 @@ _ENDED = tuple(sorted(ENDED))
 _FACT_COLUMNS = tuple(RunFact.__dataclass_fields__)
 
 
-class Store(Points, Fleets):
-    """Wishes and facts, and with its bases also points, output, nodes and money."""
+class Store(Points, Fleets, Surveys):
+    """Wishes and facts, and with its bases also points, output, nodes, money and surveys."""
 
     # -- clusters
 
@@ -189,15 +190,19 @@ class Store(Points, Fleets):
 
     def steps(self, run: str) -> dict[int, dict[str, float]]:
         """Return for each rank where the time of its latest steps went, in seconds a step."""
+        return self.measured(run, STEP_PREFIX)
+
+    def measured(self, run: str, prefix: str) -> dict[int, dict[str, float]]:
+        """Return for each rank its latest values of what begins with ``prefix``, without it."""
         rows = self._all(
             "SELECT rank, metrics.name, value FROM latest JOIN metrics ON number = metric "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND metrics.name GLOB ? "
             "AND value IS NOT NULL ORDER BY rank",
-            (run, f"{STEP_PREFIX}*"),
+            (run, f"{prefix}*"),
         )
         found: dict[int, dict[str, float]] = {}
         for rank, name, value in rows:
-            found.setdefault(rank, {})[name.removeprefix(STEP_PREFIX)] = value
+            found.setdefault(rank, {})[name.removeprefix(prefix)] = value
         return found
 
     # -- pages
