@@ -26,6 +26,7 @@ NAMES = (
     "live_view",
     "cold_start",
     "import_cost",
+    "plan",
 )
 
 
