@@ -178,20 +178,22 @@ export interface ITurn {
   granted: boolean;
 }
 
+/** A part of a step; communication is waiting and moving where these were not told apart. */
+export type StepPart =
+  'compute' | 'communication' | 'waiting' | 'moving' | 'data' | 'other';
+
 /** Where the time of a step goes on each rank, in seconds a step. */
 export interface ISteps {
   /** The rank that the others wait for; -1 when unknown. */
   slowest: number;
-  /** At most 32 ranks, in rank order; the slowest is among them. */
-  ranks: [
-    rank: number,
-    compute: number,
-    communication: number,
-    data: number,
-    other: number
-  ][];
+  /** The names of the parts; what was kept before they were told has the first four. */
+  parts?: StepPart[];
+  /** At most 32 ranks, in rank order, each with its parts; the slowest is among them. */
+  ranks: [rank: number, ...parts: number[]][];
   /** How many ranks measured it. */
   total: number;
+  /** The verdict, and what else there is to say of it, a sentence each. */
+  says?: string[];
 }
 
 export type ServerMessage =

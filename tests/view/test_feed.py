@@ -108,8 +108,11 @@ def test_step_times_come_by_rank(store, run, report) -> None:
 
     read_all(feed)
 
-    assert feed.steps_message() == {
+    message = feed.steps_message()
+    assert message.pop("says")[0].startswith("Straggler: others wait for rank 1")
+    assert message == {
         "slowest": 1,
+        "parts": ["compute", "communication", "data", "other"],
         "ranks": [[0, 0.1, 0.3, 0.0, 0.05], [1, 0.3, 0.1, 0.0, 0.0]],
         "total": 2,
     }

@@ -10,6 +10,7 @@ import pytest
 from workbench.core.cluster import ClusterFact, ClusterState, RankFact
 from workbench.core.run import RunState
 from workbench.errors import Unknown
+from workbench.view.anatomy import Anatomy
 from workbench.view.messages import cluster_message, listed_runs, run_now, steps_message
 
 
@@ -100,7 +101,7 @@ def test_a_cluster_that_nobody_asked_for_is_unknown(store) -> None:
 def test_of_many_ranks_the_slowest_is_among_those_that_are_told() -> None:
     steps = {rank: {"compute": 1.0} for rank in range(100)}
 
-    message = steps_message(steps, slowest=90)
+    message = steps_message(Anatomy(steps, slowest=90))
 
     assert message["total"] == 100
     assert [row[0] for row in message["ranks"]] == [*range(31), 90]

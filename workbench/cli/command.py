@@ -67,6 +67,7 @@ from workbench.store.wishes import (
     ask_run,
     script_source,
 )
+from workbench.view.anatomy import anatomy_of
 from workbench.view.care import Care, keep_awake
 from workbench.view.following import POLL_SECONDS, follow
 from workbench.view.interrupts import Interrupts
@@ -370,7 +371,8 @@ def _attend(store: Store, run: Run, interrupts: Interrupts, started: bool) -> in
         again = f"`workbench logs -f {quote(run.wish.name)}` follows it again"
         click.echo(f"Left run {run.wish.name!r}; {again}.", err=True)
         return 130
-    lines = summary(run, store.final_values(run.id), store.path.parent, time.time())
+    says = anatomy_of(store, run).says
+    lines = summary(run, store.final_values(run.id), store.path.parent, time.time(), says)
     ended_well = run.fact.state in (RunState.FINISHED, RunState.STOPPED)
     for line in lines if ended_well else lines[1:]:  # of the others an error tells
         click.echo(line, err=True)

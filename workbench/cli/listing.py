@@ -16,6 +16,7 @@ from workbench.core.diagnosis import Finding
 from workbench.core.fleet import Place
 from workbench.core.run import Run
 from workbench.store import Store
+from workbench.view.anatomy import anatomy_of
 from workbench.view.listing import VERDICTS, Table, ranks_table
 from workbench.view.nodes import (
     PLACES,
@@ -70,7 +71,9 @@ def clusters_table(store: Store, names: Sequence[str], runs: Sequence[Run], now:
         ranks = store.ranks(name, fact.generation) if fact.ranks else []
         if ranks:
             parts.append(text_table(ranks_table(ranks)))
-    parts += [Text(f"Run {run.wish.name}: {_standing(store, run, now)}") for run in runs]
+    for run in runs:
+        parts.append(Text(f"Run {run.wish.name}: {_standing(store, run, now)}"))
+        parts += [Text(f"  {sentence}") for sentence in anatomy_of(store, run).says]
     return Group(*parts)
 
 

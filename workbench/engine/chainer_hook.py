@@ -98,7 +98,7 @@ class ReportExtension:
         self._fetched = time.monotonic()
         self._iterations_total, self._epochs_total = _totals(trainer.stop_trigger)
         self._updater = trainer.updater
-        self.timing = StepTime(run.log)
+        self.timing = StepTime(run.log, leader=run.leader, batch=_batch(trainer.updater))
         run.log.progress_source = self.progress
 
     def __call__(self, trainer: Any) -> None:
@@ -156,6 +156,14 @@ class ReportExtension:
                     self._run.log.add(name, iteration, float(value))
             self._on_device.clear()
             self._fetched = time.monotonic()
+
+
+def _batch(updater: Any) -> int:
+    """Return the examples of a step on this rank; 0 where the updater does not say."""
+    iterators = getattr(updater, "_iterators", None)
+    main = iterators.get("main") if isinstance(iterators, dict) else None
+    size = getattr(main, "batch_size", 0)
+    return size if isinstance(size, int) else 0
 
 
 def _totals(trigger: Any) -> tuple[int, float]:

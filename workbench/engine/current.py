@@ -10,12 +10,17 @@ from workbench.engine.log import RunLog
 
 @dataclass
 class Current:
-    """One run on this rank, while it lasts."""
+    """One run on this rank, while it lasts.
+
+    Args:
+        leader: The lowest rank on this rank's node.
+    """
 
     log: RunLog
     boundaries: Boundaries = field(default_factory=Boundaries)
     iteration: int = 0
     source_name: str = ""
+    leader: int = 0
 
 
 _current: Current | None = None

@@ -51,7 +51,7 @@ class Rank:
         self.number = MPI.COMM_WORLD.Get_rank()
         self.worlds = Worlds(fault_tolerant=fault_tolerant, on_abort=self._aborting)
         self._interruptible = self._interrupt_wanted = False
-        self._local_rank, self._master = _place(MPI.COMM_WORLD)
+        self._local_rank, self._leader, self._master = _place(MPI.COMM_WORLD)
         self._ports = _free_ports(MPI.COMM_WORLD) if _head() else ()
         folder = Path.home() / crash_folder
         self._crash_file = _watch_for_crashes(folder, generation, self.number)
@@ -87,7 +87,7 @@ class Rank:
         """Begin a run: its world, its log, its place as the current one."""
         self._interrupt_wanted = False
         path = Path(assignment.directory) / f"rank-{self.number}.log"
-        run = Current(RunLog(assignment.run, self.number, path))
+        run = Current(RunLog(assignment.run, self.number, path), leader=self._leader)
         set_current(run)
         self._channel.carry(run.log)
         world = self.worlds.offer(assignment.ranks)
@@ -172,13 +172,14 @@ class Rank:
         )
 
 
-def _place(world: MPI.Intracomm) -> tuple[int, str]:
-    """Return this rank's local rank and rank 0's host; collective over ``world``."""
+def _place(world: MPI.Intracomm) -> tuple[int, int, str]:
+    """Return local rank, the node's lowest rank, and rank 0's host; collective over ``world``."""
     node = world.Split_type(MPI.COMM_TYPE_SHARED)
     local_rank, alone = node.rank, node.size == world.size
+    leader = node.bcast(world.rank)
     node.Free()
     host = world.bcast(_head() or socket.gethostname())
-    return local_rank, "127.0.0.1" if alone else str(host)
+    return local_rank, leader, "127.0.0.1" if alone else str(host)
 
 
 def _head() -> str:

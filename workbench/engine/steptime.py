@@ -21,6 +21,7 @@ from workbench.engine.log import RunLog
 PARTS = ("step/compute", "step/communication", "step/data", "step/other")
 SPLIT = ("step/waiting", "step/moving")
 EXCHANGE = ("exchange/nbytes", "exchange/calls")
+SHAPE = ("exchange/leader", "exchange/batch")
 TELL_SECONDS = 0.5
 # Steps that were looked at and count; so many that one that was disturbed does not.
 LOOKS = 15
@@ -29,11 +30,16 @@ LOOKS = 15
 class StepTime:
     """Adds up the parts of steps, and tells their means from time to time.
 
-    All values are seconds a step, but for the bytes and calls of the exchange.
+    All values are seconds a step, but for those of the exchange.
+
+    Args:
+        leader: The lowest rank on this rank's node.
+        batch: Examples of a step on this rank; 0 when unknown.
     """
 
-    def __init__(self, log: RunLog) -> None:
+    def __init__(self, log: RunLog, *, leader: int = 0, batch: int = 0) -> None:
         self._log = log
+        self._shape: tuple[int, ...] = (leader, batch)
         watch.begin()
         self._update = self._data = self._inside = 0.0
         self._steps = 0
@@ -102,6 +108,9 @@ class StepTime:
         for name, last, first in zip(EXCHANGE, now, self._exchanged, strict=True):
             self._log.add(name, iteration, (last - first) / self._steps)
         self._exchanged = now
+        for name, value in zip(SHAPE, self._shape, strict=False):
+            self._log.add(name, iteration, value)
+        self._shape = ()  # which stays as it is
 
     def _wrap(
         self,

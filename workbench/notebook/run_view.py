@@ -11,6 +11,8 @@ from workbench.notebook.keeping import keep_result
 from workbench.notebook.live_widget import WIDGET_TYPE, Form, LiveWidget, chosen_form
 from workbench.notebook.page import Page
 from workbench.store import Store
+from workbench.view import bars
+from workbench.view.anatomy import anatomy_of
 from workbench.view.kept import bundle_of, figure_html, live_bundle
 from workbench.view.panels import describe, panels_of
 from workbench.view.picture import LivePicture, warm_up
@@ -43,7 +45,7 @@ class RunView:
         self._picture = LivePicture()
         self._streamed = frozenset({0}) if streams else frozenset()
         self._shown = ""
-        self._figure, self._described = "", ""
+        self._figure, self._bars, self._described = "", "", ""
         self._drawn, self._next_picture = 0, 0.0
         self._next_attendance, self._attended = 0.0, False
         self._form = chosen_form()
@@ -132,12 +134,15 @@ class RunView:
             self._drawn = self.record.points
             self._described = describe(panels)
             self._figure = figure_html(self._picture.png(panels), self._described, "")
+            if self._store:
+                self._bars = bars.html(anatomy_of(self._store, self.record.run))
 
     def _show(self, now: float) -> None:
         self._shown = self._state
         line = self.record.line(now, self._remark)
         output = self._transcript.html(streamed=self._streamed, final=False)
-        bundle = live_bundle(self.record.run, line, self._figure + output, self._described)
+        below = self._figure + self._bars + output
+        bundle = live_bundle(self.record.run, line, below, self._described)
         if self._widget:
             bundle[WIDGET_TYPE] = self._widget.view
         self._page.show(PLACE, bundle)

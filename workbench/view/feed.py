@@ -9,9 +9,10 @@ from __future__ import annotations
 import secrets
 
 from workbench.core.frames import Series, encode_frame
-from workbench.core.metrics import is_clock, is_measured, slowest_rank
+from workbench.core.metrics import is_clock, is_measured
 from workbench.core.sampling import Curve
 from workbench.store import Store
+from workbench.view.anatomy import NOTHING_KNOWN, anatomy_of
 from workbench.view.messages import Message, run_message, steps_message
 from workbench.view.record import Record
 
@@ -44,9 +45,8 @@ class Feed:
         self.ended = False
         self._store = store
         self._record = record or Record(store.run(run), capacity)
-        self._slowest = -1
+        self._anatomy = NOTHING_KNOWN
         self._marked = 0  # version as of which another rank is the slowest
-        self._steps = dict[int, dict[str, float]]()
         self._steps_read = self._values_read = 0.0
         self._values = dict[str, float]()
 
@@ -140,7 +140,7 @@ class Feed:
 
     def steps_message(self) -> Message | None:
         """Return where the time of a step goes; None when nobody measured it."""
-        return steps_message(self._steps, self._slowest) if self._steps else None
+        return steps_message(self._anatomy) if self._anatomy.steps else None
 
     def output(self, after: int, most: int = 64_000) -> Message:
         """Return what ranks wrote behind piece ``after``: about ``most`` characters at once.
@@ -158,14 +158,17 @@ class Feed:
             pieces.append([row.rank, row.stream, row.text])
         return {"after": after, "skipped": skipped, "pieces": pieces}
 
+    @property
+    def _slowest(self) -> int:
+        return self._anatomy.slowest
+
     def _drawn(self) -> list[tuple[str, Curve]]:
         return [pair for pair in self._record.curves.items() if not is_clock(pair[0])]
 
     def _read_steps(self) -> None:
-        self._steps = self._store.steps(self._record.run.id)
-        slowest = slowest_rank(self._steps, self._slowest)
-        if slowest != self._slowest:
-            self._slowest = slowest
+        before = self._slowest
+        self._anatomy = anatomy_of(self._store, self._record.run, before)
+        if self._slowest != before:
             self._record.version += 1
             self._marked = self._record.version
 

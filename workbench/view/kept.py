@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from workbench.core.frames import Series, encode_frame
-from workbench.core.metrics import fraction_done, is_clock, reported, slowest_rank
+from workbench.core.metrics import fraction_done, is_clock, reported
 from workbench.core.run import Run
 from workbench.store import Store
+from workbench.view import bars
+from workbench.view.anatomy import NOTHING_KNOWN, Anatomy, anatomy_of
 from workbench.view.messages import run_message, steps_message
 from workbench.view.panels import Panel, describe, panels_of
 from workbench.view.phrases import kept_line, number, percent, state_line, step_line, summary
@@ -76,19 +78,29 @@ def bundle_of(
     run, panels = record.run, panels_of({"": record.curves})
     values, folder = store.final_values(run.id), store.path.parent
     words = filter(None, [transcript.text(set(transcript.ranks) - streamed)])
+    anatomy = anatomy_of(store, run)
     bundle = {
-        RUN_TYPE: {**_identity(run), "saved": _saved(store, record, values, now)},
-        "text/plain": "\n".join([*summary(run, values, folder, now), *words]),
+        RUN_TYPE: {**_identity(run), "saved": _saved(record, anatomy, values, now)},
+        "text/plain": "\n".join([*summary(run, values, folder, now, anatomy.says), *words]),
     }
-    shown = figure(panels, kept_line(run, folder)) if panels else _caption(run, folder)
-    html = f"{_head_html(run, state_line(run, now))}{shown['text/html']}{_values_html(values)}"
+    drawn = bool(panels or anatomy.steps)
+    shown = figure(panels, kept_line(run, folder), anatomy) if drawn else _caption(run, folder)
+    words_html = f"{_values_html(values)}{bars.says_html(anatomy)}"
+    html = f"{_head_html(run, state_line(run, now))}{shown['text/html']}{words_html}"
     return {**bundle, **shown, "text/html": html + transcript.html(streamed=streamed, final=True)}
 
 
-def figure(panels: Sequence[Panel], caption: str) -> dict[str, str]:
-    """Return a picture to be kept, as such and as HTML."""
-    drawn = png(panels)
-    html = figure_html(drawn, describe(panels), caption)
+def figure(
+    panels: Sequence[Panel], caption: str, anatomy: Anatomy = NOTHING_KNOWN
+) -> dict[str, str]:
+    """Return a picture to be kept, as such and as HTML.
+
+    Args:
+        anatomy: Where the time of a step goes, to be drawn below the curves.
+    """
+    drawn = png(panels, anatomy)
+    described = filter(None, [describe(panels), bars.describe(anatomy)])
+    html = figure_html(drawn, "; ".join(described), caption)
     return {"image/png": base64.b64encode(drawn).decode(), "text/html": html}
 
 
@@ -107,14 +119,12 @@ def _identity(run: Run) -> dict[str, Any]:
 
 
 def _saved(
-    store: Store, record: Record, values: Mapping[str, float], now: float
+    record: Record, anatomy: Anatomy, values: Mapping[str, float], now: float
 ) -> dict[str, object]:
-    steps = store.steps(record.run.id)
-    slowest = slowest_rank(steps)
     return {
         "run": run_message(record.run, now, values=values),
-        "steps": steps_message(steps, slowest) if steps else None,
-        "frame": base64.b64encode(_frame(record, slowest)).decode(),
+        "steps": steps_message(anatomy) if anatomy.steps else None,
+        "frame": base64.b64encode(_frame(record, anatomy.slowest)).decode(),
     }
 
 

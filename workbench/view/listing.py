@@ -9,6 +9,7 @@ from workbench.core.cluster import RankFact
 from workbench.core.metrics import STEP_PREFIX, is_step_time, reported, seconds_taken
 from workbench.core.run import Run
 from workbench.store import Store
+from workbench.view.anatomy import anatomy_of
 from workbench.view.phrases import duration, moment, number, values_line
 
 Row = tuple[str, ...]
@@ -77,6 +78,9 @@ def _compared(store: Store, runs: Sequence[Run], now: float) -> Iterator[Row]:
     for name in sorted(filter(is_step_time, measured)):
         milliseconds = (number(1000 * v[name]) if name in v else NOTHING for v in values)
         yield f"{name.removeprefix(STEP_PREFIX)}, ms a step", *milliseconds
+    says = [" ".join(anatomy_of(store, run).says) for run in runs]
+    if any(says):
+        yield "verdict", *(sentence or NOTHING for sentence in says)
 
 
 def _duration(run: Run, now: float) -> str:

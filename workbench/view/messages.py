@@ -19,6 +19,7 @@ from workbench.core.metrics import (
 from workbench.core.run import Run, RunState
 from workbench.errors import Unknown
 from workbench.store import Store
+from workbench.view.anatomy import Anatomy
 from workbench.view.nodes import fleet_message, fleet_of
 from workbench.view.record import runs_before
 from workbench.view.waiting import reason
@@ -28,7 +29,6 @@ Message = dict[str, Any]
 MOST_RANKS = 32  # whose step times are sent
 SPARK_BUCKETS = 40
 ERROR_CHARACTERS = 20_000
-_PARTS = ("compute", "communication", "data", "other")
 
 
 def run_message(
@@ -81,21 +81,18 @@ def run_message(
     }
 
 
-def steps_message(steps: Mapping[int, Mapping[str, float]], slowest: int) -> Message:
-    """Return where the time of a step goes.
-
-    Args:
-        steps: For each rank the seconds a step of each part.
-        slowest: The rank that the others wait for; -1 for none.
-    """
-    ranks = sorted(steps)
-    chosen = ranks[:MOST_RANKS]
-    if slowest in steps and slowest not in chosen:
+def steps_message(anatomy: Anatomy) -> Message:
+    """Return where the time of a step goes."""
+    rows, slowest = anatomy.rows, anatomy.slowest
+    chosen = [*rows][:MOST_RANKS]
+    if slowest in rows and slowest not in chosen:
         chosen[-1] = slowest
     return {
         "slowest": slowest,
-        "ranks": [[rank, *(steps[rank].get(part, 0.0) for part in _PARTS)] for rank in chosen],
-        "total": len(ranks),
+        "parts": list(anatomy.parts),
+        "ranks": [[rank, *rows[rank]] for rank in chosen],
+        "total": len(rows),
+        "says": list(anatomy.says),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish
@@ -70,6 +71,8 @@ def values_line(values: dict[str, float]) -> str:
 def step_line(values: dict[str, float]) -> str:
     """Return where the time of a step goes, or nothing when it was not measured."""
     parts = {name.removeprefix(STEP_PREFIX): v for name, v in values.items() if is_step_time(name)}
+    if "moving" in parts:
+        parts.pop("communication", None)  # which is waiting and moving
     shares = sorted(parts.items(), key=lambda part: -part[1])
     return ", ".join(f"{name} {1000 * seconds:.3g} ms" for name, seconds in shares)
 
@@ -117,11 +120,14 @@ def state_line(run: Run, now: float, remark: str = "", rate: float = 0.0) -> str
     return f"{line}: {remark or said}" if remark or said else line
 
 
-def summary(run: Run, values: dict[str, float], folder: Path, now: float) -> list[str]:
+def summary(
+    run: Run, values: dict[str, float], folder: Path, now: float, says: Sequence[str] = ()
+) -> list[str]:
     """Return what is to be known of a run when it has ended and no picture can be shown.
 
     Args:
         values: The last value of every name.
+        says: What there is to say of where its time went.
         folder: Where the run is kept.
         now: Epoch seconds.
     """
@@ -130,6 +136,7 @@ def summary(run: Run, values: dict[str, float], folder: Path, now: float) -> lis
         lines.append(f"Last values: {line}")
     if line := step_line(values):
         lines.append(f"A step takes: {line}")
+    lines += says
     return [*lines, kept_line(run, folder)]
 
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from workbench.view import bars
+from workbench.view.anatomy import NOTHING_KNOWN, Anatomy
 from workbench.view.panels import Panel
 
 LIVE_DPI = 80
@@ -19,6 +21,7 @@ _WIDTH = 9.0  # inches
 _HEIGHT = 2.9  # inches a row of axes
 _COLUMNS = 2
 _PALETTE = 64  # colours
+_BARS_LEFT = 1.35  # inches, for the names of ranks
 _FEW = 30  # points, which are marked
 
 
@@ -138,9 +141,9 @@ class LivePicture:
         return _png(self._canvas)
 
 
-def png(panels: Sequence[Panel]) -> bytes:
-    """Draw ``panels`` once, to be kept; at least one is needed."""
-    canvas = _canvas(panels, FINAL_DPI)[0]
+def png(panels: Sequence[Panel], anatomy: Anatomy = NOTHING_KNOWN) -> bytes:
+    """Draw ``panels`` once, to be kept, and below them where the time goes; one is needed."""
+    canvas = _canvas(panels, FINAL_DPI, anatomy)[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a font without the glyphs of someone's metric name
         canvas.draw()
@@ -155,21 +158,24 @@ def save(panels: Sequence[Panel], path: str) -> None:
         canvas.figure.savefig(path)
 
 
-def _canvas(panels: Sequence[Panel], dpi: int) -> tuple[Any, list[Plot]]:
+def _canvas(
+    panels: Sequence[Panel], dpi: int, anatomy: Anatomy = NOTHING_KNOWN
+) -> tuple[Any, list[Plot]]:
     """Return a canvas with ``panels`` on it, not yet drawn, and the plots of each."""
     # Not by pyplot: a figure of our own is never shown twice and needs no main thread.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    columns = min(_COLUMNS, len(panels))
+    columns = min(_COLUMNS, max(1, len(panels)))
     rows = math.ceil(len(panels) / columns)
-    height = _HEIGHT * rows
+    below = bars.inches(anatomy)
+    height = _HEIGHT * rows + below
     figure = Figure(figsize=(_WIDTH, height), dpi=dpi, facecolor="white")
     # Margins in inches; a layout that measures every text would draw the figure twice.
     figure.subplots_adjust(
         left=0.75 / _WIDTH,
         right=1 - 0.15 / _WIDTH,
-        bottom=0.5 / height,
+        bottom=(0.5 + below) / height,
         top=1 - 0.12 / height,
         wspace=0.26,
         hspace=0.26,
@@ -180,6 +186,10 @@ def _canvas(panels: Sequence[Panel], dpi: int) -> tuple[Any, list[Plot]]:
     ]
     for plot, panel in zip(plots, panels, strict=True):
         plot.rescale(panel, 0.0)
+    if below:
+        wide, high = _WIDTH - _BARS_LEFT - 0.15, below - 0.85
+        place = (_BARS_LEFT / _WIDTH, 0.5 / height, wide / _WIDTH, high / height)
+        bars.draw(figure.add_axes(place), anatomy)
     return FigureCanvasAgg(figure), plots
 
 

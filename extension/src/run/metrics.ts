@@ -5,7 +5,7 @@
 /** More charts than this are not drawn. */
 export const MOST_GROUPS = 6;
 
-const STEP_PREFIX = 'step/';
+const MEASURED = /^(step|exchange|gauge)\//;
 const CLOCKS = new Set([
   ...['elapsed_time', 'epoch', 'iteration', 'time', 'step', 'timestamp']
 ]);
@@ -28,7 +28,7 @@ export interface IGroup {
 export function groupNames(names: Iterable<string>): IGroup[] {
   const groups = new Map<string, string[]>();
   for (const name of [...new Set(names)].sort(byCode)) {
-    if (!isClock(name) && !name.startsWith(STEP_PREFIX)) {
+    if (!isClock(name) && !MEASURED.test(name)) {
       const quantity = quantityOf(name);
       groups.set(quantity, [...(groups.get(quantity) ?? []), name]);
     }

@@ -1,13 +1,18 @@
 /**
  * Show where the time of a step goes on each rank.
  */
-import type { ISteps } from '../protocol';
+import type { ISteps, StepPart } from '../protocol';
 import { element, setText } from './dom';
 import { fixed, integer } from './numbers';
 import type { ITrans } from './trans';
 
-/** The classes that colour the parts, in the order of `ISteps.ranks`. */
-const PARTS = ['compute', 'communication', 'data', 'other'] as const;
+/** What `ISteps.ranks` has where nothing else is said. */
+const PARTS: readonly StepPart[] = [
+  'compute',
+  'communication',
+  'data',
+  'other'
+];
 
 /** A row of the table. */
 interface IRow {
@@ -19,39 +24,11 @@ interface IRow {
 
 export class StepTable {
   constructor(private readonly trans: ITrans) {
-    const words = [
-      trans.__('compute'),
-      trans.__('communication'),
-      trans.__('data'),
-      trans.__('other')
-    ];
-    const titles = words.map((word, i) =>
-      element(
-        'th',
-        { scope: 'col' },
-        element('span', {
-          class: `wb-square wb-part-${PARTS[i]}`,
-          'aria-hidden': 'true'
-        }),
-        word
-      )
-    );
     const table = element(
       'table',
       { class: 'wb-steptable' },
       this._caption,
-      element(
-        'thead',
-        {},
-        element(
-          'tr',
-          {},
-          element('th', { scope: 'col', text: trans.__('rank') }),
-          element('td', { class: 'wb-barcell' }),
-          ...titles,
-          element('th', { scope: 'col', text: trans.__('total') })
-        )
-      ),
+      this._head,
       this._body
     );
     this.node = element(
@@ -62,7 +39,8 @@ export class StepTable {
         'aria-label': trans.__('Time of a step'),
         tabindex: '0'
       },
-      table
+      table,
+      this._says
     );
     this.node.hidden = true;
   }
@@ -76,8 +54,14 @@ export class StepTable {
       return;
     }
     setText(this._caption, this._title(steps));
-    if (this._rows.length !== ranks.length) {
-      this._rows = ranks.map(() => makeRow());
+    const names = steps.parts ?? PARTS;
+    const isOther = names.join() !== this._parts.join();
+    if (isOther) {
+      this._parts = names;
+      this._head.replaceChildren(this._titles());
+    }
+    if (isOther || this._rows.length !== ranks.length) {
+      this._rows = ranks.map(() => makeRow(names));
       this._body.replaceChildren(...this._rows.map(row => row.node));
     }
     const sums = ranks.map(([, ...parts]) => parts.reduce((a, b) => a + b, 0));
@@ -95,6 +79,43 @@ export class StepTable {
       });
       setText(cells[parts.length], fixed(1000 * sums[i], places));
     });
+    const says = steps.says ?? [];
+    if (says.join('\n') !== this._said) {
+      this._said = says.join('\n');
+      this._says.replaceChildren(
+        ...says.map(text => element('p', { class: 'wb-verdict', text }))
+      );
+    }
+  }
+
+  private _titles(): HTMLElement {
+    const { trans } = this;
+    const words: { [part in StepPart]: string } = {
+      compute: trans.__('compute'),
+      communication: trans.__('communication'),
+      waiting: trans.__('waiting'),
+      moving: trans.__('moving bytes'),
+      data: trans.__('data'),
+      other: trans.__('other')
+    };
+    return element(
+      'tr',
+      {},
+      element('th', { scope: 'col', text: trans.__('rank') }),
+      element('td', { class: 'wb-barcell' }),
+      ...this._parts.map(part =>
+        element(
+          'th',
+          { scope: 'col' },
+          element('span', {
+            class: `wb-square wb-part-${part}`,
+            'aria-hidden': 'true'
+          }),
+          words[part]
+        )
+      ),
+      element('th', { scope: 'col', text: trans.__('total') })
+    );
   }
 
   private _title(steps: ISteps): string {
@@ -109,16 +130,20 @@ export class StepTable {
   }
 
   private readonly _caption = element('caption');
+  private readonly _head = element('thead');
   private readonly _body = element('tbody');
+  private readonly _says = element('div');
+  private _parts: readonly StepPart[] = [];
+  private _said = '';
   private _rows: IRow[] = [];
 }
 
-function makeRow(): IRow {
+function makeRow(parts: readonly StepPart[]): IRow {
   const name = element('th', { scope: 'row' });
-  const bars = PARTS.map(part => element('span', { class: `wb-part-${part}` }));
+  const bars = parts.map(part => element('span', { class: `wb-part-${part}` }));
   const bar = element('div', { class: 'wb-bar', 'aria-hidden': 'true' });
   bar.append(...bars);
-  const cells = [...PARTS, 'total'].map(() => element('td'));
+  const cells = [...parts, 'total'].map(() => element('td'));
   const node = element(
     'tr',
     {},

@@ -1,0 +1,67 @@
+import type { ISteps } from '../../protocol';
+import { StepTable } from '../steps';
+
+const trans = {
+  __: (text: string, ...values: unknown[]) =>
+    values.reduce<string>((t, v, i) => t.replace(`%${i + 1}`, `${v}`), text)
+} as never;
+
+const SPLIT: ISteps = {
+  slowest: 1,
+  parts: ['compute', 'waiting', 'moving', 'data', 'other'],
+  ranks: [
+    [0, 0.01, 0.02, 0.003, 0, 0],
+    [1, 0.03, 0, 0.003, 0, 0]
+  ],
+  total: 2,
+  says: ['Straggler: others wait for rank 1.']
+};
+
+function titles(table: StepTable): string[] {
+  const found = table.node.querySelectorAll('thead th');
+  return [...found].map(node => node.textContent ?? '');
+}
+
+it('has a bar and a column for each part', () => {
+  const table = new StepTable(trans);
+
+  table.show(SPLIT);
+
+  expect(titles(table).slice(1, -1)).toEqual([
+    'compute',
+    'waiting',
+    'moving bytes',
+    'data',
+    'other'
+  ]);
+  const bars = table.node.querySelectorAll<HTMLElement>(
+    'tbody tr:first-child .wb-bar span'
+  );
+  expect(bars).toHaveLength(5);
+  expect(bars[1].className).toBe('wb-part-waiting');
+  expect(parseFloat(bars[1].style.width)).toBeCloseTo((100 * 20) / 33);
+});
+
+it('marks the rank that the others wait for, and says the verdict', () => {
+  const table = new StepTable(trans);
+
+  table.show(SPLIT);
+
+  expect(table.node.querySelector('.wb-slowest')!.textContent).toContain(
+    'rank 1 ▲ slowest'
+  );
+  expect(table.node.querySelector('.wb-verdict')!.textContent).toBe(
+    'Straggler: others wait for rank 1.'
+  );
+});
+
+it('shows what was kept before waiting was told from moving', () => {
+  const table = new StepTable(trans);
+  table.show(SPLIT);
+
+  table.show({ slowest: -1, total: 1, ranks: [[0, 1, 2, 3, 4]] });
+
+  expect(titles(table)).toContain('communication');
+  expect(table.node.querySelectorAll('tbody .wb-bar span')).toHaveLength(4);
+  expect(table.node.querySelector('.wb-verdict')).toBeNull();
+});
