@@ -58,6 +58,10 @@ class CloudRefused(WorkbenchError):
         self.code = code
 
 
+class GradientError(WorkbenchError):
+    """Correct the training: ranks have different gradients, or one is not finite."""
+
+
 class RunFailed(WorkbenchError):
     """A rank failed; shows that rank's own traceback.
 

@@ -230,6 +230,21 @@ TABLE: Mapping[str, tuple[Replacement, ...]] = {
             _HALF,
         ),
     ),
+    "chainermn.optimizers": (
+        Replacement(
+            "    if double_buffering:\n",
+            "    if double_buffering and not hasattr(communicator, 'multi_node_optimizer'):\n",
+            "a communicator of ours has optimizers of its own",
+        ),
+        Replacement(
+            "    return _MultiNodeOptimizer(actual_optimizer, communicator,\n"
+            "                               zero_fill)\n",
+            "    return getattr(communicator, 'multi_node_optimizer', _MultiNodeOptimizer)(\n"
+            "        actual_optimizer, communicator, zero_fill, "
+            "**({'double_buffering': True} if double_buffering else {}))\n",
+            "a communicator of ours has optimizers of its own",
+        ),
+    ),
     "chainermn.extensions.observation_aggregator": (
         Replacement(
             'value.to_device("native")',
