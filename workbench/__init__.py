@@ -6,17 +6,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself would cost every start of Python more than all of this file
     from typing import Any
 
+    from workbench.engine.exchange.creation import create_communicator
     from workbench.engine.report import report
     from workbench.notebook import unload_ipython_extension
     from workbench.store import Store
 
 __version__ = "0.1.0"
-__all__ = ["Store", "client", "load_ipython_extension", "report", "unload_ipython_extension"]
+__all__ = [
+    "Store",
+    "client",
+    "create_communicator",
+    "load_ipython_extension",
+    "report",
+    "unload_ipython_extension",
+]
 
 # Nothing is imported before it is asked for: every Python start runs through this file once the
 # wheel's .pth is in place, and a rank needs no notebook.
 _HOMES = {
     "Store": "workbench.store",
+    "create_communicator": "workbench.engine.exchange.creation",
     "report": "workbench.engine.report",
     "unload_ipython_extension": "workbench.notebook",
 }

@@ -52,6 +52,7 @@ from workbench.cli.screen import screen_for
 from workbench.cli.terminal import notes, output, waiting
 from workbench.core import job as job_file
 from workbench.core.cluster import THIS_MACHINE, ClusterWish, check_cluster_name
+from workbench.core.exchangewish import exchange_environment
 from workbench.core.fleet import FleetWish, Place
 from workbench.core.fleetrequest import fleet_wish
 from workbench.core.job import Job
@@ -200,7 +201,12 @@ def run(ctx: click.Context, /, script: str, arguments: tuple[str, ...], **given:
             cluster=cluster,
             name=given["name"] or job.name,
             parameters=tuple(parameters.items()),
-            environment=tuple(job.environment.items()),
+            environment=(
+                *job.environment.items(),
+                *exchange_environment(
+                    given["communicator"] or job.communicator, given["compress"] or job.compress
+                ),
+            ),
             ranks=ranks,
             oversubscribe=shared,
             grace=job.grace if given["grace"] is None else given["grace"],

@@ -111,6 +111,16 @@ def run_options(command: Command) -> Command:
                 "--grace", type=SECONDS, help="From asking to stop to ending the ranks; 5s, if not."
             ),
             click.option("--wall-clock-limit", type=SECONDS, help="Stop the run after this long."),
+            click.option(
+                "--communicator",
+                metavar="NAME",
+                help="auto, ring, doubling, hierarchical or mpi, in place of ChainerMN's naive.",
+            ),
+            click.option(
+                "--compress",
+                metavar="NAME",
+                help="Gradients go as fp16, bf16, int8, topk or powersgd.",
+            ),
             click.option("--cluster", metavar="NAME", help="Which cluster, if not 'default'."),
             accept_option,
             yes_option,

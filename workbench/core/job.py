@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from workbench.core.cluster import DEFAULT_CLUSTER, check_cluster_name
+from workbench.core.exchangewish import check_codec, check_communicator
 from workbench.core.fleet import Place
 from workbench.core.fleetrequest import (
     DEFAULT_LIMIT,
@@ -191,6 +192,13 @@ class Job(BaseModel):
     )
     environment: dict[str, Text] = Field(
         default={}, description="a table of texts and numbers", examples=[{"DATA_ROOT": "data"}]
+    )
+    communicator: Annotated[str, AfterValidator(_explained(check_communicator))] | None = _said(
+        '"auto", "ring", "doubling", "hierarchical" or "mpi", in place of ChainerMN\'s naive',
+        "auto",
+    )
+    compress: Annotated[str, AfterValidator(_explained(check_codec))] | None = _said(
+        '"none", "fp16", "bf16", "int8", "topk" or "powersgd"', "powersgd"
     )
     grace: Seconds = Field(default=DEFAULT_GRACE, description="a length of time", examples=["5s"])
     wall_clock_limit: Seconds = Field(default=0.0, description="a length of time", examples=["90m"])

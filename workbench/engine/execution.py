@@ -20,6 +20,7 @@ from workbench.core.run import Assignment, RunKind
 from workbench.engine.boundary import RunStopped
 from workbench.engine.communicator import is_echo
 from workbench.engine.current import Current
+from workbench.engine.exchange.creation import substituted
 from workbench.engine.rank import Rank
 
 MAGIC_LINE = "%%dist_train\n"
@@ -46,8 +47,8 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
 
 def _attempt(rank: Rank, run: Current, assignment: Assignment, shell: Any) -> Ending:
     try:
-        body = _script if assignment.kind is RunKind.SCRIPT else _cell
-        with rank.interruptible():
+        body = _BODIES.get(assignment.kind, _cell)
+        with rank.interruptible(), substituted():
             body(run, assignment, shell)
     except RunStopped:
         return Ending("stopped", run.iteration)
@@ -102,6 +103,17 @@ def _script(run: Current, assignment: Assignment, shell: Any) -> None:
         sys.path[:] = before_path
         kept = {k: v for k, v in module.__dict__.items() if not k.startswith("__")}
         shell.user_ns.update(kept)
+
+
+def _measurement(run: Current, assignment: Assignment, _: Any) -> None:
+    from mpi4py import MPI
+
+    from workbench.engine.measuring.survey import measure
+
+    measure(run, MPI.COMM_WORLD, **dict(assignment.parameters))
+
+
+_BODIES = {RunKind.SCRIPT: _script, RunKind.MEASUREMENT: _measurement}
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from workbench.core.cluster import ClusterState
+from workbench.core.exchangewish import exchange_environment
 from workbench.core.run import RunKind, RunState, RunWish
 from workbench.errors import ClusterError, InputError, StateError
 from workbench.notebook.handle import RunHandle, watch
@@ -42,6 +43,7 @@ def train(
             ranks=options.ranks,
             oversubscribe=options.oversubscribe,
             grace=options.grace,
+            environment=exchange_environment(options.communicator, options.compress),
         )
         say_start(options.cluster, is_up)
         if options.background:

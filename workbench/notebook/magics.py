@@ -15,6 +15,7 @@ from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.launch import set_up, train, train_script
 from workbench.notebook.listing import comparison, findings_table, newest_runs
 from workbench.notebook.page import page_for
+from workbench.notebook.plan_view import planned
 from workbench.notebook.sizing import hosts_findings, resize
 from workbench.notebook.status import cluster_status, last_run_line
 from workbench.store import Store
@@ -41,10 +42,13 @@ class WorkbenchMagics(Magics):
 
         %%dist_train [--ranks N] [--name NAME] [--param KEY=VALUE]... [--background]
                      [--oversubscribe] [--grace SECONDS] [--cluster NAME]
+                     [--communicator NAME] [--compress NAME]
 
         %dist_train [the same options] script.py [its arguments]...
 
         What stands after the script's name is the script's. The cluster is started if need be.
+        --communicator (auto, ring, doubling, hierarchical or mpi) and --compress (fp16, bf16,
+        int8, topk or powersgd) give ChainerMN code our communicator in place of its naive.
         """
         if cell is None:
             known = options.train_options("%dist_train")
@@ -100,6 +104,21 @@ class WorkbenchMagics(Magics):
                 display(dict(comparison(store, chosen.names, now)), raw=True)
             else:
                 display(dict(newest_runs(store, chosen.limit, now)), raw=True)
+
+    @line_magic
+    def dist_plan(self, line: str) -> None:
+        """Show what an epoch would take and cost on numbers of nodes, and where more stop paying.
+
+        %dist_plan [RUN] [--ec2 | --rehearse] [--region NAME] [--type T]... [--gpus N]
+                   [--network GBITS] [--most N] [--plain] [--total-batch] [--interruptions R]
+                   [--step SECONDS] [--gradients BYTES] [--batch N] [--examples N] [--gpu NAME]
+                   [--cluster NAME]
+
+        It goes by the newest run that was measured; what is said takes the place of what is not.
+        """
+        chosen = options.plan_options("%dist_plan").read(line)
+        with Store() as store:
+            display(dict(planned(store, chosen)), raw=True)
 
     @line_magic
     def dist_stop(self, line: str) -> None:

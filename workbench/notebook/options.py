@@ -12,6 +12,7 @@ from workbench.core.cluster import DEFAULT_CLUSTER, check_cluster_name
 from workbench.core.job import parameter, seconds
 from workbench.core.run import DEFAULT_GRACE
 from workbench.errors import InputError
+from workbench.view.planbasis import RATE, nbytes_of
 
 
 class Options(argparse.ArgumentParser):
@@ -87,6 +88,8 @@ def train_options(magic: str) -> Options:
     options.add_argument("--param", dest="parameters", action="append", default=[], type=parameter)
     options.add_argument("--background", action="store_true")
     options.add_argument("--oversubscribe", action="store_true")
+    options.add_argument("--communicator")
+    options.add_argument("--compress")
     options.add_argument("--grace", type=seconds, default=DEFAULT_GRACE)
     return options
 
@@ -116,6 +119,25 @@ def resize_options(magic: str) -> Options:
     return options
 
 
+def plan_options(magic: str) -> Options:
+    """Return the options of the plan."""
+    options = cluster_options(magic)
+    options.add_argument("run", nargs="*")
+    for flag in ("--ec2", "--rehearse", "--total-batch", "--plain"):
+        options.add_argument(flag, action="store_true")
+    for name in ("--region", "--gpu"):
+        options.add_argument(name, default="")
+    options.add_argument("--type", dest="types", action="append", default=[])
+    for name in ("--gpus", "--batch", "--examples"):
+        options.add_argument(name, type=_whole(name), default=0)
+    options.add_argument("--most", type=_whole("--most"), default=64)
+    options.add_argument("--network", type=_amount("--network"), default=0.0)
+    options.add_argument("--interruptions", type=_amount("--interruptions"), default=RATE)
+    options.add_argument("--step", type=seconds, default=0.0)
+    options.add_argument("--gradients", type=nbytes_of, default=0.0)
+    return options
+
+
 def stop_options(magic: str) -> Options:
     """Return the options of the stop magic."""
     options = cluster_options(magic)
@@ -136,5 +158,15 @@ def _whole(name: str) -> Callable[[str], int]:
             return int(text)
         except ValueError:
             raise InputError(f"{name} must be a whole number, not {text!r}.") from None
+
+    return parse
+
+
+def _amount(name: str) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            raise InputError(f"{name} must be a number, not {text!r}.") from None
 
     return parse

@@ -1,0 +1,101 @@
+"""Turn single precision into fewer bytes, element by element, and back."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy
+
+from workbench.core.exchange import Codec
+from workbench.engine.exchange.transport import Array
+
+BLOCK = 1 << 16
+"""Elements that are coded at a time: what they need stays in the cache."""
+
+_SCALE_BYTES = 4
+_HALF_MOST = 2.0**14  # leaves room for the sum of few; largest is 65504
+
+
+class Elementwise(Protocol):
+    """A code whose size follows from the number of elements."""
+
+    width: int
+    """Bytes for each element."""
+
+    def encode(self, values: Array, wire: Array) -> None:
+        """Write one block of single precision as ``block_bytes`` bytes."""
+        ...
+
+    def decode(self, wire: Array, values: Array) -> None:
+        """Write back what they mean."""
+        ...
+
+
+def wire_bytes(code: Elementwise, size: int) -> int:
+    """Return the bytes of ``size`` elements: each block has its scale before it."""
+    return size * code.width + -(-size // BLOCK) * _SCALE_BYTES
+
+
+class Scaled:
+    """Half precision or eight bits, with one scale for each block.
+
+    Args:
+        kind: NumPy's name of the type.
+        most: What the block's largest number becomes.
+    """
+
+    def __init__(self, kind: str, most: float) -> None:
+        self.width = int(kind[1:])
+        self._kind, self._most = kind, numpy.float32(most)
+        self._room = numpy.empty(BLOCK, "f4")
+
+    def encode(self, values: Array, wire: Array) -> None:
+        """Write a block."""
+        room = self._room[: len(values)]
+        largest = max(values.max(), -values.min())
+        scale = largest / self._most if largest > 0 else numpy.float32(1)
+        if self._kind != "i1":  # a power of two costs no precision
+            scale = numpy.ldexp(numpy.float32(1), numpy.frexp(scale)[1])
+        wire[:_SCALE_BYTES].view("f4")[0] = scale
+        numpy.divide(values, scale, out=room)
+        if self._kind == "i1":
+            numpy.rint(room, out=room)
+        with numpy.errstate(invalid="ignore"):
+            numpy.copyto(wire[_SCALE_BYTES:].view(self._kind), room, casting="unsafe")
+
+    def decode(self, wire: Array, values: Array) -> None:
+        """Read a block."""
+        numpy.copyto(values, wire[_SCALE_BYTES:].view(self._kind), casting="unsafe")
+        numpy.multiply(values, wire[:_SCALE_BYTES].view("f4")[0], out=values)
+
+
+class Bfloat16:
+    """The upper half of single precision, rounded to the nearest, ties to even."""
+
+    width = 2
+
+    def __init__(self) -> None:
+        self._room = numpy.empty(BLOCK, "u4")
+
+    def encode(self, values: Array, wire: Array) -> None:
+        """Write a block."""
+        room, bits = self._room[: len(values)], values.view("u4")
+        numpy.right_shift(bits, 16, out=room)
+        numpy.bitwise_and(room, 1, out=room)
+        numpy.add(room, 0x7FFF, out=room)
+        numpy.add(room, bits, out=room)
+        numpy.right_shift(room, 16, out=room)
+        numpy.copyto(wire[_SCALE_BYTES:].view("u2"), room, casting="unsafe")
+
+    def decode(self, wire: Array, values: Array) -> None:
+        """Read a block."""
+        bits = values.view("u4")
+        numpy.copyto(bits, wire[_SCALE_BYTES:].view("u2"), casting="unsafe")
+        numpy.left_shift(bits, 16, out=bits)
+
+
+def elementwise(codec: Codec) -> Elementwise:
+    """Return the code of that name; each has room of its own."""
+    if codec is Codec.BF16:
+        return Bfloat16()
+    return Scaled("f2", _HALF_MOST) if codec is Codec.FP16 else Scaled("i1", 127.0)

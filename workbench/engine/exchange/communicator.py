@@ -1,0 +1,161 @@
+"""A ChainerMN communicator that exchanges gradients by our exchanger; all else is ChainerMN's."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy
+from chainermn.communicators.mpi_communicator_base import MpiCommunicatorBase
+
+from workbench.core.exchange import Algorithm, Codec
+from workbench.engine.communicator import watch
+from workbench.engine.current import current
+from workbench.engine.exchange import telling
+from workbench.engine.exchange.device import Device
+from workbench.engine.exchange.exchanger import Exchanger
+from workbench.engine.exchange.optimizer import DelayedOptimizer, OverlappingOptimizer
+from workbench.engine.exchange.plan import Plan
+from workbench.engine.exchange.reducer import Reducer
+from workbench.engine.exchange.transport import transport_of
+
+TELL_SECONDS = 0.5
+
+
+class ExchangeCommunicator(MpiCommunicatorBase):
+    """Averages gradients in buckets, overlapped and compressed if asked.
+
+    Args:
+        mpi_comm: The ranks.
+        algorithm: Which to take for everything; by default what suits size and link.
+        compress: What gradients are turned into on their way.
+        rank: Of PowerSGD's approximation.
+        overlap: Whether buckets leave during the backward pass; by default between nodes.
+    """
+
+    def __init__(
+        self,
+        mpi_comm: Any,
+        algorithm: Algorithm | None = None,
+        compress: Codec = Codec.NONE,
+        rank: int = 4,
+        overlap: bool | None = None,
+    ) -> None:
+        super().__init__(mpi_comm)
+        self._options = (algorithm, compress, rank, overlap)
+        transport = transport_of(mpi_comm)
+        key = f"reducer {algorithm}"
+        if key not in transport.kept:
+            transport.kept[key] = Reducer(transport, algorithm)
+        self.reducer: Reducer = transport.kept[key]
+        wanted = self.reducer.nodes > 1 if overlap is None else overlap
+        self.overlaps = wanted and transport.may_thread and transport.size > 1
+        self.lacks_threads = wanted and not transport.may_thread
+        self.exchanger = self._exchanger()
+        self.device = Device(mpi_comm, compress)
+        self.forgiving = False
+        """Whether gradients that are not finite are let through, as loss scaling wants it."""
+        self._told = 0.0
+        self._said = ""
+
+    def split(self, color: int, key: int) -> ExchangeCommunicator:
+        """Return a communicator of the ranks with the same color, with the same options."""
+        return type(self)(self.mpi_comm.Split(color, key), *self._options)
+
+    def multi_node_mean_grad(self, model: Any, zero_fill: bool = False) -> None:
+        """Replace the model's gradients by their means over the ranks."""
+        parameters = [(n, p) for n, p in sorted(model.namedparams()) if p.data is not None]
+        if zero_fill:
+            for _, parameter in parameters:
+                if parameter.grad is None:
+                    parameter.grad = parameter.xp.zeros_like(parameter.data)
+        if self.device.takes(p for _, p in parameters):
+            self.device.mean(model, zero_fill)
+            return
+        names = [name for name, _ in parameters]
+        gradients = [self.device.on_host(n, p.grad) for n, p in parameters]
+        shapes = [parameter.data.shape for _, parameter in parameters]
+        for number, mean in self.mean(names, gradients, shapes):
+            if isinstance(parameters[number][1].grad, numpy.ndarray):
+                parameters[number][1].grad = mean
+            else:
+                gradients[number] = mean
+        for (_, parameter), gradient in zip(parameters, gradients, strict=True):
+            self.device.put_back(parameter, gradient)
+
+    def mean(
+        self, names: list[str], gradients: list[Any], shapes: list[tuple[int, ...]]
+    ) -> list[tuple[int, Any]]:
+        """Replace gradients by their means; see ``Exchanger.mean``."""
+        self.exchanger.measures = due = time.monotonic() - self._told > TELL_SECONDS
+        with _in_exchange(self.exchanger):
+            news = self.exchanger.mean(names, gradients, shapes, forgiving=self.forgiving)
+        if due:
+            self._tell(self.exchanger)
+        return news
+
+    def multi_node_optimizer(
+        self, optimizer: Any, communicator: Any, zero_fill: bool, *, double_buffering: bool = False
+    ) -> Any:
+        """Return what ``chainermn.create_multi_node_optimizer`` does, for this communicator."""
+        if double_buffering:
+            if self.rank == 0:
+                print(telling.STALE, flush=True)
+            return DelayedOptimizer(optimizer, self, zero_fill)
+        return OverlappingOptimizer(optimizer, self, zero_fill)
+
+    def landed(self, optimizer: DelayedOptimizer) -> None:
+        """Wait for what a delayed optimizer has sent off."""
+        if not optimizer.flying:
+            return
+        with _in_exchange(optimizer.exchanger):
+            if optimizer.worker is not None:
+                optimizer.worker.wait()
+        if time.monotonic() - self._told > TELL_SECONDS:
+            self._tell(optimizer.exchanger)
+
+    def another(self) -> Exchanger:
+        """Return an exchanger for other gradients over the same ranks."""
+        return self._exchanger()
+
+    def _exchanger(self) -> Exchanger:
+        _, compress, rank, _ = self._options
+        return Exchanger(
+            self.reducer, compress, rank, overlaps=self.overlaps, on_plan=self._on_plan
+        )
+
+    def _on_plan(self, plan: Plan) -> None:
+        said = telling.sentence(self, plan) if self.rank == 0 else ""
+        if said and said != self._said:
+            self._said = said
+            print(said, flush=True)
+
+    def _tell(self, exchanger: Exchanger) -> None:
+        run, tally = current(), exchanger.tally
+        self._told = time.monotonic()
+        if run is None:
+            return
+        values = [("exchange/bytes", tally.nbytes), ("exchange/seconds", tally.seconds)]
+        if tally.error:
+            values.append(("exchange/error", tally.error))
+        run.log.add_all(run.iteration + 1, tuple(values))
+
+
+@contextmanager
+def _in_exchange(exchanger: Exchanger) -> Iterator[None]:
+    """Count the main thread's time here as time in MPI: it waits for bytes, or moves them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    watch.since = start = time.perf_counter()
+    watch.call = "gradient exchange"
+    try:
+        yield
+        watch.exchanges += 1
+        watch.nbytes += exchanger.plan.nbytes if exchanger.plan else 0
+    finally:
+        watch.call = ""
+        watch.seconds += time.perf_counter() - start

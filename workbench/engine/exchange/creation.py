@@ -1,0 +1,111 @@
+"""Make communicators, by hand or in place of the ones that an unmodified script asks for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from workbench.core.exchange import Algorithm, Codec
+from workbench.core.exchangewish import (
+    COMMUNICATOR_VARIABLE,
+    COMPRESS_VARIABLE,
+    check_codec,
+    check_communicator,
+)
+from workbench.errors import InputError
+
+if TYPE_CHECKING:
+    from workbench.engine.exchange.communicator import ExchangeCommunicator
+
+# What ChainerMN calls its own, so that its name can be changed and nothing else.
+THEIRS = ("naive", "flat", "non_cuda_aware", "pure_nccl")
+
+
+def create_communicator(
+    communicator_name: str = "auto",
+    mpi_comm: Any = None,
+    *,
+    compress: str | None = None,
+    rank: int = 4,
+    overlap: bool | None = None,
+    allreduce_grad_dtype: Any = None,
+    batched_copy: bool = True,
+) -> ExchangeCommunicator:
+    """Create a communicator for ChainerMN; usable wherever one of its own is.
+
+    Collective over ``mpi_comm``.
+
+    Args:
+        communicator_name: ``auto`` chooses by what is measured on the links; ``ring``,
+            ``doubling``, ``hierarchical`` and ``mpi`` name an algorithm; ChainerMN's names mean
+            ``auto``.
+        mpi_comm: The ranks; all by default.
+        compress: ``none``, ``fp16``, ``bf16``, ``int8``, ``topk`` or ``powersgd``; what is lost
+            goes into the next step's gradient.
+        rank: Of PowerSGD's approximation.
+        overlap: Whether gradients leave during the backward pass; by default between nodes.
+        allreduce_grad_dtype: As of ``pure_nccl``: ``numpy.float16`` means ``compress="fp16"``.
+        batched_copy: Taken and of no effect: gradients are never copied one by one.
+
+    Raises:
+        InputError: An option will not do.
+    """
+    import_module("workbench.compat")  # before chainer is imported
+    from workbench.engine.exchange.communicator import ExchangeCommunicator
+
+    if mpi_comm is None:
+        from mpi4py import MPI
+
+        mpi_comm = MPI.COMM_WORLD
+    name = "auto" if communicator_name in THEIRS else check_communicator(communicator_name)
+    half = allreduce_grad_dtype is not None and numpy.dtype(allreduce_grad_dtype).itemsize == 2
+    asked = compress or os.environ.get(COMPRESS_VARIABLE) or ("fp16" if half else "none")
+    if rank < 1:
+        raise InputError(f"rank must be at least 1, not {rank}; 4 is usual.")
+    return ExchangeCommunicator(
+        mpi_comm, ALGORITHMS[name], Codec(check_codec(asked)), rank, overlap
+    )
+
+
+ALGORITHMS = {
+    "auto": None,
+    "ring": Algorithm.RING,
+    "doubling": Algorithm.DOUBLING,
+    "hierarchical": Algorithm.HIERARCHICAL,
+    "mpi": Algorithm.MPI,
+}
+
+
+@contextmanager
+def substituted() -> Iterator[None]:
+    """Give whoever asks ChainerMN for ``naive`` ours, if the run was asked to."""
+    name = os.environ.get(COMMUNICATOR_VARIABLE) or (
+        "auto" if os.environ.get(COMPRESS_VARIABLE) else ""
+    )
+    if not name:
+        yield
+        return
+    import_module("workbench.compat")  # before chainer is imported
+    from chainermn.communicators import naive_communicator
+
+    def instead(mpi_comm: Any) -> ExchangeCommunicator:
+        if mpi_comm.rank == 0:
+            print(
+                f"workbench: the script asked for the communicator 'naive' and gets {name!r}, "
+                "as --communicator says.",
+                flush=True,
+            )
+        return create_communicator(name, mpi_comm)
+
+    # create_communicator looks the class up at each call, wherever it was imported to itself.
+    theirs = naive_communicator.NaiveCommunicator
+    naive_communicator.NaiveCommunicator = instead
+    try:
+        yield
+    finally:
+        naive_communicator.NaiveCommunicator = theirs

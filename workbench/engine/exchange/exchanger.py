@@ -1,0 +1,295 @@
+"""Average the gradients of all ranks: agree on them once, then move them step by step.
+
+In a steady state nothing is said but the gradients themselves: what is small goes last, fused with
+a header that tells whether some rank's gradients changed or are no longer finite. A rank whose
+gradients changed still takes part, with zeros, so that nobody waits for it; then all look at what
+each has, and go on with a new plan or raise the same error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+
+from workbench.core.exchange import Algorithm, Codec
+from workbench.engine.exchange.complaint import not_finite
+from workbench.engine.exchange.compressed import Coded, Compressed, TopShare
+from workbench.engine.exchange.finite import Findings
+from workbench.engine.exchange.plan import Bucket, Plan, Shape, disagreement, shape_of
+from workbench.engine.exchange.powersgd import PowerSgd, is_worthwhile
+from workbench.engine.exchange.reducer import Reducer
+from workbench.engine.exchange.storage import Storage
+from workbench.engine.exchange.transport import Array
+from workbench.engine.exchange.worker import Worker
+from workbench.errors import GradientError
+
+_WHOLE = 1 << 62
+_SHARE_OF_LATENCY = 20
+BUCKET_BYTES = (1 << 20, 25 << 20)
+
+
+@dataclass
+class Tally:
+    """What the last exchange took.
+
+    Args:
+        seconds: That buckets took, wherever they were exchanged.
+        nbytes: That this rank sent.
+        error: What compression lost, over what there was; 0 where it was not looked at.
+        algorithms: By which the buckets went.
+    """
+
+    seconds: float = 0.0
+    nbytes: float = 0.0
+    error: float = 0.0
+    algorithms: dict[Algorithm, None] = field(default_factory=dict)
+
+
+class Flight:
+    """The gradients of one backward pass as they become complete."""
+
+    def __init__(self, plan: Plan | None) -> None:
+        self.order: list[int] = []
+        self.arrays: dict[int, Array] = {}
+        self.left = [len(bucket.slots) for bucket in plan.buckets] if plan else []
+        self.launched = 0
+
+
+class Exchanger:
+    """Averages one set of gradients again and again; collective.
+
+    Args:
+        codec: What large gradients of single precision are turned into on their way.
+        rank: Of PowerSGD's approximation.
+        overlaps: Whether buckets may leave before all gradients are complete.
+        on_plan: Told of each new plan.
+    """
+
+    def __init__(
+        self,
+        reducer: Reducer,
+        codec: Codec = Codec.NONE,
+        rank: int = 4,
+        *,
+        overlaps: bool = False,
+        on_plan: Callable[[Plan], None] = lambda plan: None,
+    ) -> None:
+        alone = reducer.transport.size == 1
+        self.reducer, self.rank = reducer, rank
+        self.codec = Codec.NONE if alone else codec
+        self.plan: Plan | None = None
+        self.tally = Tally()
+        self.measures = False
+        self.overlaps = overlaps and reducer.transport.size > 1
+        self._on_plan = on_plan
+        self._storage = Storage()
+        self._squeezed: dict[int, Compressed] = {}
+        self._findings: dict[int, Findings] = {}
+        self._names: list[str] = []
+        self._flight: Flight | None = None
+        self._worker: Worker | None = None
+
+    def begin(self) -> None:
+        """Take note that a backward pass begins, in which `ready` will be called."""
+        if self._worker is not None:
+            self._worker.wait()
+        self._flight = Flight(self.plan)
+
+    def ready(self, number: int, gradient: Array) -> None:
+        """Take note that a gradient is complete; its bucket leaves with the last of its own."""
+        flight, plan = self._flight, self.plan
+        if flight is None:
+            return
+        flight.order.append(number)
+        if plan is None or number not in plan.home:
+            return
+        if (gradient.shape, gradient.dtype.str[1:]) != plan.key[number]:
+            self._flight = None if not flight.launched else flight
+            return
+        flight.arrays[number] = gradient
+        flight.left[plan.home[number]] -= 1
+        while flight.launched < len(plan.buckets) and not flight.left[flight.launched]:
+            self._launch(plan, flight.launched, flight.arrays)
+            flight.launched += 1
+
+    def mean(
+        self,
+        names: Sequence[str],
+        gradients: Sequence[Array | None],
+        kept: Sequence[tuple[int, ...]],
+        *,
+        forgiving: bool = False,
+    ) -> list[tuple[int, Array]]:
+        """Replace gradients by their means over all ranks.
+
+        Args:
+            kept: Shapes of the parameters.
+            forgiving: Whether numbers that are not finite are let through.
+
+        Returns:
+            Number and array of those that have to take a gradient's place.
+
+        Raises:
+            GradientError: Ranks do not agree, or a gradient is not finite; on all ranks.
+        """
+        self.tally = Tally()
+        shapes = [shape_of(*one) for one in zip(names, gradients, kept, strict=True)]
+        flight, self._flight = self._flight, None
+        if self.plan is None:
+            self._agree(shapes, flight.order if flight else [])
+            flight = None
+        for _ in range(2):
+            assert self.plan is not None
+            changed = shapes != self.plan.shapes or self._is_stale(flight, gradients)
+            if (
+                news := self._attempt(self.plan, gradients, changed, flight, forgiving)
+            ) is not None:
+                return news
+            self._agree(shapes, flight.order if flight else [])
+            flight = None
+        raise GradientError(
+            "Gradients changed while they were exchanged; exchange them once a step."
+        )
+
+    def _is_stale(self, flight: Flight | None, gradients: Sequence[Array | None]) -> bool:
+        """Whether a gradient is not what has left in its name: two backward passes, say."""
+        if flight is None or self.plan is None:
+            return False
+        left = [n for bucket in self.plan.buckets[: flight.launched] for n in bucket.slots]
+        return any(flight.arrays[n] is not gradients[n] for n in left)
+
+    def _attempt(
+        self,
+        plan: Plan,
+        gradients: Sequence[Any],
+        changed: bool,
+        flight: Flight | None,
+        forgiving: bool,
+    ) -> list[tuple[int, Array]] | None:
+        """Exchange all buckets; None if some rank's gradients changed."""
+        flats: dict[int, list[Array]] = {}
+        for number in range(flight.launched if flight else 0, len(plan.buckets)):
+            bucket = plan.buckets[number]
+            if bucket.fused and self._worker is not None:
+                self._launch(plan, number, None if changed else gradients)
+            elif bucket.fused:
+                self._fused(bucket, number, None if changed else gradients)
+            else:
+                flats[number] = self._flats(bucket, gradients, changed)
+                self._exchange(bucket, number, flats[number])
+        if self._worker is not None:
+            self._worker.wait()
+        self._close(plan, gradients, changed)
+        header = plan.closing.buffer
+        if header[0] > 0:
+            return None
+        if header[1] > 0 and not forgiving:
+            raise GradientError(not_finite(self.reducer.transport, plan, self._findings, gradients))
+        news = self._storage.results(plan.closing, plan.closing.places, gradients)
+        for number, bucket in enumerate(plan.buckets):
+            places = bucket.places if bucket.fused else flats[number]
+            news += self._storage.results(bucket, places, gradients)
+        return news
+
+    def _flats(self, bucket: Bucket, gradients: Sequence[Any], changed: bool) -> list[Array]:
+        if changed:
+            return [numpy.zeros(size, bucket.wire) for size in bucket.sizes]
+        return self._storage.flats(bucket, gradients)
+
+    def _launch(self, plan: Plan, number: int, gradients: Any) -> None:
+        if self._worker is None:
+            self._worker = Worker()
+        self._worker.submit(lambda: self._fused(plan.buckets[number], number, gradients))
+
+    def _fused(self, bucket: Bucket, number: int, gradients: Any) -> None:
+        if gradients is None:
+            bucket.buffer.fill(0)
+        else:
+            self._storage.load(bucket, gradients)
+        self._exchange(bucket, number, [bucket.buffer])
+
+    def _exchange(self, bucket: Bucket, number: int, flats: Sequence[Array]) -> None:
+        start = time.perf_counter()
+        findings = self._findings[number] = Findings()
+        squeezed = self._squeezed.get(number)
+        if squeezed is None:
+            self.tally.algorithms[self.reducer.mean(flats, findings)] = None
+            size = self.reducer.transport.size
+            self.tally.nbytes += 2 * (size - 1) / size * bucket.nbytes
+        else:
+            if not squeezed.mean(flats[0], measure=self.measures):
+                findings.note(self.reducer.transport.rank, -1)
+            self.tally.nbytes += squeezed.nbytes
+            self.tally.error = max(self.tally.error, squeezed.error)
+        self.tally.seconds += time.perf_counter() - start
+
+    def _close(self, plan: Plan, gradients: Sequence[Any], changed: bool) -> None:
+        """Exchange what is small, and the header."""
+        closing, start = plan.closing, time.perf_counter()
+        closing.buffer.fill(0)
+        if not changed:
+            self._storage.load(closing, gradients)
+        finite = bool(numpy.isfinite(closing.buffer).all())
+        self._findings[-1] = Findings()
+        if not finite:
+            self._findings[-1].note(self.reducer.transport.rank, -1)
+        closing.buffer[0] = changed
+        closing.buffer[1] = any(one.found for one in self._findings.values())
+        self.reducer.mean([closing.buffer])
+        self.tally.seconds += time.perf_counter() - start
+
+    def _agree(self, shapes: list[Shape], order: Sequence[int]) -> None:
+        """Tell each other what gradients there are, and plan; collective.
+
+        Raises:
+            GradientError: They differ.
+        """
+        comm = self.reducer.transport.comm
+        told = comm.allgather((shapes, [*order]))
+        if differs := disagreement([one for one, _ in told]):
+            raise GradientError(differs)
+        for shape in shapes:
+            if shape.kind and shape.kind not in ("f2", "f4", "f8"):
+                raise GradientError(
+                    f"The gradient of {shape.name} is of type {numpy.dtype(shape.kind)}; "
+                    "only float16, float32 and float64 can be averaged."
+                )
+        first = dict.fromkeys([*told[0][1], *range(len(shapes))])
+        kept = self.plan is not None and self.plan.shapes == shapes
+        if not kept:
+            self.plan = Plan(shapes, self._fused_bytes(), [*first], self._is_squeezed)
+            self._squeezed = {
+                number: self._squeeze(self.plan, bucket)
+                for number, bucket in enumerate(self.plan.buckets)
+                if bucket.squeezed
+            }
+            self._findings = {}
+            self._on_plan(self.plan)
+
+    def _fused_bytes(self) -> int:
+        if not self.overlaps:
+            return _WHOLE if self.codec is not Codec.NONE else 0
+        link, size = self.reducer.link, self.reducer.transport.size
+        least, most = BUCKET_BYTES
+        return int(min(most, max(least, _SHARE_OF_LATENCY * size * link.latency * link.bandwidth)))
+
+    def _is_squeezed(self, shape: Shape) -> bool:
+        if self.codec is Codec.NONE or shape.wire != "f4":
+            return False
+        return self.codec is not Codec.POWERSGD or is_worthwhile(shape.shape, self.rank)
+
+    def _squeeze(self, plan: Plan, bucket: Bucket) -> Compressed:
+        transport = self.reducer.transport
+        if self.codec is Codec.POWERSGD:
+            shapes = [plan.shapes[n].shape for n in bucket.slots]
+            return PowerSgd(transport, shapes, self.rank, self._mean_whole)
+        if self.codec is Codec.TOPK:
+            return TopShare(transport, bucket.size)
+        return Coded(transport, self.codec, bucket.size)
+
+    def _mean_whole(self, flat: Array) -> None:
+        self.tally.algorithms[self.reducer.mean([flat])] = None

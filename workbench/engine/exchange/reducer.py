@@ -1,0 +1,193 @@
+"""Average one bucket exactly, by the algorithm that is quickest on what was measured."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+
+import numpy
+from mpi4py import MPI
+
+from workbench.core.exchange import Algorithm, Link, choose, seconds
+from workbench.engine.exchange.doubling import doubling_sum
+from workbench.engine.exchange.finite import Findings, is_finite
+from workbench.engine.exchange.pieces import Piece, cut
+from workbench.engine.exchange.ring import Ring
+from workbench.engine.exchange.shared import PIECE_BYTES, SharedMemory
+from workbench.engine.exchange.transport import Array, Transport
+
+RING_BYTES = 1 << 20
+_PROBE_BYTES = 2 << 20
+_PROBES = 3
+
+
+class Reducer:
+    """Averages flat arrays over the ranks of a transport; collective to make.
+
+    Args:
+        algorithm: Which to take for everything; None to choose by size and link.
+    """
+
+    def __init__(self, transport: Transport, algorithm: Algorithm | None = None) -> None:
+        self.transport = transport
+        self.forced = algorithm
+        self.nodes = len(transport.nodes)
+        self.per_node = max(len(ranks) for ranks in transport.nodes)
+        own = next(ranks for ranks in transport.nodes if transport.rank in ranks)
+        everybody = range(transport.size)
+        self._ring = Ring(transport, transport.comm, RING_BYTES, everybody)
+        self._shared = self._share(own)
+        self._across = self._between()
+        self._cuts: dict[tuple[int, ...], list[list[Piece]]] = {}
+        self._room = numpy.empty(0, numpy.uint8)
+        self.memory, self.link, self.shares = self._measured()
+
+    def algorithm(self, nbytes: int) -> Algorithm:
+        """Return what averages ``nbytes``; the same on all ranks."""
+        if self.forced is not None:
+            return self._possible(self.forced)
+        if self.nodes == 1:
+            large = nbytes >= PIECE_BYTES and self.shares
+            return Algorithm.HIERARCHICAL if large else Algorithm.MPI
+        return self._possible(choose(nbytes, self.nodes, self.per_node, self.link, self.memory))
+
+    def expected(self, nbytes: float) -> float:
+        """Return the seconds that the model gives the average of ``nbytes``."""
+        one = self.algorithm(int(nbytes))
+        return seconds(one, nbytes, self.nodes, self.per_node, self.link, self.memory)
+
+    def mean(self, arrays: Sequence[Array], findings: Findings | None = None) -> Algorithm:
+        """Replace flat arrays of one type by their mean over the ranks.
+
+        Args:
+            findings: Where numbers that are not finite are noted.
+        """
+        sizes = tuple(len(array) for array in arrays)
+        factor = 1.0 / self.transport.size
+        one = self.algorithm(sum(sizes) * arrays[0].itemsize if arrays else 0)
+        if self.transport.size == 1 or not sum(sizes):
+            self._scan(arrays, findings)
+        elif one is Algorithm.RING:
+            pieces = self._cut(sizes, self.transport.size, RING_BYTES // arrays[0].itemsize)
+            self._ring.mean(arrays, pieces, factor, findings)
+        elif one is Algorithm.HIERARCHICAL:
+            self._hierarchical(arrays, sizes, factor, findings)
+        else:
+            self._scan(arrays, findings)
+            for array in arrays:
+                self._whole(one, array)
+                numpy.multiply(array, array.dtype.type(factor), array)
+        return one
+
+    def _hierarchical(
+        self,
+        arrays: Sequence[Array],
+        sizes: tuple[int, ...],
+        factor: float,
+        findings: Findings | None,
+    ) -> None:
+        assert self._shared is not None
+        pieces = self._cut(sizes, 1, PIECE_BYTES // arrays[0].itemsize)[0]
+        if self._across is None:
+            self._shared.mean(arrays, pieces, factor, findings)
+            return
+        self._shared.scatter_sum(arrays, pieces, findings)
+        shares = [self._shared.share(arrays[p.number][p.start : p.stop]) for p in pieces]
+        lengths = tuple(len(share) for share in shares)
+        parts = self._cut(lengths, self.nodes, RING_BYTES // arrays[0].itemsize)
+        self._across.mean(shares, parts, factor, None)
+        self._shared.gather(arrays, pieces)
+
+    def _whole(self, one: Algorithm, array: Array) -> None:
+        comm = self.transport.comm
+        if one is Algorithm.MPI:
+            comm.Allreduce(MPI.IN_PLACE, array)
+            return
+        if self._room.nbytes < array.nbytes:
+            self._room = numpy.empty(array.nbytes, numpy.uint8)
+        doubling_sum(self.transport, comm, array, self._room[: array.nbytes].view(array.dtype))
+
+    def _scan(self, arrays: Sequence[Array], findings: Findings | None) -> None:
+        """Note own numbers beforehand, where nobody looks at them on the way."""
+        if findings is not None:
+            for index, array in enumerate(arrays):
+                if not is_finite(array):
+                    findings.note(self.transport.rank, index)
+
+    def _cut(self, sizes: tuple[int, ...], parts: int, most: int) -> list[list[Piece]]:
+        key = (parts, most, *sizes)
+        if key not in self._cuts:
+            self._cuts[key] = cut(sizes, parts, most)
+        return self._cuts[key]
+
+    def _possible(self, one: Algorithm) -> Algorithm:
+        if one is not Algorithm.HIERARCHICAL or self._shared is not None:
+            return one
+        return Algorithm.RING if self.nodes > 1 else Algorithm.MPI
+
+    def _share(self, own: Sequence[int]) -> SharedMemory | None:
+        """Make the node's memory, if all nodes can and have the same number of ranks."""
+        shared = None
+        if self.transport.is_even:
+            with contextlib.suppress(OSError):
+                shared = SharedMemory(self.transport.node, own)
+        there = self.transport.comm.allreduce(shared is not None, MPI.LAND)
+        return shared if there else None
+
+    def _between(self) -> Ring | None:
+        if self.nodes == 1 or self.transport.across is None:
+            return None
+        ranks = [node[self.transport.local_rank] for node in self.transport.nodes]
+        return Ring(self.transport, self.transport.across, RING_BYTES, ranks)
+
+    def _measured(self) -> tuple[Link, Link, bool]:
+        """Measure memory, the link between nodes, and whether sharing memory beats MPI."""
+        transport = self.transport
+        memory = probe(transport, transport.node)
+        link = probe(transport, transport.across or transport.comm) if self.nodes > 1 else memory
+        if self._shared is None or self.nodes > 1:
+            return memory, link, False
+        # As one rank alone shares nothing, and MPI has nothing to do.
+        shared, library = (self._timed(one) for one in (Algorithm.HIERARCHICAL, Algorithm.MPI))
+        return memory, link, shared < library
+
+    def _timed(self, one: Algorithm) -> float:
+        before, self.forced = self.forced, one
+        array = numpy.zeros(_PROBE_BYTES // 4, "f4")
+        took = []
+        for _ in range(_PROBES):
+            self.transport.comm.Barrier()
+            took.append(_seconds(lambda: self.mean([array])))
+        self.forced = before
+        return self.transport.largest(min(took))
+
+
+def probe(transport: Transport, comm: MPI.Intracomm) -> Link:
+    """Measure what joins the ranks of ``comm``, all pairs of neighbours at once; collective.
+
+    The slowest counts, also of those who measure beside ``comm``.
+    """
+    tiny, large = numpy.zeros(1, "u1"), numpy.zeros(_PROBE_BYTES // 2, "u1")
+    latency = min(_passed(transport, comm, tiny) for _ in range(5 * _PROBES))
+    whole = min(_passed(transport, comm, large) for _ in range(_PROBES))
+    latency, whole = transport.largest(latency), transport.largest(whole)
+    return Link(latency, large.nbytes / max(whole - latency, 1e-9))
+
+
+def _passed(transport: Transport, comm: MPI.Intracomm, message: Array) -> float:
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    room = numpy.empty_like(message)
+
+    def pass_on() -> None:
+        coming = comm.Irecv(room, left, 1)
+        transport.settle(comm.Isend(message, right, 1))
+        transport.settle(coming)
+
+    return _seconds(pass_on)
+
+
+def _seconds(do: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    do()
+    return time.perf_counter() - start

@@ -1,0 +1,121 @@
+"""Add up over a ring: every rank sends 2(n−1)/n of the bytes, and no algorithm sends less.
+
+Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009).
+Pieces flow through all steps without a pause between them: what has been added is sent on at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy
+from mpi4py import MPI
+
+from workbench.engine.exchange.finite import Findings, is_finite, is_suspect
+from workbench.engine.exchange.pieces import Piece, views
+from workbench.engine.exchange.transport import Array, Transport
+
+_ADD, _GATHER = 11, 12
+DEPTH = 3
+"""Pieces that are on their way while one is added."""
+
+
+class Ring:
+    """A ring over a communicator, with the memory that it needs.
+
+    Args:
+        comm: Its neighbours by rank are neighbours on the ring.
+        nbytes: Greatest size of a piece.
+        ranks: What this module's findings call the ranks of ``comm``.
+    """
+
+    def __init__(
+        self, transport: Transport, comm: MPI.Intracomm, nbytes: int, ranks: Sequence[int]
+    ) -> None:
+        self._transport = transport
+        self._comm = comm
+        self._rank, self._size = comm.rank, comm.size
+        self._ranks = ranks
+        self._room = [numpy.empty(nbytes, numpy.uint8) for _ in range(DEPTH)]
+
+    def mean(
+        self,
+        arrays: Sequence[Array],
+        parts: Sequence[Sequence[Piece]],
+        factor: float,
+        findings: Findings | None,
+    ) -> None:
+        """Replace what ``parts`` name of flat arrays by ``factor`` times its sum over the ranks.
+
+        Args:
+            findings: Where numbers that are not finite are noted; None to take no notice.
+        """
+        rank, size = self._rank, self._size
+        if size == 1:
+            return
+        memory = views(arrays, parts)
+        flow = _Flow(
+            adding=[(s, p, v) for s in range(1, size) for p, v in _of(parts, memory, rank - s)],
+            first=[v for _, v in _of(parts, memory, rank)],
+            gathering=[v for s in range(size - 1) for _, v in _of(parts, memory, rank - s)],
+        )
+        self._run(
+            flow, factor, findings, len(memory[(rank + 1) % size]), len(memory[(rank + 2) % size])
+        )
+
+    def _run(
+        self, flow: _Flow, factor: float, findings: Findings | None, own: int, stays: int
+    ) -> None:
+        comm, settle = self._comm, self._transport.settle
+        right, left = (self._rank + 1) % self._size, (self._rank - 1) % self._size
+        adding = flow.adding
+        rooms = [
+            self._room[k % DEPTH][: v.nbytes].view(v.dtype) for k, (_, _, v) in enumerate(adding)
+        ]
+        coming = [comm.Irecv(room, left, _ADD) for room in rooms[:DEPTH]]
+        gathering = [comm.Irecv(view, left, _GATHER) for view in flow.gathering]
+        going = [comm.Isend(view, right, _ADD) for view in flow.first]
+        scale = adding[0][2].dtype.type(factor) if adding else factor
+        for k, (step, piece, view) in enumerate(adding):
+            settle(coming[k])
+            numpy.add(view, rooms[k], view)
+            if findings is not None and is_suspect(view):
+                self._blame(findings, step, piece, rooms[k])
+            if k + DEPTH < len(adding):
+                coming.append(comm.Irecv(rooms[k + DEPTH], left, _ADD))
+            if k < len(adding) - own:
+                going.append(comm.Isend(view, right, _ADD))
+            else:
+                numpy.multiply(view, scale, view)
+                going.append(comm.Isend(view, right, _GATHER))
+        for k, (request, view) in enumerate(zip(gathering, flow.gathering, strict=True)):
+            settle(request)
+            if k < len(gathering) - stays:
+                going.append(comm.Isend(view, right, _GATHER))
+        self._transport.settle_all(going)
+
+    def _blame(self, findings: Findings, step: int, piece: Piece, came: Array) -> None:
+        """Note whose the number is; what came after the first step is several ranks' sum."""
+        if is_finite(came):
+            findings.note(self._ranks[self._rank], piece.number)
+        elif step == 1:
+            findings.note(self._ranks[self._rank - 1], piece.number)
+
+
+class _Flow:
+    """The pieces in the order in which they pass this rank."""
+
+    def __init__(
+        self,
+        adding: list[tuple[int, Piece, Array]],
+        first: list[Array],
+        gathering: list[Array],
+    ) -> None:
+        self.adding, self.first, self.gathering = adding, first, gathering
+
+
+def _of(
+    parts: Sequence[Sequence[Piece]], memory: Sequence[Sequence[Array]], part: int
+) -> list[tuple[Piece, Array]]:
+    part %= len(parts)
+    return [*zip(parts[part], memory[part], strict=True)]
