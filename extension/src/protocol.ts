@@ -68,7 +68,7 @@ export interface IRung {
 export interface IRun {
   id: string;
   name: string;
-  kind: 'cell' | 'script' | 'setup';
+  kind: 'cell' | 'script' | 'setup' | 'measurement';
   cluster: string;
   state: RunState;
   /** Whether nothing more will come. */

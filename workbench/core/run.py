@@ -20,6 +20,7 @@ class RunKind(StrEnum):
     CELL = "cell"
     SCRIPT = "script"
     SETUP = "setup"
+    MEASUREMENT = "measurement"
 
 
 class RunState(StrEnum):
