@@ -6,9 +6,9 @@ import random
 import time
 from collections.abc import Callable
 
-from workbench.core.exchange import CODINGS, Link
+from workbench.core.exchange import CARRIED, CODINGS, Link
 from workbench.core.fleet import Offer
-from workbench.core.frontier import CARRIED, LATENCY, MOST_NODES, Task, frontier
+from workbench.core.frontier import LATENCY, MOST_NODES, Task, frontier
 from workbench.core.step import Shape, Work, step
 
 from .figures import Row, Series, interleaved

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.core.devices import relative_speed
-from workbench.core.exchange import CODINGS, MEMORY, PLAIN, Codec, Link
+from workbench.core.exchange import CARRIED, CODINGS, MEMORY, PLAIN, Codec, Link
 from workbench.core.fleet import Offer
 from workbench.core.frontier import (
-    CARRIED,
     LATENCY,
     Interruptions,
     Task,

@@ -47,6 +47,7 @@ from workbench.cli.options import (
     run_options,
     yes_option,
 )
+from workbench.cli.planning import plan_command
 from workbench.cli.renting import extend, image, offers, sweep_leaks
 from workbench.cli.screen import screen_for
 from workbench.cli.terminal import notes, output, waiting
@@ -348,7 +349,7 @@ def doctor(
     return int(any(finding.ok is False for finding in findings))
 
 
-for _command in (offers, extend, sweep_leaks, image):
+for _command in (offers, plan_command, extend, sweep_leaks, image):
     main.add_command(_command)
 
 

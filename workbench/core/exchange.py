@@ -21,6 +21,8 @@ from enum import StrEnum
 REDUCTION = 4e9
 # A library's choice is not known beforehand, so it has to promise more than it is preferred by.
 LIBRARY_MARGIN = 0.9
+# TCP carries this much of what a link is rated at: 1.38 of 1.44 Gbit/s.
+CARRIED = 0.955
 
 
 @dataclass(frozen=True)

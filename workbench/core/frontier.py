@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from workbench.core.cost import HOUR
 from workbench.core.devices import relative_speed
-from workbench.core.exchange import MEMORY, PLAIN, Codec, Coding, Link
+from workbench.core.exchange import CARRIED, MEMORY, PLAIN, Codec, Coding, Link
 from workbench.core.fleet import Offer
 from workbench.core.grid import Array, Types, step_seconds
 from workbench.core.scaling import MEASURED, NOISE, RATED, WORTH, Batch, Forecast, expect
 from workbench.core.step import Shape, Work
 
 MOST_NODES = 64
-# TCP carries this much of what a link is rated at: 1.38 of 1.44 Gbit/s.
-CARRIED = 0.955
 LATENCY = 50e-6
 # A further node pays while it brings at least half of what it would at best.
 PAYS = 0.5

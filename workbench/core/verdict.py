@@ -17,7 +17,7 @@ from workbench.core.change import (
     speedup,
     told_apart,
 )
-from workbench.core.exchange import CODINGS, PLAIN, Codec, Coding
+from workbench.core.exchange import CARRIED, CODINGS, PLAIN, Codec, Coding
 from workbench.core.metrics import rank_ranges
 from workbench.core.step import DOUBLE_BUFFERED
 
@@ -29,8 +29,6 @@ LATE = 1.15
 GIVES = 1.05
 # A link of the kind that is rented where the network matters.
 FAST_GBITS = 10.0
-# TCP carries this much of what a link is rated at: 1.38 of 1.44 Gbit/s.
-CARRIED = 0.955
 # Where a quarter of a step is communication, three quarters of what is paid for is work.
 BEARABLE = 0.25
 

@@ -1,0 +1,49 @@
+"""Have outcomes teach what the model missed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.core.learning import Correction, Outcome, corrected, learned
+
+SECONDS = st.floats(1e-3, 10)
+
+
+def test_nothing_is_learned_from_nothing() -> None:
+    assert learned([]) == Correction()
+
+
+def test_a_network_that_takes_twice_as_long_is_believed_bit_by_bit() -> None:
+    once, often = (learned([Outcome(0.2, 0.6, 1.0)] * count) for count in (1, 20))
+
+    assert 1 < once.factor < often.factor < 2
+    assert often.factor == pytest.approx(1.7, abs=0.1)
+
+
+def test_a_forecast_nears_what_came() -> None:
+    outcome = Outcome(0.2, 0.6, 1.0)
+    before = abs(0.6 - 1.0)
+
+    after = abs(corrected(0.2, 0.6, learned([outcome, outcome])) - 1.0)
+
+    assert after < before
+
+
+def test_the_newest_outcome_counts_most() -> None:
+    slow, fast = Outcome(0.2, 0.6, 1.0), Outcome(0.2, 0.6, 0.4)
+
+    assert learned([slow, fast]).factor > 1 > learned([fast, slow]).factor
+
+
+def test_a_step_without_communication_teaches_nothing_of_it() -> None:
+    assert learned([Outcome(0.2, 0.201, 0.5)]).count == 0
+
+
+@given(st.lists(st.builds(Outcome, SECONDS, SECONDS, SECONDS), max_size=20))
+def test_whatever_came_the_model_is_not_bent_out_of_shape(outcomes: list[Outcome]) -> None:
+    correction = learned(outcomes)
+
+    assert 0.25 <= correction.factor <= 4
+    assert correction == learned(outcomes)

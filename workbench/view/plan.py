@@ -1,0 +1,172 @@
+"""Plan: what training would take and cost on a market's offers, in tables of words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from workbench.core.bandwidth import gbits
+from workbench.core.exchange import CODINGS, PLAIN, Codec
+from workbench.core.fleet import Node, Offer
+from workbench.core.frontier import Choice, Curve, Frontier, Interruptions, Task, frontier
+from workbench.core.scaling import Batch
+from workbench.store import Store
+from workbench.view.anatomy import survey_of
+from workbench.view.listing import NOTHING, Table
+from workbench.view.phrases import count, dollars, duration, hourly
+from workbench.view.planbasis import ITERATIONS, Asked, Basis
+
+MOST_CHOICES = 12
+MOST_CURVES = 8
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A frontier, and what it goes by.
+
+    Args:
+        says: What it goes by, a sentence each.
+    """
+
+    task: Task
+    frontier: Frontier
+    says: tuple[str, ...]
+
+
+def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> Plan:
+    """Return what training on these offers would take and cost."""
+    ranks = len(basis.observed.ranks) if basis.observed else 1
+    work = basis.work
+    if asked.total:  # what all ranks do together, on one
+        work = replace(work, batch=work.batch * ranks, compute=work.compute * ranks)
+    task = Task(
+        work,
+        basis.examples,
+        asked.gpu or _gpu(basis.nodes, offers),
+        Batch.TOTAL if asked.total else Batch.PER_RANK,
+        basis.correction.factor,
+    )
+    links = _links(store, basis)
+    found = frontier(
+        task,
+        offers,
+        most=asked.most,
+        codings=(PLAIN,) if asked.plain else CODINGS,
+        interruptions=Interruptions(asked.interruptions),
+        measured=links,
+    )
+    return Plan(task, found, tuple(_says(asked, basis, task, links)))
+
+
+def _gpu(nodes: Sequence[Node], offers: Sequence[Offer]) -> str:
+    """Return the GPU of the cluster's nodes, where the market knows their type."""
+    types = {node.type for node in nodes if node.type}
+    return next((offer.gpu for offer in offers if offer.type in types and offer.gpus), "")
+
+
+def _links(store: Store, basis: Basis) -> dict[str, float]:
+    """Return bytes a second between nodes of the types that were measured."""
+    types = {node.type for node in basis.nodes if node.type}
+    if basis.run is None or len(types) != 1:
+        return {}
+    survey = survey_of(store, basis.run, set())
+    link = survey.link() if survey else None
+    return {types.pop(): link.bandwidth} if link else {}
+
+
+def _says(asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]) -> Iterator[str]:
+    work, on = basis.work, task.gpu or "a CPU"
+    source = f"run {basis.run.wish.name}" if basis.run else "what was said"
+    yield (
+        f"By {source}: a rank computes {1000 * work.compute:.3g} ms a step of "
+        f"{count(round(work.batch), 'example')} on {on}, and exchanges "
+        f"{work.nbytes / 1e6:.3g} MB of gradients."
+    )
+    if not basis.exact:
+        yield (
+            f"How many examples an epoch has is unknown; {ITERATIONS:,} iterations of one rank "
+            "stand for it (--examples N says it)."
+        )
+    for type_, bandwidth in links.items():
+        yield f"Between nodes of type {type_} {gbits(bandwidth)} Gbit/s were measured."
+    if basis.correction.count:
+        yield (
+            f"Communication took {basis.correction.factor:.2f} times as long as the model says in "
+            f"{count(basis.correction.count, 'run')} before, and is taken to do so again."
+        )
+    if asked.interruptions:
+        yield (
+            f"A node is taken back {asked.interruptions:g} times an hour (--interruptions R says "
+            "otherwise), and each time a minute is lost."
+        )
+
+
+def money(amount: float) -> str:
+    """Return $ of an epoch, often cents, in three digits."""
+    return f"${amount:.3g}" if 0 < amount < 1 else dollars(amount)
+
+
+def frontier_table(found: Plan) -> Table:
+    """Return the choices that none beats in both time and money, the quickest first."""
+    headers = ("nodes", "type", "gradients", "epoch", "between", "an epoch costs", "price", "lost")
+    return Table(headers, tuple(_row(one) for one in thinned(found.frontier.choices)))
+
+
+def thinned(choices: Sequence[Choice]) -> tuple[Choice, ...]:
+    """Return a few of many choices, spread evenly, both ends among them."""
+    if len(choices) <= MOST_CHOICES:
+        return tuple(choices)
+    last = len(choices) - 1
+    places = {round(place * last / (MOST_CHOICES - 1)) for place in range(MOST_CHOICES)}
+    return tuple(choices[place] for place in sorted(places))
+
+
+def _row(one: Choice) -> tuple[str, ...]:
+    return (
+        str(one.nodes),
+        f"{one.type} in {one.zone}" + (" (guessed)" if one.guessed else ""),
+        "as they are" if one.codec is Codec.NONE else str(one.codec),
+        duration(one.seconds),
+        f"{duration(one.low)}–{duration(one.high)}",
+        money(one.dollars),
+        hourly(one.price),
+        f"{one.lost:.1%}".replace("%", " %"),
+    )
+
+
+def curves_table(found: Plan) -> Table:
+    """Return for each type up to where adding nodes pays, the cheapest epoch first."""
+    headers = (
+        "type",
+        "one node",
+        "adding nodes pays up to",
+        "then",
+        "quickest",
+        "then an epoch is",
+    )
+    return Table(headers, tuple(_curve_row(one) for one in found.frontier.curves[:MOST_CURVES]))
+
+
+def _curve_row(one: Curve) -> tuple[str, ...]:
+    at = one.sizes.index(one.stops)
+    best = one.sizes.index(one.fastest)
+    return (
+        one.type + (" (guessed)" if one.guessed else ""),
+        f"{duration(one.seconds[0])}, {money(one.dollars[0])}",
+        count(one.stops, "node") if one.gains else "no gain",
+        f"{duration(one.seconds[at])}, {money(one.dollars[at])}" if one.gains else NOTHING,
+        count(one.fastest, "node"),
+        f"{duration(one.seconds[best])}, {money(one.dollars[best])}",
+    )
+
+
+def plan_message(found: Plan) -> dict[str, Any]:
+    """Return the plan in values that JSON can carry."""
+    return {
+        "says": list(found.says),
+        "task": asdict(found.task),
+        "choices": [asdict(one) for one in found.frontier.choices],
+        "types": [asdict(one) for one in found.frontier.curves],
+        "left_out": list(found.frontier.left_out),
+    }
