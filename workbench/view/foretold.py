@@ -13,7 +13,7 @@ from workbench.core.run import Run
 from workbench.core.scaling import MEASURED, RATED, Forecast, expect
 from workbench.core.step import Shape, Work, step
 from workbench.store import Store
-from workbench.view.anatomy import observed_of
+from workbench.view.observation import observed_of
 from workbench.view.phrases import count
 
 # Of ranks on equal machines, where only one was measured.

@@ -12,8 +12,8 @@ from workbench.core.fleet import Node, Offer
 from workbench.core.frontier import Choice, Curve, Frontier, Interruptions, Task, frontier
 from workbench.core.scaling import Batch
 from workbench.store import Store
-from workbench.view.anatomy import survey_of
 from workbench.view.listing import NOTHING, Table
+from workbench.view.observation import survey_of
 from workbench.view.phrases import count, dollars, duration, hourly
 from workbench.view.planbasis import ITERATIONS, Asked, Basis
 
