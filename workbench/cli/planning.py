@@ -58,8 +58,8 @@ def plan_command(
     if plot is not None:
         check_chart_path(plot)
     place = Place.EC2 if ec2 else Place.FAKE if rehearse else None
-    # Its needs alone are read: nothing is bought.
-    request = read_request(given | {"ec2": ec2, "rehearse": rehearse or not ec2})
+    # Of what nodes are to be, the needs alone count: nothing is bought.
+    request = read_request({**given, "most": None, "ec2": ec2, "rehearse": not ec2})
     wish = fleet_wish(request, SPELLING, now=0.0)
     assert wish is not None
     asked = asked_of(given, check_cluster_name(cluster))

@@ -1,0 +1,157 @@
+"""Plan on made-up offers from runs that were measured, and read what is shown."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from workbench.core.fleet import FleetWish, Needs, Node, NodeState, Offer, Place
+from workbench.core.run import RunState
+from workbench.core.world import Host
+from workbench.errors import InputError, StateError
+from workbench.view.plan import curves_table, frontier_table, plan, plan_message, thinned
+from workbench.view.planbasis import Asked, basis_of, market_of, nbytes_of
+from workbench.view.planpicture import describe_plan, plan_png
+
+SAID = Asked("default", step=0.25, gradients=98e6, batch=32, examples=50_000, gpu="T4")
+OFFERS = (
+    Offer("slow.1", "a", 0.2, vcpus=4, memory=16, gpus=1, gpu="T4", network=1.44),
+    Offer("fast.1", "a", 0.6, vcpus=8, memory=32, gpus=1, gpu="T4", network=10.0),
+    Offer("cpu.1", "a", 0.1, vcpus=8, memory=32, network=10.0),
+)
+
+
+@pytest.fixture
+def trained(queue, report, supervisor):
+    def train(name: str = "digits", **changes: object):
+        run = queue(name)
+        report(
+            run, 0, step__compute=[0.1], step__communication=[0.0], step__data=[0.02],
+            step__other=[0.01], exchange__nbytes=[4e6], exchange__calls=[8.0],
+            exchange__leader=[0.0], exchange__batch=[64.0],
+        )  # fmt: skip
+        facts = {"state": RunState.FINISHED, "ranks": 1, "iteration": 200, "epoch": 4.0}
+        supervisor.put_run_fact(run.id, **(facts | changes))
+        return supervisor.run(run.id)
+
+    return train
+
+
+def planned(store, asked: Asked = SAID, offers=OFFERS):
+    return plan(store, asked, basis_of(store, asked), offers)
+
+
+def test_what_was_said_is_enough_to_plan_with(store) -> None:
+    found = planned(store)
+    rows = frontier_table(found).rows
+
+    assert {row[1] for row in rows} == {"slow.1 in a", "fast.1 in a"}
+    assert rows[-1][0] == "1"
+    assert found.frontier.left_out[0].startswith("cpu.1: the step was measured on a T4")
+
+
+def test_a_measured_run_is_gone_by(store, trained) -> None:
+    trained()
+    found = planned(store, Asked("default"), OFFERS[2:])
+
+    assert found.task.work.compute == pytest.approx(0.1)
+    assert found.task.work.data == pytest.approx(0.02)
+    assert found.task.examples == 200 / 4 * 64
+    assert found.says[0].startswith("By run digits: a rank computes 100 ms a step of 64 examples")
+
+
+def test_what_is_said_takes_the_place_of_what_was_measured(store, trained) -> None:
+    trained()
+    found = planned(store, Asked("default", gradients=98e6, examples=1000), OFFERS[2:])
+
+    assert (found.task.work.nbytes, found.task.examples) == (98e6, 1000)
+
+
+def test_an_epoch_that_nobody_knows_is_told(store, trained) -> None:
+    trained(epoch=0.0)
+    found = planned(store, Asked("default"), OFFERS[2:])
+
+    assert any("1,000 iterations of one rank stand for it" in said for said in found.says)
+
+
+def test_without_a_measured_run_it_is_said_what_to_do(store) -> None:
+    with pytest.raises(StateError, match="Train a while on one node"):
+        planned(store, Asked("default"))
+
+
+def test_a_run_without_gradients_asks_for_their_size(store, queue, report, supervisor) -> None:
+    report(run := queue("plain"), 0, step__compute=[0.1], step__other=[0.01])
+    supervisor.put_run_fact(run.id, state=RunState.FINISHED, ranks=1)
+
+    with pytest.raises(StateError, match="--gradients 98MB"):
+        planned(store, Asked("default"))
+    with pytest.raises(StateError, match="no step was measured"):
+        planned(store, Asked("default", run=queue("empty").wish.name))
+
+
+def test_the_gpu_is_that_of_the_clusters_nodes(store, supervisor, trained) -> None:
+    supervisor.put_node("default", Node("i-1", NodeState.JOINED, type="slow.1"))
+    trained()
+
+    assert planned(store, Asked("default")).task.gpu == "T4"
+
+
+@pytest.mark.parametrize("wrong", [{"most": 0}, {"batch": -1}, {"step": -0.5}])
+def test_what_cannot_be_is_refused(store, wrong) -> None:
+    with pytest.raises(InputError):
+        planned(store, Asked("default", **wrong))
+
+
+def test_each_type_says_up_to_where_adding_nodes_pays(store) -> None:
+    rows = {row[0]: row for row in curves_table(planned(store)).rows}
+    (alone,) = curves_table(
+        planned(store, Asked(**{**vars(SAID), "plain": True, "most": 3}), OFFERS[:1])
+    ).rows
+
+    assert rows["fast.1"][2].endswith("nodes")
+    assert alone[2] == "no gain"
+
+
+def test_the_plan_is_drawn_and_said_in_words(store) -> None:
+    found = planned(store)
+
+    assert plan_png(found).startswith(b"\x89PNG")
+    assert "× slow.1)" in describe_plan(found)
+    assert json.loads(json.dumps(plan_message(found)))["choices"][-1]["nodes"] == 1
+
+
+def test_of_many_choices_a_few_are_shown_both_ends_among_them(store) -> None:
+    choices = planned(store).frontier.choices
+
+    assert len(thinned(choices)) == 12 < len(choices)
+    assert (thinned(choices)[0], thinned(choices)[-1]) == (choices[0], choices[-1])
+
+
+def test_a_batch_that_is_fixed_in_total_is_shared_by_more_ranks(store) -> None:
+    found = planned(store, Asked(**{**vars(SAID), "total": True}), OFFERS[1:2])
+
+    assert found.frontier.curves[0].sizes[-1] == 32
+
+
+def test_this_machine_offers_nothing_and_hosts_what_they_are(store, supervisor) -> None:
+    with pytest.raises(InputError, match="--rehearse"):
+        market_of(store, "default", Needs(), None, "")
+
+    hosts = FleetWish(Place.HOSTS, nodes=1, hosts=(Host("10.0.0.1", 2),))
+    supervisor.wish_cluster("default", up=True, ranks=2, fleet=hosts)
+    with pytest.raises(StateError, match="%dist_bandwidth"):
+        market_of(store, "default", Needs(), None, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"), [("98MB", 98e6), ("25.6e6", 25.6e6), ("4 MiB", 4 << 20), ("1G", 1e9)]
+)
+def test_bytes_are_read_as_people_write_them(text: str, nbytes: float) -> None:
+    assert nbytes_of(text) == pytest.approx(nbytes)
+
+
+@pytest.mark.parametrize("text", ["", "many", "-3MB", "1.2.3", ".", "5 pounds"])
+def test_what_are_no_bytes_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="98MB"):
+        nbytes_of(text)
