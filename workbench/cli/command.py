@@ -37,6 +37,7 @@ from workbench.cli.follow import (
     wait_ready,
 )
 from workbench.cli.logs import print_output, print_supervisor_log
+from workbench.cli.measuring import bandwidth_command
 from workbench.cli.options import (
     Commands,
     accept_option,
@@ -349,7 +350,7 @@ def doctor(
     return int(any(finding.ok is False for finding in findings))
 
 
-for _command in (offers, plan_command, extend, sweep_leaks, image):
+for _command in (offers, bandwidth_command, plan_command, extend, sweep_leaks, image):
     main.add_command(_command)
 
 

@@ -14,6 +14,7 @@ from workbench.notebook.cluster_panel import ClusterPanel, panel_for
 from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.launch import set_up, train, train_script
 from workbench.notebook.listing import comparison, findings_table, newest_runs
+from workbench.notebook.measuring import measure
 from workbench.notebook.page import page_for
 from workbench.notebook.plan_view import planned
 from workbench.notebook.sizing import hosts_findings, resize
@@ -139,6 +140,17 @@ class WorkbenchMagics(Magics):
         %dist_resize --nodes N [--cluster NAME]
         """
         print(resize(options.resize_options("%dist_resize").read(line)))
+
+    @line_magic
+    def dist_bandwidth(self, line: str) -> None:
+        """Measure links between nodes, allreduces over sizes, disks and devices, and say what for.
+
+        %dist_bandwidth [--rating GBITS] [--cluster NAME]
+
+        It takes less than two minutes on eight nodes; Stop ends it between two measurements.
+        """
+        chosen = options.bandwidth_options("%dist_bandwidth").read(line)
+        measure(self.shell, chosen.cluster, chosen.rating)
 
     @line_magic
     def dist_down(self, line: str) -> None:

@@ -138,6 +138,13 @@ def plan_options(magic: str) -> Options:
     return options
 
 
+def bandwidth_options(magic: str) -> Options:
+    """Return the options of the measurement."""
+    options = cluster_options(magic)
+    options.add_argument("--rating", type=_amount("--rating"))
+    return options
+
+
 def stop_options(magic: str) -> Options:
     """Return the options of the stop magic."""
     options = cluster_options(magic)

@@ -9,7 +9,7 @@ from html import escape
 from typing import Protocol
 
 from workbench.view.kept import Bundle
-from workbench.view.listing import Table
+from workbench.view.listing import Table, table_html, table_text
 
 
 class Page(Protocol):
@@ -71,7 +71,7 @@ def paragraph(*lines: str) -> Bundle:
 
 def table(table: Table, caption: str = "") -> Bundle:
     """Return a table as HTML and as text."""
-    return {"text/html": _html(table, caption), "text/plain": _text(table, caption)}
+    return {"text/html": table_html(table, caption), "text/plain": table_text(table, caption)}
 
 
 def stacked(parts: Sequence[Bundle]) -> Bundle:
@@ -80,22 +80,3 @@ def stacked(parts: Sequence[Bundle]) -> Bundle:
         "text/html": "".join(str(part["text/html"]) for part in parts),
         "text/plain": "\n".join(str(part["text/plain"]) for part in parts),
     }
-
-
-def _html(table: Table, caption: str) -> str:
-    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in table.headers)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in table.rows
-    )
-    title = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _text(table: Table, caption: str) -> str:
-    rows = (table.headers, *table.rows)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n".join([caption, *lines] if caption else lines)

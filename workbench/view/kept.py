@@ -17,6 +17,7 @@ from workbench.core.run import Run
 from workbench.store import Store
 from workbench.view import bars
 from workbench.view.anatomy import NOTHING_KNOWN, Anatomy, anatomy_of
+from workbench.view.keptsurvey import survey_bundle
 from workbench.view.messages import run_message, steps_message
 from workbench.view.panels import Panel, describe, panels_of
 from workbench.view.phrases import kept_line, number, percent, state_line, step_line, summary
@@ -75,6 +76,8 @@ def bundle_of(
         now: Epoch seconds.
         streamed: Ranks whose output stands on the page already.
     """
+    if found := store.survey(record.run.id):
+        return survey_bundle(store, record.run, found, now)
     run, panels = record.run, panels_of({"": record.curves})
     values, folder = store.final_values(run.id), store.path.parent
     words = filter(None, [transcript.text(set(transcript.ranks) - streamed)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 
 from workbench.core.cluster import RankFact
 from workbench.core.metrics import STEP_PREFIX, is_step_time, reported, seconds_taken
@@ -23,6 +24,27 @@ class Table:
 
     headers: Row
     rows: tuple[Row, ...]
+
+
+def table_html(table: Table, caption: str = "") -> str:
+    """Return a table for a page."""
+    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in table.headers)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in table.rows
+    )
+    title = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def table_text(table: Table, caption: str = "") -> str:
+    """Return a table for a terminal or a file."""
+    rows = (table.headers, *table.rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    return "\n".join([caption, *lines] if caption else lines)
 
 
 def ranks_table(ranks: Iterable[RankFact]) -> Table:

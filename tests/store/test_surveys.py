@@ -1,0 +1,64 @@
+"""What was measured comes with a rank's batch, once, and stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.core.bandwidth import Pair, Survey
+from workbench.core.measurement import RESULT_STREAM, Measurement, measurement_json
+from workbench.core.report import Batch, Chunk
+from workbench.core.run import RunKind
+from workbench.errors import InputError
+from workbench.store import measuring
+from workbench.store.measuring import ask_measurement
+
+
+def measured(time: float, bandwidth: float = 1e8) -> Measurement:
+    return Measurement(Survey(time, ("a", "b"), (Pair("a", "b", 1e-5, bandwidth),)), 2, 10.0)
+
+
+def told(run: str, found: Measurement, sequence: int = 1) -> Batch:
+    chunks = (Chunk("stdout", 0.0, "1 of 2"), Chunk(RESULT_STREAM, 0.0, measurement_json(found)))
+    return Batch(run, 0, sequence, chunks=chunks)
+
+
+def test_a_measurement_is_kept_and_is_no_output(store, run) -> None:
+    store.add_batches([told(run, measured(5.0))])
+
+    assert store.survey(run) == measured(5.0)
+    assert [row.text for row in store.output(run)] == ["1 of 2"]
+
+
+def test_a_batch_that_comes_twice_is_kept_once(store, run) -> None:
+    store.add_batches([told(run, measured(5.0)), told(run, measured(6.0))])
+
+    assert store.surveys("default") == [measured(5.0)]
+
+
+def test_the_newest_measurement_comes_first(store, wish) -> None:
+    for time in (3.0, 5.0, 4.0):
+        run = store.wish_run(wish(f"at {time:g}")).id
+        store.add_batches([told(run, measured(time))])
+
+    assert [found.survey.time for found in store.surveys("default")] == [5.0, 4.0, 3.0]
+    assert len(store.surveys("default", limit=1)) == 1
+    assert store.surveys("another") == []
+
+
+def test_what_measured_nothing_has_no_measurement(store, run) -> None:
+    assert store.survey(run) is None
+
+
+def test_a_rating_that_is_none_is_refused(store) -> None:
+    with pytest.raises(InputError, match="more than 0 Gbit/s, not -1"):
+        ask_measurement(store, rating=-1)
+
+
+def test_a_measurement_is_a_run_of_its_own_kind(home, store, monkeypatch) -> None:
+    asked = {}
+    monkeypatch.setattr(measuring, "ask_run", lambda store, **wish: asked.update(wish))
+
+    ask_measurement(store, rating=10)
+
+    assert asked["kind"] is RunKind.MEASUREMENT
+    assert dict(asked["parameters"]) == {"rating": 10, "source": ""}

@@ -1,0 +1,91 @@
+"""``workbench bandwidth``: measure a cluster, and show what was found."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import click
+from rich.console import Group
+from rich.text import Text
+
+from workbench.cli.chart import check_chart_path
+from workbench.cli.follow import TerminalView, exit_code
+from workbench.cli.listing import text_table
+from workbench.cli.options import cluster_option, json_option
+from workbench.cli.screen import screen_for
+from workbench.cli.terminal import notes, output
+from workbench.core.cluster import check_cluster_name
+from workbench.core.measurement import Measurement, measurement_json
+from workbench.core.run import Run, RunState
+from workbench.errors import StateError
+from workbench.store import Store
+from workbench.store.measuring import ask_measurement
+from workbench.view.following import check_success, follow
+from workbench.view.interrupts import Interrupts
+from workbench.view.phrases import state_line
+from workbench.view.survey import before, heading, remarks, tables
+from workbench.view.surveypicture import can_draw, save_survey
+
+
+@click.command("bandwidth")
+@click.option("--rating", type=float, metavar="GBITS", help="What the nodes are rated at.")
+@click.option("--last", is_flag=True, help="Show what was measured last; measure nothing.")
+@click.option("--plot", type=Path, metavar="FILE.png", help="Draw what was found into a file.")
+@json_option
+@cluster_option
+def bandwidth_command(
+    rating: float | None, last: bool, plot: Path | None, as_json: bool, cluster: str
+) -> int:
+    """Measure links between nodes, allreduces, disks and devices of a cluster."""
+    check_cluster_name(cluster)
+    if plot is not None:
+        check_chart_path(plot)
+    with Store() as store:
+        if last:
+            known = store.surveys(cluster, limit=1)
+            if not known:
+                raise StateError(
+                    f"Nothing was measured on cluster {cluster!r} yet; `workbench bandwidth` does."
+                )
+            found: Measurement | None = known[0]
+        else:
+            run = _measured(store, cluster, rating)
+            found = store.survey(run.id)
+            if found is None:
+                click.echo(f"Run {run.wish.name}: {state_line(run, time.time())}", err=True)
+                return exit_code(run)
+        assert found is not None
+        _show(store, cluster, found, as_json)
+        if plot is not None and can_draw(found):
+            save_survey(found, str(plot))
+            click.echo(f"Drew it into {plot}.", err=True)
+    return 0
+
+
+def _measured(store: Store, cluster: str, rating: float | None) -> Run:
+    with Interrupts() as interrupts:
+        wish = ask_measurement(store, cluster=cluster, rating=rating)
+        run = store.run(wish.id)
+        try:
+            with screen_for(notes(), notes()) as screen:
+                run = follow(store, TerminalView(run, screen), interrupts=interrupts)
+        except KeyboardInterrupt:
+            raise StateError(
+                f"Left run {wish.name!r}, which is being stopped; `workbench status` shows it."
+            ) from None
+    if run.fact.state is not RunState.STOPPED:
+        check_success(run)
+    return run
+
+
+def _show(store: Store, cluster: str, found: Measurement, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(json.loads(measurement_json(found)), indent=2))
+        return
+    now = time.time()
+    said = [heading(found), *remarks(found, before(store, cluster, found), now)]
+    shown = [Text(sentence) for sentence in said]
+    parts = [part for title, table in tables(found) for part in (Text(title), text_table(table))]
+    output().print(Group(*shown, *parts))
