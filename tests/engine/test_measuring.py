@@ -1,0 +1,180 @@
+"""Links, exchanges and disks are measured: on one machine, and between hosts whose links differ."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.benchmarks.place import Place
+from tests.benchmarks.shaped import ShapedHosts
+from tests.rehearsal.hosts import Hosts, RehearsalHost, until, why_not
+from workbench.core.bandwidth import judge, sentence
+from workbench.core.measurement import Measurement, measurement_of
+from workbench.engine.measuring.nodes import disk, read_rate, source
+from workbench.engine.measuring.survey import _names
+
+PAYLOAD = 1448 / 1514  # of an Ethernet frame, what TCP carries
+USUAL, SLOW = 200.0, 60.0  # Mbit/s
+
+MEASURED = """
+import json, os, sys, time
+from pathlib import Path
+from workbench.core.measurement import measurement_json
+from workbench.engine.boundary import RunStopped
+from workbench.engine.current import Current
+from workbench.engine.log import RunLog
+from workbench.engine.measuring import exchanges, survey
+
+exchanges.MOST_BYTES = 1_024_000
+exchanges._SIZE_SECONDS = 0.1
+survey.EXCHANGE_SECONDS = 4.0
+"""
+
+HERE = (
+    MEASURED
+    + """
+run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
+measured = survey.Measuring(run, worlds.offer(0), source=str(folder)).found()
+if measured:
+    found["measurement"] = measurement_json(measured)
+found["done"] = run.log.progress.iteration, run.log.progress.iterations_total
+
+stopped = Current(RunLog("another", rank, folder / f"rank-{rank}" / "log"))
+stopped.boundaries.stop_at(2)
+try:
+    survey.measure(stopped, worlds.offer(0))
+except RunStopped:
+    found["stopped"] = stopped.iteration
+"""
+)
+
+THERE = (
+    "from mpi4py import MPI\n"
+    + MEASURED
+    + """
+run = Current(RunLog("a-run", MPI.COMM_WORLD.rank, Path("/tmp/log")))
+found = survey.Measuring(run, MPI.COMM_WORLD, rating=0.2).found()
+told = {"rank": MPI.COMM_WORLD.rank, "measurement": found and measurement_json(found)}
+sys.stdout.write(f"found: {json.dumps(told)}\\n")
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def shaped() -> Iterator[ShapedHosts]:
+    """Three hosts, of which the last has a slow link."""
+    if reason := why_not():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    with Place() as place, Hosts(3) as hosts:
+        for host in hosts:
+            host.shape(USUAL)
+        hosts[2].shape(SLOW)
+        (hosts.folder / "program.py").write_text(THERE)
+        yield ShapedHosts(hosts, place, USUAL)
+
+
+@pytest.fixture(scope="module")
+def between(shaped) -> Measurement:
+    """What was measured between the hosts."""
+    found = shaped.mpi(shaped.hosts.folder / "program.py", nodes=3)
+    return measurement_of(found[0]["measurement"])
+
+
+def iperf3(source: RehearsalHost, target: RehearsalHost) -> float:
+    """Return the bytes a second that iperf3 moves from one host to another."""
+    server = target.popen(
+        "env", "TMPDIR=/tmp", "iperf3", "-s", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        until(lambda: ":5201" in target.run("ss", "-ltn"), "iperf3")
+        told = source.run("env", "TMPDIR=/tmp", "iperf3", "-c", target.address, "-t", "3", "-J")
+    finally:
+        server.kill()
+        server.wait()
+        target.run("pkill", "-x", "iperf3")
+    return json.loads(told)["end"]["sum_received"]["bits_per_second"] / 8
+
+
+@pytest.mark.mpi
+@pytest.mark.contract
+def test_ranks_of_one_node_are_measured_and_may_stop_between_two_steps(on_ranks) -> None:
+    first, second = on_ranks(HERE, 2)
+    found = measurement_of(first["measurement"])
+
+    assert found.survey.pairs == ()
+    assert {one.nbytes for one in found.survey.exchanges} >= {1_000, 1_024_000}
+    assert len({one.algorithm.partition(":")[0] for one in found.survey.exchanges}) == 2
+    assert {rate.what for rate in found.rates} >= {
+        "between two ranks", "disk write", "disk read", "staging source read",
+    }  # fmt: skip
+    assert all(rate.bandwidth > 1e5 for rate in found.rates)
+    assert first["done"][0] == first["done"][1] > 2
+    assert first["stopped"] == second["stopped"] == 2
+
+
+@pytest.mark.mpi
+@pytest.mark.root
+def test_the_slow_link_of_three_hosts_is_named(between) -> None:
+    slowest = between.survey.slowest
+
+    assert "node3" in (slowest.source, slowest.target)
+    said = [sentence(remark, 0.0) for remark in judge(between.survey)]
+    assert any(text.startswith("Node node3 is slow") for text in said)
+    assert not any("node1" in text or "node2" in text for text in said)
+
+
+@pytest.mark.mpi
+@pytest.mark.root
+def test_bandwidths_are_what_the_links_let_through(between) -> None:
+    assert len(between.survey.pairs) == 6
+    for pair in between.survey.pairs:
+        shape = SLOW if "node3" in (pair.source, pair.target) else USUAL
+        assert 8e-6 * pair.bandwidth == pytest.approx(PAYLOAD * shape, rel=0.05), pair
+
+
+@pytest.mark.mpi
+@pytest.mark.root
+@pytest.mark.skipif(not shutil.which("iperf3"), reason="iperf3 is not installed")
+def test_bandwidths_agree_with_iperf3(shaped, between) -> None:
+    pair = between.survey.between("node1", "node2")
+
+    assert pair.bandwidth == pytest.approx(iperf3(shaped.hosts[0], shaped.hosts[1]), rel=0.05)
+
+
+@pytest.mark.mpi
+@pytest.mark.root
+def test_an_exchange_among_all_is_held_against_the_slowest_link(between) -> None:
+    large = [one for one in between.survey.exchanges if one.nbytes >= 1_000_000]
+
+    assert {one.ranks for one in large} == {3}
+    # What the shape lets pass at once flatters a megabyte.
+    assert all(one.busbw <= 1.3 * between.survey.slowest.bandwidth for one in large)
+
+
+def test_a_disk_is_written_and_read_and_left_as_it_was(tmp_path) -> None:
+    found = disk("here", str(tmp_path))
+
+    assert [rate.what for rate in found] == ["disk write", "disk read"]
+    assert all(rate.bandwidth > 1e5 for rate in found)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_source_without_files_has_no_rate(tmp_path) -> None:
+    assert source("here", str(tmp_path)) == []
+
+    (tmp_path / "data.bin").write_bytes(bytes(1 << 20))
+    (rate,) = source("here", str(tmp_path))
+    assert rate.bandwidth > 1e5
+
+
+def test_reading_nothing_takes_no_time_and_gives_nothing() -> None:
+    assert read_rate([]) == 0.0
+
+
+def test_hosts_of_one_name_are_told_apart() -> None:
+    assert _names(["ip-10", None, "ip-10", "other"]) == ("ip-10", "ip-10#2", "other")
