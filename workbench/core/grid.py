@@ -93,7 +93,8 @@ def step_seconds(
     several = shapes.ranks > 1
     exchange = np.where(several, _exchanging(work, shapes, coding), 0.0)
     times = 1 if coding.sums else np.maximum(1, shapes.ranks - 1)
-    coded = np.where(several, work.nbytes * (coding.encode + times * coding.decode), 0.0)
+    each = coding.fixed + work.nbytes * (coding.encode + times * coding.decode)
+    coded = np.where(several, each, 0.0)
     beneath = np.minimum(exchange + coded, work.hidden * compute)
     waiting = work.spread * compute * _late(shapes.ranks)
     return own, own + exchange + coded - beneath + waiting

@@ -221,13 +221,17 @@ def _named(verdict: Verdict) -> tuple[Remedy, ...]:
     """Return the simplest codec, the best one, and the best of what is not a codec."""
     codecs = [one for one in verdict.remedies if one.change.coding]
     others = [one for one in verdict.remedies if not one.change.coding]
-    simple = [one for one in codecs if one.change.coding and one.change.coding.codec is Codec.FP16]
+    simple = [
+        one
+        for one in codecs
+        if one.change.coding and one.change.coding.codec in (Codec.FP16, Codec.BF16)
+    ]
     if verdict.cause in (Cause.LATENCY, Cause.BATCH):
         return tuple(others[:2])
     # What is added on the way stays as cheap with more nodes, so it wins where it is as good.
     good = [one for one in codecs if one.speedup * GIVES >= codecs[0].speedup]
     good.sort(key=lambda one: not (one.change.coding and one.change.coding.sums))
-    chosen = dict.fromkeys([*simple, *good[:1], *others[:1]])
+    chosen = dict.fromkeys([*simple[:1], *good[:1], *others[:1]])
     return tuple(sorted(chosen, key=lambda one: one.speedup))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -103,8 +104,16 @@ def _says(asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]) ->
 
 
 def money(amount: float) -> str:
-    """Return $ of an epoch, often cents, in three digits."""
-    return f"${amount:.3g}" if 0 < amount < 1 else dollars(amount)
+    """Return $ of an epoch, often parts of a cent, in three digits."""
+    if not 0 < amount < 1:
+        return dollars(amount)
+    digits = 2 - math.floor(math.log10(amount))
+    return f"${amount:.{digits}f}"
+
+
+def span(seconds: float) -> str:
+    """Return the seconds of an epoch, which may be a short one."""
+    return duration(seconds) if seconds >= 1 else f"{1000 * seconds:.0f} ms"
 
 
 def frontier_table(found: Plan) -> Table:
@@ -127,8 +136,8 @@ def _row(one: Choice) -> tuple[str, ...]:
         str(one.nodes),
         f"{one.type} in {one.zone}" + (" (guessed)" if one.guessed else ""),
         "as they are" if one.codec is Codec.NONE else str(one.codec),
-        duration(one.seconds),
-        f"{duration(one.low)}–{duration(one.high)}",
+        span(one.seconds),
+        f"{span(one.low)}–{span(one.high)}",
         money(one.dollars),
         hourly(one.price),
         f"{one.lost:.1%}".replace("%", " %"),
@@ -153,11 +162,11 @@ def _curve_row(one: Curve) -> tuple[str, ...]:
     best = one.sizes.index(one.fastest)
     return (
         one.type + (" (guessed)" if one.guessed else ""),
-        f"{duration(one.seconds[0])}, {money(one.dollars[0])}",
+        f"{span(one.seconds[0])}, {money(one.dollars[0])}",
         count(one.stops, "node") if one.gains else "no gain",
-        f"{duration(one.seconds[at])}, {money(one.dollars[at])}" if one.gains else NOTHING,
+        f"{span(one.seconds[at])}, {money(one.dollars[at])}" if one.gains else NOTHING,
         count(one.fastest, "node"),
-        f"{duration(one.seconds[best])}, {money(one.dollars[best])}",
+        f"{span(one.seconds[best])}, {money(one.dollars[best])}",
     )
 
 

@@ -6,8 +6,7 @@ import io
 from typing import Any
 
 from workbench.core.frontier import Curve
-from workbench.view.phrases import duration
-from workbench.view.plan import MOST_CURVES, Plan, money
+from workbench.view.plan import MOST_CURVES, Plan, money, span
 
 _WIDTH, _HEIGHT = 9.0, 4.2  # inches
 _DPI = 120
@@ -34,8 +33,8 @@ def describe_plan(found: Plan) -> str:
         return "nothing to choose from"
     quick, cheap = choices[0], choices[-1]
     return (
-        f"time against money of an epoch: from {duration(quick.seconds)} for "
-        f"{money(quick.dollars)} ({quick.nodes} × {quick.type}) to {duration(cheap.seconds)} for "
+        f"time against money of an epoch: from {span(quick.seconds)} for "
+        f"{money(quick.dollars)} ({quick.nodes} × {quick.type}) to {span(cheap.seconds)} for "
         f"{money(cheap.dollars)} ({cheap.nodes} × {cheap.type})"
     )
 
