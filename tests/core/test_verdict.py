@@ -84,6 +84,28 @@ def test_an_exchange_that_is_slower_than_the_link_stays_so() -> None:
     assert saved == pytest.approx(1.5 * ran(WORK, 4, SLOW).exchange, rel=0.01)
 
 
+def test_a_library_that_wastes_the_link_is_told_of_one_that_does_not() -> None:
+    whole = observed()
+    poor = replace(whole, ranks=tuple(replace(one, moving=3 * one.moving) for one in whole.ranks))
+    remedies = {one.do: one for one in judge(poor).remedies}
+
+    ours = remedies["--communicator auto"]
+
+    assert ours.seconds == pytest.approx(ran(WORK, 4, SLOW).total, rel=0.01)
+    assert remedies["--compress bf16"].speedup > ours.speedup
+    assert "--communicator auto" not in {one.do for one in judge(whole).remedies}
+
+
+def test_where_an_exchange_hides_under_the_compute_a_codec_gives_more() -> None:
+    shown, hidden = (
+        {one.do: one.speedup for one in judge(observed(), hidden=share).remedies}
+        for share in (0.0, 0.6)
+    )
+
+    assert hidden["--compress powersgd"] > shown["--compress powersgd"]
+    assert hidden["--communicator auto"] > 1.1
+
+
 def test_what_a_straggler_costs_is_said_with_its_rank_and_host() -> None:
     ranks = tuple(RankStep(rank, f"node-{rank}", 0.2, 0.1, 0.02) for rank in range(3))
     late = RankStep(3, "node-3", 0.3, 0.0, 0.02)

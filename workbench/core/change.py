@@ -81,6 +81,7 @@ class Change:
         nodes: Times as many.
         even: Whether no rank is slower than the median any longer.
         loaded: Whether data comes in time.
+        best: Whether the exchange takes no longer than by the model, whatever it takes now.
     """
 
     coding: Coding | None = None
@@ -91,6 +92,7 @@ class Change:
     nodes: int = 1
     even: bool = False
     loaded: bool = False
+    best: bool = False
 
 
 def told_apart(ranks: Iterable[RankStep]) -> tuple[RankStep, ...]:
@@ -128,6 +130,7 @@ def parts_after(seen: Observed, change: Change) -> Step:
     shape = Shape(seen.nodes, link, max(1, len(seen.ranks) // seen.nodes), seen.memory)
     model = step(replace(now, hidden=0.0), shape, coding=seen.coding)
     off = _off(model.exchange, exposed, seen.hidden * now.compute)
+    off = min(1.0, off) if change.best else off
     there = replace(
         shape,
         nodes=shape.nodes * change.nodes,

@@ -83,11 +83,13 @@ class Verdict:
     remedies: tuple[Remedy, ...] = ()
 
 
-def judge(observed: Observed, codings: Iterable[Coding] = CODINGS) -> Verdict:
+def judge(observed: Observed, codings: Iterable[Coding] = CODINGS, hidden: float = 0.0) -> Verdict:
     """Return the verdict on a run.
 
     Args:
         codings: Codecs to consider, as measured on these machines.
+        hidden: Share of compute that our communicator's exchange goes on beneath: none where
+            compute keeps all cores busy, ``OVERLAPPED`` where a GPU computes.
     """
     ranks = told_apart(observed.ranks)
     seen = replace(observed, ranks=ranks)
@@ -106,7 +108,7 @@ def judge(observed: Observed, codings: Iterable[Coding] = CODINGS) -> Verdict:
         rating=seen.rating,
         slow=slow if cause is Cause.STRAGGLER else (),
         host=hosts.pop() if cause is Cause.STRAGGLER and len(hosts) == 1 else "",
-        remedies=_remedies(seen, cause, tuple(codings)),
+        remedies=_remedies(seen, cause, tuple(codings), hidden),
     )
 
 
@@ -146,30 +148,37 @@ def _is_small(seen: Observed) -> bool:
     return tiny.exposed > tiny.compute
 
 
-def _remedies(seen: Observed, cause: Cause, codings: tuple[Coding, ...]) -> tuple[Remedy, ...]:
+def _remedies(
+    seen: Observed, cause: Cause, codings: tuple[Coding, ...], hidden: float
+) -> tuple[Remedy, ...]:
     found = [
         Remedy(do, change, speedup(seen, change), expected(seen, change))
-        for do, change in _changes(seen, cause, codings)
+        for do, change in _changes(seen, cause, codings, max(seen.hidden, hidden))
     ]
     # More nodes are not a remedy but what a healthy run is good for, so they are always said.
     kept = [one for one in found if one.speedup >= GIVES or one.change.nodes > 1]
     return tuple(sorted(kept, key=lambda one: -one.speedup))
 
 
-def _changes(seen: Observed, cause: Cause, codings: tuple[Coding, ...]) -> list[tuple[str, Change]]:
+def _changes(
+    seen: Observed, cause: Cause, codings: tuple[Coding, ...], hidden: float
+) -> list[tuple[str, Change]]:
     if cause is Cause.STRAGGLER:
         return [("replace the node, or see what else runs there", Change(even=True))]
     if cause is Cause.DATA:
         return [("load data in a MultiprocessIterator", Change(loaded=True))]
     if cause is Cause.COMPUTE:
         return [("twice the nodes", Change(nodes=2))]
-    changes = [
-        (f"--compress {coding.codec}", Change(coding=coding))
+    # Who compresses has our communicator, which reaches what the link lets through.
+    ours = Change(hidden=hidden, best=seen.link is not None)
+    changes = [("--communicator auto", ours)] if ours.best else []
+    changes += [
+        (f"--compress {coding.codec}", replace(ours, coding=coding))
         for coding in codings
         if coding.codec not in (Codec.NONE, seen.coding.codec)
     ]
     if seen.hidden < DOUBLE_BUFFERED:
-        changes.append(("--double-buffering", Change(hidden=DOUBLE_BUFFERED)))
+        changes.append(("double_buffering=True", Change(hidden=DOUBLE_BUFFERED)))
     fast = CARRIED * FAST_GBITS * 1e9 / 8
     if seen.link is not None and fast > 1.5 * seen.link.bandwidth:
         changes.append((f"{FAST_GBITS:g} Gbit/s nodes", Change(bandwidth=fast)))
@@ -236,4 +245,4 @@ def _named(verdict: Verdict) -> tuple[Remedy, ...]:
 
 
 def _command(do: str) -> str:
-    return f"`{do}`" if do.startswith("--") else do
+    return f"`{do}`" if do.startswith("--") or "=" in do else do
