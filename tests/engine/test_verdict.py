@@ -1,0 +1,149 @@
+"""A training is slowed down on purpose, and the verdict on what its ranks tell names the cause."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.benchmarks.place import Place
+from tests.benchmarks.shaped import ShapedHosts
+from tests.rehearsal.hosts import Hosts, why_not
+from workbench.core.cluster import RankFact
+from workbench.core.report import Batch, Sample
+from workbench.core.run import RunKind, RunWish
+from workbench.store import Store
+from workbench.view.anatomy import Anatomy, anatomy_of
+
+pytestmark = pytest.mark.mpi
+
+TRAINING = """
+import time
+import numpy as np
+from workbench.engine.log import RunLog
+from workbench.engine.steptime import StepTime
+
+
+class Iterator:
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def next(self):
+        time.sleep(self.seconds)
+
+
+class Updater:
+    def __init__(self, comm, data, compute, nbytes):
+        self._iterators = {"main": Iterator(data)}
+        self._comm, self._compute = comm, compute
+        self._gradients = np.zeros(nbytes // 4, np.float32)
+
+    def update(self):
+        self._iterators["main"].next()
+        time.sleep(self._compute)
+        self._comm.Allreduce(MPI.IN_PLACE, self._gradients)
+
+
+def train(comm, folder, *, data=0.0, compute=0.02, nbytes=4000, steps=40, leader=0):
+    log = RunLog("a-run", comm.rank, folder / "log")
+    timing, updater = StepTime(log, leader=leader, batch=32), Updater(comm, data, compute, nbytes)
+    with timing.installed(updater):
+        for iteration in range(1, steps + 1):
+            updater.update()
+            timing.step(iteration)
+    timing.finish(steps)
+    return {name: value for _, _, pairs in log._samples for name, value in pairs}
+"""
+
+HERE = (
+    TRAINING
+    + """
+late = {"rank": {"compute": 0.02 + 0.03 * (rank == 1)}, "data": {"data": 0.03}, "nothing": {}}
+found.update(train(worlds.offer(0), folder, **late[sys.argv[3]]))
+"""
+)
+
+THERE = """
+import json, sys
+from pathlib import Path
+from mpi4py import MPI
+from workbench.engine.communicator import Worlds
+""" + (
+    TRAINING
+    + """
+comm = Worlds(fault_tolerant=False).offer(0)
+values = train(
+    comm, Path("/tmp"), compute=0.05, nbytes=1_000_000, steps=25, leader=comm.rank
+)
+sys.stdout.write(f"found: {json.dumps({'rank': comm.rank, **values})}\\n")
+"""
+)
+
+
+@pytest.fixture
+def told(tmp_path) -> Callable[..., Anatomy]:
+    """Have ranks tell what they found, and return what a person sees of it."""
+
+    def tell(found: list[dict[str, float]]) -> Anatomy:
+        wish = RunWish("260101-000000-aaaa", "fit", RunKind.CELL, "pass")
+        with Store(tmp_path / "store.sqlite3") as store:
+            store.wish_run(wish)
+            store.put_run_fact(wish.id, generation=1, ranks=len(found))
+            ranks = [RankFact(1, n, f"node{n + 1}", 1, n) for n in range(len(found))]
+            store.put_ranks(wish.cluster, ranks)
+            for rank, values in enumerate(found):
+                samples = tuple(
+                    Sample(name, 40, 0.0, value) for name, value in values.items() if "/" in name
+                )
+                store.add_batches([Batch(wish.id, rank, 1, samples)])
+            return anatomy_of(store, store.run(wish.id))
+
+    return tell
+
+
+@pytest.fixture(scope="module")
+def shaped() -> Iterator[ShapedHosts]:
+    """Two hosts whose link is slow."""
+    if reason := why_not():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    with Place() as place, Hosts(2) as hosts:
+        for host in hosts:
+            host.shape(100)
+        (hosts.folder / "program.py").write_text(THERE)
+        yield ShapedHosts(hosts, place, 100)
+
+
+def test_a_rank_that_is_slow_is_named_with_its_host(on_ranks, told) -> None:
+    seen = told(on_ranks(HERE, 2, "rank"))
+
+    assert seen.slowest == 1
+    assert seen.says[0].startswith("Straggler: others wait for rank 1 on node2")
+    assert "would give 1." in seen.says[0]
+
+
+def test_data_that_comes_late_is_named(on_ranks, told) -> None:
+    seen = told(on_ranks(HERE, 2, "data"))
+
+    assert seen.slowest == -1
+    assert seen.says[0].startswith("Data-bound: ")
+
+
+def test_a_training_that_nothing_slows_down_is_told_so(on_ranks, told) -> None:
+    seen = told(on_ranks(HERE, 2, "nothing"))
+
+    assert seen.says[0].startswith("Compute-bound: ")
+
+
+@pytest.mark.root
+def test_a_slow_link_is_named_with_its_bytes_and_bandwidth(shaped, told) -> None:
+    found = shaped.mpi(shaped.hosts.folder / "program.py", nodes=2)
+
+    seen = told(found)
+
+    assert seen.says[0].startswith("Network-bound: ")
+    assert "1 MB of gradients at 0.0" in seen.says[0]  # of 0.1 Gbit/s
+    moving = [parts["moving"] for parts in seen.steps.values()]
+    # One megabyte each way at 95.6 Mbit/s of payload takes 84 ms.
+    assert all(0.075 < seconds < 0.14 for seconds in moving)
+    assert seen.parts == ("compute", "waiting", "moving", "data", "other")
