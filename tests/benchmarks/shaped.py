@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.rehearsal.hosts import Hosts, until, why_not
+from tests.rehearsal.hosts import Hosts, RehearsalHost, until, why_not
 from workbench.cluster.mpi import (
     Link,
     find_mpi,
@@ -28,6 +28,7 @@ from .place import Place
 ROOT = Path(__file__).parents[2]
 PROGRAM_SECONDS = 300.0
 LIMIT_SECONDS = 15.0
+BURST, QUEUE = "128kb", "10ms"
 FOUND = "found: "
 
 
@@ -102,8 +103,19 @@ class ShapedHosts:
 
     def _told(self, *command: str) -> str:
         with contextlib.suppress(RuntimeError):  # the server does not listen yet
-            return self.hosts[0].run(*command)
+            told = self.hosts[0].run(*command)
+            return told if "sum_received" in told else ""
         return ""
+
+
+def shape(host: RehearsalHost, mbits: float) -> None:
+    """Let no more through a host's cable, either way, with a queue as short as a switch's.
+
+    A long one holds up what acknowledges the other direction, so that both lose.
+    """
+    rate = ["root", "tbf", "rate", f"{mbits * 1e6:.0f}bit", "burst", BURST, "latency", QUEUE]
+    subprocess.run(["tc", "qdisc", "replace", "dev", host.link, *rate], check=True)
+    host.run("tc", "qdisc", "replace", "dev", "eth0", *rate)
 
 
 @contextlib.contextmanager
@@ -117,5 +129,5 @@ def shaped_hosts(place: Place, count: int, mbits: float) -> Iterator[ShapedHosts
         raise BenchmarkFailed(f"There are no shaped links here: {reason}.")
     with Hosts(count) as hosts:
         for host in hosts:
-            host.shape(mbits)
+            shape(host, mbits)
         yield ShapedHosts(hosts, place, mbits)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -55,7 +54,6 @@ def create_communicator(
     Raises:
         InputError: An option will not do.
     """
-    import_module("workbench.compat")  # before chainer is imported
     from workbench.engine.exchange.communicator import ExchangeCommunicator
 
     if mpi_comm is None:
@@ -90,7 +88,6 @@ def substituted() -> Iterator[None]:
     if not name:
         yield
         return
-    import_module("workbench.compat")  # before chainer is imported
     from chainermn.communicators import naive_communicator
 
     def instead(mpi_comm: Any) -> ExchangeCommunicator:

@@ -18,7 +18,7 @@ import numpy
 from workbench.core.exchange import Algorithm, Codec
 from workbench.engine.exchange.complaint import not_finite
 from workbench.engine.exchange.compressed import Coded, Compressed, TopShare
-from workbench.engine.exchange.finite import Findings
+from workbench.engine.exchange.finite import Findings, is_suspect
 from workbench.engine.exchange.plan import Bucket, Plan, Shape, disagreement, shape_of
 from workbench.engine.exchange.powersgd import PowerSgd, is_worthwhile
 from workbench.engine.exchange.reducer import Reducer
@@ -233,7 +233,7 @@ class Exchanger:
         closing.buffer.fill(0)
         if not changed:
             self._storage.load(closing, gradients)
-        finite = bool(numpy.isfinite(closing.buffer).all())
+        finite = not is_suspect(closing.buffer)
         self._findings[-1] = Findings()
         if not finite:
             self._findings[-1].note(self.reducer.transport.rank, -1)

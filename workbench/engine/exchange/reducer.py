@@ -11,13 +11,15 @@ from mpi4py import MPI
 
 from workbench.core.exchange import Algorithm, Link, choose, seconds
 from workbench.engine.exchange.doubling import doubling_sum
-from workbench.engine.exchange.finite import Findings, is_finite
+from workbench.engine.exchange.finite import Findings, is_suspect
 from workbench.engine.exchange.pieces import Piece, cut
 from workbench.engine.exchange.ring import Ring
 from workbench.engine.exchange.shared import PIECE_BYTES, SharedMemory
 from workbench.engine.exchange.transport import Array, Transport
 
-RING_BYTES = 1 << 20
+RING_BYTES = 60 << 10
+"""Below what MPI sends without asking the receiver first: on a slow link the answer would wait
+behind the megabytes that go the other way, and the two directions take turns."""
 _PROBE_BYTES = 2 << 20
 _PROBES = 3
 
@@ -112,7 +114,7 @@ class Reducer:
         """Note own numbers beforehand, where nobody looks at them on the way."""
         if findings is not None:
             for index, array in enumerate(arrays):
-                if not is_finite(array):
+                if is_suspect(array):
                     findings.note(self.transport.rank, index)
 
     def _cut(self, sizes: tuple[int, ...], parts: int, most: int) -> list[list[Piece]]:

@@ -16,8 +16,8 @@ from workbench.engine.exchange.pieces import Piece, views
 from workbench.engine.exchange.transport import Array, Transport
 
 _ADD, _GATHER = 11, 12
-DEPTH = 3
-"""Pieces that are on their way while one is added."""
+DEPTH = 32
+"""Pieces that may be on their way while one is added."""
 
 
 class Ring:

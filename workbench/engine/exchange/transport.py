@@ -12,8 +12,8 @@ from mpi4py import MPI
 Array = Any
 """A NumPy array; shapes and types are told where they matter."""
 
-POLL_SECONDS = 1e-4
-"""Between two looks at a message on its way. A rank that looks without a pause takes the core on
+POLL_SECONDS = (3e-5, 3e-4)
+"""Between two looks at a message on its way, first and later. A rank that looks without a pause takes the core on
 which the system would move the message: a ring over 1.44 Gbit/s then lost a third."""
 
 _SPINS = 20
@@ -61,8 +61,10 @@ class Transport:
         for _ in range(_SPINS):
             if request.Test():
                 return
+        pause, longest = POLL_SECONDS
         while not request.Test():
-            time.sleep(POLL_SECONDS)
+            time.sleep(pause)
+            pause = min(2 * pause, longest)
 
     def settle_all(self, requests: Iterable[Any]) -> None:
         """Wait for messages."""
