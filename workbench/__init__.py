@@ -7,12 +7,14 @@ if TYPE_CHECKING:  # typing itself would cost every start of Python more than al
     from typing import Any
 
     from workbench.engine.exchange.creation import create_communicator
+    from workbench.engine.linear_scaling import LinearScaling
     from workbench.engine.report import report
     from workbench.notebook import unload_ipython_extension
     from workbench.store import Store
 
 __version__ = "0.1.0"
 __all__ = [
+    "LinearScaling",
     "Store",
     "client",
     "create_communicator",
@@ -24,6 +26,7 @@ __all__ = [
 # Nothing is imported before it is asked for: every Python start runs through this file once the
 # wheel's .pth is in place, and a rank needs no notebook.
 _HOMES = {
+    "LinearScaling": "workbench.engine.linear_scaling",
     "Store": "workbench.store",
     "create_communicator": "workbench.engine.exchange.creation",
     "report": "workbench.engine.report",

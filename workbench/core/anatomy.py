@@ -21,6 +21,7 @@ OWN_SECONDS = 20e-6
 LOOK_SECONDS = 0.02
 MOST_STEPS = 1_000
 UNKNOWN_STEPS = 10
+UNKNOWN_GAUGE = 8
 
 
 def steps_between(step: float, barrier: float) -> int:
@@ -34,6 +35,21 @@ def steps_between(step: float, barrier: float) -> int:
         return UNKNOWN_STEPS
     wanted = max(LOOK_SECONDS, (barrier + OWN_SECONDS) / OVERHEAD) / step
     return max(1, min(MOST_STEPS, math.ceil(wanted)))
+
+
+def gauge_period(step: float, cost: float) -> int:
+    """Return every how many steps gradients may be gauged: a power of two.
+
+    Ranks that differ a little then mostly gauge the same steps, and none waits for another.
+
+    Args:
+        step: Seconds that a step takes; 0 when unknown.
+        cost: Seconds that it takes to gauge one.
+    """
+    if step <= 0 or cost <= 0:
+        return UNKNOWN_GAUGE
+    wanted = min(MOST_STEPS, cost / (OVERHEAD * step))
+    return int(2 ** max(0, math.ceil(math.log2(wanted))))
 
 
 def split(communication: float, moved: list[float] | tuple[float, ...]) -> tuple[float, float]:

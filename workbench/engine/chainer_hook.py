@@ -16,6 +16,7 @@ import numpy
 from workbench.core.report import Progress
 from workbench.engine.boundary import RunStopped
 from workbench.engine.current import Current, current
+from workbench.engine.gauge import BatchGauge
 from workbench.engine.steptime import StepTime
 
 TRAINER = "chainer.training.trainer"
@@ -67,7 +68,10 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
         extension = ReportExtension(here, trainer)
         trainer.extend(extension, name=EXTENSION_NAME, trigger=lambda _: True, priority=LAST)
         trainer.stop_trigger = _OrStop(trainer.stop_trigger, here)
-        with extension.timing.installed(trainer.updater):
+        with (
+            extension.timing.installed(trainer.updater),
+            extension.gauge.installed(trainer.updater),
+        ):
             original(trainer, *args, **kwargs)
         if here.boundaries.due:
             raise RunStopped(f"stopped at iteration {here.iteration}")
@@ -98,7 +102,9 @@ class ReportExtension:
         self._fetched = time.monotonic()
         self._iterations_total, self._epochs_total = _totals(trainer.stop_trigger)
         self._updater = trainer.updater
-        self.timing = StepTime(run.log, leader=run.leader, batch=_batch(trainer.updater))
+        batch = _batch(trainer.updater)
+        self.timing = StepTime(run.log, leader=run.leader, batch=batch)
+        self.gauge = BatchGauge(run.log, batch)
         run.log.progress_source = self.progress
 
     def __call__(self, trainer: Any) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 
 from workbench.core.anatomy import part_names, part_seconds
-from workbench.core.metrics import slowest_rank
+from workbench.core.batch import Advice, Gauge, advise
+from workbench.core.batch import sentence as batch_sentence
+from workbench.core.metrics import EXCHANGE_PREFIX, GAUGE_PREFIX, slowest_rank
 from workbench.core.run import Run
 from workbench.core.verdict import judge, sentence
 from workbench.store import Store
@@ -53,9 +56,24 @@ def anatomy_of(store: Store, run: Run, before: int = -1) -> Anatomy:
     return Anatomy(steps, slowest, tuple(_says(store, run, steps)))
 
 
+def advice_of(store: Store, run: Run) -> Advice | None:
+    """Return what the gradients of ``run`` say of its batch; None while that is not known."""
+    gauges = store.measured(run.id, GAUGE_PREFIX).values()
+    exchanges = store.measured(run.id, EXCHANGE_PREFIX).values()
+    batch = sum(one.get("batch", 0.0) for one in exchanges)
+    if not gauges or not batch:
+        return None
+    # Each rank's estimates are as good as another's, and linear: their mean is better than each.
+    signal, noise = (fmean(one[name] for one in gauges) for name in ("signal", "noise"))
+    steps = min(int(one["steps"]) for one in gauges)
+    return advise(Gauge(signal, noise, steps), batch)
+
+
 def _says(store: Store, run: Run, steps: Mapping[int, Mapping[str, float]]) -> Iterator[str]:
     observed = observed_of(store, run, steps)
     if observed is not None:
         yield sentence(judge(observed))
+    if advice := advice_of(store, run):
+        yield batch_sentence(advice)
     if run.fact.state.ended and (foretold := foretold_sentence(store, run)):
         yield foretold

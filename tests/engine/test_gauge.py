@@ -1,0 +1,156 @@
+"""The gauge of a real ChainerMN training comes to the noise scale that its data has."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from workbench.core.anatomy import gauge_period
+from workbench.core.report import Batch, Sample
+from workbench.core.run import RunKind, RunWish
+from workbench.engine.gauge import squared_norm
+from workbench.store import Store
+from workbench.view.anatomy import anatomy_of
+
+pytestmark = pytest.mark.mpi
+
+TRAINING = """
+import contextlib
+import workbench.compat
+import numpy as np
+import chainer
+import chainermn
+from workbench.engine import gauge
+from workbench.engine.chainer_hook import hook_chainer
+from workbench.engine.current import Current, set_current
+from workbench.engine.log import RunLog
+
+hook_chainer()
+worlds.offer(0)
+run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
+set_current(run)
+
+def trainer(comm, optimizer, data, batch, steps):
+    model = chainer.links.Classifier(
+        chainer.links.Linear(4, 1, initialW=np.zeros((1, 4), np.float32), nobias=True),
+        lossfun=chainer.functions.mean_squared_error,
+    )
+    model.compute_accuracy = False
+    many = chainermn.create_multi_node_optimizer(optimizer, comm).setup(model)
+    iterator = chainer.iterators.SerialIterator(data, batch)
+    updater = chainer.training.StandardUpdater(iterator, many)
+    return chainer.training.Trainer(updater, (steps, "iteration"), out=str(folder / "out"))
+
+def regression(seed, amount=4096, noise=2.0):
+    numbers = np.random.RandomState(seed)
+    x = numbers.normal(0, 1, (amount, 4)).astype(np.float32)
+    y = x @ np.full((4, 1), 0.5, np.float32)
+    y += numbers.normal(0, noise, y.shape).astype(np.float32)
+    return x, y
+"""
+
+GAUGED = (
+    TRAINING
+    + """
+gauge.gauge_period = lambda *_: 1
+gauge.TELL_SECONDS = 0.0
+gauge.__dict__["gauged"] = __import__("functools").partial(gauge.gauged, decay=0.998)
+x, y = regression(0)
+# With weights at zero the gradient of one example is -2 y x.
+each = -2 * y * x
+found["exact"] = float(each.var(axis=0).sum() / (each.mean(axis=0) ** 2).sum())
+mine = chainer.datasets.TupleDataset(x[rank::size], y[rank::size])
+np.random.seed(rank)
+trainer(
+    chainermn.create_communicator(sys.argv[3]), chainer.optimizers.SGD(0.0), mine, 16, 1500
+).run()
+for _, _, pairs in run.log._samples:
+    found.update(pairs)
+found["communicator"] = sys.argv[3]
+"""
+)
+
+SCALED = (
+    TRAINING
+    + """
+import workbench
+
+comm = chainermn.create_communicator("naive")
+x, y = regression(0, amount=320)
+mine = chainer.datasets.TupleDataset(x[rank::size], y[rank::size])
+one = trainer(comm, chainer.optimizers.SGD(0.01), mine, 16, 40)
+rates = []
+scaling = workbench.LinearScaling(comm, epochs=2)
+one.extend(scaling)
+one.extend(lambda t: rates.append(t.updater.get_optimizer("main").lr), trigger=(1, "iteration"),
+           name="note", priority=-500)
+optimizer = one.updater.get_optimizer("main")
+one.run()
+found["rates"] = rates
+found["plan"] = [scaling.plan.start, scaling.plan.peak, scaling.plan.iterations]
+found["shown"] = repr(scaling)
+found["loss"] = float(one.observation["main/loss"].array)
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def gauged(on_ranks) -> list[dict[str, float]]:
+    """What two ranks found, gauging every step."""
+    return on_ranks(GAUGED, 2, "naive")
+
+
+def test_the_noise_scale_comes_near_that_of_the_data(gauged) -> None:
+    signal = np.mean([one["gauge/signal"] for one in gauged])
+    noise = np.mean([one["gauge/noise"] for one in gauged])
+
+    assert all(one["gauge/steps"] >= 1400 for one in gauged)
+    assert noise / signal == pytest.approx(gauged[0]["exact"], rel=0.3)
+
+
+def test_the_advice_stands_below_the_verdict(gauged, tmp_path) -> None:
+    with Store(tmp_path / "store.sqlite3") as store:
+        run = store.wish_run(RunWish("260101-000000-aaaa", "fit", RunKind.CELL, "pass")).id
+        for rank, values in enumerate(gauged):
+            samples = tuple(
+                Sample(name, 1, 0.0, value)
+                for name, value in values.items()
+                if "/" in name and not isinstance(value, str)
+            )
+            store.add_batches([Batch(run, rank, 1, samples)])
+
+        advice = anatomy_of(store, store.run(run)).says[-1]
+
+    assert advice.startswith("Useful batch about ")
+    assert "; you use 32: " in advice
+
+
+def test_the_rate_rises_to_that_of_all_ranks(on_ranks) -> None:
+    first, second = on_ranks(SCALED, 2)
+
+    assert first["plan"] == pytest.approx([0.01, 0.02, 20])
+    assert first["rates"] == second["rates"]
+    assert first["rates"][:2] == pytest.approx([0.0105, 0.011])
+    assert first["rates"][19:] == pytest.approx([0.02] * 21)
+    assert first["shown"] == "<LinearScaling 0.01 to 0.02 in 20 iterations>"
+    assert np.isfinite(first["loss"])
+
+
+def test_dear_gauges_are_taken_rarely_and_by_all_ranks_at_once() -> None:
+    assert gauge_period(1.0, 1e-3) == 1
+    assert gauge_period(0.001, 1e-4) == 64
+    assert gauge_period(0.0011, 1e-4) == 32
+    assert gauge_period(1e-6, 1.0) == 1024
+    assert gauge_period(0.0, 1.0) > 1
+
+
+def test_half_precision_does_not_overflow() -> None:
+    class Parameter:
+        def __init__(self, grad) -> None:
+            self.grad = grad
+
+    class Model:
+        def params(self) -> list[Parameter]:
+            return [Parameter(np.full(100, 200, np.float16)), Parameter(None)]
+
+    assert squared_norm(Model()) == pytest.approx(4e6)

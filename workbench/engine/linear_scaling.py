@@ -1,0 +1,113 @@
+"""Scale the learning rate with the batch, and come to it gradually.
+
+P. Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour" (2017), arXiv
+1706.02677: a batch ``k`` times as large takes ``k`` times the learning rate, which rises evenly
+over the first five epochs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chainer.training import Extension
+
+from workbench.core.batch import WARM_UP_EPOCHS, WarmUp, warm_up
+from workbench.errors import InputError
+
+_NAMES = ("lr", "alpha")
+
+
+class LinearScaling(Extension):
+    """A Chainer extension: the learning rate for the batch of all ranks, with a warm-up.
+
+    It goes to a trainer as any extension does; after the warm-up it leaves the rate to others::
+
+        trainer.extend(workbench.LinearScaling(comm))
+
+    Args:
+        communicator: ChainerMN's or ours; its size says how many ranks share a batch.
+        batch: For which the optimizer's learning rate is right; by default one rank's.
+        epochs: That the rise takes.
+        iterations: That the rise takes, in place of ``epochs``.
+        attr: The optimizer's attribute; by default ``lr``, or else ``alpha``.
+        optimizer: By default the updater's main one.
+
+    Raises:
+        InputError: An argument will not do.
+    """
+
+    trigger = (1, "iteration")
+    name = "LinearScaling"
+
+    def __init__(
+        self,
+        communicator: Any,
+        *,
+        batch: int | None = None,
+        epochs: float = WARM_UP_EPOCHS,
+        iterations: int | None = None,
+        attr: str | None = None,
+        optimizer: Any = None,
+    ) -> None:
+        if batch is not None and batch < 1:
+            raise InputError(f"LinearScaling needs a batch of at least 1, not {batch}.")
+        if min(epochs, iterations or 0) < 0:
+            raise InputError("LinearScaling cannot rise for less than no time.")
+        self._ranks = int(communicator.size)
+        self._batch = batch
+        self._epochs = epochs
+        self._iterations = iterations
+        self._attr = attr
+        self._optimizer = optimizer
+        self._base: float | None = None
+        self.plan: WarmUp | None = None
+
+    def __repr__(self) -> str:
+        if self.plan is None:
+            return f"<LinearScaling to {self._ranks} ranks>"
+        plan = self.plan
+        return f"<LinearScaling {plan.start:g} to {plan.peak:g} in {plan.iterations} iterations>"
+
+    def initialize(self, trainer: Any) -> None:
+        """Take the optimizer's rate as the one that is right for ``batch``."""
+        updater = trainer.updater
+        self._optimizer = self._optimizer or updater.get_optimizer("main")
+        self._attr = self._attr or _attribute(self._optimizer)
+        if self._base is None:
+            self._base = float(getattr(self._optimizer, self._attr))
+        iterator = updater.get_iterator("main")
+        own = int(iterator.batch_size)
+        examples = len(iterator.dataset) * self._ranks
+        plan = warm_up(
+            self._base, self._batch or own, own * self._ranks, examples, epochs=self._epochs
+        )
+        iterations = plan.iterations if self._iterations is None else self._iterations
+        self.plan = WarmUp(plan.start, plan.peak, iterations)
+        self._set(self.plan.at(updater.iteration))
+
+    def __call__(self, trainer: Any) -> None:
+        """Set the rate of the next iteration, up to the end of the rise."""
+        assert self.plan is not None
+        if trainer.updater.iteration <= self.plan.iterations:
+            self._set(self.plan.at(trainer.updater.iteration))
+
+    def serialize(self, serializer: Any) -> None:
+        """Keep the rate that the rise begins at, which the optimizer no longer has."""
+        self._base = serializer("base", self._base)
+        if self._base is not None:
+            self._base = float(self._base)
+
+    def _set(self, rate: float) -> None:
+        assert self._attr is not None
+        setattr(self._optimizer, self._attr, rate)
+
+
+def _attribute(optimizer: Any) -> str:
+    # Adam has an lr too, which follows from its alpha; RMSprop's alpha is something else.
+    known = optimizer.hyperparam.get_dict()
+    for name in _NAMES:
+        if name in known:
+            return name
+    raise InputError(
+        f"{type(optimizer).__name__} has neither lr nor alpha; name its rate, as in attr='eta'."
+    )
