@@ -70,6 +70,22 @@ def test_nobody_on_the_frontier_is_beaten_in_both() -> None:
     assert {one.type for one in found.choices} == {"p2.xlarge", "p2.fast"}
 
 
+def test_gradients_stay_as_they_are_where_a_codec_gains_next_to_nothing() -> None:
+    task = replace(TASK, work=replace(WORK, nbytes=1e5))
+
+    (curve,) = frontier(task, [FAST], codings=CODINGS).curves
+
+    assert set(curve.codecs) == {Codec.NONE}
+
+
+def test_what_is_as_quick_and_dearer_is_not_on_the_frontier() -> None:
+    task = replace(TASK, work=replace(WORK, hidden=1.0))
+
+    found = frontier(task, [SLOW, FAST], codings=CODINGS)
+
+    assert {one.type for one in found.choices} == {"p2.xlarge"}
+
+
 def test_of_a_type_the_cheapest_zone_counts() -> None:
     found = frontier(TASK, [replace(SLOW, zone="b", price=0.2), SLOW])
 

@@ -46,9 +46,18 @@ def test_what_was_said_is_enough_to_plan_with(store) -> None:
     found = planned(store)
     rows = frontier_table(found).rows
 
-    assert {row[1] for row in rows} == {"slow.1 in a", "fast.1 in a"}
+    assert rows[0][1] == "slow.1 in a"  # as quick, with a codec
     assert rows[-1][0] == "1"
     assert found.frontier.left_out[0].startswith("cpu.1: the step was measured on a T4")
+
+
+def test_what_a_gpu_computes_hides_an_exchange_unless_it_is_plain(store) -> None:
+    ours, theirs = (
+        planned(store, Asked(**{**vars(SAID), "plain": plain})) for plain in (False, True)
+    )
+
+    assert any("hides under 60 %" in said for said in ours.says)
+    assert (ours.task.work.hidden, theirs.task.work.hidden) == (0.6, 0.0)
 
 
 def test_a_measured_run_is_gone_by(store, trained) -> None:

@@ -39,7 +39,7 @@ NBYTES = Checked("bytes", nbytes_of)
 @click.option("--gpu", default="", metavar="NAME", help="On which the step was measured.")
 @click.option("--most", default=64, metavar="N", help="Nodes at most; 64, if not.")
 @click.option("--total-batch", is_flag=True, help="The batch of all ranks together stays.")
-@click.option("--plain", is_flag=True, help="Leave compression out.")
+@click.option("--plain", is_flag=True, help="No compression and no overlap, as ChainerMN does.")
 @click.option("--interruptions", type=float, metavar="R", help="Of one node, in an hour.")
 @click.option("--plot", type=Path, metavar="FILE.png", help="Draw time against money.")
 @json_option

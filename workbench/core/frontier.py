@@ -20,6 +20,8 @@ MOST_NODES = 64
 LATENCY = 50e-6
 # A further node pays while it brings at least half of what it would at best.
 PAYS = 0.5
+# The time that a step may take longer before gradients are sent in a lossy form.
+WORTH_CODING = 1.01
 # A guess at another GPU's speed is this far off at times.
 GUESSED = 0.4
 
@@ -251,7 +253,8 @@ def _grid(
         own, whole = step_seconds(task.work, types, sizes, link, memory, coding=coding, batch=batch)
         every.append(own + task.correction * (whole - own))
     steps = np.stack(every)
-    codecs = steps.argmin(axis=0)
+    # The first that is as good: what a codec loses is not worth a hundredth of the time.
+    codecs = (steps <= WORTH_CODING * steps.min(axis=0)).argmax(axis=0)
     step = np.take_along_axis(steps, codecs[None], axis=0)[0]
     count = task.examples / task.work.batch / (1 if total else ranks)
     lost = np.broadcast_to(interruptions.overhead(sizes.astype(np.float64)), step.shape)
@@ -275,7 +278,8 @@ def _allowed(offer: Offer) -> float:
 
 def _undominated(grid: _Grid) -> list[tuple[int, int]]:
     """Return the places than which none is both quicker and cheaper, the quickest first."""
-    seconds, dollars = grid.seconds.ravel(), grid.dollars.ravel()
+    # What differs by rounding alone is equal.
+    seconds, dollars = (part.ravel().astype(np.float32) for part in (grid.seconds, grid.dollars))
     nodes = np.broadcast_to(grid.sizes, grid.seconds.shape).ravel()
     order = np.lexsort((nodes, dollars, seconds))
     order = order[np.isfinite(seconds[order])]

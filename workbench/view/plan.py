@@ -12,6 +12,7 @@ from workbench.core.exchange import CODINGS, PLAIN, Codec
 from workbench.core.fleet import Node, Offer
 from workbench.core.frontier import Choice, Curve, Frontier, Interruptions, Task, frontier
 from workbench.core.scaling import Batch
+from workbench.core.step import OVERLAPPED
 from workbench.store import Store
 from workbench.view.listing import NOTHING, Table
 from workbench.view.observation import survey_of
@@ -41,10 +42,13 @@ def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> P
     work = basis.work
     if asked.total:  # what all ranks do together, on one
         work = replace(work, batch=work.batch * ranks, compute=work.compute * ranks)
+    gpu = asked.gpu or _gpu(basis.nodes, offers)
+    if gpu and not asked.plain:
+        work = replace(work, hidden=max(work.hidden, OVERLAPPED))
     task = Task(
         work,
         basis.examples,
-        asked.gpu or _gpu(basis.nodes, offers),
+        gpu,
         Batch.TOTAL if asked.total else Batch.PER_RANK,
         basis.correction.factor,
     )
@@ -84,6 +88,11 @@ def _says(asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]) ->
         f"{count(round(work.batch), 'example')} on {on}, and exchanges "
         f"{work.nbytes / 1e6:.3g} MB of gradients."
     )
+    if task.work.hidden:
+        yield (
+            f"While the GPU computes, an exchange of our communicator hides under "
+            f"{100 * task.work.hidden:.0f} % of it (--plain leaves this and compression out)."
+        )
     if not basis.exact:
         yield (
             f"How many examples an epoch has is unknown; {ITERATIONS:,} iterations of one rank "

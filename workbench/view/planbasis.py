@@ -46,7 +46,7 @@ class Asked:
         gpu: Name of the GPU that the step was measured on.
         most: Nodes at most.
         total: Whether the batch of all ranks together stays as it is.
-        plain: Whether gradients go as they are, without any codec.
+        plain: Whether gradients go as ChainerMN sends them: as they are, after the backward pass.
         interruptions: Of one node, in an hour.
     """
 
