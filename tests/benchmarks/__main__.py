@@ -26,6 +26,9 @@ NAMES = (
     "live_view",
     "cold_start",
     "import_cost",
+    "exchange_memory",
+    "exchange_link",
+    "exchange_epoch",
     "plan",
 )
 

@@ -21,6 +21,7 @@ from workbench.engine.exchange.optimizer import DelayedOptimizer, OverlappingOpt
 from workbench.engine.exchange.plan import Plan
 from workbench.engine.exchange.reducer import Reducer
 from workbench.engine.exchange.transport import transport_of
+from workbench.engine.looking import Meetings
 
 TELL_SECONDS = 0.5
 
@@ -60,6 +61,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         """Whether gradients that are not finite are let through, as loss scaling wants it."""
         self._told = 0.0
         self._said = ""
+        self._meetings = Meetings(mpi_comm.size, mpi_comm.Dup)
 
     def split(self, color: int, key: int) -> ExchangeCommunicator:
         """Return a communicator of the ranks with the same color, with the same options."""
@@ -91,7 +93,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
     ) -> list[tuple[int, Any]]:
         """Replace gradients by their means; see ``Exchanger.mean``."""
         self.exchanger.measures = due = time.monotonic() - self._told > TELL_SECONDS
-        with _in_exchange(self.exchanger):
+        with _in_exchange(self.exchanger, self._meetings):
             news = self.exchanger.mean(names, gradients, shapes, forgiving=self.forgiving)
         if due:
             self._tell(self.exchanger)
@@ -145,15 +147,23 @@ class ExchangeCommunicator(MpiCommunicatorBase):
 
 
 @contextmanager
-def _in_exchange(exchanger: Exchanger) -> Iterator[None]:
-    """Count the main thread's time here as time in MPI: it waits for bytes, or moves them."""
+def _in_exchange(exchanger: Exchanger, meetings: Meetings | None = None) -> Iterator[None]:
+    """Count the main thread's time here as time in MPI: it waits for bytes, or moves them.
+
+    Args:
+        meetings: Of all ranks before some of the exchanges, by which the two are told apart.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     watch.since = start = time.perf_counter()
     watch.call = "gradient exchange"
     try:
+        if meetings is not None:
+            meetings.before(watch)
         yield
+        if meetings is not None:
+            meetings.after()
         watch.exchanges += 1
         watch.nbytes += exchanger.plan.nbytes if exchanger.plan else 0
     finally:

@@ -13,8 +13,8 @@ Array = Any
 """A NumPy array; shapes and types are told where they matter."""
 
 POLL_SECONDS = (3e-5, 3e-4)
-"""Between two looks at a message on its way, first and later. A rank that looks without a pause takes the core on
-which the system would move the message: a ring over 1.44 Gbit/s then lost a third."""
+"""Between two looks at a message on its way, first and later. A rank that looks without a pause
+takes the core on which the system would move the message: a ring over 1.44 Gbit/s lost a third."""
 
 _SPINS = 20
 _keyval = MPI.KEYVAL_INVALID
