@@ -99,6 +99,16 @@ class ExchangeCommunicator(MpiCommunicatorBase):
             self._tell(self.exchanger)
         return news
 
+    def allreduce_gradients(self, parameters: Any) -> None:
+        """Replace the gradients of a PyTorch model's parameters by their means over the ranks.
+
+        Args:
+            parameters: ``model.parameters()`` or ``model.named_parameters()``.
+        """
+        from workbench.engine.exchange.torch import allreduce_gradients
+
+        allreduce_gradients(parameters, self)
+
     def multi_node_optimizer(
         self, optimizer: Any, communicator: Any, zero_fill: bool, *, double_buffering: bool = False
     ) -> Any:
