@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import chainer
 import numpy
 from chainermn.communicators.mpi_communicator_base import MpiCommunicatorBase
 
@@ -87,6 +88,8 @@ class ExchangeCommunicator(MpiCommunicatorBase):
                 gradients[number] = mean
         for (_, parameter), gradient in zip(parameters, gradients, strict=True):
             self.device.put_back(parameter, gradient)
+            if chainer.is_debug() and parameter.grad is not None:
+                self._ensure_all_finite(parameter.grad)
 
     def mean(
         self, names: list[str], gradients: list[Any], shapes: list[tuple[int, ...]]

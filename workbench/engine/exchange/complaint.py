@@ -13,27 +13,43 @@ from workbench.engine.exchange.transport import Transport
 
 
 def not_finite(
-    transport: Transport, plan: Plan, findings: Mapping[int, Findings], gradients: Sequence[Any]
+    transport: Transport,
+    plan: Plan,
+    findings: Mapping[int, Findings],
+    gradients: Sequence[Any],
+    flats: Mapping[int, Sequence[Any]],
 ) -> str:
     """Return one sentence on the first gradient that is not finite; collective.
 
+    Empty where all that is amiss was never computed: before its first backward pass Chainer has a
+    gradient full of NaN, which is let through as long as others are finite.
+
     Args:
         findings: By number of the bucket, what this rank noticed on the way.
+        flats: By number of the bucket, the means of what lies in place.
     """
-    found = [  # what was copied is as it was, so each rank looks at its own
-        (n, transport.rank)
+    own = {  # what was copied is as it was, so each rank looks at its own
+        n: bool(numpy.isnan(gradients[n]).all())
         for bucket in (*plan.buckets, plan.closing)
         if bucket.fused
         for n in bucket.slots
         if n >= 0 and not numpy.isfinite(gradients[n]).all()
-    ]
-    for number, bucket in enumerate(plan.buckets):
-        if not bucket.fused:
-            found += [(bucket.slots[i], rank) for rank, i in findings[number].found]
-    everybody = sorted({one for some in transport.comm.allgather(found) for one in some})
+    }
+    found = [(n, transport.rank, whole) for n, whole in own.items()]
+    for number, means in flats.items():
+        slots = plan.buckets[number].slots
+        for rank, i in findings[number].found:
+            found.append((slots[i], rank, bool(numpy.isnan(means[i]).all())))
+    told = transport.comm.allgather(found)
+    everybody = sorted({one for some in told for one in some})
     if not everybody:
         return "A sum of gradients is too large for its type; scale the loss down."
-    slot, rank = everybody[0]
+    amiss = {n for n, _, _ in everybody}
+    computed = {n for n in plan.all_slots if n not in amiss}
+    everywhere = all(len({r for m, r, _ in everybody if m == n}) == transport.size for n in own)
+    if computed and everywhere and all(whole for _, _, whole in everybody):
+        return ""
+    slot, rank, _ = everybody[0]
     return (
         f"The gradient of {plan.shapes[slot].name} on rank {rank} is not finite (NaN or "
         "infinity), so nobody updated; lower the learning rate, clip gradients, or look at that "

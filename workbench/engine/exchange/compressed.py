@@ -67,27 +67,28 @@ class Coded:
 
     def mean(self, buffer: Array, *, measure: bool) -> bool:
         """Replace ``buffer`` by its mean."""
-        comm, rank, size = self._transport.comm, self._transport.rank, self._transport.size
+        transport, rank, size = self._transport, self._transport.rank, self._transport.size
         others = [(rank + step) % size for step in range(1, size)]
-        coming = [comm.Irecv(self._came[other], other, _GIVE) for other in others]
+        coming = [transport.receive(self._came[other], other, _GIVE) for other in others[::-1]]
         numpy.add(buffer, self._lost, buffer)
         finite, going = True, []
         for part in [*others, rank]:
             finite &= self._encode(buffer[self._parts[part]], self._parts[part], self._wires[part])
             if part != rank:
-                going.append(comm.Isend(self._wires[part], part, _GIVE))
+                going += transport.send(self._wires[part], part, _GIVE)
         if measure:
             self.error = math.sqrt(_square(self._lost) / (_square(buffer) or 1.0))
-        self._transport.settle_all(coming)
-        self._transport.settle_all(going)
+        for requests in coming:
+            transport.settle_all(requests)
+        transport.settle_all(going)
         own = self._wires[rank]
         self._add_up(buffer[self._parts[rank]], [self._came[other] for other in others], own)
-        coming = [comm.Irecv(self._wires[other], other, _RETURN) for other in others]
-        going = [comm.Isend(own, other, _RETURN) for other in others]
-        for other, request in zip(others, coming, strict=True):
-            self._transport.settle(request)
+        coming = [transport.receive(self._wires[other], other, _RETURN) for other in others[::-1]]
+        going = [one for other in others for one in transport.send(own, other, _RETURN)]
+        for other, requests in zip(others[::-1], coming, strict=True):
+            transport.settle_all(requests)
             self._decode(self._wires[other], buffer[self._parts[other]])
-        self._transport.settle_all(going)
+        transport.settle_all(going)
         self.nbytes = sum(self._wires[other].nbytes + own.nbytes for other in others)
         return finite
 
@@ -156,26 +157,34 @@ class TopShare:
         """Replace ``buffer`` by its mean."""
         if not self._size:
             return True
-        comm, rank, size = self._transport.comm, self._transport.rank, self._transport.size
+        transport, rank, size = self._transport, self._transport.rank, self._transport.size
         numpy.add(buffer, self._lost, buffer)
         others = [(rank + step) % size for step in range(1, size)]
-        coming = [comm.Irecv(self._sent[other].view("u1"), other, _SPARSE) for other in others]
+        coming = [
+            request
+            for other in others
+            for request in transport.receive(self._sent[other].view("u1"), other, _SPARSE)
+        ]
         finite = not is_suspect(buffer)
         chosen = self._choose(buffer) if finite else numpy.zeros(0, numpy.intp)
         own = self._sent[rank]
         own["place"], own["value"] = 0, 0
         own["place"][: len(chosen)], own["value"][: len(chosen)] = chosen, buffer[chosen]
-        going = [comm.Isend(own.view("u1"), other, _SPARSE) for other in others]
+        going = [
+            request
+            for other in others
+            for request in transport.send(own.view("u1"), other, _SPARSE)
+        ]
         numpy.copyto(self._lost, buffer if finite else 0)
         self._lost[chosen] = 0
         if measure:
             self.error = math.sqrt(_square(self._lost) / (_square(buffer) or 1.0))
-        self._transport.settle_all(coming)
+        transport.settle_all(coming)
         buffer.fill(0)
         for sent in self._sent:  # in the order of the ranks, on all of them
             numpy.add.at(buffer, sent["place"], sent["value"])
         numpy.multiply(buffer, numpy.float32(1 / size), buffer)
-        self._transport.settle_all(going)
+        transport.settle_all(going)
         return finite
 
     def _choose(self, buffer: Array) -> Array:

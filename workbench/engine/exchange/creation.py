@@ -65,9 +65,10 @@ def create_communicator(
     asked = compress or os.environ.get(COMPRESS_VARIABLE) or ("fp16" if half else "none")
     if rank < 1:
         raise InputError(f"rank must be at least 1, not {rank}; 4 is usual.")
-    return ExchangeCommunicator(
-        mpi_comm, ALGORITHMS[name], Codec(check_codec(asked)), rank, overlap
-    )
+    codec = Codec(check_codec(asked))
+    comm = ExchangeCommunicator(mpi_comm, ALGORITHMS[name], codec, rank, overlap)
+    comm.set_config("batched_copy", batched_copy)
+    return comm
 
 
 ALGORITHMS = {

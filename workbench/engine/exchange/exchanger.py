@@ -188,7 +188,9 @@ class Exchanger:
         if header[0] > 0:
             return None
         if header[1] > 0 and not forgiving:
-            raise GradientError(not_finite(self.reducer.transport, plan, self._findings, gradients))
+            transport = self.reducer.transport
+            if amiss := not_finite(transport, plan, self._findings, gradients, flats):
+                raise GradientError(amiss)
         news = self._storage.results(plan.closing, plan.closing.places, gradients)
         for number, bucket in enumerate(plan.buckets):
             places = bucket.places if bucket.fused else flats[number]

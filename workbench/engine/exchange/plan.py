@@ -113,6 +113,11 @@ class Plan:
         self.home = {n: b for b, bucket in enumerate(self.buckets) for n in bucket.slots}
 
     @property
+    def all_slots(self) -> list[int]:
+        """Numbers of all gradients that there are."""
+        return [n for bucket in (*self.buckets, self.closing) for n in bucket.slots if n >= 0]
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all buckets."""
         return sum(bucket.nbytes for bucket in self.buckets) + self.closing.nbytes

@@ -15,11 +15,8 @@ from workbench.engine.exchange.finite import Findings, is_suspect
 from workbench.engine.exchange.pieces import Piece, cut
 from workbench.engine.exchange.ring import Ring
 from workbench.engine.exchange.shared import PIECE_BYTES, SharedMemory
-from workbench.engine.exchange.transport import Array, Transport
+from workbench.engine.exchange.transport import EAGER_BYTES, Array, Transport
 
-RING_BYTES = 60 << 10
-"""Below what MPI sends without asking the receiver first: on a slow link the answer would wait
-behind the megabytes that go the other way, and the two directions take turns."""
 _PROBE_BYTES = 2 << 20
 _PROBES = 3
 
@@ -38,7 +35,7 @@ class Reducer:
         self.per_node = max(len(ranks) for ranks in transport.nodes)
         own = next(ranks for ranks in transport.nodes if transport.rank in ranks)
         everybody = range(transport.size)
-        self._ring = Ring(transport, transport.comm, RING_BYTES, everybody)
+        self._ring = Ring(transport, transport.comm, EAGER_BYTES, everybody)
         self._shared = self._share(own)
         self._across = self._between()
         self._cuts: dict[tuple[int, ...], list[list[Piece]]] = {}
@@ -71,7 +68,7 @@ class Reducer:
         if self.transport.size == 1 or not sum(sizes):
             self._scan(arrays, findings)
         elif one is Algorithm.RING:
-            pieces = self._cut(sizes, self.transport.size, RING_BYTES // arrays[0].itemsize)
+            pieces = self._cut(sizes, self.transport.size, EAGER_BYTES // arrays[0].itemsize)
             self._ring.mean(arrays, pieces, factor, findings)
         elif one is Algorithm.HIERARCHICAL:
             self._hierarchical(arrays, sizes, factor, findings)
@@ -97,7 +94,7 @@ class Reducer:
         self._shared.scatter_sum(arrays, pieces, findings)
         shares = [self._shared.share(arrays[p.number][p.start : p.stop]) for p in pieces]
         lengths = tuple(len(share) for share in shares)
-        parts = self._cut(lengths, self.nodes, RING_BYTES // arrays[0].itemsize)
+        parts = self._cut(lengths, self.nodes, EAGER_BYTES // arrays[0].itemsize)
         self._across.mean(shares, parts, factor, None)
         self._shared.gather(arrays, pieces)
 
@@ -141,7 +138,7 @@ class Reducer:
         if self.nodes == 1 or self.transport.across is None:
             return None
         ranks = [node[self.transport.local_rank] for node in self.transport.nodes]
-        return Ring(self.transport, self.transport.across, RING_BYTES, ranks)
+        return Ring(self.transport, self.transport.across, EAGER_BYTES, ranks)
 
     def _measured(self) -> tuple[Link, Link, bool]:
         """Measure memory, the link between nodes, and whether sharing memory beats MPI."""

@@ -101,7 +101,7 @@ def _wire(comm: ExchangeCommunicator, plan: Plan, codec: Codec, squeezed: int) -
             for n in bucket.slots:
                 shape = plan.shapes[n].shape
                 sides += int(shape[0]) + plan.shapes[n].size // int(shape[0])
-        return 4.0 * int(comm.exchanger.rank) * sides
+        return float(4 * comm.exchanger.rank * sides)
     if codec is Codec.TOPK:
-        return squeezed * TOP_SHARE * comm.size
+        return float(squeezed * TOP_SHARE * comm.size)
     return float(squeezed * elementwise(codec).width / 4)

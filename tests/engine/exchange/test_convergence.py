@@ -1,0 +1,81 @@
+"""Compressed training ends as accurate as exact training: two networks, three seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
+
+POINTS = 0.5
+SEEDS = (0, 1, 2)
+
+TRAINING = """
+import numpy as np
+import chainer, chainermn
+import chainer.functions as F, chainer.links as L
+from sklearn.datasets import load_digits
+import workbench
+
+network, seed = sys.argv[3], int(sys.argv[4])
+worlds.offer(0)
+images, labels = load_digits(return_X_y=True)
+images = (images / 16).astype("f4").reshape(-1, 1, 8, 8)
+labels = labels.astype("i4")
+order = np.random.RandomState(0).permutation(len(images))
+train, test = order[:1400], order[1400:]
+
+class Net(chainer.Chain):
+    def __init__(self):
+        super().__init__()
+        with self.init_scope():
+            if network == "cnn":
+                self.a = L.Convolution2D(1, 16, 3, pad=1)
+                self.b = L.Convolution2D(16, 32, 3, pad=1)
+                self.c = L.Linear(512, 128)
+                self.d = L.Linear(128, 10)
+            else:
+                self.a = L.Linear(64, 256)
+                self.b = L.Linear(256, 256)
+                self.d = L.Linear(256, 10)
+
+    def forward(self, x):
+        h = F.relu(self.b(F.relu(self.a(x))))
+        if network == "cnn":
+            h = F.relu(self.c(F.max_pooling_2d(h, 2)))
+        return self.d(h)
+
+def accuracy(**options):
+    np.random.seed(seed)
+    comm = workbench.create_communicator(overlap=False, **options)
+    model = L.Classifier(Net())
+    optimizer = chainermn.create_multi_node_optimizer(
+        chainer.optimizers.MomentumSGD(0.05), comm
+    ).setup(model)
+    draw = np.random.RandomState(1000 * seed)
+    steps = 25 * len(train) // (32 * size)
+    for step in range(steps):
+        if step in (steps * 6 // 10, steps * 8 // 10):
+            optimizer.lr *= 0.2
+        if step * 32 * size % len(train) < 32 * size:
+            shuffled = draw.permutation(train)
+        start = step * 32 * size % (len(train) - 32 * size)
+        chosen = shuffled[start + rank : start + 32 * size : size]
+        optimizer.update(model, images[chosen], labels[chosen])
+    with chainer.using_config("train", False), chainer.no_backprop_mode():
+        return 100 * float((model.predictor(images[test]).array.argmax(1) == labels[test]).mean())
+
+for codec in ("none", "fp16", "bf16", "int8", "topk", "powersgd"):
+    found[codec] = accuracy(compress=codec)
+"""
+
+
+@pytest.mark.parametrize("network", ["mlp", "cnn"])
+def test_every_codec_ends_as_accurate_as_none(on_ranks, network) -> None:
+    means: dict[str, float] = {}
+    for seed in SEEDS:
+        for codec, accuracy in on_ranks(TRAINING, 2, network, str(seed))[0].items():
+            means[codec] = means.get(codec, 0.0) + accuracy / len(SEEDS)
+
+    assert means["none"] > 95
+    worst = min(means, key=lambda codec: means[codec])
+    assert means[worst] > means["none"] - POINTS, means
