@@ -131,9 +131,47 @@ def a_trainer_on_the_gpu_reports_every_iteration() -> str:
         trainer.run()
         seconds = time.perf_counter() - start
         set_current(None)
-        losses = [s for s in log._samples if s.name == "main/loss"]
-    assert [s.iteration for s in losses] == list(range(1, 101))
-    return f"100 losses in {seconds:.2f} s, the last {losses[-1].value:.4f}"
+        losses = [
+            (iteration, value)
+            for iteration, _, values in log._samples
+            for name, value in values
+            if name == "main/loss"
+        ]
+    assert [iteration for iteration, _ in losses] == list(range(1, 101))
+    return f"100 losses in {seconds:.2f} s, the last {losses[-1][1]:.4f}"
+
+
+@check
+def the_way_to_the_gpu_and_on_it_is_measured() -> str:
+    from workbench.engine.measuring.nodes import devices
+
+    found = devices("here")
+    assert [rate.what for rate in found] == [
+        "host to device",
+        "device to host",
+        "device to device",
+    ]
+    assert all(1e8 < rate.bandwidth < 1e13 for rate in found)
+    return ", ".join(f"{rate.what} {rate.bandwidth / 1e9:.1f} GB/s" for rate in found)
+
+
+@check
+def the_gauge_takes_norms_on_the_gpu() -> str:
+    import cupy
+
+    from workbench.engine.gauge import squared_norm
+
+    class Parameter:
+        def __init__(self, grad: object) -> None:
+            self.grad = grad
+
+    class Model:
+        def params(self) -> list[Parameter]:
+            half = cupy.full((10, 10), 200, cupy.float16)
+            return [Parameter(half), Parameter(cupy.ones(50, cupy.float32)), Parameter(None)]
+
+    assert squared_norm(Model()) == 100 * 200.0**2 + 50
+    return "of half and single precision"
 
 
 def main() -> int:
