@@ -119,7 +119,10 @@ def _curves(axes: Any, survey: Survey) -> None:
     axes.set_xlabel("size of allreduce")
     axes.set_ylabel("busbw, Gbit/s")
     axes.grid(alpha=0.3)
-    legend = axes.legend(fontsize="small", frameon=False)
+    # Above the axes: curves that come near their limit leave no corner free.
+    legend = axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=2, fontsize="x-small", frameon=False
+    )
     for text in legend.get_texts():
         text.set_parse_math(False)
 
