@@ -19,6 +19,7 @@ from .place import Place
 
 SEED = 0
 NAMES = (
+    "anatomy",
     "iteration",
     "first_iteration",
     "output_bytes",
