@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mpi4py import MPI
+from numpy import ndarray
 
 from workbench.engine.looking import Meetings, Watch, size_of
 
@@ -138,9 +139,10 @@ def _exchanging() -> Callable[..., Any]:
                 meetings = self._meetings = Meetings(self.size, self.Dup)
             meetings.before(watch)
             original(self, *args, **kwargs)
-            meetings.after()
+            meetings.calls += 1
             watch.exchanges += 1
-            watch.nbytes += size_of(args[1] if len(args) > 1 else kwargs["recvbuf"])
+            buffer = args[1] if len(args) > 1 else kwargs["recvbuf"]
+            watch.nbytes += buffer.nbytes if type(buffer) is ndarray else size_of(buffer)
         finally:
             watch.call = ""
             watch.seconds += clock() - start

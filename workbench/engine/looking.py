@@ -32,6 +32,7 @@ class Watch:
         barred: Those of them that were spent in barriers.
         nbytes: Added up by allreduces.
         exchanges: How many allreduces there were.
+        first: What ``steps`` was when this training began.
         steps: How many steps are done.
         pace: Seconds that a step takes of late; 0 when unknown.
         waited: Seconds that were waited in this step's meeting; below 0 where there was none.
@@ -41,6 +42,7 @@ class Watch:
         "barred",
         "call",
         "exchanges",
+        "first",
         "nbytes",
         "pace",
         "seconds",
@@ -56,7 +58,7 @@ class Watch:
         self.since = 0.0
         self.seconds = self.barred = 0.0
         self.nbytes = self.exchanges = 0
-        self.steps = self.started = 0
+        self.steps = self.started = self.first = 0
         self.pace = 0.0
         self.waited = -1.0
         self.spoilt = False
@@ -64,6 +66,7 @@ class Watch:
     def begin(self) -> None:
         """Forget what was before: steps of another training begin."""
         self.stepped(0.0)
+        self.first = self.steps
         self.pace = 0.0
 
     def stepped(self, seconds: float) -> None:
@@ -83,7 +86,7 @@ class Meetings:
         duplicate: Makes the communicator that they meet on, which can be revoked.
     """
 
-    __slots__ = ("_barrier", "_duplicate", "_met", "_per_step", "_place", "_step", "_waited",
+    __slots__ = ("_barrier", "_duplicate", "_first", "_met", "_per_step", "_step", "_waited",
                  "calls", "comm", "due")  # fmt: skip
 
     def __init__(self, size: int, duplicate: Callable[[], MPI.Intracomm]) -> None:
@@ -93,21 +96,21 @@ class Meetings:
         self._duplicate = duplicate
         self._met = 0
         self._step = -1
-        self._place = self._per_step = 0
+        self._first = self._per_step = 0
         self._waited = self._barrier = 0.0
 
     def before(self, watch: Watch) -> None:
         """Meet before the call that is about to be made, if it is its turn."""
         if watch.steps != self._step:
-            self._step = watch.steps
-            self._per_step, self._place = self._place, 0
+            # What came before the training's first step is no measure of its steps.
+            self._per_step = self.calls - self._first if self._step >= watch.first else 0
+            self._step, self._first = watch.steps, self.calls
         if self.calls + 1 == self.due:
             self._meet(watch)
 
     def after(self) -> None:
         """Note that the call was made."""
         self.calls += 1
-        self._place += 1
 
     def _meet(self, watch: Watch) -> None:
         if self.comm is None:
@@ -122,7 +125,7 @@ class Meetings:
         self._met += 1
         wait = int(agreed[0]) or min(MOST_CALLS, UNKNOWN_CALLS << self._met)
         self.due += wait
-        if self._place or watch.exchanges != watch.started:
+        if self.calls != self._first or watch.exchanges != watch.started:
             watch.spoilt = True  # not where the step's exchange begins, so it tells nothing
         else:
             watch.waited = self._waited
@@ -132,7 +135,7 @@ class Meetings:
         if not self._per_step:
             return 0
         steps = steps_between(watch.pace, self._barrier)
-        return steps * self._per_step - self._place % self._per_step
+        return steps * self._per_step - (self.calls - self._first) % self._per_step
 
 
 def size_of(buffer: object) -> int:
