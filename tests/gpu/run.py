@@ -174,6 +174,56 @@ def the_gauge_takes_norms_on_the_gpu() -> str:
     return "of half and single precision"
 
 
+@check
+def gradients_on_the_gpu_are_averaged_by_our_communicator() -> str:
+    import chainer
+    import cupy
+
+    import workbench
+    from workbench.engine.exchange.device import has_nccl
+
+    seen = []
+    for compress in ("none", "fp16", "int8", "powersgd"):
+        comm = workbench.create_communicator(compress=compress)
+        model = chainer.Sequential(chainer.links.Linear(300, 400), chainer.links.Linear(400, 10))
+        model.to_device("@cupy:0")
+        for parameter in model.params():
+            parameter.grad = cupy.full_like(parameter.array, 0.5)
+        for _ in range(2):
+            comm.multi_node_mean_grad(model)
+        worst = max(float(abs(p.grad - 0.5).max()) for p in model.params())
+        assert worst < 1e-3, (compress, worst)
+        by_nccl = comm.device.takes(model.params())
+        assert by_nccl == (has_nccl() and compress in ("none", "fp16"))
+        seen.append(f"{compress} by {'NCCL' if by_nccl else 'this host'}")
+    return ", ".join(seen)
+
+
+@check
+def a_model_on_the_gpu_is_trained_with_our_optimizers() -> str:
+    import chainer
+    import chainermn
+    import cupy
+
+    import workbench
+
+    losses = []
+    for double in (False, True):
+        comm = workbench.create_communicator()
+        model = chainer.links.Classifier(chainer.links.Linear(40, 10))
+        model.to_device("@cupy:0")
+        optimizer = chainermn.create_multi_node_optimizer(
+            chainer.optimizers.SGD(0.5), comm, double_buffering=double
+        ).setup(model)
+        images, labels = cupy.eye(10, 40, dtype="f4"), cupy.arange(10, dtype="i4")
+        for _ in range(12):
+            optimizer.update(model, images, labels)
+            losses.append(float(model.loss.array))
+    assert losses[11] < losses[0]
+    assert losses[23] < losses[12]
+    return f"loss {losses[0]:.3f} to {losses[11]:.3f}, double buffering {losses[23]:.3f}"
+
+
 def main() -> int:
     """Run all checks, and return how many failed."""
     failed = 0

@@ -8,6 +8,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.timeout(600)]
 
 POINTS = 0.5
 SEEDS = (0, 1, 2)
+CODECS = ("none fp16 bf16", "int8 topk powersgd")  # each world has a minute
 
 TRAINING = """
 import numpy as np
@@ -16,7 +17,7 @@ import chainer.functions as F, chainer.links as L
 from sklearn.datasets import load_digits
 import workbench
 
-network, seed = sys.argv[3], int(sys.argv[4])
+network, seed, codecs = sys.argv[3], int(sys.argv[4]), sys.argv[5].split()
 worlds.offer(0)
 images, labels = load_digits(return_X_y=True)
 images = (images / 16).astype("f4").reshape(-1, 1, 8, 8)
@@ -29,9 +30,9 @@ class Net(chainer.Chain):
         super().__init__()
         with self.init_scope():
             if network == "cnn":
-                self.a = L.Convolution2D(1, 16, 3, pad=1)
-                self.b = L.Convolution2D(16, 32, 3, pad=1)
-                self.c = L.Linear(512, 128)
+                self.a = L.Convolution2D(1, 8, 3, pad=1)
+                self.b = L.Convolution2D(8, 16, 3, pad=1)
+                self.c = L.Linear(256, 128)
                 self.d = L.Linear(128, 10)
             else:
                 self.a = L.Linear(64, 256)
@@ -52,7 +53,7 @@ def accuracy(**options):
         chainer.optimizers.MomentumSGD(0.05), comm
     ).setup(model)
     draw = np.random.RandomState(1000 * seed)
-    steps = 25 * len(train) // (32 * size)
+    steps = (20 if network == "cnn" else 25) * len(train) // (32 * size)
     for step in range(steps):
         if step in (steps * 6 // 10, steps * 8 // 10):
             optimizer.lr *= 0.2
@@ -64,7 +65,7 @@ def accuracy(**options):
     with chainer.using_config("train", False), chainer.no_backprop_mode():
         return 100 * float((model.predictor(images[test]).array.argmax(1) == labels[test]).mean())
 
-for codec in ("none", "fp16", "bf16", "int8", "topk", "powersgd"):
+for codec in codecs:
     found[codec] = accuracy(compress=codec)
 """
 
@@ -73,9 +74,11 @@ for codec in ("none", "fp16", "bf16", "int8", "topk", "powersgd"):
 def test_every_codec_ends_as_accurate_as_none(on_ranks, network) -> None:
     means: dict[str, float] = {}
     for seed in SEEDS:
-        for codec, accuracy in on_ranks(TRAINING, 2, network, str(seed))[0].items():
-            means[codec] = means.get(codec, 0.0) + accuracy / len(SEEDS)
+        for codecs in CODECS:
+            for codec, accuracy in on_ranks(TRAINING, 2, network, str(seed), codecs)[0].items():
+                means[codec] = means.get(codec, 0.0) + accuracy / len(SEEDS)
 
     assert means["none"] > 95
+    print(network, means)
     worst = min(means, key=lambda codec: means[codec])
     assert means[worst] > means["none"] - POINTS, means

@@ -55,6 +55,18 @@ class Device:
         gradient.get(out=kept)
         return kept
 
+    def copied(self, gradient: Any) -> Any:
+        """Return a gradient that the next step leaves alone, in this host's memory."""
+        if gradient is None or isinstance(gradient, numpy.ndarray):
+            return gradient
+        return gradient.get()
+
+    def like(self, parameter: Any, mean: Any) -> Any:
+        """Return a mean where its parameter is."""
+        if mean is None or isinstance(parameter.data, numpy.ndarray):
+            return mean
+        return parameter.xp.asarray(mean)
+
     def put_back(self, parameter: Any, mean: Any) -> None:
         """Write a mean to where the gradient is."""
         gradient = parameter.grad

@@ -64,7 +64,7 @@ class DelayedOptimizer(_MultiNodeOptimizer):
         self._send_off(parameters)
         if means is not None:
             for (_, parameter), mean in zip(parameters, means, strict=True):
-                parameter.grad = mean
+                parameter.grad = self.communicator.device.like(parameter, mean)
             actual.update(None, *args, **kwds)
 
     def _send_off(self, parameters: list[tuple[str, Any]]) -> None:
@@ -74,7 +74,8 @@ class DelayedOptimizer(_MultiNodeOptimizer):
                     parameter.grad = parameter.xp.zeros_like(parameter.data)
         names = [name for name, _ in parameters]
         shapes = [parameter.data.shape for _, parameter in parameters]
-        gradients = [parameter.grad for _, parameter in parameters]
+        device = self.communicator.device
+        gradients = [device.copied(parameter.grad) for _, parameter in parameters]
         forgiving = bool(self.actual_optimizer._loss_scaling_is_dynamic)
 
         def fly() -> None:

@@ -63,8 +63,8 @@ def pays(comm: ExchangeCommunicator, plan: Plan) -> str:
     wire = _wire(comm, plan, codec, squeezed)
     coded = comm.reducer.expected(wire) + cost
     numbers = (
-        f"{wire / 1e6:.2f} MB in place of {squeezed / 1e6:.1f}, about {coded * 1e3:.0f} ms "
-        f"({cost * 1e3:.0f} of them coding) in place of {plain * 1e3:.0f} ms"
+        f"{wire / 1e6:.2f} MB in place of {squeezed / 1e6:.1f}, about {coded * 1e3:.1f} ms "
+        f"({cost * 1e3:.1f} of them coding) in place of {plain * 1e3:.1f} ms"
     )
     if coded < plain:
         return f"{codec}: {numbers}."
