@@ -38,6 +38,7 @@ worlds = Worlds(fault_tolerant=fault_tolerant)
 real.Barrier()  # as the supervisor does: nothing begins before all have joined
 found = {}
 """
+WORLD_SECONDS = 200
 TOLD = """
 (folder / f"{rank}.json").write_text(json.dumps(found))
 """
@@ -67,7 +68,7 @@ class StartedWorld:
 
     def end(self) -> int:
         """Wait for the ranks to end by themselves, and return what mpiexec does."""
-        self.said = self.process.communicate(timeout=60)[0]
+        self.said = self.process.communicate(timeout=WORLD_SECONDS)[0]
         return self.process.returncode
 
     def found(self) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from workbench.engine.exchange.finite import is_suspect
 from workbench.engine.exchange.transport import Array, Transport
 
 _GIVE, _RETURN, _SPARSE = 31, 32, 33
-TOP_SHARE = 0.01
+TOP_SHARE = 0.02
 _SAMPLE = 1 << 14
 
 
@@ -139,7 +139,7 @@ class Coded:
 
 
 class TopShare:
-    """The largest hundredth, and where they are (Aji and Heafield 2017); sent to all."""
+    """The largest fiftieth, and where they are (Aji and Heafield 2017); sent to all."""
 
     def __init__(self, transport: Transport, size: int) -> None:
         self._transport = transport

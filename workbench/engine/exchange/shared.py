@@ -21,7 +21,7 @@ from workbench.engine.exchange.finite import Findings, is_finite, is_suspect
 from workbench.engine.exchange.pieces import Piece
 from workbench.engine.exchange.transport import Array
 
-PIECE_BYTES = 256 << 10
+PIECE_BYTES = 1024 << 10
 FOLDER = Path("/dev/shm")
 _SLOTS = 2
 
