@@ -23,7 +23,7 @@ images, labels = load_digits(return_X_y=True)
 images = (images / 16).astype("f4").reshape(-1, 1, 8, 8)
 labels = labels.astype("i4")
 order = np.random.RandomState(0).permutation(len(images))
-train, test = order[:1400], order[1400:]
+train, test = order[:1000], order[1000:]
 
 class Net(chainer.Chain):
     def __init__(self):
@@ -53,7 +53,7 @@ def accuracy(**options):
         chainer.optimizers.MomentumSGD(0.05), comm
     ).setup(model)
     draw = np.random.RandomState(1000 * seed)
-    steps = (20 if network == "cnn" else 25) * len(train) // (32 * size)
+    steps = 40 * len(train) // (32 * size)
     for step in range(steps):
         if step in (steps * 6 // 10, steps * 8 // 10):
             optimizer.lr *= 0.2

@@ -9,8 +9,8 @@ import numpy
 from workbench.core.exchange import Codec
 from workbench.engine.exchange.transport import Array
 
-BLOCK = 1 << 16
-"""Elements that are coded at a time: what they need stays in the cache."""
+BLOCK = 30_000
+"""Elements that are coded at a time: they stay in the cache, and go as one eager message."""
 
 _SCALE_BYTES = 4
 _HALF_MOST = 2.0**14  # leaves room for the sum of few; largest is 65504

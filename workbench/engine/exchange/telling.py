@@ -20,7 +20,7 @@ STALE = (
     "workbench: double buffering: each update uses the mean gradient of the step before, so that "
     "the exchange has a whole step's time; compare the accuracy before you rely on it."
 )
-_SAMPLE = 16 * BLOCK
+_SAMPLE = 32 * BLOCK
 
 
 def sentence(comm: ExchangeCommunicator, plan: Plan) -> str:
@@ -76,7 +76,7 @@ def coding_seconds(codec: Codec, rank: int, ranks: int) -> float:
     values = numpy.random.RandomState(0).standard_normal(_SAMPLE).astype("f4")
     start = time.perf_counter()
     if codec is Codec.POWERSGD:
-        matrix = values.reshape(1024, -1)
+        matrix = values.reshape(1200, -1)
         right = matrix[:rank].copy()
         left = numpy.ascontiguousarray((matrix @ right.T).T)
         orthonormalise(left)
