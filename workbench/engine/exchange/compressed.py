@@ -163,28 +163,24 @@ class TopShare:
         if not self._size:
             return True
         transport, rank, size = self._transport, self._transport.rank, self._transport.size
+        right, left = (rank + 1) % size, (rank - 1) % size
+        wires = [self._sent[(rank - step) % size].view("u1") for step in range(size)]
+        coming = [transport.receive(wire, left, _SPARSE) for wire in wires[1:]]
         numpy.add(buffer, self._lost, buffer)
-        others = [(rank + step) % size for step in range(1, size)]
-        coming = [
-            request
-            for other in others
-            for request in transport.receive(self._sent[other].view("u1"), other, _SPARSE)
-        ]
         finite = not is_suspect(buffer)
         chosen = self._choose(buffer) if finite else numpy.zeros(0, numpy.intp)
         own = self._sent[rank]
         own["place"], own["value"] = 0, 0
         own["place"][: len(chosen)], own["value"][: len(chosen)] = chosen, buffer[chosen]
-        going = [
-            request
-            for other in others
-            for request in transport.send(own.view("u1"), other, _SPARSE)
-        ]
+        going = transport.send(wires[0], right, _SPARSE)
         numpy.copyto(self._lost, buffer if finite else 0)
         self._lost[chosen] = 0
         if measure:
             self.error = math.sqrt(_square(self._lost) / (_square(buffer) or 1.0))
-        transport.settle_all(coming)
+        for step, requests in enumerate(coming, 1):
+            transport.settle_all(requests)
+            if step < size - 1:
+                going += transport.send(wires[step], right, _SPARSE)
         buffer.fill(0)
         for sent in self._sent:  # in the order of the ranks, on all of them
             numpy.add.at(buffer, sent["place"], sent["value"])
