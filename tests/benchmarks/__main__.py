@@ -25,6 +25,7 @@ NAMES = (
     "points",
     "live_view",
     "cold_start",
+    "fleet",
     "import_cost",
 )
 
