@@ -21,10 +21,9 @@ from workbench.core import refusal
 from workbench.core.diagnosis import Finding
 from workbench.core.fleet import Leftover, Machine, MachineState, Needs, Offer, Purchase
 from workbench.core.offers import quota_class
-from workbench.core.world import Host
+from workbench.core.world import NODE_VARIABLE, Host
 from workbench.errors import CloudRefused, MachineError
 
-VARIABLE = "WORKBENCH_REHEARSAL_NODE"
 NO_ANSWER = "NoAnswer"
 HOUR = 3600.0
 # In the order in which they can be deleted: what is used by another goes after it.
@@ -179,7 +178,7 @@ class FakeCloud:
         kind = kind_of(lent.type)
         host = Host(lent.address, kind.slots if kind else 1)
         return LocalSession(
-            host, folder, {VARIABLE: id_}, lambda: self._runs(id_), lambda: self._visit(id_)
+            host, folder, {NODE_VARIABLE: id_}, lambda: self._runs(id_), lambda: self._visit(id_)
         )
 
     def interrupt(self, id_: str, notice: float | None = None) -> None:
@@ -317,7 +316,7 @@ class FakeCloud:
     def _end_processes(self, ended: Sequence[Lent]) -> None:
         visited = [lent for lent in ended if lent.visited]
         if visited:
-            end_processes(VARIABLE, {lent.id for lent in visited})
+            end_processes(NODE_VARIABLE, {lent.id for lent in visited})
         for lent in visited:
             lent.visited = False
 

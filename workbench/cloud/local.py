@@ -100,6 +100,11 @@ class LocalSession:
         """The node."""
         return self._host
 
+    def mark(self) -> str:
+        """Return the NAME=value of the node's processes, for one that is started without it."""
+        self._begins()
+        return next((f"{name}={value}" for name, value in self._environment.items()), "")
+
     @property
     def is_open(self) -> bool:
         """Whether it stands; what is lost does not come back by itself."""

@@ -27,6 +27,9 @@ NODE_FOLDER = ".workbench"
 Reach = Callable[[Host], Session | None]
 """Returns the session with a host; None for this machine."""
 
+Mark = Callable[[Host], str]
+"""Returns the NAME=value of the processes of a pretended node; empty for other hosts."""
+
 
 @dataclass(frozen=True)
 class Login:

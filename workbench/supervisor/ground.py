@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from workbench.cloud.local import LocalSession
 from workbench.core.cluster import ClusterWish
@@ -68,11 +67,10 @@ class Ground:
         session = self._keeper.session(host) if self._keeper else None
         return None if isinstance(session, LocalSession) else session
 
-    def as_reached(self, world: World) -> World:
-        """Return ``world`` under the name by which this machine starts ranks itself, if it can."""
-        if self._keeper is None or any(self.reach(host) for host in world.hosts):
-            return world
-        return replace(world, hosts=(Host("localhost", world.slots),))
+    def mark(self, host: Host) -> str:
+        """Return what tells the processes of a pretended node; nothing for other hosts."""
+        session = self._keeper.session(host) if self._keeper else None
+        return session.mark() if isinstance(session, LocalSession) else ""
 
     def close(self) -> None:
         """End the sessions; the nodes stay."""

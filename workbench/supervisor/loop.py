@@ -304,7 +304,7 @@ class Supervisor:
                 log.info("starting generation %d: %r", generation, world)
                 self._since[generation] = now
                 self._placements[generation] = world.placement
-                self._cluster.start_world(generation, self._ground.as_reached(world))
+                self._cluster.start_world(generation, world)
                 self._look()
             case EndWorld(generation, reason):
                 self._end_world(generation, reason)

@@ -57,7 +57,9 @@ def _work(store: Store, cluster: str, folder: Path) -> bool:
     try:
         install_profile()
         ground = Ground(lambda wish: _keeper_of(wish, store))
-        mpi = MpiCluster(folder, ground.reach, lambda hosts: Login(trusted_lines(cluster)))
+        mpi = MpiCluster(
+            folder, ground.reach, lambda hosts: Login(trusted_lines(cluster)), mark=ground.mark
+        )
         supervisor = Supervisor(cluster, store, mpi, ground=ground)
         supervisor.open()
         while supervisor.tick():
