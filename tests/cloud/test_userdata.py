@@ -35,7 +35,7 @@ def config(boot):
 
 
 @pytest.mark.parametrize("user", ["workbench", "root"])
-@pytest.mark.skipif(not shutil.which("cloud-init"), reason="needs cloud-init")
+@pytest.mark.skipif(not shutil.which("cloud-init"), reason="needs cloud-init, which make test brings to root")
 def test_cloud_init_itself_finds_nothing_wrong(boot, tmp_path, user):
     path = tmp_path / "user-data"
     path.write_text(user_data(replace(boot, user=user)))
