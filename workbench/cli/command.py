@@ -29,6 +29,7 @@ from workbench.cli.fleet_options import (
 )
 from workbench.cli.follow import (
     TerminalView,
+    cost_in_all,
     cost_sentence,
     exit_code,
     nodes_sentence,
@@ -47,7 +48,7 @@ from workbench.cli.options import (
     run_options,
     yes_option,
 )
-from workbench.cli.renting import extend, image, offers, sweep_leaks
+from workbench.cli.renting import extend, image, interrupt, offers, sweep_leaks
 from workbench.cli.screen import screen_for
 from workbench.cli.terminal import notes, output, waiting
 from workbench.core import job as job_file
@@ -157,8 +158,8 @@ def down(no_wait: bool, cluster: str) -> None:
         wish = store.cluster_wish(cluster)
         assert wish is not None
         with waiting(f"Taking cluster {cluster!r} down", lines=_has_nodes(wish)) as say:
-            wait_down(store, cluster, say)
-        click.echo(f"Cluster {cluster!r} is down; {prove_gone(wish)}.")
+            spent = wait_down(store, cluster, say)
+        click.echo(f"Cluster {cluster!r} is down; {prove_gone(wish)}.{cost_in_all(wish, spent)}")
 
 
 @main.command(context_settings={"allow_interspersed_args": False})
@@ -341,7 +342,7 @@ def doctor(
     return int(any(finding.ok is False for finding in findings))
 
 
-for _command in (offers, extend, sweep_leaks, image):
+for _command in (offers, extend, interrupt, sweep_leaks, image):
     main.add_command(_command)
 
 

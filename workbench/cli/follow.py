@@ -18,8 +18,8 @@ from workbench.store.asking import ask_leftovers
 from workbench.store.wishes import supervisor_is_awake
 from workbench.view.care import Care
 from workbench.view.following import POLL_SECONDS, check_success
-from workbench.view.nodes import PLACES, fleet_of, money_line, nodes_line
-from workbench.view.phrases import count
+from workbench.view.nodes import OUTCOMES, PLACES, fleet_of, money_line, nodes_line
+from workbench.view.phrases import count, dollars
 from workbench.view.record import Record
 from workbench.view.waiting import failure
 
@@ -114,8 +114,8 @@ def wait_ready(store: Store, cluster: str, say: Callable[[str], None]) -> Cluste
         time.sleep(POLL_SECONDS)
 
 
-def wait_down(store: Store, cluster: str, say: Callable[[str], None]) -> None:
-    """Wait until nothing of ``cluster`` is left, its supervisor included.
+def wait_down(store: Store, cluster: str, say: Callable[[str], None]) -> float:
+    """Wait until nothing of ``cluster`` is left, its supervisor included; return what it cost.
 
     Args:
         store: Where its facts are.
@@ -126,14 +126,16 @@ def wait_down(store: Store, cluster: str, say: Callable[[str], None]) -> None:
         StateError: Somebody started it again meanwhile.
     """
     care = Care(cluster, time.time())
+    spent = 0.0
     while True:
         now, wish, fact = time.time(), store.cluster_wish(cluster), store.cluster_fact(cluster)
+        spent = max(spent, spent_on(store, cluster))  # nothing is written of it in the end
         if wish is not None and wish.up:
             raise StateError(f"Somebody started cluster {cluster!r} again while it was stopping.")
         if fact.state is not ClusterState.DOWN:
             care.look(now)
         elif not supervisor_is_awake(cluster):
-            return
+            return spent
         say(_standing(store, wish, fact, now))
         time.sleep(POLL_SECONDS)
 
@@ -155,6 +157,19 @@ def prove_gone(wish: ClusterWish) -> str:
             f"Of cluster {wish.name!r} there is still {things}; `workbench sweep-leaks` deletes it."
         )
     return f"{PLACES[fleet.place]} was asked just now, and nothing bears its tags"
+
+
+def spent_on(store: Store, cluster: str) -> float:
+    """Return $ that the nodes of a cluster have cost so far."""
+    return sum(node.spent for node in store.nodes(cluster, gone=True))
+
+
+def cost_in_all(wish: ClusterWish, spent: float) -> str:
+    """Return what a cluster has cost that is down; nothing where that is nothing."""
+    if wish.fleet.place not in COSTLY or not spent:
+        return ""
+    verb = "would have cost" if wish.fleet.place is Place.FAKE else "cost"
+    return f" It {verb} {dollars(spent)}."
 
 
 def nodes_sentence(store: Store, cluster: str) -> str:
@@ -198,5 +213,7 @@ def _standing(store: Store, wish: ClusterWish | None, fact: ClusterFact, now: fl
         return said
     fleet = fleet_of(store, wish, fact.ranks, now)
     tried = fleet.orders[-1] if fleet.orders else None
-    rung = f"; {rung_of(tried.purchase)}: {tried.message or tried.outcome}" if tried else ""
+    rung = (
+        f"; {rung_of(tried.purchase)}: {tried.message or OUTCOMES[tried.outcome]}" if tried else ""
+    )
     return f"{said}; {nodes_line(fleet)}{rung}"

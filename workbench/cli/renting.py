@@ -30,7 +30,13 @@ from workbench.core.offers import ranked
 from workbench.core.run import check_run_name
 from workbench.errors import ClusterError, InputError, StateError, Unknown
 from workbench.store import Store
-from workbench.store.asking import ask_bake, ask_clean, ask_longer, ask_sweep
+from workbench.store.asking import (
+    ask_bake,
+    ask_clean,
+    ask_interruption,
+    ask_longer,
+    ask_sweep,
+)
 from workbench.view.listing import NOTHING, Table
 from workbench.view.nodes import lifetime
 from workbench.view.phrases import count, duration, hourly, moment
@@ -69,6 +75,20 @@ def extend(longer: float, cluster: str) -> None:
     with Store() as store:
         expires = ask_longer(store, longer, cluster=cluster, now=now).fleet.expires
     click.echo(f"Cluster {cluster!r}: {lifetime(expires, now)}, until {moment(expires)}.")
+
+
+@click.command()
+@click.argument("node", default="")
+@click.option(
+    "--notice", type=SECONDS, default=0.0, help="From its notice to its end; none, if not."
+)
+@cluster_option
+def interrupt(node: str, notice: float, cluster: str) -> None:
+    """Have a rehearsal take NODE back, or the newest, to see what becomes of a run."""
+    with Store() as store:
+        taken = ask_interruption(store, node, notice, cluster=cluster)
+    when = f" in {duration(notice)}" if notice else ""
+    click.echo(f"The rehearsal takes {taken} back{when}; `workbench status` shows what follows.")
 
 
 @click.command("sweep-leaks")

@@ -101,9 +101,28 @@ def bake(asked: Question) -> object:
     return Ec2(asked["region"]).bake(asked["node"], asked["name"], asked["cluster"])
 
 
+def interrupt(asked: Question) -> object:
+    """Have the rehearsal take a node back, and tell which one."""
+    from workbench.cloud.fake import FakeCloud
+
+    FakeCloud(Path(asked["folder"])).interrupt(asked["node"], asked["notice"])
+    return asked["node"]
+
+
 ANSWERS: dict[str, Callable[[Question], object]] = {
     answer.__name__: answer
-    for answer in (offers, permissions, contact, doctor, leftovers, sweep, clean, policy, bake)
+    for answer in (
+        offers,
+        permissions,
+        contact,
+        doctor,
+        leftovers,
+        sweep,
+        clean,
+        policy,
+        bake,
+        interrupt,
+    )
 }
 
 

@@ -18,8 +18,10 @@ from workbench.notebook.page import page_for
 from workbench.notebook.sizing import hosts_findings, resize
 from workbench.notebook.status import cluster_status, last_run_line
 from workbench.store import Store
+from workbench.store.asking import ask_interruption
 from workbench.store.wishes import ask_doctor, ask_down
 from workbench.view.care import keep_awake
+from workbench.view.phrases import duration
 from workbench.view.stop import ask_stop, stop_line
 
 
@@ -120,6 +122,18 @@ class WorkbenchMagics(Magics):
         %dist_resize --nodes N [--cluster NAME]
         """
         print(resize(options.resize_options("%dist_resize").read(line)))
+
+    @line_magic
+    def dist_interrupt(self, line: str) -> None:
+        """Have a rehearsal take a node back, or the newest, to see what becomes of a run.
+
+        %dist_interrupt [NODE] [--notice SECONDS] [--cluster NAME]
+        """
+        chosen = options.interrupt_options("%dist_interrupt").read(line)
+        with Store() as store:
+            taken = ask_interruption(store, chosen.node, chosen.notice, cluster=chosen.cluster)
+        when = f" in {duration(chosen.notice)}" if chosen.notice else ""
+        print(f"The rehearsal takes {taken} back{when}; %dist_status shows what follows.")
 
     @line_magic
     def dist_down(self, line: str) -> None:

@@ -123,6 +123,14 @@ def stop_options(magic: str) -> Options:
     return options
 
 
+def interrupt_options(magic: str) -> Options:
+    """Return the options of the magic that takes a pretended node back."""
+    options = cluster_options(magic)
+    options.add_argument("node", nargs="?", default="")
+    options.add_argument("--notice", type=seconds, default=0.0)
+    return options
+
+
 def cluster_options(magic: str) -> Options:
     """Return options that only choose a cluster."""
     options = Options(magic)

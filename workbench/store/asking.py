@@ -18,7 +18,7 @@ from typing import Any
 from workbench.core.cluster import DEFAULT_CLUSTER, ClusterWish, check_cluster_name
 from workbench.core.contact import Contact
 from workbench.core.diagnosis import Finding
-from workbench.core.fleet import Leftover, Needs, Offer, Place, Purchase
+from workbench.core.fleet import Leftover, Needs, NodeState, Offer, Place, Purchase
 from workbench.core.world import Host
 from workbench.errors import CloudRefused, InputError, MachineError, StateError, Unknown
 from workbench.store.home import cluster_directory, home_directory
@@ -28,6 +28,7 @@ from workbench.store.wishes import ask_cluster, ask_doctor
 DAY = 86_400.0
 HISTORY_SECONDS = 3 * DAY
 KNOWN_HOSTS_NAME = "known_hosts"
+MOST_NOTICE = 120.0  # seconds; as long as EC2 gives
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,37 @@ def ask_longer(
     return ask_cluster(
         store, wish.ranks, cluster=cluster, oversubscribe=wish.oversubscribe, fleet=fleet
     )
+
+
+def ask_interruption(
+    store: Store, node: str, notice: float, *, cluster: str = DEFAULT_CLUSTER
+) -> str:
+    """Have a rehearsal's place take a node back, as EC2 does when it likes; return its id.
+
+    Args:
+        node: Its id; empty for the one that was rented last.
+        notice: Seconds from the place's notice until the node is gone.
+
+    Raises:
+        InputError: That is no notice.
+        StateError: The cluster is none of a rehearsal, or has no such node.
+    """
+    if not 0 <= notice <= MOST_NOTICE:
+        raise InputError(f"The notice must be from 0 to {MOST_NOTICE:g} s, not {notice:g}.")
+    wish = store.cluster_wish(check_cluster_name(cluster))
+    if wish is None or wish.fleet.place is not Place.FAKE:
+        raise StateError(
+            f"Cluster {cluster!r} is no rehearsal, and only a rehearsal's nodes are taken back at "
+            "will; start one with `workbench up --rehearse --cluster NAME`."
+        )
+    going = (NodeState.ASKED, NodeState.LEAVING, NodeState.GONE)
+    there = sorted(one.id for one in store.nodes(cluster) if one.state not in going)
+    chosen = [id_ for id_ in there if node in ("", id_)]
+    if not chosen:
+        which = f"no node {node!r}" if node else "no node"
+        raise StateError(f"Cluster {cluster!r} has {which}; it has {', '.join(there) or 'none'}.")
+    asked = {"folder": str(rehearsal_folder()), "node": chosen[-1], "notice": notice}
+    return str(_ask("interrupt", asked, 30))
 
 
 def rehearsal_folder() -> Path:

@@ -106,6 +106,7 @@ class FleetKeeper:
         self._left: tuple[Leftover, ...] | None = None
         self._cleaned = 0.0
         self._active = 0.0
+        self._whole: frozenset[str] = frozenset()
         self._planned = self._watched = 0.0
         self._fleet: Fleet | None = None
         self._troubles: dict[str, str] = {}
@@ -117,6 +118,8 @@ class FleetKeeper:
         self._finished = self._finished and wish.revision == self._wish.revision
         news = self._errands.turn() or wish != self._wish or not self._active
         news = self._hear() or news
+        if load.whole != self._whole:  # a world that broke may have lost a node
+            self._whole, self._watched, news = load.whole, 0.0, True
         self._now, self._wish = now, wish
         self._ledger.open(wish.revision, now)
         if load.busy or load.waiting or not self._active:
@@ -141,6 +144,15 @@ class FleetKeeper:
             (n.id for n in nodes if n.address == host.address and n.id in self._sessions), ""
         )
         return self._sessions.get(id_)
+
+    def why_gone(self, address: str) -> str:
+        """Return why nothing runs on a node any longer; empty where that is not known."""
+        node = next((n for n in self._ledger.nodes.values() if n.address == address), None)
+        if node is None or not (node.id in self._noticed or self._is_lost(node.id)):
+            return ""
+        if node.id in self._noticed:
+            return "the place took its node back"
+        return "its node is gone, or out of reach"
 
     def close(self) -> None:
         """End the sessions, and wait for what is under way; the nodes stay."""
@@ -167,10 +179,14 @@ class FleetKeeper:
         if now - self._watched < PLAN_SECONDS:
             return
         self._watched = now
-        for id_, session in self._sessions.items():
+        for id_ in self._sessions:
             contact = self._contacts[id_]
-            if contact.open and not contact.working and not session.is_open:
+            if contact.open and not contact.working and self._is_lost(id_):
                 self._contacts[id_] = Contact(id_, open=False, since=now)
+
+    def _is_lost(self, id_: str) -> bool:
+        session = self._sessions.get(id_)
+        return session is not None and not session.is_open
 
     def _is_moving(self) -> bool:
         """Whether the place may soon tell something else than it did."""
@@ -180,6 +196,7 @@ class FleetKeeper:
             not self._wish.up
             or len(standing) != self._wish.fleet.nodes
             or any(node.state not in _FIT for node in standing)
+            or not all(contact.open for contact in self._contacts.values())
             or any(order.outcome is Outcome.WRITTEN for order in self._ledger.orders.values())
         )
 
@@ -420,12 +437,17 @@ class FleetKeeper:
     def _view(self, now: float) -> Fleet:
         fleet, all_ = self._wish.fleet, self._ledger.nodes.values()
         return Fleet(
-            hosts=tuple(self._host(node) for node in members(all_, self._sessions)),
+            hosts=tuple(self._host(node) for node in members(all_, self._within_reach())),
             nodes=tuple(node for node in all_ if node.state is not NodeState.GONE),
             bill=bill(all_, budget=fleet.budget, expires=fleet.expires, now=now),
             message=self._waits or next(filter(None, self._troubles.values()), ""),
             finished=self._finished,
         )
+
+    def _within_reach(self) -> set[str]:
+        """Return the nodes with a session; one that was lost may come back below its world."""
+        whole = {n.id for n in self._ledger.nodes.values() if n.address in self._whole}
+        return {id_ for id_ in self._sessions if id_ in whole or self._contacts[id_].open}
 
     def _host(self, node: Node) -> Host:
         return replace(self._sessions[node.id].host, address=node.address, slots=node.slots)

@@ -72,6 +72,10 @@ class Ground:
         session = self._keeper.session(host) if self._keeper else None
         return session.mark() if isinstance(session, LocalSession) else ""
 
+    def why_gone(self, address: str) -> str:
+        """Return why nothing runs on a node any longer; empty where that is not known."""
+        return self._keeper.why_gone(address) if self._keeper else ""
+
     def close(self) -> None:
         """End the sessions; the nodes stay."""
         if self._keeper is not None:

@@ -46,11 +46,13 @@ class Load:
         waiting: Runs that wait.
         busy: Whether a run is on.
         used: Addresses of the nodes on which a world stands.
+        whole: Those of them whose world is not broken.
     """
 
     waiting: int = 0
     busy: bool = False
     used: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from workbench.core.generation import (
     NOT_READY,
     Action,
     CloseCluster,
+    Death,
     EndWorld,
     Prepare,
     Queued,
@@ -194,13 +195,22 @@ class Supervisor:
     def _bury(self, world: WorldFact, now: float) -> None:
         activity = self._activities.pop(world.generation, None)
         if activity is not None:
-            activity.bury(world.deaths, world.reason, now)
+            activity.bury(self._explained(world), world.reason, now)
             activity.keep()
         if world.state is WorldState.ENDED:
             log.info("generation %d has ended: %s", world.generation, world.reason or "as asked")
             if not world.ranks and world.reason:
                 self._failures += 1
                 self._message = f"The ranks did not start: {world.reason}"
+
+    def _explained(self, world: WorldFact) -> tuple[Death, ...]:
+        """Return the deaths, those first that the loss of their node explains."""
+        told = []
+        placement = self._placements.get(world.generation, ())
+        for death in world.deaths:
+            why = self._ground.why_gone(placement[death.rank]) if placement else ""
+            told.append(replace(death, cause=why) if why and not death.trace else death)
+        return tuple(sorted(told, key=lambda death: death in world.deaths))
 
     def _gather(self) -> list[Message]:
         """Wait for messages, and a moment longer for more: one transaction serves them all.
@@ -271,8 +281,14 @@ class Supervisor:
 
     def _load(self) -> Load:
         standing = [w for w in self._worlds if w.state is not WorldState.ENDED]
-        used = {host for world in standing for host in self._placements.get(world.generation, ())}
-        return Load(len(self._queue), bool(self._activities), frozenset(used))
+        whole = [w for w in standing if w.state is not WorldState.BROKEN]
+        used, fit = (
+            frozenset(
+                host for world in worlds for host in self._placements.get(world.generation, ())
+            )
+            for worlds in (standing, whole)
+        )
+        return Load(len(self._queue), bool(self._activities), used, fit)
 
     def _plan(self, now: float) -> list[Action]:
         self._target = self._ground.target(self._wish, self._load().used)

@@ -26,7 +26,7 @@ PLACES = {
     Place.FAKE: "rehearsal (nothing is bought)",
 }
 _ORDER = {state: place for place, state in enumerate(NodeState)}
-_OUTCOMES = {
+OUTCOMES = {
     Outcome.WRITTEN: "being tried",
     Outcome.BOUGHT: "granted",
     Outcome.REFUSED: "refused",
@@ -126,7 +126,7 @@ def nodes_table(nodes: Iterable[Node]) -> Table:
 def rungs_table(orders: Sequence[Order]) -> Table:
     """Return what was tried to get nodes, in the order in which it was tried."""
     rows = tuple(
-        (str(number), str(rung_of(order.purchase)), _OUTCOMES[order.outcome], order.message)
+        (str(number), str(rung_of(order.purchase)), OUTCOMES[order.outcome], order.message)
         for number, order in enumerate(orders, 1)
     )
     return Table(("", "tried", "outcome", "why"), rows)
