@@ -45,7 +45,8 @@ from workbench.errors import CloudRefused
 from workbench.store import Store
 from workbench.supervisor.errands import Errands
 from workbench.supervisor.ledger import Ledger
-from workbench.supervisor.lender import Fleet, Lender, Load, Say, run_prepare
+from workbench.supervisor.lender import Fleet, Lender, Load, Say
+from workbench.supervisor.staging import Staging
 
 __all__ = ["Fleet", "FleetKeeper", "Lender", "Load"]
 
@@ -78,6 +79,7 @@ class FleetKeeper:
 
     Args:
         prepare: Makes a node ready for worlds, on a thread; raises ``MachineError``.
+        leave: Takes off a node what this cluster has put there, before it is left; on a thread.
         pool: Does what takes long.
     """
 
@@ -88,10 +90,12 @@ class FleetKeeper:
         lender: Lender,
         prepare: Callable[[Session, FleetWish, Say], None] | None = None,
         pool: Executor | None = None,
+        leave: Callable[[Session], None] = lambda session: None,
     ) -> None:
         self._cluster = cluster
         self._lender = lender
-        self._prepare = prepare or run_prepare
+        self._prepare = prepare or Staging(cluster).prepare
+        self._leave = leave
         self._errands = Errands(pool or ThreadPoolExecutor(AT_ONCE, "fleet"))
         self._ledger = Ledger(cluster, store, lender.extra)
         self._wish = ClusterWish(cluster, up=False, ranks=0)
@@ -270,14 +274,14 @@ class FleetKeeper:
                 self._clean(now)
             case Finish():
                 log.info("nothing of %s is left", self._cluster)
-                self._close_sessions(set(self._sessions))
+                self._leave_nodes(set(self._sessions))
                 self._ledger.settle()
                 self._finished = True
 
     def _put(self, node: Node) -> None:
         self._ledger.put(node, self._machines.get(node.id), self._now)
         if node.state is NodeState.GONE:
-            self._close_sessions({node.id})
+            self._leave_nodes({node.id})
             self._contacts.pop(node.id, None)
 
     def _buy(self, order: Order, now: float) -> None:
@@ -347,7 +351,8 @@ class FleetKeeper:
             if node is not None:
                 self._put(replace(node, message=trouble))
             return
-        self._close_sessions({id_})
+        if id_ in self._sessions:
+            self._close(self._sessions.pop(id_))
         if node is None or node.state is NodeState.GONE:
             session.close()
             return
@@ -363,7 +368,7 @@ class FleetKeeper:
         if session is not None and self._errands.start(
             ("prepare", id_),
             lambda: self._equip_and_prepare(id_, session, wish),
-            lambda _, trouble: self._made_ready(id_, trouble),
+            lambda _, trouble: self._made_ready(id_, session, trouble),
             now,
             RETRY_SECONDS,
         ):
@@ -385,13 +390,16 @@ class FleetKeeper:
                 self._put(replace(node, message=sentence))
         return bool(said)
 
-    def _made_ready(self, id_: str, trouble: str) -> None:
+    def _made_ready(self, id_: str, session: Session, trouble: str) -> None:
         self._said.pop(id_, None)
         self._work_on(id_, working=False)
         node = self._ledger.nodes.get(id_)
         if node is None or node.state is not NodeState.VERIFIED:
             return
-        if trouble:
+        if trouble and not session.is_open:
+            # What was cut goes on from there when the node is reached again.
+            self._put(replace(node, message=trouble))
+        elif trouble:
             self._put(replace(node, failed=True, message=trouble, since=self._now))
         else:
             self._put(replace(node, state=NodeState.READY, message="", since=self._now))
@@ -425,12 +433,18 @@ class FleetKeeper:
     def _heard(self, what: str) -> Callable[[object, str], None]:
         return lambda _, trouble: self._troubles.update({what: trouble})
 
-    def _close_sessions(self, ids: set[str]) -> None:
+    def _leave_nodes(self, ids: set[str]) -> None:
         for id_ in ids & self._sessions.keys():
-            session = self._sessions.pop(id_)
-            self._errands.start(
-                ("close", id(session)), session.close, self._heard("close"), self._now
-            )
+            self._close(self._sessions.pop(id_), self._leave)
+
+    def _close(
+        self, session: Session, before: Callable[[Session], None] = lambda session: None
+    ) -> None:
+        def work() -> None:
+            before(session)
+            session.close()
+
+        self._errands.start(("close", id(session)), work, self._heard("close"), self._now)
 
     # -- view
 

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from workbench.cloud.interface import Cloud
 from workbench.core.cost import Bill
-from workbench.core.fleet import FleetWish, Machine, Node, Purchase
+from workbench.core.fleet import Machine, Node, Purchase
 from workbench.core.session import Session
 from workbench.core.world import Host
-from workbench.errors import MachineError
 
-PREPARE_SECONDS = 3600.0
 Say = Callable[[str], None]
 """Takes one sentence for the reader about what goes on; from any thread."""
 
@@ -74,21 +72,3 @@ class Fleet:
 
     def __repr__(self) -> str:
         return f"<Fleet {len(self.hosts)} of {len(self.nodes)} nodes are ready>"
-
-
-def run_prepare(session: Session, wish: FleetWish, say: Say) -> None:
-    """Run the prepare script on a node.
-
-    Raises:
-        MachineError: It failed, or took too long.
-    """
-    if not wish.prepare:
-        return
-    say("The prepare script runs.")
-    answer = session.run(["sh", "-e"], input=wish.prepare, seconds=PREPARE_SECONDS)
-    if answer.status:
-        said = (answer.errors.strip() or answer.output.strip() or "it said nothing").splitlines()
-        raise MachineError(
-            f"The prepare script ended with status {answer.status} on {session.host.address} "
-            f"({said[-1]}); mend it, then start the node anew."
-        )
