@@ -79,7 +79,7 @@ class Supervisor:
         self._prepared: dict[int, list[str]] = {}
         self._acknowledged: dict[tuple[str, int], float] = {}
         self._setups: list[tuple[str, str]] = []
-        self._ending: set[int] = set()
+        self._ending: dict[int, str] = {}
         self._cold: set[int] = set()
         self._used = 0
         self._failures = 0
@@ -152,6 +152,7 @@ class Supervisor:
             if wish.revision != self._wish.revision:
                 self._failures, self._message = 0, ""
             self._wish = wish
+            self._end_in_time()
         self._setups = self._store.setups(self._name)
         self._queue = []
         for run in self._store.unfinished(self._name):
@@ -161,6 +162,16 @@ class Supervisor:
                 activity.wish_stop(self._now())
             elif activity is None and run.fact.state is RunState.QUEUED:
                 self._queue_or_stop(run, stop or not self._wish.up)
+
+    def _end_in_time(self) -> None:
+        """Wish the cluster gone when its time to live is over, as was asked for with it."""
+        wish, name = self._wish, self._name
+        if wish.up and wish.fleet.expires and self._now() >= wish.fleet.expires:
+            log.info("the time to live of %s is over", name)
+            self._wish = self._store.wish_cluster(
+                name, up=False, ranks=wish.ranks, oversubscribe=wish.oversubscribe
+            )
+            self._message = "Its time to live is over, and everything is deleted."
 
     def _queue_or_stop(self, run: Run, stop: bool) -> None:
         if stop:
@@ -195,7 +206,8 @@ class Supervisor:
     def _bury(self, world: WorldFact, now: float) -> None:
         activity = self._activities.pop(world.generation, None)
         if activity is not None:
-            activity.bury(self._explained(world), world.reason, now)
+            why = world.reason or self._ending.get(world.generation, "as asked")
+            activity.bury(self._explained(world), why, now)
             activity.keep()
         if world.state is WorldState.ENDED:
             log.info("generation %d has ended: %s", world.generation, world.reason or "as asked")
@@ -349,7 +361,7 @@ class Supervisor:
             self._message = f"The ranks did not start: {reason}."
         if generation not in self._ending:
             log.info("ending generation %d: %s", generation, reason)
-            self._ending.add(generation)
+            self._ending[generation] = reason
             self._cluster.end_world(generation)
             self._look()
 

@@ -134,7 +134,10 @@ def rungs_table(orders: Sequence[Order]) -> Table:
 
 def nodes_line(fleet: Fleet) -> str:
     """Return how many nodes there are against how many were asked for, and how they stand."""
-    said = f"{fleet.joined} of {count(fleet.asked, 'node')}"
+    wish = fleet.wish.fleet
+    grows = fleet.asked and wish.most  # by itself, while runs wait
+    least = f"{min(wish.least, fleet.asked)} to " if grows else ""
+    said = f"{fleet.joined} of {least}{count(wish.most if grows else fleet.asked, 'node')}"
     states = _states(node for node in fleet.nodes if node.state is not NodeState.JOINED)
     others = ", ".join(f"{number} {state}" for state, number in states.items())
     return f"{said} ({others})" if others else said
