@@ -134,6 +134,8 @@ class Assignment:
     Args:
         directory: Where the rank keeps its append-only log of this run.
         master_port: A port on rank 0's host that ``torch.distributed`` may listen on.
+        data: Where each rank finds the data, from its own home where it begins with ``~``.
+        output: Where it leaves what is to be kept, likewise; made by the rank.
     """
 
     run: str
@@ -147,6 +149,8 @@ class Assignment:
     ranks: int
     directory: str
     master_port: int = 0
+    data: str = ""
+    output: str = ""
 
 
 def check_run_name(name: str) -> str:

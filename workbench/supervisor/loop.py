@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from workbench.cluster.interface import Cluster
@@ -29,13 +29,15 @@ from workbench.core.generation import (
 )
 from workbench.core.report import Acknowledge, Batch, Hello, Message, Pulse
 from workbench.core.run import Assignment, Run, RunKind, RunState, RunWish
-from workbench.core.world import World
+from workbench.core.world import Host, World
 from workbench.store import Store
 from workbench.store.home import run_directory
 from workbench.store.wishes import new_run_id
 from workbench.supervisor.activity import Activity
 from workbench.supervisor.ground import Ground
 from workbench.supervisor.lender import Load
+from workbench.supervisor.outputs import Outputs
+from workbench.supervisor.staging import data_place
 
 log = logging.getLogger("workbench.supervisor")
 
@@ -53,6 +55,7 @@ class Supervisor:
         name: The cluster's name.
         now: The clock, in epoch seconds.
         ground: Keeps the nodes that are to carry it; by default there is this machine alone.
+        outputs: Keeps what runs leave there; by default it stays where it is.
     """
 
     def __init__(
@@ -62,12 +65,14 @@ class Supervisor:
         cluster: Cluster,
         now: Callable[[], float] = time.time,
         ground: Ground | None = None,
+        outputs: Outputs | None = None,
     ) -> None:
         self._name = name
         self._store = store
         self._cluster = cluster
         self._now = now
         self._ground = ground or Ground()
+        self._outputs = outputs or Outputs(name, self._ground.reach)
         self._wish = ClusterWish(name, up=False, ranks=0)
         self._target: World | None = None
         self._queue: list[Run] = []
@@ -325,6 +330,7 @@ class Supervisor:
             if activity.over:
                 self._activities.pop(generation, None)
                 self._acknowledged.clear()
+                self._outputs.end(activity.run.id)
 
     def _act(self, action: Action, now: float) -> None:
         match action:
@@ -342,6 +348,7 @@ class Supervisor:
                 self._submit(next(r for r in self._queue if r.id == run), generation)
             case CloseCluster() if self._ground.is_cleared:
                 self._ground.close()
+                self._outputs.close()
                 self._cluster.close()
                 self._fact = replace(self._fact, ranks=0, connection_file="")
                 self._closed = True
@@ -402,8 +409,21 @@ class Supervisor:
         self._activities[world.generation] = Activity(
             run, world, self._store, self._cluster, now=self._now(), fresh=fresh
         )
+        hosts = self._placements.get(world.generation, ())
+        if run.wish.kind is not RunKind.SETUP:
+            self._outputs.begin(run.id, hosts, self._wish.fleet.output)
         if run.fact.state is RunState.SUBMITTED:
-            self._cluster.submit(world.generation, _assignment(run.wish, run.fact.ranks))
+            assignment = replace(
+                _assignment(run.wish, run.fact.ranks),
+                data=self._data_place(hosts),
+                output="" if run.wish.kind is RunKind.SETUP else self._outputs.place(run.id, hosts),
+            )
+            self._cluster.submit(world.generation, assignment)
+
+    def _data_place(self, hosts: Sequence[str]) -> str:
+        sessions = [self._ground.reach(Host(address, 1)) for address in hosts]
+        beyond = next((session for session in sessions if session is not None), None)
+        return data_place(self._name, self._wish.fleet, beyond)
 
     def _take_up_runs(self) -> None:
         """Go on with what a predecessor left; an engine ignores a run that it has begun."""
@@ -430,7 +450,7 @@ class Supervisor:
             state=ClusterState.DOWN if self._closed else state,
             ranks=usable[-1].size if usable and not self._closed else 0,
             generation=usable[-1].generation if usable else self._fact.generation,
-            message=self._message or self._ground.message,
+            message=self._message or self._ground.message or self._outputs.message,
             supervisor=0 if self._closed else os.getpid(),
             connection_file="" if self._closed else self._cluster.connection_file,
         )
