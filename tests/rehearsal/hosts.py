@@ -46,7 +46,6 @@ PermitRootLogin prohibit-password
 StrictModes no
 UseDNS no
 MaxStartups 200
-MaxSessions 200
 Subsystem sftp internal-sftp
 {more}
 """

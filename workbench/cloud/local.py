@@ -143,7 +143,9 @@ class LocalSession:
             raise self._lost()
         where = self._folder / path
         try:
-            where.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # ``parents=True`` would give the mode to the last of them alone.
+            for folder in reversed(where.parents):
+                folder.mkdir(exist_ok=True, mode=0o700)
             temporary = where.with_name(f".{where.name}.{os.getpid()}.{threading.get_ident()}")
             with open(
                 os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb"

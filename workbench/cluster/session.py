@@ -25,14 +25,15 @@ from workbench.cluster.mailbox import Mailbox
 from workbench.cluster.mpi import Mpi, find_mpi
 from workbench.cluster.mpiexec import LocalMpiexec
 from workbench.cluster.mpiworld import Footing, MpiWorld
-from workbench.cluster.nodes import Login, Mark, Nodes, Reach
+from workbench.cluster.nodes import Login, Mark, Nodes, Reach, remove
 from workbench.cluster.spread import engine_ports
-from workbench.cluster.spreading import Spreading
+from workbench.cluster.spreading import Spreading, folder_of
 from workbench.cluster.warden import LocalWarden
 from workbench.core.cluster import RankFact
 from workbench.core.generation import WorldFact, WorldState
 from workbench.core.report import Command, Message
 from workbench.core.run import Assignment
+from workbench.core.session import Session
 from workbench.core.world import Host, World
 from workbench.errors import ClusterError
 
@@ -164,6 +165,10 @@ class MpiCluster:
         world = self._worlds.get(generation)
         if world is not None:
             world.end()
+
+    def leave(self, session: Session) -> None:
+        """Remove what this cluster has put on a node that leaves it; it waits for the node."""
+        remove(session, folder_of(self._key()))
 
     def close(self) -> None:
         """End all worlds, then the controller."""
