@@ -10,6 +10,7 @@ import pytest
 from tests.rehearsal.ec2.endpoint import Endpoint
 from workbench.cloud.ec2 import Ec2
 from workbench.core.fleet import Purchase
+from workbench.store.home import owner_id
 
 REGION = "us-east-1"
 UP = ("up", "--ec2", "--region", REGION, "--nodes", "3", "--type", "c5.large")
@@ -59,7 +60,7 @@ def test_a_type_that_is_not_sold_there_is_refused(endpoint, workbench):
 
 def test_a_sweep_finds_what_was_left_in_any_region_and_deletes_it(endpoint, workbench, store):
     for region in (REGION, "eu-west-1"):
-        Ec2(region, endpoint=endpoint.url).buy(
+        Ec2(region, endpoint=endpoint.url, owner=owner_id()).buy(
             Purchase("forgotten", region, 0, 2, 2, ("c5.large",)), "", ()
         )
 
@@ -74,3 +75,17 @@ def test_a_sweep_finds_what_was_left_in_any_region_and_deletes_it(endpoint, work
         rows = boto3.client("ec2", region_name=region).describe_instances()["Reservations"]
         states = {one["State"]["Name"] for row in rows for one in row["Instances"]}
         assert states == {"terminated"}
+
+
+def test_what_others_have_is_shown_and_stays_unless_that_is_said(endpoint, workbench, store):
+    theirs = Ec2(REGION, endpoint=endpoint.url, owner="c0ffee")
+    theirs.buy(Purchase("default", "theirs", 0, 1, 1, ("c5.large",)), "", ())
+
+    asked = workbench("sweep-leaks", "--region", REGION, "--yes")
+    before = theirs.leftovers()
+    told = workbench("sweep-leaks", "--region", REGION, "--others", "--yes")
+
+    assert "default (of c0ffee)" in asked.stdout
+    assert "others' things stay unless you say --others" in asked.stdout
+    assert before
+    assert "nothing of them is left." in told.stdout

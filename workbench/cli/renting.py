@@ -37,6 +37,7 @@ from workbench.store.asking import (
     ask_longer,
     ask_sweep,
 )
+from workbench.store.home import owner_id
 from workbench.view.listing import NOTHING, Table
 from workbench.view.nodes import lifetime
 from workbench.view.phrases import count, duration, hourly, moment
@@ -94,12 +95,14 @@ def interrupt(node: str, notice: float, cluster: str) -> None:
 @click.command("sweep-leaks")
 @click.option("--region", default="", metavar="NAME", help="Look only there; all, if not.")
 @click.option("--rehearse", is_flag=True, help="Look at the rehearsal's place.")
+@click.option("--others", is_flag=True, help="Delete what other people's clusters have, too.")
 @json_option
 @yes_option
-def sweep_leaks(region: str, rehearse: bool, as_json: bool, yes: bool) -> int:
+def sweep_leaks(region: str, rehearse: bool, others: bool, as_json: bool, yes: bool) -> int:
     """List whatever bears our tags in all regions, and delete it on a yes.
 
-    What belongs to clusters that are up here is listed and stays.
+    What belongs to clusters that are up here is listed and stays; so does what other people have
+    in the same account, unless --others is said.
     """
     place = Place.FAKE if rehearse else Place.EC2
     swept = ask_sweep(place, region)
@@ -113,15 +116,23 @@ def sweep_leaks(region: str, rehearse: bool, as_json: bool, yes: bool) -> int:
     if not swept.left:
         click.echo("Nothing bears our tags.")
         return int(bool(swept.refused))
-    output().print(text_table(leftovers_table(swept.left, kept, time.time())))
-    leaks = [left for left in swept.left if left.cluster not in kept]
+    mine = "" if rehearse else owner_id()
+    output().print(text_table(leftovers_table(swept.left, kept, mine, time.time())))
+    strange = [left for left in swept.left if _is_strange(left, mine)]
+    leaks = [left for left in swept.left if left.cluster not in kept and left not in strange]
+    # What names no owner is deleted by its cluster's name, and ours may have the same one.
+    leaks += [left for left in strange if others and (left.owner or left.cluster not in kept)]
     price = hourly(sum(left.price for left in leaks))
     if not leaks:
-        click.echo("All of it belongs to clusters that are up; `workbench down` deletes them.")
+        click.echo(
+            "All of it belongs to clusters that are up; `workbench down` deletes them."
+            if not strange
+            else "None of it is yours to delete; others' things stay unless you say --others."
+        )
         return 0
     if not yes:
         confirm(
-            f"Delete {count(len(leaks), 'thing')} that cost {price}, whoever made them?",
+            f"Delete {count(len(leaks), 'thing')} that cost {price}?",
             "Nobody said yes, and nothing was deleted; answer at a terminal, or add --yes.",
         )
     _delete(place, leaks)
@@ -155,17 +166,18 @@ def bake(node: str, name: str, yes: bool, cluster: str) -> None:
     click.echo(f"minutes `workbench up --ec2 --region {region} --image {made}` starts from it.")
 
 
-def leftovers_table(left: Iterable[Leftover], kept: set[str], now: float) -> Table:
+def leftovers_table(left: Iterable[Leftover], kept: set[str], mine: str, now: float) -> Table:
     """Return what bears our tags, with age and price.
 
     Args:
         kept: The clusters that are up here.
+        mine: The owner that this data directory is.
     """
     rows = tuple(
         (
             one.kind,
             one.id,
-            f"{one.cluster}{' (up here)' if one.cluster in kept else ''}",
+            f"{one.cluster}{_standing(one, kept, mine)}",
             one.region or NOTHING,
             duration(now - one.created) if one.created else "unknown",
             hourly(one.price) if one.price else "free",
@@ -175,14 +187,25 @@ def leftovers_table(left: Iterable[Leftover], kept: set[str], now: float) -> Tab
     return Table(("kind", "id", "cluster", "region", "age", "price"), rows)
 
 
+def _is_strange(left: Leftover, mine: str) -> bool:
+    """Whether somebody else keeps it, or nobody says who does."""
+    return left.owner != mine
+
+
+def _standing(left: Leftover, kept: set[str], mine: str) -> str:
+    if _is_strange(left, mine):
+        return f" (of {left.owner or 'nobody known'})"
+    return " (up here)" if left.cluster in kept else ""
+
+
 def _delete(place: Place, leaks: Sequence[Leftover]) -> None:
     """Delete again and again until nothing is left: what is in use goes after what uses it."""
     images = any(left.kind in ("image", "snapshot") for left in leaks)
-    owners = list(dict.fromkeys((left.region, left.cluster) for left in leaks))
+    owners = list(dict.fromkeys((left.region, left.cluster, left.owner) for left in leaks))
     deadline = time.monotonic() + SWEEP_SECONDS
-    for region, cluster in owners:
+    for region, cluster, owner in owners:
         said = ""
-        while left := ask_clean(place, region, cluster, images=images):
+        while left := ask_clean(place, region, cluster, owner, images=images):
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"{_listed(left)} of cluster {cluster!r} are still there; run "

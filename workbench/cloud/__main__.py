@@ -44,6 +44,13 @@ def permissions(asked: Question) -> object:
     return cloud.permissions(Purchase(**{**purchase, "types": tuple(purchase["types"])}))
 
 
+def door(asked: Question) -> object:
+    """Tell from which network nodes would let in ssh."""
+    from workbench.cloud.ec2 import Ec2
+
+    return Ec2(home_region(asked["region"])).door(asked["wished"])
+
+
 def contact(asked: Question) -> object:
     """Tell what each host answers."""
     from workbench.cloud.contact import contact_all
@@ -84,7 +91,8 @@ def clean(asked: Question) -> object:
         return _place(asked)[1].clean(asked["cluster"])
     from workbench.cloud.ec2 import Ec2
 
-    return Ec2(asked["region"]).clean(asked["cluster"], images=asked["images"])
+    ec2 = Ec2(asked["region"], owner=asked["owner"])
+    return ec2.clean(asked["cluster"], images=asked["images"])
 
 
 def policy(asked: Question) -> object:
@@ -98,7 +106,8 @@ def bake(asked: Question) -> object:
     """Begin to make an image of a node, and tell its id."""
     from workbench.cloud.ec2 import Ec2
 
-    return Ec2(asked["region"]).bake(asked["node"], asked["name"], asked["cluster"])
+    ec2 = Ec2(asked["region"], owner=asked["owner"])
+    return ec2.bake(asked["node"], asked["name"], asked["cluster"])
 
 
 def interrupt(asked: Question) -> object:
@@ -114,6 +123,7 @@ ANSWERS: dict[str, Callable[[Question], object]] = {
     for answer in (
         offers,
         permissions,
+        door,
         contact,
         doctor,
         leftovers,
@@ -179,7 +189,7 @@ def _place(asked: Question) -> tuple[str, Cloud]:
     from workbench.cloud.ec2 import Ec2
 
     region = home_region(asked["region"])
-    return region, Ec2(region, image=asked.get("image", ""))
+    return region, Ec2(region, image=asked.get("image", ""), owner=asked["owner"])
 
 
 def _hosts(asked: Question) -> list[Host]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from workbench.cloud.fakestate import LISTED_SECONDS, Keeping, Lent, State, Thing
 from workbench.cloud.local import LocalSession, end_processes
 from workbench.cloud.market import KINDS, ZONES, Kind, kind_of, offers, price_at
-from workbench.cloud.tags import borne
+from workbench.cloud.tags import Whose, borne
 from workbench.core import refusal
 from workbench.core.diagnosis import Finding
 from workbench.core.fleet import Leftover, Machine, MachineState, Needs, Offer, Purchase
@@ -302,7 +302,7 @@ class FakeCloud:
             launched=now,
             boot=boot,
             taken=now + boot + life if life else 0.0,
-            tags=[list(tag) for tag in borne(purchase.cluster, purchase.token, tags)],
+            tags=[list(tag) for tag in borne(Whose(purchase.cluster), purchase.token, tags)],
         )
         state.machines[lent.id] = lent
 

@@ -10,7 +10,7 @@ from workbench.cloud import launch
 from workbench.cloud.calls import Calls, refused
 from workbench.cloud.catalogue import Catalogue
 from workbench.cloud.inventory import quota_code
-from workbench.cloud.tags import borne
+from workbench.cloud.tags import Whose, borne
 from workbench.core.diagnosis import Finding
 from workbench.core.fleet import Purchase
 from workbench.core.refusal import Kind
@@ -156,14 +156,15 @@ def _trials(
         boots = find_image(calls, image, gpus=gpus)
     except CloudRefused:
         return  # told already, and without them there is nothing to ask for
-    cluster, tags = purchase.cluster, borne(purchase.cluster, purchase.token)
+    whose = Whose(purchase.cluster)
+    tags = borne(whose, purchase.token)
     group = f"sg-{NOTHING}"
     template = launch.template(purchase, "", tags, image=boots, group_id=group, profile=profile)
     subnet = network.subnets.get(purchase.zone) or next(iter(network.subnets.values()))
-    yield "create_security_group", launch.group(cluster, network.vpc, tags)
-    yield "authorize_security_group_ingress", launch.ingress(group, ())
-    yield "import_key_pair", launch.key_pair(cluster, _A_KEY, tags)
-    yield "create_placement_group", launch.placement_group(cluster, tags)
+    yield "create_security_group", launch.group(whose, network.vpc, tags)
+    yield "authorize_security_group_ingress", launch.ingress(group, ())[0]
+    yield "import_key_pair", launch.key_pair(whose, _A_KEY, tags)
+    yield "create_placement_group", launch.placement_group(whose, tags)
     yield "create_launch_template", template
     nothing = {"LaunchTemplateId": f"lt-{NOTHING}"}
     yield "create_fleet", launch.fleet(purchase, nothing, network.subnets, ())

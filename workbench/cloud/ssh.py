@@ -256,6 +256,21 @@ def first_key(host: Host, seconds: float = CONNECT_SECONDS) -> tuple[str, str]:
     return line, fingerprint(line)
 
 
+def new_key() -> tuple[str, str]:
+    """Make a key; return its private half in OpenSSH's form, and its public half."""
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    return key.export_private_key().decode(), key.export_public_key().decode().strip()
+
+
+def public_half(private: str) -> str:
+    """Return the public half of a private key.
+
+    Raises:
+        MachineError: It is no such key.
+    """
+    return _imported(private).export_public_key().decode().strip()
+
+
 async def _first_key(host: Host, seconds: float) -> str:
     options = await _options(host, "")
     key = await asyncio.wait_for(
@@ -299,13 +314,7 @@ async def _options(host: Host, key: str) -> asyncssh.SSHClientConnectionOptions:
     if host.user:
         given["username"] = host.user
     if key:
-        try:
-            given |= {"client_keys": [asyncssh.import_private_key(key)], "agent_path": None}
-        except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-            raise MachineError(
-                f"The cluster's private key cannot be read ({error}); delete the cluster and "
-                "make it anew."
-            ) from error
+        given |= {"client_keys": [_imported(key)], "agent_path": None}
     options: asyncssh.SSHClientConnectionOptions
     options = await asyncssh.SSHClientConnectionOptions.construct(
         host=host.address,
@@ -320,6 +329,16 @@ async def _options(host: Host, key: str) -> asyncssh.SSHClientConnectionOptions:
         **given,
     )
     return options
+
+
+def _imported(key: str) -> asyncssh.SSHKey:
+    try:
+        return asyncssh.import_private_key(key)
+    except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+        raise MachineError(
+            f"The cluster's private key cannot be read ({error}); delete the cluster and "
+            "make it anew."
+        ) from error
 
 
 async def _shows_another(host: Host, known: _Known, seconds: float) -> bool:

@@ -65,9 +65,11 @@ class FleetWish:
         budget: $ that the cluster may cost in all; 0 for no bound.
         expires: Epoch seconds at which everything is deleted; 0 for never.
         data: A folder or ``s3://bucket/prefix`` that every node gets before it may join.
-        output: ``s3://bucket/prefix`` that takes results, snapshots and logs.
+        output: A folder or ``s3://bucket/prefix`` that takes results, snapshots and logs.
         prepare: A shell script that each node runs before it may join.
         image: An image of the reader's own; empty for one that is looked up.
+        ssh_from: The network, such as ``203.0.113.7/32``, from which nodes let in ssh; empty
+            where this computer is in their own.
     """
 
     place: Place = Place.LOCAL
@@ -85,6 +87,7 @@ class FleetWish:
     output: str = ""
     prepare: str = ""
     image: str = ""
+    ssh_from: str = ""
 
 
 @dataclass(frozen=True)
@@ -221,6 +224,7 @@ class Leftover:
             ``launch template``, ``placement group``, ``fleet``.
         price: $/h that it costs; 0 when it is free.
         created: Epoch seconds; 0 when unknown.
+        owner: Whose it is, as an id; empty when nobody said.
     """
 
     kind: str
@@ -229,3 +233,4 @@ class Leftover:
     region: str = ""
     price: float = 0.0
     created: float = 0.0
+    owner: str = ""

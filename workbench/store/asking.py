@@ -21,7 +21,7 @@ from workbench.core.diagnosis import Finding
 from workbench.core.fleet import Leftover, Needs, NodeState, Offer, Place, Purchase
 from workbench.core.world import Host
 from workbench.errors import CloudRefused, InputError, MachineError, StateError, Unknown
-from workbench.store.home import cluster_directory, home_directory
+from workbench.store.home import cluster_directory, home_directory, owner_id
 from workbench.store.store import Store
 from workbench.store.wishes import ask_cluster, ask_doctor
 
@@ -81,6 +81,19 @@ def ask_permissions(
     return tuple(Finding(**item) for item in _ask("permissions", asked, 180))
 
 
+def ask_door(place: Place, region: str, wished: str = "") -> str:
+    """Return the network from which rented nodes let in ssh.
+
+    Args:
+        wished: A network; empty for this computer, where it is in that of the nodes.
+
+    Raises:
+        InputError: What is wished is no such network.
+        CloudRefused: It cannot be said, or the place does not answer.
+    """
+    return str(_ask("door", _of_place(place, region) | {"wished": wished}, 60))
+
+
 def ask_contact(hosts: Sequence[Host], cluster: str = DEFAULT_CLUSTER) -> tuple[Contact, ...]:
     """Return what each host answers; who is not known is not logged in to.
 
@@ -128,14 +141,15 @@ def ask_sweep(place: Place = Place.EC2, region: str = "") -> Swept:
 
 
 def ask_clean(
-    place: Place, region: str, cluster: str, *, images: bool = False
+    place: Place, region: str, cluster: str, owner: str, *, images: bool = False
 ) -> tuple[Leftover, ...]:
     """Delete what bears the tags of ``cluster``, as far as it goes now, and return what is left.
 
     Args:
+        owner: Whose it is; empty for everybody's.
         images: Whether images that were baked from it go too.
     """
-    asked = _of_place(place, region) | {"cluster": cluster, "images": images}
+    asked = _of_place(place, region) | {"cluster": cluster, "images": images, "owner": owner}
     return tuple(Leftover(**item) for item in _ask("clean", asked, 300))
 
 
@@ -150,7 +164,7 @@ def ask_policy(principal: str, store: str = "") -> str:
 
 def ask_bake(region: str, node: str, name: str, cluster: str) -> str:
     """Begin to make an image of a node, which restarts it; return the image's id."""
-    asked = {"region": region, "node": node, "name": name, "cluster": cluster}
+    asked = _of_place(Place.EC2, region) | {"node": node, "name": name, "cluster": cluster}
     return str(_ask("bake", asked, 120))
 
 
@@ -246,7 +260,7 @@ def trust(cluster: str, lines: Iterable[str]) -> None:
 
 def _of_place(place: Place, region: str) -> dict[str, Any]:
     folder = str(rehearsal_folder()) if place is Place.FAKE else ""
-    return {"place": place, "region": region, "folder": folder}
+    return {"place": place, "region": region, "folder": folder, "owner": owner_id()}
 
 
 def _of_hosts(hosts: Sequence[Host], cluster: str) -> dict[str, Any]:

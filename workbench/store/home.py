@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
 from pathlib import Path
 
 import platformdirs
 
 from workbench.errors import MachineError
+
+OWNER_NAME = "owner"
 
 
 def home_path() -> Path:
@@ -37,6 +41,30 @@ def cluster_directory(cluster: str) -> Path:
         MachineError: It cannot be created.
     """
     return _made(home_directory() / "clusters" / cluster)
+
+
+def owner_id() -> str:
+    """Return what tells this data directory's clusters from those of others in one account.
+
+    Random, and made once: it says nothing of the person.
+
+    Raises:
+        MachineError: It cannot be kept.
+    """
+    path = home_directory() / OWNER_NAME
+    try:
+        if not path.exists():
+            new = path.with_name(f".{OWNER_NAME}.{os.getpid()}")
+            new.write_text(f"{secrets.token_hex(4)}\n", encoding="ascii")
+            # Of two that make it at once, the first one counts.
+            with contextlib.suppress(FileExistsError):
+                os.link(new, path)
+            new.unlink()
+        return path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise MachineError(
+            f"{path} cannot be kept ({error.strerror}); make room, or mend its permissions."
+        ) from error
 
 
 def _made(path: Path) -> Path:
