@@ -55,6 +55,7 @@ log = logging.getLogger("workbench.supervisor")
 LOOK_SECONDS = 2.0  # while something is on its way
 WATCH_SECONDS = 10.0  # while all is as it should be
 PLAN_SECONDS = 1.0
+NOTICE_SECONDS = 1.0  # of the two minutes that a notice leaves
 OFFERS_SECONDS = 300.0
 RETRY_SECONDS = 2.0
 AT_ONCE = 32
@@ -70,7 +71,6 @@ class Look:
     """
 
     machines: tuple[Machine, ...]
-    noticed: frozenset[str]
     seen: float
 
 
@@ -176,6 +176,7 @@ class FleetKeeper:
             cloud, needs = self._lender.cloud, fleet.needs
             gap = OFFERS_SECONDS if self._offers is not None else RETRY_SECONDS
             self._errands.start("offers", lambda: cloud.offers(needs), self._know, now, gap)
+        self._errands.start("notices", self._lender.noticed, self._take_notice, now, NOTICE_SECONDS)
         self._watch(now)
 
     def _watch(self, now: float) -> None:
@@ -205,13 +206,18 @@ class FleetKeeper:
         )
 
     def _look(self, now: float) -> Look:
-        return Look(self._lender.cloud.machines(self._cluster), self._lender.noticed(), now)
+        return Look(self._lender.cloud.machines(self._cluster), now)
 
     def _saw(self, look: Look | None, trouble: str) -> None:
         self._troubles["look"] = trouble
         if look is not None:
             self._machines = {machine.id: machine for machine in look.machines}
-            self._noticed, self._seen = look.noticed, look.seen
+            self._seen = look.seen
+
+    def _take_notice(self, noticed: frozenset[str] | None, trouble: str) -> None:
+        self._troubles["notices"] = trouble
+        if noticed is not None:
+            self._noticed = noticed
 
     def _know(self, offers: tuple[Offer, ...] | None, trouble: str) -> None:
         self._troubles["offers"] = trouble
@@ -275,6 +281,7 @@ class FleetKeeper:
             case Finish():
                 log.info("nothing of %s is left", self._cluster)
                 self._leave_nodes(set(self._sessions))
+                self._lender.forget()
                 self._ledger.settle()
                 self._finished = True
 
@@ -464,7 +471,10 @@ class FleetKeeper:
         return {id_ for id_ in self._sessions if id_ in whole or self._contacts[id_].open}
 
     def _host(self, node: Node) -> Host:
-        return replace(self._sessions[node.id].host, address=node.address, slots=node.slots)
+        # Of hosts each has said, or was asked, how many it carries.
+        wished = 0 if self._wish.fleet.place is Place.HOSTS else self._wish.fleet.slots
+        slots = wished or node.slots
+        return replace(self._sessions[node.id].host, address=node.address, slots=slots)
 
 
 def _answer(

@@ -22,10 +22,12 @@ class Lender:
     Args:
         open: Opens a verified session with a machine; raises ``MachineError``.
         user_data: What the nodes of a purchase do when they boot; it is kept with the purchase.
-        noticed: Tells which machines the place has said it will take back.
+        noticed: Tells which machines the place has said it will take back. It is asked about
+            every second, one at a time: who has to be attended to is attended to by it.
         extra: $/h of what is billed beside each node: its disk.
         equip: Gives a verified node what every node of the place needs before the reader's own
             preparation; raises ``MachineError``.
+        forget: Removes what was kept here for the nodes' sake; nothing of them is left.
     """
 
     cloud: Cloud
@@ -34,6 +36,7 @@ class Lender:
     noticed: Callable[[], frozenset[str]] = frozenset
     extra: float = 0.0
     equip: Callable[[Session, Say], None] = lambda session, say: None
+    forget: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)

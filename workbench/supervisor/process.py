@@ -19,7 +19,6 @@ from workbench.cluster.session import MpiCluster
 from workbench.core.cluster import ClusterState, ClusterWish
 from workbench.errors import WorkbenchError
 from workbench.store import Store
-from workbench.store.asking import trusted_lines
 from workbench.store.home import cluster_directory
 from workbench.store.wishes import LOCK_NAME, wake_supervisor
 from workbench.supervisor.fleet import FleetKeeper
@@ -57,9 +56,7 @@ def _work(store: Store, cluster: str, folder: Path) -> bool:
     try:
         install_profile()
         ground = Ground(lambda wish: _keeper_of(wish, store))
-        mpi = MpiCluster(
-            folder, ground.reach, lambda hosts: Login(trusted_lines(cluster)), mark=ground.mark
-        )
+        mpi = MpiCluster(folder, ground.reach, lambda hosts: _login_of(cluster), mark=ground.mark)
         supervisor = Supervisor(cluster, store, mpi, ground=ground)
         supervisor.open()
         while supervisor.tick():
@@ -78,7 +75,13 @@ def _keeper_of(wish: ClusterWish, store: Store) -> FleetKeeper:
     # What talks to other machines takes long to load, and most clusters have none.
     from workbench.supervisor.places import lender_of
 
-    return FleetKeeper(wish.name, store, lender_of(wish))
+    return FleetKeeper(wish.name, store, lender_of(wish, store))
+
+
+def _login_of(cluster: str) -> Login:
+    from workbench.supervisor.keys import login_of
+
+    return login_of(cluster)
 
 
 def _is_wanted(store: Store, cluster: str) -> bool:
