@@ -15,7 +15,6 @@ from workbench.cli.consent import Consent, agree_to_keys, renewed
 from workbench.cli.demo import run_demo
 from workbench.cli.fleet_options import (
     SPELLING,
-    data_folder,
     host_options,
     money_options,
     need_options,
@@ -61,6 +60,7 @@ from workbench.core.run import Run, RunKind, RunState
 from workbench.errors import InputError, StateError
 from workbench.store import Store
 from workbench.store.asking import ask_doctors, ask_host_doctor, ask_policy
+from workbench.store.folders import checked_data, checked_output
 from workbench.store.wishes import (
     ask_cluster,
     ask_down,
@@ -409,8 +409,12 @@ def _fleet_of(job: Job, now: float) -> FleetWish | None:
         click.echo(f"Nothing acts on {names} yet; all else of the job file holds.", err=True)
     listed = read_text(job.host_file, "The host file") if job.host_file else ""
     prepare = read_text(job.prepare, "The script") if job.prepare else None
-    if job.data and not job.data.startswith("s3:"):
-        job = job.model_copy(update={"data": data_folder(job.data)})
+    job = job.model_copy(
+        update={
+            "data": job.data and checked_data(job.data),
+            "output": job.output and checked_output(job.output),
+        }
+    )
     request = job.request(listed, prepare)
     return fleet_wish(request, job_file.SPELLING, now=now, ttl=job.time_to_live)
 

@@ -212,9 +212,10 @@ class Job(BaseModel):
     budget: float | None = _amount("$ in all", 20)
     ttl: Seconds | None = _said("a length of time", "8h")
     data: str | None = _said("a folder, or s3://bucket/prefix", "s3://bucket/digits")
-    output: str | None = _said("s3://bucket/prefix", "s3://bucket/results")
+    output: str | None = _said("a folder, or s3://bucket/prefix", "s3://bucket/results")
     prepare: str | None = _said("the path of a shell script", "prepare.sh")
     image: str | None = _said("the id of an image", "ami-0123456789abcdef0")
+    ssh_from: str | None = _said("an address, or a private network", "203.0.113.7")
     snapshots: JobSnapshots = Field(
         default=JobSnapshots(),
         description="a table of every and keep (taken and kept; nothing acts on it yet)",
@@ -266,7 +267,7 @@ class Job(BaseModel):
 
 _OF_NODES = (
     "nodes", "least", "most", "slots", "region", "max_price", "budget", "ttl", "data", "output",
-    "image",
+    "image", "ssh_from",
 )  # fmt: skip
 SPELLING = Spelling(
     lambda name: f"needs.{name}" if name in JobNeeds.model_fields else name,

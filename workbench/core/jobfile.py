@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 
 from workbench.core.fleetrequest import fleet_wish, problems
 from workbench.core.job import SPELLING, Job, JobNeeds
+from workbench.core.staging import is_bucket
 from workbench.errors import InputError
 
 SUFFIXES = (".toml", ".json")
@@ -58,8 +59,8 @@ def parse_job(text: str, path: str) -> Job:
         raise InputError("\n".join(sentences)) from error
     _check_nodes(job, text, path, is_toml)
     changes = {
-        name: found if name == "data" and found.startswith("s3:") else _from(path, found)
-        for name in ("script", "host_file", "prepare", "data")
+        name: found if name in ("data", "output") and is_bucket(found) else _from(path, found)
+        for name in ("script", "host_file", "prepare", "data", "output")
         if (found := getattr(job, name)) is not None
     }
     return job.model_copy(update=changes)

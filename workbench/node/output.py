@@ -125,6 +125,9 @@ class RunOutput:
         shutil.rmtree(self.own, ignore_errors=True)
         with contextlib.suppress(OSError):
             self.folder.rmdir()  # nothing was left there
+        with contextlib.suppress(OSError):
+            self.own.parent.rmdir()  # it was the last run
+            self.own.parent.parent.rmdir()
 
     def _files(self) -> Iterator[tuple[str, Path, Look]]:
         for top, _, names in os.walk(self.folder):

@@ -21,7 +21,7 @@ class ExtrasForm:
     def __init__(self, place: Place) -> None:
         self.slots = whole("Ranks a node", 0, "0 for one a GPU, or one a core without GPU")
         self.data = text("Data", "folder or s3://bucket/prefix", "Staged to every node")
-        self.output = text("Output", "s3://bucket/prefix", "Takes results, snapshots and logs")
+        self.output = text("Output", "folder or s3://bucket/prefix", "Takes what runs leave")
         self.image = text("Image", "ami-… or empty to look one up", "What each node boots")
         self.prepare = page("Prepare script", "pip install …", "Each node runs it before it joins")
         show(self.image, place is Place.EC2)

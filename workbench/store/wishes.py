@@ -31,6 +31,7 @@ from workbench.core.fleetworld import KNOWN, check_fleet, wished_world
 from workbench.core.run import RunKind, RunWish, check_run_name
 from workbench.core.world import Host, World
 from workbench.errors import InputError, MachineError, StateError, Unknown
+from workbench.store.folders import placed
 from workbench.store.home import cluster_directory, home_path
 from workbench.store.store import Store
 
@@ -69,6 +70,7 @@ def ask_cluster(
     check_cluster_name(cluster)
     before = store.cluster_wish(cluster)
     if fleet is not None:
+        fleet = placed(fleet, before.fleet if before else None)
         _check_place(store, before, check_fleet(fleet))
         if ranks is None and (before is None or before.fleet != fleet):
             ranks = 0 if fleet.place is not Place.LOCAL else None

@@ -425,7 +425,7 @@ class Outputs:
         else:
             top = self._top(kept.destination, kept.run)
             try:
-                top.mkdir(parents=True, exist_ok=True, mode=0o700)
+                top.mkdir(parents=True, exist_ok=True)
                 with (top / name).open("r+b" if offset else "wb") as file:
                     file.seek(offset)
                     file.write(data)

@@ -47,9 +47,9 @@ class Receiving:
         self._digest, self._trouble = sha256(), ""
         try:
             self._place = self._place_of(run, check_path(path))
-            self._place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._place.parent.mkdir(parents=True, exist_ok=True)
             self._temporary = self._place.with_name(f".{self._place.name[:200]}.coming")
-            handle = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            handle = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
             self._file = open(handle, "wb")  # noqa: SIM115  # closed when it is whole
         except (OSError, InputError) as error:
             self._fail(error)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
-from workbench.core.staging import CHUNK_NBYTES, Entry, amount, check_entries, total_nbytes
+from workbench.core.staging import CHUNK_NBYTES, Entry, amount, check_entries
 from workbench.errors import InputError
 
 AT_ONCE = 4
@@ -108,27 +108,8 @@ class Source:
                 raise _unreadable(Path(error.filename or folder), error) from error
 
 
-def has_file(folder: Path) -> bool:
-    """Tell whether there is a file anywhere in a folder, without reading all of it."""
-    return any(names for _, _, names in os.walk(folder, followlinks=True))
-
-
-def check_source(folder: Path) -> None:
-    """Refuse a folder that is not there or empty.
-
-    Raises:
-        InputError: It is.
-    """
-    if not folder.is_dir():
-        raise InputError(f"There is no folder {folder}; name one, or s3://bucket/prefix.")
-    if not has_file(folder):
-        raise InputError(f"There is no file in {folder}; name the folder that has the data.")
-
-
 def _unreadable(path: Path, error: OSError) -> InputError:
     return InputError(
         f"{path} of the data cannot be read ({error.strerror}); mend it, or take it out."
     )
 
-
-__all__ = ["Source", "check_source", "has_file", "total_nbytes"]
