@@ -79,6 +79,7 @@ class FleetKeeper:
 
     Args:
         prepare: Makes a node ready for worlds, on a thread; raises ``MachineError``.
+        save: Has a node send what its runs have left, before it goes; on a thread.
         leave: Takes off a node what this cluster has put there, before it is left; on a thread.
         pool: Does what takes long.
     """
@@ -91,11 +92,13 @@ class FleetKeeper:
         prepare: Callable[[Session, FleetWish, Say], None] | None = None,
         pool: Executor | None = None,
         leave: Callable[[Session], None] = lambda session: None,
+        save: Callable[[Session], None] = lambda session: None,
     ) -> None:
         self._cluster = cluster
         self._lender = lender
         self._prepare = prepare or Staging(cluster).prepare
         self._leave = leave
+        self._save = save
         self._errands = Errands(pool or ThreadPoolExecutor(AT_ONCE, "fleet"))
         self._ledger = Ledger(cluster, store, lender.extra)
         self._wish = ClusterWish(cluster, up=False, ranks=0)
@@ -286,6 +289,9 @@ class FleetKeeper:
                 self._finished = True
 
     def _put(self, node: Node) -> None:
+        if node.state is NodeState.LEAVING and (session := self._sessions.get(node.id)):
+            save, heard = lambda: self._save(session), self._heard("save")
+            self._errands.start(("save", node.id), save, heard, self._now)
         self._ledger.put(node, self._machines.get(node.id), self._now)
         if node.state is NodeState.GONE:
             self._leave_nodes({node.id})
@@ -416,10 +422,15 @@ class FleetKeeper:
         self._contacts[id_] = replace(before, working=working)
 
     def _release(self, ids: tuple[str, ...], why: str, now: float) -> None:
-        cloud = self._lender.cloud
-        if self._errands.start(
-            ("end", ids), lambda: cloud.end(ids), self._heard("end"), now, RETRY_SECONDS
-        ):
+        sessions = [self._sessions[id_] for id_ in ids if id_ in self._sessions]
+
+        def work() -> None:
+            if sessions:
+                with ThreadPoolExecutor(len(sessions)) as pool:
+                    list(pool.map(self._save, sessions))
+            self._lender.cloud.end(ids)
+
+        if self._errands.start(("end", ids), work, self._heard("end"), now, RETRY_SECONDS):
             log.info("releasing %s: %s", ", ".join(ids), why)
 
     def _clean(self, now: float) -> None:
