@@ -13,7 +13,8 @@ from workbench.core.fleet import Purchase
 from workbench.store.home import owner_id
 
 REGION = "us-east-1"
-UP = ("up", "--ec2", "--region", REGION, "--nodes", "3", "--type", "c5.large")
+INSIDE = ("up", "--ec2", "--region", REGION, "--nodes", "3", "--type", "c5.large")
+UP = (*INSIDE, "--ssh-from", "203.0.113.7")
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,7 @@ def test_the_price_the_dry_run_and_the_end_are_shown_before_the_yes(endpoint, wo
     assert "checks passed." in result.stdout
     assert "Tried first: 3 nodes of c5.large in us-east-1" in result.stdout
     assert "of at most $1.00/h" in result.stdout
+    assert "Nodes let in ssh from 203.0.113.7/32, and all else from one another" in result.stdout
     assert "Everything is deleted after 2 h (" in result.stdout
     assert "Nobody said yes, and nothing was bought" in result.stderr
     assert store.clusters() == []
@@ -44,10 +46,72 @@ def test_the_price_the_dry_run_and_the_end_are_shown_before_the_yes(endpoint, wo
 
 
 def test_a_quota_that_does_not_reach_is_told_before_anything_is_asked(endpoint, workbench):
-    result = workbench(*UP[:-4], "--nodes", "400", "--least", "400", "--type", "c5.large")
+    result = workbench(*UP, "--nodes", "400", "--least", "400")
 
     assert result.exit_code == 2
     assert 'vCPUs of "All standard Spot Instance Requests"' in result.stderr
+
+
+def test_from_outside_of_the_network_an_address_has_to_be_named(endpoint, workbench, store):
+    result = workbench(*INSIDE, "--yes")
+
+    assert result.exit_code == 1
+    assert "This computer is not in vpc-" in result.stderr
+    assert "--ssh-from 203.0.113.7" in result.stderr
+    assert store.clusters() == []
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [("0.0.0.0/0", "public and more than one address"), ("home", "'home' is no network")],
+)
+def test_a_door_to_the_world_is_refused(endpoint, workbench, said, why):
+    result = workbench(*INSIDE, "--yes", "--ssh-from", said)
+
+    assert why in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("action", "code", "why"),
+    [
+        ("CreateFleet", "UnauthorizedOperation", "The dry run failed at ec2:CreateFleet"),
+        ("DescribeVpcs", "AuthFailure", "credentials"),
+    ],
+)
+def test_what_aws_refuses_is_told_before_anything_is_bought(
+    endpoint, workbench, store, action, code, why
+):
+    endpoint.fail(action, code, times=-1)
+
+    result = workbench(*UP, "--yes")
+
+    assert why in result.stderr
+    assert result.exit_code in (1, 2)
+    assert store.clusters() == []
+    assert not [call for call, params in endpoint.calls() if _buys(call, params)]
+
+
+def test_without_credentials_or_a_region_the_remedy_is_told(endpoint, workbench, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name)
+    without_credentials = workbench(*UP, "--yes")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    without_region = workbench("up", "--ec2", "--yes")
+
+    assert "aws configure" in without_credentials.stderr
+    assert "--region us-east-1" in without_region.stderr
+
+
+def test_a_quota_of_nothing_is_told_with_where_to_raise_it(endpoint, workbench):
+    endpoint.quota("L-34B43A08", 0)
+
+    result = workbench(*UP, "--yes")
+
+    assert 'raise "All standard' in result.stderr or "Service Quotas" in result.stderr
+
+
+def _buys(action, params):
+    return action in ("CreateFleet", "RunInstances") and str(params.get("DryRun")) != "True"
 
 
 def test_a_type_that_is_not_sold_there_is_refused(endpoint, workbench):

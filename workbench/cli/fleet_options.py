@@ -49,11 +49,6 @@ place_options = [
     click.option("--rehearse", is_flag=True, help="Pretended nodes: all as on EC2, no account."),
     click.option("--region", metavar="NAME", help="Where to buy; AWS's own setting, if not."),
 ]
-door_options = [
-    click.option(
-        "--ssh-from", metavar="ADDRESS", help="Let ssh in from there; needed outside of EC2."
-    ),
-]
 size_options = [
     click.option("--nodes", type=int, metavar="N", help="How many; 0 keeps all but the nodes."),
     click.option("--least", type=int, metavar="N", help="Go on with as few; 1, if not."),
@@ -88,6 +83,9 @@ node_options = [
     click.option("--output", metavar="PLACE", help="A folder or s3://… for what runs leave."),
     click.option("--prepare", metavar="FILE", help="A script that each node runs first."),
     click.option("--image", metavar="AMI", help="What nodes boot; looked up, if not."),
+    click.option(
+        "--ssh-from", metavar="ADDRESS", help="Let ssh in from there; needed outside of EC2."
+    ),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from workbench.cloud.foundation import Foundation, Patience, Settings
 from workbench.cloud.inventory import machine
 from workbench.cloud.preflight import find_network, try_all
 from workbench.cloud.tags import CLUSTER, IMAGE, OWNER, Whose, borne
+from workbench.core.cost import DISK_GIB
 from workbench.core.diagnosis import Finding
 from workbench.core.doors import is_public
 from workbench.core.fleet import Leftover, Machine, MachineState, Needs, Offer, Purchase
@@ -31,7 +33,8 @@ from workbench.core.refusal import Kind, classify
 from workbench.errors import CloudRefused
 
 AT_ONCE = 8
-DISK_GIB = 50
+# It tells each time where it found its settings.
+logging.getLogger("botocore").setLevel(logging.WARNING)
 ATTEMPTS = 5
 
 
