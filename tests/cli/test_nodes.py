@@ -63,6 +63,7 @@ def test_a_yes_ahead_is_not_asked_for(workbench, actor, store):
 def test_every_option_comes_into_the_wish(workbench, actor, store, tmp_path):
     Path("prepare.sh").write_text("pip install it\n")
     Path("data").mkdir()
+    Path("data", "digits.npz").touch()
     options = (
         "--least 1 --most 4 --slots 1 --memory 8 --network 1 --type gpu.1 --type gpu.4 "
         "--zone here-1a --max-price $20 --budget 9 --ttl 0 --data data "
@@ -172,7 +173,7 @@ def test_down_asks_the_place_whether_anything_is_left(workbench, actor, store):
 
     assert result.stdout.strip() == (
         "Cluster 'default' is down; rehearsal (nothing is bought) was asked just now, and nothing "
-        "bears its tags."
+        "bears its tags. It would have cost $0.10."
     )
 
 

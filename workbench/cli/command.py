@@ -26,16 +26,7 @@ from workbench.cli.fleet_options import (
     size_options,
     with_options,
 )
-from workbench.cli.follow import (
-    TerminalView,
-    cost_in_all,
-    cost_sentence,
-    exit_code,
-    nodes_sentence,
-    prove_gone,
-    wait_down,
-    wait_ready,
-)
+from workbench.cli.follow import TerminalView, exit_code
 from workbench.cli.logs import print_output, print_supervisor_log
 from workbench.cli.options import (
     Commands,
@@ -72,7 +63,14 @@ from workbench.view.care import Care, keep_awake
 from workbench.view.following import POLL_SECONDS, follow
 from workbench.view.interrupts import Interrupts
 from workbench.view.listing import comparison_table, runs_table
-from workbench.view.phrases import count, duration, state_line, summary
+from workbench.view.phrases import count, state_line, summary
+from workbench.view.readiness import (
+    cost_sentence,
+    gone_sentence,
+    ready_sentence,
+    wait_down,
+    wait_ready,
+)
 from workbench.view.record import curves_of
 from workbench.view.stop import ask_stop, stop_line
 
@@ -159,7 +157,7 @@ def down(no_wait: bool, cluster: str) -> None:
         assert wish is not None
         with waiting(f"Taking cluster {cluster!r} down", lines=_has_nodes(wish)) as say:
             spent = wait_down(store, cluster, say)
-        click.echo(f"Cluster {cluster!r} is down; {prove_gone(wish)}.{cost_in_all(wish, spent)}")
+        click.echo(gone_sentence(wish, spent))
 
 
 @main.command(context_settings={"allow_interspersed_args": False})
@@ -390,12 +388,8 @@ def _say_ready(store: Store, cluster: str) -> None:
     wish = store.cluster_wish(cluster)
     assert wish is not None
     with waiting(f"Cluster {cluster!r}", lines=_has_nodes(wish)) as say:
-        fact = wait_ready(store, cluster, say)
-    taken = duration(time.monotonic() - began)
-    if _has_nodes(wish):
-        click.echo(f"Cluster {cluster!r}: {nodes_sentence(store, cluster)}, after {taken}.")
-    else:
-        click.echo(f"Cluster {cluster!r} is ready: {count(fact.ranks, 'rank')}, after {taken}.")
+        wait_ready(store, cluster, say)
+    click.echo(ready_sentence(store, cluster, time.monotonic() - began))
 
 
 def _has_nodes(wish: ClusterWish) -> bool:

@@ -143,6 +143,16 @@ class ClusterPanel(ClusterBoxes):
         self.say(f"Asked for {size}.")
         self.refresh_now()
 
+    def rehearse(self, nodes: int) -> None:
+        """Start with as many pretended nodes, as if somebody had chosen them and pressed Start.
+
+        Raises:
+            WorkbenchError: There cannot be as many.
+        """
+        self.where.value, self.nodes.value = Place.FAKE, nodes
+        self.questions.ask_offers(now=True)
+        self._begin()
+
     def _connect(self) -> None:
         self.where.observe(self._on_where, "value")
         self.ranks.observe(self._on_edit, "value")

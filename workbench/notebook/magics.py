@@ -15,6 +15,7 @@ from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.launch import set_up, train, train_script
 from workbench.notebook.listing import comparison, findings_table, newest_runs
 from workbench.notebook.page import page_for
+from workbench.notebook.readying import await_gone, await_ready
 from workbench.notebook.sizing import hosts_findings, resize
 from workbench.notebook.status import cluster_status, last_run_line
 from workbench.store import Store
@@ -34,8 +35,15 @@ class WorkbenchMagics(Magics):
         """Show and size a cluster, here or on nodes: asked against actual, price, time to live.
 
         %dist_cluster [--cluster NAME]
+
+        %dist_cluster --rehearse N [--cluster NAME] starts with N pretended nodes, and waits.
         """
-        return panel_for(options.cluster_options("%dist_cluster").read(line).cluster)
+        chosen = options.panel_options("%dist_cluster").read(line)
+        panel = panel_for(chosen.cluster)
+        if chosen.rehearse is not None:
+            panel.rehearse(chosen.rehearse)
+            await_ready(chosen.cluster, page_for(self.shell))
+        return panel
 
     @line_cell_magic
     def dist_train(self, line: str, cell: str | None = None) -> RunHandle | None:
@@ -117,11 +125,14 @@ class WorkbenchMagics(Magics):
     def dist_resize(self, line: str) -> None:
         """Ask for another number of ranks, or of nodes; with 0 nodes nothing is paid.
 
-        %dist_resize N [--oversubscribe] [--cluster NAME]
+        %dist_resize N [--oversubscribe] [--wait] [--cluster NAME]
 
-        %dist_resize --nodes N [--cluster NAME]
+        %dist_resize --nodes N [--wait] [--cluster NAME]
         """
-        print(resize(options.resize_options("%dist_resize").read(line)))
+        chosen = options.resize_options("%dist_resize").read(line)
+        print(resize(chosen))
+        if chosen.wait:
+            await_ready(chosen.cluster, page_for(self.shell))
 
     @line_magic
     def dist_interrupt(self, line: str) -> None:
@@ -139,12 +150,14 @@ class WorkbenchMagics(Magics):
     def dist_down(self, line: str) -> None:
         """Take a cluster down; its unfinished runs are stopped, and all runs stay in the store.
 
-        %dist_down [--cluster NAME]
+        %dist_down [--wait] [--cluster NAME]
         """
-        cluster = options.cluster_options("%dist_down").read(line).cluster
+        chosen = options.down_options("%dist_down").read(line)
         with Store() as store:
-            ask_down(store, cluster=cluster)
-        print(f"Asked for cluster {cluster!r} to be gone; its runs are kept.")
+            ask_down(store, cluster=chosen.cluster)
+        print(f"Asked for cluster {chosen.cluster!r} to be gone; its runs are kept.")
+        if chosen.wait:
+            await_gone(chosen.cluster, page_for(self.shell))
 
     @line_magic
     def dist_doctor(self, line: str) -> None:

@@ -35,8 +35,12 @@ class Questions:
         self._spent = 0.0
         self.is_busy = False
 
-    def ask_offers(self) -> None:
-        """Ask what fits, then whether all of it is allowed."""
+    def ask_offers(self, *, now: bool = False) -> None:
+        """Ask what fits, then whether all of it is allowed.
+
+        Args:
+            now: Whether to return only when it is known, as the panel's buttons never do.
+        """
         form = self._panel.form
         assert isinstance(form, MarketForm)
 
@@ -55,7 +59,8 @@ class Questions:
             form.judge(self._places.permissions(fleet, trial))
             self._panel.say("Nothing was bought. Start buys what stands in the total.")
 
-        self._ask("Asking what fits, and whether you may have it…", ask)
+        background = _at_once if now else self._background
+        self._ask("Asking what fits, and whether you may have it…", ask, background)
 
     def ask_keys(self, fleet: FleetWish) -> None:
         """Start on hosts, once all their keys are known."""
@@ -108,7 +113,9 @@ class Questions:
 
         self._ask("Asking what is left…", ask)
 
-    def _ask(self, sentence: str, ask: Callable[[], None]) -> None:
+    def _ask(
+        self, sentence: str, ask: Callable[[], None], background: Background | None = None
+    ) -> None:
         if self.is_busy:
             self._panel.say("The question before this one is not answered yet; wait for it.")
             return
@@ -124,4 +131,8 @@ class Questions:
                 self.is_busy = False
                 self._panel.refresh_now()
 
-        self._background(answer)
+        (background or self._background)(answer)
+
+
+def _at_once(work: Callable[[], None]) -> None:
+    work()
