@@ -176,8 +176,8 @@ def test_a_host_file_is_found_from_the_job_file():
             "the least must be from 1 to 2.",
         ),
         (
-            'where = "ec2"\noutput = "results"\n',
-            "job.toml, line 3: 'results' is not a place in S3; write s3://bucket/prefix.",
+            'where = "ec2"\noutput = "s3:results"\n',
+            "job.toml, line 3: 's3:results' is not a place in S3; write s3://bucket/prefix.",
         ),
         (
             'where = "ec2"\nshrink = "never"\n',

@@ -92,24 +92,27 @@ class Source:
                     raise InputError(
                         f"{folder} is a link to a folder that it lies in; remove the link."
                     )
-                for found in os.scandir(folder):
-                    path = f"{inside}/{found.name}" if inside else found.name
-                    status = found.stat()
-                    if stat.S_ISDIR(status.st_mode):
-                        pending.append((path, (*above, real)))
-                    elif stat.S_ISREG(status.st_mode):
-                        yield path, (status.st_size, status.st_mtime_ns, status.st_ino)
-                    else:
-                        raise InputError(
-                            f"{found.path} is neither a file nor a folder, and cannot be sent; "
-                            "remove it from the data."
-                        )
+                with os.scandir(folder) as names:
+                    for found in names:
+                        path = f"{inside}/{found.name}" if inside else found.name
+                        status = found.stat()
+                        if stat.S_ISDIR(status.st_mode):
+                            pending.append((path, (*above, real)))
+                        else:
+                            yield path, _seen(found.path, status)
             except OSError as error:
                 raise _unreadable(Path(error.filename or folder), error) from error
+
+
+def _seen(path: str, status: os.stat_result) -> _Seen:
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(
+            f"{path} is neither a file nor a folder, and cannot be sent; remove it from the data."
+        )
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 def _unreadable(path: Path, error: OSError) -> InputError:
     return InputError(
         f"{path} of the data cannot be read ({error.strerror}); mend it, or take it out."
     )
-
