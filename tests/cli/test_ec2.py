@@ -37,7 +37,8 @@ def test_the_price_the_dry_run_and_the_end_are_shown_before_the_yes(endpoint, wo
     assert "0.75 Gbit/s" in result.stdout
     assert "checks passed." in result.stdout
     assert "Tried first: 3 nodes of c5.large in us-east-1" in result.stdout
-    assert "of at most $1.00/h" in result.stdout
+    assert "for their disks, of at most $1.00/h" in result.stdout
+    assert "all nodes, with disks" in " ".join(result.stdout.split())
     assert "Nodes let in ssh from 203.0.113.7/32, and all else from one another" in result.stdout
     assert "Everything is deleted after 2 h (" in result.stdout
     assert "Nobody said yes, and nothing was bought" in result.stderr

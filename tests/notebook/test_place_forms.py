@@ -105,7 +105,7 @@ def test_nothing_starts_before_the_total_was_shown(spot) -> None:
     spot.form.find.click()
 
     assert not spot.start.disabled
-    assert "Total $0.4200/h" in spot.form.total.value
+    assert "Total $0.4310/h" in spot.form.total.value
 
 
 def test_types_that_fit_are_shown_with_prices_network_gpu_and_quota(spot) -> None:
@@ -117,7 +117,7 @@ def test_types_that_fit_are_shown_with_prices_network_gpu_and_quota(spot) -> Non
     assert "<caption>What fits, the best first</caption>" in table
     for said in (
         "a and 1 other", "$0.2100/h", "1 × T4, 16 GiB", "5 Gbit/s (bursts to 25)",
-        "8 vCPUs, 4 too few", "$0.6300/h",
+        "8 vCPUs, 4 too few", "$0.6464/h",
         'aria-label="from $0.2000/h to $0.3000/h over 48 h, $0.2100/h now"',
     ):  # fmt: skip
         assert said in table

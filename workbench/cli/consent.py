@@ -188,9 +188,7 @@ def best_rung(fleet: FleetWish, offers: Sequence[Offer]) -> Rung:
     quota = judge_quota(fitting[0], fleet.nodes)
     if all(lacking_vcpus(offer, fleet.least) for offer in fitting):
         raise StateError(f"{quota.found}. {quota.remedy}")
-    cheapest = total(
-        min(offer.price for offer in fitting), fleet.nodes, extra_price(fleet.place)
-    )
+    cheapest = total(min(offer.price for offer in fitting), fleet.nodes, extra_price(fleet.place))
     raise StateError(
         f"{count(fleet.nodes, 'node')} that fit cost {hourly(cheapest)} now, more than "
         f"{hourly(fleet.most_price)}; raise --max-price, or ask for fewer or smaller nodes."

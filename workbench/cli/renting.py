@@ -24,6 +24,7 @@ from workbench.cli.listing import text_table
 from workbench.cli.options import SECONDS, cluster_option, json_option, yes_option
 from workbench.cli.terminal import output
 from workbench.core.cluster import check_cluster_name
+from workbench.core.cost import extra_price
 from workbench.core.fleet import Leftover, NodeState, Place
 from workbench.core.fleetrequest import fleet_wish
 from workbench.core.offers import ranked
@@ -63,7 +64,7 @@ def offers(as_json: bool, **given: Any) -> None:
         click.echo(json.dumps([asdict(offer) for offer in fitting], indent=2))
         return
     rung = best_rung(fleet, market.offers)
-    output().print(text_table(offers_table(fitting, fleet.nodes)))
+    output().print(text_table(offers_table(fitting, fleet.nodes, extra_price(fleet.place))))
     click.echo(f"`workbench up` would first try {rung}.")
 
 

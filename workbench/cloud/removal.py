@@ -11,6 +11,7 @@ from typing import Any
 from workbench.cloud.calls import Calls
 from workbench.cloud.inventory import epoch
 from workbench.cloud.tags import CLUSTER, IMAGE, OWNER, TOKEN, Whose, read
+from workbench.core.cost import SNAPSHOT_PRICE, storage_price
 from workbench.core.fleet import Leftover
 from workbench.core.orders import LAG_SECONDS
 from workbench.core.refusal import Kind
@@ -20,8 +21,6 @@ GONE = re.compile(r"NotFound|\.Unknown|InvalidFleetId")
 LATER = re.compile(
     r"DependencyViolation|InUse|IncorrectState|IncorrectInstanceState|incorrectState"
 )
-# $ a GiB and month for gp3 in us-east-1, over the hours of a month; no region is twice as dear.
-DISK_PRICE = 0.08 / 730
 PriceOf = Callable[[Mapping[str, Any]], float]
 
 
@@ -245,7 +244,9 @@ def _tags(row: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 def _price(sort: _Sort, row: Mapping[str, Any], price_of: PriceOf) -> float:
     if sort.kind == "instance":
         return price_of(row)
-    return row["Size"] * DISK_PRICE if sort.kind == "volume" else 0.0
+    if sort.kind == "snapshot":
+        return float(row.get("VolumeSize", 0)) * SNAPSHOT_PRICE
+    return storage_price(row["Size"]) if sort.kind == "volume" else 0.0
 
 
 def _created(value: Any) -> float:

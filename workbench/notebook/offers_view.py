@@ -23,14 +23,14 @@ _HEADERS = (
     "memory",
     "network (baseline)",
     "quota left",
-    "all nodes",
 )
 
 
-def offers_html(offers: Sequence[Offer], nodes: int) -> str:
+def offers_html(offers: Sequence[Offer], nodes: int, extra: float = 0.0) -> str:
     """Return the offers, the best first, as a table.
 
     Args:
+        extra: $/h of one node beside its price: its disk.
         offers: As ``core.offers.ranked`` returns them; of a type only its best zone is shown.
     """
     if not offers:
@@ -40,8 +40,9 @@ def offers_html(offers: Sequence[Offer], nodes: int) -> str:
         best.setdefault(offer.type, offer)
     shown = list(best.values())[:MOST_ROWS]
     zones = {one.type: sum(o.type == one.type for o in offers) - 1 for one in shown}
-    rows = "".join(_row(offer, zones[offer.type], nodes) for offer in shown)
-    head = "".join(f'<th scope="col">{header}</th>' for header in _HEADERS)
+    rows = "".join(_row(offer, zones[offer.type], nodes, extra) for offer in shown)
+    heads = (*_HEADERS, "all nodes, with disks" if extra else "all nodes")
+    head = "".join(f'<th scope="col">{header}</th>' for header in heads)
     hidden = len(best) - len(shown)
     more = f"; {count(hidden, 'more type')} would do as well" if hidden else ""
     return (
@@ -99,7 +100,7 @@ def findings_html(findings: Sequence[Finding]) -> str:
     )
 
 
-def _row(offer: Offer, zones: int, nodes: int) -> str:
+def _row(offer: Offer, zones: int, nodes: int, extra: float) -> str:
     gpu = f"{offer.gpus} × {offer.gpu}, {offer.gpu_memory:g} GiB" if offer.gpus else "none"
     burst = f" (bursts to {offer.burst:g})" if offer.burst > offer.network else ""
     cells = (
@@ -111,7 +112,7 @@ def _row(offer: Offer, zones: int, nodes: int) -> str:
         f"{offer.memory:g} GiB",
         f"{offer.network:g} Gbit/s{burst}" if offer.network else f"unknown{burst}",
         _quota(offer, nodes),
-        hourly(total(offer.price, nodes)),
+        hourly(total(offer.price, nodes, extra)),
     )
     shown = "".join(
         f"<td>{chart(offer.history, offer.price) if cell is None else escape(cell)}</td>"

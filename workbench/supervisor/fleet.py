@@ -258,6 +258,7 @@ class FleetKeeper:
             idle=now - self._active,
             left=self._left,
             cleaned=self._cleaned,
+            extra=self._lender.extra,
         )
         return plan_fleet(self._wish.fleet, fact, wanted=self._wish.up, now=now)
 

@@ -6,12 +6,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from workbench.cloud.ec2 import DISK_GIB, Ec2
-from workbench.cloud.removal import DISK_PRICE
+from workbench.cloud.ec2 import Ec2
 from workbench.cloud.ssh import new_key
 from workbench.cloud.userdata import Boot, first_host_key, user_data
 from workbench.core.cluster import ClusterWish
-from workbench.core.fleet import FleetWish, Machine, Purchase
+from workbench.core.cost import extra_price
+from workbench.core.fleet import FleetWish, Machine, Place, Purchase
 from workbench.core.session import Session
 from workbench.errors import CloudRefused, MachineError
 from workbench.store import Store
@@ -58,7 +58,7 @@ class Rented:
             self.open,
             self.user_data,
             noticed=self._attendance.turn,
-            extra=DISK_GIB * DISK_PRICE,
+            extra=extra_price(Place.EC2),
             equip=self.equip,
             forget=self._ring.discard,
         )
