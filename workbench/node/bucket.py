@@ -79,7 +79,7 @@ class Bucket:
         """
         with self._explained():
             answer = self._s3().get_object(
-                Bucket=self.bucket, Key=key, IfMatch=etag, ChecksumMode="ENABLED"
+                Bucket=self.bucket, Key=key, IfMatch=f'"{etag}"', ChecksumMode="ENABLED"
             )
             _pass_on(answer["Body"], take)
         return _checks(answer)
@@ -90,7 +90,9 @@ class Bucket:
         """Read some of an object, piece by piece."""
         span = f"bytes={offset}-{offset + nbytes - 1}"
         with self._explained():
-            answer = self._s3().get_object(Bucket=self.bucket, Key=key, IfMatch=etag, Range=span)
+            answer = self._s3().get_object(
+                Bucket=self.bucket, Key=key, IfMatch=f'"{etag}"', Range=span
+            )
             _pass_on(answer["Body"], take)
 
     def checks(self, key: str, etag: str) -> Checks:
@@ -98,18 +100,17 @@ class Bucket:
         with self._explained():
             return _checks(
                 self._s3().head_object(
-                    Bucket=self.bucket, Key=key, IfMatch=etag, ChecksumMode="ENABLED"
+                    Bucket=self.bucket, Key=key, IfMatch=f'"{etag}"', ChecksumMode="ENABLED"
                 )
             )
 
-    def part_sizes(self, key: str, etag: str) -> list[int]:
-        """Return the sizes of the parts in which an object was put there; one by one."""
-        amount = int(etag.partition("-")[2])
+    def part_sizes(self, key: str, amount: int) -> list[int]:
+        """Return the sizes of the parts in which an object was put there."""
         with self._explained():
             return [
-                self._s3().head_object(
-                    Bucket=self.bucket, Key=key, IfMatch=etag, PartNumber=number
-                )["ContentLength"]
+                self._s3().head_object(Bucket=self.bucket, Key=key, PartNumber=number)[
+                    "ContentLength"
+                ]
                 for number in range(1, amount + 1)
             ]
 

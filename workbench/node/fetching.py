@@ -187,7 +187,7 @@ class Fetching:
         if "-" not in checks.etag:
             return not checks.etag or etag_of(item.part, []) == checks.etag
         # How it was cut into parts is known to S3 alone.
-        sizes = self._bucket.part_sizes(item.key, item.entry.digest)
+        sizes = self._bucket.part_sizes(item.key, int(checks.etag.partition("-")[2]))
         return sum(sizes) != item.entry.nbytes or etag_of(item.part, sizes) == checks.etag
 
 

@@ -89,7 +89,14 @@ class Kept:
     points: int = 0
     sizes: dict[str, int] = field(default_factory=dict)
     told: float = 0.0
+    due: float = 0.0
     is_told: bool = False
+    trouble: str = ""
+
+    def begin_log(self) -> None:
+        """Have log and points told anew, from their beginning."""
+        self.sizes, self.pieces, self.points = {}, 0, 0
+        self.text, self.is_told, self.told = LogText(), False, 0.0
 
 
 @dataclass
@@ -274,6 +281,9 @@ class Outputs:
         for agent in self._agents.values():
             if agent.trouble:
                 return f"Output waits on {self._name(agent)}: {agent.trouble}."
+        for kept in [*self._kept.values()]:
+            if kept.trouble:
+                return f"Output waits: {kept.trouble}."
         over = next((kept for kept in [*self._kept.values()] if kept.over), None)
         if over is None:
             return ""
@@ -342,8 +352,7 @@ class Outputs:
             agent.process.end()
         for kept in self._kept.values():
             if agent.address == self._writer(kept):
-                kept.sizes, kept.pieces, kept.points = {}, 0, 0  # the next one has none of it
-                kept.text, kept.is_told, kept.told = LogText(), False, 0.0
+                kept.begin_log()  # the next one has none of it
 
     def _hear(self, agent: Agent) -> bool:
         lines = agent.process.lines()
@@ -396,12 +405,21 @@ class Outputs:
 
     def _tell_log(self, kept: Kept, agents: Sequence[Agent], store: Store, now: float) -> None:
         """Add what the ranks printed and reported, now and then, and all of it at the end."""
-        if kept.is_told or (now - kept.told < LOG_SECONDS and not kept.over):
+        if kept.is_told or now < kept.due or (now - kept.told < LOG_SECONDS and not kept.over):
             return
         writer = next((a for a in agents if a.address == self._writer(kept)), None)
         if writer is None and is_bucket(kept.destination):
             return
         kept.told = now
+        try:
+            self._add_news(kept, writer, store)
+        except OSError as error:
+            kept.trouble = f"{error.filename} cannot be written ({error.strerror})"
+            log.warning("%s", kept.trouble)
+            kept.begin_log()
+            kept.due = now + AGAIN_SECONDS
+
+    def _add_news(self, kept: Kept, writer: Agent | None, store: Store) -> None:
         if not (kept.over or kept.sizes):
             self._add(kept, writer, LOG, "")
         while rows := store.output(kept.run, kept.pieces, AT_ONCE):
@@ -413,7 +431,7 @@ class Outputs:
             kept.points = points[-1].sequence
             text = "".join(point_line(p.rank, p.iteration, p.time, p.name, p.value) for p in points)
             self._add(kept, writer, POINTS, text)
-        kept.is_told = bool(kept.over)
+        kept.is_told, kept.trouble = bool(kept.over), ""
 
     def _add(self, kept: Kept, writer: Agent | None, name: str, text: str) -> None:
         offset = kept.sizes.get(name, 0)
@@ -424,13 +442,10 @@ class Outputs:
             writer.say(ADD, kept.run, name, offset, text)
         else:
             top = self._top(kept.destination, kept.run)
-            try:
-                top.mkdir(parents=True, exist_ok=True)
-                with (top / name).open("r+b" if offset else "wb") as file:
-                    file.seek(offset)
-                    file.write(data)
-            except OSError as error:
-                log.warning("%s cannot be written (%s)", top / name, error.strerror)
+            top.mkdir(parents=True, exist_ok=True)
+            with (top / name).open("r+b" if offset else "wb") as file:
+                file.seek(offset)
+                file.write(data)
         kept.sizes[name] = offset + len(data)
 
     # -- for a successor
