@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from workbench.cluster.interface import Cluster
 from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish, RankFact
+from workbench.core.fleet import NodeState
 from workbench.core.generation import (
     NOT_READY,
     Action,
@@ -107,6 +108,8 @@ class Supervisor:
             if generation > 0
         }
         self._read_wishes()
+        joined = [n for n in self._store.nodes(self._name) if n.state is NodeState.JOINED]
+        self._ground.take_up(self._wish, frozenset(n.address for n in joined), self._now)
         self._cluster.open({g: ranks for g, ranks in known.items() if ranks})
         self._look()
         for world in self._worlds:
