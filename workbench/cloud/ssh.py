@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import asyncssh
+from asyncssh.encryption import get_default_encryption_algs
 
 from workbench.cloud.sshprocess import LOOP, START, Answer, SshProcess
 from workbench.core.session import Completed
@@ -328,6 +329,11 @@ async def _options(host: Host, key: str) -> asyncssh.SSHClientConnectionOptions:
         keepalive_count_max=ALIVE_COUNT,
         **given,
     )
+    if [*options.encryption_algs] == get_default_encryption_algs():  # nobody asked for others
+        faster = sorted(options.encryption_algs, key=lambda name: b"-gcm" not in name)
+        options = await asyncssh.SSHClientConnectionOptions.construct(
+            options, encryption_algs=[name.decode() for name in faster]
+        )
     return options
 
 
