@@ -27,6 +27,7 @@ NAMES = (
     "cold_start",
     "fleet",
     "import_cost",
+    "staging",
 )
 
 
