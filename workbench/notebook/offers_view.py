@@ -8,6 +8,7 @@ from html import escape
 from workbench.core.diagnosis import Finding
 from workbench.core.fleet import Offer
 from workbench.core.offers import lacking_vcpus, total
+from workbench.notebook.page import dense
 from workbench.view.listing import NOTHING, VERDICTS
 from workbench.view.phrases import count, duration, hourly
 
@@ -45,7 +46,7 @@ def offers_html(offers: Sequence[Offer], nodes: int, extra: float = 0.0) -> str:
     head = "".join(f'<th scope="col">{header}</th>' for header in heads)
     hidden = len(best) - len(shown)
     more = f"; {count(hidden, 'more type')} would do as well" if hidden else ""
-    return (
+    return dense(
         f"<table><caption>What fits, the best first{more}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     )
@@ -74,7 +75,8 @@ def chart(history: Sequence[tuple[float, float]], price: float) -> str:
         f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="{words}">'
         f"<title>{words}</title>"
         '<polyline fill="none" stroke="currentColor" stroke-width="1.5" '
-        f'points="{" ".join(points)}"/></svg> {hourly(low)}–{hourly(high)}'
+        f'points="{" ".join(points)}"/></svg> '
+        f'<span style="white-space: nowrap">{hourly(low).removesuffix("/h")}–{hourly(high)}</span>'
     )
 
 
@@ -94,7 +96,7 @@ def findings_html(findings: Sequence[Finding]) -> str:
         if faults
         else f"{count(len(findings), 'check')} of the dry run passed, or did not apply"
     )
-    return (
+    return dense(
         f"<details{' open' if faults else ''}><summary>{said}</summary>"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></details>"
     )
