@@ -63,8 +63,14 @@ def _settled(machine: Machine, own: HostKey, ring: KeyRing, user: str) -> SshSes
 
 
 def _log_in(machine: Machine, key: str, ring: KeyRing, user: str) -> SshSession:
+    private = ring.private
+    if not private:  # with none, ssh would try the person's own
+        raise MachineError(
+            "The cluster's private key is gone, and with it the way to its nodes; delete the "
+            "cluster (workbench down) and make it anew."
+        )
     line = known_hosts_line(machine.reach, key)
-    return open_session(Host(machine.reach, machine.slots, user=user), [line], ring.private)
+    return open_session(Host(machine.reach, machine.slots, user=user), [line], private)
 
 
 def _as_root(session: Session, script: str) -> str:
