@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import boto3
 import pytest
 
 from tests.rehearsal.ec2.endpoint import Endpoint
 from workbench.cloud.ec2 import Ec2
-from workbench.core.fleet import Purchase
-from workbench.store.home import owner_id
+from workbench.core.fleet import FleetWish, Needs, Node, NodeState, Place, Purchase
+from workbench.store.home import cluster_directory, owner_id
+from workbench.store.wishes import LOCK_NAME
 
 REGION = "us-east-1"
 INSIDE = ("up", "--ec2", "--region", REGION, "--nodes", "3", "--type", "c5.large")
@@ -121,6 +125,70 @@ def test_a_type_that_is_not_sold_there_is_refused(endpoint, workbench):
     assert result.stderr.strip() == (
         f"Of what else would do in {REGION}, nothing is of type p2.xlarge; ask for less of that."
     )
+
+
+@pytest.fixture
+def rented(store) -> FleetWish:
+    """The nodes of a cluster that is up, whose supervisor holds its lock."""
+    needs = Needs(types=("c5.large",))
+    door, until = "203.0.113.7/32", time.time() + 7200
+    fleet = FleetWish(Place.EC2, nodes=2, needs=needs, region=REGION, ssh_from=door, expires=until)
+    store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
+    zone = f"{REGION}a"
+    store.put_nodes(
+        "default",
+        [
+            Node(f"i-{n}", NodeState.JOINED, f"10.0.0.{n}", 2, "c5.large", zone, price=0.04)
+            for n in (1, 2)
+        ],
+    )
+    with (cluster_directory("default") / LOCK_NAME).open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield fleet
+
+
+def test_more_nodes_are_bought_once_their_price_was_agreed_to(endpoint, workbench, store, rented):
+    unasked = workbench("resize", "--nodes", "3", "--no-wait")
+
+    assert "3 nodes would cost about $0." in unasked.stdout
+    assert "$0.0800/h now; tried first: 1 node of c5.large in us-east-1a" in unasked.stdout
+    assert "Until all is deleted, in 2 h, that comes to about $0." in unasked.stdout
+    assert "Nobody said yes, and nothing was bought" in unasked.stderr
+    assert store.cluster_wish("default").fleet.nodes == 2
+    assert workbench("resize", "--nodes", "3", "--no-wait", "--yes").exit_code == 0
+    assert store.cluster_wish("default").fleet.nodes == 3
+
+
+def test_fewer_nodes_are_asked_for_without_a_question(endpoint, workbench, store, rented):
+    assert workbench("resize", "--nodes", "1", "--no-wait").exit_code == 0
+
+    assert store.cluster_wish("default").fleet.nodes == 1
+    assert endpoint.calls() == []
+
+
+def test_more_nodes_than_all_may_cost_are_refused(endpoint, workbench, store, rented):
+    fleet = replace(rented, most_price=0.1)
+    store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
+
+    result = workbench("resize", "--nodes", "3", "--no-wait", "--yes")
+
+    assert "more than the $0.1/h that all may cost" in result.stderr
+    assert store.cluster_wish("default").fleet.nodes == 2
+
+
+def test_a_run_does_not_buy_a_deleted_cluster_again_unasked(
+    endpoint, workbench, store, rented, tmp_path
+):
+    store.wish_cluster("default", up=False, ranks=0)
+    script = tmp_path / "train.py"
+    script.write_text("pass")
+
+    result = workbench("run", str(script))
+
+    assert "Tried first: 2 nodes of c5.large" in result.stdout
+    assert "Nobody said yes, and nothing was bought" in result.stderr
+    assert not store.cluster_wish("default").up
+    assert store.runs() == []
 
 
 def test_a_sweep_finds_what_was_left_in_any_region_and_deletes_it(endpoint, workbench, store):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -298,6 +299,23 @@ def test_the_boxes_take_up_what_was_asked_for(shown) -> None:
     assert (shown.where.value, shown.nodes.value) == (Place.FAKE, 2)
     assert shown.form.budget.value == 2.0
     assert shown.where.disabled
+
+
+def test_more_nodes_that_cost_are_asked_for_after_a_yes_to_their_price(shown, store, up) -> None:
+    store.wish_cluster("default", up=True, ranks=0, fleet=replace(up, place=Place.EC2))
+    shown.where.value, shown.nodes.value = Place.EC2, 3
+    shown.resize.click()
+
+    assert "3 nodes would cost about $0." in shown.more.shown.value
+    assert shown.more.widget.layout.display is None
+    shown.more.no.click()
+    assert store.cluster_wish("default").fleet.nodes == 2
+
+    shown.resize.click()
+    shown.more.yes.click()
+
+    assert shown.more.widget.layout.display == "none"
+    assert store.cluster_wish("default").fleet.nodes == 3
 
 
 def test_resize_to_nothing_keeps_the_definition(shown, store, up) -> None:

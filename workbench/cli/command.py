@@ -11,7 +11,7 @@ import click
 
 from workbench.cli import listing
 from workbench.cli.chart import check_chart_path, draw_chart
-from workbench.cli.consent import Consent, agree_to_keys, renewed
+from workbench.cli.consent import Consent, agree_to_keys, agree_to_nodes, renewed
 from workbench.cli.demo import run_demo
 from workbench.cli.fleet_options import (
     SPELLING,
@@ -55,7 +55,6 @@ from workbench.store.folders import checked_data, checked_output
 from workbench.store.wishes import (
     ask_cluster,
     ask_down,
-    ask_nodes,
     ask_run,
     script_source,
 )
@@ -118,13 +117,22 @@ def up(
 @main.command()
 @click.argument("ranks", type=int, required=False)
 @click.option("--nodes", type=int, metavar="N", help="Of nodes; 0 pays nothing and keeps all else.")
+@yes_option
 @oversubscribe_option
 @no_wait_option
 @cluster_option
 def resize(
-    ranks: int | None, nodes: int | None, oversubscribe: bool, no_wait: bool, cluster: str
+    ranks: int | None,
+    nodes: int | None,
+    yes: bool,
+    oversubscribe: bool,
+    no_wait: bool,
+    cluster: str,
 ) -> None:
-    """Give a cluster that is up another number of RANKS, or of nodes."""
+    """Give a cluster that is up another number of RANKS, or of nodes.
+
+    What more nodes cost is shown, and asked about.
+    """
     if (ranks is None) == (nodes is None):
         raise InputError("Say another number of ranks (workbench resize 4), or of --nodes.")
     asked = count(nodes, "node") if nodes is not None else count(ranks or 0, "rank")
@@ -134,7 +142,7 @@ def resize(
             start = "" if ranks is None else f" {ranks}"
             raise StateError(f"Cluster {cluster!r} is not up; `workbench up{start}` starts it.")
         if nodes is not None:
-            ask_nodes(store, nodes, cluster=cluster)
+            agree_to_nodes(store, wish, nodes, time.time(), yes=yes)
         else:
             ask_cluster(store, ranks, cluster=cluster, oversubscribe=oversubscribe)
         if no_wait:

@@ -10,6 +10,7 @@ import click
 from rich.console import RenderableType
 
 from workbench.cli.listing import findings_table, text_table
+from workbench.core.cluster import ClusterWish
 from workbench.core.contact import Contact
 from workbench.core.cost import extra_price
 from workbench.core.diagnosis import Finding
@@ -19,12 +20,13 @@ from workbench.core.ladder import Rung, purchase, rungs
 from workbench.core.offers import judge_quota, lacking_vcpus, ranked, total, why_none
 from workbench.core.refusal import Kind
 from workbench.core.world import Host
-from workbench.errors import CloudRefused, InputError, MachineError, StateError
+from workbench.errors import CloudRefused, InputError, MachineError, PriceQuestion, StateError
 from workbench.store import Store
 from workbench.store.asking import (
     Market,
     ask_contact,
     ask_door,
+    ask_more,
     ask_offers,
     ask_permissions,
     trust,
@@ -70,8 +72,12 @@ def renewed(store: Store, consent: Consent, fleet: FleetWish | None) -> FleetWis
     """
     before = store.cluster_wish(consent.cluster)
     if fleet is None:
-        if before is None or before.up or before.fleet.place not in COSTLY:
+        if before is None or before.up:
             return None
+        if before.fleet.place not in COSTLY:
+            # Hosts cost nothing: with no time to live but the one that is over, they have none.
+            is_over = 0 < before.fleet.expires <= consent.now
+            return replace(before.fleet, expires=0.0) if is_over else None
         # What was deleted once is not bought again unasked; its time to live begins anew.
         lives = consent.now + DEFAULT_TTL if before.fleet.expires else 0.0
         return agree(store, consent, replace(before.fleet, expires=lives))
@@ -98,6 +104,30 @@ def agree(store: Store, consent: Consent, fleet: FleetWish) -> FleetWish:
     if fleet.place in COSTLY and fleet.nodes:
         return _agreed_price(consent, fleet)
     return fleet
+
+
+def agree_to_nodes(
+    store: Store, wish: ClusterWish, nodes: int, now: float, *, yes: bool
+) -> ClusterWish:
+    """Wish for another number of nodes, once the person has agreed to what more of them cost.
+
+    Raises:
+        StateError: Nobody said yes, or it would cost more than the cluster may.
+    """
+    try:
+        return ask_more(store, nodes, cluster=wish.name, now=now)
+    except PriceQuestion as question:
+        click.echo(str(question))
+        if wish.fleet.expires:
+            seconds = wish.fleet.expires - now
+            cost = dollars(question.price * seconds / HOUR)
+            click.echo(f"Until all is deleted, in {duration(seconds)}, that comes to about {cost}.")
+        if not yes:
+            confirm(
+                "Start them?",
+                "Nobody said yes, and nothing was bought; answer at a terminal, or add --yes.",
+            )
+        return ask_more(store, nodes, cluster=wish.name, now=now, agreed=question.price)
 
 
 def agree_to_keys(

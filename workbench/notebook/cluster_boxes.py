@@ -8,6 +8,7 @@ import ipywidgets as widgets
 
 from workbench.core.cluster import ClusterWish
 from workbench.core.fleet import Place
+from workbench.notebook.agreement import Agreement
 from workbench.notebook.deletion import DeleteQuestion
 from workbench.notebook.fields import amount, button, row, whole
 from workbench.notebook.hosts_form import HostsForm, KeyQuestion
@@ -66,6 +67,7 @@ class ClusterBoxes:
         self.stop = button("Stop", "Stop the cluster's ranks", "stop", "danger")
         self.delete = DeleteQuestion(on_delete)
         self.keys = KeyQuestion(on_keys)
+        self.more = Agreement()
         self.box = widgets.VBox([local.widget])
         self.longer = row(self.hours, self.extend)
         self.widget = widgets.VBox(
@@ -78,6 +80,7 @@ class ClusterBoxes:
                 self.longer,
                 self.delete.widget,
                 self.keys.widget,
+                self.more.widget,
                 self.message,
                 self.facts,
             ]

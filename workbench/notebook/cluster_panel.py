@@ -10,6 +10,7 @@ from typing import Any
 
 from workbench.core.cluster import ClusterState, ClusterWish
 from workbench.core.fleet import FleetWish, Place
+from workbench.core.growth import needs_a_yes
 from workbench.errors import WorkbenchError
 from workbench.notebook.buttons import Buttons, sensible
 from workbench.notebook.cluster_boxes import ClusterBoxes
@@ -208,7 +209,11 @@ class ClusterPanel(ClusterBoxes):
             if wish is None or wish.fleet.place is Place.LOCAL:
                 self.begin_cluster(FleetWish())
                 return
-            ask_nodes(store, int(at_least(self.nodes)), cluster=self.cluster)
+            nodes = int(at_least(self.nodes))
+            if needs_a_yes(wish, nodes):
+                self.questions.ask_more(nodes)
+                return
+            ask_nodes(store, nodes, cluster=self.cluster)
         self.say(f"Asked for {self.nodes.value} nodes.")
         self.refresh_now()
 

@@ -125,9 +125,11 @@ class WorkbenchMagics(Magics):
     def dist_resize(self, line: str) -> None:
         """Ask for another number of ranks, or of nodes; with 0 nodes nothing is paid.
 
+        What more nodes on EC2 cost is said first, and --yes agrees to it.
+
         %dist_resize N [--oversubscribe] [--wait] [--cluster NAME]
 
-        %dist_resize --nodes N [--wait] [--cluster NAME]
+        %dist_resize --nodes N [--yes] [--wait] [--cluster NAME]
         """
         chosen = options.resize_options("%dist_resize").read(line)
         print(resize(chosen))

@@ -114,6 +114,7 @@ def resize_options(magic: str) -> Options:
     options.add_argument("--nodes", type=_whole("--nodes"))
     options.add_argument("--oversubscribe", action="store_true")
     options.add_argument("--wait", action="store_true")
+    options.add_argument("--yes", action="store_true")
     return options
 
 

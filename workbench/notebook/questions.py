@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from workbench.core.fleet import FleetWish, Place
 from workbench.core.ladder import purchase
-from workbench.errors import InputError, WorkbenchError
+from workbench.errors import InputError, PriceQuestion, WorkbenchError
 from workbench.notebook.deletion import proof
 from workbench.notebook.market_form import MarketForm
 from workbench.notebook.places import Background, Places
+from workbench.store import Store
+from workbench.store.asking import ask_more
 from workbench.view.nodes import Fleet
 from workbench.view.phrases import count, dollars
 
@@ -79,6 +81,27 @@ class Questions:
                 self._panel.begin_cluster(fleet)
 
         self._ask(f"Asking {count(len(fleet.hosts), 'host')} who they are…", ask)
+
+    def ask_more(self, nodes: int, agreed: float | None = None) -> None:
+        """Ask for another number of nodes; what costs more is done with a yes only.
+
+        Args:
+            agreed: $/h of all nodes to which the person said yes.
+        """
+
+        def ask() -> None:
+            cluster, market, now = self._panel.cluster, self._places.offers, time.time()
+            try:
+                with Store() as store:
+                    ask_more(store, nodes, cluster=cluster, now=now, agreed=agreed, market=market)
+            except PriceQuestion as question:
+                price = question.price
+                self._panel.more.ask(str(question), lambda: self.ask_more(nodes, price))
+                self._panel.say("Nothing was bought yet.")
+            else:
+                self._panel.say(f"Asked for {count(nodes, 'node')}.")
+
+        self._ask(f"Asking what {count(nodes, 'node')} cost…", ask)
 
     def answer_keys(self, is_yes: bool) -> None:
         """Keep the keys that were shown, and look again: now one can log in."""

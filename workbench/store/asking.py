@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,21 @@ from typing import Any
 from workbench.core.cluster import DEFAULT_CLUSTER, ClusterWish, check_cluster_name
 from workbench.core.contact import Contact
 from workbench.core.diagnosis import Finding
-from workbench.core.fleet import Leftover, Needs, NodeState, Offer, Place, Purchase
+from workbench.core.fleet import FleetWish, Leftover, Needs, NodeState, Offer, Place, Purchase
+from workbench.core.fleetworld import check_fleet
+from workbench.core.growth import growth, needs_a_yes, refuse_unasked
 from workbench.core.world import Host
-from workbench.errors import CloudRefused, InputError, MachineError, StateError, Unknown
+from workbench.errors import (
+    CloudRefused,
+    InputError,
+    MachineError,
+    PriceQuestion,
+    StateError,
+    Unknown,
+)
 from workbench.store.home import cluster_directory, home_directory, owner_id
 from workbench.store.store import Store
-from workbench.store.wishes import ask_cluster, ask_doctor
+from workbench.store.wishes import ask_cluster, ask_doctor, ask_nodes
 
 DAY = 86_400.0
 HISTORY_SECONDS = 3 * DAY
@@ -71,6 +80,11 @@ def ask_offers(
     asked = _of_place(place, region) | {"needs": asdict(needs), "history_seconds": history_seconds}
     answer = _ask("offers", asked, 120)
     return Market(answer["region"], tuple(_offer(values) for values in answer["offers"]))
+
+
+def market_of(fleet: FleetWish) -> Market:
+    """Return what fits a fleet's needs, where it is to be bought."""
+    return ask_offers(fleet.place, fleet.needs, fleet.region)
 
 
 def ask_permissions(
@@ -166,6 +180,38 @@ def ask_bake(region: str, node: str, name: str, cluster: str) -> str:
     """Begin to make an image of a node, which restarts it; return the image's id."""
     asked = _of_place(Place.EC2, region) | {"node": node, "name": name, "cluster": cluster}
     return str(_ask("bake", asked, 120))
+
+
+def ask_more(
+    store: Store,
+    nodes: int,
+    *,
+    cluster: str = DEFAULT_CLUSTER,
+    now: float,
+    agreed: float | None = None,
+    market: Callable[[FleetWish], Market] = market_of,
+) -> ClusterWish:
+    """Wish for another number of nodes, as `ask_nodes` does, if its price was agreed to.
+
+    Args:
+        market: Says what is on offer for a fleet.
+        agreed: $/h of all nodes that somebody said yes to; None where nobody was asked.
+
+    Raises:
+        InputError: There cannot be as many, or nothing on offer does.
+        PriceQuestion: It costs more than what was agreed to.
+        StateError: It costs more than the cluster may, or the cluster is not up.
+        CloudRefused: The place does not answer, or not to us.
+    """
+    wish = store.cluster_wish(check_cluster_name(cluster))
+    if wish is not None and needs_a_yes(wish, nodes):
+        refuse_unasked(wish, now)
+        fleet = check_fleet(replace(wish.fleet, nodes=nodes))
+        offers, there = market(fleet).offers, store.nodes(cluster)
+        found = growth(wish, nodes, offers, there, store.spent(cluster))
+        if agreed is None or not found.is_within(agreed):
+            raise PriceQuestion(f"{found}.", found.price)
+    return ask_nodes(store, nodes, cluster=cluster)
 
 
 def ask_longer(
