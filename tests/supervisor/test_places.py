@@ -1,4 +1,4 @@
-"""Each place has its way to buy nodes and to log in to them; what is wished may change meanwhile."""
+"""Each place has its way to buy nodes and to log in to them; wishes may change meanwhile."""
 
 from __future__ import annotations
 
