@@ -364,7 +364,7 @@ def test_after_delete_the_place_is_asked_what_is_left(shown, store, places, left
     shown.refresh(store)
 
     assert said in shown.message.value
-    assert "It cost $0.10." in shown.message.value
+    assert "It would have cost $0.10." in shown.message.value
 
 
 def test_every_box_and_button_has_a_name(panel) -> None:

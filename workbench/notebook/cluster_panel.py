@@ -96,8 +96,11 @@ class ClusterPanel(ClusterBoxes):
         self.resize.disabled = not buttons.resize
         self.stop.disabled = not buttons.stop
         self.extend.disabled = not buttons.extend
-        self.where.disabled = bool(wish and wish.up)
-        asked = wish.ranks if wish and wish.up else 0
+        is_up = bool(wish and wish.up)
+        self.where.disabled = is_up
+        # What one needs is chosen at the start; then there is more to see below.
+        show(self.box, not (is_up and isinstance(self.form, MarketForm)))
+        asked = wish.ranks if wish and is_up else 0
         is_local = wish is None or wish.fleet.place is Place.LOCAL
         is_told = bool(asked) or is_local
         ranks = f"{fact.ranks} of {asked} ranks" if is_told else count(fact.ranks, "rank")

@@ -131,7 +131,8 @@ class Questions:
 
         def ask() -> None:
             left = self._places.leftovers(cluster, wish)
-            cost = f" It cost {dollars(self._spent)}." if self._spent else ""
+            verb = "would have cost" if wish.place is Place.FAKE else "cost"
+            cost = f" It {verb} {dollars(self._spent)}." if self._spent else ""
             self._panel.say(proof(cluster, wish.place, left, time.time()) + cost)
 
         self._ask("Asking what is left…", ask)
