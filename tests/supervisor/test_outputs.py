@@ -45,6 +45,12 @@ def sessions(tmp_path: Path, *addresses: str) -> dict[str, Far]:
     return found
 
 
+def opened(far: dict[str, Far], folder: Path) -> Outputs:
+    outputs = Outputs("c", lambda host: far.get(host.address), folder)
+    outputs.open()
+    return outputs
+
+
 def write(folder: Path, **files: bytes) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
@@ -61,7 +67,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_files_of_several_nodes_come_back_with_log_and_points(tmp_path, store):
     far = sessions(tmp_path, "10.0.0.4", "10.0.0.10")
-    outputs = Outputs("c", lambda host: far.get(host.address), tmp_path)
+    outputs = opened(far, tmp_path)
     outputs.begin(RUN, [*far], str(tmp_path / "results"))
     place = outputs.place(RUN, [*far])
     assert place == f"~/workbench-output/c/{RUN}"
@@ -87,7 +93,7 @@ def test_files_of_several_nodes_come_back_with_log_and_points(tmp_path, store):
 
 
 def test_what_runs_on_this_machine_leaves_its_files_in_the_runs_folder(tmp_path, store):
-    outputs = Outputs("c", lambda host: None, tmp_path)
+    outputs = opened({}, tmp_path)
     outputs.begin(RUN, ["here-1", "here-2"], str(tmp_path / "results"))
     assert outputs.place(RUN, ["here-1", "here-2"]) == str(run_directory(RUN) / "output")
     write(run_directory(RUN) / "output", model=b"1")
@@ -99,7 +105,7 @@ def test_what_runs_on_this_machine_leaves_its_files_in_the_runs_folder(tmp_path,
 
 
 def test_without_a_destination_nothing_is_started(tmp_path, store):
-    outputs = Outputs("c", lambda host: None, tmp_path)
+    outputs = opened({}, tmp_path)
 
     outputs.begin(RUN, ["here"], "")
     outputs.end(RUN)
@@ -110,7 +116,7 @@ def test_without_a_destination_nothing_is_started(tmp_path, store):
 
 def test_a_node_that_is_to_go_has_sent_all_it_has_before(tmp_path, store):
     far = sessions(tmp_path, "10.0.0.4")
-    outputs = Outputs("c", lambda host: far.get(host.address), tmp_path)
+    outputs = opened(far, tmp_path)
     outputs.begin(RUN, [*far], str(tmp_path / "results"))
     until(lambda: outputs._agents, "the agent")
     write(tmp_path / "10.0.0.4" / outputs.place(RUN, [*far])[2:], model=b"1")
@@ -124,7 +130,7 @@ def test_a_node_that_is_to_go_has_sent_all_it_has_before(tmp_path, store):
 
 def test_a_session_that_was_lost_loses_no_file(tmp_path, store):
     far = sessions(tmp_path, "10.0.0.4")
-    outputs = Outputs("c", lambda host: far.get(host.address), tmp_path)
+    outputs = opened(far, tmp_path)
     outputs.begin(RUN, [*far], str(tmp_path / "results"))
     folder = tmp_path / "10.0.0.4" / outputs.place(RUN, [*far])[2:]
     until(lambda: outputs._agents, "the agent")
@@ -144,7 +150,7 @@ def test_a_session_that_was_lost_loses_no_file(tmp_path, store):
 
 def test_a_supervisor_that_starts_anew_goes_on_with_what_was_not_sent(tmp_path, store):
     far = sessions(tmp_path, "10.0.0.4")
-    before = Outputs("c", lambda host: far.get(host.address), tmp_path)
+    before = opened(far, tmp_path)
     before.begin(RUN, [*far], str(tmp_path / "results"))
     write(tmp_path / "10.0.0.4" / before.place(RUN, [*far])[2:], model=b"1")
     text = (tmp_path / "outputs.json").read_text()
@@ -153,7 +159,7 @@ def test_a_supervisor_that_starts_anew_goes_on_with_what_was_not_sent(tmp_path, 
     (tmp_path / "outputs.json").write_text(text)  # it was killed, and had no time to tidy up
     far |= sessions(tmp_path, "10.0.0.4")
 
-    outputs = Outputs("c", lambda host: far.get(host.address), tmp_path)
+    outputs = opened(far, tmp_path)
     until(lambda: not outputs._kept, "the end of the run's output")
 
     assert files(tmp_path / "results" / "c" / RUN).keys() == {"model", "log.txt", "points.jsonl"}
@@ -161,9 +167,30 @@ def test_a_supervisor_that_starts_anew_goes_on_with_what_was_not_sent(tmp_path, 
     far["10.0.0.4"].close()
 
 
-def test_what_cannot_be_written_here_is_told_and_tried_again(tmp_path, store):
+def test_a_run_that_goes_on_under_a_new_supervisor_is_not_taken_for_over(tmp_path, store):
     far = sessions(tmp_path, "10.0.0.4")
     outputs = Outputs("c", lambda host: far.get(host.address), tmp_path)
+    outputs.begin(RUN, [*far], str(tmp_path / "results"))  # it died right after that
+    place = outputs.place(RUN, [*far])
+
+    successor = Outputs("c", lambda host: None, tmp_path)  # no session stands yet
+    successor.begin(RUN, [*far], str(tmp_path / "results"))
+    successor._reach = lambda host: far.get(host.address)
+    successor.open()
+    until(lambda: successor._agents, "the agent", seconds=30.0)
+    write(tmp_path / "10.0.0.4" / place[2:], late=b"1")
+    successor.end(RUN)
+    until(lambda: not successor._kept, "the end of the run's output")
+
+    assert successor.place(RUN, [*far]) == place
+    assert files(tmp_path / "results" / "c" / RUN).keys() == {"late", "log.txt", "points.jsonl"}
+    successor.close()
+    far["10.0.0.4"].close()
+
+
+def test_what_cannot_be_written_here_is_told_and_tried_again(tmp_path, store):
+    far = sessions(tmp_path, "10.0.0.4")
+    outputs = opened(far, tmp_path)
     (tmp_path / "results" / "c").mkdir(parents=True)
     (tmp_path / "results" / "c" / RUN).write_bytes(b"in the way")
     outputs.begin(RUN, [*far], str(tmp_path / "results"))

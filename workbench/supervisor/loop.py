@@ -118,6 +118,7 @@ class Supervisor:
                 self._placements[world.generation] = tuple(rank.address for rank in world.ranks)
                 self._used = world.generation
         self._take_up_runs()
+        self._outputs.open()
 
     def tick(self) -> bool:
         """Do one turn; false when the cluster is gone and the supervisor can end."""

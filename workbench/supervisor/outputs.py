@@ -137,6 +137,7 @@ class Outputs:
         self._path = folder / FILE_NAME if folder else None
         self._lock = threading.Lock()
         self._message = ""
+        self._is_open = False
         self._kept: dict[str, Kept] = {}
         self._agents: dict[tuple[str, str], Agent] = {}
         self._due: dict[tuple[str, str], float] = {}
@@ -149,6 +150,12 @@ class Outputs:
 
     def __repr__(self) -> str:
         return f"<Outputs of {self._cluster}: {len(self._kept)} runs>"
+
+    def open(self) -> None:
+        """Begin, once all runs that a predecessor left running have been begun here."""
+        self._is_open = True
+        if self._kept:
+            self._start()
 
     @property
     def message(self) -> str:
@@ -234,7 +241,7 @@ class Outputs:
         )
 
     def _start(self) -> None:
-        if self._thread is None:
+        if self._is_open and self._thread is None:
             self._thread = threading.Thread(target=self._work, name="outputs", daemon=True)
             self._thread.start()
         self._wake.set()
@@ -456,8 +463,6 @@ class Outputs:
         with contextlib.suppress(OSError, ValueError):
             for run, (destination, folders) in json.loads(self._path.read_text()).items():
                 self._kept[run] = Kept(run, destination, folders, over=time.monotonic())
-        if self._kept:
-            self._start()
 
     def _write_down(self) -> None:
         if self._path is None:
