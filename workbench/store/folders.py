@@ -6,9 +6,10 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from workbench.core.fleet import FleetWish
+from workbench.core.cluster import ClusterWish
+from workbench.core.fleet import FleetWish, Place
 from workbench.core.staging import check_folder_name, is_bucket, parse_bucket
-from workbench.errors import InputError
+from workbench.errors import InputError, StateError
 
 
 def checked_data(place: str) -> str:
@@ -49,17 +50,25 @@ def checked_output(place: str) -> str:
     return str(folder)
 
 
-def placed(fleet: FleetWish, before: FleetWish | None) -> FleetWish:
-    """Return ``fleet`` with its places checked, but for those that it had before.
+def placed(fleet: FleetWish, before: ClusterWish | None) -> FleetWish:
+    """Return ``fleet`` with its places checked, but for those that the cluster had before.
 
     Raises:
         InputError: One will not do.
+        StateError: The cluster's nodes have other data.
     """
+    known = before.fleet if before else FleetWish()
     data, output = fleet.data, fleet.output
-    if data and (before is None or before.data != data):
+    if data and known.data != data:
         data = checked_data(data)
-    if output and (before is None or before.output != output):
+    if output and known.output != output:
         output = checked_output(output)
+    has_nodes = before is not None and before.up and known.place is not Place.LOCAL and known.nodes
+    if has_nodes and data and known.data != data:
+        raise StateError(
+            f"The nodes have {f'the data of {known.data}' if known.data else 'no data'}, not that "
+            f"of {data}, and get other data only when they start; take the cluster down first."
+        )
     return replace(fleet, data=data, output=output)
 
 

@@ -74,7 +74,7 @@ def ask_cluster(
     if fleet is None and before is not None:
         refuse_unasked(before, time.time())
     if fleet is not None:
-        fleet = placed(fleet, before.fleet if before else None)
+        fleet = placed(fleet, before)
         _check_place(store, before, check_fleet(fleet))
         if ranks is None and (before is None or before.fleet != fleet):
             ranks = 0 if fleet.place is not Place.LOCAL else None
