@@ -3,7 +3,9 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from dataclasses import replace
 
+import boto3
 import pytest
 
 from workbench.cloud.ec2 import Ec2, sweep
@@ -593,3 +595,46 @@ def action(model):
         model.service_model.service_name, model.service_model.service_name
     )
     return f"{prefix}:{model.name}"
+
+
+def test_two_people_with_clusters_of_one_name_do_not_touch_each_others(endpoint):
+    mine, theirs = (Ec2(REGION, endpoint=endpoint.url, public_key=KEY, owner=o) for o in "ab")
+    mine.buy(replace(purchase(), token="a"), "", ())
+    theirs.buy(replace(purchase(), token="b"), "", ())
+    name = purchase().cluster
+
+    assert {one.token for one in mine.machines(name)} == {"a"}
+    assert {left.owner for left in mine.leftovers(name)} == {"a"}
+    before = theirs.leftovers(name)
+    while mine.clean(name):
+        pass
+    assert theirs.leftovers(name) == before
+    assert {left.owner for left in Ec2(REGION, endpoint=endpoint.url).leftovers()} == {"b"}
+    while theirs.clean(name):
+        pass
+
+
+def test_nothing_is_bought_that_could_not_be_reached(endpoint):
+    far = Ec2(REGION, endpoint=endpoint.url, must_reach=True)
+
+    with pytest.raises(CloudRefused, match="--ssh-from") as refused:
+        far.buy(purchase(), "", ())
+
+    assert refused.value.kind is Kind.CONFIGURATION
+    assert far.leftovers() == ()
+
+
+def test_who_moved_is_let_in_from_where_they_are_now(endpoint):
+    doors = ["203.0.113.7/32"]
+    ec2 = Ec2(REGION, endpoint=endpoint.url, doors=lambda: doors)
+    ec2.admit(purchase().cluster)  # there is nothing yet to be let in to
+    ec2.buy(purchase(), "", ())
+    doors = ["203.0.113.8/32"]
+    for _ in range(2):
+        ec2.admit(purchase().cluster)
+
+    calls = boto3.client("ec2", region_name=REGION, endpoint_url=endpoint.url)
+    groups = calls.describe_security_groups()["SecurityGroups"]
+    [group] = [one for one in groups if one["GroupName"] != "default"]
+    let_in = {r["CidrIp"] for rule in group["IpPermissions"] for r in rule["IpRanges"]}
+    assert let_in == {"203.0.113.7/32", "203.0.113.8/32"}

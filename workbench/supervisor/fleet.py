@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from workbench.cloud.interface import Cloud
 from workbench.cloud.tags import EXPIRES
@@ -45,7 +45,7 @@ from workbench.errors import CloudRefused
 from workbench.store import Store
 from workbench.supervisor.errands import Errands
 from workbench.supervisor.ledger import Ledger
-from workbench.supervisor.lender import Fleet, Lender, Load, Say
+from workbench.supervisor.lender import Fleet, Lender, Load, Look, Say
 from workbench.supervisor.staging import Staging
 
 __all__ = ["Fleet", "FleetKeeper", "Lender", "Load"]
@@ -58,20 +58,9 @@ PLAN_SECONDS = 1.0
 NOTICE_SECONDS = 1.0  # of the two minutes that a notice leaves
 OFFERS_SECONDS = 300.0
 RETRY_SECONDS = 2.0
-AT_ONCE = 32
+QUICK, AT_ONCE = 8, 32
+VISITS = ("open", "prepare", "save", "close")
 _FIT = frozenset({NodeState.READY, NodeState.JOINED})
-
-
-@dataclass(frozen=True)
-class Look:
-    """What was seen at the place.
-
-    Args:
-        seen: Epoch seconds at which it was asked.
-    """
-
-    machines: tuple[Machine, ...]
-    seen: float
 
 
 class FleetKeeper:
@@ -99,7 +88,8 @@ class FleetKeeper:
         self._prepare = prepare or Staging(cluster).prepare
         self._leave = leave
         self._save = save
-        self._errands = Errands(pool or ThreadPoolExecutor(AT_ONCE, "fleet"))
+        visits = pool or ThreadPoolExecutor(AT_ONCE, "nodes")
+        self._errands = Errands(pool or ThreadPoolExecutor(QUICK, "fleet"), visits, VISITS)
         self._ledger = Ledger(cluster, store, lender.extra)
         self._wish = ClusterWish(cluster, up=False, ranks=0)
         self._now = 0.0

@@ -40,6 +40,18 @@ class Lender:
 
 
 @dataclass(frozen=True)
+class Look:
+    """What was seen at the place.
+
+    Args:
+        seen: Epoch seconds at which it was asked.
+    """
+
+    machines: tuple[Machine, ...]
+    seen: float
+
+
+@dataclass(frozen=True)
 class Load:
     """What is asked of the nodes now.
 
