@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 import time
 from dataclasses import replace
 
@@ -97,6 +99,26 @@ def test_a_node_makes_one_key_of_its_own_however_often_it_is_asked(tmp_path):
     assert first == second
     assert first.startswith("ssh-ed25519 ")
     assert [one.name for one in tmp_path.iterdir()] == ["ssh_host_ed25519_key.new"]
+
+
+@pytest.mark.parametrize("baked", [True, False])
+def test_an_image_that_was_baked_has_it_all_and_installs_nothing(boot, tmp_path, baked):
+    prefix = tmp_path / "environment"
+    if baked:
+        (prefix / "bin").mkdir(parents=True)
+        (prefix / "bin" / "python").symlink_to(sys.executable)
+    [[*_, script]] = config(replace(boot, prefix=str(prefix)))["runcmd"]
+    script = script.replace("/run/workbench", str(tmp_path / "run"))
+    installer = tmp_path / "bin" / "apt-get"
+    installer.parent.mkdir()
+    installer.write_text("#!/bin/sh\nexit 7\n")
+    installer.chmod(0o700)
+
+    path = f"{installer.parent}:{os.environ['PATH']}"
+    done = subprocess.run(["sh", "-c", script], check=False, env={"PATH": path})
+
+    assert done.returncode == (0 if baked else 7)
+    assert (tmp_path / "run" / ("ready" if baked else "failed")).exists()
 
 
 def started(boot, tmp_path, **changes):

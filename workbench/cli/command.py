@@ -27,6 +27,7 @@ from workbench.cli.fleet_options import (
     with_options,
 )
 from workbench.cli.follow import TerminalView, exit_code
+from workbench.cli.images import image
 from workbench.cli.logs import print_output, print_supervisor_log
 from workbench.cli.options import (
     Commands,
@@ -38,7 +39,7 @@ from workbench.cli.options import (
     run_options,
     yes_option,
 )
-from workbench.cli.renting import extend, image, interrupt, offers, sweep_leaks
+from workbench.cli.renting import extend, interrupt, offers, sweep_leaks
 from workbench.cli.screen import screen_for
 from workbench.cli.terminal import notes, output, waiting
 from workbench.core import job as job_file

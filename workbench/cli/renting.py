@@ -23,16 +23,13 @@ from workbench.cli.fleet_options import (
 from workbench.cli.listing import text_table
 from workbench.cli.options import SECONDS, cluster_option, json_option, yes_option
 from workbench.cli.terminal import output
-from workbench.core.cluster import check_cluster_name
 from workbench.core.cost import extra_price
-from workbench.core.fleet import Leftover, NodeState, Place
+from workbench.core.fleet import Leftover, Place
 from workbench.core.fleetrequest import fleet_wish
 from workbench.core.offers import ranked
-from workbench.core.run import check_run_name
-from workbench.errors import ClusterError, InputError, StateError, Unknown
+from workbench.errors import ClusterError, InputError
 from workbench.store import Store
 from workbench.store.asking import (
-    ask_bake,
     ask_clean,
     ask_interruption,
     ask_longer,
@@ -141,32 +138,6 @@ def sweep_leaks(region: str, rehearse: bool, others: bool, as_json: bool, yes: b
     return int(bool(swept.refused))
 
 
-@click.group()
-def image() -> None:
-    """Make images that nodes boot quicker from."""
-
-
-@image.command()
-@click.option("--node", default="", metavar="ID", help="Which node; the head, if not.")
-@click.option("--name", default="", help="What to call the image.")
-@yes_option
-@cluster_option
-def bake(node: str, name: str, yes: bool, cluster: str) -> None:
-    """Make an image of a node that is set up; the node restarts for it."""
-    now = time.time()
-    called = check_run_name(name) if name else f"workbench-{time.strftime('%Y%m%d-%H%M%S')}"
-    with Store() as store:
-        region, chosen = _baked(store, check_cluster_name(cluster), node)
-    if not yes:
-        confirm(
-            f"Make an image of {chosen}, which restarts it?",
-            "Nobody said yes, and nothing was done; answer at a terminal, or add --yes.",
-        )
-    made = ask_bake(region, chosen, called, cluster)
-    click.echo(f"{made} is being made in {region}, after {duration(time.time() - now)}; in some ")
-    click.echo(f"minutes `workbench up --ec2 --region {region} --image {made}` starts from it.")
-
-
 def leftovers_table(left: Iterable[Leftover], kept: set[str], mine: str, now: float) -> Table:
     """Return what bears our tags, with age and price.
 
@@ -220,26 +191,3 @@ def _delete(place: Place, leaks: Sequence[Leftover]) -> None:
 
 def _listed(left: Sequence[Leftover]) -> str:
     return ", ".join(f"{one.kind} {one.id}" for one in left)
-
-
-def _baked(store: Store, cluster: str, node: str) -> tuple[str, str]:
-    """Return region and id of the node to make an image of."""
-    wish = store.cluster_wish(cluster)
-    if wish is None:
-        raise Unknown(f"There is no cluster called {cluster!r}; start it first.")
-    if wish.fleet.place is not Place.EC2:
-        raise StateError(f"Cluster {cluster!r} has no nodes on EC2, of which images are made.")
-    if runs := store.unfinished(cluster):
-        raise StateError(
-            f"Run {runs[0].wish.name!r} would be cut off by the restart; wait for it, or stop it."
-        )
-    there = [
-        one for one in store.nodes(cluster) if one.state in (NodeState.READY, NodeState.JOINED)
-    ]
-    there.sort(key=lambda one: not one.head)
-    found = [one.id for one in there if node in ("", one.id)]
-    if not found:
-        known = ", ".join(one.id for one in there) or "none"
-        which = f"no node {node!r}" if node else "no node"
-        raise StateError(f"Cluster {cluster!r} has {which} that is set up; there are: {known}.")
-    return wish.fleet.region, found[0]

@@ -11,12 +11,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.core.fleet import Needs, Place, Purchase
 from workbench.core.refusal import Kind
+from workbench.core.sshconfig import known_hosts_line
 from workbench.core.world import Host
 from workbench.errors import CloudRefused, InputError, WorkbenchError
 
@@ -105,9 +107,29 @@ def policy(asked: Question) -> object:
 def bake(asked: Question) -> object:
     """Begin to make an image of a node, and tell its id."""
     from workbench.cloud.ec2 import Ec2
+    from workbench.cloud.ssh import open_session
+    from workbench.cloud.userdata import node_user
 
-    ec2 = Ec2(asked["region"], owner=asked["owner"])
-    return ec2.bake(asked["node"], asked["name"], asked["cluster"])
+    node, cluster = asked["node"], asked["cluster"]
+    ec2 = Ec2(asked["region"], owner=asked["owner"], doors=asked["doors"])
+    reach = ec2.address(node, cluster)
+    line = known_hosts_line(reach, asked["host_key"])
+    with closing(open_session(Host(reach, 1, node_user()), [line], asked["key"])) as session:
+        return ec2.bake(session, node, asked["name"], cluster)
+
+
+def baked(asked: Question) -> object:
+    """Tell how far an image is."""
+    from workbench.cloud.ec2 import Ec2
+
+    return Ec2(home_region(asked["region"])).image(asked["image"])
+
+
+def discard(asked: Question) -> object:
+    """Delete an image with its snapshots, and tell these."""
+    from workbench.cloud.ec2 import Ec2
+
+    return Ec2(home_region(asked["region"])).discard(asked["image"])
 
 
 def interrupt(asked: Question) -> object:
@@ -131,6 +153,8 @@ ANSWERS: dict[str, Callable[[Question], object]] = {
         clean,
         policy,
         bake,
+        baked,
+        discard,
         interrupt,
     )
 }

@@ -16,20 +16,21 @@ from botocore import exceptions
 from botocore.config import Config
 from botocore.parsers import ResponseParserError
 
-from workbench.cloud import launch, removal
+from workbench.cloud import baking, launch, removal
 from workbench.cloud.calls import refused
 from workbench.cloud.catalogue import Catalogue
 from workbench.cloud.doors import find_door
 from workbench.cloud.foundation import Foundation, Patience, Settings
 from workbench.cloud.inventory import machine
 from workbench.cloud.preflight import find_network, try_all
-from workbench.cloud.tags import CLUSTER, IMAGE, OWNER, Whose, borne
+from workbench.cloud.tags import CLUSTER, Whose, borne
 from workbench.core.cost import DISK_GIB
 from workbench.core.diagnosis import Finding
 from workbench.core.doors import is_public
 from workbench.core.fleet import Leftover, Machine, MachineState, Needs, Offer, Purchase
 from workbench.core.orders import LAG_SECONDS
 from workbench.core.refusal import Kind, classify
+from workbench.core.session import Session
 from workbench.errors import CloudRefused
 
 AT_ONCE = 8
@@ -260,21 +261,23 @@ class Ec2:
         removal.remove(self._calls, whose, self._clock(), images=images)
         return self.leftovers(cluster, images=images)
 
-    def bake(self, id_: str, name: str, cluster: str) -> str:
-        """Make an image of a node that is set up, which restarts it; return the image's id."""
-        tags = ((IMAGE, cluster), *(((OWNER, self._owner),) if self._owner else ()))
-        return str(
-            self._calls.call(
-                "ec2",
-                "create_image",
-                InstanceId=id_,
-                Name=name,
-                TagSpecifications=[
-                    *launch.tagged("image", tags),
-                    *launch.tagged("snapshot", tags),
-                ],
-            )["ImageId"]
-        )
+    def address(self, id_: str, cluster: str) -> str:
+        """Return how this computer reaches a node of ``cluster``."""
+        row = baking.found_node(self._calls, id_, cluster)
+        return machine(row, public=is_public(self._foundation.settings.doors())).reach
+
+    def bake(self, session: Session, id_: str, name: str, cluster: str) -> str:
+        """Begin to make an image of a node that is set up; return the image's id."""
+        tags = baking.image_tags(cluster, self._owner)
+        return baking.bake(self._calls, session, id_, name, tags)
+
+    def image(self, id_: str) -> baking.Progress:
+        """Return how far an image is."""
+        return baking.progress(self._calls, id_)
+
+    def discard(self, image: str) -> tuple[str, ...]:
+        """Delete a baked image with its snapshots, and return their ids."""
+        return baking.discard(self._calls, image)
 
     def _has_come(self, purchase: Purchase, error: CloudRefused) -> None:
         """Wait until what was bought with this token before, in other words, is listed.

@@ -112,8 +112,12 @@ def _looked_up(calls: Calls, names: tuple[str, ...]) -> str:
     found = {row["Name"]: row["Value"] for row in answer["Parameters"]}
     ids = [str(found[name]) for name in names if name in found]
     if not ids:
-        raise refused(
-            "InvalidAMIID.NotFound", f"{calls.region} has no parameter {' or '.join(names)}"
+        raise CloudRefused(
+            f"{calls.region} has no public image for these nodes (no SSM parameter "
+            f"{' or '.join(names)}); name one that it has (--image ami-…), or choose another "
+            "region.",
+            Kind.CONFIGURATION,
+            "InvalidAMIID.NotFound",
         )
     return ids[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -51,6 +52,11 @@ class Boot:
     boot_seconds: float = 900.0
     expires: float = 0.0
     shutdown: str = "shutdown -h now"
+
+
+def node_user() -> str:
+    """Return who logs in to the nodes: root where it is root here, whose files only root reads."""
+    return "root" if os.geteuid() == 0 else Boot.user
 
 
 def user_data(boot: Boot) -> str:

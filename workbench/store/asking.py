@@ -30,7 +30,13 @@ from workbench.errors import (
     StateError,
     Unknown,
 )
-from workbench.store.home import cluster_directory, home_directory, owner_id
+from workbench.store.home import (
+    HOST_KEYS_NAME,
+    KEY_NAME,
+    cluster_directory,
+    home_directory,
+    owner_id,
+)
 from workbench.store.store import Store
 from workbench.store.wishes import ask_cluster, ask_doctor, ask_nodes
 
@@ -176,10 +182,39 @@ def ask_policy(principal: str, store: str = "") -> str:
     return str(_ask("policy", {"principal": principal, "store": store}, 30))
 
 
-def ask_bake(region: str, node: str, name: str, cluster: str) -> str:
-    """Begin to make an image of a node, which restarts it; return the image's id."""
-    asked = _of_place(Place.EC2, region) | {"node": node, "name": name, "cluster": cluster}
-    return str(_ask("bake", asked, 120))
+def ask_bake(wish: ClusterWish, node: str, name: str) -> str:
+    """Begin to make an image of a node, without what is its own; return the image's id.
+
+    Raises:
+        StateError: Nobody has logged in to the node yet.
+        CloudRefused: EC2 does not make it.
+        MachineError: The node is out of reach, or has something of a person's on it.
+    """
+    folder = cluster_directory(wish.name)
+    try:
+        key = (folder / KEY_NAME).read_text(encoding="utf-8")
+        known = json.loads((folder / HOST_KEYS_NAME).read_text(encoding="utf-8"))
+        host_key = next(one["key"] for one in known if one["id"] == node)
+    except (FileNotFoundError, StopIteration):
+        raise StateError(
+            f"Nobody has logged in to {node} yet, and what is its own can only be taken off it in "
+            "a session; wait until it is ready."
+        ) from None
+    fleet = wish.fleet
+    asked = _of_place(Place.EC2, fleet.region) | {"node": node, "name": name}
+    asked |= {"cluster": wish.name, "doors": [fleet.ssh_from] if fleet.ssh_from else []}
+    return str(_ask("bake", asked | {"key": key, "host_key": host_key}, 600))
+
+
+def ask_baked(region: str, image: str) -> tuple[str, int]:
+    """Return an image's state, such as ``pending`` or ``available``, and how much is done in %."""
+    told = _ask("baked", _of_place(Place.EC2, region) | {"image": image}, 60)
+    return told["state"], told["percent"]
+
+
+def ask_discard(region: str, image: str) -> tuple[str, ...]:
+    """Delete an image that was baked, with its snapshots; return their ids."""
+    return tuple(_ask("discard", _of_place(Place.EC2, region) | {"image": image}, 120))
 
 
 def ask_more(

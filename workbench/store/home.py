@@ -12,6 +12,9 @@ import platformdirs
 from workbench.errors import MachineError
 
 OWNER_NAME = "owner"
+# In a cluster's folder: the private key that opens its rented nodes, and the keys that they show.
+KEY_NAME = "key"
+HOST_KEYS_NAME = "host_keys.json"
 
 
 def home_path() -> Path:

@@ -14,10 +14,7 @@ from workbench.cluster.nodes import Login
 from workbench.core.sshconfig import known_hosts_line
 from workbench.errors import MachineError
 from workbench.store.asking import trusted_lines
-from workbench.store.home import cluster_directory
-
-KEY_NAME = "key"
-HOST_KEYS_NAME = "host_keys.json"
+from workbench.store.home import HOST_KEYS_NAME, KEY_NAME, cluster_directory
 
 
 @dataclass(frozen=True)

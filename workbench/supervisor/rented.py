@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
 from workbench.cloud.ec2 import Ec2
 from workbench.cloud.ssh import new_key
-from workbench.cloud.userdata import Boot, first_host_key, user_data
+from workbench.cloud.userdata import Boot, first_host_key, node_user, user_data
 from workbench.core.cluster import ClusterWish
 from workbench.core.cost import extra_price
 from workbench.core.fleet import FleetWish, Machine, Place, Purchase
@@ -121,8 +120,3 @@ class Rented:
         except CloudRefused as error:
             raise MachineError(str(error)) from error
         self._admitted = doors
-
-
-def node_user() -> str:
-    """Return who logs in to the nodes: root where it is root here, whose files only root reads."""
-    return "root" if os.geteuid() == 0 else Boot.user
