@@ -186,6 +186,8 @@ class FakeCloud:
         with self._keeping() as state:
             seconds = self.weather.notice if notice is None else notice
             state.machines[id_].taken = self._clock() + seconds
+        # Whoever sees a process end is to see, then, that its node has gone.
+        with self._keeping() as state:
             self._advance(state)
 
     def noticed(self, cluster: str = "") -> frozenset[str]:
