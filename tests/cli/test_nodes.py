@@ -158,6 +158,14 @@ def test_status_shows_nodes_and_money(workbench, actor, store):
     assert "gpu.1 in here-1a" in result.stdout
 
 
+def test_a_budget_that_is_used_up_at_once_starts_nothing(workbench, actor, store):
+    result = workbench("up", "--rehearse", "--nodes", "2", "--budget", "0.001", "--yes")
+
+    assert result.exit_code
+    assert "which is too little to start; raise --budget" in result.stderr
+    assert store.cluster_wish("default") is None
+
+
 def test_status_as_json_tells_nodes_and_money(workbench, actor, store):
     workbench(*REHEARSE, "--yes")
 
@@ -237,12 +245,18 @@ def test_a_job_file_brings_its_nodes_up(workbench, actor, store, script):
     assert store.cluster_wish("default").fleet.expires > time.time() + 7 * 24 * HOUR
 
 
-def test_a_job_file_says_what_nothing_acts_on(workbench, actor, store, script):
-    Path("job.toml").write_text('script = "train.py"\nshrink = "wait"\n')
+def test_what_becomes_of_lost_nodes_is_said_and_how_long_the_run_may_take(
+    workbench, actor, store, script
+):
+    Path("job.toml").write_text(
+        'script = "train.py"\nwhere = "rehearsal"\nnodes = 2\nneeds.gpus = 1\nshrink = "wait"\n'
+    )
 
-    result = workbench("run", "--background", "job.toml")
+    result = workbench("run", "--background", "--yes", "--name", "r", "job.toml")
 
-    assert result.stderr.startswith("Nothing acts on shrink yet; all else of the job file holds.")
+    assert "nothing is saved of runs yet; the next one waits for other nodes." in result.stderr
+    assert "Run 'r' is stopped 7 d after it began" in result.stderr
+    assert store.cluster_wish("default").fleet.least == 2
 
 
 def test_this_machine_as_the_only_host_needs_no_key(workbench, actor, store):

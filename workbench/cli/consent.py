@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from workbench.cli.listing import findings_table, text_table
 from workbench.core.cluster import ClusterWish
 from workbench.core.contact import Contact
-from workbench.core.cost import extra_price
+from workbench.core.cost import extra_price, is_worth_it
 from workbench.core.diagnosis import Finding
 from workbench.core.fleet import FleetWish, Needs, Offer, Place
 from workbench.core.fleetrequest import COSTLY, DEFAULT_TTL
@@ -292,7 +292,8 @@ def _agreed_price(consent: Consent, fleet: FleetWish) -> FleetWish:
     fitting = ranked(market.offers, fleet.needs, fleet.nodes)
     consent.show(text_table(offers_table(fitting, fleet.nodes, extra_price(fleet.place))))
     trial = purchase(consent.cluster, "trial", 0, rung)
-    _tell_trial(ask_permissions(fleet.place, fleet.region, trial, fleet.image), consent.show)
+    tried = ask_permissions(fleet.place, fleet.region, trial, fleet.image, fleet.role)
+    _tell_trial(tried, consent.show)
     for line in _terms(fleet, rung, market.offers, consent.now):
         click.echo(line)
     if door:
@@ -320,13 +321,23 @@ def _tell_trial(tried: Sequence[Finding], show: Show) -> None:
 
 
 def _terms(fleet: FleetWish, rung: Rung, offers: Sequence[Offer], now: float) -> list[str]:
-    """Return what the person says yes to: how many of what, and what it costs until when."""
+    """Return what the person says yes to: how many of what, and what it costs until when.
+
+    Raises:
+        StateError: The budget is used up as soon as they stand.
+    """
     first = min(
         (one for one in offers if one.type in rung.types and rung.zone in ("", one.zone)),
         key=lambda one: (rung.types.index(one.type), one.price),
     )
     extra = extra_price(fleet.place)
     price = total(first.price, rung.count, extra)
+    if not is_worth_it(0.0, price, fleet.budget):
+        raise StateError(
+            f"{dollars(fleet.budget)} last {duration(HOUR * fleet.budget / price)} at "
+            f"{hourly(price)}, which is too little to start; raise --budget, or ask for fewer or "
+            "smaller nodes."
+        )
     most = f", of at most {hourly(fleet.most_price)}" if fleet.most_price else ""
     disks = f", with {hourly(extra * rung.count)} for their disks" if extra else ""
     lines = [f"Tried first: {rung}, {hourly(price)} now{disks}{most}."]

@@ -129,6 +129,7 @@ test('three nodes, then four, then two, then nothing', async ({ page }) => {
       "Nothing that bears the tags of cluster 'spot' is left",
       LONG
     );
+    await expect(widget).toContainText(/It would have cost \$0\.00\d+/);
     await expect(card).toContainText('down');
     await expect(card).not.toContainText('Price');
     await picture(page, 'nodes-gone');
