@@ -302,7 +302,26 @@ def test_an_image_is_made_of_the_head_and_not_under_a_run(workbench, store, home
     unasked = workbench("image", "bake")
 
     assert "has no node 'i-2' that is set up; there are: i-1." in unknown.stderr
-    assert "Make an image of i-1, which restarts it? [y/N]" in unasked.stdout
+    assert "at about $0.05 a GiB and month: at most $2.50 a month" in unasked.stdout
+    assert "Make an image of i-1, to which nobody can log in meanwhile? [y/N]" in unasked.stdout
+
+
+def test_a_node_that_nobody_has_logged_in_to_is_not_baked(workbench, store, home):
+    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Place.EC2, region="us-east-1"))
+    store.put_node("default", Node("i-1", NodeState.JOINED, head=True))
+
+    result = workbench("image", "bake", "--yes")
+
+    assert result.stderr.strip() == (
+        "Nobody has logged in to i-1 yet, and what is its own can only be taken off it in a "
+        "session; wait until it is ready."
+    )
+
+
+def test_what_is_no_image_is_not_deleted(workbench):
+    result = workbench("image", "delete", "mine", "--yes")
+
+    assert "'mine' is no image's id; `workbench sweep-leaks` lists" in result.stderr
 
 
 @pytest.mark.parametrize("principal", ["person", "node", "baker"])

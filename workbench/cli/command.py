@@ -48,7 +48,7 @@ from workbench.core.fleet import FleetWish, Place
 from workbench.core.fleetrequest import fleet_wish
 from workbench.core.job import Job
 from workbench.core.jobfile import SUFFIXES, parse_job
-from workbench.core.run import Run, RunKind, RunState
+from workbench.core.run import Run, RunKind, RunState, length
 from workbench.errors import InputError, StateError
 from workbench.store import Store
 from workbench.store.asking import ask_doctors, ask_host_doctor, ask_policy
@@ -211,8 +211,13 @@ def run(ctx: click.Context, /, script: str, arguments: tuple[str, ...], **given:
             ranks=ranks,
             oversubscribe=shared,
             grace=job.grace if given["grace"] is None else given["grace"],
-            wall_clock_limit=given["wall_clock_limit"] or job.limit,
+            wall_clock_limit=job.limit
+            if given["wall_clock_limit"] is None
+            else given["wall_clock_limit"],
         )
+        if wish.wall_clock_limit:
+            stops = f"Run {wish.name!r} is stopped {length(wish.wall_clock_limit)} after it began"
+            click.echo(f"{stops}; --wall-clock-limit says otherwise.", err=True)
         if given["background"]:
             click.echo(f"Run {wish.name!r} is queued; `workbench logs -f` follows it.")
             return 0
@@ -407,9 +412,8 @@ def _has_nodes(wish: ClusterWish) -> bool:
 
 def _fleet_of(job: Job, now: float) -> FleetWish | None:
     """Return the nodes that a job asks for; None for those that its cluster has."""
-    if job.not_acted_on:
-        names = " and ".join(job.not_acted_on)
-        click.echo(f"Nothing acts on {names} yet; all else of the job file holds.", err=True)
+    if job.remark:
+        click.echo(job.remark, err=True)
     listed = read_text(job.host_file, "The host file") if job.host_file else ""
     prepare = read_text(job.prepare, "The script") if job.prepare else None
     job = job.model_copy(

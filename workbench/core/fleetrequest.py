@@ -77,6 +77,11 @@ class FleetRequest:
         return self.where or (Place.HOSTS if self.hosts else Place.LOCAL)
 
     @property
+    def size(self) -> int:
+        """How many nodes there are to be; all hosts, or one, where nothing is said."""
+        return len(self.hosts) or 1 if self.nodes is None else self.nodes
+
+    @property
     def costs(self) -> bool:
         """Whether its nodes are paid for, be it in a rehearsal."""
         return self.place in COSTLY
@@ -151,11 +156,10 @@ def fleet_wish(
         for field in fields(Needs)
         if getattr(request, field.name) is not None
     }
-    nodes = len(request.hosts) or 1 if request.nodes is None else request.nodes
     return check_fleet(
         FleetWish(
             place=place,
-            nodes=nodes,
+            nodes=request.size,
             least=request.least or 1,
             most=request.most or 0,
             slots=request.slots or 0,

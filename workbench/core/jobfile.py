@@ -14,8 +14,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from workbench.core.fleet import Place
 from workbench.core.fleetrequest import fleet_wish, problems
-from workbench.core.job import SPELLING, Job, JobNeeds
+from workbench.core.job import SPELLING, WAIT, Job, JobNeeds
 from workbench.core.staging import is_bucket
 from workbench.errors import InputError
 
@@ -75,6 +76,19 @@ def _check_nodes(job: Job, text: str, path: str, is_toml: bool) -> None:
     """Refuse what each is well and does not belong together."""
     request = job.request(prepare=job.prepare)
     found = list(problems(request, SPELLING))
+    if job.shrink and request.place is Place.LOCAL:
+        found.append(
+            ("shrink", f"shrink is about nodes; say where they come from: {SPELLING.places}.")
+        )
+    is_counted = job.nodes is not None or not job.host_file
+    if job.shrink == WAIT and is_counted and job.least not in (None, request.size):
+        found.append(
+            (
+                "least",
+                f"least = {job.least} lets the cluster go on with fewer than {request.size} nodes, "
+                'and shrink = "wait" does not; leave one of them out.',
+            )
+        )
     if job.hosts and job.host_file:
         found.append(("host_file", "hosts and host_file both name hosts; leave one of them out."))
     if not found and not job.host_file:

@@ -153,6 +153,14 @@ class Assignment:
     output: str = ""
 
 
+def length(seconds: float) -> str:
+    """Return a length of time in the largest unit that it has one of, such as ``7 d``."""
+    for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
 def check_run_name(name: str) -> str:
     """Return ``name``, or refuse it with the remedy.
 

@@ -29,7 +29,7 @@ from workbench.core.generation import (
     plan,
 )
 from workbench.core.report import Acknowledge, Batch, Hello, Message, Pulse
-from workbench.core.run import Assignment, Run, RunKind, RunState, RunWish
+from workbench.core.run import Assignment, Run, RunKind, RunState, RunWish, length
 from workbench.core.world import Host, World
 from workbench.store import Store
 from workbench.store.home import run_directory
@@ -166,9 +166,10 @@ class Supervisor:
         self._queue = []
         for run in self._store.unfinished(self._name):
             activity = self._activity_of(run.id)
-            stop = run.wish.stop or self._is_over_time(run)
+            limit = "" if run.wish.stop else self._over_limit(run)
+            stop = run.wish.stop or bool(limit)
             if activity is not None and stop:
-                activity.wish_stop(self._now())
+                activity.wish_stop(self._now(), limit)
             elif activity is None and run.fact.state is RunState.QUEUED:
                 self._queue_or_stop(run, stop or not self._wish.up)
 
@@ -188,9 +189,12 @@ class Supervisor:
         else:
             self._queue.append(run)
 
-    def _is_over_time(self, run: Run) -> bool:
+    def _over_limit(self, run: Run) -> str:
+        """Return why a run is to stop without anybody's wish; empty while it is not."""
         limit, started = run.wish.wall_clock_limit, run.fact.started
-        return bool(limit and started and self._now() - started > limit)
+        if not (limit and started and self._now() - started > limit):
+            return ""
+        return f"Its wall-clock limit of {length(limit)} was over."
 
     def _look(self) -> None:
         self._worlds = self._cluster.observe()
