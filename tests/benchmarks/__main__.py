@@ -26,6 +26,7 @@ NAMES = (
     "live_view",
     "cold_start",
     "fleet",
+    "nodes",
     "import_cost",
     "staging",
 )

@@ -136,3 +136,20 @@ def test_keys_go_when_nothing_is_left(store, rent):
 
     assert before
     assert KeyRing(cluster_directory("lab")).private == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "role"),
+    [
+        ({}, ""),
+        ({"data": "/data", "output": "results"}, ""),
+        ({"data": "s3://bucket/digits"}, "workbench-node"),
+        ({"output": "s3://bucket/results"}, "workbench-node"),
+    ],
+)
+def test_nodes_have_a_role_only_for_what_is_in_a_bucket(store, rent, fields, role):
+    wish = rent(**fields)
+
+    lender = lender_of(wish, store)
+
+    assert wish.fleet.role == lender.cloud._foundation.settings.profile() == role

@@ -213,7 +213,8 @@ def _place(asked: Question) -> tuple[str, Cloud]:
     from workbench.cloud.ec2 import Ec2
 
     region = home_region(asked["region"])
-    return region, Ec2(region, image=asked.get("image", ""), owner=asked["owner"])
+    image, role = asked.get("image", ""), asked.get("role", "")
+    return region, Ec2(region, image=image, profile=role, owner=asked["owner"])
 
 
 def _hosts(asked: Question) -> list[Host]:

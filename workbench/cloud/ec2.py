@@ -105,7 +105,8 @@ class Ec2:
             returns them, as they are when they are needed.
         must_reach: Whether, without any, this computer has to be in the cluster's network for
             anything to be bought; its own private address is then let in.
-        profile: Instance profile of the nodes' role; empty for nodes without any right.
+        profile: Instance profile of the nodes' role; empty for nodes without any right; or what
+            returns it.
         image: An image's id; empty for one that is looked up; or what returns it.
         disk: GiB of each root volume.
         attempts: As of ``Connection``.
@@ -122,7 +123,7 @@ class Ec2:
         owner: str = "",
         doors: Sequence[str] | Callable[[], Sequence[str]] = (),
         must_reach: bool = False,
-        profile: str = "",
+        profile: str | Callable[[], str] = "",
         image: str | Callable[[], str] = "",
         disk: int = DISK_GIB,
         attempts: int = ATTEMPTS,
@@ -140,7 +141,7 @@ class Ec2:
                 public_key,
                 doors if callable(doors) else lambda: doors,
                 must_reach,
-                profile,
+                profile if callable(profile) else lambda: profile,
                 image if callable(image) else lambda: image,
                 disk,
                 owner,
@@ -163,7 +164,7 @@ class Ec2:
     def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
         """Try every call that ``purchase`` and its deletion need, without doing anything."""
         known = self._foundation.settings
-        return try_all(self._calls, self._catalogue, purchase, known.image(), known.profile)
+        return try_all(self._calls, self._catalogue, purchase, known.image(), known.profile())
 
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
         """Ask for the nodes; the same token again asks for nothing more."""

@@ -28,7 +28,7 @@ class Settings:
     public_key: str
     doors: Callable[[], Sequence[str]]
     must_reach: bool
-    profile: str
+    profile: Callable[[], str]
     image: Callable[[], str]
     disk: int
     owner: str
@@ -108,7 +108,7 @@ class Foundation:
             image=find_image(self._calls, self.settings.image(), gpus=gpus),
             group_id=group,
             key_name=whose.name if self.settings.public_key else "",
-            profile=self.settings.profile,
+            profile=self.settings.profile(),
             disk=self.settings.disk,
             owner=self.settings.owner,
         )

@@ -8,6 +8,10 @@ from enum import StrEnum
 from workbench.core.world import Host
 
 
+# The role, and its instance profile, that nodes get who read or write a bucket.
+NODE_ROLE = "workbench-node"
+
+
 class Place(StrEnum):
     """Where a cluster's nodes come from."""
 
@@ -88,6 +92,12 @@ class FleetWish:
     prepare: str = ""
     image: str = ""
     ssh_from: str = ""
+
+    @property
+    def role(self) -> str:
+        """Name of the role that its nodes need; empty where they need no right in AWS."""
+        needs_one = any(place.startswith("s3://") for place in (self.data, self.output))
+        return NODE_ROLE if self.place is Place.EC2 and needs_one else ""
 
 
 @dataclass(frozen=True)

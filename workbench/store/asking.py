@@ -94,10 +94,10 @@ def market_of(fleet: FleetWish) -> Market:
 
 
 def ask_permissions(
-    place: Place, region: str, purchase: Purchase, image: str = ""
+    place: Place, region: str, purchase: Purchase, image: str = "", role: str = ""
 ) -> tuple[Finding, ...]:
     """Return what a dry run of every call of the purchase's life found; nothing is bought."""
-    asked = _of_place(place, region) | {"purchase": asdict(purchase), "image": image}
+    asked = _of_place(place, region) | {"purchase": asdict(purchase), "image": image, "role": role}
     return tuple(Finding(**item) for item in _ask("permissions", asked, 180))
 
 

@@ -44,6 +44,7 @@ class Rented:
             owner=owner_id(),
             doors=self._doors,
             must_reach=True,
+            profile=lambda: self._wish().role,
             image=lambda: self._wish().image,
         )
 
