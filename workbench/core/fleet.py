@@ -7,7 +7,6 @@ from enum import StrEnum
 
 from workbench.core.world import Host
 
-
 # The role, and its instance profile, that nodes get who read or write a bucket.
 NODE_ROLE = "workbench-node"
 
