@@ -46,6 +46,7 @@ from workbench.core import job as job_file
 from workbench.core.cluster import THIS_MACHINE, ClusterWish, check_cluster_name
 from workbench.core.fleet import FleetWish, Place
 from workbench.core.fleetrequest import fleet_wish
+from workbench.core.hostdiagnosis import folded
 from workbench.core.job import Job
 from workbench.core.jobfile import SUFFIXES, parse_job
 from workbench.core.run import Run, RunKind, RunState, length
@@ -325,6 +326,7 @@ def stop(run: str | None, no_wait: bool, cluster: str) -> None:
     help="Print the IAM policy that somebody needs; a person's, if not said whose.",
 )
 @click.option("--output", "bucket", default="", metavar="s3://…", help="The node's bucket.")
+@click.option("--all", "all_", is_flag=True, help="Show every check of every host, in full.")
 @json_option
 @cluster_option
 def doctor(
@@ -333,6 +335,7 @@ def doctor(
     accept_keys: tuple[str, ...],
     iam: str | None,
     bucket: str,
+    all_: bool,
     as_json: bool,
     cluster: str,
 ) -> int:
@@ -350,7 +353,7 @@ def doctor(
     if as_json:
         click.echo(listing.findings_json(findings))
     else:
-        output().print(listing.findings_table(findings))
+        output().print(listing.findings_table(findings if all_ else folded(findings)))
     return int(any(finding.ok is False for finding in findings))
 
 

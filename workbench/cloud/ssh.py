@@ -383,9 +383,10 @@ def _wrong_key(options: asyncssh.SSHClientConnectionOptions, known: _Known) -> M
     name = known_hosts_name(options.host_key_alias or options.host, options.port)
     if known.names_it:
         return MachineError(
-            f"{name} shows another host key than the one that is known, and was not logged in to: "
-            "if it was made anew, compare the new key's fingerprint on the machine itself and "
-            f"remove the old one (ssh-keygen -R '{name}'); if not, another machine answers for it."
+            f"{name} shows another host key than the one that is known, and was not logged in to; "
+            "if it was made anew, compare the new key's fingerprint on the machine itself, then "
+            f"remove the old one (ssh-keygen -R '{name}', and its line in the cluster's own "
+            "known_hosts); if not, another machine answers for it."
         )
     return KeyUnknown(
         f"The host key of {name} is not known, and it was not logged in to; compare the "

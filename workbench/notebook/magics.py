@@ -7,6 +7,7 @@ import time
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.display import display
 
+from workbench.core.hostdiagnosis import folded
 from workbench.core.run import RunKind
 from workbench.notebook import options
 from workbench.notebook.cell import check_cell
@@ -168,4 +169,5 @@ class WorkbenchMagics(Magics):
         %dist_doctor [--cluster NAME]
         """
         cluster = options.cluster_options("%dist_doctor").read(line).cluster
-        display(dict(findings_table([*ask_doctor(cluster), *hosts_findings(cluster)])), raw=True)
+        found = [*ask_doctor(cluster), *folded(hosts_findings(cluster))]
+        display(dict(findings_table(found)), raw=True)
