@@ -51,9 +51,7 @@ class AskedPlaces:
 
     def permissions(self, wish: FleetWish, purchase: Purchase) -> tuple[Finding, ...]:
         """Return what the dry run found."""
-        found = asking.ask_permissions(
-            wish.place, wish.region, purchase, wish.image, wish.role
-        )
+        found = asking.ask_permissions(wish.place, wish.region, purchase, wish.image, wish.role)
         return (*found, *_door(wish))
 
     def contact(self, hosts: Sequence[Host], cluster: str) -> tuple[Contact, ...]:
