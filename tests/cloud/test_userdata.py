@@ -32,7 +32,7 @@ def boot(tmp_path):
         host_key=(tmp_path / "host").read_text(),
         host_public=(tmp_path / "host.pub").read_text(),
         user_key=(tmp_path / "user.pub").read_text(),
-        prefix="/home/me/an environment",
+        prefix="/home/you/an environment",
         python="3.11",
         requirements=tuple(f"package-{n}=={n}.{n}.{n}" for n in range(150)),
         expires=2e9,

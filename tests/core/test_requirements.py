@@ -7,7 +7,7 @@ import pytest
 from workbench.core.requirements import Environment, lacking, read_environment, shown
 
 GIT = json.dumps({"url": "https://h/r", "vcs_info": {"vcs": "git", "commit_id": "abc"}})
-FOLDER = json.dumps({"url": "file:///home/me/mine", "dir_info": {"editable": True}})
+FOLDER = json.dumps({"url": "file:///home/you/mine", "dir_info": {"editable": True}})
 FILE = json.dumps({"url": "https://h/w-1-py3-none-any.whl", "archive_info": {}})
 
 
@@ -53,7 +53,7 @@ def test_what_a_login_shell_says_first_is_passed_over():
 
     assert read_environment(f"Welcome!\n{json.dumps(told)}\n") == environment(numpy="2.1")
     for nothing in ("", "Welcome!", "[]", '{"python": "3"}'):
-        with pytest.raises(ValueError):  # noqa: PT011 - JSON's own is one too
+        with pytest.raises(ValueError):  # noqa: PT011 - JSON's own error is one too
             read_environment(nothing)
 
 

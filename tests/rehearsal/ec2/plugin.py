@@ -42,7 +42,7 @@ class Refused(ServiceException):
     """An answer of EC2's that is an error."""
 
 
-class Growing(Snapshot):  # type: ignore[misc]
+class Growing(Snapshot):  # type: ignore[misc]  # moto has no types
     """A snapshot that takes its time."""
 
     done = "0%"
