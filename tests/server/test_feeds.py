@@ -53,9 +53,9 @@ async def until(condition, seconds: float = 5.0) -> None:
 
 
 def ours() -> list[str]:
-    """Return the threads of ours that are alive."""
+    """Return the server's threads that are alive; ``workbench-ssh`` is its whole process's."""
     names = [thread.name for thread in threading.enumerate()]
-    return [name for name in names if name.startswith("workbench")]
+    return [name for name in names if name.startswith(("workbench_", "workbench "))]
 
 
 # -- one reader
