@@ -6,7 +6,6 @@ import contextlib
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ import boto3
 import psutil
 import pytest
 
+from tests.notebook.test_real import Answer, Notebook
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import PLACE, Hosts, RehearsalHost
 from workbench.cloud.ec2 import Ec2
@@ -70,7 +70,7 @@ class Shell:
         self.script.write_text(TRAIN)
         self.store = Store()
         self.ec2 = boto3.client("ec2", region_name=REGION)
-        self.door = bridge_address(endpoint)
+        self.door = endpoint.door
 
     def do(self, *words: str, seconds: float = 120.0) -> str:
         """Run a command to its end, and return what it said."""
@@ -206,17 +206,6 @@ def hosts_of(endpoint: Endpoint) -> list[Path]:
     return []
 
 
-def bridge_address(endpoint: Endpoint) -> str:
-    """This machine's own address in the network of the endpoint's hosts."""
-    return next(
-        address.address
-        for name, addresses in psutil.net_if_addrs().items()
-        if name.startswith(f"wbr{endpoint.pid}x")
-        for address in addresses
-        if address.family is socket.AF_INET
-    )
-
-
 def heart(key: str) -> bytes:
     """A line from the middle of a private key."""
     return key.strip().splitlines()[-3].encode()
@@ -317,6 +306,65 @@ def test_from_the_shell_three_nodes_then_four_then_two_then_nothing(shell: Shell
 
     assert "nothing bears its tags" in said
     assert len(shell.launched()) == 4
+    shell.nothing_is_left()
+
+
+WIDGET = """
+import time
+from workbench.core.fleet import Place
+
+def until(look, what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not look():
+        said = panel.message.value, panel.form.total.value
+        assert time.monotonic() < deadline, (what, *said)
+        time.sleep(0.1)
+
+panel = get_ipython().run_line_magic("dist_cluster", "--cluster {name}")
+panel.where.value = Place.EC2
+panel.nodes.value = 3
+panel.form.region.value = "{region}"
+panel.form.extras.ssh_from.value = "{door}"
+panel.form.find.click()
+until(lambda: "c5.large" in panel.form.types.options, "what fits")
+panel.form.types.value = "c5.large"
+until(lambda: not panel.start.disabled, "Start")
+print(panel.form.total.value)
+panel.start.click()
+"""
+TRAINED = f"%%dist_train --cluster {NAME} --name {{}}\n{TRAIN}"
+
+
+def test_from_a_notebook_three_nodes_then_four_then_two_then_nothing(shell: Shell) -> None:
+    notebook = Notebook()
+
+    def do(cell: str) -> Answer:
+        answer = notebook.run(cell)
+        assert not answer.error, answer.error
+        return answer
+
+    try:
+        asked = do(WIDGET.format(name=NAME, region=REGION, door=shell.door))
+        three = do(TRAINED.format("three"))
+        do(f"%dist_resize --nodes 4 --yes --wait --cluster {NAME}")
+        four = do(TRAINED.format("four"))
+        do("panel.nodes.value = 2\nuntil(lambda: not panel.resize.disabled, 'Resize')")
+        do("panel.resize.click()")
+        until(lambda: shell.joined(2), "two nodes", said=shell.log)
+        two = do(TRAINED.format("two"))
+        do("panel.stop.click()\npanel.delete.yes.click()")
+        until(lambda: shell.store.cluster_fact(NAME).state is ClusterState.DOWN, "the end")
+        proof = "until(lambda: 'the tags' in panel.message.value, 'the proof')"
+        proved = do(f"{proof}\nprint(panel.message.value)")
+    finally:
+        notebook.close()
+
+    assert "/h" in asked.text
+    for answer, ranks in ((three, 3), (four, 4), (two, 2)):
+        shown = "\n".join([answer.text, *answer.all("text/plain")])
+        assert len(set(re.findall(r"rank \d+ of \d+ on (\S+)", shown))) == ranks
+        assert answer.all("application/vnd.workbench.run+json")
+    assert "Nothing that bears the tags" in proved.text
     shell.nothing_is_left()
 
 
