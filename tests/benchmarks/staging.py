@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from tests.rehearsal.hosts import Hosts, why_not
+from tests.rehearsal.hosts import HOME, Hosts, why_not
 from workbench.cloud.ssh import SshSession, open_session
 from workbench.core.fleet import FleetWish, Place
 from workbench.core.world import Host
@@ -141,7 +141,7 @@ def _label(count: int) -> str:
 def _stage(hosts: Hosts, sessions: list[SshSession], folder: Path, *, fresh: bool = True) -> float:
     if fresh:
         _clear(hosts)
-    elif not hosts[0].run("sh", "-c", "ls /root/workbench-data 2>/dev/null || true"):
+    elif not hosts[0].run("sh", "-c", f"ls {HOME}/workbench-data 2>/dev/null || true"):
         _stage(hosts, sessions, folder)
     staging, wish = Staging("bench"), FleetWish(Place.HOSTS, data=str(folder))
 
@@ -160,7 +160,7 @@ def _copy(hosts: Hosts, folder: Path, way: str, *, fresh: bool = True) -> float:
     known = hosts.folder / "known"
     known.write_text(f"{hosts[0].known_hosts}\n")
     ssh = ["-F", "none", "-i", f"{hosts.folder}/key", "-o", f"UserKnownHostsFile={known}"]
-    target = f"root@{hosts[0].address}:/root/copy"
+    target = f"root@{hosts[0].address}:{HOME}/copy"
     if way == SCP:
         command = ["scp", "-q", "-r", *ssh, str(folder), target]
     else:
@@ -174,5 +174,6 @@ def _copy(hosts: Hosts, folder: Path, way: str, *, fresh: bool = True) -> float:
 
 
 def _clear(hosts: Hosts) -> None:
+    staged = f"{HOME}/workbench-data"
     for host in hosts:
-        host.run("sh", "-c", "rm -rf /root/copy /root/workbench-data /root/workbench-data/.[!.]*")
+        host.run("sh", "-c", f"rm -rf {HOME}/copy {staged} {staged}/.[!.]*")

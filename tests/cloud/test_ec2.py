@@ -620,7 +620,7 @@ def test_what_was_taken_off_a_node_is_put_back_whatever_becomes_of_its_image(ec2
 
 def test_a_node_with_data_of_a_persons_is_not_baked(ec2, endpoint):
     [node, *_] = bought(ec2)
-    session = Bare(Completed(3, "", "/root/workbench-data holds files of yours"))
+    session = Bare(Completed(3, "", "/home/you/workbench-data holds files of yours"))
 
     with pytest.raises(MachineError, match="would be in the image; bake from a node that has run"):
         ec2.bake(session, node.id, "set up", "one")

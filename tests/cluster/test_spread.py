@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.cluster.conftest import PRELUDE, Bench, Several
-from tests.rehearsal.hosts import Hosts
+from tests.rehearsal.hosts import HOME, Hosts
 from workbench.cluster import nodes
 from workbench.cluster.nodes import Login
 from workbench.cluster.session import MpiCluster
@@ -119,9 +119,9 @@ def test_no_secret_is_seen_in_a_process_list_or_by_another_user(shared) -> None:
 
     for host in several.hosts:
         listed = host.run("ps", "axww", "-o", "args=")
-        found = host.run("find", "/root/.workbench", "-type", "f", "-printf", "%m %p\n")
+        found = host.run("find", f"{HOME}/.workbench", "-type", "f", "-printf", "%m %p\n")
         assert not any(secret in listed for secret in secrets)
-        assert host.run("stat", "-c", "%a", "/root/.workbench").strip() == "700"
+        assert host.run("stat", "-c", "%a", f"{HOME}/.workbench").strip() == "700"
         if host is several.hosts[0]:
             modes = dict(reversed(line.split()) for line in found.splitlines())
             kept = {Path(path).name: mode for path, mode in modes.items() if "/g1/" in path}
@@ -245,7 +245,7 @@ def test_the_world_ends_with_the_cluster_and_leaves_no_file(several) -> None:
 
     assert until(lambda: not several.left()), several.left()
     for host in several.hosts:
-        assert ".workbench" not in host.run("ls", "-A", "/root")
+        assert ".workbench" not in host.run("ls", "-A", HOME)
 
 
 def test_starts_that_fail_take_no_place_in_the_sessions(several) -> None:
@@ -284,7 +284,7 @@ def test_a_node_that_leaves_keeps_nothing_of_ours_and_what_is_others(several) ->
     bench = several.bench()
     ended(bench, bench.ready(3))
     first, second, third = several.hosts
-    second.run("mkdir", "/root/.workbench/another")
+    second.run("mkdir", f"{HOME}/.workbench/another")
     third.cut()
     began = time.monotonic()
 
@@ -292,9 +292,9 @@ def test_a_node_that_leaves_keeps_nothing_of_ours_and_what_is_others(several) ->
         several.cluster.leave(session)
 
     assert time.monotonic() - began < NOTICED_SECONDS
-    assert ".workbench" not in first.run("ls", "-A", "/root")
-    assert second.run("ls", "-A", "/root/.workbench") == "another\n"
-    assert third.run("ls", "-A", "/root/.workbench") != ""
+    assert ".workbench" not in first.run("ls", "-A", HOME)
+    assert second.run("ls", "-A", f"{HOME}/.workbench") == "another\n"
+    assert third.run("ls", "-A", f"{HOME}/.workbench") != ""
 
 
 def test_a_successor_takes_up_the_world_of_a_supervisor_that_was_killed(several) -> None:

@@ -95,7 +95,7 @@ def test_a_gpu_is_missed_only_where_another_host_has_one():
     [
         with_facts(interfaces=(("eth0", "10.0.0.4"), ("docker0", "172.17.0.1"))),
         with_facts(vendor="Amazon EC2", network_driver="ena"),
-        replace(REPORT, login=(f"{PATH}:/usr/games:/root/.cargo/bin", "")),
+        replace(REPORT, login=(f"{PATH}:/usr/games:/home/you/.cargo/bin", "")),
         replace(REPORT, login=None),
         replace(REPORT, skew=0.4),
         with_facts(library_path="/opt/compilers/lib"),

@@ -16,7 +16,7 @@ from workbench.cloud.ec2 import Ec2
 __all__ = ["one_endpoint", "possible", "shell"]
 pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(300)]
 PREPARE = """
-mkdir -p ~/.ssh /home/tools && echo for all > /home/tools/kept
+mkdir -p ~/.ssh /home/user && echo for all > /home/user/kept
 echo secret > ~/.ssh/id_of_mine
 echo "workbench up" > ~/.bash_history
 echo "somebody came" > /var/log/auth.log
@@ -57,7 +57,7 @@ def test_an_image_has_what_is_set_up_and_nothing_that_is_a_nodes_own(
     assert "at about $0.05 a GiB and month: at most $2.50 a month" in said
     assert f"`workbench up --ec2 --region {REGION} --image {image}` starts nodes from it" in said
     disk = disk_of(image)
-    assert disk["home/tools/kept"] == "for all\n"
+    assert disk["home/user/kept"] == "for all\n"
     key = (shell.home / "clusters" / NAME / "key").read_text()
     for name, text in disk.items():
         assert "ssh_host_" not in name, name

@@ -19,7 +19,7 @@ import pytest
 from tests.cloud.conftest import log_in
 from tests.rehearsal.ec2 import imds
 from tests.rehearsal.ec2.endpoint import Endpoint
-from tests.rehearsal.hosts import Hosts, RehearsalHost, until
+from tests.rehearsal.hosts import HOME, Hosts, RehearsalHost, until
 from workbench.core.fleet import FleetWish, Place
 from workbench.errors import MachineError
 from workbench.supervisor.staging import Staging, data_folder_of
@@ -101,7 +101,7 @@ def with_role(hosts: Hosts) -> Iterator[None]:
 
 def digests(host: RehearsalHost, folder: str) -> set[str]:
     """Return what tells the files of a host's folder, by their paths in it."""
-    text = f"cd /root/{folder.removeprefix('~/')} && find . -type f -exec sha256sum {{}} +"
+    text = f"cd {HOME}/{folder.removeprefix('~/')} && find . -type f -exec sha256sum {{}} +"
     return set(host.run("sh", "-c", text).splitlines())
 
 
@@ -124,7 +124,7 @@ def test_a_folder_comes_to_three_hosts_side_by_side_though_one_is_cut_off(possib
             pool.submit(staging.prepare, session, wish, said[number].append)
             for number, session in enumerate(sessions)
         ]
-        parts = f"/root/{place[2:].replace('workbench-data/', 'workbench-data/.')}/parts"
+        parts = f"{HOME}/{place[2:].replace('workbench-data/', 'workbench-data/.')}/parts"
         until(
             lambda: "big" not in said and _size(hosts[1], parts) > BIG / 3,
             "the first third of the large file",
@@ -267,7 +267,7 @@ def _command(hosts: Hosts, folder: Path):
         place.touch(0o600)
         place.write_text(hosts.key)
     for host in hosts:  # the head logs in to the others with a key of the person's
-        text = "umask 077; mkdir -p /root/.ssh; cat > /root/.ssh/id_ed25519"
+        text = f"umask 077; mkdir -p {HOME}/.ssh; cat > {HOME}/.ssh/id_ed25519"
         host.run("sh", "-c", text, input=hosts.key)
     lines = "".join(f"root@{host.address} slots=1\n" for host in hosts)
     (folder / "hosts").write_text(lines)
