@@ -7,6 +7,7 @@ import gc
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import pytest

@@ -294,7 +294,7 @@ async def _connect(
         )
     except asyncssh.HostKeyNotVerifiable as error:
         raise _wrong_key(options, known) from error
-    except (asyncssh.KeyExchangeFailed, asyncssh.ConnectionLost) as error:
+    except (asyncssh.KeyExchangeFailed, asyncssh.ConnectionLost, ConnectionResetError) as error:
         # A host that has no key of the known kind ends the talk before it shows one.
         if known.names_it and await _shows_another(host, known, seconds):
             raise _wrong_key(options, known) from error

@@ -7,7 +7,6 @@ workbench.cloud``. It takes as long as the place takes, up to a deadline: use a 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -36,6 +35,7 @@ from workbench.store.home import (
     cluster_directory,
     home_directory,
     owner_id,
+    write_private,
 )
 from workbench.store.store import Store
 from workbench.store.wishes import ask_cluster, ask_doctor, ask_nodes
@@ -326,17 +326,8 @@ def trust(cluster: str, lines: Iterable[str]) -> None:
         MachineError: They cannot be written.
     """
     kept = {line.split()[0]: line for line in (*trusted_lines(cluster), *lines)}
-    path = cluster_directory(cluster) / KNOWN_HOSTS_NAME
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(handle, "w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in kept.values())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise MachineError(
-            f"{path} cannot be written ({error.strerror}); make room, or mend its permissions."
-        ) from error
+    text = "".join(f"{line}\n" for line in kept.values())
+    write_private(cluster_directory(cluster) / KNOWN_HOSTS_NAME, text)
 
 
 def _of_place(place: Place, region: str) -> dict[str, Any]:

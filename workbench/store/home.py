@@ -70,6 +70,26 @@ def owner_id() -> str:
         ) from error
 
 
+def write_private(path: Path, text: str) -> None:
+    """Put a file in place whole, for its owner alone.
+
+    Raises:
+        MachineError: It cannot be written.
+    """
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            new.unlink()
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(new, path)
+    except OSError as error:
+        raise MachineError(
+            f"{path} cannot be written ({error.strerror}); make room, or mend its permissions."
+        ) from error
+
+
 def _made(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)

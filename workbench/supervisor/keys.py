@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +12,7 @@ from workbench.cluster.nodes import Login
 from workbench.core.sshconfig import known_hosts_line
 from workbench.errors import MachineError
 from workbench.store.asking import trusted_lines
-from workbench.store.home import HOST_KEYS_NAME, KEY_NAME, cluster_directory
+from workbench.store.home import HOST_KEYS_NAME, KEY_NAME, cluster_directory, write_private
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class KeyRing:
         """The user's public key, made with the private one when it is first asked for."""
         with self._lock:
             if not self.private:
-                _write(self._key, new_key()[0])
+                write_private(self._key, new_key()[0])
         return public_half(self.private)
 
     def of(self, id_: str) -> HostKey | None:
@@ -87,7 +85,7 @@ class KeyRing:
         return {one["id"]: HostKey(**one) for one in json.loads(text)} if text else {}
 
     def _keep(self, keys: dict[str, HostKey]) -> None:
-        _write(self._host_keys, json.dumps([asdict(key) for key in keys.values()], indent=1))
+        write_private(self._host_keys, json.dumps([asdict(key) for key in keys.values()], indent=1))
 
 
 def login_of(cluster: str) -> Login:
@@ -108,20 +106,4 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise MachineError(
             f"{path} cannot be read ({error.strerror}); mend its permissions."
-        ) from error
-
-
-def _write(path: Path, text: str) -> None:
-    """Put a file in place whole, for its owner alone."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with contextlib.suppress(FileNotFoundError):
-            new.unlink()
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(new, path)
-    except OSError as error:
-        raise MachineError(
-            f"{path} cannot be written ({error.strerror}); make room, or mend its permissions."
         ) from error
