@@ -10,6 +10,7 @@ NODE := .venv-node
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml constraints.txt
 CHROMIUM := chromium fonts-dejavu-core
+MACHINES := openssh-server iproute2 procps cloud-init
 
 # The JupyterLab extension: built into the Python package, then copied to where .venv serves it.
 BUILT := workbench/labextension/package.json
@@ -38,7 +39,7 @@ WITH_NODE = export PATH="$(CURDIR)/$(BIN):$(if $(NODE_BIN),$(NODE_BIN):)$$PATH";
 	if [ -z "$$YARN_NPM_REGISTRY_SERVER" ]; then unset YARN_NPM_REGISTRY_SERVER; fi;
 
 .PHONY: help demo lab extension watch test test-fast test-extension lint format bench constraints clean \
-	check-python chromium uv
+	check-python chromium machines uv
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,13 +58,18 @@ watch: $(VENV)/made-lab ## rebuild the extension after every change, as .venv se
 	ln -s '$(CURDIR)/workbench/labextension' $(SERVED)
 	@$(WITH_NODE) cd extension && jlpm watch
 
+# What makes machines of this one needs root, which CI must get: by sudo, for these tests alone.
+AS_ROOT := $(if $(CI),$(if $(filter 0,$(shell id -u)),,sudo -n --preserve-env))
+NOT_ROOT := $(if $(AS_ROOT),and not root)
+
 # Everything runs even if something fails, so that one run shows all of it.
-test: $(VENV)/made-lab extension/ui-tests/node_modules/made $(MPICH)/made chromium
+test: $(VENV)/made-lab extension/ui-tests/node_modules/made $(MPICH)/made chromium machines
 test: lint ## check everything, as CI does
 	@status=0; \
 	$(MAKE) --no-print-directory test-extension || status=1; \
-	$(MPICH)/bin/python -m pytest -m 'contract or mpich' || status=1; \
-	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python -m pytest -m 'not mpich' || status=1; \
+	$(MPICH)/bin/python -m pytest -m '(contract or mpich) $(NOT_ROOT)' || status=1; \
+	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python -m pytest -m 'not mpich $(NOT_ROOT)' || status=1; \
+	$(if $(AS_ROOT),$(AS_ROOT) $(BIN)/python -m pytest -p no:cacheprovider -m 'root and not mpich' || status=1;) \
 	exit $$status
 
 test-fast: $(VENV)/made-test ## run the tests that start no engine, kernel, browser or installer
@@ -160,6 +166,19 @@ chromium:
 	$$sudo apt-get update -qq && \
 	$$sudo apt-get install -y -qq --no-install-recommends $(CHROMIUM); } > /dev/null 2>&1 || \
 	echo 'There is no chromium, and apt-get could not install it: the browser tests skip.'; }
+
+# Tests on several hosts skip without sshd, and fail instead where CI is set. A person's own machine
+# is not given one unasked: there these tests, which need root, would skip anyhow.
+machines:
+	@{ test -x /usr/sbin/sshd && command -v ip && command -v tc && command -v pkill \
+	&& command -v cloud-init; } > /dev/null || { \
+	sudo=; if [ "$$(id -u)" -ne 0 ]; then sudo='sudo -n'; fi; \
+	export DEBIAN_FRONTEND=noninteractive; \
+	{ [ -z "$$sudo" ] || [ -n "$$CI" ]; } && { \
+	$$sudo apt-get install -y -qq --no-install-recommends $(MACHINES) > /dev/null 2>&1 || { \
+	$$sudo apt-get update -qq && \
+	$$sudo apt-get install -y -qq --no-install-recommends $(MACHINES); } > /dev/null 2>&1; } || \
+	echo 'Not all of $(MACHINES) is there: tests on several hosts skip, or those of user-data.'; }
 
 # Where uv is the machine's own there is nothing to make.
 uv: ;

@@ -29,8 +29,8 @@ ALLOWED = {
 }
 OUTSIDE = {
     "asyncssh": ("cloud/ssh.py", "cloud/sshprocess.py"),
-    "boto3": ("cloud/ec2.py", "cloud/preflight.py"),
-    "botocore": ("cloud/ec2.py", "cloud/preflight.py"),
+    "boto3": ("cloud/ec2.py", "cloud/preflight.py", "node/bucket.py"),
+    "botocore": ("cloud/ec2.py", "cloud/preflight.py", "node/bucket.py"),
     "ipyparallel": ("cluster/",),
     "mpi4py": ("engine/", "demo/"),
     "chainer": ("engine/", "compat/", "demo/"),

@@ -27,6 +27,19 @@ class Unknown(StateError):
     """Correct the name: no run or cluster has it, or has it any longer."""
 
 
+class PriceQuestion(StateError):
+    """Say yes to what it would cost; nothing was done.
+
+    Args:
+        message: What it would cost.
+        price: The same in $/h.
+    """
+
+    def __init__(self, message: str, price: float) -> None:
+        super().__init__(message)
+        self.price = price
+
+
 class MachineError(WorkbenchError):
     """Mend the machine: MPI missing, disk full, directory not writable."""
 

@@ -37,6 +37,27 @@ export async function confirmRemove(
 }
 
 /**
+ * Whether a cluster may cost more.
+ *
+ * @param sentence - what it would cost
+ */
+export async function confirmPrice(
+  name: string,
+  sentence: string,
+  trans: ITrans
+): Promise<boolean> {
+  const result = await showDialog({
+    title: trans.__('Start more nodes of cluster %1?', name),
+    body: sentence,
+    buttons: [
+      Dialog.cancelButton({ label: trans.__('Cancel') }),
+      Dialog.okButton({ label: trans.__('Start at that price') })
+    ]
+  });
+  return result.button.accept;
+}
+
+/**
  * A number of ranks, or of nodes where it has some, for a cluster; null when the person thought better of it.
  *
  * @param okLabel - what is done with it, in one word

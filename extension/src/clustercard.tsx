@@ -12,6 +12,8 @@ import {
   against,
   budget,
   clusterWord,
+  isOver,
+  nodesAgainst,
   place,
   price,
   spent,
@@ -78,6 +80,18 @@ export function ClusterCard(props: {
   );
 }
 
+/** What it costs, and for how long. */
+function money(cluster: ICluster, trans: ITrans): string[][] {
+  return [
+    [trans.__('Price'), price(cluster, trans)],
+    [trans.__('So far'), spent(cluster, trans)],
+    ...(cluster.budget === null
+      ? []
+      : [[trans.__('Budget'), budget(cluster, trans)]]),
+    [trans.__('Time to live'), timeToLive(cluster, Date.now() / 1000, trans)]
+  ];
+}
+
 function Facts(props: { cluster: ICluster; trans: ITrans }): JSX.Element {
   const { cluster, trans } = props;
   const rows = [
@@ -85,17 +99,9 @@ function Facts(props: { cluster: ICluster; trans: ITrans }): JSX.Element {
       trans.__('Ranks'),
       against(cluster.ranks_actual, cluster.ranks_asked, trans)
     ],
-    [
-      trans.__('Nodes'),
-      against(cluster.nodes_actual, cluster.nodes_asked, trans)
-    ],
+    [trans.__('Nodes'), nodesAgainst(cluster, trans)],
     [trans.__('Where'), place(cluster, trans)],
-    [trans.__('Price'), price(cluster, trans)],
-    [trans.__('So far'), spent(cluster, trans)],
-    ...(cluster.budget === null
-      ? []
-      : [[trans.__('Budget'), budget(cluster, trans)]]),
-    [trans.__('Time to live'), timeToLive(cluster, Date.now() / 1000, trans)]
+    ...(isOver(cluster) ? [] : money(cluster, trans))
   ];
   return (
     <dl className="wb-facts">

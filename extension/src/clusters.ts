@@ -21,7 +21,8 @@ export interface IApi {
   clusters(): Promise<IClusters>;
   runs(limit: number): Promise<IListedRun[]>;
   start(name: string, size?: ISize): Promise<ICluster>;
-  resize(name: string, size: ISize): Promise<ICluster>;
+  /** @param size - with the price that the person has said yes to, where there is one */
+  resize(name: string, size: ISize & { agreed?: number }): Promise<ICluster>;
   remove(name: string): Promise<ICluster>;
   extend(name: string, seconds: number): Promise<ICluster>;
   stopTraining(name: string): Promise<string[]>;
@@ -40,6 +41,8 @@ interface IRefusal {
   status: number;
   message: string;
   isOurs: boolean;
+  /** Dollars an hour, where only a yes to them is missing. */
+  price?: number;
 }
 
 /** The clusters and runs of this Jupyter server. */
@@ -129,8 +132,9 @@ export class ClustersModel implements IDisposable {
     return this._change(name, () => this.options.api.start(name, size));
   }
 
+  /** Give a cluster another size; what costs more is asked about first. */
   resize(name: string, size: ISize): Promise<boolean> {
-    return this._change(name, () => this.options.api.resize(name, size));
+    return this._change(name, () => this._resize(name, size));
   }
 
   remove(name: string): Promise<boolean> {
@@ -148,6 +152,19 @@ export class ClustersModel implements IDisposable {
 
   stopRun(id: string): Promise<boolean> {
     return this._act(id, () => this.options.api.stopRun(id));
+  }
+
+  private async _resize(name: string, size: ISize): Promise<ICluster> {
+    const { api, agree } = this.options;
+    try {
+      return await api.resize(name, size);
+    } catch (error) {
+      const { price, message = '' } = error as Partial<IRefusal>;
+      if (price === undefined || !agree || !(await agree(name, message))) {
+        throw error;
+      }
+      return api.resize(name, { ...size, agreed: price });
+    }
   }
 
   private _change(
@@ -279,6 +296,8 @@ export namespace ClustersModel {
   export interface IOptions {
     api: IApi;
     trans: ITrans;
+    /** Asks whether a cluster may cost what a sentence says. */
+    agree?: (name: string, sentence: string) => Promise<boolean>;
     /** Milliseconds between two looks. */
     interval?: number;
     /** Whether to look before anybody asks. */

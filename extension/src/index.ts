@@ -6,6 +6,7 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator } from '@jupyterlab/translation';
 
 import { Announcer } from './announcer';
+import { confirmPrice } from './asking';
 import { ClustersModel, type IApi } from './clusters';
 import { commandsPlugin } from './commands';
 import { panelPlugin } from './panel';
@@ -44,7 +45,11 @@ const clustersPlugin: JupyterFrontEndPlugin<IWorkbench> = {
   ) => {
     const trans = translator.load(DOMAIN);
     const preferences = new Preferences();
-    const clusters = new ClustersModel({ api, trans });
+    const clusters = new ClustersModel({
+      api,
+      trans,
+      agree: (name, sentence) => confirmPrice(name, sentence, trans)
+    });
     new Announcer(clusters, trans);
     preferences.changed.connect(() => {
       clusters.interval = 1000 * preferences.values.pollInterval;

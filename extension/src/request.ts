@@ -25,6 +25,8 @@ export interface ISizeWish {
   oversubscribe?: boolean;
   /** In place of ranks, where the cluster has nodes. */
   nodes?: number;
+  /** Dollars an hour of all nodes that the person has said yes to. */
+  agreed?: number;
 }
 
 /** The server refused, or did not answer. */
@@ -32,11 +34,13 @@ export class RequestError extends Error {
   /**
    * @param status - of HTTP; 0 when there was no answer
    * @param isOurs - whether our part of the server said so, and not one that lacks it
+   * @param price - dollars an hour, where only a yes to them is missing
    */
   constructor(
     readonly status: number,
     message: string,
-    readonly isOurs: boolean
+    readonly isOurs: boolean,
+    readonly price?: number
   ) {
     super(message);
   }
@@ -210,7 +214,7 @@ async function ask(
 }
 
 async function refusal(response: Response): Promise<RequestError> {
-  let said: { message?: string; reason?: string } = {};
+  let said: { message?: string; reason?: string; price?: number } = {};
   try {
     said = (await response.json()) ?? {};
   } catch {
@@ -221,7 +225,8 @@ async function refusal(response: Response): Promise<RequestError> {
   return new RequestError(
     response.status,
     message,
-    said.reason === 'workbench'
+    said.reason === 'workbench',
+    said.price
   );
 }
 

@@ -48,6 +48,16 @@ export function against(actual: number, asked: number, trans: ITrans): string {
   return asked ? trans.__('%1 of %2', actual, asked) : NOTHING;
 }
 
+/** The nodes there are against those that there are to be; one that may grow has bounds. */
+export function nodesAgainst(cluster: ICluster, trans: ITrans): string {
+  const { nodes_actual, nodes_asked, nodes_least, nodes_most } = cluster;
+  if (!nodes_asked || !nodes_most) {
+    return against(nodes_actual, nodes_asked, trans);
+  }
+  const least = Math.min(nodes_least, nodes_asked);
+  return trans.__('%1 of %2 to %3', nodes_actual, least, nodes_most);
+}
+
 /** The same with the thing that is counted, as in `2 of 4 ranks`. */
 export function ranksWord(
   actual: number,
@@ -94,6 +104,12 @@ export function spent(cluster: ICluster, trans: ITrans): string {
   return cluster.spent === null
     ? trans.__('free')
     : dollars(cluster.spent, trans);
+}
+
+/** Whether nobody wants its nodes any longer, and none is left that could cost anything. */
+export function isOver(cluster: ICluster): boolean {
+  const isOfNodes = cluster.where !== 'local';
+  return isOfNodes && !cluster.is_wanted && !cluster.nodes.length;
 }
 
 /** What is left of what a cluster may cost. */

@@ -26,11 +26,14 @@ NAMES = (
     "points",
     "live_view",
     "cold_start",
+    "fleet",
+    "nodes",
     "import_cost",
     "exchange_memory",
     "exchange_link",
     "exchange_epoch",
     "plan",
+    "staging",
 )
 
 

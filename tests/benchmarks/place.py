@@ -124,13 +124,13 @@ def cluster(ranks: int, name: str = "default") -> Iterator[None]:
         take_down()
 
 
-def take_down() -> None:
+def take_down(seconds: float = DOWN_SECONDS) -> None:
     """End every cluster of the current home and wait until it is gone."""
     with Store() as store:
         for wish in store.clusters():
             if store.cluster_fact(wish.name).state is not ClusterState.DOWN:
                 ask_down(store, cluster=wish.name)
-        deadline = time.monotonic() + DOWN_SECONDS
+        deadline = time.monotonic() + seconds
         names = [wish.name for wish in store.clusters()]
         while any(store.cluster_fact(name).state is not ClusterState.DOWN for name in names):
             if time.monotonic() > deadline:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -133,10 +134,12 @@ def test_the_doctor_looks_at_hosts_and_names_each(hosts, workbench, person):
     (person / "known_hosts").write_text("".join(f"{host.known_hosts}\n" for host in hosts))
 
     result = workbench("doctor", "--hosts", written(hosts))
+    whole = workbench("doctor", "--hosts", written(hosts), "--all")
 
     for host in hosts:
-        assert f"{host.address}: ssh " in result.stdout
-        assert f"{host.address}: versions" in result.stdout
+        assert re.search(rf"^{host.address} +✓ good", result.stdout, re.MULTILINE)
+        assert f"{host.address}: ssh " in whole.stdout
+        assert f"{host.address}: versions" in whole.stdout
 
 
 def test_the_doctor_of_a_cluster_looks_at_its_hosts(hosts, actor, workbench, store):
@@ -145,4 +148,4 @@ def test_the_doctor_of_a_cluster_looks_at_its_hosts(hosts, actor, workbench, sto
     result = workbench("doctor")
 
     assert "world forms" in result.stdout
-    assert f"{hosts[0].address}: ssh " in result.stdout
+    assert re.search(rf"^{hosts[0].address} +✓ good +ssh, environment", result.stdout, re.MULTILINE)

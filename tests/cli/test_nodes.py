@@ -63,6 +63,7 @@ def test_a_yes_ahead_is_not_asked_for(workbench, actor, store):
 def test_every_option_comes_into_the_wish(workbench, actor, store, tmp_path):
     Path("prepare.sh").write_text("pip install it\n")
     Path("data").mkdir()
+    Path("data", "digits.npz").touch()
     options = (
         "--least 1 --most 4 --slots 1 --memory 8 --network 1 --type gpu.1 --type gpu.4 "
         "--zone here-1a --max-price $20 --budget 9 --ttl 0 --data data "
@@ -157,6 +158,14 @@ def test_status_shows_nodes_and_money(workbench, actor, store):
     assert "gpu.1 in here-1a" in result.stdout
 
 
+def test_a_budget_that_is_used_up_at_once_starts_nothing(workbench, actor, store):
+    result = workbench("up", "--rehearse", "--nodes", "2", "--budget", "0.001", "--yes")
+
+    assert result.exit_code
+    assert "which is too little to start; raise --budget" in result.stderr
+    assert store.cluster_wish("default") is None
+
+
 def test_status_as_json_tells_nodes_and_money(workbench, actor, store):
     workbench(*REHEARSE, "--yes")
 
@@ -172,7 +181,7 @@ def test_down_asks_the_place_whether_anything_is_left(workbench, actor, store):
 
     assert result.stdout.strip() == (
         "Cluster 'default' is down; rehearsal (nothing is bought) was asked just now, and nothing "
-        "bears its tags."
+        "bears its tags. It would have cost $0.10."
     )
 
 
@@ -236,12 +245,18 @@ def test_a_job_file_brings_its_nodes_up(workbench, actor, store, script):
     assert store.cluster_wish("default").fleet.expires > time.time() + 7 * 24 * HOUR
 
 
-def test_a_job_file_says_what_nothing_acts_on(workbench, actor, store, script):
-    Path("job.toml").write_text('script = "train.py"\nshrink = "wait"\n')
+def test_what_becomes_of_lost_nodes_is_said_and_how_long_the_run_may_take(
+    workbench, actor, store, script
+):
+    Path("job.toml").write_text(
+        'script = "train.py"\nwhere = "rehearsal"\nnodes = 2\nneeds.gpus = 1\nshrink = "wait"\n'
+    )
 
-    result = workbench("run", "--background", "job.toml")
+    result = workbench("run", "--background", "--yes", "--name", "r", "job.toml")
 
-    assert result.stderr.startswith("Nothing acts on shrink yet; all else of the job file holds.")
+    assert "nothing is saved of runs yet; the next one waits for other nodes." in result.stderr
+    assert "Run 'r' is stopped 7 d after it began" in result.stderr
+    assert store.cluster_wish("default").fleet.least == 2
 
 
 def test_this_machine_as_the_only_host_needs_no_key(workbench, actor, store):
@@ -287,7 +302,26 @@ def test_an_image_is_made_of_the_head_and_not_under_a_run(workbench, store, home
     unasked = workbench("image", "bake")
 
     assert "has no node 'i-2' that is set up; there are: i-1." in unknown.stderr
-    assert "Make an image of i-1, which restarts it? [y/N]" in unasked.stdout
+    assert "at about $0.05 a GiB and month: at most $2.50 a month" in unasked.stdout
+    assert "Make an image of i-1, to which nobody can log in meanwhile? [y/N]" in unasked.stdout
+
+
+def test_a_node_that_nobody_has_logged_in_to_is_not_baked(workbench, store, home):
+    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Place.EC2, region="us-east-1"))
+    store.put_node("default", Node("i-1", NodeState.JOINED, head=True))
+
+    result = workbench("image", "bake", "--yes")
+
+    assert result.stderr.strip() == (
+        "Nobody has logged in to i-1 yet, and what is its own can only be taken off it in a "
+        "session; wait until it is ready."
+    )
+
+
+def test_what_is_no_image_is_not_deleted(workbench):
+    result = workbench("image", "delete", "mine", "--yes")
+
+    assert "'mine' is no image's id; `workbench sweep-leaks` lists" in result.stderr
 
 
 @pytest.mark.parametrize("principal", ["person", "node", "baker"])

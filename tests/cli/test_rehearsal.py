@@ -20,7 +20,8 @@ from workbench.store.home import cluster_directory
 from workbench.supervisor.fleet import FleetKeeper, Lender, Load
 
 CLUSTER = "default"
-QUICK = Weather(boot=(0.1, 0.5), stop=0.2, lag=0.1)
+# The command asks the place as it is by default: what ends there has not ended sooner here.
+QUICK = Weather(boot=(0.1, 0.5), lag=0.1)
 
 
 class Keeper(threading.Thread):
@@ -70,6 +71,31 @@ def keeper(home) -> Iterator[Keeper]:
     keeper.leave()
 
 
+def test_a_node_is_taken_back_at_will_and_replaced(keeper, workbench, store):
+    workbench("up", "--rehearse", "--nodes", "2", "--yes")
+    before = {node.id for node in store.nodes(CLUSTER)}
+
+    said = workbench("interrupt")
+    taken, deadline = max(before), time.monotonic() + 30
+    while taken in {node.id for node in store.nodes(CLUSTER)}:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+    workbench("resize", "--nodes", "2")
+    assert f"The rehearsal takes {taken} back;" in said.stdout
+    assert len(before & {node.id for node in store.nodes(CLUSTER)}) == 1
+    workbench("down")
+
+
+def test_no_other_place_takes_nodes_back_at_will(workbench, store):
+    store.wish_cluster(CLUSTER, up=False, ranks=1)
+
+    said = workbench("interrupt", "r-000001")
+
+    assert said.exit_code
+    assert "is no rehearsal" in said.stderr
+
+
 def test_nodes_come_and_go_as_they_are_asked_for_and_nothing_is_left(keeper, workbench, store):
     up = workbench("up", "--rehearse", "--nodes", "2", "--gpus", "1", "--budget", "5", "--yes")
     status = workbench("status")
@@ -83,5 +109,5 @@ def test_nodes_come_and_go_as_they_are_asked_for_and_nothing_is_left(keeper, wor
     assert " of $5.00 left, 7 h 59 min to live" in status.stdout
     assert "3 ranks on 3 of 3 nodes" in more.stdout
     assert "no nodes, and nothing is paid" in none.stdout
-    assert "nothing bears its tags." in down.stdout
+    assert "nothing bears its tags." in down.stdout, down.stderr
     assert ask_leftovers(store.cluster_wish(CLUSTER).fleet.place, "", CLUSTER) == ()

@@ -1,16 +1,22 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import time
+from dataclasses import replace
 
+import boto3
 import pytest
 
+from workbench.cloud.baking import Progress, away, back
 from workbench.cloud.ec2 import Ec2, sweep
 from workbench.cloud.policy import Principal, allowed, policy
 from workbench.core.fleet import MachineState, Needs, Purchase
 from workbench.core.refusal import Kind, classify
-from workbench.errors import CloudRefused, InputError
+from workbench.core.session import Completed
+from workbench.core.world import Host
+from workbench.errors import CloudRefused, InputError, MachineError
 
 REGION, ZONE = "us-east-1", "us-east-1a"
 TYPE, OTHER = "c5.large", "c5.xlarge"
@@ -503,6 +509,32 @@ def test_quotas_that_may_not_be_read_are_unknown(ec2, endpoint):
     assert offer.quota is None
 
 
+@pytest.mark.parametrize(("type_", "image"), [(TYPE, "785db401"), ("g4dn.xlarge", "dca37ea5")])
+def test_the_image_that_is_looked_up_has_the_drivers_that_the_nodes_need(ec2, type_, image):
+    [finding] = [one for one in ec2.permissions(purchase(types=(type_,))) if one.check == "image"]
+
+    assert finding.ok
+    assert finding.found.startswith(f"ami-{image}, root ")
+
+
+@pytest.mark.parametrize(
+    ("image", "sentence"),
+    [
+        ("/no/such/parameter", "has no public image .*no SSM parameter /no/such/parameter"),
+        ("ami-00000000", "image"),
+    ],
+)
+def test_an_image_that_is_not_there_is_told_with_the_remedy(endpoint, image, sentence):
+    ec2 = Ec2(REGION, endpoint=endpoint.url, public_key=KEY, image=image)
+
+    [finding] = [one for one in ec2.permissions(purchase()) if one.check == "image"]
+
+    assert finding.ok is False
+    assert re.search(sentence, finding.remedy)
+    with pytest.raises(CloudRefused, match=sentence):
+        ec2.buy(purchase(), USER_DATA, [])
+
+
 def test_all_that_a_purchase_needs_is_tried_without_doing_anything(ec2, endpoint):
     findings = ec2.permissions(purchase(placement=True))
 
@@ -561,9 +593,76 @@ def test_a_sweep_finds_what_is_left_in_another_region(ec2, endpoint):
     assert found.refused == ()
 
 
+class Bare:
+    """A session with a node on which scripts do nothing, or fail."""
+
+    host = Host("10.0.0.1", 1, user="root")
+
+    def __init__(self, *answers: Completed) -> None:
+        self.scripts: list[str] = []
+        self._answers = list(answers)
+
+    def run(self, command, *, input="", seconds=60.0):
+        self.scripts.append(input)
+        return self._answers.pop(0) if self._answers else Completed(0, "", "")
+
+
+def test_what_was_taken_off_a_node_is_put_back_whatever_becomes_of_its_image(ec2, endpoint):
+    [node, *_] = bought(ec2)
+    session = Bare()
+    endpoint.fail("CreateImage", "InvalidParameterValue", after=True)
+
+    with pytest.raises(CloudRefused):
+        ec2.bake(session, node.id, "set up", "one")
+
+    assert session.scripts == [away(), back()]
+
+
+def test_a_node_with_data_of_a_persons_is_not_baked(ec2, endpoint):
+    [node, *_] = bought(ec2)
+    session = Bare(Completed(3, "", "/home/you/workbench-data holds files of yours"))
+
+    with pytest.raises(MachineError, match="would be in the image; bake from a node that has run"):
+        ec2.bake(session, node.id, "set up", "one")
+
+    assert ec2.leftovers("one", images=True) == ec2.leftovers("one")
+
+
+def test_an_image_that_may_not_be_made_leaves_the_node_alone(ec2, endpoint):
+    [node, *_] = bought(ec2)
+    session = Bare()
+    endpoint.deny("CreateImage")
+
+    with pytest.raises(CloudRefused, match="CreateImage"):
+        ec2.bake(session, node.id, "set up", "one")
+
+    assert session.scripts == []
+
+
+def test_an_image_says_how_far_it_is_and_goes_with_its_snapshot(ec2, endpoint):
+    endpoint.settings(imaging=60)
+    [node, *_] = bought(ec2)
+    image = ec2.bake(Bare(), node.id, "set up", "one")
+    assert ec2.image(image) == Progress("pending", 40)
+
+    endpoint.settings(ahead=61)
+
+    assert ec2.image(image) == Progress("available", 100)
+    [snapshot] = ec2.discard(image)
+    assert snapshot.startswith("snap-")
+    assert {left.kind for left in ec2.leftovers("one", images=True)}.isdisjoint(
+        {"image", "snapshot"}
+    )
+
+
+def test_only_a_baked_image_is_deleted(ec2):
+    with pytest.raises(CloudRefused, match="was not baked by workbench, and stays"):
+        ec2.discard("ami-785db401")
+
+
 def test_a_baked_image_stays_until_it_is_asked_to_go(ec2, endpoint):
     [node, *_] = bought(ec2)
-    ec2.bake(node.id, "set up", "one")
+    ec2.bake(Bare(), node.id, "set up", "one")
 
     assert ec2.clean("one") == ()
     assert {left.kind for left in ec2.leftovers("one", images=True)} == {"image", "snapshot"}
@@ -579,7 +678,10 @@ def test_every_call_is_allowed_by_the_policies(ec2):
     ec2.offers(Needs(types=(TYPE,)), 3600)
     ec2.permissions(purchase(placement=True))
     [node, *_] = bought(ec2, placement=True)
-    ec2.bake(node.id, "set up", "one")
+    image = ec2.bake(Bare(), node.id, "set up", "one")
+    ec2.image(image)
+    ec2.discard(image)
+    ec2.bake(Bare(), node.id, "again", "one")
     ec2.end([node.id])
     ec2.clean("one", images=True)
 
@@ -593,3 +695,46 @@ def action(model):
         model.service_model.service_name, model.service_model.service_name
     )
     return f"{prefix}:{model.name}"
+
+
+def test_two_people_with_clusters_of_one_name_do_not_touch_each_others(endpoint):
+    mine, theirs = (Ec2(REGION, endpoint=endpoint.url, public_key=KEY, owner=o) for o in "ab")
+    mine.buy(replace(purchase(), token="a"), "", ())
+    theirs.buy(replace(purchase(), token="b"), "", ())
+    name = purchase().cluster
+
+    assert {one.token for one in mine.machines(name)} == {"a"}
+    assert {left.owner for left in mine.leftovers(name)} == {"a"}
+    before = theirs.leftovers(name)
+    while mine.clean(name):
+        pass
+    assert theirs.leftovers(name) == before
+    assert {left.owner for left in Ec2(REGION, endpoint=endpoint.url).leftovers()} == {"b"}
+    while theirs.clean(name):
+        pass
+
+
+def test_nothing_is_bought_that_could_not_be_reached(endpoint):
+    far = Ec2(REGION, endpoint=endpoint.url, must_reach=True)
+
+    with pytest.raises(CloudRefused, match="--ssh-from") as refused:
+        far.buy(purchase(), "", ())
+
+    assert refused.value.kind is Kind.CONFIGURATION
+    assert far.leftovers() == ()
+
+
+def test_who_moved_is_let_in_from_where_they_are_now(endpoint):
+    doors = ["203.0.113.7/32"]
+    ec2 = Ec2(REGION, endpoint=endpoint.url, doors=lambda: doors)
+    ec2.admit(purchase().cluster)  # there is nothing yet to be let in to
+    ec2.buy(purchase(), "", ())
+    doors = ["203.0.113.8/32"]
+    for _ in range(2):
+        ec2.admit(purchase().cluster)
+
+    calls = boto3.client("ec2", region_name=REGION, endpoint_url=endpoint.url)
+    groups = calls.describe_security_groups()["SecurityGroups"]
+    [group] = [one for one in groups if one["GroupName"] != "default"]
+    let_in = {r["CidrIp"] for rule in group["IpPermissions"] for r in rule["IpRanges"]}
+    assert let_in == {"203.0.113.7/32", "203.0.113.8/32"}

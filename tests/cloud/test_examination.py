@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cloud.conftest import log_in
-from tests.rehearsal.hosts import Hosts
+from tests.rehearsal.hosts import HOME, Hosts
 from workbench.cloud.examination import examine_hosts, facts_here
 from workbench.core.hostdiagnosis import HostReport, judge_host
 from workbench.core.session import Session
@@ -52,7 +52,7 @@ def test_hosts_with_the_same_environment_have_nothing_wrong(own, sessions):
 def test_a_firewall_and_an_environment_that_only_a_login_has_are_found(own, sessions):
     first, second, third = own
     first.run("ip", "route", "add", "unreachable", third.address)
-    second.run("sh", "-c", "echo 'export LD_LIBRARY_PATH=/opt/nccl/lib' > /root/.bash_profile")
+    second.run("sh", "-c", f"echo 'export LD_LIBRARY_PATH=/opt/nccl/lib' > {HOME}/.bash_profile")
     second.run("ip", "link", "add", "docker0", "type", "bridge")
     second.run("ip", "addr", "add", "172.17.0.1/16", "dev", "docker0")
     second.run("ip", "link", "set", "docker0", "up")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cloud.conftest import log_in
-from tests.rehearsal.hosts import Hosts, RehearsalHost, make_key, until
+from tests.rehearsal.hosts import HOME, Hosts, RehearsalHost, make_key, until
 from workbench.cloud.ssh import first_key, open_session
 from workbench.core.sshconfig import agent_config, known_hosts_line
 from workbench.core.world import Host
@@ -213,7 +213,7 @@ def test_a_configuration_that_checks_nothing_is_not_followed(hosts, host, home):
 
 
 def test_a_shell_that_talks_first_is_not_taken_for_the_command(hosts, host, home):
-    host.run("sh", "-c", "echo 'echo welcome to the cluster' > /root/.bashrc")
+    host.run("sh", "-c", f"echo 'echo welcome to the cluster' > {HOME}/.bashrc")
     with contextlib.closing(open_session(as_host(host), [host.known_hosts], hosts.key)) as session:
         assert session.run(["echo", "answer"]).output == "answer\n"
 

@@ -7,11 +7,14 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.cluster.conftest import PRELUDE, Bench, Several
-from tests.rehearsal.hosts import Hosts
+from tests.rehearsal.hosts import HOME, Hosts
+from workbench.cluster import nodes
+from workbench.cluster.nodes import Login
 from workbench.cluster.session import MpiCluster
 from workbench.core.generation import WorldState
 from workbench.core.report import Interrupt
@@ -48,6 +51,14 @@ def until(condition: Callable[[], object], seconds: float = 20.0) -> bool:
 def ended(bench: Bench, generation: int) -> None:
     bench.cluster.end_world(generation)
     bench.until(lambda: generation not in {f.generation for f in bench.cluster.observe()} or None)
+
+
+def over(bench: Bench, begun: set[int]) -> bool | None:
+    """Whether these worlds have ended without having stood."""
+    found = {fact.generation: fact for fact in bench.cluster.observe()}
+    assert not any(fact.state is WorldState.READY for fact in found.values())
+    begun -= {g for g, fact in found.items() if fact.state is WorldState.ENDED}
+    return True if not begun else None
 
 
 def printed(bench: Bench, generation: int, source: str) -> dict[int, str]:
@@ -108,9 +119,9 @@ def test_no_secret_is_seen_in_a_process_list_or_by_another_user(shared) -> None:
 
     for host in several.hosts:
         listed = host.run("ps", "axww", "-o", "args=")
-        found = host.run("find", "/root/.workbench", "-type", "f", "-printf", "%m %p\n")
+        found = host.run("find", f"{HOME}/.workbench", "-type", "f", "-printf", "%m %p\n")
         assert not any(secret in listed for secret in secrets)
-        assert host.run("stat", "-c", "%a", "/root/.workbench").strip() == "700"
+        assert host.run("stat", "-c", "%a", f"{HOME}/.workbench").strip() == "700"
         if host is several.hosts[0]:
             modes = dict(reversed(line.split()) for line in found.splitlines())
             kept = {Path(path).name: mode for path, mode in modes.items() if "/g1/" in path}
@@ -234,7 +245,56 @@ def test_the_world_ends_with_the_cluster_and_leaves_no_file(several) -> None:
 
     assert until(lambda: not several.left()), several.left()
     for host in several.hosts:
-        assert host.run("ls", "/root/.workbench") == "ipython\n"
+        assert ".workbench" not in host.run("ls", "-A", HOME)
+
+
+def test_starts_that_fail_take_no_place_in_the_sessions(several) -> None:
+    bench = several.bench()
+    login = several.cluster._spreading._login
+    several.cluster._spreading._login = lambda hosts: Login(
+        (several.hosts[0].known_hosts,), several.hosts.key
+    )
+    for at_once in (1, 1, 10):  # sshd allows ten things at a time in one session
+        begun = {bench.begin(2) for _ in range(at_once)}
+        bench.until(lambda begun=begun: over(bench, begun))
+    several.cluster._spreading._login = login
+
+    generation = bench.ready(3)
+
+    for host in several.hosts:
+        listed = host.run("ps", "axww", "-o", "args=").splitlines()
+        assert len([line for line in listed if "-m workbench.node.warden" in line]) == 1
+    ended(bench, generation)
+
+
+def test_a_warden_that_says_nothing_is_ended(several, monkeypatch) -> None:
+    host = several.hosts[0]
+    host.run("sh", "-c", "printf '#!/bin/sh\nexec sleep 1000\n' > /tmp/p && chmod +x /tmp/p")
+    monkeypatch.setattr(nodes, "sys", SimpleNamespace(executable="/tmp/p"))
+    monkeypatch.setattr(nodes.RemoteWarden.wait_for_facts, "__defaults__", (0.5,))
+    bench = several.bench()
+
+    begun = bench.begin(1)
+    bench.until(lambda: over(bench, {begun}))
+
+    assert until(lambda: not several.left()), several.left()
+
+
+def test_a_node_that_leaves_keeps_nothing_of_ours_and_what_is_others(several) -> None:
+    bench = several.bench()
+    ended(bench, bench.ready(3))
+    first, second, third = several.hosts
+    second.run("mkdir", f"{HOME}/.workbench/another")
+    third.cut()
+    began = time.monotonic()
+
+    for session in several.sessions.values():
+        several.cluster.leave(session)
+
+    assert time.monotonic() - began < NOTICED_SECONDS
+    assert ".workbench" not in first.run("ls", "-A", HOME)
+    assert second.run("ls", "-A", f"{HOME}/.workbench") == "another\n"
+    assert third.run("ls", "-A", f"{HOME}/.workbench") != ""
 
 
 def test_a_successor_takes_up_the_world_of_a_supervisor_that_was_killed(several) -> None:

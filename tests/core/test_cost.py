@@ -7,17 +7,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.core.cost import (
+    DISK_GIB,
+    MONTH_HOURS,
     RESERVE_SECONDS,
     Bill,
     bill,
     charge,
+    extra_price,
     is_used_up,
     is_worth_it,
     metered,
     node_spent,
     repriced,
+    storage_price,
 )
-from workbench.core.fleet import Node, NodeState
+from workbench.core.fleet import Node, NodeState, Place
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=200)
 FLAT = ((0.0, 3.6),)  # $0.001 a second
@@ -49,6 +53,12 @@ def test_what_was_not_launched_costs_nothing() -> None:
 def test_the_disk_is_paid_even_where_the_machine_is_credited() -> None:
     assert node_spent(FLAT, 10.0, 1810.0, interrupted=True, extra=0.02) == pytest.approx(0.01)
     assert node_spent(FLAT, 10.0, 1810.0, extra=0.02) == pytest.approx(1.81)
+
+
+def test_a_disk_costs_by_its_size_and_only_where_it_is_rented() -> None:
+    assert storage_price(1) * MONTH_HOURS == pytest.approx(0.08)
+    assert extra_price(Place.EC2) == pytest.approx(storage_price(DISK_GIB))
+    assert {extra_price(place) for place in (Place.LOCAL, Place.HOSTS, Place.FAKE)} == {0.0}
 
 
 def test_each_segment_of_price_is_charged_for_its_own_time() -> None:

@@ -556,6 +556,14 @@ def test_all_together_cost_no_more_than_was_said() -> None:
     assert purchase.most_price == pytest.approx(0.25)
 
 
+def test_what_all_may_cost_has_their_disks() -> None:
+    wish, seen = replace(WISH, most_price=0.5), replace(fact(), extra=0.05)
+
+    assert bought(seen, wish).purchase.most_price == pytest.approx(0.2)
+    (wait,) = planned(replace(wish, most_price=0.4), seen)
+    assert "disks included" in wait.why
+
+
 def test_where_too_few_may_be_paid_nothing_is_bought() -> None:
     (wait,) = planned(replace(WISH, most_price=0.3))
 

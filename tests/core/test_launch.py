@@ -32,20 +32,20 @@ def test_the_paths_of_the_node_are_put_where_they_are_meant() -> None:
         ".w/g1", (("a", f"in {FOLDER}/b"),), ("run", f"{FOLDER}/a"), (("X", f"{HOME}/y"),)
     )
 
-    here = launch.at("/home/me")
+    here = launch.at("/home/you")
 
     assert here == Launch(
-        "/home/me/.w/g1",
-        (("a", "in /home/me/.w/g1/b"),),
-        ("run", "/home/me/.w/g1/a"),
-        (("X", "/home/me/y"),),
+        "/home/you/.w/g1",
+        (("a", "in /home/you/.w/g1/b"),),
+        ("run", "/home/you/.w/g1/a"),
+        (("X", "/home/you/y"),),
     )
 
 
 def test_what_a_login_shell_says_before_the_answer_is_passed_over() -> None:
-    answer = launched_text(Launched(42, "/home/me/.w"))
+    answer = launched_text(Launched(42, "/home/you/.w"))
 
-    assert read_launched(f"Welcome!\n\n{answer}") == Launched(42, "/home/me/.w")
+    assert read_launched(f"Welcome!\n\n{answer}") == Launched(42, "/home/you/.w")
 
 
 def test_what_is_to_be_started_does_not_show_its_secrets() -> None:

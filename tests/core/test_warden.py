@@ -11,7 +11,9 @@ from workbench.core.warden import (
     Follow,
     Gone,
     Gpu,
+    Heed,
     NodeFacts,
+    Notice,
     Read,
     Renew,
     Renewed,
@@ -34,6 +36,7 @@ REQUESTS = [
     Follow("output.log", 7),
     Unfollow("output.log"),
     Renew("one", 300.0, "/var/lib/x"),
+    Heed(),
 ]
 EVENTS = [
     NodeFacts("node1", 1.5, gpus=(Gpu("Tesla M60", 8 << 30),), versions=(("numpy", "2.3"),)),
@@ -42,6 +45,7 @@ EVENTS = [
     Text("crash", "two\nlines ü \ud800"),
     Added("output.log", "line\n", 12),
     Renewed("one", 300.0, "no"),
+    Notice("terminate", 1758183720.0),
 ]
 
 

@@ -249,6 +249,27 @@ def test_the_environment_is_the_runs_own_and_then_as_it_was(
 # -- endings
 
 
+def test_a_run_is_told_where_its_data_is_and_finds_a_folder_for_its_output(
+    perform, printed, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("WORKBENCH_OUTPUT", raising=False)
+    source = "import os\nprint(os.environ['WORKBENCH_DATA'], os.environ['WORKBENCH_OUTPUT'])"
+
+    perform(source, data="/data", output="~/workbench-output/c/run")
+
+    assert printed() == f"/data {tmp_path}/workbench-output/c/run\n"
+    assert (tmp_path / "workbench-output" / "c" / "run").is_dir()
+    assert "WORKBENCH_OUTPUT" not in os.environ
+
+
+def test_an_output_folder_that_cannot_be_made_is_told_and_the_run_goes_on(perform, printed) -> None:
+    ending = perform("print('on')", output="/dev/null/output")
+
+    assert ending.state == "finished"
+    assert printed().endswith("on\n")
+
+
 def test_a_traceback_begins_at_the_users_own_line(perform) -> None:
     ending = perform("def fall():\n    raise ValueError('boom')\n\nfall()")
 

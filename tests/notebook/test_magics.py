@@ -12,18 +12,21 @@ import time
 import pytest
 
 from workbench.core.diagnosis import Finding
-from workbench.core.fleet import FleetWish, Node, NodeState, Place
+from workbench.core.fleet import FleetWish, Node, NodeState, Offer, Place
 from workbench.core.run import RunKind, RunState
 from workbench.core.world import Host
 from workbench.errors import (
     ClusterError,
     InputError,
     MachineError,
+    PriceQuestion,
     RunFailed,
     StateError,
     StoreError,
 )
 from workbench.notebook import sizing
+from workbench.store import asking
+from workbench.store.asking import Market
 
 TRAIN = "%%dist_train --name digits\nprint('hello')"
 
@@ -361,6 +364,20 @@ def test_nodes_are_resized_and_shown_with_what_they_cost(
     assert "Where: rehearsal (nothing is bought). Nodes: 1 of 0 nodes." in sent.text
     assert "Price: $0.2000/h now, $0.50 spent, no time limit." in sent.text
     assert "i-1   –        joined" in sent.text
+
+
+def test_more_nodes_that_cost_want_a_yes(run_cell, stand_in, store, capsys, monkeypatch) -> None:
+    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Place.EC2, nodes=2))
+    offers = (Offer("c5.large", "a", 0.04, 2, 4.0),)
+    monkeypatch.setattr(asking, "ask_offers", lambda *_: Market("us-east-1", offers))
+
+    with pytest.raises(PriceQuestion, match=r"3 nodes would cost about .* add --yes"):
+        run_cell("%dist_resize --nodes 3")
+
+    assert store.cluster_wish("default").fleet.nodes == 2
+    run_cell("%dist_resize --nodes 3 --yes")
+    assert "tried first: 3 nodes of c5.large in a" in capsys.readouterr().out
+    assert store.cluster_wish("default").fleet.nodes == 3
 
 
 def test_ranks_and_nodes_are_not_resized_at_once(run_cell, home) -> None:

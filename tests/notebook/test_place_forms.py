@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -105,7 +106,7 @@ def test_nothing_starts_before_the_total_was_shown(spot) -> None:
     spot.form.find.click()
 
     assert not spot.start.disabled
-    assert "Total $0.4200/h" in spot.form.total.value
+    assert "Total $0.4310/h" in spot.form.total.value
 
 
 def test_types_that_fit_are_shown_with_prices_network_gpu_and_quota(spot) -> None:
@@ -117,7 +118,7 @@ def test_types_that_fit_are_shown_with_prices_network_gpu_and_quota(spot) -> Non
     assert "<caption>What fits, the best first</caption>" in table
     for said in (
         "a and 1 other", "$0.2100/h", "1 × T4, 16 GiB", "5 Gbit/s (bursts to 25)",
-        "8 vCPUs, 4 too few", "$0.6300/h",
+        "8 vCPUs, 4 too few", "$0.6464/h",
         'aria-label="from $0.2000/h to $0.3000/h over 48 h, $0.2100/h now"',
     ):  # fmt: skip
         assert said in table
@@ -300,6 +301,23 @@ def test_the_boxes_take_up_what_was_asked_for(shown) -> None:
     assert shown.where.disabled
 
 
+def test_more_nodes_that_cost_are_asked_for_after_a_yes_to_their_price(shown, store, up) -> None:
+    store.wish_cluster("default", up=True, ranks=0, fleet=replace(up, place=Place.EC2))
+    shown.where.value, shown.nodes.value = Place.EC2, 3
+    shown.resize.click()
+
+    assert "3 nodes would cost about $0." in shown.more.shown.value
+    assert shown.more.widget.layout.display is None
+    shown.more.no.click()
+    assert store.cluster_wish("default").fleet.nodes == 2
+
+    shown.resize.click()
+    shown.more.yes.click()
+
+    assert shown.more.widget.layout.display == "none"
+    assert store.cluster_wish("default").fleet.nodes == 3
+
+
 def test_resize_to_nothing_keeps_the_definition(shown, store, up) -> None:
     shown.nodes.value = 0
     shown.resize.click()
@@ -346,7 +364,7 @@ def test_after_delete_the_place_is_asked_what_is_left(shown, store, places, left
     shown.refresh(store)
 
     assert said in shown.message.value
-    assert "It cost $0.10." in shown.message.value
+    assert "It would have cost $0.10." in shown.message.value
 
 
 def test_every_box_and_button_has_a_name(panel) -> None:

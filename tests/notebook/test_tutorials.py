@@ -60,10 +60,11 @@ def saved(request) -> nbformat.NotebookNode:
 
 
 def test_there_are_tutorials() -> None:
-    assert [path.stem for path in NOTEBOOKS][:3] == [
+    assert [path.stem for path in NOTEBOOKS][:4] == [
         "00_offline_tour",
         "01_dist_train",
         "02_live_view",
+        "03_spot_cluster",
     ]
 
 

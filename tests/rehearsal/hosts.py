@@ -12,6 +12,7 @@ import ipaddress
 import itertools
 import json
 import os
+import pwd
 import random
 import shutil
 import socket
@@ -28,6 +29,8 @@ ROOT = Path(__file__).parents[2]
 INIT = Path(__file__).with_name("init.py")
 PLACE = Path("/run/workbench-rehearsal")
 PREFIX = "wbr"
+HOME = pwd.getpwuid(0).pw_dir
+"""Of whoever logs in to a host, and there a folder of the host's own."""
 NEEDED = ("unshare", "nsenter", "ip", "ssh-keygen", "/usr/sbin/sshd")
 START_SECONDS = 20.0
 END_SECONDS = 5.0
@@ -46,7 +49,6 @@ PermitRootLogin prohibit-password
 StrictModes no
 UseDNS no
 MaxStartups 200
-MaxSessions 200
 Subsystem sftp internal-sftp
 {more}
 """

@@ -11,7 +11,13 @@ from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import PLACE, make_key, until
 from workbench.cloud.ec2 import Ec2
 from workbench.cloud.ssh import open_session
-from workbench.cloud.userdata import Boot, is_ready, second_host_key, user_data
+from workbench.cloud.userdata import (
+    Boot,
+    is_ready,
+    make_host_key,
+    show_host_key,
+    user_data,
+)
 from workbench.core.fleet import MachineState, Purchase
 from workbench.core.world import Host
 from workbench.errors import WorkbenchError
@@ -91,12 +97,14 @@ def test_nodes_show_the_throw_away_key_and_then_one_of_their_own(bench):
     [node] = bench.buy(1)
 
     with contextlib.closing(bench.log_in(node)) as session:
-        own = session.run(["sh", "-c", second_host_key()]).output
+        own = session.run(["sh", "-c", make_host_key()]).output
+        shown = session.run(["sh", "-c", show_host_key()])
         with contextlib.closing(bench.log_in(node, own)) as second:
             said = second.run(["hostname"]).output
     with pytest.raises(WorkbenchError):
         bench.log_in(node)
 
+    assert (shown.status, shown.errors) == (0, "")
     assert own.split()[0] == "ssh-ed25519"
     assert own.split()[1] not in bench.host_public
     assert said.strip() == f"ip-{node.address.replace('.', '-')}"
@@ -116,7 +124,8 @@ def test_a_user_of_the_nodes_own_can_log_in(bench):
 
     with contextlib.closing(bench.log_in(node, user="workbench")) as session:
         assert session.run(["whoami"]).output.strip() == "workbench"
-        own = session.run(["sudo", "-n", "sh", "-c", second_host_key()]).output
+        own = session.run(["sudo", "-n", "sh", "-c", make_host_key()]).output
+        session.run(["sudo", "-n", "sh", "-c", show_host_key()])
 
     with contextlib.closing(bench.log_in(node, own, user="workbench")) as session:
         assert session.run(["sudo", "-n", "whoami"]).output.strip() == "root"

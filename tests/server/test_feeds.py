@@ -7,6 +7,7 @@ import gc
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import pytest
@@ -52,10 +53,16 @@ async def until(condition, seconds: float = 5.0) -> None:
         await asyncio.sleep(0.01)
 
 
-def ours() -> list[str]:
-    """Return the threads of ours that are alive."""
-    names = [thread.name for thread in threading.enumerate()]
-    return [name for name in names if name.startswith("workbench")]
+@pytest.fixture(autouse=True)
+def ours() -> Callable[[], list[str]]:
+    """Give what tells which threads of ours are alive that were not there before the test."""
+    before = {*threading.enumerate()}
+
+    def names() -> list[str]:
+        new = {*threading.enumerate()} - before
+        return [thread.name for thread in new if thread.name.startswith("workbench")]
+
+    return names
 
 
 # -- one reader
@@ -312,7 +319,9 @@ async def test_nobody_is_woken_when_nobody_looks(follow, run, asleep, monkeypatc
 # -- the server's end
 
 
-async def test_the_server_says_goodbye_and_leaves_nothing(follow, run, store, extension) -> None:
+async def test_the_server_says_goodbye_and_leaves_nothing(
+    follow, run, store, extension, ours
+) -> None:
     run.report(range(10))
     async with follow(run.id) as one, follow(run.id) as two:
         await one.hear_a("frame")
@@ -340,7 +349,7 @@ async def test_a_page_that_comes_while_the_server_stops_is_sent_away(
 
 
 async def test_a_feed_that_was_kept_for_a_page_to_come_back_ends_with_the_server(
-    follow, run, extension, monkeypatch
+    follow, run, extension, monkeypatch, ours
 ) -> None:
     async with follow(run.id) as listener:
         await listener.hear_a("hello")

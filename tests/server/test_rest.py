@@ -13,10 +13,12 @@ import pytest
 
 from workbench import __version__
 from workbench.core.cluster import ClusterFact, ClusterState, RankFact
-from workbench.core.fleet import FleetWish, Node, NodeState, Place
+from workbench.core.cost import extra_price
+from workbench.core.fleet import FleetWish, Node, NodeState, Offer, Place
 from workbench.core.world import MAX_RANKS
 from workbench.server import answers
-from workbench.store import database, schema, wishes
+from workbench.store import asking, database, schema, wishes
+from workbench.store.asking import Market
 from workbench.view import kept
 
 UNKNOWN = "260101-000000-aaaa"
@@ -210,6 +212,33 @@ async def test_a_cluster_whose_time_is_over_is_not_started(ask, store, fleet) ->
     assert "The time to live of cluster 'lab' is over" in answer.message
 
 
+async def test_more_nodes_that_cost_wait_for_a_yes_to_their_price(
+    ask, store, fleet, monkeypatch
+) -> None:
+    store.wish_cluster("lab", up=True, ranks=0, fleet=replace(fleet, place=Place.EC2))
+    offer = Offer("c5.large", "a", 0.04, 2, 4.0)
+    monkeypatch.setattr(asking, "ask_offers", lambda *_: Market("us-east-1", (offer,)))
+
+    answer = await ask("PATCH", "clusters", "lab", body={"nodes": 4})
+
+    assert (answer.status, store.cluster_wish("lab").fleet.nodes) == (402, 3)
+    assert "4 nodes would cost about $0.18" in answer.message
+    assert answer.json["price"] == pytest.approx(4 * (0.04 + extra_price(Place.EC2)))
+    agreed = await ask(
+        "PATCH", "clusters", "lab", body={"nodes": 4, "agreed": answer.json["price"]}
+    )
+    assert (agreed.status, store.cluster_wish("lab").fleet.nodes) == (200, 4)
+
+
+async def test_a_deleted_cluster_that_costs_is_not_started_by_a_page(ask, store, fleet) -> None:
+    store.wish_cluster("lab", up=False, ranks=0, fleet=replace(fleet, place=Place.EC2))
+
+    answer = await ask("PUT", "clusters", "lab", body={"nodes": 1})
+
+    assert (answer.status, store.cluster_wish("lab").up) == (409, False)
+    assert "`workbench up --cluster lab`, or %dist_cluster, shows the price" in answer.message
+
+
 @pytest.mark.parametrize("seconds", [0, -1, "60", 1e300])
 async def test_a_time_that_is_none_is_refused(ask, store, fleet, seconds) -> None:
     answer = await ask("POST", "clusters", "lab", "extend", body={"seconds": seconds})
@@ -230,7 +259,7 @@ async def test_a_time_that_is_none_is_refused(ask, store, fleet, seconds) -> Non
         ({"ranks": 2, "oversubscribe": 1}, "oversubscribe is 1"),
         (
             {"ranks": 2, "size": 2},
-            "There is no field 'size'; the fields are 'ranks', 'oversubscribe' and 'nodes'.",
+            "There is no field 'size'; the fields are 'ranks', 'oversubscribe', 'nodes' and ",
         ),
         ({"ranks": 2, "nodes": 3}, "2 ranks and 3 nodes were asked for; say one of them."),
         ({"nodes": 2}, "Cluster 'default' is this machine alone; give it another number of ranks"),

@@ -44,7 +44,7 @@ def test_a_dry_run_tells_what_it_found():
 
 
 def test_nothing_is_left_of_what_never_was():
-    assert ask_leftovers(Place.FAKE, "", "c") == ask_clean(Place.FAKE, "", "c") == ()
+    assert ask_leftovers(Place.FAKE, "", "c") == ask_clean(Place.FAKE, "", "c", "") == ()
 
 
 def test_a_region_that_nobody_named_is_refused_before_anything_is_asked(monkeypatch):

@@ -420,3 +420,52 @@ def test_this_machine_has_no_number_of_nodes(store, awake) -> None:
 
     with pytest.raises(InputError, match="is this machine alone"):
         ask_nodes(store, 2)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda store: ask_run(store, **CELL),
+        lambda store: ask_run(store, **CELL, ranks=2),
+        ask_cluster,
+        lambda store: ask_cluster(store, 2),
+        lambda store: ask_nodes(store, 1),
+    ],
+)
+def test_a_deleted_cluster_that_costs_is_not_bought_again_unasked(store, home, ask) -> None:
+    store.wish_cluster("default", up=False, ranks=0, fleet=FleetWish(Place.EC2, nodes=2))
+
+    with pytest.raises(StateError, match="was deleted and its nodes cost money"):
+        ask(store)
+
+    assert not store.cluster_wish("default").up
+    assert store.runs() == []
+    assert not started(home)
+
+
+def test_a_deleted_cluster_that_costs_is_started_with_nodes_that_were_agreed_to(
+    store, awake
+) -> None:
+    fleet = FleetWish(Place.EC2, nodes=2)
+    store.wish_cluster("default", up=False, ranks=0, fleet=fleet)
+
+    assert ask_cluster(store, fleet=fleet).up
+
+
+def test_hosts_that_cost_nothing_are_taken_up_again_by_a_run(store, awake) -> None:
+    fleet = FleetWish(Place.HOSTS, nodes=1, hosts=(Host("10.0.0.1", 1),))
+    store.wish_cluster("default", up=False, ranks=1, fleet=fleet)
+
+    ask_run(store, **CELL)
+
+    assert store.cluster_wish("default").up
+
+
+def test_a_run_on_a_cluster_whose_time_is_over_is_refused(store, home) -> None:
+    fleet = FleetWish(Place.FAKE, nodes=2, expires=1.0)
+    store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
+
+    with pytest.raises(StateError, match="time to live"):
+        ask_run(store, **CELL)
+
+    assert not started(home)

@@ -35,7 +35,7 @@ class Queue(Executor):
     def __init__(self) -> None:
         self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
 
-    def submit(self, work: Callable[[], Any], /) -> Future[Any]:  # type: ignore[override]
+    def submit(self, work: Callable[[], Any], /) -> Future[Any]:  # type: ignore[override]  # no arguments here
         future: Future[Any] = Future()
         self.waiting.append((future, work))
         return future

@@ -26,7 +26,8 @@ def test_picture_words_curves_and_output_stay(store, supervisor, queue, report) 
     bundle = kept_bundle(store, ended(store, supervisor, run), 9.0)
 
     assert base64.b64decode(bundle["image/png"]).startswith(b"\x89PNG")
-    assert '<img alt="main/loss falls from 3 to 1 over 2 iterations; A step takes: ' in bundle["text/html"]
+    label = "main/loss falls from 3 to 1 over 2 iterations; A step takes: "
+    assert f'<img alt="{label}' in bundle["text/html"]
     assert "hello from 1" in bundle["text/html"]
     assert "Run digits: finished on 2 ranks, iteration 3, 4.0 s" in bundle["text/plain"]
     saved = bundle[RUN_TYPE]["saved"]

@@ -11,11 +11,10 @@ import click
 
 from workbench.cli import listing
 from workbench.cli.chart import check_chart_path, draw_chart
-from workbench.cli.consent import Consent, agree_to_keys, renewed
+from workbench.cli.consent import Consent, agree_to_keys, agree_to_nodes, renewed
 from workbench.cli.demo import run_demo
 from workbench.cli.fleet_options import (
     SPELLING,
-    data_folder,
     host_options,
     money_options,
     need_options,
@@ -27,15 +26,8 @@ from workbench.cli.fleet_options import (
     size_options,
     with_options,
 )
-from workbench.cli.follow import (
-    TerminalView,
-    cost_sentence,
-    exit_code,
-    nodes_sentence,
-    prove_gone,
-    wait_down,
-    wait_ready,
-)
+from workbench.cli.follow import TerminalView, exit_code
+from workbench.cli.images import image
 from workbench.cli.logs import print_output, print_supervisor_log
 from workbench.cli.measuring import bandwidth_command
 from workbench.cli.options import (
@@ -49,7 +41,7 @@ from workbench.cli.options import (
     yes_option,
 )
 from workbench.cli.planning import plan_command
-from workbench.cli.renting import extend, image, offers, sweep_leaks
+from workbench.cli.renting import extend, interrupt, offers, sweep_leaks
 from workbench.cli.screen import screen_for
 from workbench.cli.terminal import notes, output, waiting
 from workbench.core import job as job_file
@@ -57,16 +49,17 @@ from workbench.core.cluster import THIS_MACHINE, ClusterWish, check_cluster_name
 from workbench.core.exchangewish import exchange_environment
 from workbench.core.fleet import FleetWish, Place
 from workbench.core.fleetrequest import fleet_wish
+from workbench.core.hostdiagnosis import folded
 from workbench.core.job import Job
 from workbench.core.jobfile import SUFFIXES, parse_job
-from workbench.core.run import Run, RunKind, RunState
+from workbench.core.run import Run, RunKind, RunState, length
 from workbench.errors import InputError, StateError
 from workbench.store import Store
 from workbench.store.asking import ask_doctors, ask_host_doctor, ask_policy
+from workbench.store.folders import checked_data, checked_output
 from workbench.store.wishes import (
     ask_cluster,
     ask_down,
-    ask_nodes,
     ask_run,
     script_source,
 )
@@ -75,7 +68,14 @@ from workbench.view.care import Care, keep_awake
 from workbench.view.following import POLL_SECONDS, follow
 from workbench.view.interrupts import Interrupts
 from workbench.view.listing import comparison_table, runs_table
-from workbench.view.phrases import count, duration, state_line, summary
+from workbench.view.phrases import count, state_line, summary
+from workbench.view.readiness import (
+    cost_sentence,
+    gone_sentence,
+    ready_sentence,
+    wait_down,
+    wait_ready,
+)
 from workbench.view.record import curves_of
 from workbench.view.stop import ask_stop, stop_line
 
@@ -123,13 +123,22 @@ def up(
 @main.command()
 @click.argument("ranks", type=int, required=False)
 @click.option("--nodes", type=int, metavar="N", help="Of nodes; 0 pays nothing and keeps all else.")
+@yes_option
 @oversubscribe_option
 @no_wait_option
 @cluster_option
 def resize(
-    ranks: int | None, nodes: int | None, oversubscribe: bool, no_wait: bool, cluster: str
+    ranks: int | None,
+    nodes: int | None,
+    yes: bool,
+    oversubscribe: bool,
+    no_wait: bool,
+    cluster: str,
 ) -> None:
-    """Give a cluster that is up another number of RANKS, or of nodes."""
+    """Give a cluster that is up another number of RANKS, or of nodes.
+
+    What more nodes cost is shown, and asked about.
+    """
     if (ranks is None) == (nodes is None):
         raise InputError("Say another number of ranks (workbench resize 4), or of --nodes.")
     asked = count(nodes, "node") if nodes is not None else count(ranks or 0, "rank")
@@ -139,7 +148,7 @@ def resize(
             start = "" if ranks is None else f" {ranks}"
             raise StateError(f"Cluster {cluster!r} is not up; `workbench up{start}` starts it.")
         if nodes is not None:
-            ask_nodes(store, nodes, cluster=cluster)
+            agree_to_nodes(store, wish, nodes, time.time(), yes=yes)
         else:
             ask_cluster(store, ranks, cluster=cluster, oversubscribe=oversubscribe)
         if no_wait:
@@ -161,8 +170,8 @@ def down(no_wait: bool, cluster: str) -> None:
         wish = store.cluster_wish(cluster)
         assert wish is not None
         with waiting(f"Taking cluster {cluster!r} down", lines=_has_nodes(wish)) as say:
-            wait_down(store, cluster, say)
-        click.echo(f"Cluster {cluster!r} is down; {prove_gone(wish)}.")
+            spent = wait_down(store, cluster, say)
+        click.echo(gone_sentence(wish, spent))
 
 
 @main.command(context_settings={"allow_interspersed_args": False})
@@ -212,8 +221,13 @@ def run(ctx: click.Context, /, script: str, arguments: tuple[str, ...], **given:
             ranks=ranks,
             oversubscribe=shared,
             grace=job.grace if given["grace"] is None else given["grace"],
-            wall_clock_limit=given["wall_clock_limit"] or job.limit,
+            wall_clock_limit=job.limit
+            if given["wall_clock_limit"] is None
+            else given["wall_clock_limit"],
         )
+        if wish.wall_clock_limit:
+            stops = f"Run {wish.name!r} is stopped {length(wish.wall_clock_limit)} after it began"
+            click.echo(f"{stops}; --wall-clock-limit says otherwise.", err=True)
         if given["background"]:
             click.echo(f"Run {wish.name!r} is queued; `workbench logs -f` follows it.")
             return 0
@@ -321,6 +335,7 @@ def stop(run: str | None, no_wait: bool, cluster: str) -> None:
     help="Print the IAM policy that somebody needs; a person's, if not said whose.",
 )
 @click.option("--output", "bucket", default="", metavar="s3://…", help="The node's bucket.")
+@click.option("--all", "all_", is_flag=True, help="Show every check of every host, in full.")
 @json_option
 @cluster_option
 def doctor(
@@ -329,6 +344,7 @@ def doctor(
     accept_keys: tuple[str, ...],
     iam: str | None,
     bucket: str,
+    all_: bool,
     as_json: bool,
     cluster: str,
 ) -> int:
@@ -346,11 +362,19 @@ def doctor(
     if as_json:
         click.echo(listing.findings_json(findings))
     else:
-        output().print(listing.findings_table(findings))
+        output().print(listing.findings_table(findings if all_ else folded(findings)))
     return int(any(finding.ok is False for finding in findings))
 
 
-for _command in (offers, bandwidth_command, plan_command, extend, sweep_leaks, image):
+for _command in (
+    offers,
+    bandwidth_command,
+    plan_command,
+    extend,
+    interrupt,
+    sweep_leaks,
+    image,
+):
     main.add_command(_command)
 
 
@@ -399,12 +423,8 @@ def _say_ready(store: Store, cluster: str) -> None:
     wish = store.cluster_wish(cluster)
     assert wish is not None
     with waiting(f"Cluster {cluster!r}", lines=_has_nodes(wish)) as say:
-        fact = wait_ready(store, cluster, say)
-    taken = duration(time.monotonic() - began)
-    if _has_nodes(wish):
-        click.echo(f"Cluster {cluster!r}: {nodes_sentence(store, cluster)}, after {taken}.")
-    else:
-        click.echo(f"Cluster {cluster!r} is ready: {count(fact.ranks, 'rank')}, after {taken}.")
+        wait_ready(store, cluster, say)
+    click.echo(ready_sentence(store, cluster, time.monotonic() - began))
 
 
 def _has_nodes(wish: ClusterWish) -> bool:
@@ -413,13 +433,16 @@ def _has_nodes(wish: ClusterWish) -> bool:
 
 def _fleet_of(job: Job, now: float) -> FleetWish | None:
     """Return the nodes that a job asks for; None for those that its cluster has."""
-    if job.not_acted_on:
-        names = " and ".join(job.not_acted_on)
-        click.echo(f"Nothing acts on {names} yet; all else of the job file holds.", err=True)
+    if job.remark:
+        click.echo(job.remark, err=True)
     listed = read_text(job.host_file, "The host file") if job.host_file else ""
     prepare = read_text(job.prepare, "The script") if job.prepare else None
-    if job.data and not job.data.startswith("s3:"):
-        job = job.model_copy(update={"data": data_folder(job.data)})
+    job = job.model_copy(
+        update={
+            "data": job.data and checked_data(job.data),
+            "output": job.output and checked_output(job.output),
+        }
+    )
     request = job.request(listed, prepare)
     return fleet_wish(request, job_file.SPELLING, now=now, ttl=job.time_to_live)
 

@@ -10,7 +10,9 @@ import click
 from rich.console import RenderableType
 
 from workbench.cli.listing import findings_table, text_table
+from workbench.core.cluster import ClusterWish
 from workbench.core.contact import Contact
+from workbench.core.cost import extra_price, is_worth_it
 from workbench.core.diagnosis import Finding
 from workbench.core.fleet import FleetWish, Needs, Offer, Place
 from workbench.core.fleetrequest import COSTLY, DEFAULT_TTL
@@ -18,9 +20,17 @@ from workbench.core.ladder import Rung, purchase, rungs
 from workbench.core.offers import judge_quota, lacking_vcpus, ranked, total, why_none
 from workbench.core.refusal import Kind
 from workbench.core.world import Host
-from workbench.errors import CloudRefused, InputError, MachineError, StateError
+from workbench.errors import CloudRefused, InputError, MachineError, PriceQuestion, StateError
 from workbench.store import Store
-from workbench.store.asking import Market, ask_contact, ask_offers, ask_permissions, trust
+from workbench.store.asking import (
+    Market,
+    ask_contact,
+    ask_door,
+    ask_more,
+    ask_offers,
+    ask_permissions,
+    trust,
+)
 from workbench.view.listing import NOTHING, Table
 from workbench.view.phrases import count, dollars, duration, hourly, moment
 
@@ -62,11 +72,17 @@ def renewed(store: Store, consent: Consent, fleet: FleetWish | None) -> FleetWis
     """
     before = store.cluster_wish(consent.cluster)
     if fleet is None:
-        if before is None or before.up or before.fleet.place not in COSTLY:
+        if before is None or before.up:
             return None
+        if before.fleet.place not in COSTLY:
+            # Hosts cost nothing: with no time to live but the one that is over, they have none.
+            is_over = 0 < before.fleet.expires <= consent.now
+            return replace(before.fleet, expires=0.0) if is_over else None
         # What was deleted once is not bought again unasked; its time to live begins anew.
         lives = consent.now + DEFAULT_TTL if before.fleet.expires else 0.0
         return agree(store, consent, replace(before.fleet, expires=lives))
+    if before is not None and before.up:
+        fleet = replace(fleet, ssh_from=fleet.ssh_from or before.fleet.ssh_from)
     if before is not None and before.up and _is_same(before.fleet, fleet):
         ends = (before.fleet.expires, fleet.expires)
         return replace(before.fleet, expires=max(ends) if all(ends) else 0.0)
@@ -88,6 +104,30 @@ def agree(store: Store, consent: Consent, fleet: FleetWish) -> FleetWish:
     if fleet.place in COSTLY and fleet.nodes:
         return _agreed_price(consent, fleet)
     return fleet
+
+
+def agree_to_nodes(
+    store: Store, wish: ClusterWish, nodes: int, now: float, *, yes: bool
+) -> ClusterWish:
+    """Wish for another number of nodes, once the person has agreed to what more of them cost.
+
+    Raises:
+        StateError: Nobody said yes, or it would cost more than the cluster may.
+    """
+    try:
+        return ask_more(store, nodes, cluster=wish.name, now=now)
+    except PriceQuestion as question:
+        click.echo(str(question))
+        if wish.fleet.expires:
+            seconds = wish.fleet.expires - now
+            cost = dollars(question.price * seconds / HOUR)
+            click.echo(f"Until all is deleted, in {duration(seconds)}, that comes to about {cost}.")
+        if not yes:
+            confirm(
+                "Start them?",
+                "Nobody said yes, and nothing was bought; answer at a terminal, or add --yes.",
+            )
+        return ask_more(store, nodes, cluster=wish.name, now=now, agreed=question.price)
 
 
 def agree_to_keys(
@@ -128,13 +168,17 @@ def confirm(question: str, otherwise: str) -> None:
         raise StateError("You did not say yes, so nothing was done.")
 
 
-def offers_table(offers: Sequence[Offer], nodes: int) -> Table:
-    """Return what fits, in the order given."""
+def offers_table(offers: Sequence[Offer], nodes: int, extra: float = 0.0) -> Table:
+    """Return what fits, in the order given.
+
+    Args:
+        extra: $/h of one node beside its price: its disk.
+    """
     headers = (
         "type", "zone", "price now", "past days", "GPUs", "vCPUs", "memory", "network, sustained",
-        "quota left", "all nodes",
+        "quota left", "all nodes, with disks" if extra else "all nodes",
     )  # fmt: skip
-    return Table(headers, tuple(_offer_row(offer, nodes) for offer in offers[:MOST_OFFERS]))
+    return Table(headers, tuple(_offer_row(offer, nodes, extra) for offer in offers[:MOST_OFFERS]))
 
 
 def find_market(fleet: FleetWish) -> Market:
@@ -166,6 +210,7 @@ def best_rung(fleet: FleetWish, offers: Sequence[Offer]) -> Rung:
         fleet.nodes,
         min(fleet.least, fleet.nodes),
         room=fleet.most_price,
+        extra=extra_price(fleet.place),
         placement=fleet.nodes > 1,
     )
     if ladder:
@@ -173,7 +218,7 @@ def best_rung(fleet: FleetWish, offers: Sequence[Offer]) -> Rung:
     quota = judge_quota(fitting[0], fleet.nodes)
     if all(lacking_vcpus(offer, fleet.least) for offer in fitting):
         raise StateError(f"{quota.found}. {quota.remedy}")
-    cheapest = min(offer.price for offer in fitting) * fleet.nodes
+    cheapest = total(min(offer.price for offer in fitting), fleet.nodes, extra_price(fleet.place))
     raise StateError(
         f"{count(fleet.nodes, 'node')} that fit cost {hourly(cheapest)} now, more than "
         f"{hourly(fleet.most_price)}; raise --max-price, or ask for fewer or smaller nodes."
@@ -182,7 +227,14 @@ def best_rung(fleet: FleetWish, offers: Sequence[Offer]) -> Rung:
 
 def _check_free(store: Store, cluster: str, fleet: FleetWish) -> None:
     wish = store.cluster_wish(cluster)
-    if wish is not None and wish.up and wish.fleet.place is not fleet.place:
+    if wish is None or not wish.up:
+        return
+    if wish.fleet.region and fleet.region not in ("", wish.fleet.region):
+        raise StateError(
+            f"Cluster {cluster!r} is up in {wish.fleet.region}; delete it first (workbench down), "
+            "or choose another name with --cluster."
+        )
+    if wish.fleet.place is not fleet.place:
         raise StateError(
             f"Cluster {cluster!r} is up on nodes of another place ({wish.fleet.place}); "
             "delete it first (workbench down), or choose another name with --cluster."
@@ -235,13 +287,17 @@ def _ask_about_keys(strangers: Sequence[Contact]) -> None:
 def _agreed_price(consent: Consent, fleet: FleetWish) -> FleetWish:
     market = find_market(fleet)
     fleet = replace(fleet, region=market.region)
+    door = ask_door(fleet.place, fleet.region, fleet.ssh_from) if fleet.place is Place.EC2 else ""
     rung = best_rung(fleet, market.offers)
     fitting = ranked(market.offers, fleet.needs, fleet.nodes)
-    consent.show(text_table(offers_table(fitting, fleet.nodes)))
+    consent.show(text_table(offers_table(fitting, fleet.nodes, extra_price(fleet.place))))
     trial = purchase(consent.cluster, "trial", 0, rung)
-    _tell_trial(ask_permissions(fleet.place, fleet.region, trial, fleet.image), consent.show)
+    tried = ask_permissions(fleet.place, fleet.region, trial, fleet.image, fleet.role)
+    _tell_trial(tried, consent.show)
     for line in _terms(fleet, rung, market.offers, consent.now):
         click.echo(line)
+    if door:
+        click.echo(f"Nodes let in ssh from {door}, and all else from one another alone.")
     if not consent.yes:
         confirm(
             "Start?",
@@ -265,14 +321,26 @@ def _tell_trial(tried: Sequence[Finding], show: Show) -> None:
 
 
 def _terms(fleet: FleetWish, rung: Rung, offers: Sequence[Offer], now: float) -> list[str]:
-    """Return what the person says yes to: how many of what, and what it costs until when."""
+    """Return what the person says yes to: how many of what, and what it costs until when.
+
+    Raises:
+        StateError: The budget is used up as soon as they stand.
+    """
     first = min(
         (one for one in offers if one.type in rung.types and rung.zone in ("", one.zone)),
         key=lambda one: (rung.types.index(one.type), one.price),
     )
-    price = total(first.price, rung.count)
+    extra = extra_price(fleet.place)
+    price = total(first.price, rung.count, extra)
+    if not is_worth_it(0.0, price, fleet.budget):
+        raise StateError(
+            f"{dollars(fleet.budget)} last {duration(HOUR * fleet.budget / price)} at "
+            f"{hourly(price)}, which is too little to start; raise --budget, or ask for fewer or "
+            "smaller nodes."
+        )
     most = f", of at most {hourly(fleet.most_price)}" if fleet.most_price else ""
-    lines = [f"Tried first: {rung}, {hourly(price)} now{most}; disks come to it."]
+    disks = f", with {hourly(extra * rung.count)} for their disks" if extra else ""
+    lines = [f"Tried first: {rung}, {hourly(price)} now{disks}{most}."]
     if fleet.expires:
         seconds = fleet.expires - now
         lines.append(
@@ -288,7 +356,7 @@ def _terms(fleet: FleetWish, rung: Rung, offers: Sequence[Offer], now: float) ->
     return lines
 
 
-def _offer_row(offer: Offer, nodes: int) -> tuple[str, ...]:
+def _offer_row(offer: Offer, nodes: int, extra: float) -> tuple[str, ...]:
     prices = [price for _, price in offer.history]
     gpus = f"{offer.gpus} × {offer.gpu or 'GPU'}, {offer.gpu_memory:g} GiB"
     return (
@@ -301,5 +369,5 @@ def _offer_row(offer: Offer, nodes: int) -> tuple[str, ...]:
         f"{offer.memory:g} GiB",
         f"{offer.network:g} Gbit/s" if offer.network else "unknown",
         "unknown" if offer.quota is None else f"{offer.quota} vCPUs",
-        hourly(total(offer.price, nodes)),
+        hourly(total(offer.price, nodes, extra)),
     )

@@ -13,7 +13,7 @@ from types import FrameType
 import click
 
 from workbench.cli.chart import draw_chart
-from workbench.cli.follow import TerminalView, exit_code, wait_down
+from workbench.cli.follow import TerminalView, exit_code
 from workbench.cli.screen import RunScreen
 from workbench.core.metrics import group_names, seconds_taken
 from workbench.core.run import Run, RunKind
@@ -24,6 +24,7 @@ from workbench.store.wishes import ask_down, ask_run, local_slots, script_source
 from workbench.view.following import follow
 from workbench.view.interrupts import Interrupts
 from workbench.view.phrases import count, duration, place
+from workbench.view.readiness import wait_down
 from workbench.view.record import Record
 
 CLUSTER = "demo"

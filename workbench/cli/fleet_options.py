@@ -16,6 +16,7 @@ from workbench.core.fleetrequest import FleetRequest, Spelling
 from workbench.core.hosts import parse_hosts
 from workbench.core.world import Host
 from workbench.errors import InputError
+from workbench.store.folders import checked_data, checked_output
 
 _OPTIONS = {"types": "type", "zones": "zone", "hosts": "host"}
 SPELLING = Spelling(
@@ -79,9 +80,12 @@ host_options = [
 ]
 node_options = [
     click.option("--data", metavar="PLACE", help="A folder or s3://bucket/prefix for every node."),
-    click.option("--output", metavar="s3://…", help="Takes results, snapshots and logs."),
+    click.option("--output", metavar="PLACE", help="A folder or s3://… for what runs leave."),
     click.option("--prepare", metavar="FILE", help="A script that each node runs first."),
     click.option("--image", metavar="AMI", help="What nodes boot; looked up, if not."),
+    click.option(
+        "--ssh-from", metavar="ADDRESS", help="Let ssh in from there; needed outside of EC2."
+    ),
 ]
 
 
@@ -110,8 +114,10 @@ def read_request(given: dict[str, Any]) -> FleetRequest:
     }
     if values.get("prepare"):
         values["prepare"] = read_text(values["prepare"], "The script")
-    if values.get("data") and not values["data"].startswith("s3:"):
-        values["data"] = data_folder(values["data"])
+    if values.get("data"):
+        values["data"] = checked_data(values["data"])
+    if values.get("output"):
+        values["output"] = checked_output(values["output"])
     return FleetRequest(**values | {"where": _place(given, hosts), "hosts": hosts})
 
 
@@ -149,20 +155,6 @@ def read_text(path: str, what: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise InputError(f"{what} {path} cannot be read ({reason}).") from error
-
-
-def data_folder(path: str) -> str:
-    """Return a folder's absolute path.
-
-    Raises:
-        InputError: There is none.
-    """
-    folder = Path(path).expanduser().absolute()
-    if not folder.is_dir():
-        raise InputError(
-            f"There is no folder {folder} for --data; name one, or s3://bucket/prefix."
-        )
-    return str(folder)
 
 
 def _place(given: dict[str, Any], hosts: tuple[Host, ...]) -> Place | None:

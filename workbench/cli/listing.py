@@ -113,6 +113,8 @@ def _nodes(store: Store, wish: ClusterWish, now: float) -> Iterator[RenderableTy
     if wish.fleet.place is Place.LOCAL:
         return
     fleet = fleet_of(store, wish, 0, now)
+    if not wish.up and not fleet.nodes:
+        return  # it costs nothing, and lives no longer
     yield Text(f"{PLACES[wish.fleet.place]}: {nodes_line(fleet)}, {money_line(fleet, now)}")
     if fleet.nodes:
         yield text_table(nodes_table(fleet.nodes))

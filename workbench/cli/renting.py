@@ -23,14 +23,19 @@ from workbench.cli.fleet_options import (
 from workbench.cli.listing import text_table
 from workbench.cli.options import SECONDS, cluster_option, json_option, yes_option
 from workbench.cli.terminal import output
-from workbench.core.cluster import check_cluster_name
-from workbench.core.fleet import Leftover, NodeState, Place
+from workbench.core.cost import extra_price
+from workbench.core.fleet import Leftover, Place
 from workbench.core.fleetrequest import fleet_wish
 from workbench.core.offers import ranked
-from workbench.core.run import check_run_name
-from workbench.errors import ClusterError, InputError, StateError, Unknown
+from workbench.errors import ClusterError, InputError
 from workbench.store import Store
-from workbench.store.asking import ask_bake, ask_clean, ask_longer, ask_sweep
+from workbench.store.asking import (
+    ask_clean,
+    ask_interruption,
+    ask_longer,
+    ask_sweep,
+)
+from workbench.store.home import owner_id
 from workbench.view.listing import NOTHING, Table
 from workbench.view.nodes import lifetime
 from workbench.view.phrases import count, duration, hourly, moment
@@ -56,7 +61,7 @@ def offers(as_json: bool, **given: Any) -> None:
         click.echo(json.dumps([asdict(offer) for offer in fitting], indent=2))
         return
     rung = best_rung(fleet, market.offers)
-    output().print(text_table(offers_table(fitting, fleet.nodes)))
+    output().print(text_table(offers_table(fitting, fleet.nodes, extra_price(fleet.place))))
     click.echo(f"`workbench up` would first try {rung}.")
 
 
@@ -71,15 +76,31 @@ def extend(longer: float, cluster: str) -> None:
     click.echo(f"Cluster {cluster!r}: {lifetime(expires, now)}, until {moment(expires)}.")
 
 
+@click.command()
+@click.argument("node", default="")
+@click.option(
+    "--notice", type=SECONDS, default=0.0, help="From its notice to its end; none, if not."
+)
+@cluster_option
+def interrupt(node: str, notice: float, cluster: str) -> None:
+    """Have a rehearsal take NODE back, or the newest, to see what becomes of a run."""
+    with Store() as store:
+        taken = ask_interruption(store, node, notice, cluster=cluster)
+    when = f" in {duration(notice)}" if notice else ""
+    click.echo(f"The rehearsal takes {taken} back{when}; `workbench status` shows what follows.")
+
+
 @click.command("sweep-leaks")
 @click.option("--region", default="", metavar="NAME", help="Look only there; all, if not.")
 @click.option("--rehearse", is_flag=True, help="Look at the rehearsal's place.")
+@click.option("--others", is_flag=True, help="Delete what other people's clusters have, too.")
 @json_option
 @yes_option
-def sweep_leaks(region: str, rehearse: bool, as_json: bool, yes: bool) -> int:
+def sweep_leaks(region: str, rehearse: bool, others: bool, as_json: bool, yes: bool) -> int:
     """List whatever bears our tags in all regions, and delete it on a yes.
 
-    What belongs to clusters that are up here is listed and stays.
+    What belongs to clusters that are up here is listed and stays; so does what other people have
+    in the same account, unless --others is said.
     """
     place = Place.FAKE if rehearse else Place.EC2
     swept = ask_sweep(place, region)
@@ -93,15 +114,23 @@ def sweep_leaks(region: str, rehearse: bool, as_json: bool, yes: bool) -> int:
     if not swept.left:
         click.echo("Nothing bears our tags.")
         return int(bool(swept.refused))
-    output().print(text_table(leftovers_table(swept.left, kept, time.time())))
-    leaks = [left for left in swept.left if left.cluster not in kept]
+    mine = "" if rehearse else owner_id()
+    output().print(text_table(leftovers_table(swept.left, kept, mine, time.time())))
+    strange = [left for left in swept.left if _is_strange(left, mine)]
+    leaks = [left for left in swept.left if left.cluster not in kept and left not in strange]
+    # What names no owner is deleted by its cluster's name, and ours may have the same one.
+    leaks += [left for left in strange if others and (left.owner or left.cluster not in kept)]
     price = hourly(sum(left.price for left in leaks))
     if not leaks:
-        click.echo("All of it belongs to clusters that are up; `workbench down` deletes them.")
+        click.echo(
+            "All of it belongs to clusters that are up; `workbench down` deletes them."
+            if not strange
+            else "None of it is yours to delete; others' things stay unless you say --others."
+        )
         return 0
     if not yes:
         confirm(
-            f"Delete {count(len(leaks), 'thing')} that cost {price}, whoever made them?",
+            f"Delete {count(len(leaks), 'thing')} that cost {price}?",
             "Nobody said yes, and nothing was deleted; answer at a terminal, or add --yes.",
         )
     _delete(place, leaks)
@@ -109,43 +138,18 @@ def sweep_leaks(region: str, rehearse: bool, as_json: bool, yes: bool) -> int:
     return int(bool(swept.refused))
 
 
-@click.group()
-def image() -> None:
-    """Make images that nodes boot quicker from."""
-
-
-@image.command()
-@click.option("--node", default="", metavar="ID", help="Which node; the head, if not.")
-@click.option("--name", default="", help="What to call the image.")
-@yes_option
-@cluster_option
-def bake(node: str, name: str, yes: bool, cluster: str) -> None:
-    """Make an image of a node that is set up; the node restarts for it."""
-    now = time.time()
-    called = check_run_name(name) if name else f"workbench-{time.strftime('%Y%m%d-%H%M%S')}"
-    with Store() as store:
-        region, chosen = _baked(store, check_cluster_name(cluster), node)
-    if not yes:
-        confirm(
-            f"Make an image of {chosen}, which restarts it?",
-            "Nobody said yes, and nothing was done; answer at a terminal, or add --yes.",
-        )
-    made = ask_bake(region, chosen, called, cluster)
-    click.echo(f"{made} is being made in {region}, after {duration(time.time() - now)}; in some ")
-    click.echo(f"minutes `workbench up --ec2 --region {region} --image {made}` starts from it.")
-
-
-def leftovers_table(left: Iterable[Leftover], kept: set[str], now: float) -> Table:
+def leftovers_table(left: Iterable[Leftover], kept: set[str], mine: str, now: float) -> Table:
     """Return what bears our tags, with age and price.
 
     Args:
         kept: The clusters that are up here.
+        mine: The owner that this data directory is.
     """
     rows = tuple(
         (
             one.kind,
             one.id,
-            f"{one.cluster}{' (up here)' if one.cluster in kept else ''}",
+            f"{one.cluster}{_standing(one, kept, mine)}",
             one.region or NOTHING,
             duration(now - one.created) if one.created else "unknown",
             hourly(one.price) if one.price else "free",
@@ -155,14 +159,25 @@ def leftovers_table(left: Iterable[Leftover], kept: set[str], now: float) -> Tab
     return Table(("kind", "id", "cluster", "region", "age", "price"), rows)
 
 
+def _is_strange(left: Leftover, mine: str) -> bool:
+    """Whether somebody else keeps it, or nobody says who does."""
+    return left.owner != mine
+
+
+def _standing(left: Leftover, kept: set[str], mine: str) -> str:
+    if _is_strange(left, mine):
+        return f" (of {left.owner or 'nobody known'})"
+    return " (up here)" if left.cluster in kept else ""
+
+
 def _delete(place: Place, leaks: Sequence[Leftover]) -> None:
     """Delete again and again until nothing is left: what is in use goes after what uses it."""
     images = any(left.kind in ("image", "snapshot") for left in leaks)
-    owners = list(dict.fromkeys((left.region, left.cluster) for left in leaks))
+    owners = list(dict.fromkeys((left.region, left.cluster, left.owner) for left in leaks))
     deadline = time.monotonic() + SWEEP_SECONDS
-    for region, cluster in owners:
+    for region, cluster, owner in owners:
         said = ""
-        while left := ask_clean(place, region, cluster, images=images):
+        while left := ask_clean(place, region, cluster, owner, images=images):
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"{_listed(left)} of cluster {cluster!r} are still there; run "
@@ -176,26 +191,3 @@ def _delete(place: Place, leaks: Sequence[Leftover]) -> None:
 
 def _listed(left: Sequence[Leftover]) -> str:
     return ", ".join(f"{one.kind} {one.id}" for one in left)
-
-
-def _baked(store: Store, cluster: str, node: str) -> tuple[str, str]:
-    """Return region and id of the node to make an image of."""
-    wish = store.cluster_wish(cluster)
-    if wish is None:
-        raise Unknown(f"There is no cluster called {cluster!r}; start it first.")
-    if wish.fleet.place is not Place.EC2:
-        raise StateError(f"Cluster {cluster!r} has no nodes on EC2, of which images are made.")
-    if runs := store.unfinished(cluster):
-        raise StateError(
-            f"Run {runs[0].wish.name!r} would be cut off by the restart; wait for it, or stop it."
-        )
-    there = [
-        one for one in store.nodes(cluster) if one.state in (NodeState.READY, NodeState.JOINED)
-    ]
-    there.sort(key=lambda one: not one.head)
-    found = [one.id for one in there if node in ("", one.id)]
-    if not found:
-        known = ", ".join(one.id for one in there) or "none"
-        which = f"no node {node!r}" if node else "no node"
-        raise StateError(f"Cluster {cluster!r} has {which} that is set up; there are: {known}.")
-    return wish.fleet.region, found[0]

@@ -23,11 +23,14 @@ def notes() -> Console:
 
 
 @contextmanager
-def waiting(what: str, *, lines: bool = False) -> Iterator[Callable[[str], None]]:
+def waiting(
+    what: str, *, lines: bool = False, shown_by: str = "workbench status"
+) -> Iterator[Callable[[str], None]]:
     """Show what is waited for, until it is there or the person leaves.
 
     Args:
         lines: Whether to say each change in a line where nothing can be redrawn.
+        shown_by: The command that tells more after the person has left.
     """
     console = notes()
     said = ""
@@ -45,5 +48,5 @@ def waiting(what: str, *, lines: bool = False) -> Iterator[Callable[[str], None]
         with console.status(f"{what} …") as shown:
             yield lambda state: shown.update(f"{what}: {state}")
     except KeyboardInterrupt:
-        click.echo(f"{what}: goes on without you; `workbench status` shows it.", err=True)
+        click.echo(f"{what}: goes on without you; `{shown_by}` shows it.", err=True)
         raise

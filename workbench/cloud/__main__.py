@@ -11,12 +11,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from workbench.core.fleet import Needs, Place, Purchase
 from workbench.core.refusal import Kind
+from workbench.core.sshconfig import known_hosts_line
 from workbench.core.world import Host
 from workbench.errors import CloudRefused, InputError, WorkbenchError
 
@@ -42,6 +44,13 @@ def permissions(asked: Question) -> object:
     purchase = asked["purchase"]
     _, cloud = _place(asked)
     return cloud.permissions(Purchase(**{**purchase, "types": tuple(purchase["types"])}))
+
+
+def door(asked: Question) -> object:
+    """Tell from which network nodes would let in ssh."""
+    from workbench.cloud.ec2 import Ec2
+
+    return Ec2(home_region(asked["region"])).door(asked["wished"])
 
 
 def contact(asked: Question) -> object:
@@ -84,7 +93,8 @@ def clean(asked: Question) -> object:
         return _place(asked)[1].clean(asked["cluster"])
     from workbench.cloud.ec2 import Ec2
 
-    return Ec2(asked["region"]).clean(asked["cluster"], images=asked["images"])
+    ec2 = Ec2(asked["region"], owner=asked["owner"])
+    return ec2.clean(asked["cluster"], images=asked["images"])
 
 
 def policy(asked: Question) -> object:
@@ -97,13 +107,56 @@ def policy(asked: Question) -> object:
 def bake(asked: Question) -> object:
     """Begin to make an image of a node, and tell its id."""
     from workbench.cloud.ec2 import Ec2
+    from workbench.cloud.ssh import open_session
+    from workbench.cloud.userdata import node_user
 
-    return Ec2(asked["region"]).bake(asked["node"], asked["name"], asked["cluster"])
+    node, cluster = asked["node"], asked["cluster"]
+    ec2 = Ec2(asked["region"], owner=asked["owner"], doors=asked["doors"])
+    reach = ec2.address(node, cluster)
+    line = known_hosts_line(reach, asked["host_key"])
+    with closing(open_session(Host(reach, 1, node_user()), [line], asked["key"])) as session:
+        return ec2.bake(session, node, asked["name"], cluster)
+
+
+def baked(asked: Question) -> object:
+    """Tell how far an image is."""
+    from workbench.cloud.ec2 import Ec2
+
+    return Ec2(home_region(asked["region"])).image(asked["image"])
+
+
+def discard(asked: Question) -> object:
+    """Delete an image with its snapshots, and tell these."""
+    from workbench.cloud.ec2 import Ec2
+
+    return Ec2(home_region(asked["region"])).discard(asked["image"])
+
+
+def interrupt(asked: Question) -> object:
+    """Have the rehearsal take a node back, and tell which one."""
+    from workbench.cloud.fake import FakeCloud
+
+    FakeCloud(Path(asked["folder"])).interrupt(asked["node"], asked["notice"])
+    return asked["node"]
 
 
 ANSWERS: dict[str, Callable[[Question], object]] = {
     answer.__name__: answer
-    for answer in (offers, permissions, contact, doctor, leftovers, sweep, clean, policy, bake)
+    for answer in (
+        offers,
+        permissions,
+        door,
+        contact,
+        doctor,
+        leftovers,
+        sweep,
+        clean,
+        policy,
+        bake,
+        baked,
+        discard,
+        interrupt,
+    )
 }
 
 
@@ -160,7 +213,8 @@ def _place(asked: Question) -> tuple[str, Cloud]:
     from workbench.cloud.ec2 import Ec2
 
     region = home_region(asked["region"])
-    return region, Ec2(region, image=asked.get("image", ""))
+    image, role = asked.get("image", ""), asked.get("role", "")
+    return region, Ec2(region, image=image, profile=role, owner=asked["owner"])
 
 
 def _hosts(asked: Question) -> list[Host]:

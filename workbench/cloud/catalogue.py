@@ -10,6 +10,7 @@ from typing import Any
 from workbench.cloud import inventory
 from workbench.cloud.calls import Calls
 from workbench.core.fleet import Needs, Offer
+from workbench.core.offers import ranked
 from workbench.core.refusal import Kind
 from workbench.errors import CloudRefused
 
@@ -35,7 +36,10 @@ class Catalogue:
     def offers(
         self, needs: Needs, places: Iterable[str], history_seconds: float
     ) -> tuple[Offer, ...]:
-        """Return all types that fit, one for each zone of ``places`` that has them."""
+        """Return all types that fit, one for each zone of ``places`` that has them.
+
+        Past prices of thousands of types would take minutes: only the best ones have them.
+        """
         kinds = {kind.type: kind for kind in self._fitting(needs)}
         offered = self._calls.rows(
             "ec2",
@@ -45,9 +49,17 @@ class Catalogue:
             Filters=[{"Name": "location", "Values": sorted(places)}],
         )
         zones = [(row["InstanceType"], row["Location"]) for row in offered]
-        since = self._clock() - history_seconds
-        prices = self._history(list(kinds), since)
-        return inventory.offers(kinds.values(), zones, prices, self.quotas(), since)
+        quotas, now = self.quotas(), self._clock()
+        since = now - history_seconds
+        if len(kinds) <= MOST_TYPES:
+            prices = self._history(list(kinds), since)
+            return inventory.offers(kinds.values(), zones, prices, quotas, since)
+        prices = self._history(list(kinds), now)
+        found = inventory.offers(kinds.values(), zones, prices, quotas, now)
+        if not history_seconds:
+            return found
+        prices = {**prices, **self._history(_best(found, needs), since)}
+        return inventory.offers(kinds.values(), zones, prices, quotas, since)
 
     def kind(self, type_: str) -> inventory.Kind:
         """Return what a type has.
@@ -137,3 +149,9 @@ class Catalogue:
             **({"InstanceTypes": types} if len(types) <= MOST_TYPES else {}),
         )
         return inventory.prices(rows)
+
+
+def _best(offers: Iterable[Offer], needs: Needs) -> list[str]:
+    """Return the types that come first for one node or for several."""
+    both = zip(ranked(offers, needs, 1), ranked(offers, needs, 2), strict=True)
+    return list(dict.fromkeys(offer.type for pair in both for offer in pair))[:MOST_TYPES]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,21 +16,26 @@ from botocore import exceptions
 from botocore.config import Config
 from botocore.parsers import ResponseParserError
 
-from workbench.cloud import launch, removal
+from workbench.cloud import baking, launch, removal
 from workbench.cloud.calls import refused
 from workbench.cloud.catalogue import Catalogue
+from workbench.cloud.doors import find_door
 from workbench.cloud.foundation import Foundation, Patience, Settings
 from workbench.cloud.inventory import machine
 from workbench.cloud.preflight import find_network, try_all
-from workbench.cloud.tags import CLUSTER, IMAGE, borne
+from workbench.cloud.tags import CLUSTER, Whose, borne
+from workbench.core.cost import DISK_GIB
 from workbench.core.diagnosis import Finding
+from workbench.core.doors import is_public
 from workbench.core.fleet import Leftover, Machine, MachineState, Needs, Offer, Purchase
 from workbench.core.orders import LAG_SECONDS
 from workbench.core.refusal import Kind, classify
+from workbench.core.session import Session
 from workbench.errors import CloudRefused
 
 AT_ONCE = 8
-DISK_GIB = 50
+# It tells each time where it found its settings.
+logging.getLogger("botocore").setLevel(logging.WARNING)
 ATTEMPTS = 5
 
 
@@ -93,10 +99,15 @@ class Ec2:
     Args:
         endpoint: Where the API is, for a rehearsal; empty for AWS.
         public_key: The cluster's user key; empty where none is needed, as to sweep.
-        doors: Networks whose ssh is let in, such as ``10.0.0.5/32`` for this computer. Without
-            any, this computer has to be in the cluster's network already.
-        profile: Instance profile of the nodes' role; empty for nodes without any right.
-        image: An image's id; empty for one that is looked up.
+        owner: Who keeps the clusters; of nobody else's anything is listed or deleted. Empty for
+            everybody's, as to sweep.
+        doors: Networks whose ssh is let in, such as ``10.0.0.5/32`` for this computer; or what
+            returns them, as they are when they are needed.
+        must_reach: Whether, without any, this computer has to be in the cluster's network for
+            anything to be bought; its own private address is then let in.
+        profile: Instance profile of the nodes' role; empty for nodes without any right; or what
+            returns it.
+        image: An image's id; empty for one that is looked up; or what returns it.
         disk: GiB of each root volume.
         attempts: As of ``Connection``.
         clock: Gives epoch seconds.
@@ -109,9 +120,11 @@ class Ec2:
         *,
         endpoint: str = "",
         public_key: str = "",
-        doors: Sequence[str] = (),
-        profile: str = "",
-        image: str = "",
+        owner: str = "",
+        doors: Sequence[str] | Callable[[], Sequence[str]] = (),
+        must_reach: bool = False,
+        profile: str | Callable[[], str] = "",
+        image: str | Callable[[], str] = "",
         disk: int = DISK_GIB,
         attempts: int = ATTEMPTS,
         clock: Callable[[], float] = time.time,
@@ -124,11 +137,17 @@ class Ec2:
             self._calls,
             self._catalogue,
             self._patience,
-            Settings(public_key, tuple(doors), profile, image, disk),
+            Settings(
+                public_key,
+                doors if callable(doors) else lambda: doors,
+                must_reach,
+                profile if callable(profile) else lambda: profile,
+                image if callable(image) else lambda: image,
+                disk,
+                owner,
+            ),
         )
-        self._image = image
-        self._profile = profile
-        self._public = launch.are_public(doors)
+        self._owner = owner
         self._clock = clock
         self._lock = threading.Lock()
         self._bought: dict[str, Machine] = {}
@@ -144,13 +163,14 @@ class Ec2:
 
     def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
         """Try every call that ``purchase`` and its deletion need, without doing anything."""
-        return try_all(self._calls, self._catalogue, purchase, self._image, self._profile)
+        known = self._foundation.settings
+        return try_all(self._calls, self._catalogue, purchase, known.image(), known.profile())
 
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
         """Ask for the nodes; the same token again asks for nothing more."""
         network = find_network(self._calls)
         template = self._foundation.template(purchase, user_data, tags, network.vpc)
-        request = launch.fleet(purchase, template, network.subnets, tags)
+        request = launch.fleet(purchase, template, network.subnets, tags, self._owner)
         try:
             answer = self._patience.call("create_fleet", request)
         except CloudRefused as error:
@@ -166,15 +186,32 @@ class Ec2:
             raise _nothing(answer)
         self._remember(purchase, ids)
 
+    def door(self, wished: str = "") -> str:
+        """Return the network from which nodes would let in ssh.
+
+        Args:
+            wished: A network; empty for this computer, where it is in that of the nodes.
+
+        Raises:
+            InputError: What is wished is no such network.
+            CloudRefused: It cannot be said, or the place does not answer.
+        """
+        return find_door(self._calls, wished)
+
+    def admit(self, cluster: str) -> None:
+        """Let in who is to be let in by now, where the cluster has anything yet."""
+        self._foundation.admit(cluster, find_network(self._calls).vpc)
+
     def machines(self, cluster: str = "") -> tuple[Machine, ...]:
         """Return the machines of ``cluster``, or all that are ours, also those just gone."""
         rows = self._calls.rows(
             "ec2",
             "describe_instances",
             "Reservations.Instances",
-            Filters=[removal.tag_filter(cluster)],
+            Filters=Whose(cluster, self._owner).filters(),
         )
-        listed = [self._machine(row) for row in rows]
+        public = is_public(self._foundation.settings.doors())
+        listed = [self._machine(row, public=public) for row in rows]
         with self._lock:
             for one in listed:
                 self._bought.pop(one.id, None)
@@ -198,7 +235,8 @@ class Ec2:
         Args:
             images: Whether images that were baked are told too.
         """
-        listed = removal.leftovers(self._calls, cluster, self._price, images=images)
+        whose = Whose(cluster, self._owner)
+        listed = removal.leftovers(self._calls, whose, self._price, images=images)
         with self._lock:
             lagging = bool(self._bought)
         if not lagging:
@@ -220,24 +258,27 @@ class Ec2:
         Args:
             images: Whether images that were baked from it go too.
         """
-        removal.remove(self._calls, cluster, self._clock(), images=images)
+        whose = Whose(cluster, self._owner)
+        removal.remove(self._calls, whose, self._clock(), images=images)
         return self.leftovers(cluster, images=images)
 
-    def bake(self, id_: str, name: str, cluster: str) -> str:
-        """Make an image of a node that is set up, which restarts it; return the image's id."""
-        tags = ((IMAGE, cluster),)
-        return str(
-            self._calls.call(
-                "ec2",
-                "create_image",
-                InstanceId=id_,
-                Name=name,
-                TagSpecifications=[
-                    *launch.tagged("image", tags),
-                    *launch.tagged("snapshot", tags),
-                ],
-            )["ImageId"]
-        )
+    def address(self, id_: str, cluster: str) -> str:
+        """Return how this computer reaches a node of ``cluster``."""
+        row = baking.found_node(self._calls, id_, cluster)
+        return machine(row, public=is_public(self._foundation.settings.doors())).reach
+
+    def bake(self, session: Session, id_: str, name: str, cluster: str) -> str:
+        """Begin to make an image of a node that is set up; return the image's id."""
+        tags = baking.image_tags(cluster, self._owner)
+        return baking.bake(self._calls, session, id_, name, tags)
+
+    def image(self, id_: str) -> baking.Progress:
+        """Return how far an image is."""
+        return baking.progress(self._calls, id_)
+
+    def discard(self, image: str) -> tuple[str, ...]:
+        """Delete a baked image with its snapshots, and return their ids."""
+        return baking.discard(self._calls, image)
 
     def _has_come(self, purchase: Purchase, error: CloudRefused) -> None:
         """Wait until what was bought with this token before, in other words, is listed.
@@ -251,7 +292,7 @@ class Ec2:
             self._patience.wait(deadline, nothing)
 
     def _remember(self, purchase: Purchase, ids: Sequence[str]) -> None:
-        tags = borne(purchase.cluster, purchase.token)
+        tags = borne(Whose(purchase.cluster, self._owner), purchase.token)
         with self._lock:
             for id_ in ids:
                 self._bought[id_] = Machine(
@@ -283,10 +324,10 @@ class Ec2:
             if not removal.GONE.search(error.code):
                 raise
 
-    def _machine(self, row: Mapping[str, Any]) -> Machine:
+    def _machine(self, row: Mapping[str, Any], *, public: bool) -> Machine:
         slots = self._catalogue.kind(row["InstanceType"]).slots
         price = 0.0 if row["State"]["Name"] == "terminated" else self._price(row)
-        return machine(row, price, slots, public=self._public)
+        return machine(row, price, slots, public=public)
 
     def _price(self, row: Mapping[str, Any]) -> float:
         return self._catalogue.price(row["InstanceType"], row["Placement"]["AvailabilityZone"])

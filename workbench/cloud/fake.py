@@ -16,15 +16,14 @@ from pathlib import Path
 from workbench.cloud.fakestate import LISTED_SECONDS, Keeping, Lent, State, Thing
 from workbench.cloud.local import LocalSession, end_processes
 from workbench.cloud.market import KINDS, ZONES, Kind, kind_of, offers, price_at
-from workbench.cloud.tags import borne
+from workbench.cloud.tags import Whose, borne
 from workbench.core import refusal
 from workbench.core.diagnosis import Finding
 from workbench.core.fleet import Leftover, Machine, MachineState, Needs, Offer, Purchase
 from workbench.core.offers import quota_class
-from workbench.core.world import Host
+from workbench.core.world import NODE_VARIABLE, Host
 from workbench.errors import CloudRefused, MachineError
 
-VARIABLE = "WORKBENCH_REHEARSAL_NODE"
 NO_ANSWER = "NoAnswer"
 HOUR = 3600.0
 # In the order in which they can be deleted: what is used by another goes after it.
@@ -179,7 +178,7 @@ class FakeCloud:
         kind = kind_of(lent.type)
         host = Host(lent.address, kind.slots if kind else 1)
         return LocalSession(
-            host, folder, {VARIABLE: id_}, lambda: self._runs(id_), lambda: self._visit(id_)
+            host, folder, {NODE_VARIABLE: id_}, lambda: self._runs(id_), lambda: self._visit(id_)
         )
 
     def interrupt(self, id_: str, notice: float | None = None) -> None:
@@ -187,6 +186,8 @@ class FakeCloud:
         with self._keeping() as state:
             seconds = self.weather.notice if notice is None else notice
             state.machines[id_].taken = self._clock() + seconds
+        # Whoever sees a process end is to see, then, that its node has gone.
+        with self._keeping() as state:
             self._advance(state)
 
     def noticed(self, cluster: str = "") -> frozenset[str]:
@@ -303,7 +304,7 @@ class FakeCloud:
             launched=now,
             boot=boot,
             taken=now + boot + life if life else 0.0,
-            tags=[list(tag) for tag in borne(purchase.cluster, purchase.token, tags)],
+            tags=[list(tag) for tag in borne(Whose(purchase.cluster), purchase.token, tags)],
         )
         state.machines[lent.id] = lent
 
@@ -317,7 +318,7 @@ class FakeCloud:
     def _end_processes(self, ended: Sequence[Lent]) -> None:
         visited = [lent for lent in ended if lent.visited]
         if visited:
-            end_processes(VARIABLE, {lent.id for lent in visited})
+            end_processes(NODE_VARIABLE, {lent.id for lent in visited})
         for lent in visited:
             lent.visited = False
 

@@ -9,8 +9,9 @@ from typing import Any
 from workbench.cloud import launch
 from workbench.cloud.calls import Calls, refused
 from workbench.cloud.catalogue import Catalogue
+from workbench.cloud.doors import own_door
 from workbench.cloud.preflight import find_image
-from workbench.cloud.tags import borne
+from workbench.cloud.tags import Whose, borne
 from workbench.core.fleet import Purchase
 from workbench.core.orders import LAG_SECONDS
 from workbench.errors import CloudRefused
@@ -25,10 +26,12 @@ class Settings:
     """What is the same for all purchases of a cluster; fields as of ``Ec2``."""
 
     public_key: str
-    doors: tuple[str, ...]
-    profile: str
-    image: str
+    doors: Callable[[], Sequence[str]]
+    must_reach: bool
+    profile: Callable[[], str]
+    image: Callable[[], str]
     disk: int
+    owner: str
 
 
 class Patience:
@@ -81,47 +84,72 @@ class Foundation:
         self._calls = calls
         self._catalogue = catalogue
         self._patience = patience
-        self._settings = settings
+        self.settings = settings
 
     def template(
         self, purchase: Purchase, user_data: str, tags: launch.Tags, vpc: str
     ) -> dict[str, str]:
         """Make what the nodes of a purchase are launched from, or find it made; name it."""
-        ours = borne(purchase.cluster, tags=tags)
-        group = self._group(purchase.cluster, vpc, ours)
-        if self._settings.public_key:
+        whose = Whose(purchase.cluster, self.settings.owner)
+        ours = borne(whose, tags=tags)
+        group = self._group(whose, vpc, ours)
+        if self.settings.public_key:
             self._make(
                 "import_key_pair",
-                launch.key_pair(purchase.cluster, self._settings.public_key, ours),
+                launch.key_pair(whose, self.settings.public_key, ours),
             )
         if purchase.placement:
-            self._make("create_placement_group", launch.placement_group(purchase.cluster, ours))
+            self._make("create_placement_group", launch.placement_group(whose, ours))
         gpus = any(self._catalogue.kind(type_).gpus for type_ in purchase.types)
         request = launch.template(
             purchase,
             user_data,
             tags,
-            image=find_image(self._calls, self._settings.image, gpus=gpus),
+            image=find_image(self._calls, self.settings.image(), gpus=gpus),
             group_id=group,
-            key_name=launch.name_of(purchase.cluster) if self._settings.public_key else "",
-            profile=self._settings.profile,
-            disk=self._settings.disk,
+            key_name=whose.name if self.settings.public_key else "",
+            profile=self.settings.profile(),
+            disk=self.settings.disk,
+            owner=self.settings.owner,
         )
         self._make("create_launch_template", request)
         return {"LaunchTemplateName": request["LaunchTemplateName"]}
 
-    def _group(self, cluster: str, vpc: str, tags: launch.Tags) -> str:
+    def admit(self, cluster: str, vpc: str) -> None:
+        """Let in who is to be let in by now, where the cluster has a security group."""
+        whose = Whose(cluster, self.settings.owner)
+        rows = self._calls.rows("ec2", "describe_security_groups", "SecurityGroups",
+                                Filters=_named(whose, vpc))  # fmt: skip
+        for group in rows:
+            self._let_in(str(group["GroupId"]), self._doors(vpc))
+
+    def _group(self, whose: Whose, vpc: str, tags: launch.Tags) -> str:
         """Make the security group and let its members in, or find it made; return its id."""
-        made = self._make("create_security_group", launch.group(cluster, vpc, tags))
+        doors = self._doors(vpc)
+        made = self._make("create_security_group", launch.group(whose, vpc, tags))
         if made is None:
-            named = [
-                {"Name": "group-name", "Values": [launch.name_of(cluster)]},
-                {"Name": "vpc-id", "Values": [vpc]},
-            ]
-            made = self._patience.first("describe_security_groups", "SecurityGroups", Filters=named)
+            made = self._patience.first(
+                "describe_security_groups", "SecurityGroups", Filters=_named(whose, vpc)
+            )
         group = str(made["GroupId"])
-        self._make("authorize_security_group_ingress", launch.ingress(group, self._settings.doors))
+        self._let_in(group, doors)
         return group
+
+    def _doors(self, vpc: str) -> tuple[str, ...]:
+        """Return whose ssh is let in.
+
+        Raises:
+            CloudRefused: No door is named, and this computer is not in the network itself.
+        """
+        doors = tuple(self.settings.doors())
+        if doors or not self.settings.must_reach:
+            return doors
+        return (own_door(vpc, self._calls.region),)
+
+    def _let_in(self, group: str, doors: Sequence[str]) -> None:
+        # One by one: a rule that is there already keeps EC2 from making those beside it.
+        for rule in launch.ingress(group, doors):
+            self._make("authorize_security_group_ingress", rule)
 
     def _make(self, operation: str, request: launch.Request) -> dict[str, Any] | None:
         """Make a thing of the cluster's; None when it is there already."""
@@ -140,3 +168,10 @@ class Foundation:
             self._calls.call("ec2", "delete_launch_template", **template)
         except CloudRefused:
             return
+
+
+def _named(whose: Whose, vpc: str) -> list[dict[str, object]]:
+    return [
+        {"Name": "group-name", "Values": [whose.name]},
+        {"Name": "vpc-id", "Values": [vpc]},
+    ]

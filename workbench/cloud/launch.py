@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.cloud.tags import asked, borne
+from workbench.cloud.tags import Whose, asked, borne
+from workbench.core.doors import check_door
 from workbench.core.fleet import Purchase
 from workbench.errors import InputError
 
@@ -35,14 +35,10 @@ class Image:
     size: int = 8
 
 
-def name_of(cluster: str) -> str:
-    """Return the name of all that a cluster has once: group, key pair, placement group."""
-    return f"workbench-{cluster}"
-
-
-def template_name(purchase: Purchase) -> str:
+def template_name(purchase: Purchase, owner: str = "") -> str:
     """Return the launch template's name; the same token has the same template."""
-    return f"{name_of(purchase.cluster)}-{re.sub(r'[^A-Za-z0-9]', '-', purchase.token)[:40]}"
+    name = Whose(purchase.cluster, owner).name
+    return f"{name}-{re.sub(r'[^A-Za-z0-9]', '-', purchase.token)[:40]}"
 
 
 def tagged(kind: str, tags: Tags) -> list[Request]:
@@ -50,17 +46,17 @@ def tagged(kind: str, tags: Tags) -> list[Request]:
     return [{"ResourceType": kind, "Tags": asked(tags)}]
 
 
-def group(cluster: str, vpc: str, tags: Tags) -> Request:
+def group(whose: Whose, vpc: str, tags: Tags) -> Request:
     """Ask for the security group."""
     return {
-        "GroupName": name_of(cluster),
-        "Description": f"Nodes of the workbench cluster {cluster}; they reach each other.",
+        "GroupName": whose.name,
+        "Description": f"Nodes of the workbench cluster {whose.cluster}; they reach each other.",
         "VpcId": vpc,
         "TagSpecifications": tagged("security-group", tags),
     }
 
 
-def ingress(group_id: str, doors: Sequence[str]) -> Request:
+def ingress(group_id: str, doors: Sequence[str]) -> list[Request]:
     """Ask that the group's members reach each other, and ``doors`` their ssh.
 
     Raises:
@@ -68,13 +64,10 @@ def ingress(group_id: str, doors: Sequence[str]) -> Request:
     """
     rules: list[Request] = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group_id}]}]
     for door in doors:
-        network = ipaddress.ip_network(door)
-        if network.num_addresses > 1 and not network.is_private:
-            raise InputError(
-                f"{door} is public and more than one address; let in this computer alone (/32)."
-            )
-        ranges = "IpRanges" if network.version == 4 else "Ipv6Ranges"
-        entry = "CidrIp" if network.version == 4 else "CidrIpv6"
+        network = check_door(door)
+        ranges, entry = (
+            ("IpRanges", "CidrIp") if network.version == 4 else ("Ipv6Ranges", "CidrIpv6")
+        )
         rules.append(
             {
                 "IpProtocol": "tcp",
@@ -83,27 +76,22 @@ def ingress(group_id: str, doors: Sequence[str]) -> Request:
                 ranges: [{entry: str(network), "Description": "ssh from the supervisor"}],
             }
         )
-    return {"GroupId": group_id, "IpPermissions": rules}
+    return [{"GroupId": group_id, "IpPermissions": [rule]} for rule in rules]
 
 
-def are_public(doors: Sequence[str]) -> bool:
-    """Return whether ssh comes through the internet, so that nodes are reached there too."""
-    return any(not ipaddress.ip_network(door).is_private for door in doors)
-
-
-def key_pair(cluster: str, public_key: str, tags: Tags) -> Request:
+def key_pair(whose: Whose, public_key: str, tags: Tags) -> Request:
     """Ask that the cluster's public user key be known."""
     return {
-        "KeyName": name_of(cluster),
+        "KeyName": whose.name,
         "PublicKeyMaterial": public_key.encode(),
         "TagSpecifications": tagged("key-pair", tags),
     }
 
 
-def placement_group(cluster: str, tags: Tags) -> Request:
+def placement_group(whose: Whose, tags: Tags) -> Request:
     """Ask for nodes that stand close together."""
     return {
-        "GroupName": name_of(cluster),
+        "GroupName": whose.name,
         "Strategy": "cluster",
         "TagSpecifications": tagged("placement-group", tags),
     }
@@ -119,6 +107,7 @@ def template(
     key_name: str = "",
     profile: str = "",
     disk: int = 0,
+    owner: str = "",
 ) -> Request:
     """Ask for the launch template of one purchase.
 
@@ -126,6 +115,7 @@ def template(
         key_name: Of the key pair; empty for none.
         profile: The instance profile of the nodes' role; empty for a node without any right.
         disk: GiB of the root volume, if the image needs no more.
+        owner: Who buys it; empty where nobody else has the account.
 
     Raises:
         InputError: The user-data is longer than EC2 takes.
@@ -136,7 +126,8 @@ def template(
             f"What a node does when it boots takes {nbytes} bytes, and EC2 takes "
             f"{MAX_USER_DATA_NBYTES}; shorten the prepare script, or bake an image."
         )
-    every = borne(purchase.cluster, purchase.token, tags)
+    whose = Whose(purchase.cluster, owner)
+    every = borne(whose, purchase.token, tags)
     root = {
         "VolumeType": "gp3",
         "VolumeSize": max(disk, image.size),
@@ -161,16 +152,20 @@ def template(
     if profile:
         data["IamInstanceProfile"] = {"Arn" if profile.startswith("arn:") else "Name": profile}
     if purchase.placement:
-        data["Placement"] = {"GroupName": name_of(purchase.cluster)}
+        data["Placement"] = {"GroupName": whose.name}
     return {
-        "LaunchTemplateName": template_name(purchase),
+        "LaunchTemplateName": template_name(purchase, owner),
         "LaunchTemplateData": data,
         "TagSpecifications": tagged("launch-template", every),
     }
 
 
 def fleet(
-    purchase: Purchase, template: Mapping[str, str], subnets: Mapping[str, str], tags: Tags
+    purchase: Purchase,
+    template: Mapping[str, str],
+    subnets: Mapping[str, str],
+    tags: Tags,
+    owner: str = "",
 ) -> Request:
     """Ask for the nodes: all of one type in one zone, at least ``least`` or none.
 
@@ -188,7 +183,7 @@ def fleet(
             "or make one: aws ec2 create-default-subnet."
         )
     price = {"MaxPrice": f"{purchase.most_price:.6f}"} if purchase.most_price else {}
-    every = borne(purchase.cluster, purchase.token, tags)
+    every = borne(Whose(purchase.cluster, owner), purchase.token, tags)
     return {
         "Type": "instant",
         "ClientToken": purchase.token[:64],

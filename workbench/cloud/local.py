@@ -100,6 +100,11 @@ class LocalSession:
         """The node."""
         return self._host
 
+    def mark(self) -> str:
+        """Return the NAME=value of the node's processes, for one that is started without it."""
+        self._begins()
+        return next((f"{name}={value}" for name, value in self._environment.items()), "")
+
     @property
     def is_open(self) -> bool:
         """Whether it stands; what is lost does not come back by itself."""
@@ -138,7 +143,9 @@ class LocalSession:
             raise self._lost()
         where = self._folder / path
         try:
-            where.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # ``parents=True`` would give the mode to the last of them alone.
+            for folder in reversed(where.parents):
+                folder.mkdir(exist_ok=True, mode=0o700)
             temporary = where.with_name(f".{where.name}.{os.getpid()}.{threading.get_ident()}")
             with open(
                 os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb"

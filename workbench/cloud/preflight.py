@@ -10,7 +10,7 @@ from workbench.cloud import launch
 from workbench.cloud.calls import Calls, refused
 from workbench.cloud.catalogue import Catalogue
 from workbench.cloud.inventory import quota_code
-from workbench.cloud.tags import borne
+from workbench.cloud.tags import Whose, borne
 from workbench.core.diagnosis import Finding
 from workbench.core.fleet import Purchase
 from workbench.core.refusal import Kind
@@ -112,8 +112,12 @@ def _looked_up(calls: Calls, names: tuple[str, ...]) -> str:
     found = {row["Name"]: row["Value"] for row in answer["Parameters"]}
     ids = [str(found[name]) for name in names if name in found]
     if not ids:
-        raise refused(
-            "InvalidAMIID.NotFound", f"{calls.region} has no parameter {' or '.join(names)}"
+        raise CloudRefused(
+            f"{calls.region} has no public image for these nodes (no SSM parameter "
+            f"{' or '.join(names)}); name one that it has (--image ami-…), or choose another "
+            "region.",
+            Kind.CONFIGURATION,
+            "InvalidAMIID.NotFound",
         )
     return ids[0]
 
@@ -156,14 +160,15 @@ def _trials(
         boots = find_image(calls, image, gpus=gpus)
     except CloudRefused:
         return  # told already, and without them there is nothing to ask for
-    cluster, tags = purchase.cluster, borne(purchase.cluster, purchase.token)
+    whose = Whose(purchase.cluster)
+    tags = borne(whose, purchase.token)
     group = f"sg-{NOTHING}"
     template = launch.template(purchase, "", tags, image=boots, group_id=group, profile=profile)
     subnet = network.subnets.get(purchase.zone) or next(iter(network.subnets.values()))
-    yield "create_security_group", launch.group(cluster, network.vpc, tags)
-    yield "authorize_security_group_ingress", launch.ingress(group, ())
-    yield "import_key_pair", launch.key_pair(cluster, _A_KEY, tags)
-    yield "create_placement_group", launch.placement_group(cluster, tags)
+    yield "create_security_group", launch.group(whose, network.vpc, tags)
+    yield "authorize_security_group_ingress", launch.ingress(group, ())[0]
+    yield "import_key_pair", launch.key_pair(whose, _A_KEY, tags)
+    yield "create_placement_group", launch.placement_group(whose, tags)
     yield "create_launch_template", template
     nothing = {"LaunchTemplateId": f"lt-{NOTHING}"}
     yield "create_fleet", launch.fleet(purchase, nothing, network.subnets, ())

@@ -10,7 +10,8 @@ from typing import Any
 
 from workbench.cloud.calls import Calls
 from workbench.cloud.inventory import epoch
-from workbench.cloud.tags import CLUSTER, IMAGE, TOKEN, read
+from workbench.cloud.tags import CLUSTER, IMAGE, OWNER, TOKEN, Whose, read
+from workbench.core.cost import SNAPSHOT_PRICE, storage_price
 from workbench.core.fleet import Leftover
 from workbench.core.orders import LAG_SECONDS
 from workbench.core.refusal import Kind
@@ -20,8 +21,6 @@ GONE = re.compile(r"NotFound|\.Unknown|InvalidFleetId")
 LATER = re.compile(
     r"DependencyViolation|InUse|IncorrectState|IncorrectInstanceState|incorrectState"
 )
-# $ a GiB and month for gp3 in us-east-1, over the hours of a month; no region is twice as dear.
-DISK_PRICE = 0.08 / 730
 PriceOf = Callable[[Mapping[str, Any]], float]
 
 
@@ -105,15 +104,8 @@ IMAGE_SORTS = (
 )  # fmt: skip
 
 
-def tag_filter(cluster: str, key: str = CLUSTER) -> dict[str, Any]:
-    """Return the filter for what belongs to ``cluster``, or to any of ours."""
-    if cluster:
-        return {"Name": f"tag:{key}", "Values": [cluster]}
-    return {"Name": "tag-key", "Values": [key]}
-
-
 def leftovers(
-    calls: Calls, cluster: str, price_of: PriceOf, *, images: bool = False
+    calls: Calls, whose: Whose, price_of: PriceOf, *, images: bool = False
 ) -> tuple[Leftover, ...]:
     """Return all that bears our tags, machines that are gone left out."""
     return tuple(
@@ -124,14 +116,15 @@ def leftovers(
             region=calls.region,
             price=_price(sort, row, price_of),
             created=_created(row.get(sort.created)),
+            owner=dict(_tags(row)).get(OWNER, ""),
         )
         for sort in (*SORTS, *(IMAGE_SORTS if images else ()))
-        for row in _listed(calls, sort, cluster)
+        for row in _listed(calls, sort, whose)
     )
 
 
-def remove(calls: Calls, cluster: str, now: float, *, images: bool = False) -> None:
-    """Begin to delete all that belongs to ``cluster``, as far as it goes now.
+def remove(calls: Calls, whose: Whose, now: float, *, images: bool = False) -> None:
+    """Begin to delete all these things, as far as it goes now.
 
     Raises:
         CloudRefused: Something may not be deleted; the rest was, as far as it went.
@@ -139,9 +132,9 @@ def remove(calls: Calls, cluster: str, now: float, *, images: bool = False) -> N
     refused: list[CloudRefused] = []
     for sort in (*SORTS, *(IMAGE_SORTS if images else ())):
         try:
-            rows = list(_listed(calls, sort, cluster))
+            rows = list(_listed(calls, sort, whose))
             if sort.kind == "launch template":
-                tokens = _tokens(calls, cluster)
+                tokens = _tokens(calls, whose)
                 rows = [row for row in rows if _answered(row, tokens, now)]
         except CloudRefused as error:
             refused.append(error)
@@ -154,10 +147,10 @@ def remove(calls: Calls, cluster: str, now: float, *, images: bool = False) -> N
             raise one
 
 
-def _tokens(calls: Calls, cluster: str) -> set[str]:
+def _tokens(calls: Calls, whose: Whose) -> set[str]:
     """Return the tokens of the machines that are listed, also those just gone."""
     rows = calls.rows(
-        "ec2", "describe_instances", "Reservations.Instances", Filters=[tag_filter(cluster)]
+        "ec2", "describe_instances", "Reservations.Instances", Filters=whose.filters()
     )
     return {dict(_tags(row)).get(TOKEN, "") for row in rows}
 
@@ -180,34 +173,44 @@ def _held(row: Mapping[str, Any]) -> bool:
     return isinstance(state, dict) and state.get("Name") == "shutting-down"
 
 
-def _listed(calls: Calls, sort: _Sort, cluster: str) -> Iterator[dict[str, Any]]:
+def _listed(calls: Calls, sort: _Sort, whose: Whose) -> Iterator[dict[str, Any]]:
     if sort.kind == "fleet":
-        yield from _fleets(calls, sort, cluster)
+        yield from _fleets(calls, sort, whose)
         return
     key = IMAGE if sort in IMAGE_SORTS else CLUSTER
-    filters = [tag_filter(cluster, key)]
+    filters = whose.filters(key)
     filters += [{"Name": name, "Values": list(values)} for name, values in sort.filters]
     more = {"OwnerIds": ["self"]} if sort.kind == "snapshot" else {}
     more |= {"Owners": ["self"]} if sort.kind == "image" else {}
     yield from calls.rows("ec2", sort.list, sort.path, Filters=filters, **more)
 
 
-def _fleets(calls: Calls, sort: _Sort, cluster: str) -> Iterator[dict[str, Any]]:
+def _fleets(calls: Calls, sort: _Sort, whose: Whose) -> Iterator[dict[str, Any]]:
     """Give the fleets; one that is ``instant`` is told only to who names it."""
-    filters = [
-        {"Name": "resource-type", "Values": ["fleet"]},
-        {"Name": "key", "Values": [CLUSTER]},
-        *([{"Name": "value", "Values": [cluster]}] if cluster else []),
-    ]
-    for tag in calls.rows("ec2", "describe_tags", "Tags", Filters=filters):
+    owners = _said(calls, OWNER, whose.owner)
+    for id_, tag in _said(calls, CLUSTER, whose.cluster).items():
+        if whose.owner and id_ not in owners:
+            continue
+        tags = [tag, *([owners[id_]] if id_ in owners else [])]
         try:
-            named = calls.rows("ec2", sort.list, sort.path, FleetIds=[tag["ResourceId"]])
+            named = calls.rows("ec2", sort.list, sort.path, FleetIds=[id_])
             yield from (
-                {**row, "Tags": [tag]} for row in named if "deleted" not in row["FleetState"]
+                {**row, "Tags": tags} for row in named if "deleted" not in row["FleetState"]
             )
         except CloudRefused as error:
             if not GONE.search(error.code):
                 raise
+
+
+def _said(calls: Calls, key: str, value: str) -> dict[str, dict[str, Any]]:
+    """Return what the fleets' tags say, by the fleets' ids."""
+    filters = [
+        {"Name": "resource-type", "Values": ["fleet"]},
+        {"Name": "key", "Values": [key]},
+        *([{"Name": "value", "Values": [value]}] if value else []),
+    ]
+    rows = calls.rows("ec2", "describe_tags", "Tags", Filters=filters)
+    return {row["ResourceId"]: row for row in rows}
 
 
 def _deleted(calls: Calls, sort: _Sort, id_: str) -> list[CloudRefused]:
@@ -241,7 +244,9 @@ def _tags(row: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 def _price(sort: _Sort, row: Mapping[str, Any], price_of: PriceOf) -> float:
     if sort.kind == "instance":
         return price_of(row)
-    return row["Size"] * DISK_PRICE if sort.kind == "volume" else 0.0
+    if sort.kind == "snapshot":
+        return float(row.get("VolumeSize", 0)) * SNAPSHOT_PRICE
+    return storage_price(row["Size"]) if sort.kind == "volume" else 0.0
 
 
 def _created(value: Any) -> float:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import asyncssh
+from asyncssh.encryption import get_default_encryption_algs
 
 from workbench.cloud.sshprocess import LOOP, START, Answer, SshProcess
 from workbench.core.session import Completed
@@ -256,6 +257,21 @@ def first_key(host: Host, seconds: float = CONNECT_SECONDS) -> tuple[str, str]:
     return line, fingerprint(line)
 
 
+def new_key() -> tuple[str, str]:
+    """Make a key; return its private half in OpenSSH's form, and its public half."""
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    return key.export_private_key().decode(), key.export_public_key().decode().strip()
+
+
+def public_half(private: str) -> str:
+    """Return the public half of a private key.
+
+    Raises:
+        MachineError: It is no such key.
+    """
+    return _imported(private).export_public_key().decode().strip()
+
+
 async def _first_key(host: Host, seconds: float) -> str:
     options = await _options(host, "")
     key = await asyncio.wait_for(
@@ -278,7 +294,7 @@ async def _connect(
         )
     except asyncssh.HostKeyNotVerifiable as error:
         raise _wrong_key(options, known) from error
-    except (asyncssh.KeyExchangeFailed, asyncssh.ConnectionLost) as error:
+    except (asyncssh.KeyExchangeFailed, asyncssh.ConnectionLost, ConnectionResetError) as error:
         # A host that has no key of the known kind ends the talk before it shows one.
         if known.names_it and await _shows_another(host, known, seconds):
             raise _wrong_key(options, known) from error
@@ -299,13 +315,7 @@ async def _options(host: Host, key: str) -> asyncssh.SSHClientConnectionOptions:
     if host.user:
         given["username"] = host.user
     if key:
-        try:
-            given |= {"client_keys": [asyncssh.import_private_key(key)], "agent_path": None}
-        except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-            raise MachineError(
-                f"The cluster's private key cannot be read ({error}); delete the cluster and "
-                "make it anew."
-            ) from error
+        given |= {"client_keys": [_imported(key)], "agent_path": None}
     options: asyncssh.SSHClientConnectionOptions
     options = await asyncssh.SSHClientConnectionOptions.construct(
         host=host.address,
@@ -319,7 +329,22 @@ async def _options(host: Host, key: str) -> asyncssh.SSHClientConnectionOptions:
         keepalive_count_max=ALIVE_COUNT,
         **given,
     )
+    if [*options.encryption_algs] == get_default_encryption_algs():  # nobody asked for others
+        faster = sorted(options.encryption_algs, key=lambda name: b"-gcm" not in name)
+        options = await asyncssh.SSHClientConnectionOptions.construct(
+            options, encryption_algs=[name.decode() for name in faster]
+        )
     return options
+
+
+def _imported(key: str) -> asyncssh.SSHKey:
+    try:
+        return asyncssh.import_private_key(key)
+    except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
+        raise MachineError(
+            f"The cluster's private key cannot be read ({error}); delete the cluster and "
+            "make it anew."
+        ) from error
 
 
 async def _shows_another(host: Host, known: _Known, seconds: float) -> bool:
@@ -358,9 +383,10 @@ def _wrong_key(options: asyncssh.SSHClientConnectionOptions, known: _Known) -> M
     name = known_hosts_name(options.host_key_alias or options.host, options.port)
     if known.names_it:
         return MachineError(
-            f"{name} shows another host key than the one that is known, and was not logged in to: "
-            "if it was made anew, compare the new key's fingerprint on the machine itself and "
-            f"remove the old one (ssh-keygen -R '{name}'); if not, another machine answers for it."
+            f"{name} shows another host key than the one that is known, and was not logged in to; "
+            "if it was made anew, compare the new key's fingerprint on the machine itself, then "
+            f"remove the old one (ssh-keygen -R '{name}', and its line in the cluster's own "
+            "known_hosts); if not, another machine answers for it."
         )
     return KeyUnknown(
         f"The host key of {name} is not known, and it was not logged in to; compare the "

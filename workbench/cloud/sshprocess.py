@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from workbench.cloud.ssh import SshSession
 
 ERRORS_NBYTES = 1 << 16
+FORCE_SECONDS = 5.0
 # sshd passes no signal on to what root started, so each process first says who it is; what the
 # person's own shell says before it, as some do, is nobody's output.
 SAYS = b"workbench-process "
@@ -112,7 +113,8 @@ class SshProcess:
         """Close its standard input, and send SIGTERM, or SIGKILL, to it and what it started."""
         self.close_input()
         if self._status is None:
-            asyncio.run_coroutine_threadsafe(self._signal("KILL" if force else "TERM"), LOOP.get())
+            work = self._force() if force else self._signal("TERM")
+            asyncio.run_coroutine_threadsafe(work, LOOP.get())
 
     # -- in the sessions' thread
 
@@ -158,6 +160,14 @@ class SshProcess:
                 self._process.stdin.write(data)
             else:
                 self._process.stdin.write_eof()
+
+    async def _force(self) -> None:
+        """End it; where even that has no answer, give up the place that it has in the session."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._signal("KILL"), FORCE_SECONDS)
+        await asyncio.wait([self._reading], timeout=FORCE_SECONDS)
+        if self._status is None:
+            self._process.close()
 
     async def _signal(self, name: str) -> None:
         while not self._pid and self._status is None:

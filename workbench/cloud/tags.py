@@ -3,19 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 CLUSTER = "workbench:cluster"
+OWNER = "workbench:owner"
+"""Who keeps it: two people may have clusters of one name in one account."""
 TOKEN = "workbench:token"
 EXPIRES = "workbench:expires"
 """Epoch seconds at which everything is deleted, as a whole number; not there for never."""
 IMAGE = "workbench:image"
 
 
+@dataclass(frozen=True)
+class Whose:
+    """Whose things are meant.
+
+    Args:
+        cluster: Empty for those of every cluster.
+        owner: Empty for those of everybody.
+    """
+
+    cluster: str = ""
+    owner: str = ""
+
+    @property
+    def name(self) -> str:
+        """What is called of which a cluster has one: group, key pair, placement group."""
+        return "-".join(filter(None, ("workbench", self.owner, self.cluster)))
+
+    def filters(self, key: str = CLUSTER) -> list[dict[str, Any]]:
+        """Return what EC2 is asked for, to list these things alone.
+
+        Args:
+            key: The tag that says of which cluster it is.
+        """
+        named = {f"tag:{key}": self.cluster, f"tag:{OWNER}": self.owner}
+        asked = [{"Name": name, "Values": [value]} for name, value in named.items() if value]
+        return asked if self.cluster else [{"Name": "tag-key", "Values": [key]}, *asked]
+
+
 def borne(
-    cluster: str, token: str = "", tags: Iterable[tuple[str, str]] = ()
+    whose: Whose, token: str = "", tags: Iterable[tuple[str, str]] = ()
 ) -> tuple[tuple[str, str], ...]:
     """Return the tags that something bears: ours, and those that were asked for, by name."""
-    ours = {CLUSTER: cluster, TOKEN: token}
+    ours = {CLUSTER: whose.cluster, OWNER: whose.owner, TOKEN: token}
     return tuple(
         sorted({**dict(tags), **{key: value for key, value in ours.items() if value}}.items())
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from workbench.cloud.launch import MAX_USER_DATA_NBYTES
 from workbench.errors import InputError
@@ -41,7 +42,7 @@ class Boot:
     """
 
     cluster: str
-    host_key: str
+    host_key: str = field(repr=False)
     host_public: str
     user_key: str
     prefix: str
@@ -51,6 +52,11 @@ class Boot:
     boot_seconds: float = 900.0
     expires: float = 0.0
     shutdown: str = "shutdown -h now"
+
+
+def node_user() -> str:
+    """Return who logs in to the nodes: root where it is root here, whose files only root reads."""
+    return "root" if os.geteuid() == 0 else Boot.user
 
 
 def user_data(boot: Boot) -> str:
@@ -93,21 +99,37 @@ def is_ready(seconds: float) -> str:
     )
 
 
-def second_host_key(path: str = HOST_KEY) -> str:
-    """Return the script by which a node makes its own host key, and says the public half.
+def make_host_key(path: str = HOST_KEY) -> str:
+    """Return the script by which a node makes a host key of its own, and says the public half.
 
-    Run as root over the first session, which the throw-away key has verified. It ends once sshd
-    shows the new key; that session goes on.
+    Run as root over a session that the throw-away key has verified. sshd does not show the new
+    key yet, so that it can be written down first; run again, it says the same one.
     """
     return (
         "set -eu\n"
         "umask 077\n"
-        "new=$(mktemp -d)\n"
-        'ssh-keygen -q -t ed25519 -N "" -C "" -f "$new/key"\n'
-        f'cat "$new/key" > {path}.new && mv -f {path}.new {path}\n'
-        f'cat "$new/key.pub" > {path}.pub && chmod 644 {path}.pub\n'
-        "key=$(cut -d' ' -f1,2 \"$new/key.pub\")\n"
-        'rm -rf "$new"\n'
+        f"if [ ! -s {path}.new ]; then\n"
+        f"  new=$(mktemp -d {path}.XXXXXX)\n"
+        '  ssh-keygen -q -t ed25519 -N "" -C "" -f "$new/key"\n'
+        f'  mv -f "$new/key" {path}.new\n'
+        '  rm -rf "$new"\n'
+        "fi\n"
+        f"ssh-keygen -y -f {path}.new | cut -d' ' -f1,2\n"
+    )
+
+
+def show_host_key(path: str = HOST_KEY) -> str:
+    """Return the script by which a node shows the key that it made, in place of the first one.
+
+    Run as root, once the key is written down. It ends when sshd shows the key; the session by
+    which it runs goes on.
+    """
+    return (
+        "set -eu\n"
+        "umask 077\n"
+        f"key=$(ssh-keygen -y -f {path}.new | cut -d' ' -f1,2)\n"
+        f'echo "$key" > {path}.pub && chmod 644 {path}.pub\n'
+        f"mv -f {path}.new {path}\n"
         "{ systemctl reload ssh || systemctl reload sshd || pkill -HUP -o -x sshd; } "
         ">/dev/null 2>&1\n"
         # It closes its port for a moment. sudo does not hand on where the session came in.
@@ -117,8 +139,16 @@ def second_host_key(path: str = HOST_KEY) -> str:
         '  [ "$left" -gt 0 ] || { echo "sshd does not show its new key" >&2; exit 1; }\n'
         "  left=$((left - 1)); sleep 0.1\n"
         "done\n"
-        'echo "$key"\n'
     )
+
+
+def first_host_key(user_data: str) -> str:
+    """Return the public half of the throw-away host key that a node was told; empty without one."""
+    try:
+        config = json.loads(user_data.removeprefix("#cloud-config\n"))
+        return " ".join(config["ssh_keys"]["ed25519_public"].split()[:2])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ""
 
 
 def lease_file(boot: Boot) -> str:
@@ -147,15 +177,18 @@ def _start_watch(boot: Boot) -> str:
 
 
 def _watch(boot: Boot) -> str:
-    """Return what ends a node that nobody came for; a lease of this boot takes over from it."""
+    """Return what ends a node that nobody came for; a lease of this boot takes over from it.
+
+    Also for the time to live: a person may have let the cluster live longer since.
+    """
     return (
         "start=$(cut -d. -f1 /proc/uptime)\n"
         "boot=$(cat /proc/sys/kernel/random/boot_id)\n"
         f"lease={shlex.quote(lease_file(boot))}\n"
         f"while sleep {LOOK_SECONDS}; do\n"
         "  up=$(cut -d. -f1 /proc/uptime)\n"
-        f'  if [ $((up - start)) -ge {boot.boot_seconds:.0f} ] && ! grep -qs "$boot" "$lease"; '
-        f"then\n    {boot.shutdown}\n  fi\n"
+        '  if grep -qs "$boot" "$lease"; then continue; fi\n'
+        f"  if [ $((up - start)) -ge {boot.boot_seconds:.0f} ]; then\n    {boot.shutdown}\n  fi\n"
         f'  if [ {boot.expires:.0f} -gt 0 ] && [ "$(date +%s)" -ge {boot.expires:.0f} ]; '
         f"then\n    {boot.shutdown}\n  fi\n"
         "done\n"

@@ -20,6 +20,12 @@ from workbench.core.world import Host, World
 
 HEARTBEAT_SECONDS = 0.5
 GENERATION_VARIABLE = "WORKBENCH_GENERATION"
+MARKS_VARIABLE = "WORKBENCH_MARKS"
+# Ranks of one mpiexec start alike; a rank that belongs to a pretended node has to tell so itself.
+_MARKED = (
+    f'exec env "$(echo "${MARKS_VARIABLE}" | '
+    'cut -d \' \' -f $((${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}} + 1)))" "$@"'
+)
 
 # What a kernel or server sets for itself, and a rank must not take for its own.
 FOREIGN = ("JPY_PARENT_PID", "JPY_SESSION_NAME", "MPLBACKEND", "PYDEVD_USE_FRAME_EVAL")
@@ -79,6 +85,7 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
         help="Whether each engine has ipyparallel's nanny process, which passes signals on.",
     )
     mpi_args: Any
+    marks: Any = List(help="NAME=value of each rank, in rank order, where ranks differ.")
     rank_environment = Dict(help="Further environment of every rank.", config=True)
 
     @default("environment")
@@ -100,6 +107,8 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
         self.environment.update(rank_environment(mpi, world))
         self.environment.update(self.rank_environment)
         self.environment[GENERATION_VARIABLE] = str(self.generation)
+        if self.marks:
+            self.environment[MARKS_VARIABLE] = " ".join(self.marks)
         exported = tuple(sorted({*self.environment, "IPP_CONNECTION_INFO"}))
         self.mpi_cmd = [mpi.mpiexec]
         self.mpi_args = [*mpiexec_arguments(mpi, world, str(path), exported), *self.mpi_args]
@@ -108,7 +117,8 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
     @property
     def program(self) -> list[str]:
         """Start the stock engine, by this Python."""
-        return engine_program(nanny=self.nanny)
+        marked = ["sh", "-c", _MARKED, "sh"] if self.marks else []
+        return [*marked, *engine_program(nanny=self.nanny)]
 
     def get_env(self) -> dict[str, str]:
         """Return the environment, without what belongs to the process that starts us."""

@@ -7,6 +7,7 @@ import shutil
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ NODE_FOLDER = ".workbench"
 
 Reach = Callable[[Host], Session | None]
 """Returns the session with a host; None for this machine."""
+
+Mark = Callable[[Host], str]
+"""Returns the NAME=value of the processes of a pretended node; empty for other hosts."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Nodes:
         self._reach = reach
         self._wardens: dict[str, RemoteWarden] = {}
         self._here = LocalWarden()
-        self._lock = threading.Lock()
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def any_beyond(self, hosts: Iterable[Host]) -> bool:
         """Whether one of ``hosts`` is another machine."""
@@ -85,10 +89,9 @@ class Nodes:
         sessions = [self._reach(host) for host in hosts]
         for session in sessions or [None, *(w.session for w in self._wardens.values())]:
             if session is None:
-                shutil.rmtree(Path.home() / folder, ignore_errors=True)
-            elif session.is_open:
-                with contextlib.suppress(MachineError):
-                    session.run(["rm", "-rf", "--", folder], seconds=SHORT_SECONDS)
+                _remove_here(Path.home() / folder)
+            else:
+                remove(session, folder)
 
     def close(self) -> None:
         """End all wardens; the sessions are others' to close."""
@@ -105,21 +108,47 @@ class Nodes:
                 f"{host.address} is out of reach: the ssh session with it was lost; "
                 "see whether that machine is up."
             )
-        warden = self._warden(host, session)
-        _bring(session, ports)
-        warden.wait_for_facts()
+        # Two worlds that start at once share what is made here; sshd allows ten things at a time.
+        with self._locks[host.address]:
+            warden = self._warden(host, session)
+            _bring(session, ports)
         return warden
 
     def _warden(self, host: Host, session: Session) -> RemoteWarden:
+        """Return the one that watches the host, which has told its facts."""
         known = self._wardens.get(host.address)
         if known is not None and known.session is session and not known.lost:
             return known
         command = [sys.executable, "-m", "workbench.node.warden"]
         warden = RemoteWarden(session, session.start(command))
-        session.run(["mkdir", "-p", "-m", "700", NODE_FOLDER], seconds=SHORT_SECONDS)
-        with self._lock:
-            self._wardens[host.address] = warden
+        try:
+            session.run(["mkdir", "-p", "-m", "700", NODE_FOLDER], seconds=SHORT_SECONDS)
+            warden.wait_for_facts()
+        except MachineError:
+            warden.end(force=True)
+            raise
+        self._wardens[host.address] = warden
         return warden
+
+
+def remove(session: Session, folder: str) -> None:
+    """Remove a folder of ours from a node, and the one above it if that is empty then.
+
+    A node that is out of reach keeps it.
+
+    Args:
+        folder: Relative to the home of whoever logs in there.
+    """
+    script = 'rm -rf -- "$1" && rmdir -- "${1%/*}" 2> /dev/null; true'
+    if session.is_open:
+        with contextlib.suppress(MachineError):
+            session.run(["sh", "-c", script, "sh", folder], seconds=SHORT_SECONDS)
+
+
+def _remove_here(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # others are in it
+        folder.parent.rmdir()
 
 
 def _bring(session: Session, ports: Sequence[int]) -> None:

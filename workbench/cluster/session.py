@@ -25,14 +25,15 @@ from workbench.cluster.mailbox import Mailbox
 from workbench.cluster.mpi import Mpi, find_mpi
 from workbench.cluster.mpiexec import LocalMpiexec
 from workbench.cluster.mpiworld import Footing, MpiWorld
-from workbench.cluster.nodes import Login, Nodes, Reach
+from workbench.cluster.nodes import Login, Mark, Nodes, Reach, remove
 from workbench.cluster.spread import engine_ports
-from workbench.cluster.spreading import Spreading
+from workbench.cluster.spreading import Spreading, folder_of
 from workbench.cluster.warden import LocalWarden
 from workbench.core.cluster import RankFact
 from workbench.core.generation import WorldFact, WorldState
 from workbench.core.report import Command, Message
 from workbench.core.run import Assignment
+from workbench.core.session import Session
 from workbench.core.world import Host, World
 from workbench.errors import ClusterError
 
@@ -50,6 +51,7 @@ class MpiCluster:
         reach: Looks up the session with a host; by default every host is this machine.
         login: Says what a world's first host needs to log in to its hosts.
         patience: Seconds that ranks on other hosts go on without a supervisor.
+        mark: Tells the processes of each host apart, where hosts are pretended.
     """
 
     def __init__(
@@ -58,12 +60,14 @@ class MpiCluster:
         reach: Reach = lambda host: None,
         login: Callable[[Sequence[Host]], Login] = lambda hosts: Login(),
         patience: float = PATIENCE_SECONDS,
+        mark: Mark = lambda host: "",
     ) -> None:
         self._folder = folder
         self._mailbox = Mailbox(folder / "mailbox.json")
         self._nodes = Nodes(reach)
         self._spreading = Spreading(self._nodes, login, folder / "worlds.json", patience)
         self._patience = patience
+        self._mark = mark
         self._warden = LocalWarden()
         self._cluster: Any = None
         self._client: Any = None
@@ -162,6 +166,10 @@ class MpiCluster:
         if world is not None:
             world.end()
 
+    def leave(self, session: Session) -> None:
+        """Remove what this cluster has put on a node that leaves it; it waits for the node."""
+        remove(session, folder_of(self._key()))
+
     def close(self) -> None:
         """End all worlds, then the controller."""
         for generation in self._worlds:
@@ -238,11 +246,13 @@ class MpiCluster:
     # -- the worlds
 
     def _started_here(self, generation: int, world: World) -> Any:
-        hosts = [[host.address, host.slots] for host in world.hosts]
+        marks = {host.address: self._mark(host) for host in world.hosts}
         self._cluster.start_engines_sync(
             n=world.size,
             engine_set_id=f"g{generation}",
-            hosts=hosts,
+            # Whatever they are called, and if one machine plays several: it is this one.
+            hosts=[["localhost", world.slots]],
+            marks=[marks[address] for address in world.placement] if all(marks.values()) else [],
             generation=generation,
             nanny=False,
         )

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from workbench.cluster.launcher import FOREIGN, GENERATION_VARIABLE, engine_program
@@ -20,7 +21,7 @@ from workbench.cluster.mpi import (
     mpiexec_arguments,
     rank_environment,
 )
-from workbench.cluster.nodes import NODE_FOLDER, Login
+from workbench.cluster.nodes import Login
 from workbench.core.launch import FOLDER, HOME, Launch, Launched, launch_text, read_launched
 from workbench.core.session import Completed, Session
 from workbench.core.sshconfig import agent_config, known_hosts
@@ -76,7 +77,7 @@ def launch_of(start: Start, *, distinct: bool) -> Launch:
         HEAD_VARIABLE: start.numeric[0],
         PATIENCE_VARIABLE: f"{start.patience:g}",
         "IPP_CONNECTION_INFO": start.connection,
-        "IPYTHONDIR": f"{HOME}/{NODE_FOLDER}/ipython",
+        "IPYTHONDIR": f"{HOME}/{PurePosixPath(start.folder).parent}/ipython",
     }
     if mpi.kind is MpiKind.OPENMPI:
         # Whoever logs in there may be root, though this process is not.

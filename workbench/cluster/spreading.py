@@ -70,7 +70,7 @@ class Spreading:
             ports: Of this machine's loopback; every rank has to reach them.
             cluster: What tells this cluster's folders on a node from those of others.
         """
-        folder = f"{NODE_FOLDER}/{cluster}/g{generation}"
+        folder = f"{folder_of(cluster)}/g{generation}"
         # Written down first: a successor finds what is started in the next moment.
         record = Record(generation, world, folder)
         self._keep(record)
@@ -123,6 +123,11 @@ class Spreading:
             if away:
                 del self._records[record.generation]
             write_records(self._path, [*self._records.values()])
+
+
+def folder_of(cluster: str) -> str:
+    """Return where a cluster has its files on a node, relative to the home there."""
+    return f"{NODE_FOLDER}/{cluster}"
 
 
 def _footing(record: Record, wardens: tuple[Warden, ...], launched: Launched) -> Footing:

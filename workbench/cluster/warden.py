@@ -189,9 +189,9 @@ class RemoteWarden:
         self._texts.pop(path, None)
         self._ask(Read(path, 0, remove=True))
 
-    def end(self) -> None:
+    def end(self, *, force: bool = False) -> None:
         """End the process there."""
-        self._process.end()
+        self._process.end(force=force)
 
     def _ask(self, request: Watch | Signal | Read) -> None:
         if not self.lost:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from workbench.core.fleet import Node, NodeState
+from workbench.core.fleet import Node, NodeState, Place
 
 HOUR = 3600.0
 # EC2 bills a Linux machine by the second, and its first minute whole.
@@ -16,8 +16,14 @@ CREDITED_SECONDS = HOUR
 RESERVE_SECONDS = 180.0
 # A fleet that could be paid for less than this is not worth its start.
 WORTH_SECONDS = 600.0
-# $ for a GB and hour of a general-purpose volume: gp3 in us-east-1, $ 0.08 a month of 730 hours.
-STORAGE_PRICE = 0.08 / 730
+MONTH_HOURS = 730.0
+# $ for a GiB and hour of a general-purpose volume: gp3 in us-east-1, $0.08 a month, as
+# aws.amazon.com/ebs/pricing has it; no region is twice as dear.
+STORAGE_PRICE = 0.08 / MONTH_HOURS
+# The same of a snapshot in the standard tier, $0.05 a month; only blocks that are not empty count.
+SNAPSHOT_PRICE = 0.05 / MONTH_HOURS
+# GiB of a node's root volume, unless its image needs more.
+DISK_GIB = 50
 
 Prices = tuple[tuple[float, float], ...]
 
@@ -40,6 +46,16 @@ class Bill:
 
     def __repr__(self) -> str:
         return f"<Bill ${self.spent:.2f}, ${self.price:.3f}/h>"
+
+
+def storage_price(gibibytes: float) -> float:
+    """Return $/h of a volume."""
+    return STORAGE_PRICE * gibibytes
+
+
+def extra_price(place: Place) -> float:
+    """Return $/h of what is billed beside each node of a place: its disk."""
+    return storage_price(DISK_GIB) if place is Place.EC2 else 0.0
 
 
 def repriced(prices: Prices, price: float, now: float) -> Prices:

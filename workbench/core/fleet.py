@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from workbench.core.world import Host
 
+# The role, and its instance profile, that nodes get who read or write a bucket.
+NODE_ROLE = "workbench-node"
+
 
 class Place(StrEnum):
     """Where a cluster's nodes come from."""
@@ -65,9 +68,11 @@ class FleetWish:
         budget: $ that the cluster may cost in all; 0 for no bound.
         expires: Epoch seconds at which everything is deleted; 0 for never.
         data: A folder or ``s3://bucket/prefix`` that every node gets before it may join.
-        output: ``s3://bucket/prefix`` that takes results, snapshots and logs.
+        output: A folder or ``s3://bucket/prefix`` that takes results, snapshots and logs.
         prepare: A shell script that each node runs before it may join.
         image: An image of the reader's own; empty for one that is looked up.
+        ssh_from: The network, such as ``203.0.113.7/32``, from which nodes let in ssh; empty
+            where this computer is in their own.
     """
 
     place: Place = Place.LOCAL
@@ -85,6 +90,13 @@ class FleetWish:
     output: str = ""
     prepare: str = ""
     image: str = ""
+    ssh_from: str = ""
+
+    @property
+    def role(self) -> str:
+        """Name of the role that its nodes need; empty where they need no right in AWS."""
+        needs_one = any(place.startswith("s3://") for place in (self.data, self.output))
+        return NODE_ROLE if self.place is Place.EC2 and needs_one else ""
 
 
 @dataclass(frozen=True)
@@ -221,6 +233,7 @@ class Leftover:
             ``launch template``, ``placement group``, ``fleet``.
         price: $/h that it costs; 0 when it is free.
         created: Epoch seconds; 0 when unknown.
+        owner: Whose it is, as an id; empty when nobody said.
     """
 
     kind: str
@@ -229,3 +242,4 @@ class Leftover:
     region: str = ""
     price: float = 0.0
     created: float = 0.0
+    owner: str = ""

@@ -28,6 +28,7 @@ class FleetFact:
         idle: Seconds for which no run has been on or waited.
         left: What the last clean-up left; None while there was none.
         cleaned: Epoch seconds at which that clean-up began.
+        extra: $/h of what is billed beside each node: its disk. A node's own price has it.
     """
 
     cluster: str
@@ -46,6 +47,7 @@ class FleetFact:
     idle: float = 0.0
     left: tuple[Leftover, ...] | None = None
     cleaned: float = 0.0
+    extra: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 
+from workbench.core.doors import check_door
 from workbench.core.fleet import FleetWish, Needs, Place
 from workbench.core.fleetworld import check_fleet
+from workbench.core.staging import check_folder_name, is_bucket, parse_bucket
 from workbench.core.world import MAX_RANKS, Host
 from workbench.errors import InputError
 
@@ -25,10 +27,9 @@ COSTLY = frozenset({Place.EC2, Place.FAKE})
 # What only makes sense where something is bought, and what any other machine's nodes may have.
 _BOUGHT = (
     "gpus", "gpu_memory", "memory", "vcpus", "network", "types", "zones", "region", "max_price",
-    "budget", "image",
+    "budget", "image", "ssh_from",
 )  # fmt: skip
 _ANY = ("nodes", "least", "most", "slots", "ttl", "data", "output", "prepare", *_BOUGHT)
-_BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[^\"\\*?${}\n]*)?")
 _IMAGE = re.compile(r"ami-[0-9a-f]{8,17}|/\S+")
 _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-[0-9]")
 
@@ -44,6 +45,7 @@ class FleetRequest:
         budget: $ in all.
         ttl: Seconds until everything is deleted; 0 for never.
         prepare: The script's text.
+        ssh_from: The network from which bought nodes let in ssh.
     """
 
     where: Place | None = None
@@ -67,11 +69,17 @@ class FleetRequest:
     output: str | None = None
     prepare: str | None = None
     image: str | None = None
+    ssh_from: str | None = None
 
     @property
     def place(self) -> Place:
         """Where the nodes come from; hosts that are named say it themselves."""
         return self.where or (Place.HOSTS if self.hosts else Place.LOCAL)
+
+    @property
+    def size(self) -> int:
+        """How many nodes there are to be; all hosts, or one, where nothing is said."""
+        return len(self.hosts) or 1 if self.nodes is None else self.nodes
 
     @property
     def costs(self) -> bool:
@@ -116,10 +124,11 @@ def problems(request: FleetRequest, spelling: Spelling) -> Iterator[tuple[str, s
             f"{request.image!r} is not an image; give its id (ami-…), the parameter that holds "
             "one (/…), or nothing to have one looked up.",
         )
-    if request.output and not _BUCKET.fullmatch(request.output):
-        yield "output", _no_bucket(request.output)
-    if request.data and request.data.startswith("s3:") and not _BUCKET.fullmatch(request.data):
-        yield "data", _no_bucket(request.data)
+    for name in request.said(("data", "output")):
+        if sentence := _no_place(getattr(request, name)):
+            yield name, sentence
+    if request.ssh_from is not None and (sentence := _no_door(request.ssh_from)):
+        yield "ssh_from", sentence
     if request.prepare is not None and not request.prepare.strip():
         yield "prepare", "The script that prepares a node is empty; leave it out, or fill it."
 
@@ -147,11 +156,10 @@ def fleet_wish(
         for field in fields(Needs)
         if getattr(request, field.name) is not None
     }
-    nodes = len(request.hosts) or 1 if request.nodes is None else request.nodes
     return check_fleet(
         FleetWish(
             place=place,
-            nodes=nodes,
+            nodes=request.size,
             least=request.least or 1,
             most=request.most or 0,
             slots=request.slots or 0,
@@ -165,8 +173,18 @@ def fleet_wish(
             output=request.output or "",
             prepare=request.prepare or "",
             image=request.image or "",
+            ssh_from=str(check_door(request.ssh_from)) if request.ssh_from else "",
         )
     )
+
+
+def _no_door(text: str) -> str:
+    """Return why ssh cannot be let in from there."""
+    try:
+        check_door(text)
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 def _out_of_place(request: FleetRequest, spelling: Spelling) -> Iterator[tuple[str, str]]:
@@ -192,5 +210,10 @@ def _out_of_place(request: FleetRequest, spelling: Spelling) -> Iterator[tuple[s
             )
 
 
-def _no_bucket(text: str) -> str:
-    return f"{text!r} is not a place in S3; write s3://bucket/prefix."
+def _no_place(place: str) -> str:
+    """Return why nothing can be there."""
+    try:
+        parse_bucket(place) if is_bucket(place) else check_folder_name(place)
+    except InputError as error:
+        return str(error)
+    return ""

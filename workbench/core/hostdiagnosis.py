@@ -44,11 +44,11 @@ def judge_host(
         others: The reports of all hosts, this one may be among them.
     """
     if report.error:
-        reason, _, remedy = report.error.rpartition("; ")
-        return (Finding("ssh", False, reason or report.error, _capital(remedy)),)
+        reason, _, remedy = report.error.partition("; ")
+        return (Finding("ssh", False, reason, _capital(remedy)),)
     reached = Finding("ssh", True, f"{report.address} lets us in by its known key")
     if report.facts is None:
-        return (reached, _no_environment(report, here), judge_firewall(report))
+        return (reached, _no_environment(report, here), judge_firewall(report, others))
     facts = report.facts
     everyone = [other.facts for other in others if other.facts is not None]
     return (
@@ -63,8 +63,34 @@ def judge_host(
         judge_clock(report.skew),
         judge_driver(facts),
         judge_bridges(report.address, facts),
-        judge_firewall(report),
+        judge_firewall(report, others),
     )
+
+
+def folded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Return all that is to be mended, and of each host in one line what is well.
+
+    Args:
+        findings: Of hosts as ``address: check``, and of this machine, which stay as they are.
+    """
+    hosts: dict[str, list[Finding]] = {}
+    for finding in findings:
+        address, colon, _ = finding.check.rpartition(": ")
+        hosts.setdefault(address if colon else finding.check, []).append(finding)
+    return tuple(one for address, group in hosts.items() for one in _folded(address, group))
+
+
+def _folded(address: str, group: Sequence[Finding]) -> tuple[Finding, ...]:
+    def names(ok: bool | None) -> str:
+        found = (one.check.removeprefix(f"{address}: ") for one in group if one.ok is ok)
+        return ", ".join(found)
+
+    if len(group) == 1 or not any(one.check == f"{address}: ssh" for one in group):
+        return tuple(group)
+    faults = tuple(one for one in group if one.ok is False)
+    open_ = names(None)
+    found = names(True) + (f"; not checked: {open_}" if open_ else "")
+    return (*faults, Finding(f"{address}: all else" if faults else address, True, found))
 
 
 def judge_login(report: HostReport) -> Finding:
@@ -103,7 +129,9 @@ def judge_library_path(facts: NodeFacts) -> Finding:
     return Finding(
         "LD_LIBRARY_PATH",
         not others,
-        f"{others[0]} comes before the environment's own MPI" if others else ":".join(parts) or "-",
+        f"{others[0]} comes before the environment's own MPI"
+        if others
+        else ":".join(parts) or "not set",
         f"Take {others[0]} out of LD_LIBRARY_PATH for commands run by ssh there." if others else "",
     )
 
@@ -214,12 +242,21 @@ def judge_bridges(address: str, facts: NodeFacts) -> Finding:
     return Finding("bridges", True, f"{found}; left out, as btl_tcp_if_include names the network")
 
 
-def judge_firewall(report: HostReport) -> Finding:
-    """Judge whether it can open TCP connections to all the others."""
+def judge_firewall(report: HostReport, others: Sequence[HostReport] = ()) -> Finding:
+    """Judge whether it can open TCP connections to all the others.
+
+    Args:
+        others: The reports of all hosts, this one may be among them.
+    """
     if not report.unreachable:
-        if not report.reached:
-            return Finding("firewall", None, "there is no other host to try")
-        return Finding("firewall", True, f"{report.reached} other hosts can be reached")
+        if report.reached:
+            hosts = "other host" if report.reached == 1 else "other hosts"
+            return Finding("firewall", True, f"{report.reached} {hosts} can be reached")
+        if report.facts is None:
+            return Finding("firewall", None, "it takes the environment to try it")
+        if any(other.address != report.address for other in others):
+            return Finding("firewall", None, "no other host could be tried")
+        return Finding("firewall", None, "there is no other host to try")
     found = ", ".join(f"{address} ({reason})" for address, reason in report.unreachable)
     return Finding(
         "firewall",

@@ -1,7 +1,8 @@
 """Say what a job file may ask for, and read its lengths of time and parameters.
 
-A job says what a batch service's job file says. ``snapshots`` and ``shrink`` are taken and kept in
-the job; nothing acts on them yet, and whoever runs the job says so.
+A job says what a batch service's job file says. What nothing here does yet is refused, not passed
+over: ``snapshots``. ``shrink`` is about the nodes alone: a run that loses one ends, for nothing is
+saved of it, and the next run goes on with those that are left, or waits for others.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import keyword
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -36,7 +38,13 @@ from workbench.core.run import DEFAULT_GRACE, check_run_name
 from workbench.core.world import MAX_RANKS
 from workbench.errors import InputError
 
-NOT_ACTED_ON = ("snapshots", "shrink")
+CONTINUE, WAIT = "continue", "wait"
+ENDS = "A run that loses a node ends, as nothing is saved of runs yet; the next one "
+AFTERWARDS = {CONTINUE: "goes on with the nodes that are left.", WAIT: "waits for other nodes."}
+NO_SNAPSHOTS = (
+    "nothing is saved of runs yet; leave it out, and have the script write what it needs into the "
+    "folder that WORKBENCH_OUTPUT names, which is kept as it comes."
+)
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
@@ -162,13 +170,8 @@ class JobNeeds(BaseModel):
     zones: tuple[str, ...] | None = _said("a list of texts", ["us-east-1a"])
 
 
-class JobSnapshots(BaseModel):
-    """How often a run's state is saved; kept, and not acted on yet."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    every: Seconds | None = _said("a length of time", "10m")
-    keep: int | None = _whole(1, 2)
+def _refused(_: object) -> None:
+    raise ValueError(NO_SNAPSHOTS)
 
 
 class Job(BaseModel):
@@ -220,18 +223,13 @@ class Job(BaseModel):
     budget: float | None = _amount("$ in all", 20)
     ttl: Seconds | None = _said("a length of time", "8h")
     data: str | None = _said("a folder, or s3://bucket/prefix", "s3://bucket/digits")
-    output: str | None = _said("s3://bucket/prefix", "s3://bucket/results")
+    output: str | None = _said("a folder, or s3://bucket/prefix", "s3://bucket/results")
     prepare: str | None = _said("the path of a shell script", "prepare.sh")
     image: str | None = _said("the id of an image", "ami-0123456789abcdef0")
-    snapshots: JobSnapshots = Field(
-        default=JobSnapshots(),
-        description="a table of every and keep (taken and kept; nothing acts on it yet)",
-        examples=[{"every": "10m"}],
-    )
+    ssh_from: str | None = _said("an address, or a private network", "203.0.113.7")
+    snapshots: Annotated[Any, BeforeValidator(_refused)] = _said("left out", "")
     shrink: Literal["continue", "wait"] | None = _said(
-        '"continue" with the nodes that are left or "wait" for others '
-        "(taken and kept; nothing acts on it yet)",
-        "continue",
+        '"continue" with the nodes that are left or "wait" for others', CONTINUE
     )
 
     @property
@@ -247,9 +245,9 @@ class Job(BaseModel):
         return (self.limit or DEFAULT_LIMIT) + START_SECONDS
 
     @property
-    def not_acted_on(self) -> tuple[str, ...]:
-        """What the file says and nothing acts on yet."""
-        return tuple(name for name in NOT_ACTED_ON if name in self.model_fields_set)
+    def remark(self) -> str:
+        """What whoever runs it is told of what becomes of lost nodes; empty for nothing."""
+        return f"{ENDS}{AFTERWARDS[self.shrink]}" if self.shrink else ""
 
     def request(self, host_file: str = "", prepare: str | None = None) -> FleetRequest:
         """Return what it says about nodes.
@@ -263,18 +261,21 @@ class Job(BaseModel):
         """
         hosts = parse_hosts(host_file or "\n".join(self.hosts))
         where = self.where or (Place.HOSTS if self.host_file else None)
-        return FleetRequest(
+        request = FleetRequest(
             where=where,
             hosts=hosts,
             prepare=prepare,
             **{name: getattr(self, name) for name in _OF_NODES},
             **self.needs.model_dump(),
         )
+        # With fewer than all, no world is started.
+        waits = self.shrink == WAIT and request.place is not Place.LOCAL
+        return replace(request, least=request.size or None) if waits else request
 
 
 _OF_NODES = (
     "nodes", "least", "most", "slots", "region", "max_price", "budget", "ttl", "data", "output",
-    "image",
+    "image", "ssh_from",
 )  # fmt: skip
 SPELLING = Spelling(
     lambda name: f"needs.{name}" if name in JobNeeds.model_fields else name,

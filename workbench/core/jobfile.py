@@ -14,8 +14,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from workbench.core.fleet import Place
 from workbench.core.fleetrequest import fleet_wish, problems
-from workbench.core.job import SPELLING, Job, JobNeeds
+from workbench.core.job import SPELLING, WAIT, Job, JobNeeds
+from workbench.core.staging import is_bucket
 from workbench.errors import InputError
 
 SUFFIXES = (".toml", ".json")
@@ -58,8 +60,8 @@ def parse_job(text: str, path: str) -> Job:
         raise InputError("\n".join(sentences)) from error
     _check_nodes(job, text, path, is_toml)
     changes = {
-        name: found if name == "data" and found.startswith("s3:") else _from(path, found)
-        for name in ("script", "host_file", "prepare", "data")
+        name: found if name in ("data", "output") and is_bucket(found) else _from(path, found)
+        for name in ("script", "host_file", "prepare", "data", "output")
         if (found := getattr(job, name)) is not None
     }
     return job.model_copy(update=changes)
@@ -74,6 +76,19 @@ def _check_nodes(job: Job, text: str, path: str, is_toml: bool) -> None:
     """Refuse what each is well and does not belong together."""
     request = job.request(prepare=job.prepare)
     found = list(problems(request, SPELLING))
+    if job.shrink and request.place is Place.LOCAL:
+        found.append(
+            ("shrink", f"shrink is about nodes; say where they come from: {SPELLING.places}.")
+        )
+    is_counted = job.nodes is not None or not job.host_file
+    if job.shrink == WAIT and is_counted and job.least not in (None, request.size):
+        found.append(
+            (
+                "least",
+                f"least = {job.least} lets the cluster go on with fewer than {request.size} nodes, "
+                'and shrink = "wait" does not; leave one of them out.',
+            )
+        )
     if job.hosts and job.host_file:
         found.append(("host_file", "hosts and host_file both name hosts; leave one of them out."))
     if not found and not job.host_file:

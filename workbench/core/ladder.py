@@ -71,6 +71,7 @@ def rungs(
     least: int,
     *,
     room: float = 0.0,
+    extra: float = 0.0,
     near: tuple[str, str] | None = None,
     placement: bool = True,
 ) -> tuple[Rung, ...]:
@@ -81,23 +82,25 @@ def rungs(
 
     Args:
         room: $/h that all of them together may cost; 0 for no bound.
+        extra: $/h of one node beside its price: its disk.
         near: Type and zone of the nodes that are there already: the same is best.
         placement: Whether it matters that they stand close together.
     """
     fitting = ranked(offers, needs, count)
     if near:
         fitting = tuple(sorted(fitting, key=lambda offer: _distance(offer, near)))
-    full = [offer for offer in fitting if _most(offer, room) >= count]
-    some = [offer for offer in fitting if _most(offer, room) >= least]
+    bound = _Bound(room, extra)
+    full = [offer for offer in fitting if bound.most(offer) >= count]
+    some = [offer for offer in fitting if bound.most(offer) >= least]
     found: list[Rung] = []
     if full:
         best = full[0]
-        alone = Rung(count, count, (best.type,), best.zone, most_price=room / count)
+        alone = Rung(count, count, (best.type,), best.zone, most_price=bound.price(count))
         found += [replace(alone, placement=True)] if placement else []
         found.append(alone)
-        found += _by_zone(full, lambda here: _rung(here, count, count, room))
+        found += _by_zone(full, lambda here: _rung(here, count, count, bound))
     if some:
-        found += _by_zone(some, lambda here: _rung(here, count, least, room))
+        found += _by_zone(some, lambda here: _rung(here, count, least, bound))
     return tuple(dict.fromkeys(found))
 
 
@@ -105,11 +108,24 @@ def _distance(offer: Offer, near: tuple[str, str]) -> tuple[bool, bool]:
     return offer.zone != near[1], offer.type != near[0]
 
 
-def _most(offer: Offer, room: float) -> int:
-    """Return how many the price and the quota allow."""
-    by_price = int(room / offer.price + _ROUNDING) if room and offer.price else 1 << 30
-    by_quota = offer.quota // offer.vcpus if offer.quota is not None and offer.vcpus else 1 << 30
-    return min(by_price, by_quota)
+@dataclass(frozen=True)
+class _Bound:
+    """What all may cost, as ``rungs`` is told."""
+
+    room: float
+    extra: float
+
+    def most(self, offer: Offer) -> int:
+        """Return how many the price and the quota allow."""
+        price = offer.price + self.extra
+        by_price = int(self.room / price + _ROUNDING) if self.room and price else 1 << 30
+        has_quota = offer.quota is not None and offer.vcpus
+        by_quota = (offer.quota or 0) // offer.vcpus if has_quota else 1 << 30
+        return min(by_price, by_quota)
+
+    def price(self, count: int) -> float:
+        """Return the $/h that one of so many may cost, its disk apart; 0 for no bound."""
+        return self.room / count - self.extra if self.room else 0.0
 
 
 def _by_zone(offers: Sequence[Offer], make: Callable[[list[Offer]], Rung]) -> list[Rung]:
@@ -131,10 +147,9 @@ def _alike(offers: Sequence[Offer]) -> list[Offer]:
     ]
 
 
-def _rung(offers: Sequence[Offer], count: int, least: int, room: float) -> Rung:
+def _rung(offers: Sequence[Offer], count: int, least: int, bound: _Bound) -> Rung:
     """Ask for as many as any of the types allows, of all types that allow as many."""
-    asked = min(count, max(_most(offer, room) for offer in offers))
-    types = dict.fromkeys(offer.type for offer in offers if _most(offer, room) >= asked)
-    return Rung(
-        asked, min(least, asked), tuple(types)[:MOST_TYPES], offers[0].zone, False, room / asked
-    )
+    asked = min(count, max(bound.most(offer) for offer in offers))
+    types = dict.fromkeys(offer.type for offer in offers if bound.most(offer) >= asked)
+    zone, price = offers[0].zone, bound.price(asked)
+    return Rung(asked, min(least, asked), tuple(types)[:MOST_TYPES], zone, False, price)

@@ -135,6 +135,8 @@ class Assignment:
     Args:
         directory: Where the rank keeps its append-only log of this run.
         master_port: A port on rank 0's host that ``torch.distributed`` may listen on.
+        data: Where each rank finds the data, from its own home where it begins with ``~``.
+        output: Where it leaves what is to be kept, likewise; made by the rank.
     """
 
     run: str
@@ -148,6 +150,16 @@ class Assignment:
     ranks: int
     directory: str
     master_port: int = 0
+    data: str = ""
+    output: str = ""
+
+
+def length(seconds: float) -> str:
+    """Return a length of time in the largest unit that it has one of, such as ``7 d``."""
+    for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
 
 
 def check_run_name(name: str) -> str:

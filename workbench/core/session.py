@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from workbench.core.world import Host
+from workbench.errors import MachineError
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,51 @@ class RemoteProcess(Protocol):
     def end(self, *, force: bool = False) -> None:
         """Have it end; its standard input is closed."""
         ...
+
+
+class LostSession:
+    """A session to a node that is out of reach: whatever is asked of it is refused."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def __repr__(self) -> str:
+        return f"<LostSession {self._host.address}>"
+
+    @property
+    def host(self) -> Host:
+        """The node."""
+        return self._host
+
+    @property
+    def is_open(self) -> bool:
+        """It does not stand."""
+        return False
+
+    def run(self, command: Sequence[str], *, input: str = "", seconds: float = 60.0) -> Completed:
+        """Refuse."""
+        raise self._lost()
+
+    def start(self, command: Sequence[str]) -> RemoteProcess:
+        """Refuse."""
+        raise self._lost()
+
+    def put(self, data: bytes, path: str, mode: int = 0o600) -> None:
+        """Refuse."""
+        raise self._lost()
+
+    def bring(self, ports: Sequence[int]) -> None:
+        """Refuse."""
+        raise self._lost()
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+    def _lost(self) -> MachineError:
+        return MachineError(
+            f"{self._host.address} is out of reach: no session with it stands; see whether that "
+            "machine is up and can be reached."
+        )
 
 
 class Session(Protocol):

@@ -10,7 +10,7 @@ from workbench.core.fleetfact import Action, Buy, Record, Wait
 from workbench.core.fleetview import FleetView
 from workbench.core.ladder import rungs
 from workbench.core.membership import by_worth
-from workbench.core.offers import fits, judge_quota, ranked, why_none
+from workbench.core.offers import fits, judge_quota, ranked, total, why_none
 from workbench.core.orders import (
     LAG_SECONDS,
     REPEAT_SECONDS,
@@ -92,7 +92,8 @@ def _repeated(view: FleetView, order: Order, missing: int, room: float) -> list[
         for offer in view.fact.offers
         if offer.zone == bought.zone and fits(view.wish.needs, offer)
     }
-    is_paid = not room or 0 < bought.most_price * bought.count <= room + _ROUNDING
+    price = bought.most_price and bought.most_price + view.fact.extra
+    is_paid = not room or 0 < price * bought.count <= room + _ROUNDING
     is_wanted = bought.count <= missing and does.issuperset(bought.types) and is_paid
     if not is_wanted or view.now - order.at > REPEAT_SECONDS:
         return give_up_open(view)
@@ -110,7 +111,14 @@ def _next(
     beside = by_worth(view.kept, fact.used)
     near = (beside[0].type, beside[0].zone) if beside and beside[0].zone else None
     tried = rungs(
-        needs, fact.offers or (), missing, fewest, room=room, near=near, placement=placement
+        needs,
+        fact.offers or (),
+        missing,
+        fewest,
+        room=room,
+        extra=fact.extra,
+        near=near,
+        placement=placement,
     )
     step = next_order(
         view.orders,
@@ -136,7 +144,7 @@ def _price(view: FleetView, order: Order) -> float:
         for offer in view.fact.offers or ()
         if offer.type in bought.types and offer.zone == bought.zone
     ]
-    return bought.count * max(prices, default=0.0)
+    return total(max(prices, default=0.0), bought.count, view.fact.extra)
 
 
 # -- why nothing is bought
@@ -157,12 +165,15 @@ def _why_not(view: FleetView, missing: int, fewest: int, room: float) -> str:
     fitting = ranked(offers, needs, missing)
     if not fitting:
         return why_none(view.wish, offers)
-    if rungs(needs, offers, missing, fewest, room=room):
+    extra = view.fact.extra
+    if rungs(needs, offers, missing, fewest, room=room, extra=extra):
         return ""
     cheapest = min(fitting, key=lambda offer: offer.price)
-    if room and cheapest.price * fewest > room + _ROUNDING:
+    price = total(cheapest.price, fewest, extra)
+    if room and price > room + _ROUNDING:
+        disks = ", disks included" if extra else ""
         return (
-            f"{_nodes(fewest)} more would cost ${cheapest.price * fewest:.3f}/h ({cheapest.type}), "
+            f"{_nodes(fewest)} more would cost ${price:.3f}/h ({cheapest.type}{disks}), "
             f"and all together may cost ${view.wish.most_price:g}/h; raise that, or ask for less."
         )
     return judge_quota(fitting[0], fewest).remedy

@@ -138,6 +138,11 @@ class Renew:
 
 
 @dataclass(frozen=True)
+class Heed:
+    """Begin to ask the place for notices of interruption; asked again, tell all of them anew."""
+
+
+@dataclass(frozen=True)
 class Alive:
     """A sign of life, every few seconds; ``now`` is the node's clock."""
 
@@ -181,14 +186,28 @@ class Renewed:
     error: str = ""
 
 
-Request = AskFacts | Watch | Unwatch | Signal | Read | Follow | Unfollow | Renew
-Event = NodeFacts | Alive | Gone | Text | Added | Renewed
+@dataclass(frozen=True)
+class Notice:
+    """What the place has said that it will do with the node; told once.
+
+    Args:
+        kind: ``terminate``, ``stop`` or ``hibernate``; or ``rebalance``, which is a
+            recommendation to leave while there is no such notice.
+        at: Epoch seconds at which it will be done, or was recommended.
+    """
+
+    kind: str
+    at: float
+
+
+Request = AskFacts | Watch | Unwatch | Signal | Read | Follow | Unfollow | Renew | Heed
+Event = NodeFacts | Alive | Gone | Text | Added | Renewed | Notice
 
 _REQUESTS = {
     kind.__name__: kind
-    for kind in (AskFacts, Watch, Unwatch, Signal, Read, Follow, Unfollow, Renew)
+    for kind in (AskFacts, Watch, Unwatch, Signal, Read, Follow, Unfollow, Renew, Heed)
 }
-_EVENTS = {kind.__name__: kind for kind in (NodeFacts, Alive, Gone, Text, Added, Renewed)}
+_EVENTS = {kind.__name__: kind for kind in (NodeFacts, Alive, Gone, Text, Added, Renewed, Notice)}
 
 
 def line_of(message: Request | Event) -> str:

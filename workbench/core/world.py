@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from workbench.errors import InputError
 
 MAX_RANKS = 4096
+# Names the pretended node that a process belongs to; only a rehearsal has any.
+NODE_VARIABLE = "WORKBENCH_REHEARSAL_NODE"
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import Any
 
 from workbench.core.report import Ending
 from workbench.core.run import Assignment, RunKind
+from workbench.core.staging import DATA_VARIABLE, OUTPUT_VARIABLE
 from workbench.engine.boundary import RunStopped
 from workbench.engine.communicator import is_echo
 from workbench.engine.current import Current
@@ -119,8 +120,9 @@ _BODIES = {RunKind.SCRIPT: _script, RunKind.MEASUREMENT: _measurement}
 @contextmanager
 def _surroundings(assignment: Assignment) -> Iterator[None]:
     """Set the run's folder and environment; the folder stays, as it would in a notebook."""
-    before = {name: os.environ.get(name) for name, _ in assignment.environment}
-    os.environ.update(dict(assignment.environment))
+    environment = {**_places(assignment), **dict(assignment.environment)}
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
     _enter(assignment.folder)
     try:
         yield
@@ -130,6 +132,22 @@ def _surroundings(assignment: Assignment) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _places(assignment: Assignment) -> dict[str, str]:
+    """Return the variables that name the data and the place for output, which is made."""
+    named = {DATA_VARIABLE: assignment.data, OUTPUT_VARIABLE: assignment.output}
+    places = {name: str(Path(path).expanduser()) for name, path in named.items() if path}
+    if output := places.get(OUTPUT_VARIABLE):
+        try:
+            Path(output).mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            print(
+                f"{output} cannot be made on {socket.gethostname()} ({error.strerror}), so "
+                "nothing that the run leaves is kept; mend that folder there.",
+                file=sys.stderr,
+            )
+    return places
 
 
 def _enter(folder: str) -> None:

@@ -23,7 +23,7 @@ from mpi4py import MPI
 from workbench.core.cluster import RankFact
 from workbench.core.report import Ending, Pulse
 from workbench.core.run import Assignment
-from workbench.core.world import torch_environment
+from workbench.core.world import NODE_VARIABLE, torch_environment
 from workbench.engine.channel import Address, Channel
 from workbench.engine.communicator import Worlds, watch
 from workbench.engine.current import Current, current, set_current
@@ -70,7 +70,7 @@ class Rank:
         return RankFact(
             generation=self.generation,
             rank=self.number,
-            host=socket.gethostname(),
+            host=os.environ.get(NODE_VARIABLE) or socket.gethostname(),
             pid=os.getpid(),
             engine=engine,
             python=platform.python_version(),

@@ -6,12 +6,13 @@ Requests come as lines on standard input, events go as lines to standard output;
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import select
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -24,6 +25,7 @@ from workbench.core.warden import (
     Event,
     Follow,
     Gone,
+    Heed,
     Read,
     Renew,
     Renewed,
@@ -39,6 +41,7 @@ from workbench.core.warden import (
 from workbench.errors import WorkbenchError
 from workbench.node.facts import node_facts
 from workbench.node.lease import Lease, usual_folder
+from workbench.node.notice import Notices, usual_place
 
 LOOK_SECONDS = 0.1
 IDLE_SECONDS = 1.0
@@ -51,11 +54,13 @@ class Warden:
     Args:
         say: Takes each event.
         home: To which relative paths lead.
+        notices: Of interruption, which it tells once it is asked to.
     """
 
-    def __init__(self, say: Callable[[Event], None], home: Path) -> None:
+    def __init__(self, say: Callable[[Event], None], home: Path, notices: Notices) -> None:
         self._say = say
         self._home = home
+        self._notices = notices
         self._watched: dict[int, psutil.Process] = {}
         self._followed: dict[str, int] = {}
 
@@ -84,9 +89,13 @@ class Warden:
                 self._followed.pop(path, None)
             case Renew():
                 self._say(_renew(request))
+            case Heed():
+                self._notices.begin()
 
     def look(self) -> None:
-        """Say which processes are gone, and what is new in the files."""
+        """Say what was noticed, which processes are gone, and what is new in the files."""
+        for notice in self._notices.take():
+            self._say(notice)
         gone = tuple(pid for pid, process in self._watched.items() if not _is_alive(process))
         for path in self._followed:
             self._tell_added(path)
@@ -157,9 +166,9 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def serve(requests: int, say: Callable[[Event], None]) -> None:
+def serve(requests: int, say: Callable[[Event], None], notices: Notices) -> None:
     """Answer what comes at the file descriptor ``requests``, until it ends."""
-    warden = Warden(say, Path.home())
+    warden = Warden(say, Path.home(), notices)
     say(node_facts())
     rest, told = b"", time.monotonic()
     while True:
@@ -179,15 +188,20 @@ def serve(requests: int, say: Callable[[Event], None]) -> None:
             say(Alive(time.time()))
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Serve standard input."""
+    parser = argparse.ArgumentParser(prog="python -m workbench.node.warden")
+    parser.add_argument(
+        "--metadata", default=usual_place(os.environ), help="URL of the node's metadata service"
+    )
+    options = parser.parse_args(arguments)
 
     def say(event: Event) -> None:
         sys.stdout.write(line_of(event))
         sys.stdout.flush()
 
     try:
-        serve(sys.stdin.fileno(), say)
+        serve(sys.stdin.fileno(), say, Notices(options.metadata))
     except (BrokenPipeError, KeyboardInterrupt):
         # Nobody listens any longer; what is left in the buffer must not be tried again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,8 +8,9 @@ import ipywidgets as widgets
 
 from workbench.core.cluster import ClusterWish
 from workbench.core.fleet import Place
+from workbench.notebook.agreement import Agreement
 from workbench.notebook.deletion import DeleteQuestion
-from workbench.notebook.fields import amount, button, row, whole
+from workbench.notebook.fields import STYLE, amount, button, row, whole
 from workbench.notebook.hosts_form import HostsForm, KeyQuestion
 from workbench.notebook.local_form import LocalForm
 from workbench.notebook.market_form import MarketForm
@@ -50,7 +51,8 @@ class ClusterBoxes:
             options=WHERE,
             value=Place.LOCAL,
             description="Where",
-            layout=widgets.Layout(width="28em"),
+            style=STYLE,
+            layout=widgets.Layout(width="34em"),
         )
         self.nodes = whole("Nodes", 2, "How many; 0 keeps the definition and pays nothing")
         self.least = whole("At least", 1, "Below as many nothing starts, and no world goes on")
@@ -58,7 +60,8 @@ class ClusterBoxes:
         self.sizes = row(self.nodes, self.least, self.most)
         self.hours = amount("Longer by, h", 1.0, "How much longer the cluster may live")
         self.extend = button("Extend", "Let the cluster live longer", "clock-o")
-        self.state, self.price = widgets.HTML(description="State"), widgets.HTML(value="free")
+        self.state = widgets.HTML(description="State", style=STYLE)
+        self.price = widgets.HTML(value="free")
         self.price.description = "Price"
         self.message, self.facts = widgets.HTML(), widgets.HTML()
         self.start = button("Start", "Start the cluster as the boxes say", "play", "success")
@@ -66,6 +69,7 @@ class ClusterBoxes:
         self.stop = button("Stop", "Stop the cluster's ranks", "stop", "danger")
         self.delete = DeleteQuestion(on_delete)
         self.keys = KeyQuestion(on_keys)
+        self.more = Agreement()
         self.box = widgets.VBox([local.widget])
         self.longer = row(self.hours, self.extend)
         self.widget = widgets.VBox(
@@ -78,6 +82,7 @@ class ClusterBoxes:
                 self.longer,
                 self.delete.widget,
                 self.keys.widget,
+                self.more.widget,
                 self.message,
                 self.facts,
             ]

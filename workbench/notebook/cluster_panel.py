@@ -10,6 +10,7 @@ from typing import Any
 
 from workbench.core.cluster import ClusterState, ClusterWish
 from workbench.core.fleet import FleetWish, Place
+from workbench.core.growth import needs_a_yes
 from workbench.errors import WorkbenchError
 from workbench.notebook.buttons import Buttons, sensible
 from workbench.notebook.cluster_boxes import ClusterBoxes
@@ -95,8 +96,11 @@ class ClusterPanel(ClusterBoxes):
         self.resize.disabled = not buttons.resize
         self.stop.disabled = not buttons.stop
         self.extend.disabled = not buttons.extend
-        self.where.disabled = bool(wish and wish.up)
-        asked = wish.ranks if wish and wish.up else 0
+        is_up = bool(wish and wish.up)
+        self.where.disabled = is_up
+        # What one needs is chosen at the start; then there is more to see below.
+        show(self.box, not (is_up and isinstance(self.form, MarketForm)))
+        asked = wish.ranks if wish and is_up else 0
         is_local = wish is None or wish.fleet.place is Place.LOCAL
         is_told = bool(asked) or is_local
         ranks = f"{fact.ranks} of {asked} ranks" if is_told else count(fact.ranks, "rank")
@@ -142,6 +146,16 @@ class ClusterPanel(ClusterBoxes):
         size = f"{ranks} ranks" if fleet.place is Place.LOCAL else f"{fleet.nodes} nodes"
         self.say(f"Asked for {size}.")
         self.refresh_now()
+
+    def rehearse(self, nodes: int) -> None:
+        """Start with as many pretended nodes, as if somebody had chosen them and pressed Start.
+
+        Raises:
+            WorkbenchError: There cannot be as many.
+        """
+        self.where.value, self.nodes.value = Place.FAKE, nodes
+        self.questions.ask_offers(now=True)
+        self._begin()
 
     def _connect(self) -> None:
         self.where.observe(self._on_where, "value")
@@ -198,7 +212,11 @@ class ClusterPanel(ClusterBoxes):
             if wish is None or wish.fleet.place is Place.LOCAL:
                 self.begin_cluster(FleetWish())
                 return
-            ask_nodes(store, int(at_least(self.nodes)), cluster=self.cluster)
+            nodes = int(at_least(self.nodes))
+            if needs_a_yes(wish, nodes):
+                self.questions.ask_more(nodes)
+                return
+            ask_nodes(store, nodes, cluster=self.cluster)
         self.say(f"Asked for {self.nodes.value} nodes.")
         self.refresh_now()
 

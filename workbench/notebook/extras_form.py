@@ -7,6 +7,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from workbench.core.doors import check_door
 from workbench.core.fleet import FleetWish, Place
 from workbench.notebook.fields import at_least, fill, page, row, show, text, whole
 
@@ -21,17 +22,21 @@ class ExtrasForm:
     def __init__(self, place: Place) -> None:
         self.slots = whole("Ranks a node", 0, "0 for one a GPU, or one a core without GPU")
         self.data = text("Data", "folder or s3://bucket/prefix", "Staged to every node")
-        self.output = text("Output", "s3://bucket/prefix", "Takes results, snapshots and logs")
+        self.output = text("Output", "folder or s3://bucket/prefix", "Takes what runs leave")
         self.image = text("Image", "ami-… or empty to look one up", "What each node boots")
         self.prepare = page("Prepare script", "pip install …", "Each node runs it before it joins")
-        show(self.image, place is Place.EC2)
-        self._boxes = row(self.slots, self.data, self.output, self.image, self.prepare)
+        self.ssh_from = text("ssh from", "nobody outside EC2", "This computer's own address")
+        for box in (self.image, self.ssh_from):
+            show(box, place is Place.EC2)
+        self._boxes = row(
+            self.slots, self.data, self.output, self.image, self.ssh_from, self.prepare
+        )
         show(self._boxes, False)
         self.more = widgets.ToggleButton(
             value=False,
             layout=widgets.Layout(width="auto"),
             description="More settings",
-            tooltip="Ranks a node, data, output, image and a script that each node runs",
+            tooltip="Ranks a node, data, output, image, ssh, and a script that each node runs",
         )
         self.more.observe(self._on_more, "value")
         self.widget = widgets.VBox([row(self.more), self._boxes])
@@ -40,7 +45,7 @@ class ExtrasForm:
         """Return ``wish`` with what stands here.
 
         Raises:
-            InputError: A number will not do.
+            InputError: A number or a network will not do.
         """
         return replace(
             wish,
@@ -48,6 +53,7 @@ class ExtrasForm:
             data=self.data.value.strip(),
             output=self.output.value.strip(),
             image=self.image.value.strip(),
+            ssh_from=str(check_door(door)) if (door := self.ssh_from.value.strip()) else "",
             prepare=self.prepare.value,
         )
 
@@ -59,6 +65,7 @@ class ExtrasForm:
                 (self.data, wish.data),
                 (self.output, wish.output),
                 (self.image, wish.image),
+                (self.ssh_from, wish.ssh_from),
                 (self.prepare, wish.prepare),
             ]
         )

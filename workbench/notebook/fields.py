@@ -10,22 +10,22 @@ import ipywidgets as widgets
 
 from workbench.errors import InputError
 
-_STYLE = {"description_width": "11em"}
+STYLE = {"description_width": "11em"}
 
 
 def whole(label: str, value: int, tip: str) -> Any:
     """Return a box for a whole number."""
-    return widgets.IntText(value=value, description=label, tooltip=tip, style=_STYLE)
+    return widgets.IntText(value=value, description=label, tooltip=tip, style=STYLE)
 
 
 def amount(label: str, value: float, tip: str) -> Any:
     """Return a box for a number."""
-    return widgets.FloatText(value=value, description=label, tooltip=tip, style=_STYLE)
+    return widgets.FloatText(value=value, description=label, tooltip=tip, style=STYLE)
 
 
 def text(label: str, hint: str, tip: str) -> Any:
     """Return a box for words."""
-    return widgets.Text(description=label, placeholder=hint, tooltip=tip, style=_STYLE)
+    return widgets.Text(description=label, placeholder=hint, tooltip=tip, style=STYLE)
 
 
 def page(label: str, hint: str, tip: str) -> Any:
@@ -35,7 +35,7 @@ def page(label: str, hint: str, tip: str) -> Any:
         placeholder=hint,
         tooltip=tip,
         rows=4,
-        style=_STYLE,
+        style=STYLE,
         layout=widgets.Layout(width="32em"),
     )
 

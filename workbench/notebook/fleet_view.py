@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from workbench.core.fleet import Place
-from workbench.notebook.page import table
+from workbench.notebook.page import dense, table
 from workbench.view.kept import Bundle
 from workbench.view.nodes import Fleet, money_line, nodes_line, nodes_table, rungs_table
 
@@ -22,7 +22,7 @@ def fleet_tables(fleet: Fleet) -> list[Bundle]:
 
 def fleet_html(fleet: Fleet) -> str:
     """Return the tables for a page."""
-    return "".join(str(part["text/html"]) for part in fleet_tables(fleet))
+    return dense("".join(str(part["text/html"]) for part in fleet_tables(fleet)))
 
 
 def price_html(fleet: Fleet, now: float) -> str:

@@ -17,6 +17,7 @@ from workbench.store import Store
 from workbench.store.wishes import ask_run, script_source
 from workbench.view.following import check_success, follow
 from workbench.view.interrupts import Interrupts
+from workbench.view.nodes import PLACES
 
 
 def train(
@@ -45,7 +46,7 @@ def train(
             grace=options.grace,
             environment=exchange_environment(options.communicator, options.compress),
         )
-        say_start(options.cluster, is_up)
+        say_start(store, options.cluster, is_up)
         if options.background:
             watch(wish.id, page_for(shell))
             return RunHandle(wish.id, wish.name)
@@ -68,7 +69,7 @@ def set_up(shell: Any, cluster: str, name: str, source: str) -> None:
         wish = ask_run(
             store, kind=RunKind.SETUP, source=source, cluster=cluster, name=f"set-up {name}"
         )
-        say_start(cluster, is_up)
+        say_start(store, cluster, is_up)
         if attend(shell, store, wish, interrupts) is RunState.FINISHED:
             replaced = name in dict(store.setups(cluster))
             store.put_setup(cluster, name, source)
@@ -113,7 +114,8 @@ def cluster_is_up(store: Store, cluster: str) -> bool:
     return state not in (ClusterState.DOWN, ClusterState.FAILED)
 
 
-def say_start(cluster: str, is_up: bool) -> None:
+def say_start(store: Store, cluster: str, is_up: bool) -> None:
     """Say that the cluster is being started, unless it was up already."""
-    if not is_up:
-        print(f"Starting cluster {cluster!r} on this machine.")
+    wish = store.cluster_wish(cluster)
+    if not is_up and wish is not None:
+        print(f"Starting cluster {cluster!r} on {PLACES[wish.fleet.place]}.")

@@ -7,6 +7,7 @@ import time
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from IPython.display import display
 
+from workbench.core.hostdiagnosis import folded
 from workbench.core.run import RunKind
 from workbench.notebook import options
 from workbench.notebook.cell import check_cell
@@ -17,11 +18,14 @@ from workbench.notebook.listing import comparison, findings_table, newest_runs
 from workbench.notebook.measuring import measure
 from workbench.notebook.page import page_for
 from workbench.notebook.plan_view import planned
+from workbench.notebook.readying import await_gone, await_ready
 from workbench.notebook.sizing import hosts_findings, resize
 from workbench.notebook.status import cluster_status, last_run_line
 from workbench.store import Store
+from workbench.store.asking import ask_interruption
 from workbench.store.wishes import ask_doctor, ask_down
 from workbench.view.care import keep_awake
+from workbench.view.phrases import duration
 from workbench.view.stop import ask_stop, stop_line
 
 
@@ -34,8 +38,15 @@ class WorkbenchMagics(Magics):
         """Show and size a cluster, here or on nodes: asked against actual, price, time to live.
 
         %dist_cluster [--cluster NAME]
+
+        %dist_cluster --rehearse N [--cluster NAME] starts with N pretended nodes, and waits.
         """
-        return panel_for(options.cluster_options("%dist_cluster").read(line).cluster)
+        chosen = options.panel_options("%dist_cluster").read(line)
+        panel = panel_for(chosen.cluster)
+        if chosen.rehearse is not None:
+            panel.rehearse(chosen.rehearse)
+            await_ready(chosen.cluster, page_for(self.shell))
+        return panel
 
     @line_cell_magic
     def dist_train(self, line: str, cell: str | None = None) -> RunHandle | None:
@@ -135,11 +146,28 @@ class WorkbenchMagics(Magics):
     def dist_resize(self, line: str) -> None:
         """Ask for another number of ranks, or of nodes; with 0 nodes nothing is paid.
 
-        %dist_resize N [--oversubscribe] [--cluster NAME]
+        What more nodes on EC2 cost is said first, and --yes agrees to it.
 
-        %dist_resize --nodes N [--cluster NAME]
+        %dist_resize N [--oversubscribe] [--wait] [--cluster NAME]
+
+        %dist_resize --nodes N [--yes] [--wait] [--cluster NAME]
         """
-        print(resize(options.resize_options("%dist_resize").read(line)))
+        chosen = options.resize_options("%dist_resize").read(line)
+        print(resize(chosen))
+        if chosen.wait:
+            await_ready(chosen.cluster, page_for(self.shell))
+
+    @line_magic
+    def dist_interrupt(self, line: str) -> None:
+        """Have a rehearsal take a node back, or the newest, to see what becomes of a run.
+
+        %dist_interrupt [NODE] [--notice SECONDS] [--cluster NAME]
+        """
+        chosen = options.interrupt_options("%dist_interrupt").read(line)
+        with Store() as store:
+            taken = ask_interruption(store, chosen.node, chosen.notice, cluster=chosen.cluster)
+        when = f" in {duration(chosen.notice)}" if chosen.notice else ""
+        print(f"The rehearsal takes {taken} back{when}; %dist_status shows what follows.")
 
     @line_magic
     def dist_bandwidth(self, line: str) -> None:
@@ -156,12 +184,14 @@ class WorkbenchMagics(Magics):
     def dist_down(self, line: str) -> None:
         """Take a cluster down; its unfinished runs are stopped, and all runs stay in the store.
 
-        %dist_down [--cluster NAME]
+        %dist_down [--wait] [--cluster NAME]
         """
-        cluster = options.cluster_options("%dist_down").read(line).cluster
+        chosen = options.down_options("%dist_down").read(line)
         with Store() as store:
-            ask_down(store, cluster=cluster)
-        print(f"Asked for cluster {cluster!r} to be gone; its runs are kept.")
+            ask_down(store, cluster=chosen.cluster)
+        print(f"Asked for cluster {chosen.cluster!r} to be gone; its runs are kept.")
+        if chosen.wait:
+            await_gone(chosen.cluster, page_for(self.shell))
 
     @line_magic
     def dist_doctor(self, line: str) -> None:
@@ -170,4 +200,5 @@ class WorkbenchMagics(Magics):
         %dist_doctor [--cluster NAME]
         """
         cluster = options.cluster_options("%dist_doctor").read(line).cluster
-        display(dict(findings_table([*ask_doctor(cluster), *hosts_findings(cluster)])), raw=True)
+        found = [*ask_doctor(cluster), *folded(hosts_findings(cluster))]
+        display(dict(findings_table(found)), raw=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
+from workbench.core.cost import extra_price
 from workbench.core.diagnosis import Finding
 from workbench.core.fleet import FleetWish, Needs, Offer, Place
 from workbench.core.ladder import Rung, rungs
@@ -101,7 +102,8 @@ class MarketForm:
         """Return what is tried first; None while nothing that is known fits."""
         if not self._is_known() or wish.nodes < 1:
             return None
-        tried = rungs(wish.needs, self.found, wish.nodes, wish.least, room=wish.most_price)
+        room, extra = wish.most_price, extra_price(self.place)
+        tried = rungs(wish.needs, self.found, wish.nodes, wish.least, room=room, extra=extra)
         return tried[0] if tried else None
 
     def summary(self, wish: FleetWish) -> str:
@@ -119,7 +121,8 @@ class MarketForm:
             self.table.value = ""
             self.total.value = said(_UNKNOWN)
             return False
-        self.table.value = offers_html(ranked(self.found, wish.needs, nodes), nodes)
+        fitting = ranked(self.found, wish.needs, nodes)
+        self.table.value = offers_html(fitting, nodes, extra_price(self.place))
         rung = self.first_rung(wish)
         self.total.value = said(self._total(wish, rung))
         return rung is not None and not any(one.ok is False for one in self.findings)
@@ -130,20 +133,19 @@ class MarketForm:
         fitting = ranked(self.found, wish.needs, wish.nodes)
         if not fitting:
             return why_none(wish, self.found)
+        extra = extra_price(self.place)
         if rung is None:
+            least = hourly(total(fitting[0].price, wish.least, extra))
             return (
-                f"{count(wish.least, 'node')} cost at least {hourly(fitting[0].price * wish.least)}"
-                f", more than the {hourly(wish.most_price)} that all may cost; "
-                "raise that, or ask for fewer."
+                f"{count(wish.least, 'node')} cost at least {least}, more than the "
+                f"{hourly(wish.most_price)} that all may cost; raise that, or ask for fewer."
             )
-        price = self._price(rung)
-        hour = total(price, rung.count)
+        hour = total(self._price(rung), rung.count, extra)
         lasts = ""
         if wish.budget and hour:
             lasts = f"; {dollars(wish.budget)} last {duration(3600 * wish.budget / hour)}"
-        bought = (
-            " (a rehearsal: nothing is bought)" if self.place is Place.FAKE else ", disks extra"
-        )
+        disks = f", with {hourly(extra * rung.count)} for their disks"
+        bought = " (a rehearsal: nothing is bought)" if self.place is Place.FAKE else disks
         return f"Total {hourly(hour)} at the price of now for {rung}{bought}{lasts}."
 
     def _price(self, rung: Rung) -> float:

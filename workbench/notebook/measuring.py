@@ -15,5 +15,5 @@ def measure(shell: Any, cluster: str, rating: float | None) -> None:
     with Store() as store, Interrupts() as interrupts:
         is_up = cluster_is_up(store, cluster)
         wish = ask_measurement(store, cluster=cluster, rating=rating)
-        say_start(cluster, is_up)
+        say_start(store, cluster, is_up)
         attend(shell, store, wish, interrupts)

@@ -8,6 +8,7 @@ from html import escape
 from workbench.core.diagnosis import Finding
 from workbench.core.fleet import Offer
 from workbench.core.offers import lacking_vcpus, total
+from workbench.notebook.page import dense
 from workbench.view.listing import NOTHING, VERDICTS
 from workbench.view.phrases import count, duration, hourly
 
@@ -23,14 +24,14 @@ _HEADERS = (
     "memory",
     "network (baseline)",
     "quota left",
-    "all nodes",
 )
 
 
-def offers_html(offers: Sequence[Offer], nodes: int) -> str:
+def offers_html(offers: Sequence[Offer], nodes: int, extra: float = 0.0) -> str:
     """Return the offers, the best first, as a table.
 
     Args:
+        extra: $/h of one node beside its price: its disk.
         offers: As ``core.offers.ranked`` returns them; of a type only its best zone is shown.
     """
     if not offers:
@@ -40,11 +41,12 @@ def offers_html(offers: Sequence[Offer], nodes: int) -> str:
         best.setdefault(offer.type, offer)
     shown = list(best.values())[:MOST_ROWS]
     zones = {one.type: sum(o.type == one.type for o in offers) - 1 for one in shown}
-    rows = "".join(_row(offer, zones[offer.type], nodes) for offer in shown)
-    head = "".join(f'<th scope="col">{header}</th>' for header in _HEADERS)
+    rows = "".join(_row(offer, zones[offer.type], nodes, extra) for offer in shown)
+    heads = (*_HEADERS, "all nodes, with disks" if extra else "all nodes")
+    head = "".join(f'<th scope="col">{header}</th>' for header in heads)
     hidden = len(best) - len(shown)
     more = f"; {count(hidden, 'more type')} would do as well" if hidden else ""
-    return (
+    return dense(
         f"<table><caption>What fits, the best first{more}</caption>"
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     )
@@ -73,7 +75,8 @@ def chart(history: Sequence[tuple[float, float]], price: float) -> str:
         f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="{words}">'
         f"<title>{words}</title>"
         '<polyline fill="none" stroke="currentColor" stroke-width="1.5" '
-        f'points="{" ".join(points)}"/></svg> {hourly(low)}–{hourly(high)}'
+        f'points="{" ".join(points)}"/></svg> '
+        f'<span style="white-space: nowrap">{hourly(low).removesuffix("/h")}–{hourly(high)}</span>'
     )
 
 
@@ -93,13 +96,13 @@ def findings_html(findings: Sequence[Finding]) -> str:
         if faults
         else f"{count(len(findings), 'check')} of the dry run passed, or did not apply"
     )
-    return (
+    return dense(
         f"<details{' open' if faults else ''}><summary>{said}</summary>"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></details>"
     )
 
 
-def _row(offer: Offer, zones: int, nodes: int) -> str:
+def _row(offer: Offer, zones: int, nodes: int, extra: float) -> str:
     gpu = f"{offer.gpus} × {offer.gpu}, {offer.gpu_memory:g} GiB" if offer.gpus else "none"
     burst = f" (bursts to {offer.burst:g})" if offer.burst > offer.network else ""
     cells = (
@@ -111,7 +114,7 @@ def _row(offer: Offer, zones: int, nodes: int) -> str:
         f"{offer.memory:g} GiB",
         f"{offer.network:g} Gbit/s{burst}" if offer.network else f"unknown{burst}",
         _quota(offer, nodes),
-        hourly(total(offer.price, nodes)),
+        hourly(total(offer.price, nodes, extra)),
     )
     shown = "".join(
         f"<td>{chart(offer.history, offer.price) if cell is None else escape(cell)}</td>"

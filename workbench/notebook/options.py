@@ -116,6 +116,22 @@ def resize_options(magic: str) -> Options:
     options.add_argument("ranks", nargs="?", type=_whole("the number of ranks"))
     options.add_argument("--nodes", type=_whole("--nodes"))
     options.add_argument("--oversubscribe", action="store_true")
+    options.add_argument("--wait", action="store_true")
+    options.add_argument("--yes", action="store_true")
+    return options
+
+
+def panel_options(magic: str) -> Options:
+    """Return the options of the magic that shows a cluster."""
+    options = cluster_options(magic)
+    options.add_argument("--rehearse", type=_whole("--rehearse"), metavar="N")
+    return options
+
+
+def down_options(magic: str) -> Options:
+    """Return the options of the magic that takes a cluster down."""
+    options = cluster_options(magic)
+    options.add_argument("--wait", action="store_true")
     return options
 
 
@@ -149,6 +165,14 @@ def stop_options(magic: str) -> Options:
     """Return the options of the stop magic."""
     options = cluster_options(magic)
     options.add_argument("run", nargs="*")
+    return options
+
+
+def interrupt_options(magic: str) -> Options:
+    """Return the options of the magic that takes a pretended node back."""
+    options = cluster_options(magic)
+    options.add_argument("node", nargs="?", default="")
+    options.add_argument("--notice", type=seconds, default=0.0)
     return options
 
 

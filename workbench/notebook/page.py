@@ -11,6 +11,8 @@ from typing import Protocol
 from workbench.view.kept import Bundle
 from workbench.view.listing import Table, table_html, table_text
 
+DENSE = "workbench-dense"
+
 
 class Page(Protocol):
     """Where a run is shown."""
@@ -72,6 +74,16 @@ def paragraph(*lines: str) -> Bundle:
 def table(table: Table, caption: str = "") -> Bundle:
     """Return a table as HTML and as text."""
     return {"text/html": table_html(table, caption), "text/plain": table_text(table, caption)}
+
+
+def dense(tables: str) -> str:
+    """Return tables as a widget is to show them, whose lines are as high as buttons."""
+    return (
+        f"<style>.{DENSE} {{ line-height: 1.4; overflow-x: auto; }} "
+        f".{DENSE} td, .{DENSE} th {{ padding: 2px 10px 2px 0; text-align: left; "
+        f"vertical-align: top; }} .{DENSE} caption {{ text-align: left; font-weight: bold; }}"
+        f'</style><div class="{DENSE}">{tables}</div>'
+    )
 
 
 def stacked(parts: Sequence[Bundle]) -> Bundle:

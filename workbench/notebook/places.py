@@ -9,8 +9,9 @@ from typing import Protocol
 
 from workbench.core.contact import Contact
 from workbench.core.diagnosis import Finding
-from workbench.core.fleet import FleetWish, Leftover, Purchase
+from workbench.core.fleet import FleetWish, Leftover, Place, Purchase
 from workbench.core.world import Host
+from workbench.errors import CloudRefused, InputError
 from workbench.store import asking
 from workbench.store.asking import Market
 
@@ -50,7 +51,8 @@ class AskedPlaces:
 
     def permissions(self, wish: FleetWish, purchase: Purchase) -> tuple[Finding, ...]:
         """Return what the dry run found."""
-        return asking.ask_permissions(wish.place, wish.region, purchase, wish.image)
+        found = asking.ask_permissions(wish.place, wish.region, purchase, wish.image, wish.role)
+        return (*found, *_door(wish))
 
     def contact(self, hosts: Sequence[Host], cluster: str) -> tuple[Contact, ...]:
         """Return what each host answers."""
@@ -63,6 +65,17 @@ class AskedPlaces:
     def leftovers(self, cluster: str, wish: FleetWish) -> tuple[Leftover, ...]:
         """Return what is left."""
         return asking.ask_leftovers(wish.place, wish.region, cluster)
+
+
+def _door(wish: FleetWish) -> tuple[Finding, ...]:
+    """Return whether this computer would be let in to the nodes."""
+    if wish.place is not Place.EC2:
+        return ()
+    try:
+        door = asking.ask_door(wish.place, wish.region, wish.ssh_from)
+    except (CloudRefused, InputError) as error:
+        return (Finding("ssh", False, "no way in from here", f"{error} (More settings: ssh from)"),)
+    return (Finding("ssh", True, f"let in from {door}"),)
 
 
 def in_background(work: Callable[[], None]) -> None:

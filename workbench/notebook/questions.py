@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 from workbench.core.fleet import FleetWish, Place
 from workbench.core.ladder import purchase
-from workbench.errors import InputError, WorkbenchError
+from workbench.errors import InputError, PriceQuestion, WorkbenchError
 from workbench.notebook.deletion import proof
 from workbench.notebook.market_form import MarketForm
 from workbench.notebook.places import Background, Places
+from workbench.store import Store
+from workbench.store.asking import ask_more
 from workbench.view.nodes import Fleet
 from workbench.view.phrases import count, dollars
 
@@ -35,8 +37,12 @@ class Questions:
         self._spent = 0.0
         self.is_busy = False
 
-    def ask_offers(self) -> None:
-        """Ask what fits, then whether all of it is allowed."""
+    def ask_offers(self, *, now: bool = False) -> None:
+        """Ask what fits, then whether all of it is allowed.
+
+        Args:
+            now: Whether to return only when it is known, as the panel's buttons never do.
+        """
         form = self._panel.form
         assert isinstance(form, MarketForm)
 
@@ -55,7 +61,8 @@ class Questions:
             form.judge(self._places.permissions(fleet, trial))
             self._panel.say("Nothing was bought. Start buys what stands in the total.")
 
-        self._ask("Asking what fits, and whether you may have it…", ask)
+        background = _at_once if now else self._background
+        self._ask("Asking what fits, and whether you may have it…", ask, background)
 
     def ask_keys(self, fleet: FleetWish) -> None:
         """Start on hosts, once all their keys are known."""
@@ -74,6 +81,27 @@ class Questions:
                 self._panel.begin_cluster(fleet)
 
         self._ask(f"Asking {count(len(fleet.hosts), 'host')} who they are…", ask)
+
+    def ask_more(self, nodes: int, agreed: float | None = None) -> None:
+        """Ask for another number of nodes; what costs more is done with a yes only.
+
+        Args:
+            agreed: $/h of all nodes to which the person said yes.
+        """
+
+        def ask() -> None:
+            cluster, market, now = self._panel.cluster, self._places.offers, time.time()
+            try:
+                with Store() as store:
+                    ask_more(store, nodes, cluster=cluster, now=now, agreed=agreed, market=market)
+            except PriceQuestion as question:
+                price = question.price
+                self._panel.more.ask(str(question), lambda: self.ask_more(nodes, price))
+                self._panel.say("Nothing was bought yet.")
+            else:
+                self._panel.say(f"Asked for {count(nodes, 'node')}.")
+
+        self._ask(f"Asking what {count(nodes, 'node')} cost…", ask)
 
     def answer_keys(self, is_yes: bool) -> None:
         """Keep the keys that were shown, and look again: now one can log in."""
@@ -103,12 +131,15 @@ class Questions:
 
         def ask() -> None:
             left = self._places.leftovers(cluster, wish)
-            cost = f" It cost {dollars(self._spent)}." if self._spent else ""
+            verb = "would have cost" if wish.place is Place.FAKE else "cost"
+            cost = f" It {verb} {dollars(self._spent)}." if self._spent else ""
             self._panel.say(proof(cluster, wish.place, left, time.time()) + cost)
 
         self._ask("Asking what is left…", ask)
 
-    def _ask(self, sentence: str, ask: Callable[[], None]) -> None:
+    def _ask(
+        self, sentence: str, ask: Callable[[], None], background: Background | None = None
+    ) -> None:
         if self.is_busy:
             self._panel.say("The question before this one is not answered yet; wait for it.")
             return
@@ -124,4 +155,8 @@ class Questions:
                 self.is_busy = False
                 self._panel.refresh_now()
 
-        self._background(answer)
+        (background or self._background)(answer)
+
+
+def _at_once(work: Callable[[], None]) -> None:
+    work()

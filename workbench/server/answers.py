@@ -19,8 +19,8 @@ from workbench.errors import InputError, StateError, Unknown
 from workbench.server.checks import run_id
 from workbench.server.told import as_json
 from workbench.store import Store
-from workbench.store.asking import ask_longer
-from workbench.store.wishes import ask_cluster, ask_down, ask_nodes, local_slots
+from workbench.store.asking import ask_longer, ask_more
+from workbench.store.wishes import ask_cluster, ask_down, local_slots
 
 if TYPE_CHECKING:
     from workbench.server.bodies import Size
@@ -45,7 +45,6 @@ def bring_up(store: Store, name: str, body: bytes) -> Message:
     from workbench.server.bodies import Size, body_as
 
     size = body_as(Size, body)
-    _check_lifetime(store.cluster_wish(name), time.time())
     _ask_size(store, name, size)
     return _cluster(store, name)
 
@@ -167,16 +166,7 @@ def _ask_size(store: Store, name: str, size: Size) -> None:
             f"{size.ranks} ranks and {size.nodes} nodes were asked for; say one of them."
         )
     else:
-        ask_nodes(store, size.nodes, cluster=name)
-
-
-def _check_lifetime(wish: ClusterWish | None, now: float) -> None:
-    """Refuse to start what would be deleted at once."""
-    if wish is not None and 0 < wish.fleet.expires <= now:
-        raise StateError(
-            f"The time to live of cluster {wish.name!r} is over; start it with %dist_cluster, "
-            "where it is given a new one."
-        )
+        ask_more(store, size.nodes, cluster=name, now=time.time(), agreed=size.agreed)
 
 
 def _cluster(store: Store, name: str) -> Message:

@@ -24,11 +24,15 @@ class Body(BaseModel):
 
 
 class Size(Body):
-    """The size that a cluster is to have: in ranks, or in nodes where it has some."""
+    """The size that a cluster is to have: in ranks, or in nodes where it has some.
+
+    ``agreed`` is what all nodes together may cost an hour; a person has said yes to it.
+    """
 
     ranks: int | None = Field(None, description="a whole number")
     oversubscribe: bool = Field(False, description="true or false")
     nodes: int | None = Field(None, description="a whole number")
+    agreed: float | None = Field(None, gt=0, description="a number of dollars an hour")
 
 
 class Longer(Body):

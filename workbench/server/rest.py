@@ -15,6 +15,7 @@ from tornado import web
 from workbench.errors import (
     InputError,
     MachineError,
+    PriceQuestion,
     StateError,
     Unknown,
     WorkbenchError,
@@ -35,6 +36,7 @@ _MOST_BUCKETS = 4000
 _STATUS = {
     InputError: HTTPStatus.BAD_REQUEST,
     Unknown: HTTPStatus.NOT_FOUND,
+    PriceQuestion: HTTPStatus.PAYMENT_REQUIRED,
     StateError: HTTPStatus.CONFLICT,
     MachineError: HTTPStatus.SERVICE_UNAVAILABLE,
     WorkbenchError: HTTPStatus.INTERNAL_SERVER_ERROR,
@@ -49,7 +51,9 @@ class Refusal(web.HTTPError):
     def __init__(self, error: WorkbenchError) -> None:
         status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
         super().__init__(status)
-        self.sentence = str(error)
+        self.told: dict[str, Any] = {"message": str(error), "reason": RESOURCE}
+        if isinstance(error, PriceQuestion):
+            self.told["price"] = error.price
 
 
 class Handler(APIHandler):
@@ -82,7 +86,7 @@ class Handler(APIHandler):
         if not isinstance(error, Refusal):
             super().write_error(status_code, **options)
             return
-        self.finish(as_json({"message": error.sentence, "reason": RESOURCE}))
+        self.finish(as_json(error.told))
 
 
 class ClustersHandler(Handler):

@@ -7,10 +7,9 @@ workbench.cloud``. It takes as long as the place takes, up to a deadline: use a 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,33 @@ from typing import Any
 from workbench.core.cluster import DEFAULT_CLUSTER, ClusterWish, check_cluster_name
 from workbench.core.contact import Contact
 from workbench.core.diagnosis import Finding
-from workbench.core.fleet import Leftover, Needs, Offer, Place, Purchase
+from workbench.core.fleet import FleetWish, Leftover, Needs, NodeState, Offer, Place, Purchase
+from workbench.core.fleetworld import check_fleet
+from workbench.core.growth import growth, needs_a_yes, refuse_unasked
 from workbench.core.world import Host
-from workbench.errors import CloudRefused, InputError, MachineError, StateError, Unknown
-from workbench.store.home import cluster_directory, home_directory
+from workbench.errors import (
+    CloudRefused,
+    InputError,
+    MachineError,
+    PriceQuestion,
+    StateError,
+    Unknown,
+)
+from workbench.store.home import (
+    HOST_KEYS_NAME,
+    KEY_NAME,
+    cluster_directory,
+    home_directory,
+    owner_id,
+    write_private,
+)
 from workbench.store.store import Store
-from workbench.store.wishes import ask_cluster, ask_doctor
+from workbench.store.wishes import ask_cluster, ask_doctor, ask_nodes
 
 DAY = 86_400.0
 HISTORY_SECONDS = 3 * DAY
 KNOWN_HOSTS_NAME = "known_hosts"
+MOST_NOTICE = 120.0  # seconds; as long as EC2 gives
 
 
 @dataclass(frozen=True)
@@ -72,12 +88,30 @@ def ask_offers(
     return Market(answer["region"], tuple(_offer(values) for values in answer["offers"]))
 
 
+def market_of(fleet: FleetWish) -> Market:
+    """Return what fits a fleet's needs, where it is to be bought."""
+    return ask_offers(fleet.place, fleet.needs, fleet.region)
+
+
 def ask_permissions(
-    place: Place, region: str, purchase: Purchase, image: str = ""
+    place: Place, region: str, purchase: Purchase, image: str = "", role: str = ""
 ) -> tuple[Finding, ...]:
     """Return what a dry run of every call of the purchase's life found; nothing is bought."""
-    asked = _of_place(place, region) | {"purchase": asdict(purchase), "image": image}
+    asked = _of_place(place, region) | {"purchase": asdict(purchase), "image": image, "role": role}
     return tuple(Finding(**item) for item in _ask("permissions", asked, 180))
+
+
+def ask_door(place: Place, region: str, wished: str = "") -> str:
+    """Return the network from which rented nodes let in ssh.
+
+    Args:
+        wished: A network; empty for this computer, where it is in that of the nodes.
+
+    Raises:
+        InputError: What is wished is no such network.
+        CloudRefused: It cannot be said, or the place does not answer.
+    """
+    return str(_ask("door", _of_place(place, region) | {"wished": wished}, 60))
 
 
 def ask_contact(hosts: Sequence[Host], cluster: str = DEFAULT_CLUSTER) -> tuple[Contact, ...]:
@@ -127,14 +161,15 @@ def ask_sweep(place: Place = Place.EC2, region: str = "") -> Swept:
 
 
 def ask_clean(
-    place: Place, region: str, cluster: str, *, images: bool = False
+    place: Place, region: str, cluster: str, owner: str, *, images: bool = False
 ) -> tuple[Leftover, ...]:
     """Delete what bears the tags of ``cluster``, as far as it goes now, and return what is left.
 
     Args:
+        owner: Whose it is; empty for everybody's.
         images: Whether images that were baked from it go too.
     """
-    asked = _of_place(place, region) | {"cluster": cluster, "images": images}
+    asked = _of_place(place, region) | {"cluster": cluster, "images": images, "owner": owner}
     return tuple(Leftover(**item) for item in _ask("clean", asked, 300))
 
 
@@ -147,10 +182,71 @@ def ask_policy(principal: str, store: str = "") -> str:
     return str(_ask("policy", {"principal": principal, "store": store}, 30))
 
 
-def ask_bake(region: str, node: str, name: str, cluster: str) -> str:
-    """Begin to make an image of a node, which restarts it; return the image's id."""
-    asked = {"region": region, "node": node, "name": name, "cluster": cluster}
-    return str(_ask("bake", asked, 120))
+def ask_bake(wish: ClusterWish, node: str, name: str) -> str:
+    """Begin to make an image of a node, without what is its own; return the image's id.
+
+    Raises:
+        StateError: Nobody has logged in to the node yet.
+        CloudRefused: EC2 does not make it.
+        MachineError: The node is out of reach, or has something of a person's on it.
+    """
+    folder = cluster_directory(wish.name)
+    try:
+        key = (folder / KEY_NAME).read_text(encoding="utf-8")
+        known = json.loads((folder / HOST_KEYS_NAME).read_text(encoding="utf-8"))
+        host_key = next(one["key"] for one in known if one["id"] == node)
+    except (FileNotFoundError, StopIteration):
+        raise StateError(
+            f"Nobody has logged in to {node} yet, and what is its own can only be taken off it in "
+            "a session; wait until it is ready."
+        ) from None
+    fleet = wish.fleet
+    asked = _of_place(Place.EC2, fleet.region) | {"node": node, "name": name}
+    asked |= {"cluster": wish.name, "doors": [fleet.ssh_from] if fleet.ssh_from else []}
+    return str(_ask("bake", asked | {"key": key, "host_key": host_key}, 600))
+
+
+def ask_baked(region: str, image: str) -> tuple[str, int]:
+    """Return an image's state, such as ``pending`` or ``available``, and how much is done in %."""
+    told = _ask("baked", _of_place(Place.EC2, region) | {"image": image}, 60)
+    return told["state"], told["percent"]
+
+
+def ask_discard(region: str, image: str) -> tuple[str, ...]:
+    """Delete an image that was baked, with its snapshots; return their ids."""
+    return tuple(_ask("discard", _of_place(Place.EC2, region) | {"image": image}, 120))
+
+
+def ask_more(
+    store: Store,
+    nodes: int,
+    *,
+    cluster: str = DEFAULT_CLUSTER,
+    now: float,
+    agreed: float | None = None,
+    market: Callable[[FleetWish], Market] = market_of,
+) -> ClusterWish:
+    """Wish for another number of nodes, as `ask_nodes` does, if its price was agreed to.
+
+    Args:
+        market: Says what is on offer for a fleet.
+        agreed: $/h of all nodes that somebody said yes to; None where nobody was asked.
+
+    Raises:
+        InputError: There cannot be as many, or nothing on offer does.
+        PriceQuestion: It costs more than what was agreed to.
+        StateError: It costs more than the cluster may, or the cluster is not up.
+        CloudRefused: The place does not answer, or not to us.
+    """
+    wish = store.cluster_wish(check_cluster_name(cluster))
+    if wish is not None and needs_a_yes(wish, nodes):
+        refuse_unasked(wish, now)
+        fleet = check_fleet(replace(wish.fleet, nodes=nodes))
+        offers, there = market(fleet).offers, store.nodes(cluster)
+        found = growth(wish, nodes, offers, there, store.spent(cluster))
+        if agreed is None or not found.is_within(agreed):
+            raise PriceQuestion(f"{found}.", found.price)
+    return ask_nodes(store, nodes, cluster=cluster)
 
 
 def ask_longer(
@@ -178,6 +274,37 @@ def ask_longer(
     )
 
 
+def ask_interruption(
+    store: Store, node: str, notice: float, *, cluster: str = DEFAULT_CLUSTER
+) -> str:
+    """Have a rehearsal's place take a node back, as EC2 does when it likes; return its id.
+
+    Args:
+        node: Its id; empty for the one that was rented last.
+        notice: Seconds from the place's notice until the node is gone.
+
+    Raises:
+        InputError: That is no notice.
+        StateError: The cluster is none of a rehearsal, or has no such node.
+    """
+    if not 0 <= notice <= MOST_NOTICE:
+        raise InputError(f"The notice must be from 0 to {MOST_NOTICE:g} s, not {notice:g}.")
+    wish = store.cluster_wish(check_cluster_name(cluster))
+    if wish is None or wish.fleet.place is not Place.FAKE:
+        raise StateError(
+            f"Cluster {cluster!r} is no rehearsal, and only a rehearsal's nodes are taken back at "
+            "will; start one with `workbench up --rehearse --cluster NAME`."
+        )
+    going = (NodeState.ASKED, NodeState.LEAVING, NodeState.GONE)
+    there = sorted(one.id for one in store.nodes(cluster) if one.state not in going)
+    chosen = [id_ for id_ in there if node in ("", id_)]
+    if not chosen:
+        which = f"no node {node!r}" if node else "no node"
+        raise StateError(f"Cluster {cluster!r} has {which}; it has {', '.join(there) or 'none'}.")
+    asked = {"folder": str(rehearsal_folder()), "node": chosen[-1], "notice": notice}
+    return str(_ask("interrupt", asked, 30))
+
+
 def rehearsal_folder() -> Path:
     """Return where the rehearsal's place keeps its state, one for all clusters."""
     return home_directory() / "rehearsal"
@@ -199,22 +326,13 @@ def trust(cluster: str, lines: Iterable[str]) -> None:
         MachineError: They cannot be written.
     """
     kept = {line.split()[0]: line for line in (*trusted_lines(cluster), *lines)}
-    path = cluster_directory(cluster) / KNOWN_HOSTS_NAME
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(handle, "w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in kept.values())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise MachineError(
-            f"{path} cannot be written ({error.strerror}); make room, or mend its permissions."
-        ) from error
+    text = "".join(f"{line}\n" for line in kept.values())
+    write_private(cluster_directory(cluster) / KNOWN_HOSTS_NAME, text)
 
 
 def _of_place(place: Place, region: str) -> dict[str, Any]:
     folder = str(rehearsal_folder()) if place is Place.FAKE else ""
-    return {"place": place, "region": region, "folder": folder}
+    return {"place": place, "region": region, "folder": folder, "owner": owner_id()}
 
 
 def _of_hosts(hosts: Sequence[Host], cluster: str) -> dict[str, Any]:

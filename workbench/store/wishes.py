@@ -28,9 +28,11 @@ from workbench.core.cluster import (
 from workbench.core.diagnosis import Finding
 from workbench.core.fleet import FleetWish, Place
 from workbench.core.fleetworld import KNOWN, check_fleet, wished_world
+from workbench.core.growth import refuse_unasked
 from workbench.core.run import RunKind, RunWish, check_run_name
 from workbench.core.world import Host, World
 from workbench.errors import InputError, MachineError, StateError, Unknown
+from workbench.store.folders import placed
 from workbench.store.home import cluster_directory, home_path
 from workbench.store.store import Store
 
@@ -63,12 +65,16 @@ def ask_cluster(
 
     Raises:
         InputError: The size, the nodes or the name will not do.
-        StateError: It stands on nodes of another place.
+        StateError: It stands on nodes of another place; or it was deleted, or its time to live
+            is over, and nothing was said of nodes.
         MachineError: No supervisor could be started.
     """
     check_cluster_name(cluster)
     before = store.cluster_wish(cluster)
+    if fleet is None and before is not None:
+        refuse_unasked(before, time.time())
     if fleet is not None:
+        fleet = placed(fleet, before)
         _check_place(store, before, check_fleet(fleet))
         if ranks is None and (before is None or before.fleet != fleet):
             ranks = 0 if fleet.place is not Place.LOCAL else None
@@ -92,6 +98,7 @@ def ask_nodes(store: Store, nodes: int, *, cluster: str = DEFAULT_CLUSTER) -> Cl
     Raises:
         InputError: There cannot be as many.
         Unknown: Nobody ever asked for this cluster.
+        StateError: It was deleted and costs money, or its time to live is over.
     """
     wish = store.cluster_wish(check_cluster_name(cluster))
     if wish is None:
@@ -100,6 +107,7 @@ def ask_nodes(store: Store, nodes: int, *, cluster: str = DEFAULT_CLUSTER) -> Cl
         raise InputError(
             f"Cluster {cluster!r} is this machine alone; give it another number of ranks instead."
         )
+    refuse_unasked(wish, time.time())
     least = min(wish.fleet.least, max(nodes, 1))
     fleet = replace(wish.fleet, nodes=nodes, least=least)
     return ask_cluster(store, 0, cluster=cluster, oversubscribe=wish.oversubscribe, fleet=fleet)
@@ -143,7 +151,8 @@ def ask_run(
 
     Raises:
         InputError: An option will not do; nothing was started.
-        StateError: The name is in use.
+        StateError: The name is in use; or the cluster was deleted and costs money, or its time
+            to live is over.
     """
     check_cluster_name(cluster)
     now = time.time()
@@ -152,6 +161,8 @@ def ask_run(
     if grace < 0:
         raise InputError(f"grace must be at least 0 seconds, not {grace:g}.")
     before = store.cluster_wish(cluster)
+    if before is not None:
+        refuse_unasked(before, now)
     fleet = before.fleet if before else THIS_MACHINE
     has = before.ranks if before else 0
     if ranks is not None:

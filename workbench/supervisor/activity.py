@@ -68,6 +68,7 @@ class Activity:
         self._kept_at = 0.0
         self._submitted = now
         self._notice = FRESH_ENGINES if fresh else ""
+        self._why_stopped = ""
 
     @property
     def told(self) -> bool:
@@ -96,9 +97,14 @@ class Activity:
             ranks[message.rank] = replace(ranks[message.rank], begun=True, ending=ending)
         self._active = replace(self._active, ranks=tuple(ranks))
 
-    def wish_stop(self, now: float) -> None:
-        """Begin to stop the run; asking again changes nothing."""
+    def wish_stop(self, now: float, why: str = "") -> None:
+        """Begin to stop the run; asking again changes nothing.
+
+        Args:
+            why: One sentence, where it was not a person that wished so.
+        """
         if not self._active.stop_wished:
+            self._why_stopped = why
             self._active = replace(self._active, stop_wished=now)
             if not self.told:
                 self._fact = replace(self._fact, state=RunState.STOPPING)
@@ -209,7 +215,7 @@ class Activity:
     def _stopped_text(self) -> str:
         endings = [rank.ending for rank in self._active.ranks if rank.ending is not None]
         iteration = max([self._fact.iteration, *(e.iteration for e in endings)])
-        return f"Stopped at iteration {iteration}."
+        return f"Stopped at iteration {iteration}. {self._why_stopped}".rstrip()
 
     def _tell_failure(self, rank: int, error: str, traceback: str, now: float) -> None:
         hosts = {fact.rank: fact.host for fact in self.world.ranks}

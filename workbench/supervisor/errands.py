@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
@@ -18,10 +18,17 @@ class Errands:
 
     Args:
         pool: Does the work.
+        visits: Does the work whose key begins with one of ``long``, and which may take minutes:
+            however many nodes are visited, the place is looked at, and hears of an end.
+        long: The first word of such keys.
     """
 
-    def __init__(self, pool: Executor) -> None:
+    def __init__(
+        self, pool: Executor, visits: Executor | None = None, long: Collection[str] = ()
+    ) -> None:
         self._pool = pool
+        self._visits = visits or pool
+        self._long = long
         self._on: dict[Hashable, tuple[Future[Any], Callable[[Any, str], None]]] = {}
         self._due: dict[Hashable, float] = {}
 
@@ -42,7 +49,8 @@ class Errands:
         if key in self._on or now < self._due.get(key, 0.0):
             return False
         self._due[key] = now + gap
-        self._on[key] = self._pool.submit(work), done
+        is_long = isinstance(key, tuple) and key[0] in self._long
+        self._on[key] = (self._visits if is_long else self._pool).submit(work), done
         return True
 
     def is_on(self, key: Hashable) -> bool:
@@ -68,4 +76,5 @@ class Errands:
 
     def close(self) -> None:
         """Wait for what is under way; nothing more is begun."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        for pool in (self._visits, self._pool):
+            pool.shutdown(wait=True, cancel_futures=True)

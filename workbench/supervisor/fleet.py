@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from workbench.cloud.interface import Cloud
 from workbench.cloud.tags import EXPIRES
@@ -45,7 +45,8 @@ from workbench.errors import CloudRefused
 from workbench.store import Store
 from workbench.supervisor.errands import Errands
 from workbench.supervisor.ledger import Ledger
-from workbench.supervisor.lender import Fleet, Lender, Load, Say, run_prepare
+from workbench.supervisor.lender import Fleet, Lender, Load, Look, Say
+from workbench.supervisor.staging import Staging
 
 __all__ = ["Fleet", "FleetKeeper", "Lender", "Load"]
 
@@ -54,23 +55,12 @@ log = logging.getLogger("workbench.supervisor")
 LOOK_SECONDS = 2.0  # while something is on its way
 WATCH_SECONDS = 10.0  # while all is as it should be
 PLAN_SECONDS = 1.0
+NOTICE_SECONDS = 1.0  # of the two minutes that a notice leaves
 OFFERS_SECONDS = 300.0
 RETRY_SECONDS = 2.0
-AT_ONCE = 32
+QUICK, AT_ONCE = 8, 32
+VISITS = ("open", "prepare", "save", "close")
 _FIT = frozenset({NodeState.READY, NodeState.JOINED})
-
-
-@dataclass(frozen=True)
-class Look:
-    """What was seen at the place.
-
-    Args:
-        seen: Epoch seconds at which it was asked.
-    """
-
-    machines: tuple[Machine, ...]
-    noticed: frozenset[str]
-    seen: float
 
 
 class FleetKeeper:
@@ -78,6 +68,8 @@ class FleetKeeper:
 
     Args:
         prepare: Makes a node ready for worlds, on a thread; raises ``MachineError``.
+        save: Has a node send what its runs have left, before it goes; on a thread.
+        leave: Takes off a node what this cluster has put there, before it is left; on a thread.
         pool: Does what takes long.
     """
 
@@ -88,11 +80,16 @@ class FleetKeeper:
         lender: Lender,
         prepare: Callable[[Session, FleetWish, Say], None] | None = None,
         pool: Executor | None = None,
+        leave: Callable[[Session], None] = lambda session: None,
+        save: Callable[[Session], None] = lambda session: None,
     ) -> None:
         self._cluster = cluster
         self._lender = lender
-        self._prepare = prepare or run_prepare
-        self._errands = Errands(pool or ThreadPoolExecutor(AT_ONCE, "fleet"))
+        self._prepare = prepare or Staging(cluster).prepare
+        self._leave = leave
+        self._save = save
+        visits = pool or ThreadPoolExecutor(AT_ONCE, "nodes")
+        self._errands = Errands(pool or ThreadPoolExecutor(QUICK, "fleet"), visits, VISITS)
         self._ledger = Ledger(cluster, store, lender.extra)
         self._wish = ClusterWish(cluster, up=False, ranks=0)
         self._now = 0.0
@@ -106,6 +103,7 @@ class FleetKeeper:
         self._left: tuple[Leftover, ...] | None = None
         self._cleaned = 0.0
         self._active = 0.0
+        self._whole: frozenset[str] = frozenset()
         self._planned = self._watched = 0.0
         self._fleet: Fleet | None = None
         self._troubles: dict[str, str] = {}
@@ -117,6 +115,8 @@ class FleetKeeper:
         self._finished = self._finished and wish.revision == self._wish.revision
         news = self._errands.turn() or wish != self._wish or not self._active
         news = self._hear() or news
+        if load.whole != self._whole:  # a world that broke may have lost a node
+            self._whole, self._watched, news = load.whole, 0.0, True
         self._now, self._wish = now, wish
         self._ledger.open(wish.revision, now)
         if load.busy or load.waiting or not self._active:
@@ -142,6 +142,15 @@ class FleetKeeper:
         )
         return self._sessions.get(id_)
 
+    def why_gone(self, address: str) -> str:
+        """Return why nothing runs on a node any longer; empty where that is not known."""
+        node = next((n for n in self._ledger.nodes.values() if n.address == address), None)
+        if node is None or not (node.id in self._noticed or self._is_lost(node.id)):
+            return ""
+        if node.id in self._noticed:
+            return "the place took its node back"
+        return "its node is gone, or out of reach"
+
     def close(self) -> None:
         """End the sessions, and wait for what is under way; the nodes stay."""
         self._errands.close()
@@ -160,6 +169,7 @@ class FleetKeeper:
             cloud, needs = self._lender.cloud, fleet.needs
             gap = OFFERS_SECONDS if self._offers is not None else RETRY_SECONDS
             self._errands.start("offers", lambda: cloud.offers(needs), self._know, now, gap)
+        self._errands.start("notices", self._lender.noticed, self._take_notice, now, NOTICE_SECONDS)
         self._watch(now)
 
     def _watch(self, now: float) -> None:
@@ -167,10 +177,14 @@ class FleetKeeper:
         if now - self._watched < PLAN_SECONDS:
             return
         self._watched = now
-        for id_, session in self._sessions.items():
+        for id_ in self._sessions:
             contact = self._contacts[id_]
-            if contact.open and not contact.working and not session.is_open:
+            if contact.open and not contact.working and self._is_lost(id_):
                 self._contacts[id_] = Contact(id_, open=False, since=now)
+
+    def _is_lost(self, id_: str) -> bool:
+        session = self._sessions.get(id_)
+        return session is not None and not session.is_open
 
     def _is_moving(self) -> bool:
         """Whether the place may soon tell something else than it did."""
@@ -180,17 +194,23 @@ class FleetKeeper:
             not self._wish.up
             or len(standing) != self._wish.fleet.nodes
             or any(node.state not in _FIT for node in standing)
+            or not all(contact.open for contact in self._contacts.values())
             or any(order.outcome is Outcome.WRITTEN for order in self._ledger.orders.values())
         )
 
     def _look(self, now: float) -> Look:
-        return Look(self._lender.cloud.machines(self._cluster), self._lender.noticed(), now)
+        return Look(self._lender.cloud.machines(self._cluster), now)
 
     def _saw(self, look: Look | None, trouble: str) -> None:
         self._troubles["look"] = trouble
         if look is not None:
             self._machines = {machine.id: machine for machine in look.machines}
-            self._noticed, self._seen = look.noticed, look.seen
+            self._seen = look.seen
+
+    def _take_notice(self, noticed: frozenset[str] | None, trouble: str) -> None:
+        self._troubles["notices"] = trouble
+        if noticed is not None:
+            self._noticed = noticed
 
     def _know(self, offers: tuple[Offer, ...] | None, trouble: str) -> None:
         self._troubles["offers"] = trouble
@@ -228,6 +248,7 @@ class FleetKeeper:
             idle=now - self._active,
             left=self._left,
             cleaned=self._cleaned,
+            extra=self._lender.extra,
         )
         return plan_fleet(self._wish.fleet, fact, wanted=self._wish.up, now=now)
 
@@ -253,14 +274,18 @@ class FleetKeeper:
                 self._clean(now)
             case Finish():
                 log.info("nothing of %s is left", self._cluster)
-                self._close_sessions(set(self._sessions))
+                self._leave_nodes(set(self._sessions))
+                self._lender.forget()
                 self._ledger.settle()
                 self._finished = True
 
     def _put(self, node: Node) -> None:
+        if node.state is NodeState.LEAVING and (session := self._sessions.get(node.id)):
+            save, heard = lambda: self._save(session), self._heard("save")
+            self._errands.start(("save", node.id), save, heard, self._now)
         self._ledger.put(node, self._machines.get(node.id), self._now)
         if node.state is NodeState.GONE:
-            self._close_sessions({node.id})
+            self._leave_nodes({node.id})
             self._contacts.pop(node.id, None)
 
     def _buy(self, order: Order, now: float) -> None:
@@ -330,7 +355,8 @@ class FleetKeeper:
             if node is not None:
                 self._put(replace(node, message=trouble))
             return
-        self._close_sessions({id_})
+        if id_ in self._sessions:
+            self._close(self._sessions.pop(id_))
         if node is None or node.state is NodeState.GONE:
             session.close()
             return
@@ -346,7 +372,7 @@ class FleetKeeper:
         if session is not None and self._errands.start(
             ("prepare", id_),
             lambda: self._equip_and_prepare(id_, session, wish),
-            lambda _, trouble: self._made_ready(id_, trouble),
+            lambda _, trouble: self._made_ready(id_, session, trouble),
             now,
             RETRY_SECONDS,
         ):
@@ -368,13 +394,16 @@ class FleetKeeper:
                 self._put(replace(node, message=sentence))
         return bool(said)
 
-    def _made_ready(self, id_: str, trouble: str) -> None:
+    def _made_ready(self, id_: str, session: Session, trouble: str) -> None:
         self._said.pop(id_, None)
         self._work_on(id_, working=False)
         node = self._ledger.nodes.get(id_)
         if node is None or node.state is not NodeState.VERIFIED:
             return
-        if trouble:
+        if trouble and not session.is_open:
+            # What was cut goes on from there when the node is reached again.
+            self._put(replace(node, message=trouble))
+        elif trouble:
             self._put(replace(node, failed=True, message=trouble, since=self._now))
         else:
             self._put(replace(node, state=NodeState.READY, message="", since=self._now))
@@ -384,10 +413,15 @@ class FleetKeeper:
         self._contacts[id_] = replace(before, working=working)
 
     def _release(self, ids: tuple[str, ...], why: str, now: float) -> None:
-        cloud = self._lender.cloud
-        if self._errands.start(
-            ("end", ids), lambda: cloud.end(ids), self._heard("end"), now, RETRY_SECONDS
-        ):
+        sessions = [self._sessions[id_] for id_ in ids if id_ in self._sessions]
+
+        def work() -> None:
+            if sessions:
+                with ThreadPoolExecutor(len(sessions)) as pool:
+                    list(pool.map(self._save, sessions))
+            self._lender.cloud.end(ids)
+
+        if self._errands.start(("end", ids), work, self._heard("end"), now, RETRY_SECONDS):
             log.info("releasing %s: %s", ", ".join(ids), why)
 
     def _clean(self, now: float) -> None:
@@ -408,27 +442,41 @@ class FleetKeeper:
     def _heard(self, what: str) -> Callable[[object, str], None]:
         return lambda _, trouble: self._troubles.update({what: trouble})
 
-    def _close_sessions(self, ids: set[str]) -> None:
+    def _leave_nodes(self, ids: set[str]) -> None:
         for id_ in ids & self._sessions.keys():
-            session = self._sessions.pop(id_)
-            self._errands.start(
-                ("close", id(session)), session.close, self._heard("close"), self._now
-            )
+            self._close(self._sessions.pop(id_), self._leave)
+
+    def _close(
+        self, session: Session, before: Callable[[Session], None] = lambda session: None
+    ) -> None:
+        def work() -> None:
+            before(session)
+            session.close()
+
+        self._errands.start(("close", id(session)), work, self._heard("close"), self._now)
 
     # -- view
 
     def _view(self, now: float) -> Fleet:
         fleet, all_ = self._wish.fleet, self._ledger.nodes.values()
         return Fleet(
-            hosts=tuple(self._host(node) for node in members(all_, self._sessions)),
+            hosts=tuple(self._host(node) for node in members(all_, self._within_reach())),
             nodes=tuple(node for node in all_ if node.state is not NodeState.GONE),
             bill=bill(all_, budget=fleet.budget, expires=fleet.expires, now=now),
             message=self._waits or next(filter(None, self._troubles.values()), ""),
             finished=self._finished,
         )
 
+    def _within_reach(self) -> set[str]:
+        """Return the nodes with a session; one that was lost may come back below its world."""
+        whole = {n.id for n in self._ledger.nodes.values() if n.address in self._whole}
+        return {id_ for id_ in self._sessions if id_ in whole or self._contacts[id_].open}
+
     def _host(self, node: Node) -> Host:
-        return replace(self._sessions[node.id].host, address=node.address, slots=node.slots)
+        # Of hosts each has said, or was asked, how many it carries.
+        wished = 0 if self._wish.fleet.place is Place.HOSTS else self._wish.fleet.slots
+        slots = wished or node.slots
+        return replace(self._sessions[node.id].host, address=node.address, slots=slots)
 
 
 def _answer(

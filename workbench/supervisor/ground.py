@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from workbench.cloud.local import LocalSession
 from workbench.core.cluster import ClusterWish
 from workbench.core.fleet import NodeState, Place
 from workbench.core.fleetworld import target_world
-from workbench.core.session import Session
+from workbench.core.session import LostSession, Session
 from workbench.core.world import Host, World
 from workbench.store.wishes import local_hosts
 from workbench.supervisor.fleet import FleetKeeper
 from workbench.supervisor.lender import Fleet, Load
 
+# Of a predecessor's worlds it is not known how they are before their nodes are reached.
+TAKE_UP_SECONDS = 30.0
+LOOK_SECONDS = 0.05
+HERE = "localhost"
+_ELSEWHERE = (Place.HOSTS, Place.EC2)
 _ON_THE_WAY = (NodeState.ASKED, NodeState.BOOTING, NodeState.VERIFIED)
 
 
@@ -29,6 +34,7 @@ class Ground:
         self._keeper_of = keeper_of
         self._keeper: FleetKeeper | None = None
         self._fleet: Fleet | None = None
+        self._place = Place.LOCAL
 
     def __repr__(self) -> str:
         return f"<Ground: {self._fleet or 'this machine'}>"
@@ -43,10 +49,30 @@ class Ground:
         """Whether no node is left of a cluster that nobody wants any longer."""
         return self._keeper is None or (self._fleet is not None and self._fleet.finished)
 
+    def take_up(self, wish: ClusterWish, used: frozenset[str], clock: Callable[[], float]) -> None:
+        """Wait, for a while, until the nodes are reached on which a predecessor's worlds stand.
+
+        Args:
+            used: The nodes' addresses.
+        """
+        load, deadline = Load(used=used), clock() + TAKE_UP_SECONDS
+        self.keep(wish, load, clock())
+        while wish.up and clock() < deadline and not all(map(self._is_reached, used)):
+            time.sleep(LOOK_SECONDS)
+            self.keep(wish, load, clock())
+
+    def _is_reached(self, address: str) -> bool:
+        if self._keeper is None or self._fleet is None:
+            return True
+        nodes = {node.address: node for node in self._fleet.nodes}
+        leaves = address not in nodes or nodes[address].state is NodeState.LEAVING
+        return leaves or self._keeper.session(Host(address, 1)) is not None
+
     def keep(self, wish: ClusterWish, load: Load, now: float) -> None:
         """Do what is due for the nodes; it does not wait for any."""
         if self._keeper is None and wish.fleet.place is not Place.LOCAL and self._keeper_of:
             self._keeper = self._keeper_of(wish)
+            self._place = wish.fleet.place
         if self._keeper is not None:
             self._fleet = self._keeper.tick(wish, load, now)
 
@@ -66,16 +92,22 @@ class Ground:
     def reach(self, host: Host) -> Session | None:
         """Return the session with a host; None for this machine."""
         session = self._keeper.session(host) if self._keeper else None
+        if session is None and self._place in _ELSEWHERE and host.address != HERE:
+            return LostSession(host)  # it is not this machine, whose processes are others
         return None if isinstance(session, LocalSession) else session
 
-    def as_reached(self, world: World) -> World:
-        """Return ``world`` under the name by which this machine starts ranks itself, if it can."""
-        if self._keeper is None or any(self.reach(host) for host in world.hosts):
-            return world
-        return replace(world, hosts=(Host("localhost", world.slots),))
+    def mark(self, host: Host) -> str:
+        """Return what tells the processes of a pretended node; nothing for other hosts."""
+        session = self._keeper.session(host) if self._keeper else None
+        return session.mark() if isinstance(session, LocalSession) else ""
+
+    def why_gone(self, address: str) -> str:
+        """Return why nothing runs on a node any longer; empty where that is not known."""
+        return self._keeper.why_gone(address) if self._keeper else ""
 
     def close(self) -> None:
         """End the sessions; the nodes stay."""
         if self._keeper is not None:
             self._keeper.close()
             self._keeper = self._fleet = None
+            self._place = Place.LOCAL

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from workbench.cloud.interface import Cloud
 from workbench.core.cost import Bill
-from workbench.core.fleet import FleetWish, Machine, Node, Purchase
+from workbench.core.fleet import Machine, Node, Purchase
 from workbench.core.session import Session
 from workbench.core.world import Host
-from workbench.errors import MachineError
 
-PREPARE_SECONDS = 3600.0
 Say = Callable[[str], None]
 """Takes one sentence for the reader about what goes on; from any thread."""
 
@@ -24,10 +22,12 @@ class Lender:
     Args:
         open: Opens a verified session with a machine; raises ``MachineError``.
         user_data: What the nodes of a purchase do when they boot; it is kept with the purchase.
-        noticed: Tells which machines the place has said it will take back.
+        noticed: Tells which machines the place has said it will take back. It is asked about
+            every second, one at a time: who has to be attended to is attended to by it.
         extra: $/h of what is billed beside each node: its disk.
         equip: Gives a verified node what every node of the place needs before the reader's own
             preparation; raises ``MachineError``.
+        forget: Removes what was kept here for the nodes' sake; nothing of them is left.
     """
 
     cloud: Cloud
@@ -36,6 +36,19 @@ class Lender:
     noticed: Callable[[], frozenset[str]] = frozenset
     extra: float = 0.0
     equip: Callable[[Session, Say], None] = lambda session, say: None
+    forget: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen at the place.
+
+    Args:
+        seen: Epoch seconds at which it was asked.
+    """
+
+    machines: tuple[Machine, ...]
+    seen: float
 
 
 @dataclass(frozen=True)
@@ -46,11 +59,13 @@ class Load:
         waiting: Runs that wait.
         busy: Whether a run is on.
         used: Addresses of the nodes on which a world stands.
+        whole: Those of them whose world is not broken.
     """
 
     waiting: int = 0
     busy: bool = False
     used: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -72,21 +87,3 @@ class Fleet:
 
     def __repr__(self) -> str:
         return f"<Fleet {len(self.hosts)} of {len(self.nodes)} nodes are ready>"
-
-
-def run_prepare(session: Session, wish: FleetWish, say: Say) -> None:
-    """Run the prepare script on a node.
-
-    Raises:
-        MachineError: It failed, or took too long.
-    """
-    if not wish.prepare:
-        return
-    say("The prepare script runs.")
-    answer = session.run(["sh", "-e"], input=wish.prepare, seconds=PREPARE_SECONDS)
-    if answer.status:
-        said = (answer.errors.strip() or answer.output.strip() or "it said nothing").splitlines()
-        raise MachineError(
-            f"The prepare script ended with status {answer.status} on {session.host.address} "
-            f"({said[-1]}); mend it, then start the node anew."
-        )

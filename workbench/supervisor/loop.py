@@ -6,15 +6,17 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from workbench.cluster.interface import Cluster
 from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish, RankFact
+from workbench.core.fleet import NodeState
 from workbench.core.generation import (
     NOT_READY,
     Action,
     CloseCluster,
+    Death,
     EndWorld,
     Prepare,
     Queued,
@@ -27,14 +29,16 @@ from workbench.core.generation import (
     plan,
 )
 from workbench.core.report import Acknowledge, Batch, Hello, Message, Pulse
-from workbench.core.run import Assignment, Run, RunKind, RunState, RunWish
-from workbench.core.world import World
+from workbench.core.run import Assignment, Run, RunKind, RunState, RunWish, length
+from workbench.core.world import Host, World
 from workbench.store import Store
 from workbench.store.home import run_directory
 from workbench.store.wishes import new_run_id
 from workbench.supervisor.activity import Activity
 from workbench.supervisor.ground import Ground
 from workbench.supervisor.lender import Load
+from workbench.supervisor.outputs import Outputs
+from workbench.supervisor.staging import data_place
 
 log = logging.getLogger("workbench.supervisor")
 
@@ -52,6 +56,7 @@ class Supervisor:
         name: The cluster's name.
         now: The clock, in epoch seconds.
         ground: Keeps the nodes that are to carry it; by default there is this machine alone.
+        outputs: Keeps what runs leave there; by default it stays where it is.
     """
 
     def __init__(
@@ -61,12 +66,14 @@ class Supervisor:
         cluster: Cluster,
         now: Callable[[], float] = time.time,
         ground: Ground | None = None,
+        outputs: Outputs | None = None,
     ) -> None:
         self._name = name
         self._store = store
         self._cluster = cluster
         self._now = now
         self._ground = ground or Ground()
+        self._outputs = outputs or Outputs(name, self._ground.reach)
         self._wish = ClusterWish(name, up=False, ranks=0)
         self._target: World | None = None
         self._queue: list[Run] = []
@@ -78,7 +85,7 @@ class Supervisor:
         self._prepared: dict[int, list[str]] = {}
         self._acknowledged: dict[tuple[str, int], float] = {}
         self._setups: list[tuple[str, str]] = []
-        self._ending: set[int] = set()
+        self._ending: dict[int, str] = {}
         self._cold: set[int] = set()
         self._used = 0
         self._failures = 0
@@ -101,6 +108,8 @@ class Supervisor:
             if generation > 0
         }
         self._read_wishes()
+        joined = [n for n in self._store.nodes(self._name) if n.state is NodeState.JOINED]
+        self._ground.take_up(self._wish, frozenset(n.address for n in joined), self._now)
         self._cluster.open({g: ranks for g, ranks in known.items() if ranks})
         self._look()
         for world in self._worlds:
@@ -109,6 +118,7 @@ class Supervisor:
                 self._placements[world.generation] = tuple(rank.address for rank in world.ranks)
                 self._used = world.generation
         self._take_up_runs()
+        self._outputs.open()
 
     def tick(self) -> bool:
         """Do one turn; false when the cluster is gone and the supervisor can end."""
@@ -151,15 +161,27 @@ class Supervisor:
             if wish.revision != self._wish.revision:
                 self._failures, self._message = 0, ""
             self._wish = wish
+            self._end_in_time()
         self._setups = self._store.setups(self._name)
         self._queue = []
         for run in self._store.unfinished(self._name):
             activity = self._activity_of(run.id)
-            stop = run.wish.stop or self._is_over_time(run)
+            limit = "" if run.wish.stop else self._over_limit(run)
+            stop = run.wish.stop or bool(limit)
             if activity is not None and stop:
-                activity.wish_stop(self._now())
+                activity.wish_stop(self._now(), limit)
             elif activity is None and run.fact.state is RunState.QUEUED:
                 self._queue_or_stop(run, stop or not self._wish.up)
+
+    def _end_in_time(self) -> None:
+        """Wish the cluster gone when its time to live is over, as was asked for with it."""
+        wish, name = self._wish, self._name
+        if wish.up and wish.fleet.expires and self._now() >= wish.fleet.expires:
+            log.info("the time to live of %s is over", name)
+            self._wish = self._store.wish_cluster(
+                name, up=False, ranks=wish.ranks, oversubscribe=wish.oversubscribe
+            )
+            self._message = "Its time to live is over, and everything is deleted."
 
     def _queue_or_stop(self, run: Run, stop: bool) -> None:
         if stop:
@@ -167,9 +189,12 @@ class Supervisor:
         else:
             self._queue.append(run)
 
-    def _is_over_time(self, run: Run) -> bool:
+    def _over_limit(self, run: Run) -> str:
+        """Return why a run is to stop without anybody's wish; empty while it is not."""
         limit, started = run.wish.wall_clock_limit, run.fact.started
-        return bool(limit and started and self._now() - started > limit)
+        if not (limit and started and self._now() - started > limit):
+            return ""
+        return f"Its wall-clock limit of {length(limit)} was over."
 
     def _look(self) -> None:
         self._worlds = self._cluster.observe()
@@ -194,13 +219,23 @@ class Supervisor:
     def _bury(self, world: WorldFact, now: float) -> None:
         activity = self._activities.pop(world.generation, None)
         if activity is not None:
-            activity.bury(world.deaths, world.reason, now)
+            why = world.reason or self._ending.get(world.generation, "as asked")
+            activity.bury(self._explained(world), why, now)
             activity.keep()
         if world.state is WorldState.ENDED:
             log.info("generation %d has ended: %s", world.generation, world.reason or "as asked")
             if not world.ranks and world.reason:
                 self._failures += 1
                 self._message = f"The ranks did not start: {world.reason}"
+
+    def _explained(self, world: WorldFact) -> tuple[Death, ...]:
+        """Return the deaths, those first that the loss of their node explains."""
+        told = []
+        placement = self._placements.get(world.generation, ())
+        for death in world.deaths:
+            why = self._ground.why_gone(placement[death.rank]) if placement else ""
+            told.append(replace(death, cause=why) if why and not death.trace else death)
+        return tuple(sorted(told, key=lambda death: death in world.deaths))
 
     def _gather(self) -> list[Message]:
         """Wait for messages, and a moment longer for more: one transaction serves them all.
@@ -271,8 +306,14 @@ class Supervisor:
 
     def _load(self) -> Load:
         standing = [w for w in self._worlds if w.state is not WorldState.ENDED]
-        used = {host for world in standing for host in self._placements.get(world.generation, ())}
-        return Load(len(self._queue), bool(self._activities), frozenset(used))
+        whole = [w for w in standing if w.state is not WorldState.BROKEN]
+        used, fit = (
+            frozenset(
+                host for world in worlds for host in self._placements.get(world.generation, ())
+            )
+            for worlds in (standing, whole)
+        )
+        return Load(len(self._queue), bool(self._activities), used, fit)
 
     def _plan(self, now: float) -> list[Action]:
         self._target = self._ground.target(self._wish, self._load().used)
@@ -297,6 +338,7 @@ class Supervisor:
             if activity.over:
                 self._activities.pop(generation, None)
                 self._acknowledged.clear()
+                self._outputs.end(activity.run.id)
 
     def _act(self, action: Action, now: float) -> None:
         match action:
@@ -304,7 +346,7 @@ class Supervisor:
                 log.info("starting generation %d: %r", generation, world)
                 self._since[generation] = now
                 self._placements[generation] = world.placement
-                self._cluster.start_world(generation, self._ground.as_reached(world))
+                self._cluster.start_world(generation, world)
                 self._look()
             case EndWorld(generation, reason):
                 self._end_world(generation, reason)
@@ -314,6 +356,7 @@ class Supervisor:
                 self._submit(next(r for r in self._queue if r.id == run), generation)
             case CloseCluster() if self._ground.is_cleared:
                 self._ground.close()
+                self._outputs.close()
                 self._cluster.close()
                 self._fact = replace(self._fact, ranks=0, connection_file="")
                 self._closed = True
@@ -333,7 +376,7 @@ class Supervisor:
             self._message = f"The ranks did not start: {reason}."
         if generation not in self._ending:
             log.info("ending generation %d: %s", generation, reason)
-            self._ending.add(generation)
+            self._ending[generation] = reason
             self._cluster.end_world(generation)
             self._look()
 
@@ -374,8 +417,21 @@ class Supervisor:
         self._activities[world.generation] = Activity(
             run, world, self._store, self._cluster, now=self._now(), fresh=fresh
         )
+        hosts = self._placements.get(world.generation, ())
+        if run.wish.kind is not RunKind.SETUP:
+            self._outputs.begin(run.id, hosts, self._wish.fleet.output)
         if run.fact.state is RunState.SUBMITTED:
-            self._cluster.submit(world.generation, _assignment(run.wish, run.fact.ranks))
+            assignment = replace(
+                _assignment(run.wish, run.fact.ranks),
+                data=self._data_place(hosts),
+                output="" if run.wish.kind is RunKind.SETUP else self._outputs.place(run.id, hosts),
+            )
+            self._cluster.submit(world.generation, assignment)
+
+    def _data_place(self, hosts: Sequence[str]) -> str:
+        sessions = [self._ground.reach(Host(address, 1)) for address in hosts]
+        beyond = next((session for session in sessions if session is not None), None)
+        return data_place(self._name, self._wish.fleet, beyond)
 
     def _take_up_runs(self) -> None:
         """Go on with what a predecessor left; an engine ignores a run that it has begun."""
@@ -402,7 +458,7 @@ class Supervisor:
             state=ClusterState.DOWN if self._closed else state,
             ranks=usable[-1].size if usable and not self._closed else 0,
             generation=usable[-1].generation if usable else self._fact.generation,
-            message=self._message or self._ground.message,
+            message=self._message or self._ground.message or self._outputs.message,
             supervisor=0 if self._closed else os.getpid(),
             connection_file="" if self._closed else self._cluster.connection_file,
         )

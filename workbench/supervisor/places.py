@@ -14,11 +14,12 @@ from workbench.core.fleet import Machine, Place
 from workbench.core.session import Session
 from workbench.core.world import Host
 from workbench.errors import InputError
+from workbench.store import Store
 from workbench.store.asking import rehearsal_folder, trusted_lines
 from workbench.supervisor.lender import Lender
 
 
-def lender_of(wish: ClusterWish) -> Lender:
+def lender_of(wish: ClusterWish, store: Store) -> Lender:
     """Return the place of ``wish``, and the way to its nodes.
 
     Raises:
@@ -38,6 +39,11 @@ def lender_of(wish: ClusterWish) -> Lender:
                 lambda machine: cloud.session(machine.id),
                 noticed=lambda: cloud.noticed(wish.name),
             )
+        case Place.EC2:
+            # boto3 takes half a second to load.
+            from workbench.supervisor.rented import Rented
+
+            return Rented(wish, store).lender()
     raise InputError(f"Nodes of {wish.fleet.place} cannot be kept yet; choose hosts.")
 
 

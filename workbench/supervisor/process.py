@@ -17,14 +17,16 @@ from workbench.cluster.nodes import Login
 from workbench.cluster.profile import install_profile
 from workbench.cluster.session import MpiCluster
 from workbench.core.cluster import ClusterState, ClusterWish
+from workbench.core.fleet import Place
+from workbench.core.session import Session
 from workbench.errors import WorkbenchError
 from workbench.store import Store
-from workbench.store.asking import trusted_lines
 from workbench.store.home import cluster_directory
 from workbench.store.wishes import LOCK_NAME, wake_supervisor
 from workbench.supervisor.fleet import FleetKeeper
 from workbench.supervisor.ground import Ground
 from workbench.supervisor.loop import Supervisor
+from workbench.supervisor.outputs import Outputs
 
 log = logging.getLogger("workbench.supervisor")
 LOCK_TRIES = 10
@@ -56,9 +58,10 @@ def _work(store: Store, cluster: str, folder: Path) -> bool:
     """Supervise to the end; true if the cluster is wanted again by then."""
     try:
         install_profile()
-        ground = Ground(lambda wish: _keeper_of(wish, store))
-        mpi = MpiCluster(folder, ground.reach, lambda hosts: Login(trusted_lines(cluster)))
-        supervisor = Supervisor(cluster, store, mpi, ground=ground)
+        ground = Ground(lambda wish: _keeper_of(wish, store, mpi, outputs))
+        mpi = MpiCluster(folder, ground.reach, lambda hosts: _login_of(cluster), mark=ground.mark)
+        outputs = Outputs(cluster, ground.reach, folder)
+        supervisor = Supervisor(cluster, store, mpi, ground=ground, outputs=outputs)
         supervisor.open()
         while supervisor.tick():
             pass
@@ -72,11 +75,26 @@ def _work(store: Store, cluster: str, folder: Path) -> bool:
     return False
 
 
-def _keeper_of(wish: ClusterWish, store: Store) -> FleetKeeper:
+def _keeper_of(wish: ClusterWish, store: Store, mpi: MpiCluster, outputs: Outputs) -> FleetKeeper:
     # What talks to other machines takes long to load, and most clusters have none.
     from workbench.supervisor.places import lender_of
 
-    return FleetKeeper(wish.name, store, lender_of(wish))
+    if wish.fleet.place is not Place.HOSTS:
+        return FleetKeeper(wish.name, store, lender_of(wish, store), save=outputs.flush)
+
+    # They go on without us; what was bought is gone, with all that was on it.
+    def leave(session: Session) -> None:
+        outputs.flush(session)
+        mpi.leave(session)
+
+    lender = lender_of(wish, store)
+    return FleetKeeper(wish.name, store, lender, leave=leave, save=outputs.flush)
+
+
+def _login_of(cluster: str) -> Login:
+    from workbench.supervisor.keys import login_of
+
+    return login_of(cluster)
 
 
 def _is_wanted(store: Store, cluster: str) -> bool:

@@ -26,7 +26,7 @@ PLACES = {
     Place.FAKE: "rehearsal (nothing is bought)",
 }
 _ORDER = {state: place for place, state in enumerate(NodeState)}
-_OUTCOMES = {
+OUTCOMES = {
     Outcome.WRITTEN: "being tried",
     Outcome.BOUGHT: "granted",
     Outcome.REFUSED: "refused",
@@ -126,7 +126,7 @@ def nodes_table(nodes: Iterable[Node]) -> Table:
 def rungs_table(orders: Sequence[Order]) -> Table:
     """Return what was tried to get nodes, in the order in which it was tried."""
     rows = tuple(
-        (str(number), str(rung_of(order.purchase)), _OUTCOMES[order.outcome], order.message)
+        (str(number), str(rung_of(order.purchase)), OUTCOMES[order.outcome], order.message)
         for number, order in enumerate(orders, 1)
     )
     return Table(("", "tried", "outcome", "why"), rows)
@@ -134,7 +134,10 @@ def rungs_table(orders: Sequence[Order]) -> Table:
 
 def nodes_line(fleet: Fleet) -> str:
     """Return how many nodes there are against how many were asked for, and how they stand."""
-    said = f"{fleet.joined} of {count(fleet.asked, 'node')}"
+    wish = fleet.wish.fleet
+    grows = fleet.asked and wish.most  # by itself, while runs wait
+    least = f"{min(wish.least, fleet.asked)} to " if grows else ""
+    said = f"{fleet.joined} of {least}{count(wish.most if grows else fleet.asked, 'node')}"
     states = _states(node for node in fleet.nodes if node.state is not NodeState.JOINED)
     others = ", ".join(f"{number} {state}" for state, number in states.items())
     return f"{said} ({others})" if others else said

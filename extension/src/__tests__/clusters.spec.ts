@@ -109,6 +109,24 @@ it('keeps the sentence of a refused request until the next one', async () => {
   expect(model.refusal('default')).toBe('');
 });
 
+it.each([true, false])('asks before it pays more: %s', async isYes => {
+  const asked: string[] = [];
+  model.dispose();
+  model = new ClustersModel({
+    ...{ api: server, trans: ENGLISH, auto: false },
+    agree: async (name, sentence) => {
+      asked.push(`${name}: ${sentence}`);
+      return isYes;
+    }
+  });
+  server.price = 2;
+
+  expect(await model.resize('default', { nodes: 3 })).toBe(isYes);
+
+  expect(asked).toEqual(['default: It would cost $2/h.']);
+  expect(server.asked.includes('resize default')).toBe(isYes);
+});
+
 it('is busy with a cluster while a request about it is under way', async () => {
   const request = model.stopTraining('default');
 

@@ -125,7 +125,8 @@ export class Refusal extends Error {
   constructor(
     readonly status: number,
     message: string,
-    readonly isOurs: boolean
+    readonly isOurs: boolean,
+    readonly price?: number
   ) {
     super(message);
   }
@@ -147,6 +148,8 @@ export class FakeServer implements IApi {
   held: ICluster[] = [];
   listed: IListedRun[] = [];
   refusal: Error | null = null;
+  /** Dollars an hour of every size, to which a person has to say yes. */
+  price = 0;
   /** Answers wait until this is called, when it is set. */
   gate: Promise<void> = Promise.resolve();
 
@@ -169,7 +172,11 @@ export class FakeServer implements IApi {
     });
   }
 
-  resize(name: string, size: ISize): Promise<ICluster> {
+  resize(name: string, size: ISize & { agreed?: number }): Promise<ICluster> {
+    if (this.price > (size.agreed ?? 0)) {
+      const sentence = `It would cost $${this.price}/h.`;
+      return Promise.reject(new Refusal(402, sentence, true, this.price));
+    }
     return this._change('resize', name, asked(size));
   }
 

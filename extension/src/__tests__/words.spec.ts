@@ -1,8 +1,10 @@
 import { ENGLISH } from '../run/trans';
 import {
   against,
+  isOver,
   lastValue,
   moment,
+  nodesAgainst,
   nodesSummary,
   place,
   price,
@@ -23,6 +25,20 @@ describe('a cluster in words', () => {
     expect(against(0, 0, ENGLISH)).toBe('–');
     expect(ranksWord(2, 4, ENGLISH)).toBe('2 of 4 ranks');
     expect(ranksWord(1, 0, ENGLISH)).toBe('1 rank, 0 asked for');
+  });
+
+  it('says between which bounds it may grow by itself', () => {
+    const grows = aFleet({ nodes_asked: 2, nodes_least: 1, nodes_most: 4 });
+
+    expect(nodesAgainst(grows, ENGLISH)).toBe('1 of 1 to 4');
+    expect(nodesAgainst(aFleet(), ENGLISH)).toBe('1 of 2');
+  });
+
+  it('is over when nobody wants its nodes and none is left', () => {
+    expect(isOver(aFleet())).toBe(false);
+    expect(isOver(aFleet({ is_wanted: false }))).toBe(false);
+    expect(isOver(aFleet({ is_wanted: false, nodes: [] }))).toBe(true);
+    expect(isOver(aDownCluster())).toBe(false);
   });
 
   it('is free and has no limit on this machine', () => {

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 ROOT = Path(__file__).parents[3]
 END_SECONDS = 30.0
@@ -60,6 +63,17 @@ class Endpoint:
         """The process that it is."""
         assert self._process is not None
         return self._process.pid
+
+    @property
+    def door(self) -> str:
+        """This machine's own address in the network of the instances' hosts."""
+        return next(
+            address.address
+            for name, addresses in psutil.net_if_addrs().items()
+            if name.startswith(f"wbr{self.pid}x")
+            for address in addresses
+            if address.family is socket.AF_INET
+        )
 
     def pool(self, type: str, zone: str, free: int, close: int | None = None) -> None:
         """Set how many machines of a type a zone has left, and of them close together."""

@@ -18,6 +18,9 @@ from tests.rehearsal.ec2.plugin import MARKET
 from tests.rehearsal.hosts import PLACE, Hosts, RehearsalHost
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
+# What a node has on its own disk, though here it is this machine's.
+LAYERED = ("/home", "/var/log", "/var/lib")
+ON_DISK = f"/etc /home {Path.home()} /var/log /var/lib/cloud /var/lib/systemd"
 LOOK_SECONDS = 0.1
 AT_ONCE = 4
 RUN = Path("/run/workbench")  # shared with this machine, so each host gets one of its own
@@ -43,6 +46,7 @@ class Machines:
         plugin.on_launch.append(self._launch)
         plugin.on_end.append(self._end)
         plugin.on_address.append(self._address)
+        plugin.on_image.append(self._image)
         plugin.is_ready.append(self._ready.__contains__)
         self._watcher.start()
         return self
@@ -60,6 +64,16 @@ class Machines:
         self._count += 1
         return str(self._hosts.network[FIRST + self._count])
 
+    def _image(self, image: str, id_: str) -> None:
+        """Take a node's disk as it is at this moment."""
+        names = "--exclude=/etc/hosts --exclude=/etc/hostname"
+        there = f"$(ls -d {ON_DISK} 2>/dev/null)"
+        tar = f"tar -P --one-file-system {names} -cf {self._picture(image)} {there}"
+        self._found[id_].run("sh", "-c", tar)
+
+    def _picture(self, image: str) -> Path:
+        return PLACE / self._hosts.name / f"{image}.tar"
+
     def _launch(self, instance: Any, now: float) -> None:
         data = plugin.user_data(instance)
         self._pool.submit(self._boot, instance, data).add_done_callback(_tell)
@@ -75,11 +89,13 @@ class Machines:
             f"ip-{address.replace('.', '-')}",
             address,
             authorized=(),
-            layered=["/home"],
+            layered=LAYERED,
             imds=imds.ADDRESS,
             sshd=False,
         )
         host.run("mount", "-t", "tmpfs", "rehearsal", str(RUN))
+        if (disk := self._picture(instance.image_id)).exists():
+            host.run("tar", "-P", "-xpf", str(disk))
         self._tell_metadata(instance, host)
         host.popen(sys.executable, "-I", imds.__file__, str(_metadata(host)))
         with MARKET.lock:

@@ -45,6 +45,8 @@ class Market:
         lag: Seconds for which a new machine is not listed.
         boot: Seconds until it runs.
         ending: Seconds until it is gone.
+        imaging: Seconds until an image of one is available.
+        images: Images to when they were begun.
     """
 
     pools: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -65,6 +67,8 @@ class Market:
     lag: float = 0.0
     boot: float = 0.0
     ending: float = 0.0
+    imaging: float = 0.0
+    images: dict[str, float] = field(default_factory=dict)
     ahead: float = 0.0
     region_of: dict[str, str] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)

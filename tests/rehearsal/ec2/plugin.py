@@ -15,6 +15,7 @@ from moto.core.exceptions import JsonRESTError, ServiceException
 from moto.core.responses import ActionResult
 from moto.ec2.exceptions import DryRunClientError
 from moto.ec2.models import ec2_backends
+from moto.ec2.models.elastic_block_store import Snapshot
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 from moto.ec2.responses import EC2Response
 from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, convert_tag_spec, random_fleet_id, random_id
@@ -34,10 +35,21 @@ on_launch: list[Callable[[Any, float], None]] = []
 on_end: list[Callable[[str], None]] = []
 on_address: list[Callable[[], str]] = []
 is_ready: list[Callable[[str], bool]] = []
+on_image: list[Callable[[str, str], None]] = []
 
 
 class Refused(ServiceException):
     """An answer of EC2's that is an error."""
+
+
+class Growing(Snapshot):  # type: ignore[misc]  # moto has no types
+    """A snapshot that takes its time."""
+
+    done = "0%"
+
+    @property
+    def progress(self) -> str:
+        return self.done
 
 
 class Rehearsed(EC2Response):
@@ -308,6 +320,11 @@ class Rehearsed(EC2Response):
         tags = convert_tag_spec(told)
         self.ec2_backend.create_tags([image.id], tags.get("image", {}))
         self.ec2_backend.create_tags([image.ebs_snapshot.id], tags.get("snapshot", {}))
+        MARKET.images[image.id] = MARKET.now
+        image.ebs_snapshot.__class__ = Growing
+        self._settle()
+        for listener in on_image:
+            listener(image.id, instance)
         return ActionResult({"ImageId": image.id})
 
     def describe_tags(self) -> ActionResult:
@@ -465,6 +482,11 @@ def begin_end(instance: Any, *, interrupted: bool = False) -> None:
 
 def settle(backend: Any) -> None:
     """Let happen what was to happen by now."""
+    for image in backend.amis.values():
+        if image.id in MARKET.images and image.state in ("pending", "available"):
+            done = MARKET.now - MARKET.images[image.id] >= MARKET.imaging
+            image.state = "available" if done else "pending"
+            image.ebs_snapshot.done = "100%" if done else "40%"
     for instance in list(backend.all_instances()):
         if instance.id not in MARKET.launched:
             continue

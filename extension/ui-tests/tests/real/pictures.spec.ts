@@ -93,3 +93,34 @@ test('a cell as it runs, the panel, a run and a comparison', async ({
   await expect(page.locator('.wb-tab:visible')).toContainText('alpha');
   await picture(page, 'compare');
 });
+
+test('three pretended nodes, and a cell on them', async ({ page }) => {
+  await page.setViewportSize({ width: 1400, height: 1020 });
+  const of = '--cluster spot';
+  await workbench(
+    'up',
+    '--rehearse',
+    '--nodes',
+    '3',
+    '--yes',
+    ...of.split(' ')
+  );
+  const path = writeNotebook('spot', [
+    `${LOADING}\n%dist_cluster ${of}`,
+    digits(`${of} --name on-three`, '', 120)
+  ]);
+  await openLab(page, path);
+  const panel = await openPanel(page);
+  await panel.locator('.wb-nodes summary').click();
+  await runCells(page, 2);
+  await expectMore(runView(page), 3000, 60_000);
+  const cell = page.locator('.jp-Notebook .jp-CodeCell').nth(1);
+  await cell.locator('.jp-InputCollapser').click();
+  await page.locator('.jp-WindowedPanel-outer').evaluate(one => {
+    one.scrollTop = 0;
+  });
+  await page.mouse.move(0, 0);
+  await picture(page, 'nodes');
+  await expectState('on-three', 'finished');
+  await workbench('down', ...of.split(' '));
+});

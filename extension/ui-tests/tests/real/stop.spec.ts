@@ -43,7 +43,9 @@ for (const [kernel, version] of [
 
       if (place === 'panel') {
         const panel = await openPanel(page);
-        await panel.getByRole('button', { name: 'Stop training' }).click();
+        // Other clusters are listed as well, which have nothing to stop.
+        const stop = { name: 'Stop training', disabled: false };
+        await panel.getByRole('button', stop).click();
       } else {
         await view.getByRole('button', { name: 'Stop', exact: true }).click();
       }

@@ -1,0 +1,139 @@
+/** Pretended nodes from the widget: started, trained on, lost, resized, deleted; nothing is left. */
+import {
+  expect,
+  expectMore,
+  expectState,
+  LOADING,
+  openLab,
+  openPanel,
+  picture,
+  runCells,
+  runView,
+  setTheme,
+  test,
+  THEMES,
+  training,
+  workbench,
+  writeNotebook
+} from '../support';
+
+test.use({ viewport: { width: 1400, height: 1000 } });
+
+const LONG = { timeout: 60_000 };
+const OF_IT = '--cluster spot';
+const { step } = test;
+
+test.afterEach(async () => {
+  await workbench('down', '--cluster', 'spot').catch(() => undefined);
+});
+
+test('three nodes, then four, then two, then nothing', async ({ page }) => {
+  test.setTimeout(240_000);
+  const path = writeNotebook('spot', [
+    `${LOADING}\n%dist_cluster ${OF_IT}`,
+    training('on-three', 160).replace('--name', `${OF_IT} --name`)
+  ]);
+  await openLab(page, path);
+  const panel = await openPanel(page);
+  const card = panel.locator('.wb-cluster').filter({ hasText: 'spot' });
+  const nodes = card.locator('.wb-node');
+  await runCells(page, 1);
+  const widget = page.locator('.jp-OutputArea .widget-vbox').first();
+  const box = (label: string) =>
+    widget
+      .locator('.widget-inline-hbox')
+      .filter({ has: page.getByText(label, { exact: true }) })
+      .locator('input, select')
+      .first();
+  const press = (label: string) =>
+    // An icon stands before each.
+    widget.getByRole('button', { name: new RegExp(`${label}$`) }).click();
+
+  await step('the widget says what three would cost', async () => {
+    await box('Where').selectOption({
+      label: 'Rehearsal: no account, nothing is bought'
+    });
+    await box('Nodes').fill('3');
+    await box('Nodes').press('Tab');
+    await press('Show what fits');
+
+    const total = /Total \$[\d.]+\/h at the price of now for 3 nodes/;
+    await expect(widget).toContainText(total, LONG);
+    await expect(widget).toContainText('a rehearsal: nothing is bought');
+    await picture(page, 'nodes-offers');
+  });
+
+  await step('they join, and the panel shows each', async () => {
+    await press('Start');
+
+    await expect(card).toContainText('Nodes3 of 3', LONG);
+    await expect(card).toContainText('ready', LONG);
+    await card.locator('summary').click();
+    await expect(nodes).toHaveCount(3);
+    await expect(nodes.first()).toContainText('(head) joined');
+    await expect(card).toContainText(/Price\$[\d.]+ per hour/);
+    await expect(card).toContainText(/So far\$0\.00\d+/);
+    await expect(widget).toContainText('3 of 3 nodes');
+    await picture(page, 'nodes-joined');
+  });
+
+  await step('a cell runs on all of them, and its curve grows', async () => {
+    await page.locator('.jp-Notebook .jp-CodeCell').nth(1).click();
+    await page.keyboard.press('Control+Enter');
+
+    await expectMore(runView(page), 60, 60_000);
+    await expect(runView(page)).toContainText('3 ranks');
+    await picture(page, 'nodes-live');
+    await setTheme(page, THEMES.dark);
+    await picture(page, 'nodes-live-dark');
+    await setTheme(page, THEMES.light);
+  });
+
+  await step('the panel asks for one more while the cell is busy', async () => {
+    await card.getByRole('spinbutton', { name: 'Nodes' }).fill('4');
+    await card.getByRole('button', { name: 'Resize', exact: true }).click();
+
+    await expectState('on-three', 'finished');
+    await expect(card).toContainText('Nodes4 of 4', LONG);
+    await expect(card).toContainText('ready', LONG);
+  });
+
+  await step('one that is taken back is replaced', async () => {
+    const taken = 'r-000004';
+    await expect(nodes.filter({ hasText: taken })).toHaveCount(1);
+    await workbench('interrupt', taken, '--cluster', 'spot');
+
+    await expect(nodes.filter({ hasText: taken })).toHaveCount(0, LONG);
+    await expect(card).toContainText('Nodes4 of 4', LONG);
+    await expect(nodes).toHaveCount(4);
+  });
+
+  await step('two are enough, says the widget', async () => {
+    await box('Nodes').fill('2');
+    await box('Nodes').press('Tab');
+    await press('Resize');
+
+    await expect(card).toContainText('Nodes2 of 2', LONG);
+    await expect(nodes).toHaveCount(2, LONG);
+  });
+
+  await step('Delete everything asks, and nothing is left', async () => {
+    await press('Delete everything');
+    await expect(widget.getByRole('alert')).toContainText(
+      '2 nodes and all that belongs to them are deleted.'
+    );
+    await picture(page, 'nodes-delete');
+    await press('Yes, delete everything');
+
+    await expect(widget).toContainText(
+      "Nothing that bears the tags of cluster 'spot' is left",
+      LONG
+    );
+    await expect(widget).toContainText(/It would have cost \$0\.00\d+/);
+    await expect(card).toContainText('down');
+    await expect(card).not.toContainText('Price');
+    await picture(page, 'nodes-gone');
+    const said = await workbench('sweep-leaks', '--rehearse');
+    expect(said).toContain('Nothing bears our tags.');
+  });
+});

@@ -1,0 +1,176 @@
+"""What EC2 says of a node's end is told, once each, and nobody is asked unbidden."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.cloud.conftest import log_in
+from tests.rehearsal.ec2 import imds
+from tests.rehearsal.hosts import until
+from workbench.core.warden import Alive, Heed, Notice, line_of, read_event
+from workbench.node.notice import Notices, Service, read_action, read_rebalance, usual_place
+
+ACTION = "meta-data/spot/instance-action"
+REBALANCE = "meta-data/events/recommendations/rebalance"
+TAKEN = json.dumps({"action": "terminate", "time": "2026-11-21T10:00:00Z"})
+ADVISED = json.dumps({"noticeTime": "2026-11-21T09:50:00Z"})
+TERMINATE = Notice("terminate", 1795255200.0)
+ADVICE = Notice("rebalance", 1795254600.0)
+
+
+class Metadata:
+    """A metadata service on this machine's loopback; what it says is in a file."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.asked: list[str] = []
+        kind = type("Asked", (imds.Metadata,), {"file": file, "tokens": set()})
+        kind.log_request = lambda asked, *_: self.asked.append(f"{asked.command} {asked.path}")
+        self.tokens: set[str] = kind.tokens
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.say()
+
+    def say(self, **known: str) -> None:
+        new = self._file.with_suffix(".new")
+        new.write_text(
+            json.dumps({{"action": ACTION, "advice": REBALANCE}[k]: known[k] for k in known})
+        )
+        os.replace(new, self._file)
+
+
+@pytest.fixture
+def metadata(tmp_path: Path) -> Iterator[Metadata]:
+    service = Metadata(tmp_path / "metadata.json")
+    thread = threading.Thread(target=service.server.serve_forever, args=(0.05,))
+    thread.start()
+    yield service
+    service.server.shutdown()
+    service.server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize("kind", ["terminate", "stop", "hibernate"])
+def test_an_action_is_read_with_its_moment(kind):
+    text = json.dumps({"action": kind, "time": "2026-11-21T10:00:00Z"})
+
+    assert read_action(text) == Notice(kind, TERMINATE.at)
+
+
+def test_a_recommendation_is_read_with_its_moment():
+    assert read_rebalance(ADVISED) == ADVICE
+    assert read_rebalance(json.dumps({"noticeTime": "2026-11-21T09:50:00"})) == ADVICE
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "<html>", "[]", "null", "3", "{}", '{"action":"terminate"}', '{"action":"x","time":"now"}',
+     '{"action":"none","time":"2026-11-21T10:00:00Z"}', '{"noticeTime":4}'],
+)  # fmt: skip
+def test_what_is_no_notice_is_none(text):
+    assert read_action(text) is None
+    assert read_rebalance(text) is None
+
+
+def test_the_service_is_asked_with_a_token_that_is_kept(metadata):
+    service = Service(metadata.url)
+    assert service.notices() == ()
+    metadata.say(action=TAKEN, advice=ADVISED)
+
+    assert service.notices() == (TERMINATE, ADVICE)
+
+    assert [a for a in metadata.asked if a.startswith("PUT")] == ["PUT /latest/api/token"]
+
+
+def test_a_token_that_is_no_longer_good_is_renewed(metadata):
+    service = Service(metadata.url)
+    metadata.say(action=TAKEN)
+    service.notices()
+    metadata.tokens.clear()
+
+    service.notices()
+
+    assert service.notices() == (TERMINATE,)
+
+
+def test_proxies_are_not_asked(metadata, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    metadata.say(action=TAKEN)
+
+    assert Service(metadata.url).notices() == (TERMINATE,)
+
+
+def test_where_there_is_no_service_there_are_no_notices():
+    assert Service("http://127.0.0.1:9").notices() == ()
+
+
+def test_a_notice_is_taken_once_and_again_when_asked_anew(metadata):
+    notices = Notices(metadata.url, seconds=0.02)
+    metadata.say(action=TAKEN)
+    assert notices.take() == ()
+    assert metadata.asked == []
+
+    notices.begin()
+
+    assert until(notices.take, "notice") == (TERMINATE,)
+    metadata.say(action=TAKEN, advice=ADVISED)
+    assert until(notices.take, "recommendation") == (ADVICE,)
+    notices.begin()
+    assert notices.take() == (TERMINATE, ADVICE)
+    assert notices.take() == ()
+
+
+def test_a_service_that_does_not_answer_holds_up_nobody():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        notices = Notices(f"http://127.0.0.1:{silent.getsockname()[1]}")
+
+        began = time.monotonic()
+        notices.begin()
+        assert notices.take() == ()
+
+        assert time.monotonic() - began < 0.5
+
+
+def test_the_switch_that_forbids_aws_to_ask_is_obeyed():
+    assert usual_place({"AWS_EC2_METADATA_DISABLED": "true"}) == ""
+    assert usual_place({"AWS_EC2_METADATA_DISABLED": "false"}) == "http://169.254.169.254"
+    assert usual_place({}) == "http://169.254.169.254"
+
+
+@pytest.mark.root
+def test_a_warden_tells_what_its_nodes_own_service_says(hosts):
+    host = hosts.start(imds=imds.ADDRESS)
+    file = host.folder / "metadata.json"
+    file.write_text(json.dumps({ACTION: TAKEN}))
+    service = host.popen(sys.executable, "-I", imds.__file__, str(file))
+    with contextlib.closing(log_in(hosts, len(hosts) - 1)) as session:
+        process = session.start([sys.executable, "-m", "workbench.node.warden"])
+        events: list[object] = []
+
+        def heard(kind: type) -> list[object]:
+            events.extend(filter(None, map(read_event, process.lines())))
+            return [event for event in events if isinstance(event, kind)]
+
+        until(lambda: heard(Alive), "sign of life")
+        assert heard(Notice) == []
+
+        process.write(line_of(Heed()))
+
+        assert until(lambda: heard(Notice), "notice") == [TERMINATE]
+        file.write_text(json.dumps({ACTION: TAKEN, REBALANCE: ADVISED}))
+        assert until(lambda: heard(Notice)[1:], "recommendation") == [ADVICE]
+        process.write(line_of(Heed()))
+        assert until(lambda: heard(Notice)[2:], "both anew") == [TERMINATE, ADVICE]
+    hosts.stop(host)
+    service.wait(10)

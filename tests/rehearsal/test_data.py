@@ -1,0 +1,290 @@
+"""Data comes to real hosts by ssh and from S3, and what runs leave comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import boto3
+import pytest
+
+from tests.cloud.conftest import log_in
+from tests.rehearsal.ec2 import imds
+from tests.rehearsal.ec2.endpoint import Endpoint
+from tests.rehearsal.hosts import HOME, Hosts, RehearsalHost, until
+from workbench.core.fleet import FleetWish, Place
+from workbench.errors import MachineError
+from workbench.supervisor.staging import Staging, data_folder_of
+
+pytestmark = pytest.mark.root
+
+BIG = 24_000_000
+ROLE = "meta-data/iam/security-credentials/"
+TRAIN = """
+import os, socket
+from pathlib import Path
+from mpi4py import MPI
+import workbench
+rank = MPI.COMM_WORLD.rank
+data, output = Path(os.environ["WORKBENCH_DATA"]), Path(os.environ["WORKBENCH_OUTPUT"])
+print(socket.gethostname(), (data / "unpacked").read_text().strip())
+for i in range(10):
+    workbench.report(loss=1 / (i + 1), total=10)
+(output / "snapshots").mkdir(exist_ok=True)
+(output / "snapshots" / f"rank-{rank}").write_bytes(b"x" * 100_000)
+(output / "model").write_text(f"of rank {rank}")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with a large file, many small ones, and an empty one."""
+    top = tmp_path / "data"
+    (top / "small").mkdir(parents=True)
+    (top / "big").write_bytes(os.urandom(BIG))
+    for number in range(300):
+        (top / "small" / f"{number}.npz").write_bytes(os.urandom(2000))
+    (top / "empty").touch()
+    return top
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[Endpoint]:
+    """Give the rehearsal's AWS, of which S3 alone is used here."""
+    with Endpoint() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def s3(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch):
+    """Give S3 with an empty bucket."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint.url)
+    endpoint.reset()
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="digits")
+    yield client
+    client.close()
+
+
+@contextlib.contextmanager
+def with_role(hosts: Hosts) -> Iterator[None]:
+    """Have each host's metadata service give it the credentials of a role."""
+    keys = {
+        "Code": "Success",
+        "Type": "AWS-HMAC",
+        "AccessKeyId": "ASIAROLE",
+        "SecretAccessKey": "secret",
+        "Token": "token",
+        "LastUpdated": "2026-01-01T00:00:00Z",
+        "Expiration": "2099-01-01T00:00:00Z",
+    }
+    told = {ROLE: "node", f"{ROLE}node": json.dumps(keys)}
+    with contextlib.ExitStack() as stack:
+        for host in hosts:
+            path = host.folder / "metadata.json"
+            path.write_text(json.dumps(told))
+            service = host.popen(
+                sys.executable, "-I", imds.__file__, str(path), stdin=subprocess.DEVNULL
+            )
+            stack.callback(service.wait, 10)
+            stack.callback(service.kill)
+        yield
+
+
+def digests(host: RehearsalHost, folder: str) -> set[str]:
+    """Return what tells the files of a host's folder, by their paths in it."""
+    text = f"cd {HOME}/{folder.removeprefix('~/')} && find . -type f -exec sha256sum {{}} +"
+    return set(host.run("sh", "-c", text).splitlines())
+
+
+def digests_here(folder: Path) -> set[str]:
+    found = subprocess.check_output(
+        ["sh", "-c", f"cd {folder} && find . -type f -exec sha256sum {{}} +"], text=True
+    )
+    return set(found.splitlines())
+
+
+def test_a_folder_comes_to_three_hosts_side_by_side_though_one_is_cut_off(possible, folder):
+    wish = FleetWish(Place.HOSTS, data=str(folder), prepare='test -s "$WORKBENCH_DATA/big"')
+    staging, place = Staging("c"), data_folder_of("c", wish)
+    said: dict[int, list[str]] = {0: [], 1: [], 2: []}
+    with Hosts(3) as hosts, ThreadPoolExecutor(3) as pool:
+        for host in hosts:
+            host.shape(60)  # slow enough to be cut in the middle
+        sessions = [log_in(hosts, number) for number in range(3)]
+        under_way = [
+            pool.submit(staging.prepare, session, wish, said[number].append)
+            for number, session in enumerate(sessions)
+        ]
+        parts = f"{HOME}/{place[2:].replace('workbench-data/', 'workbench-data/.')}/parts"
+        until(
+            lambda: "big" not in said and _size(hosts[1], parts) > BIG / 3,
+            "the first third of the large file",
+        )
+        hosts[1].cut()
+        with pytest.raises(
+            MachineError, match="it goes on from there when that machine is reached"
+        ):
+            under_way[1].result(30)
+        sessions[1].close()
+        hosts[1].mend()
+        before = _size(hosts[1], parts)
+        sessions[1] = log_in(hosts, 1)
+
+        taken = -_received(hosts[1])
+        staging.prepare(sessions[1], wish, said[1].append)
+        taken += _received(hosts[1])
+        under_way[0].result(60)
+        under_way[2].result(60)
+
+        assert before > BIG / 3
+        assert taken < 1.2 * (BIG - before) + 3e6  # what was there was not sent again
+        for host in hosts:
+            assert digests(host, place) == digests_here(folder)
+        assert any(sentence.startswith("Data: ") and "%, " in sentence for sentence in said[0])
+        for session in sessions:
+            session.close()
+
+
+def _size(host: RehearsalHost, folder: str) -> int:
+    text = f"cat {folder}/* 2>/dev/null | wc -c"
+    return int(host.run("sh", "-c", text))
+
+
+def _received(host: RehearsalHost) -> int:
+    return int(host.run("cat", "/sys/class/net/eth0/statistics/rx_bytes"))
+
+
+def test_other_errands_of_a_session_go_on_while_data_is_staged(hosts, folder):
+    host = hosts.start()
+    host.shape(100)
+    session = log_in(hosts)
+    wish = FleetWish(Place.HOSTS, data=str(folder))
+    thread = threading.Thread(target=Staging("c").prepare, args=(session, wish, lambda _: None))
+    thread.start()
+    longest = 0.0
+    while thread.is_alive():
+        began = time.monotonic()
+        assert session.run(["true"]).status == 0
+        longest = max(longest, time.monotonic() - began)
+    thread.join()
+
+    assert digests(host, data_folder_of("c", wish)) == digests_here(folder)
+    assert longest < 3.0
+    session.close()
+
+
+def test_each_host_fetches_from_s3_with_its_own_role(possible, s3, folder, tmp_path):
+    for path in folder.rglob("*"):
+        if path.is_file():
+            key = f"some/digits/{path.relative_to(folder)}"
+            s3.put_object(Bucket="digits", Key=key, Body=path.read_bytes())
+    wish = FleetWish(Place.HOSTS, data="s3://digits/some/digits")
+    said: list[str] = []
+    with Hosts() as hosts:
+        for _ in range(2):
+            hosts.start(imds=imds.ADDRESS)
+        with with_role(hosts), ThreadPoolExecutor(2) as pool:
+            sessions = [log_in(hosts, number) for number in range(2)]
+            staging = Staging("c")
+            list(pool.map(lambda session: staging.prepare(session, wish, said.append), sessions))
+
+            for host in hosts:
+                assert digests(host, data_folder_of("c", wish)) == digests_here(folder)
+            assert any(sentence.endswith("100 %.") or "100 %, " in sentence for sentence in said)
+            command = host.run("sh", "-c", "cat /proc/*/cmdline /proc/*/environ | tr '\\0' ' '")
+            assert "secret" not in command
+            for session in sessions:
+                session.close()
+
+
+def test_a_host_without_a_role_says_what_it_lacks(hosts, s3):
+    hosts.start()
+    session = log_in(hosts)
+    wish = FleetWish(Place.HOSTS, data="s3://digits/x")
+
+    with pytest.raises(MachineError, match="There are no AWS credentials for s3://digits/x on"):
+        Staging("c").prepare(session, wish, lambda sentence: None)
+
+    session.close()
+
+
+@pytest.mark.mpi
+def test_a_cluster_has_its_data_and_its_runs_come_to_s3(possible, s3, folder, tmp_path):
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "prepare.sh").write_text(
+        'ls "$WORKBENCH_DATA/small" | wc -l > unpacked\nmv unpacked "$WORKBENCH_DATA"\n'
+    )
+    with Hosts() as hosts:
+        for _ in range(2):
+            hosts.start(imds=imds.ADDRESS)
+        workbench = _command(hosts, tmp_path)
+        with with_role(hosts):
+            try:
+                workbench(
+                    "up", "--hosts", "hosts", "--data", "data", "--prepare", "prepare.sh",
+                    "--output", "s3://digits/results", input="y\n",
+                )  # fmt: skip
+                workbench("run", "train.py", "--name", "first")
+            finally:
+                workbench("down")
+        kept = hosts[0].run("sh", "-c", "find /root -path '*workbench*' -type f")
+
+    found = {
+        item["Key"]: s3.get_object(Bucket="digits", Key=item["Key"])["Body"].read()
+        for item in s3.list_objects_v2(Bucket="digits")["Contents"]
+    }
+    (top,) = {"/".join(key.split("/")[:3]) for key in found}
+    cluster, run = top.split("/")[1:]
+    assert cluster == "default"
+    names = {key.removeprefix(f"{top}/") for key in found}
+    models = {name for name in names if name.endswith("model")}
+    assert names - models == {
+        "log.txt", "points.jsonl", "snapshots/rank-0", "snapshots/rank-1",
+    }  # fmt: skip
+    assert {found[f"{top}/{name}"] for name in models} == {b"of rank 0", b"of rank 1"}
+    assert "model" in models
+    assert b"0 | node1 300\n" in found[f"{top}/log.txt"]
+    assert b"1 | node2 300\n" in found[f"{top}/log.txt"]
+    assert len(found[f"{top}/points.jsonl"].splitlines()) == 20
+    assert f"{run}/model" in kept
+    assert ".workbench/" not in kept
+
+
+def _command(hosts: Hosts, folder: Path):
+    """Return what calls ``workbench`` as a person of its own, who knows the hosts' key."""
+    home = folder / "person"
+    (home / ".ssh").mkdir(parents=True, mode=0o700)
+    for place in (home / ".ssh" / "id_ed25519",):
+        place.touch(0o600)
+        place.write_text(hosts.key)
+    for host in hosts:  # the head logs in to the others with a key of the person's
+        text = f"umask 077; mkdir -p {HOME}/.ssh; cat > {HOME}/.ssh/id_ed25519"
+        host.run("sh", "-c", text, input=hosts.key)
+    lines = "".join(f"root@{host.address} slots=1\n" for host in hosts)
+    (folder / "hosts").write_text(lines)
+    environment = {**os.environ, "HOME": str(home), "WORKBENCH_HOME": str(folder / "home")}
+
+    def run(*words: str, input: str = "") -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "workbench.cli", *words],
+            input=input,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=100,
+            cwd=folder,
+            env=environment,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run

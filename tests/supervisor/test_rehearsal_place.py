@@ -1,0 +1,197 @@
+"""The rehearsal with real ranks: nodes come, are lost and go, and a real supervisor keeps them."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+import psutil
+import pytest
+
+from workbench.core.cluster import ClusterState
+from workbench.core.fleet import FleetWish, Node, NodeState, Place
+from workbench.core.run import Run, RunKind, RunState
+from workbench.core.world import NODE_VARIABLE
+from workbench.store import Store
+from workbench.store.asking import ask_interruption, ask_leftovers
+from workbench.store.wishes import (
+    ask_cluster,
+    ask_down,
+    ask_nodes,
+    ask_run,
+    supervisor_is_awake,
+    wake_supervisor,
+)
+
+pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
+
+T = TypeVar("T")
+NAME = "rehearsed"
+DEADLINE = 60.0
+STEPS = """
+import time
+import workbench
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+for step in range(1, {steps} + 1):
+    time.sleep(0.05)
+    workbench.report(total=comm.allreduce(step))
+"""
+
+
+def until(look: Callable[[], T | None], seconds: float = DEADLINE) -> T:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := look():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"nothing came of it within {seconds} s")
+
+
+class Rehearsal:
+    """A cluster of pretended nodes."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @property
+    def nodes(self) -> list[Node]:
+        return self.store.nodes(NAME)
+
+    def ready(self, nodes: int) -> set[str]:
+        """Wait until as many nodes carry ranks and there are no others; return their names."""
+
+        def joined() -> set[str]:
+            fact, there = self.store.cluster_fact(NAME), self.nodes
+            ids = {node.id for node in there if node.state is NodeState.JOINED}
+            is_ready = fact.state is ClusterState.READY and fact.ranks == len(there) == nodes
+            return ids if is_ready and len(ids) == nodes else set()
+
+        return until(joined)
+
+    def hosts(self) -> list[str]:
+        """Where the ranks say that they are, in rank order."""
+        ranks = self.store.ranks(NAME, self.store.cluster_fact(NAME).generation)
+        return [rank.host for rank in ranks]
+
+    def start(self, steps: int) -> str:
+        source = STEPS.format(steps=steps)
+        return ask_run(self.store, kind=RunKind.CELL, source=source, cluster=NAME).id
+
+    def running(self, run: str) -> None:
+        until(lambda: self.store.run(run).fact.iteration > 2)
+
+    def ended(self, run: str) -> Run:
+        until(lambda: self.store.run(run).fact.state.ended)
+        return self.store.run(run)
+
+
+def pretended() -> list[psutil.Process]:
+    """Return the processes that belong to pretended nodes of this session."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            environment = process.environ()
+        except psutil.Error:
+            continue  # it has ended, or it is another person's
+        if environment.get("WORKBENCH_HOME") == os.environ["WORKBENCH_HOME"]:
+            found += [process] * (NODE_VARIABLE in environment)
+    return found
+
+
+@pytest.fixture(scope="module")
+def rehearsal() -> Iterator[Rehearsal]:
+    with Store() as store:
+        ask_cluster(store, cluster=NAME, fleet=FleetWish(Place.FAKE, nodes=3))
+        yield Rehearsal(store)
+        ask_down(store, cluster=NAME)
+        until(lambda: not supervisor_is_awake(NAME))
+
+
+def test_the_ranks_stand_on_the_nodes_and_are_called_as_they_are(rehearsal: Rehearsal) -> None:
+    nodes = rehearsal.ready(3)
+
+    assert sorted(rehearsal.hosts()) == sorted(nodes)
+    assert rehearsal.ended(rehearsal.start(5)).fact.ranks == 3
+
+
+def test_nothing_of_it_talks_to_another_machine(rehearsal: Rehearsal) -> None:
+    supervisor = psutil.Process(rehearsal.store.cluster_fact(NAME).supervisor)
+
+    found = [c for one in (supervisor, *pretended()) for c in one.net_connections() if c.raddr]
+    assert found
+    here = {str(address.address) for of in psutil.net_if_addrs().values() for address in of}
+    for connection in found:
+        other = connection.raddr.ip
+        assert ipaddress.ip_address(other).is_loopback or other in here
+
+
+def test_a_killed_supervisor_finds_its_nodes_and_buys_none_anew(rehearsal: Rehearsal) -> None:
+    nodes, run = rehearsal.ready(3), rehearsal.start(100)
+    rehearsal.running(run)
+
+    os.kill(rehearsal.store.cluster_fact(NAME).supervisor, signal.SIGKILL)
+    until(lambda: not supervisor_is_awake(NAME))
+    wake_supervisor(NAME)
+
+    assert rehearsal.ended(run).fact.state is RunState.FINISHED
+    assert rehearsal.ready(3) == nodes
+    assert len(rehearsal.store.orders(NAME)) == 1
+
+
+def test_a_node_that_is_taken_back_takes_its_rank_along_and_is_replaced(
+    rehearsal: Rehearsal,
+) -> None:
+    nodes, run = rehearsal.ready(3), rehearsal.start(600)
+    rehearsal.running(run)
+
+    taken = ask_interruption(rehearsal.store, "", 0.0, cluster=NAME)
+
+    failed = rehearsal.ended(run).fact
+    assert failed.failed_host == taken
+    assert "its node is gone, or out of reach" in failed.message
+    until(lambda: taken not in {node.id for node in rehearsal.nodes})
+    replaced = rehearsal.ready(3)
+    assert len(replaced & nodes) == 2
+    assert taken not in replaced
+
+
+def test_a_node_that_will_be_taken_back_lets_its_run_end_first(rehearsal: Rehearsal) -> None:
+    rehearsal.ready(3)
+    run = rehearsal.start(80)
+    rehearsal.running(run)
+
+    taken = ask_interruption(rehearsal.store, "", 20.0, cluster=NAME)
+
+    assert rehearsal.ended(run).fact.state is RunState.FINISHED
+    until(lambda: len(rehearsal.hosts()) == 3 and taken not in rehearsal.hosts())
+
+
+def test_no_nodes_cost_nothing_and_come_back(rehearsal: Rehearsal) -> None:
+    ask_nodes(rehearsal.store, 0, cluster=NAME)
+    until(lambda: rehearsal.store.cluster_fact(NAME).state is ClusterState.PAUSED)
+    until(lambda: not rehearsal.nodes)
+    left = pretended()
+    ask_nodes(rehearsal.store, 1, cluster=NAME)
+
+    assert left == []
+    assert sorted(rehearsal.ready(1)) == rehearsal.hosts()
+
+
+def test_what_lives_no_longer_is_deleted_and_nothing_is_left(rehearsal: Rehearsal) -> None:
+    rehearsal.ready(1)
+    soon = FleetWish(Place.FAKE, nodes=1, expires=time.time() + 1.0)
+    ask_cluster(rehearsal.store, 0, cluster=NAME, fleet=soon)
+
+    until(lambda: not supervisor_is_awake(NAME))
+
+    fact = rehearsal.store.cluster_fact(NAME)
+    assert fact.state is ClusterState.DOWN
+    assert fact.message == "Its time to live is over, and everything is deleted."
+    assert ask_leftovers(Place.FAKE, "", NAME) == ()
+    assert pretended() == []

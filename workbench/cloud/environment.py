@@ -1,0 +1,61 @@
+"""Say what a Python environment holds, as JSON; it needs no more than the standard library.
+
+The same text runs here and, sent over a session, in an environment that lacks this package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = "workbench"
+# What only a browser and Python's own cache need.
+LEFT_OUT = frozenset({"__pycache__", "labextension", "static", "node_modules"})
+
+
+def package_files(folder: Path) -> Iterator[Path]:
+    """Give the files of the package that a node needs, in order."""
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        if path.is_file() and not LEFT_OUT.intersection(parts) and path.suffix != ".pth":
+            yield path
+
+
+def package_folder() -> Path | None:
+    """Return where the package is; None where it is not."""
+    found = importlib.util.find_spec(PACKAGE)
+    return Path(found.origin).parent if found and found.origin else None
+
+
+def package_hash(folder: Path) -> str:
+    """Return what tells the package's content from any other."""
+    digest = hashlib.sha256()
+    for path in package_files(folder):
+        data = path.read_bytes()
+        digest.update(f"{path.relative_to(folder).as_posix()} {len(data)}\n".encode())
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def environment() -> dict[str, object]:
+    """Return Python's version, the package's hash, and each distribution's version and origin."""
+    folder = package_folder()
+    held = {
+        found.metadata["Name"]: [found.version, found.read_text("direct_url.json") or ""]
+        for found in importlib.metadata.distributions()
+        if found.metadata["Name"]
+    }
+    return {
+        "python": "{}.{}".format(*sys.version_info),
+        "package": package_hash(folder) if folder else "",
+        "distributions": held,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(environment()))

@@ -1,0 +1,235 @@
+"""Fetch objects side by side, in pieces, check each whole, and go on with what a cut has left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from base64 import b64encode
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from hashlib import md5, sha256
+from pathlib import Path
+
+from workbench.core.staging import CHUNK_NBYTES, Entry, check_entries, ranges, total_nbytes
+from workbench.errors import MachineError
+from workbench.node.bucket import AT_ONCE, Bucket, Checks, Unanswered
+from workbench.node.stash import Stash
+
+PIECE_NBYTES = 16 << 20
+TELL_SECONDS = 1.0
+TRIES = 4
+FIRST_PAUSE_SECONDS = 0.5
+
+Work = Callable[[], bool | None]
+"""Returns whether an object is sound, or None when only a piece of it has come."""
+
+
+@dataclass
+class Coming:
+    """One object that comes.
+
+    Args:
+        left: Pieces that are still to come: offset and length.
+        tries: How often it came damaged.
+    """
+
+    key: str
+    entry: Entry
+    part: Path
+    left: list[tuple[int, int]]
+    tries: int = 0
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it comes in one piece, and is checked on the way."""
+        return self.entry.nbytes <= PIECE_NBYTES
+
+    @property
+    def journal(self) -> Path:
+        """The file that has the offsets of the pieces that came."""
+        return self.part.with_name(f"{self.part.name}.pieces")
+
+
+class Fetching:
+    """What is to come from a bucket into a stash."""
+
+    def __init__(self, bucket: Bucket, stash: Stash) -> None:
+        self._bucket = bucket
+        self._stash = stash
+        self._fetched = 0
+        self._items: deque[Coming] = deque()
+        self._work: deque[tuple[Coming, Work]] = deque()
+
+    def turns(self) -> Iterator[tuple[int, int, int]]:
+        """Fetch what is missing, and say now and then: bytes here, of how many, fetched by now.
+
+        Raises:
+            MachineError: Something could not be fetched, or does not fit.
+        """
+        known = self._bucket.entries()
+        keys, entries = list(known), list(known.values())
+        check_entries(entries)
+        needed = self._stash.missing(entries)
+        self._items.extend(self._coming(keys[n], entries[n]) for n in needed)
+        lacking = sum(length for item in self._items for _, length in item.left)
+        self._stash.check_room(lacking)
+        total = total_nbytes(entries)
+        for _ in self._all():
+            yield total - lacking + min(self._fetched, lacking), total, self._fetched
+        self._stash.finish(entries)
+        yield total, total, self._fetched
+
+    def _coming(self, key: str, entry: Entry) -> Coming:
+        item = Coming(key, entry, self._stash.part(entry), [(0, entry.nbytes)])
+        if not item.is_small:
+            done = _offsets(item.journal) if item.part.exists() else set()
+            item.left = [
+                piece for piece in ranges(entry.nbytes, PIECE_NBYTES) if piece[0] not in done
+            ]
+        return item
+
+    def _all(self) -> Iterator[None]:
+        """Have all fetched, and yield each second; no more is queued than keeps the pool busy."""
+        told = time.monotonic()
+        with ThreadPoolExecutor(AT_ONCE, "fetch") as pool:
+            under_way: dict[Future[bool | None], Coming] = {}
+            try:
+                while self._items or self._work or under_way:
+                    while len(under_way) < 2 * AT_ONCE and (self._work or self._items):
+                        if not self._work:
+                            self._plan(self._items.popleft())
+                        item, work = self._work.popleft()
+                        under_way[pool.submit(self._tried, work)] = item
+                    for future in wait(under_way, TELL_SECONDS, FIRST_COMPLETED).done:
+                        self._came(under_way.pop(future), future.result())
+                    if time.monotonic() - told >= TELL_SECONDS:
+                        told = time.monotonic()
+                        yield
+            finally:
+                for future in under_way:
+                    future.cancel()
+
+    def _plan(self, item: Coming) -> None:
+        if item.is_small:
+            self._work.append((item, partial(self._fetch_small, item)))
+        elif item.left:
+            self._work += [(item, partial(self._fetch_piece, item, *piece)) for piece in item.left]
+        else:
+            self._work.append((item, partial(self._check, item)))
+
+    def _came(self, item: Coming, is_sound: bool | None) -> None:
+        if is_sound is None:
+            item.left = item.left[1:]
+            if not item.left:
+                self._work.append((item, partial(self._check, item)))
+            return
+        item.journal.unlink(missing_ok=True)
+        if is_sound:
+            self._stash.keep(item.entry, item.part)
+            return
+        item.part.unlink(missing_ok=True)
+        if item.tries + 1 >= TRIES:
+            raise MachineError(
+                f"{item.key} of {self._bucket.url} came damaged {TRIES} times; put it there anew"
+            )
+        again = self._coming(item.key, item.entry)
+        again.tries = item.tries + 1
+        self._items.append(again)
+
+    # -- on the pool's threads
+
+    def _tried(self, work: Work) -> bool | None:
+        """Do it again, a little later each time, while S3 is out of reach."""
+        for attempt in range(TRIES):
+            try:
+                return work()
+            except Unanswered:
+                if attempt + 1 == TRIES:
+                    raise
+                time.sleep(FIRST_PAUSE_SECONDS * 2**attempt)
+        return None
+
+    def _fetch_small(self, item: Coming) -> bool:
+        with _opened(item.part) as handle:
+            os.ftruncate(handle, 0)
+            checks = self._bucket.read(item.key, item.entry.digest, self._writer(handle, 0))
+        return self._is_sound(item, checks)
+
+    def _fetch_piece(self, item: Coming, offset: int, nbytes: int) -> None:
+        with _opened(item.part) as handle:
+            take = self._writer(handle, offset)
+            self._bucket.read_range(item.key, item.entry.digest, offset, nbytes, take)
+        with item.journal.open("a", encoding="ascii") as journal:
+            journal.write(f"{offset}\n")
+
+    def _check(self, item: Coming) -> bool:
+        return self._is_sound(item, self._bucket.checks(item.key, item.entry.digest))
+
+    def _writer(self, handle: int, offset: int) -> Callable[[bytes], None]:
+        def take(data: bytes) -> None:
+            nonlocal offset
+            self._fetched += len(data)
+            while data:
+                written = os.pwrite(handle, data, offset)
+                offset, data = offset + written, data[written:]
+
+        return take
+
+    def _is_sound(self, item: Coming, checks: Checks) -> bool:
+        if item.part.stat().st_size != item.entry.nbytes:
+            return False
+        if checks.sha256:
+            return _sha256(item.part) == checks.sha256
+        if "-" not in checks.etag:
+            return not checks.etag or etag_of(item.part, []) == checks.etag
+        # How it was cut into parts is known to S3 alone.
+        sizes = self._bucket.part_sizes(item.key, int(checks.etag.partition("-")[2]))
+        return sum(sizes) != item.entry.nbytes or etag_of(item.part, sizes) == checks.etag
+
+
+def etag_of(path: Path, sizes: Sequence[int]) -> str:
+    """Return the ETag that S3 gives a file.
+
+    Args:
+        sizes: Of the parts in which it is put there; none for one that is put there whole.
+    """
+    with path.open("rb") as file:
+        if not sizes:
+            return _md5(file.read, path.stat().st_size).hex()
+        parts = [_md5(file.read, size) for size in sizes]
+    return f"{md5(b''.join(parts), usedforsecurity=False).hexdigest()}-{len(parts)}"
+
+
+def _md5(read: Callable[[int], bytes], nbytes: int) -> bytes:
+    found = md5(usedforsecurity=False)
+    while nbytes > 0 and (data := read(min(nbytes, 4 * CHUNK_NBYTES))):
+        found.update(data)
+        nbytes -= len(data)
+    return found.digest()
+
+
+def _sha256(path: Path) -> str:
+    found = sha256()
+    with path.open("rb") as file:
+        while data := file.read(4 * CHUNK_NBYTES):
+            found.update(data)
+    return b64encode(found.digest()).decode()
+
+
+@contextlib.contextmanager
+def _opened(part: Path) -> Iterator[int]:
+    handle = os.open(part, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _offsets(journal: Path) -> set[int]:
+    with contextlib.suppress(OSError, ValueError):
+        return {int(line) for line in journal.read_text(encoding="ascii").splitlines()}
+    return set()

@@ -1,0 +1,135 @@
+"""Ask EC2's metadata service, on the node itself, whether the node will be taken back.
+
+It needs no AWS right. Nothing is asked before ``Notices.begin``, and nowhere but at ``METADATA``
+unless another place is named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from http.client import HTTPConnection, HTTPException
+from urllib.parse import urlsplit
+
+from workbench.core.warden import Notice
+
+METADATA = "http://169.254.169.254"
+ACTION = "/latest/meta-data/spot/instance-action"
+REBALANCE = "/latest/meta-data/events/recommendations/rebalance"
+ACTIONS = ("terminate", "stop", "hibernate")
+# Told two minutes ahead; AWS advises to ask every five seconds.
+ASK_SECONDS = 2.0
+ANSWER_SECONDS = 1.0
+TOKEN_SECONDS = 21600
+MOST_NBYTES = 1 << 12
+
+
+class Notices:
+    """What was said, asked for on a thread of its own: whoever takes it never waits.
+
+    Args:
+        base: The service's URL; empty for no service, and so no notice.
+        seconds: From one question to the next.
+    """
+
+    def __init__(self, base: str = METADATA, seconds: float = ASK_SECONDS) -> None:
+        self._base = base
+        self._seconds = seconds
+        self._heard: list[Notice] = []
+        self._taken = 0
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Begin to ask; where that was begun before, all that was heard may be taken again."""
+        self._taken = 0
+        if self._thread is None and self._base:
+            self._thread = threading.Thread(target=self._ask_on, daemon=True)
+            self._thread.start()
+
+    def take(self) -> tuple[Notice, ...]:
+        """Return what was heard since the last time."""
+        new = tuple(self._heard[self._taken :])
+        self._taken += len(new)
+        return new
+
+    def _ask_on(self) -> None:
+        service = Service(self._base)
+        while True:
+            self._heard += [n for n in service.notices() if n not in self._heard]
+            time.sleep(self._seconds)
+
+
+def usual_place(environment: Mapping[str, str]) -> str:
+    """Return where to ask when nothing is said; nowhere where AWS's own switch forbids it."""
+    forbidden = environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true"
+    return "" if forbidden else METADATA
+
+
+class Service:
+    """The metadata service, in its second version: every question bears a token."""
+
+    def __init__(self, base: str = METADATA) -> None:
+        self._base = urlsplit(base)
+        self._token = ""
+        self._token_until = 0.0
+
+    def notices(self) -> tuple[Notice, ...]:
+        """Return what is said now; nothing where there is no such service."""
+        try:
+            found = (read_action(self._get(ACTION)), read_rebalance(self._get(REBALANCE)))
+        except (OSError, HTTPException):
+            self._token = ""
+            return ()
+        return tuple(notice for notice in found if notice)
+
+    def _get(self, path: str) -> str:
+        """Return what is at ``path``; empty when there is nothing."""
+        if not self._token or time.monotonic() > self._token_until:
+            self._token = self._new_token()
+        status, text = self._ask("GET", path, {"X-aws-ec2-metadata-token": self._token})
+        if status == 401:
+            self._token = ""
+        return text if status == 200 else ""
+
+    def _new_token(self) -> str:
+        ttl = {"X-aws-ec2-metadata-token-ttl-seconds": str(TOKEN_SECONDS)}
+        status, text = self._ask("PUT", "/latest/api/token", ttl)
+        if status != 200 or not text:
+            raise HTTPException(f"no token: status {status}")
+        self._token_until = time.monotonic() + TOKEN_SECONDS / 2
+        return text
+
+    def _ask(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str]:
+        """Ask without any proxy, and follow no one elsewhere."""
+        host, port = self._base.hostname or "", self._base.port or 80
+        connection = HTTPConnection(host, port, timeout=ANSWER_SECONDS)
+        with contextlib.closing(connection):
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(MOST_NBYTES).decode(errors="replace").strip()
+
+
+def read_action(text: str) -> Notice | None:
+    """Return the notice that ``spot/instance-action`` holds; None when it holds none."""
+    found = _read(text, "time")
+    return Notice(found[0], found[1]) if found and found[0] in ACTIONS else None
+
+
+def read_rebalance(text: str) -> Notice | None:
+    """Return the recommendation that ``events/recommendations/rebalance`` holds, if any."""
+    found = _read(text, "noticeTime")
+    return Notice("rebalance", found[1]) if found else None
+
+
+def _read(text: str, key: str) -> tuple[str, float] | None:
+    try:
+        body = json.loads(text)
+        at = datetime.fromisoformat(body[key])
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        return str(body.get("action", "")), at.timestamp()
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,239 @@
+"""Put a cluster's data on this node, whole and checked; what a cut has left is gone on with.
+
+Run as ``python -m workbench.node.stage FOLDER``, which takes the files from standard input, or
+``… FOLDER s3://bucket/prefix``, which fetches them. It ends when standard input does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+from workbench.core.parcels import (
+    AGAIN,
+    DATA,
+    DONE,
+    END,
+    FAILED,
+    FILES,
+    GOT,
+    HEADER,
+    LISTED,
+    PROGRESS,
+    Header,
+    line,
+    need_lines,
+    read_files,
+    read_header,
+)
+from workbench.core.staging import CHUNK_NBYTES, Entry, check_entries
+from workbench.errors import WorkbenchError
+from workbench.node.stash import Stash
+
+# So much is taken in before the sender is told; far less than it keeps on its way.
+TELL_NBYTES = 64 << 10
+
+Say = Callable[[str], None]
+
+
+class Cut(Exception):
+    """The sender is gone."""
+
+
+class Arrival:
+    """One file that comes, after what a cut has left of it."""
+
+    def __init__(self, entry: Entry, part: Path) -> None:
+        self.entry = entry
+        self.part = part
+        self._digest = sha256()
+        self._file: IO[bytes] | None = None
+        self.nbytes = min(part.stat().st_size, entry.nbytes) if part.exists() else 0
+
+    def add(self, data: bytes) -> None:
+        """Take in the next bytes."""
+        self._open().write(data)
+        self._digest.update(data)
+        self.nbytes += len(data)
+
+    def is_sound(self) -> bool:
+        """Whether all that came is what was sent; nothing more may come."""
+        self._open().close()
+        return self._digest.hexdigest() == self.entry.digest
+
+    def close(self) -> None:
+        """Leave what has come for later."""
+        if self._file is not None:
+            self._file.close()
+
+    def _open(self) -> IO[bytes]:
+        if self._file is None:
+            handle = os.open(self.part, os.O_RDWR | os.O_CREAT, 0o600)
+            self._file = open(handle, "r+b")  # noqa: SIM115  # closed when all has come
+            self._file.truncate(self.nbytes)
+            left = self.nbytes
+            while left:
+                data = self._file.read(min(left, 4 * CHUNK_NBYTES))
+                self._digest.update(data)
+                left -= len(data)
+        return self._file
+
+
+class Receiver:
+    """Takes in the files that a sender has."""
+
+    def __init__(self, source: BinaryIO, say: Say, stash: Stash) -> None:
+        self._source = source
+        self._say = say
+        self._stash = stash
+        self._entries: list[Entry] = []
+        self._arrival: Arrival | None = None
+        self._again: list[int] = []
+        self._got = self._told = 0
+
+    def receive(self) -> None:
+        """Take in all; raises ``Cut`` when the sender goes before the end."""
+        try:
+            while True:
+                header = read_header(self._read(HEADER.size))
+                if header.kind == DATA:
+                    self._take(header)
+                    continue
+                body = self._read(header.nbytes)
+                if header.kind == FILES:
+                    self._entries += read_files(body)
+                elif header.kind == LISTED:
+                    self._ask()
+                elif header.kind == END and self._ends():
+                    return
+        finally:
+            if self._arrival is not None:
+                self._arrival.close()
+
+    def _read(self, nbytes: int) -> bytes:
+        data = self._source.read(nbytes)
+        if len(data) < nbytes:
+            raise Cut
+        return data
+
+    def _ask(self) -> None:
+        check_entries(self._entries)
+        needed, lacking = [], 0
+        for number in self._stash.missing(self._entries):
+            entry = self._entries[number]
+            if not entry.nbytes:
+                self._close(number, Arrival(entry, self._stash.part(entry)))
+                continue
+            offset = Arrival(entry, self._stash.part(entry)).nbytes
+            needed.append((number, offset))
+            lacking += entry.nbytes - offset
+        self._stash.check_room(lacking)
+        for text in need_lines(needed):
+            self._say(text)
+
+    def _take(self, header: Header) -> None:
+        entry = self._entries[header.number]
+        if self._arrival is None or self._arrival.entry is not entry:
+            if self._arrival is not None:
+                self._arrival.close()
+            self._arrival = Arrival(entry, self._stash.part(entry))
+        self._arrival.add(self._read(header.nbytes))
+        self._got += header.nbytes
+        if self._arrival.nbytes >= entry.nbytes:
+            self._close(header.number, self._arrival)
+            self._arrival = None
+        if self._got - self._told >= TELL_NBYTES:
+            self._told = self._got
+            self._say(line(GOT, self._got))
+
+    def _close(self, number: int, arrival: Arrival) -> None:
+        if arrival.is_sound():
+            self._stash.keep(arrival.entry, arrival.part)
+        else:
+            arrival.part.unlink(missing_ok=True)
+            self._again.append(number)
+
+    def _ends(self) -> bool:
+        self._say(line(GOT, self._got))
+        if self._again:
+            self._say(line(AGAIN, self._again))
+            self._again = []
+            return False
+        self._stash.finish(self._entries)
+        self._say(line(DONE))
+        return True
+
+
+def receive(source: BinaryIO, say: Say, folder: Path) -> None:
+    """Take the data from ``source`` into ``folder``."""
+    stash = Stash(folder)
+    with stash.open():
+        Receiver(source, say, stash).receive()
+
+
+def fetch(url: str, say: Say, folder: Path) -> None:
+    """Fetch the data from S3 into ``folder``, and tell how far it is."""
+    from workbench.node.bucket import Bucket  # it takes a second to load, which many never need
+    from workbench.node.fetching import Fetching
+
+    stash = Stash(folder)
+    with stash.open():
+        fetching = Fetching(Bucket(url), stash)
+        began = time.monotonic()
+        for done, total, fetched in fetching.turns():
+            rate = fetched / max(time.monotonic() - began, 0.1)
+            say(line(PROGRESS, done, total, rate))
+    say(line(DONE))
+
+
+def _leave_with(source: BinaryIO) -> None:
+    """End this process when standard input does: whoever asked for it is gone."""
+
+    def wait() -> None:
+        while source.read(1 << 16):
+            pass
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Stage what the arguments name; a mistake is one line of the answer."""
+    words: list[str] = sys.argv[1:] if arguments is None else arguments
+    folder = Path(words[0]).expanduser()
+    os.umask(0o077)
+
+    def say(text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    try:
+        if len(words) > 1:
+            _leave_with(sys.stdin.buffer)
+            fetch(words[1], say, folder)
+        else:
+            receive(sys.stdin.buffer, say, folder)
+    except (Cut, BrokenPipeError, KeyboardInterrupt):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (WorkbenchError, OSError) as error:
+        say(line(FAILED, _sentence(error, folder)))
+        return 1
+    return 0
+
+
+def _sentence(error: Exception, folder: Path) -> str:
+    if isinstance(error, OSError):
+        where: Any = error.filename or folder
+        return f"{where} could not be written ({error.strerror}); make room there, or mend it"
+    return str(error).rstrip(".")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
