@@ -173,6 +173,7 @@ def test_the_ranks_of_a_host_share_its_cores(slots, ranks, threads) -> None:
 
 def test_open_mpi_yields_a_core_that_ranks_share() -> None:
     assert rank_environment(OPEN_MPI, WORLD)["OMPI_MCA_mpi_yield_when_idle"] == "1"
+    assert rank_environment(OPEN_MPI, WORLD)["OMPI_MCA_btl_tcp_eager_limit"] == "262144"
     assert not any(name.startswith("OMPI") for name in rank_environment(MPICH, WORLD))
 
 

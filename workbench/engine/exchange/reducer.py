@@ -13,7 +13,7 @@ from workbench.core.exchange import Algorithm, Link, choose, seconds
 from workbench.engine.exchange.doubling import doubling_sum
 from workbench.engine.exchange.finite import Findings, is_suspect
 from workbench.engine.exchange.pieces import Piece, cut
-from workbench.engine.exchange.ring import Ring
+from workbench.engine.exchange.ring import PIECES, Ring
 from workbench.engine.exchange.shared import PIECE_BYTES, SharedMemory
 from workbench.engine.exchange.transport import EAGER_BYTES, Array, Transport
 
@@ -40,12 +40,15 @@ class Reducer:
         self.per_node = max(len(ranks) for ranks in transport.nodes)
         own = next(ranks for ranks in transport.nodes if transport.rank in ranks)
         everybody = range(transport.size)
-        self._ring = Ring(transport, transport.comm, EAGER_BYTES, everybody)
+        self._ring = Ring(transport, transport.comm, transport.eager_bytes, everybody)
         self._shared = self._share(own)
         self._across = self._between()
         self._cuts: dict[tuple[int, ...], list[list[Piece]]] = {}
         self._room = numpy.empty(0, numpy.uint8)
         self.memory, self.link, self.shares = self._measured()
+        for ring in (self._ring, self._across):
+            if ring is not None:
+                ring.bandwidth = self.link.bandwidth
 
     def algorithm(self, nbytes: int) -> Algorithm:
         """Return what averages ``nbytes``; the same on all ranks."""
@@ -73,7 +76,7 @@ class Reducer:
         if self.transport.size == 1 or not sum(sizes):
             self._scan(arrays, findings)
         elif one is Algorithm.RING:
-            pieces = self._cut(sizes, self.transport.size, EAGER_BYTES // arrays[0].itemsize)
+            pieces = self._cut(sizes, self.transport.size, self._most(sizes, arrays[0].itemsize))
             self._ring.mean(arrays, pieces, factor, findings)
         elif one is Algorithm.HIERARCHICAL:
             self._hierarchical(arrays, sizes, factor, findings)
@@ -99,7 +102,7 @@ class Reducer:
         self._shared.scatter_sum(arrays, pieces, findings)
         shares = [self._shared.share(arrays[p.number][p.start : p.stop]) for p in pieces]
         lengths = tuple(len(share) for share in shares)
-        parts = self._cut(lengths, self.nodes, EAGER_BYTES // arrays[0].itemsize)
+        parts = self._cut(lengths, self.nodes, self._most(lengths, arrays[0].itemsize))
         self._across.mean(shares, parts, factor, None)
         self._shared.gather(arrays, pieces)
 
@@ -118,6 +121,11 @@ class Reducer:
             for index, array in enumerate(arrays):
                 if is_suspect(array):
                     findings.note(self.transport.rank, index)
+
+    def _most(self, sizes: tuple[int, ...], itemsize: int) -> int:
+        """Return the elements of a piece: few pieces cost less, and too few cannot flow."""
+        flowing = sum(sizes) * itemsize // self.nodes // PIECES
+        return min(self.transport.eager_bytes, max(EAGER_BYTES, flowing)) // itemsize
 
     def _cut(self, sizes: tuple[int, ...], parts: int, most: int) -> list[list[Piece]]:
         key = (parts, most, *sizes)
@@ -143,7 +151,7 @@ class Reducer:
         if self.nodes == 1 or self.transport.across is None:
             return None
         ranks = [node[self.transport.local_rank] for node in self.transport.nodes]
-        return Ring(self.transport, self.transport.across, EAGER_BYTES, ranks)
+        return Ring(self.transport, self.transport.across, self.transport.eager_bytes, ranks)
 
     def _measured(self) -> tuple[Link, Link, bool]:
         """Measure memory, the link between nodes, and whether sharing memory beats MPI."""

@@ -16,6 +16,9 @@ from workbench.engine.exchange.pieces import Piece, views
 from workbench.engine.exchange.transport import Array, Transport
 
 _ADD, _GATHER = 11, 12
+PIECES = 4
+"""Pieces that each rank's part has at least, so that one is added while the next comes."""
+
 DEPTH = 32
 """Pieces that may be on their way while one is added."""
 
@@ -36,6 +39,8 @@ class Ring:
         self._comm = comm
         self._rank, self._size = comm.rank, comm.size
         self._ranks = ranks
+        self.bandwidth = 0.0
+        """Bytes a second to the next rank; 0 while nobody has measured it."""
         self._room = [numpy.empty(nbytes, numpy.uint8) for _ in range(DEPTH)]
 
     def mean(
@@ -76,8 +81,9 @@ class Ring:
         gathering = [comm.Irecv(view, left, _GATHER) for view in flow.gathering]
         going = [comm.Isend(view, right, _ADD) for view in flow.first]
         scale = adding[0][2].dtype.type(factor) if adding else factor
+        patience = self._patience(flow.first)
         for k, (step, piece, view) in enumerate(adding):
-            settle(coming[k])
+            settle(coming[k], patience)
             numpy.add(view, rooms[k], view)
             if findings is not None and is_suspect(view):
                 self._blame(findings, step, piece, rooms[k])
@@ -89,10 +95,16 @@ class Ring:
                 numpy.multiply(view, scale, view)
                 going.append(comm.Isend(view, right, _GATHER))
         for k, (request, view) in enumerate(zip(gathering, flow.gathering, strict=True)):
-            settle(request)
+            settle(request, patience)
             if k < len(gathering) - stays:
                 going.append(comm.Isend(view, right, _GATHER))
-        self._transport.settle_all(going)
+        self._transport.settle_all(going, patience)
+
+    def _patience(self, part: Sequence[Array]) -> float:
+        """Return half the seconds in which a piece comes, if there are always more behind it."""
+        if len(part) < PIECES or not self.bandwidth:
+            return 0.0
+        return float(part[0].nbytes / self.bandwidth / 2)
 
     def _blame(self, findings: Findings, step: int, piece: Piece, came: Array) -> None:
         """Note whose the number is; what came after the first step is several ranks' sum."""

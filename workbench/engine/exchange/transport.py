@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -12,13 +13,16 @@ from mpi4py import MPI
 Array = Any
 """A NumPy array; shapes and types are told where they matter."""
 
-POLL_SECONDS = (3e-5, 3e-4)
+POLL_SECONDS = (3e-5, 1e-3)
 """Between two looks at a message on its way, first and later. A rank that looks without a pause
 takes the core on which the system would move the message: a ring over 1.44 Gbit/s lost a third."""
 
 EAGER_BYTES = 60 << 10
-"""Below what MPI sends without asking the receiver first: on a slow link the answer would wait
+"""What every MPI sends without asking the receiver first: on a slow link the answer would wait
 behind the megabytes that go the other way, and the two directions take turns."""
+
+_EAGER_LIMIT = "OMPI_MCA_btl_tcp_eager_limit"
+_HEADER_BYTES = 16 << 10
 
 _SPINS = 20
 _keyval = MPI.KEYVAL_INVALID
@@ -44,6 +48,8 @@ class Transport:
         ]
         self.is_even = len({len(ranks) for ranks in self.nodes}) == 1
         self.across = _plain(own.Split(self.local_rank, self.rank)) if self.is_even else None
+        told = int(os.environ.get(_EAGER_LIMIT, "0")) - _HEADER_BYTES
+        self.eager_bytes: int = own.allreduce(max(EAGER_BYTES, told), MPI.MIN)
         self.may_thread = MPI.Query_thread() == MPI.THREAD_MULTIPLE
         self.kept: dict[str, Any] = {}
         """What is worth keeping for as long as the communicator lives."""
@@ -57,31 +63,40 @@ class Transport:
         """Return the largest of all ranks' values; collective."""
         return float(self.comm.allreduce(value, MPI.MAX))
 
-    def settle(self, request: Any) -> None:
-        """Wait for a message."""
+    def settle(self, request: Any, patience: float = 0.0) -> None:
+        """Wait for a message.
+
+        Args:
+            patience: Seconds that cost nothing, for more messages are on their way already.
+        """
         if len(self.nodes) == 1:
             request.Wait()
             return
-        for _ in range(_SPINS):
+        for _ in range(1 if patience else _SPINS):
             if request.Test():
                 return
-        pause, longest = POLL_SECONDS
+        shortest, longest = POLL_SECONDS
+        pause = max(shortest, min(patience, longest))
         while not request.Test():
             time.sleep(pause)
             pause = min(2 * pause, longest)
 
     def send(self, message: Array, to: int, tag: int) -> list[Any]:
         """Start to send a flat array of bytes, in pieces that need no handshake."""
-        return [self.comm.Isend(piece, to, tag) for piece in _pieces(message)]
+        return [self.comm.Isend(piece, to, tag) for piece in self._pieces(message)]
 
     def receive(self, message: Array, source: int, tag: int) -> list[Any]:
         """Start to receive what `send` sends."""
-        return [self.comm.Irecv(piece, source, tag) for piece in _pieces(message)]
+        return [self.comm.Irecv(piece, source, tag) for piece in self._pieces(message)]
 
-    def settle_all(self, requests: Iterable[Any]) -> None:
+    def settle_all(self, requests: Iterable[Any], patience: float = 0.0) -> None:
         """Wait for messages."""
         for request in requests:
-            self.settle(request)
+            self.settle(request, patience)
+
+    def _pieces(self, message: Array) -> list[Array]:
+        most = self.eager_bytes
+        return [message[at : at + most] for at in range(0, len(message), most)]
 
 
 def transport_of(comm: MPI.Intracomm) -> Transport:
@@ -96,10 +111,6 @@ def transport_of(comm: MPI.Intracomm) -> Transport:
     made = Transport(comm)
     comm.Set_attr(_keyval, made)
     return made
-
-
-def _pieces(message: Array) -> list[Array]:
-    return [message[at : at + EAGER_BYTES] for at in range(0, len(message), EAGER_BYTES)]
 
 
 def _plain(comm: Any) -> MPI.Intracomm:
