@@ -41,18 +41,24 @@ class ShapedHosts:
     mbits: float
 
     def mpi(
-        self, program: Path, *arguments: str, nodes: int, options: Sequence[str] = ()
+        self,
+        program: Path,
+        *arguments: str,
+        nodes: int,
+        per_node: int = 1,
+        options: Sequence[str] = (),
     ) -> list[dict[str, Any]]:
-        """Run a program with one rank a host; return what each rank found, in rank order.
+        """Run a program on hosts; return what each rank found, in rank order.
 
         Args:
+            per_node: Ranks of each host.
             options: More options of mpiexec's.
 
         Raises:
             BenchmarkFailed: It failed.
         """
         mpi, hosts = find_mpi(), list(self.hosts)[:nodes]
-        world = World(tuple(Host(host.address, 1) for host in hosts), nodes)
+        world = World(tuple(Host(host.address, per_node) for host in hosts), nodes * per_node)
         # Only the folder of the hosts themselves is seen from all of them.
         folder = self.hosts.folder
         configuration, known, listed = (folder / n for n in ("ssh_config", "known", "hosts_mpi"))
@@ -66,7 +72,7 @@ class ShapedHosts:
             hosts[0].command(
                 "env",
                 *(f"{name}={value}" for name, value in variables.items()),
-                *(mpi.mpiexec, "-n", str(nodes), *words, *options),
+                *(mpi.mpiexec, "-n", str(nodes * per_node), *words, *options),
                 *(sys.executable, str(program), *arguments),
             ),
             capture_output=True,

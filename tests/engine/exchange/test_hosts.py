@@ -1,0 +1,74 @@
+"""The contract holds between hosts of several ranks each, where the hierarchy is at its place."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.benchmarks.place import Place
+from tests.benchmarks.shaped import ShapedHosts
+from tests.engine.conftest import WATCHED
+from tests.rehearsal.hosts import Hosts, why_not
+
+from .contract import EXACT
+
+pytestmark = [pytest.mark.mpi, pytest.mark.root]
+
+PROGRAM = (
+    WATCHED
+    + EXACT
+    + """
+comm = make("auto")
+found["shape"] = [comm.reducer.nodes, comm.reducer.per_node, comm.overlaps]
+found["large"] = str(comm.reducer.algorithm(100_000_000))
+for name in ("auto", "hierarchical"):
+    comm = make(name)
+    gradients = [np.ones(300_000, "f4"), np.ones(9, "f4")]
+    gradients[0][-1] = np.nan if rank == 3 else 1
+    try:
+        means_of(comm, gradients, ["/a", "/b"])
+    except WorkbenchError as error:
+        found[f"nan {name}"] = str(error)
+for codec in Codec:
+    comm = make("auto", compress=str(codec))
+    got = means_of(comm, [np.random.RandomState(rank).rand(300, 200).astype("f4")])
+    found[f"alike {codec}"] = same_on_all(got)
+found["rank"] = rank
+print("found: " + json.dumps(found), flush=True)
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def found() -> Iterator[list[dict[str, Any]]]:
+    """What each rank of two hosts with two ranks found."""
+    if reason := why_not():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    with Place() as place, Hosts(2) as hosts:
+        program = hosts.folder / "program.py"
+        program.write_text(PROGRAM)
+        shaped = ShapedHosts(hosts, place, 0.0)
+        yield shaped.mpi(program, "/tmp", "0", nodes=2, per_node=2)
+
+
+def test_means_between_hosts_are_exact_with_the_same_bits_on_all_ranks(found) -> None:
+    assert len(found) == 4
+    for mine in found:
+        assert mine["shape"] == [2, 2, True]
+        assert mine["large"] == "hierarchical"
+        assert mine["wrong"] == []
+
+
+def test_each_codec_ends_with_the_same_bits_on_all_ranks_of_all_hosts(found) -> None:
+    for mine in found:
+        assert len([what for what in mine if what.startswith("alike")]) == 6
+        assert all(value for what, value in mine.items() if what.startswith("alike"))
+
+
+@pytest.mark.parametrize("name", ["auto", "hierarchical"])
+def test_a_rank_of_another_host_whose_gradient_is_not_finite_is_named(found, name) -> None:
+    for mine in found:
+        assert "The gradient of /a on rank 3 is not finite" in mine[f"nan {name}"]
