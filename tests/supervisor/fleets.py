@@ -9,6 +9,7 @@ from typing import Any
 from workbench.cloud.fake import FakeCloud, Weather
 from workbench.core.cluster import ClusterWish
 from workbench.core.fleet import FleetWish, MachineState, Needs, Place
+from workbench.core.session import Session
 from workbench.store import Store
 from workbench.supervisor.fleet import Fleet, FleetKeeper, Lender, Load
 
@@ -66,6 +67,7 @@ class Stage:
         self.wish = ClusterWish(cluster, up=False, ranks=0)
         self.load = Load()
         self.prepare: Callable[..., None] | None = None
+        self.open: Callable[..., Session] = lambda machine: self.cloud.session(machine.id)
         self.start()
 
     def start(self) -> None:
@@ -73,7 +75,7 @@ class Stage:
         self.queue = Queue()
         lender = Lender(
             self.cloud,
-            lambda machine: self.cloud.session(machine.id),
+            self.open,
             lambda purchase: f"#cloud-config {purchase.token}",
             lambda: self.cloud.noticed(self.cluster),
         )

@@ -249,7 +249,8 @@ def test_a_node_to_which_no_session_can_be_opened_says_why(stage) -> None:
     def refuse(machine):
         raise MachineError("It shows another key; see who answers there.")
 
-    stage.keeper._lender = replace(stage.keeper._lender, open=refuse)
+    stage.open = refuse
+    stage.start()
     stage.ask(1)
 
     fleet = stage.until(lambda fleet: any("another key" in n.message for n in fleet.nodes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 
@@ -39,7 +39,6 @@ from workbench.core.membership import members
 from workbench.core.orders import Order, Outcome
 from workbench.core.refusal import Step, step
 from workbench.core.session import Session
-from workbench.core.sighting import Contact
 from workbench.core.world import Host
 from workbench.errors import CloudRefused
 from workbench.store import Store
@@ -47,6 +46,7 @@ from workbench.supervisor.errands import Errands
 from workbench.supervisor.ledger import Ledger
 from workbench.supervisor.lender import Fleet, Lender, Load, Look, Say
 from workbench.supervisor.staging import Staging
+from workbench.supervisor.visits import LONG, RETRY_SECONDS, Visits, Work
 
 __all__ = ["Fleet", "FleetKeeper", "Lender", "Load"]
 
@@ -57,9 +57,7 @@ WATCH_SECONDS = 10.0  # while all is as it should be
 PLAN_SECONDS = 1.0
 NOTICE_SECONDS = 1.0  # of the two minutes that a notice leaves
 OFFERS_SECONDS = 300.0
-RETRY_SECONDS = 2.0
 QUICK, AT_ONCE = 8, 32
-VISITS = ("open", "prepare", "save", "close")
 _FIT = frozenset({NodeState.READY, NodeState.JOINED})
 
 
@@ -85,28 +83,24 @@ class FleetKeeper:
     ) -> None:
         self._cluster = cluster
         self._lender = lender
-        self._prepare = prepare or Staging(cluster).prepare
-        self._leave = leave
-        self._save = save
-        visits = pool or ThreadPoolExecutor(AT_ONCE, "nodes")
-        self._errands = Errands(pool or ThreadPoolExecutor(QUICK, "fleet"), visits, VISITS)
+        visiting = pool or ThreadPoolExecutor(AT_ONCE, "nodes")
+        self._errands = Errands(pool or ThreadPoolExecutor(QUICK, "fleet"), visiting, LONG)
         self._ledger = Ledger(cluster, store, lender.extra)
+        self._troubles: dict[str, str] = {}
+        work = Work(lender.open, lender.equip, prepare or Staging(cluster).prepare, save, leave)
+        self._visits = Visits(work, self._errands, self._ledger.node, self._put, self._troubles)
         self._wish = ClusterWish(cluster, up=False, ranks=0)
         self._now = 0.0
         self._machines: dict[str, Machine] = {}
         self._seen = 0.0
         self._noticed: frozenset[str] = frozenset()
         self._offers: tuple[Offer, ...] | None = None
-        self._contacts: dict[str, Contact] = {}
-        self._said: dict[str, str] = {}
-        self._sessions: dict[str, Session] = {}
         self._left: tuple[Leftover, ...] | None = None
         self._cleaned = 0.0
         self._active = 0.0
         self._whole: frozenset[str] = frozenset()
-        self._planned = self._watched = 0.0
+        self._planned = 0.0
         self._fleet: Fleet | None = None
-        self._troubles: dict[str, str] = {}
         self._waits = ""
         self._finished = False
 
@@ -114,15 +108,16 @@ class FleetKeeper:
         """Do one turn; it may write to the store, but waits for nothing else."""
         self._finished = self._finished and wish.revision == self._wish.revision
         news = self._errands.turn() or wish != self._wish or not self._active
-        news = self._hear() or news
-        if load.whole != self._whole:  # a world that broke may have lost a node
-            self._whole, self._watched, news = load.whole, 0.0, True
-        self._now, self._wish = now, wish
+        is_shaken = load.whole != self._whole  # a world that broke may have lost a node
+        news = self._visits.hear() or news or is_shaken
+        self._now = self._visits.now = now
+        self._wish, self._whole = wish, load.whole
         self._ledger.open(wish.revision, now)
         if load.busy or load.waiting or not self._active:
             self._active = now
         if not self._finished:
             self._observe(now)
+            self._visits.watch(at_once=is_shaken)
             if self._seen and (news or now - self._planned >= PLAN_SECONDS):
                 self._planned, self._waits = now, ""
                 self._join(load)
@@ -136,16 +131,12 @@ class FleetKeeper:
 
     def session(self, host: Host) -> Session | None:
         """Return the session with a node, by its address; None where there is none."""
-        nodes = self._ledger.nodes.values()
-        id_ = next(
-            (n.id for n in nodes if n.address == host.address and n.id in self._sessions), ""
-        )
-        return self._sessions.get(id_)
+        return self._visits.at(host.address)
 
     def why_gone(self, address: str) -> str:
         """Return why nothing runs on a node any longer; empty where that is not known."""
         node = next((n for n in self._ledger.nodes.values() if n.address == address), None)
-        if node is None or not (node.id in self._noticed or self._is_lost(node.id)):
+        if node is None or not (node.id in self._noticed or self._visits.is_lost(node.id)):
             return ""
         if node.id in self._noticed:
             return "the place took its node back"
@@ -154,9 +145,7 @@ class FleetKeeper:
     def close(self) -> None:
         """End the sessions, and wait for what is under way; the nodes stay."""
         self._errands.close()
-        for session in self._sessions.values():
-            session.close()
-        self._sessions.clear()
+        self._visits.close()
 
     # -- observe
 
@@ -170,21 +159,6 @@ class FleetKeeper:
             gap = OFFERS_SECONDS if self._offers is not None else RETRY_SECONDS
             self._errands.start("offers", lambda: cloud.offers(needs), self._know, now, gap)
         self._errands.start("notices", self._lender.noticed, self._take_notice, now, NOTICE_SECONDS)
-        self._watch(now)
-
-    def _watch(self, now: float) -> None:
-        """Note which sessions were lost."""
-        if now - self._watched < PLAN_SECONDS:
-            return
-        self._watched = now
-        for id_ in self._sessions:
-            contact = self._contacts[id_]
-            if contact.open and not contact.working and self._is_lost(id_):
-                self._contacts[id_] = Contact(id_, open=False, since=now)
-
-    def _is_lost(self, id_: str) -> bool:
-        session = self._sessions.get(id_)
-        return session is not None and not session.is_open
 
     def _is_moving(self) -> bool:
         """Whether the place may soon tell something else than it did."""
@@ -194,7 +168,7 @@ class FleetKeeper:
             not self._wish.up
             or len(standing) != self._wish.fleet.nodes
             or any(node.state not in _FIT for node in standing)
-            or not all(contact.open for contact in self._contacts.values())
+            or not all(contact.open for contact in self._visits.contacts)
             or any(order.outcome is Outcome.WRITTEN for order in self._ledger.orders.values())
         )
 
@@ -240,7 +214,7 @@ class FleetKeeper:
             seen=self._seen,
             orders=orders,
             offers=self._offers,
-            contacts=tuple(self._contacts.values()),
+            contacts=self._visits.contacts,
             used=frozenset(node.id for node in nodes if node.address in load.used),
             noticed=self._noticed,
             calling=frozenset(t for t in self._ledger.orders if self._errands.is_on(("buy", t))),
@@ -263,9 +237,10 @@ class FleetKeeper:
             case Put(node):
                 self._put(node)
             case Open(id_):
-                self._open(id_, now)
+                if id_ in self._machines:
+                    self._visits.open(id_, self._machines[id_])
             case Prepare(id_):
-                self._make_ready(id_, now)
+                self._visits.make_ready(id_, self._wish.fleet)
             case Release(ids, why):
                 self._release(ids, why, now)
             case Wait(_, why):
@@ -274,19 +249,17 @@ class FleetKeeper:
                 self._clean(now)
             case Finish():
                 log.info("nothing of %s is left", self._cluster)
-                self._leave_nodes(set(self._sessions))
+                self._visits.leave_all()
                 self._lender.forget()
                 self._ledger.settle()
                 self._finished = True
 
     def _put(self, node: Node) -> None:
-        if node.state is NodeState.LEAVING and (session := self._sessions.get(node.id)):
-            save, heard = lambda: self._save(session), self._heard("save")
-            self._errands.start(("save", node.id), save, heard, self._now)
+        if node.state is NodeState.LEAVING:
+            self._visits.save(node.id)
         self._ledger.put(node, self._machines.get(node.id), self._now)
         if node.state is NodeState.GONE:
-            self._leave_nodes({node.id})
-            self._contacts.pop(node.id, None)
+            self._visits.forget(node.id)
 
     def _buy(self, order: Order, now: float) -> None:
         purchase = order.purchase
@@ -337,91 +310,17 @@ class FleetKeeper:
         known = self._ledger.orders.get(order.purchase.token)
         return known is not None and known.outcome is Outcome.BOUGHT
 
-    def _open(self, id_: str, now: float) -> None:
-        machine = self._machines.get(id_)
-        if machine is not None and self._errands.start(
-            ("open", id_),
-            lambda: self._lender.open(machine),
-            lambda session, trouble: self._opened(id_, session, trouble),
-            now,
-            RETRY_SECONDS,
-        ):
-            self._work_on(id_, working=True)
-
-    def _opened(self, id_: str, session: Session | None, trouble: str) -> None:
-        node = self._ledger.nodes.get(id_)
-        if session is None:
-            self._work_on(id_, working=False)
-            if node is not None:
-                self._put(replace(node, message=trouble))
-            return
-        if id_ in self._sessions:
-            self._close(self._sessions.pop(id_))
-        if node is None or node.state is NodeState.GONE:
-            session.close()
-            return
-        self._sessions[id_] = session
-        self._contacts[id_] = Contact(id_, open=True, since=self._now)
-        early = node.state in (NodeState.ASKED, NodeState.BOOTING)
-        since = self._now if early else node.since
-        state = NodeState.VERIFIED if early else node.state
-        self._put(replace(node, state=state, since=since, message=""))
-
-    def _make_ready(self, id_: str, now: float) -> None:
-        session, wish = self._sessions.get(id_), self._wish.fleet
-        if session is not None and self._errands.start(
-            ("prepare", id_),
-            lambda: self._equip_and_prepare(id_, session, wish),
-            lambda _, trouble: self._made_ready(id_, session, trouble),
-            now,
-            RETRY_SECONDS,
-        ):
-            self._work_on(id_, working=True)
-
-    def _equip_and_prepare(self, id_: str, session: Session, wish: FleetWish) -> None:
-        def say(sentence: str) -> None:
-            self._said[id_] = sentence
-
-        self._lender.equip(session, say)
-        self._prepare(session, wish, say)
-
-    def _hear(self) -> bool:
-        """Show what the threads say of nodes that are made ready; false when it is nothing."""
-        said = [*self._said]
-        for id_ in said:
-            sentence, node = self._said.pop(id_), self._ledger.nodes.get(id_)
-            if node is not None and node.state is NodeState.VERIFIED and not node.failed:
-                self._put(replace(node, message=sentence))
-        return bool(said)
-
-    def _made_ready(self, id_: str, session: Session, trouble: str) -> None:
-        self._said.pop(id_, None)
-        self._work_on(id_, working=False)
-        node = self._ledger.nodes.get(id_)
-        if node is None or node.state is not NodeState.VERIFIED:
-            return
-        if trouble and not session.is_open:
-            # What was cut goes on from there when the node is reached again.
-            self._put(replace(node, message=trouble))
-        elif trouble:
-            self._put(replace(node, failed=True, message=trouble, since=self._now))
-        else:
-            self._put(replace(node, state=NodeState.READY, message="", since=self._now))
-
-    def _work_on(self, id_: str, *, working: bool) -> None:
-        before = self._contacts.get(id_) or Contact(id_, open=False, since=self._now)
-        self._contacts[id_] = replace(before, working=working)
-
     def _release(self, ids: tuple[str, ...], why: str, now: float) -> None:
-        sessions = [self._sessions[id_] for id_ in ids if id_ in self._sessions]
+        save = self._visits.saving(ids)
 
         def work() -> None:
-            if sessions:
-                with ThreadPoolExecutor(len(sessions)) as pool:
-                    list(pool.map(self._save, sessions))
+            save()
             self._lender.cloud.end(ids)
 
-        if self._errands.start(("end", ids), work, self._heard("end"), now, RETRY_SECONDS):
+        def done(_: object, trouble: str) -> None:
+            self._troubles["end"] = trouble
+
+        if self._errands.start(("end", ids), work, done, now, RETRY_SECONDS):
             log.info("releasing %s: %s", ", ".join(ids), why)
 
     def _clean(self, now: float) -> None:
@@ -439,28 +338,12 @@ class FleetKeeper:
         if left is not None:
             self._left, self._cleaned = left, began
 
-    def _heard(self, what: str) -> Callable[[object, str], None]:
-        return lambda _, trouble: self._troubles.update({what: trouble})
-
-    def _leave_nodes(self, ids: set[str]) -> None:
-        for id_ in ids & self._sessions.keys():
-            self._close(self._sessions.pop(id_), self._leave)
-
-    def _close(
-        self, session: Session, before: Callable[[Session], None] = lambda session: None
-    ) -> None:
-        def work() -> None:
-            before(session)
-            session.close()
-
-        self._errands.start(("close", id(session)), work, self._heard("close"), self._now)
-
     # -- view
 
     def _view(self, now: float) -> Fleet:
         fleet, all_ = self._wish.fleet, self._ledger.nodes.values()
         return Fleet(
-            hosts=tuple(self._host(node) for node in members(all_, self._within_reach())),
+            hosts=tuple(self._hosts()),
             nodes=tuple(node for node in all_ if node.state is not NodeState.GONE),
             bill=bill(all_, budget=fleet.budget, expires=fleet.expires, now=now),
             message=self._waits or next(filter(None, self._troubles.values()), ""),
@@ -470,13 +353,15 @@ class FleetKeeper:
     def _within_reach(self) -> set[str]:
         """Return the nodes with a session; one that was lost may come back below its world."""
         whole = {n.id for n in self._ledger.nodes.values() if n.address in self._whole}
-        return {id_ for id_ in self._sessions if id_ in whole or self._contacts[id_].open}
+        return self._visits.reached() | {id_ for id_ in whole if self._visits.session(id_)}
 
-    def _host(self, node: Node) -> Host:
+    def _hosts(self) -> Iterator[Host]:
         # Of hosts each has said, or was asked, how many it carries.
         wished = 0 if self._wish.fleet.place is Place.HOSTS else self._wish.fleet.slots
-        slots = wished or node.slots
-        return replace(self._sessions[node.id].host, address=node.address, slots=slots)
+        for node in members(self._ledger.nodes.values(), self._within_reach()):
+            if session := self._visits.session(node.id):
+                slots = wished or node.slots
+                yield replace(session.host, address=node.address, slots=slots)
 
 
 def _answer(

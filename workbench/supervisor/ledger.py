@@ -49,6 +49,10 @@ class Ledger:
             self.account = self._store.account(self._cluster, revision, now)
             self._revision = revision
 
+    def node(self, id_: str) -> Node | None:
+        """Return a node as it is written; None where it is not."""
+        return self.nodes.get(id_)
+
     def put_order(
         self, order: Order, user_data: str = "", tags: Sequence[tuple[str, str]] = ()
     ) -> None:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from workbench.cluster.interface import Cluster
-from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish, RankFact
+from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish
 from workbench.core.fleet import NodeState
 from workbench.core.generation import (
     NOT_READY,
     Action,
     CloseCluster,
-    Death,
     EndWorld,
     Prepare,
     Queued,
-    Standing,
     StartWorld,
     Submit,
     WorldFact,
@@ -28,23 +25,21 @@ from workbench.core.generation import (
     cluster_state,
     plan,
 )
-from workbench.core.report import Acknowledge, Batch, Hello, Message, Pulse
-from workbench.core.run import Assignment, Run, RunKind, RunState, RunWish, length
+from workbench.core.run import Run, RunKind, RunState, RunWish, length
 from workbench.core.world import Host, World
 from workbench.store import Store
-from workbench.store.home import run_directory
 from workbench.store.wishes import new_run_id
 from workbench.supervisor.activity import Activity
+from workbench.supervisor.assignment import assignment_of
 from workbench.supervisor.ground import Ground
 from workbench.supervisor.lender import Load
+from workbench.supervisor.mail import Mail, is_urgent
 from workbench.supervisor.outputs import Outputs
 from workbench.supervisor.staging import data_place
+from workbench.supervisor.worlds import Worlds
 
 log = logging.getLogger("workbench.supervisor")
 
-TURN_SECONDS = 0.05
-GATHER_SECONDS = 0.03
-ACKNOWLEDGE_SECONDS = 0.5
 LOOK_SECONDS = 0.15
 READ_SECONDS = 1.0
 
@@ -79,14 +74,9 @@ class Supervisor:
         self._queue: list[Run] = []
         self._fact = ClusterFact(name)
         self._activities: dict[int, Activity] = {}
-        self._worlds: tuple[WorldFact, ...] = ()
-        self._since: dict[int, float] = {}
-        self._placements: dict[int, tuple[str, ...]] = {}
-        self._prepared: dict[int, list[str]] = {}
-        self._acknowledged: dict[tuple[str, int], float] = {}
+        self._mail = Mail(store, cluster)
+        self._worlds = Worlds()
         self._setups: list[tuple[str, str]] = []
-        self._ending: dict[int, str] = {}
-        self._cold: set[int] = set()
         self._used = 0
         self._failures = 0
         self._message = ""
@@ -112,19 +102,15 @@ class Supervisor:
         self._ground.take_up(self._wish, frozenset(n.address for n in joined), self._now)
         self._cluster.open({g: ranks for g, ranks in known.items() if ranks})
         self._look()
-        for world in self._worlds:
-            if world.ranks:
-                self._prepared[world.generation] = [name for name, _ in self._setups]
-                self._placements[world.generation] = tuple(rank.address for rank in world.ranks)
-                self._used = world.generation
+        self._used = self._worlds.take_up(self._setup_names())
         self._take_up_runs()
         self._outputs.open()
 
     def tick(self) -> bool:
         """Do one turn; false when the cluster is gone and the supervisor can end."""
-        messages = self._gather()
-        self._hear(messages)
+        messages = self._mail.gather()
         now = self._now()
+        self._mail.take(messages, self._activity_of, self._worlds.standing(), now)
         wished = self._store_changed(now)
         if wished:
             self._read_wishes()
@@ -135,11 +121,14 @@ class Supervisor:
             self._ground.keep(self._wish, self._load(), now)
         self._advance(now)
         # Mere points change no plan, and a training's cores are dear.
-        if wished or due or any(_is_urgent(message) for message in messages):
+        if wished or due or any(map(is_urgent, messages)):
             for action in self._plan(now):
                 self._act(action, now)
             state = cluster_state(
-                self._wish, self._target, self._standings(), failures=self._failures
+                self._wish,
+                self._target,
+                self._worlds.standings(self._setup_names(), self._activities),
+                failures=self._failures,
             )
             self._keep_fact(state)
             self._warm_up()
@@ -197,30 +186,19 @@ class Supervisor:
         return f"Its wall-clock limit of {length(limit)} was over."
 
     def _look(self) -> None:
-        self._worlds = self._cluster.observe()
         now = self._now()
-        for world in self._worlds:
-            generation = world.generation
-            self._since.setdefault(generation, now)
-            if world.ranks and generation not in self._prepared:
-                log.info("generation %d is ready: %d ranks", generation, world.size)
-                self._prepared[generation] = []
-                self._cold.add(generation)
-                self._store.put_ranks(self._name, self._placed(world))
+        for world in self._worlds.see(self._cluster.observe(), now):
+            log.info("generation %d is ready: %d ranks", world.generation, world.size)
+            self._store.put_ranks(self._name, self._worlds.ranks(world))
+        for world in self._worlds.seen:
             if world.state in (WorldState.BROKEN, WorldState.ENDED):
                 self._bury(world, now)
-
-    def _placed(self, world: WorldFact) -> list[RankFact]:
-        placement = self._placements.get(world.generation, ())
-        if len(placement) < world.size:
-            return [*world.ranks]
-        return [replace(rank, address=placement[rank.rank]) for rank in world.ranks]
 
     def _bury(self, world: WorldFact, now: float) -> None:
         activity = self._activities.pop(world.generation, None)
         if activity is not None:
-            why = world.reason or self._ending.get(world.generation, "as asked")
-            activity.bury(self._explained(world), why, now)
+            why = world.reason or self._worlds.why_ended(world.generation) or "as asked"
+            activity.bury(self._worlds.deaths(world, self._ground.why_gone), why, now)
             activity.keep()
         if world.state is WorldState.ENDED:
             log.info("generation %d has ended: %s", world.generation, world.reason or "as asked")
@@ -228,101 +206,23 @@ class Supervisor:
                 self._failures += 1
                 self._message = f"The ranks did not start: {world.reason}"
 
-    def _explained(self, world: WorldFact) -> tuple[Death, ...]:
-        """Return the deaths, those first that the loss of their node explains."""
-        told = []
-        placement = self._placements.get(world.generation, ())
-        for death in world.deaths:
-            why = self._ground.why_gone(placement[death.rank]) if placement else ""
-            told.append(replace(death, cause=why) if why and not death.trace else death)
-        return tuple(sorted(told, key=lambda death: death in world.deaths))
-
-    def _gather(self) -> list[Message]:
-        """Wait for messages, and a moment longer for more: one transaction serves them all.
-
-        Training and bookkeeping may share the cores, so fewer, larger turns are better.
-        """
-        messages = self._cluster.receive(TURN_SECONDS)
-        deadline = time.monotonic() + GATHER_SECONDS
-        while messages and not any(_is_urgent(message) for message in messages):
-            left = deadline - time.monotonic()
-            if left <= 0:
-                break
-            messages += self._cluster.receive(left)
-        return messages
-
-    def _hear(self, messages: list[Message]) -> None:
-        if not messages:
-            return
-        now = self._now()
-        batches = [message for message in messages if isinstance(message, Batch)]
-        known = [batch for batch in batches if self._knows(batch.run)]
-        kept = self._store.add_batches(known) if known else {}
-        for message in messages:
-            if isinstance(message, Hello):
-                log.info("rank %d of generation %d is here", message.rank, message.generation)
-            elif isinstance(message, Pulse) or message.sequence <= kept.get(
-                (message.run, message.rank), 0
-            ):
-                activity = self._activity_of(message.run)
-                if activity is not None:
-                    activity.hear(message, now)
-        self._acknowledge(batches, kept)
-
-    def _knows(self, run: str) -> bool:
-        return self._activity_of(run) is not None or self._store.has_run(run)
-
-    def _acknowledge(self, batches: list[Batch], kept: dict[tuple[str, int], int]) -> None:
-        """Confirm what the store has: at once what is a run's last or out of order, else rarely."""
-        now = time.monotonic()
-        for batch in {(batch.run, batch.rank): batch for batch in batches}.values():
-            key = (batch.run, batch.rank)
-            held = kept.get(key, batch.sequence)
-            missing = held < batch.sequence
-            due = now - self._acknowledged.get(key, 0.0) >= ACKNOWLEDGE_SECONDS
-            if not (due or missing or batch.ending):
-                continue
-            self._acknowledged[key] = now
-            for world in self._worlds:
-                if world.ranks:
-                    answer = Acknowledge(batch.run, held, resend=missing)
-                    self._cluster.send(world.generation, (batch.rank,), answer)
-
     # -- plan
 
-    def _standings(self) -> list[Standing]:
-        names = [name for name, _ in self._setups]
-        return [
-            Standing(
-                world,
-                self._since[world.generation],
-                prepared=all(n in self._prepared.get(world.generation, ()) for n in names)
-                and world.generation in self._prepared,
-                busy=world.generation in self._activities,
-                placement=self._placements.get(world.generation, ()),
-            )
-            for world in self._worlds
-        ]
+    def _setup_names(self) -> list[str]:
+        return [name for name, _ in self._setups]
 
     def _load(self) -> Load:
-        standing = [w for w in self._worlds if w.state is not WorldState.ENDED]
-        whole = [w for w in standing if w.state is not WorldState.BROKEN]
-        used, fit = (
-            frozenset(
-                host for world in worlds for host in self._placements.get(world.generation, ())
-            )
-            for worlds in (standing, whole)
-        )
-        return Load(len(self._queue), bool(self._activities), used, fit)
+        used, whole = self._worlds.hosts()
+        return Load(len(self._queue), bool(self._activities), used, whole)
 
     def _plan(self, now: float) -> list[Action]:
         self._target = self._ground.target(self._wish, self._load().used)
         return plan(
             self._wish,
             self._target,
-            self._standings(),
+            self._worlds.standings(self._setup_names(), self._activities),
             [Queued(run.id, run.wish.ranks) for run in self._queue],
-            next_generation=max([self._fact.generation, *self._since, 0]) + 1,
+            next_generation=max(self._fact.generation, self._worlds.newest) + 1,
             failures=self._failures,
             now=now,
         )
@@ -337,15 +237,14 @@ class Supervisor:
                 self._end_world(generation, activity.gave_up)
             if activity.over:
                 self._activities.pop(generation, None)
-                self._acknowledged.clear()
+                self._mail.forget()
                 self._outputs.end(activity.run.id)
 
     def _act(self, action: Action, now: float) -> None:
         match action:
             case StartWorld(generation, world):
                 log.info("starting generation %d: %r", generation, world)
-                self._since[generation] = now
-                self._placements[generation] = world.placement
+                self._worlds.begin(generation, world.placement, now)
                 self._cluster.start_world(generation, world)
                 self._look()
             case EndWorld(generation, reason):
@@ -363,28 +262,23 @@ class Supervisor:
 
     def _warm_up(self) -> None:
         """Let idle new worlds import ahead; a run that waits goes first, and imports by itself."""
-        for standing in self._standings() if self._cold else ():
-            generation = standing.fact.generation
-            if generation in self._cold and standing.usable:
-                self._cold.discard(generation)
-                if not standing.busy:
-                    self._cluster.warm_up(generation)
+        for generation in self._worlds.to_warm_up(self._setup_names(), self._activities):
+            self._cluster.warm_up(generation)
 
     def _end_world(self, generation: int, reason: str) -> None:
-        if generation not in self._ending and reason == NOT_READY:
+        if not self._worlds.end(generation, reason):
+            return
+        if reason == NOT_READY:
             self._failures += 1
             self._message = f"The ranks did not start: {reason}."
-        if generation not in self._ending:
-            log.info("ending generation %d: %s", generation, reason)
-            self._ending[generation] = reason
-            self._cluster.end_world(generation)
-            self._look()
+        log.info("ending generation %d: %s", generation, reason)
+        self._cluster.end_world(generation)
+        self._look()
 
     def _prepare(self, generation: int, now: float) -> None:
         """Run the next set-up cell there; one that waits in the queue counts as its run."""
-        done = self._prepared[generation]
-        name, source = next((n, s) for n, s in self._setups if n not in done)
-        done.append(name)
+        name = self._worlds.prepare(generation, self._setup_names())
+        source = dict(self._setups)[name]
         waiting = next(
             (r for r in self._queue if r.wish.kind is RunKind.SETUP and r.wish.source == source),
             None,
@@ -397,7 +291,7 @@ class Supervisor:
         self._submit(waiting, generation)
 
     def _submit(self, run: Run, generation: int) -> None:
-        world = next(w for w in self._worlds if w.generation == generation)
+        world = self._worlds.of(generation)
         self._queue = [queued for queued in self._queue if queued.id != run.id]
         ranks = run.wish.ranks or world.size
         if ranks > world.size:
@@ -417,16 +311,15 @@ class Supervisor:
         self._activities[world.generation] = Activity(
             run, world, self._store, self._cluster, now=self._now(), fresh=fresh
         )
-        hosts = self._placements.get(world.generation, ())
+        hosts = self._worlds.placement(world.generation)
         if run.wish.kind is not RunKind.SETUP:
             self._outputs.begin(run.id, hosts, self._wish.fleet.output)
         if run.fact.state is RunState.SUBMITTED:
-            assignment = replace(
-                _assignment(run.wish, run.fact.ranks),
-                data=self._data_place(hosts),
-                output="" if run.wish.kind is RunKind.SETUP else self._outputs.place(run.id, hosts),
+            output = "" if run.wish.kind is RunKind.SETUP else self._outputs.place(run.id, hosts)
+            self._cluster.submit(
+                world.generation,
+                assignment_of(run, data=self._data_place(hosts), output=output),
             )
-            self._cluster.submit(world.generation, assignment)
 
     def _data_place(self, hosts: Sequence[str]) -> str:
         sessions = [self._ground.reach(Host(address, 1)) for address in hosts]
@@ -435,7 +328,7 @@ class Supervisor:
 
     def _take_up_runs(self) -> None:
         """Go on with what a predecessor left; an engine ignores a run that it has begun."""
-        worlds = {world.generation: world for world in self._worlds if world.ranks}
+        worlds = {world.generation: world for world in self._worlds.standing()}
         for run in self._store.unfinished(self._name):
             if run.fact.state is RunState.QUEUED:
                 continue
@@ -452,7 +345,11 @@ class Supervisor:
         return next((a for a in self._activities.values() if a.run.id == run), None)
 
     def _keep_fact(self, state: ClusterState) -> None:
-        usable = [s.fact for s in self._standings() if s.usable]
+        usable = [
+            s.fact
+            for s in self._worlds.standings(self._setup_names(), self._activities)
+            if s.usable
+        ]
         fact = replace(
             self._fact,
             state=ClusterState.DOWN if self._closed else state,
@@ -465,31 +362,3 @@ class Supervisor:
         if fact != self._fact:
             self._fact = replace(fact, updated=self._now())
             self._store.put_cluster_fact(self._fact)
-
-
-def _is_urgent(message: Message) -> bool:
-    """Whether a person may be waiting for it: a beginning, an end, an answer."""
-    return not isinstance(message, Batch) or message.sequence == 1 or message.ending is not None
-
-
-def _assignment(wish: RunWish, ranks: int) -> Assignment:
-    return Assignment(
-        run=wish.id,
-        kind=wish.kind,
-        source=wish.source,
-        path=wish.path,
-        folder=wish.folder,
-        arguments=wish.arguments,
-        parameters=wish.parameters,
-        environment=wish.environment,
-        ranks=ranks,
-        directory=str(run_directory(wish.id)),
-        master_port=_free_port(),
-    )
-
-
-def _free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -1,0 +1,149 @@
+"""Remember of each world what the cluster itself does not say: since when, where, how prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from workbench.core.cluster import RankFact
+from workbench.core.generation import Death, Standing, WorldFact, WorldState
+
+
+class Worlds:
+    """The worlds of one cluster, by their generation.
+
+    Args:
+        seen: What the cluster said of them last, oldest first.
+    """
+
+    def __init__(self, seen: Sequence[WorldFact] = ()) -> None:
+        self.seen = tuple(seen)
+        self._since: dict[int, float] = {}
+        self._placements: dict[int, tuple[str, ...]] = {}
+        self._prepared: dict[int, list[str]] = {}
+        self._ending: dict[int, str] = {}
+        self._cold: set[int] = set()
+
+    def __repr__(self) -> str:
+        return f"<Worlds {', '.join(str(world.generation) for world in self.seen)}>"
+
+    # -- what happens to them
+
+    def begin(self, generation: int, placement: tuple[str, ...], now: float) -> None:
+        """Note that a world is being started, with the host of each of its ranks."""
+        self._since[generation] = now
+        self._placements[generation] = placement
+
+    def take_up(self, setups: Sequence[str]) -> int:
+        """Take the worlds that a predecessor left for prepared; return the newest one's number."""
+        newest = 0
+        for world in self.standing():
+            self._prepared[world.generation] = [*setups]
+            self._placements[world.generation] = tuple(rank.address for rank in world.ranks)
+            newest = world.generation
+        return newest
+
+    def see(self, seen: Sequence[WorldFact], now: float) -> list[WorldFact]:
+        """Take in what the cluster says; return the worlds that have got their ranks."""
+        self.seen = tuple(seen)
+        ready = []
+        for world in self.seen:
+            self._since.setdefault(world.generation, now)
+            if world.ranks and world.generation not in self._prepared:
+                self._prepared[world.generation] = []
+                self._cold.add(world.generation)
+                ready.append(world)
+        return ready
+
+    def prepare(self, generation: int, setups: Sequence[str]) -> str:
+        """Return the next set-up cell that a world lacks; from now on it counts as done."""
+        done = self._prepared[generation]
+        name = next(name for name in setups if name not in done)
+        done.append(name)
+        return name
+
+    def end(self, generation: int, reason: str) -> bool:
+        """Note why a world is being ended; false where that was noted before."""
+        if generation in self._ending:
+            return False
+        self._ending[generation] = reason
+        return True
+
+    def to_warm_up(self, setups: Sequence[str], busy: Collection[int]) -> list[int]:
+        """Return the generations that have become usable since, and have nothing to do."""
+        usable = [s.fact.generation for s in self.standings(setups, busy) if s.usable]
+        warm = self._cold.intersection(usable)
+        self._cold -= warm
+        return sorted(warm.difference(busy))
+
+    # -- what is so
+
+    @property
+    def newest(self) -> int:
+        """The largest number that a world ever had; 0 before the first."""
+        return max(self._since, default=0)
+
+    def of(self, generation: int) -> WorldFact:
+        """Return the world of a generation that was seen."""
+        return next(world for world in self.seen if world.generation == generation)
+
+    def standing(self) -> list[WorldFact]:
+        """Return those that have ranks."""
+        return [world for world in self.seen if world.ranks]
+
+    def standings(self, setups: Sequence[str], busy: Collection[int]) -> list[Standing]:
+        """Return all, as a plan wants to know them.
+
+        Args:
+            setups: Names of the set-up cells that each needs.
+            busy: Generations on which a run is on.
+        """
+        return [
+            Standing(
+                world,
+                self._since[world.generation],
+                prepared=world.generation in self._prepared
+                and set(setups) <= {*self._prepared[world.generation]},
+                busy=world.generation in busy,
+                placement=self.placement(world.generation),
+            )
+            for world in self.seen
+        ]
+
+    def placement(self, generation: int) -> tuple[str, ...]:
+        """Return the address of each rank's host; empty where it is not known."""
+        return self._placements.get(generation, ())
+
+    def ranks(self, world: WorldFact) -> list[RankFact]:
+        """Return a world's ranks with the addresses at which they were started."""
+        placement = self.placement(world.generation)
+        if len(placement) < world.size:
+            return [*world.ranks]
+        return [replace(rank, address=placement[rank.rank]) for rank in world.ranks]
+
+    def hosts(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the hosts on which any world stands, and those on which an unbroken one does."""
+        standing = [world for world in self.seen if world.state is not WorldState.ENDED]
+        whole = [world for world in standing if world.state is not WorldState.BROKEN]
+        used, fit = (
+            frozenset(host for world in worlds for host in self.placement(world.generation))
+            for worlds in (standing, whole)
+        )
+        return used, fit
+
+    def why_ended(self, generation: int) -> str:
+        """Return why a world was ended from here; empty where it was not."""
+        return self._ending.get(generation, "")
+
+    def deaths(self, world: WorldFact, why_gone: Callable[[str], str]) -> tuple[Death, ...]:
+        """Return a world's deaths, those first that the loss of their node explains.
+
+        Args:
+            why_gone: Returns why nothing runs on a host any longer, or nothing.
+        """
+        told = []
+        placement = self.placement(world.generation)
+        for death in world.deaths:
+            why = why_gone(placement[death.rank]) if placement else ""
+            told.append(replace(death, cause=why) if why and not death.trace else death)
+        return tuple(sorted(told, key=lambda death: death in world.deaths))
