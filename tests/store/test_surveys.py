@@ -62,3 +62,15 @@ def test_a_measurement_is_a_run_of_its_own_kind(home, store, monkeypatch) -> Non
 
     assert asked["kind"] is RunKind.MEASUREMENT
     assert dict(asked["parameters"]) == {"rating": 10, "source": ""}
+
+
+def test_the_run_that_measured_last_is_known_by_its_cluster(store, wish) -> None:
+    assert store.last_survey("default") is None
+
+    for time in (5.0, 4.0):
+        run = store.wish_run(wish(f"at {time:g}")).id
+        store.add_batches([told(run, measured(time))])
+
+    newest, at = store.last_survey("default")
+    assert (store.run(newest).wish.name, at) == ("at 5", 5.0)
+    assert store.last_survey("lab") is None

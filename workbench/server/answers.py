@@ -93,6 +93,15 @@ def stop_all(store: Store, name: str, body: bytes) -> Message:
     return {"stopped": [run.wish.name for run in stopped]}
 
 
+def measure(store: Store, name: str, body: bytes) -> Message:
+    """Wish for the links of a cluster to be measured, and return the run that does."""
+    from workbench.server import measured
+    from workbench.view.messages import run_now
+
+    _check_empty(body)
+    return run_now(store, measured.ask(store, check_cluster_name(name)), time.time())
+
+
 def runs(store: Store, cluster: str | None, limit: int) -> Message:
     """Return the newest runs."""
     from workbench.view.messages import listed_runs
@@ -107,6 +116,13 @@ def run(store: Store, identity: str) -> Message:
     from workbench.view.messages import run_now
 
     return run_now(store, _run(store, identity), time.time())
+
+
+def survey(store: Store, identity: str) -> Message:
+    """Return what one run measured of its cluster."""
+    from workbench.server import measured
+
+    return measured.survey(store, _run(store, identity))
 
 
 def stop(store: Store, identity: str, body: bytes) -> Message:
@@ -170,9 +186,10 @@ def _ask_size(store: Store, name: str, size: Size) -> None:
 
 
 def _cluster(store: Store, name: str) -> Message:
+    from workbench.server.measured import last
     from workbench.view.messages import cluster_message
 
-    return cluster_message(store, name, time.time())
+    return {**cluster_message(store, name, time.time()), "measured": last(store, name)}
 
 
 def _wish(store: Store, name: str) -> ClusterWish:

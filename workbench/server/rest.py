@@ -141,6 +141,16 @@ class ClusterExtendHandler(Handler):
         await self._answer(partial(answers.extend, name=name, body=self.request.body))
 
 
+class ClusterMeasureHandler(Handler):
+    """A measurement of one cluster's links."""
+
+    @web.authenticated
+    @authorized
+    async def post(self, name: str) -> None:
+        """Wish for it."""
+        await self._answer(partial(answers.measure, name=name, body=self.request.body))
+
+
 class RunsHandler(Handler):
     """The newest runs."""
 
@@ -171,6 +181,16 @@ class RunStopHandler(Handler):
     async def post(self, identity: str) -> None:
         """Wish for it."""
         await self._answer(partial(answers.stop, identity=identity, body=self.request.body))
+
+
+class SurveyHandler(Handler):
+    """What one run measured of its cluster."""
+
+    @web.authenticated
+    @authorized
+    async def get(self, identity: str) -> None:
+        """Return it."""
+        await self._answer(partial(answers.survey, identity=identity))
 
 
 class BundleHandler(Handler):
@@ -227,9 +247,11 @@ ROUTES = {
     CLUSTER: ClusterHandler,
     f"{CLUSTER}/stop": ClusterStopHandler,
     f"{CLUSTER}/extend": ClusterExtendHandler,
+    f"{CLUSTER}/measure": ClusterMeasureHandler,
     "runs": RunsHandler,
     RUN: RunHandler,
     f"{RUN}/stop": RunStopHandler,
+    f"{RUN}/survey": SurveyHandler,
     f"{RUN}/bundle": BundleHandler,
     f"{RUN}/curves": CurvesHandler,
     "turns/([^/]+)": TurnHandler,

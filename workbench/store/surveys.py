@@ -17,6 +17,12 @@ class Surveys(Database):
         row = self._one("SELECT document FROM surveys WHERE run = ?", (run,))
         return measurement_of(row[0]) if row else None
 
+    def last_survey(self, cluster: str) -> tuple[str, float] | None:
+        """Return which run measured ``cluster`` last, and when in epoch seconds, if any did."""
+        return self._one(
+            "SELECT run, time FROM surveys WHERE cluster = ? ORDER BY time DESC LIMIT 1", (cluster,)
+        )
+
     def surveys(self, cluster: str, *, limit: int = 20) -> list[Measurement]:
         """Return what was measured on ``cluster``, the newest first."""
         rows = self._all(

@@ -1,0 +1,132 @@
+"""A page has a cluster measured, and is told what was found."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from workbench.core.bandwidth import Exchange, Pair, Survey
+from workbench.core.measurement import RESULT_STREAM, Measurement, Rate, measurement_json
+from workbench.core.report import Batch, Chunk
+from workbench.core.run import RunKind, RunState
+
+GBIT = 1e9 / 8
+NAMES = ("alpha", "beta")
+
+
+def found(at: float, back: float = 1.4) -> Measurement:
+    """What two nodes would find, of which the second sends at ``back`` Gbit/s."""
+    pairs = (Pair(*NAMES, 50e-6, 1.4 * GBIT), Pair(*reversed(NAMES), 60e-6, back * GBIT))
+    exchanges = (Exchange(1000, 1e-4, 2, "workbench: ring"), Exchange(1000, 2e-4, 2, "mpi"))
+    rates = (Rate("alpha", "disk write", 3e8),)
+    return Measurement(Survey(at, NAMES, pairs, exchanges, rating=10 * GBIT), 2, 12.5, rates)
+
+
+@pytest.fixture
+def measure(ask, store, cluster):
+    """Have the cluster measured, with this result."""
+
+    async def measure(result: Measurement) -> str:
+        run = (await ask("POST", "clusters", cluster, "measure")).json["id"]
+        chunk = Chunk(RESULT_STREAM, 0.0, measurement_json(result))
+        store.add_batches([Batch(run, 0, 1, chunks=(chunk,))])
+        store.put_run_fact(run, state=RunState.FINISHED, ended=result.survey.time)
+        return run
+
+    return measure
+
+
+async def test_a_measurement_is_asked_for(ask, store, cluster) -> None:
+    answer = await ask("POST", "clusters", cluster, "measure")
+
+    assert answer.json["kind"] == "measurement"
+    (run,) = store.unfinished(cluster)
+    assert (run.id, run.wish.kind) == (answer.json["id"], RunKind.MEASUREMENT)
+
+
+async def test_who_asks_while_one_is_on_gets_that_one(ask, store, cluster) -> None:
+    first = await ask("POST", "clusters", cluster, "measure")
+    second = await ask("POST", "clusters", cluster, "measure")
+
+    assert second.json["id"] == first.json["id"]
+    assert len(store.unfinished(cluster)) == 1
+
+
+async def test_one_that_is_being_cancelled_does_not_stand_in_for_a_new_one(
+    ask, store, cluster
+) -> None:
+    first = (await ask("POST", "clusters", cluster, "measure")).json["id"]
+    await ask("POST", "runs", first, "stop")
+
+    refused = await ask("POST", "clusters", cluster, "measure")
+    store.put_run_fact(first, state=RunState.STOPPED)
+    second = await ask("POST", "clusters", cluster, "measure")
+
+    assert refused.status == 409
+    assert "being cancelled" in refused.message
+    assert second.json["id"] != first
+
+
+async def test_a_cluster_that_nobody_wants_up_is_not_started_for_it(ask, store, cluster) -> None:
+    store.wish_cluster(cluster, up=False, ranks=2)
+
+    answer = await ask("POST", "clusters", cluster, "measure")
+
+    assert answer.status == 409
+    assert answer.message == "Cluster 'default' is not up, so it has no links; start it first."
+    assert store.unfinished(cluster) == []
+
+
+async def test_a_cluster_that_nobody_asked_for_is_not_measured(ask) -> None:
+    answer = await ask("POST", "clusters", "lab", "measure")
+
+    assert (answer.status, answer.json["reason"]) == (404, "workbench")
+
+
+async def test_what_was_found_is_told(ask, measure) -> None:
+    run = await measure(found(time.time()))
+
+    said = (await ask("GET", "runs", run, "survey")).json
+
+    assert said["nodes"] == ["alpha", "beta"]
+    assert said["links"] == [[None, 1.4 * GBIT], [1.4 * GBIT, None]]
+    assert said["latencies"] == [[0, 1, 50e-6], [1, 0, 60e-6]]
+    assert (said["ranks"], said["seconds"], said["rating"]) == (2, 12.5, 10 * GBIT)
+    assert said["exchanges"][0] == {
+        "nbytes": 1000, "seconds": 1e-4, "way": "workbench", "algorithm": "ring",
+        "algbw": pytest.approx(1e7), "busbw": pytest.approx(1e7),
+    }  # fmt: skip
+    assert said["exchanges"][1]["algorithm"] == ""
+    assert said["rates"] == [
+        {"node": "alpha", "what": "disk write", "bandwidth": 3e8, "latency": 0.0}
+    ]
+
+
+async def test_the_slowest_link_is_named_and_what_has_changed(ask, measure) -> None:
+    now = time.time()
+    await measure(found(now - 3600))
+    run = await measure(found(now, back=0.5))
+
+    said = (await ask("GET", "runs", run, "survey")).json
+
+    assert said["slowest"] == [1, 0]
+    assert said["remarks"][0].startswith("The slowest link is from beta to alpha: 0.5")
+    assert any("lost" in remark for remark in said["remarks"]), said["remarks"]
+
+
+async def test_a_run_that_measured_nothing_has_nothing_to_show(ask, run) -> None:
+    answer = await ask("GET", "runs", run.id, "survey")
+
+    assert answer.status == 404
+    assert answer.message.endswith("has measured nothing; ask again once it has ended.")
+
+
+async def test_a_cluster_tells_which_run_measured_it_last(ask, measure) -> None:
+    assert (await ask("GET", "clusters")).json["clusters"][0]["measured"] is None
+
+    await measure(found(5.0))
+    newest = await measure(found(9.0))
+
+    (told,) = (await ask("GET", "clusters")).json["clusters"]
+    assert told["measured"] == {"run": newest, "time": 9.0}

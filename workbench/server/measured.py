@@ -1,0 +1,106 @@
+"""Ask for a cluster to be measured, and say what was found in values that a page draws.
+
+``extension/src/protocol.ts`` has the types.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from workbench.core.bandwidth import Survey, matrix
+from workbench.core.measurement import Measurement
+from workbench.core.run import Run, RunKind
+from workbench.errors import StateError, Unknown
+from workbench.store import Store
+from workbench.store.measuring import ask_measurement
+from workbench.view.survey import before, remarks
+
+Message = dict[str, Any]
+
+
+def ask(store: Store, cluster: str) -> Run:
+    """Queue a measurement of a cluster, and return it; the one that is on, where one is.
+
+    Raises:
+        StateError: Nobody wants the cluster up, and to start it may cost money; or the one that
+            is on is being cancelled.
+        Unknown: There is no such cluster.
+    """
+    from workbench.view.care import keep_awake
+
+    wish = store.cluster_wish(cluster)
+    if wish is None:
+        raise Unknown(f"There is no cluster called {cluster!r}; start it first.")
+    if not wish.up:
+        raise StateError(f"Cluster {cluster!r} is not up, so it has no links; start it first.")
+    on = [run for run in store.unfinished(cluster) if run.wish.kind is RunKind.MEASUREMENT]
+    if on and on[0].wish.stop:
+        raise StateError(f"The last measurement of {cluster!r} is being cancelled; try again soon.")
+    if on:
+        return on[0]
+    asked = ask_measurement(store, cluster=cluster)
+    keep_awake(store, cluster)
+    return store.run(asked.id)
+
+
+def last(store: Store, cluster: str) -> Message | None:
+    """Return which run measured a cluster last, and when; None if none did."""
+    found = store.last_survey(cluster)
+    return {"run": found[0], "time": found[1]} if found else None
+
+
+def survey(store: Store, run: Run) -> Message:
+    """Return what a run measured.
+
+    Raises:
+        Unknown: It measured nothing, or has not yet.
+    """
+    found = store.survey(run.id)
+    if found is None:
+        raise Unknown(f"Run {run.wish.name!r} has measured nothing; ask again once it has ended.")
+    return survey_message(found, before(store, run.wish.cluster, found), time.time())
+
+
+def survey_message(found: Measurement, earlier: Survey | None, now: float) -> Message:
+    """Return a measurement; all but the remarks is in bytes, seconds and bytes a second.
+
+    Args:
+        earlier: What it is compared with.
+        now: Epoch seconds.
+    """
+    measured, slowest = found.survey, found.survey.slowest
+    place = {node: number for number, node in enumerate(measured.nodes)}
+    return {
+        "time": measured.time,
+        "seconds": found.seconds,
+        "ranks": found.ranks,
+        "nodes": list(measured.nodes),
+        "links": [list(row) for row in matrix(measured)],
+        "latencies": [
+            [place[pair.source], place[pair.target], pair.latency] for pair in measured.pairs
+        ],
+        "slowest": [place[slowest.source], place[slowest.target]] if slowest else None,
+        "rating": measured.rating,
+        "exchanges": [
+            {
+                "nbytes": one.nbytes,
+                "seconds": one.seconds,
+                "way": one.algorithm.partition(":")[0],
+                "algorithm": one.algorithm.partition(": ")[2],
+                "algbw": one.algbw,
+                "busbw": one.busbw,
+            }
+            for one in measured.exchanges
+        ],
+        "rates": [
+            {
+                "node": rate.node,
+                "what": rate.what,
+                "bandwidth": rate.bandwidth,
+                "latency": rate.latency,
+            }
+            for rate in found.rates
+        ],
+        "remarks": remarks(found, earlier, now),
+    }
