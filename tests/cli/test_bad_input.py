@@ -92,6 +92,7 @@ def files(home: Path, script: str) -> None:
         ("up --rehearse --data absent", "for the data; name one, or s3://bucket/prefix."),
         ("up --rehearse --data s3:/data", "'s3:/data' is not a place in S3; write s3://bucket/"),
         ("up --rehearse --prepare absent.sh", "The script absent.sh cannot be read (No such "),
+        ("up --ec2 --link 0.1", "--link slows the links of pretended nodes, and those of ec2 "),
         ("up --rehearse --image mine", "'mine' is not an image; give its id (ami-…), the "),
         ("up --ec2 --region mars", "'mars' is not a region; write one such as us-east-1."),
         ("up --rehearse --gpus 99", "Of what else would do, nothing has 99 GPUs; ask for less "),

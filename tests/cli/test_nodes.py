@@ -67,7 +67,7 @@ def test_every_option_comes_into_the_wish(workbench, actor, store, tmp_path):
     options = (
         "--least 1 --most 4 --slots 1 --memory 8 --network 1 --type gpu.1 --type gpu.4 "
         "--zone here-1a --max-price $20 --budget 9 --ttl 0 --data data "
-        "--output s3://bucket/results --prepare prepare.sh --image ami-0123abcd"
+        "--output s3://bucket/results --prepare prepare.sh --image ami-0123abcd --link 0.1"
     )
 
     workbench(*REHEARSE, *options.split(), "--yes")
@@ -84,6 +84,7 @@ def test_every_option_comes_into_the_wish(workbench, actor, store, tmp_path):
         output="s3://bucket/results",
         prepare="pip install it\n",
         image="ami-0123abcd",
+        link=0.1,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,15 @@ def test_an_mpi_is_known_by_what_it_says(text, kind, version, fault_tolerant) ->
 
     assert mpi == Mpi(kind, "/bin/mpiexec", version)
     assert mpi.fault_tolerant is fault_tolerant
+
+
+@pytest.mark.parametrize("mpi", [OPEN_MPI, MPICH])
+def test_slow_links_want_sockets(mpi):
+    variables = rank_environment(mpi, replace(WORLD, link=12.5e6))
+
+    assert variables["WORKBENCH_REHEARSAL_LINK"] == "12500000"
+    assert "tcp,self" in variables.values()
+    assert "WORKBENCH_REHEARSAL_LINK" not in rank_environment(mpi, WORLD)
 
 
 @pytest.mark.parametrize("text", ["", "Intel(R) MPI Library for Linux\n", "usage: mpiexec"])

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,12 @@ TOLD = """
 class StartedWorld:
     """Ranks that run a program; its first arguments are a folder and whether MPI has ULFM."""
 
-    def __init__(self, folder: Path, program: str, size: int, *arguments: str) -> None:
+    def __init__(
+        self, folder: Path, program: str, size: int, *arguments: str, link: float = 0.0
+    ) -> None:
         mpi = find_mpi()
         world = plan_world((Host("localhost", os.cpu_count() or 1),), size, oversubscribe=True)
+        world = replace(world, link=link)
         hosts = folder / "hosts"
         hosts.write_text(hostfile_text(mpi, world))
         (folder / "program.py").write_text(program)
@@ -95,8 +99,9 @@ def start_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Start a Python program as one MPI world, as the launcher does."""
     with contextlib.ExitStack() as worlds:
 
-        def start(program: str, size: int, *arguments: str) -> StartedWorld:
-            world = StartedWorld(tmp_path_factory.mktemp("world"), program, size, *arguments)
+        def start(program: str, size: int, *arguments: str, **options: Any) -> StartedWorld:
+            folder = tmp_path_factory.mktemp("world")
+            world = StartedWorld(folder, program, size, *arguments, **options)
             return worlds.enter_context(contextlib.closing(world))
 
         yield start
@@ -105,8 +110,8 @@ def start_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
 @pytest.fixture(scope="session")
 def on_ranks(start_ranks: Started) -> OnRanks:
     """Run a program with ``worlds`` and ``found`` at hand; return what each rank found."""
-    return lambda program, size, *arguments: start_ranks(
-        WATCHED + program + TOLD, size, *arguments
+    return lambda program, size, *arguments, **options: start_ranks(
+        WATCHED + program + TOLD, size, *arguments, **options
     ).found()
 
 

@@ -86,6 +86,9 @@ node_options = [
     click.option(
         "--ssh-from", metavar="ADDRESS", help="Let ssh in from there; needed outside of EC2."
     ),
+    click.option(
+        "--link", type=AMOUNT, metavar="GBITS", help="A rehearsal's links; this machine's, if not."
+    ),
 ]
 
 

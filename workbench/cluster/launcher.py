@@ -78,6 +78,9 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
     hosts: Any = List(help="[address, slots] of each host; this machine when empty.").tag(
         to_dict=True
     )
+    link = Float(0.0, help="Bytes a second between pretended hosts; 0 for no bound.").tag(
+        to_dict=True
+    )
     generation = Integer(0, help="Number of the generation that the engines are.").tag(to_dict=True)
     nanny = Bool(
         True,
@@ -96,7 +99,7 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
         """Return the world that ``n`` engines form."""
         pairs = self.hosts or [["localhost", len(os.sched_getaffinity(0))]]
         hosts = tuple(Host(address, slots) for address, slots in pairs)
-        return World(hosts, n, oversubscribe=True)
+        return World(hosts, n, oversubscribe=True, link=self.link)
 
     def start(self, n: int) -> Any:
         """Write the host file, then start ``n`` engines."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from workbench.core.world import World, blas_environment, hostfile, machinefile
+from workbench.core.world import LINK_VARIABLE, World, blas_environment, hostfile, machinefile
 from workbench.errors import MachineError
 
 VERSION_SECONDS = 20
@@ -188,7 +188,21 @@ def rank_environment(mpi: Mpi, world: World) -> dict[str, str]:
         # Pieces of an exchange that need no handshake: 0.97 of a link on 8 nodes, with 64 kB 0.86.
         environment["OMPI_MCA_btl_tcp_eager_limit"] = "262144"
         environment.update(_root_environment())
+    if world.link:
+        environment.update(_sockets_alone(mpi))
+        environment[LINK_VARIABLE] = f"{world.link:.0f}"
     return environment
+
+
+def _sockets_alone(mpi: Mpi) -> dict[str, str]:
+    """Return what has ranks of one machine speak over its loopback, where links can be slowed."""
+    if mpi.kind is MpiKind.MPICH:
+        return {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}
+    return {
+        "OMPI_MCA_pml": "ob1",
+        "OMPI_MCA_btl": "tcp,self",
+        "OMPI_MCA_btl_tcp_if_include": "lo",
+    }
 
 
 def _root_environment() -> dict[str, str]:

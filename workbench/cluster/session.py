@@ -253,6 +253,7 @@ class MpiCluster:
             # Whatever they are called, and if one machine plays several: it is this one.
             hosts=[["localhost", world.slots]],
             marks=[marks[address] for address in world.placement] if all(marks.values()) else [],
+            link=world.link,
             generation=generation,
             nanny=False,
         )

@@ -29,7 +29,8 @@ _BOUGHT = (
     "gpus", "gpu_memory", "memory", "vcpus", "network", "types", "zones", "region", "max_price",
     "budget", "image", "ssh_from",
 )  # fmt: skip
-_ANY = ("nodes", "least", "most", "slots", "ttl", "data", "output", "prepare", *_BOUGHT)
+_ANY = ("nodes", "least", "most", "slots", "ttl", "data", "output", "prepare", "link", *_BOUGHT)
+_AMOUNTS = ("gpu_memory", "memory", "network", "max_price", "budget", "ttl", "link")
 _IMAGE = re.compile(r"ami-[0-9a-f]{8,17}|/\S+")
 _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-[0-9]")
 
@@ -46,6 +47,7 @@ class FleetRequest:
         ttl: Seconds until everything is deleted; 0 for never.
         prepare: The script's text.
         ssh_from: The network from which bought nodes let in ssh.
+        link: Gbit/s that join a rehearsal's nodes.
     """
 
     where: Place | None = None
@@ -70,6 +72,7 @@ class FleetRequest:
     prepare: str | None = None
     image: str | None = None
     ssh_from: str | None = None
+    link: float | None = None
 
     @property
     def place(self) -> Place:
@@ -112,7 +115,7 @@ def problems(request: FleetRequest, spelling: Spelling) -> Iterator[tuple[str, s
         if not lowest <= value <= MAX_RANKS:
             text = f"must be a whole number from {lowest} to {MAX_RANKS}, not {value}."
             yield name, f"{spelling.name(name)} {text}"
-    for name in request.said(("gpu_memory", "memory", "network", "max_price", "budget", "ttl")):
+    for name in request.said(_AMOUNTS):
         value = getattr(request, name)
         if not 0 <= value < math.inf:
             yield name, f"{spelling.name(name)} must be a number from 0 up, not {value:g}."
@@ -174,6 +177,7 @@ def fleet_wish(
             prepare=request.prepare or "",
             image=request.image or "",
             ssh_from=str(check_door(request.ssh_from)) if request.ssh_from else "",
+            link=request.link or 0.0,
         )
     )
 
@@ -201,6 +205,12 @@ def _out_of_place(request: FleetRequest, spelling: Spelling) -> Iterator[tuple[s
                 f"{spelling.name(name)} is about nodes; say where they come from: "
                 f"{spelling.places}.",
             )
+    if place is not Place.FAKE and place is not Place.LOCAL and request.said(("link",)):
+        yield (
+            "link",
+            f"{spelling.name('link')} slows the links of pretended nodes, and those of {place} "
+            "are as fast as they are; leave it out.",
+        )
     if place is Place.HOSTS:
         for name in request.said(_BOUGHT):
             yield (

@@ -12,6 +12,8 @@ from workbench.errors import InputError
 # Of these it is known before anything starts how many ranks they carry.
 KNOWN = frozenset({Place.LOCAL, Place.HOSTS})
 MAX_NODES = 512
+GBIT = 1e9 / 8
+"""Bytes."""
 
 
 def check_fleet(fleet: FleetWish) -> FleetWish:
@@ -86,7 +88,8 @@ def target_world(
     slots = sum(host.slots for host in hosts)
     # Nodes that are missing take their ranks with them; what was asked for stays asked for.
     size = wish.ranks or slots
-    return World(hosts, size if wish.oversubscribe else min(size, slots), wish.oversubscribe)
+    size = size if wish.oversubscribe else min(size, slots)
+    return World(hosts, size, wish.oversubscribe, fleet.link * GBIT)
 
 
 def _with_slots(fleet: FleetWish) -> tuple[Host, ...]:

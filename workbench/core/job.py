@@ -227,6 +227,7 @@ class Job(BaseModel):
     prepare: str | None = _said("the path of a shell script", "prepare.sh")
     image: str | None = _said("the id of an image", "ami-0123456789abcdef0")
     ssh_from: str | None = _said("an address, or a private network", "203.0.113.7")
+    link: float | None = _amount("Gbit/s that join a rehearsal's nodes", 0.1)
     snapshots: Annotated[Any, BeforeValidator(_refused)] = _said("left out", "")
     shrink: Literal["continue", "wait"] | None = _said(
         '"continue" with the nodes that are left or "wait" for others', CONTINUE
@@ -275,7 +276,7 @@ class Job(BaseModel):
 
 _OF_NODES = (
     "nodes", "least", "most", "slots", "region", "max_price", "budget", "ttl", "data", "output",
-    "image", "ssh_from",
+    "image", "ssh_from", "link",
 )  # fmt: skip
 SPELLING = Spelling(
     lambda name: f"needs.{name}" if name in JobNeeds.model_fields else name,

@@ -11,6 +11,8 @@ from workbench.errors import InputError
 MAX_RANKS = 4096
 # Names the pretended node that a process belongs to; only a rehearsal has any.
 NODE_VARIABLE = "WORKBENCH_REHEARSAL_NODE"
+# Bytes a second that pretended nodes send each other at most.
+LINK_VARIABLE = "WORKBENCH_REHEARSAL_LINK"
 
 
 @dataclass(frozen=True)
@@ -38,11 +40,13 @@ class World:
         hosts: In rank order; the first one carries rank 0.
         size: Number of ranks.
         oversubscribe: Whether a host may carry more ranks than it has slots.
+        link: Bytes a second to which a rehearsal holds each host's messages; 0 for no bound.
     """
 
     hosts: tuple[Host, ...]
     size: int
     oversubscribe: bool = False
+    link: float = 0.0
 
     @property
     def slots(self) -> int:

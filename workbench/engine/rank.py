@@ -28,6 +28,7 @@ from workbench.engine.channel import Address, Channel
 from workbench.engine.communicator import Worlds, watch
 from workbench.engine.current import Current, current, set_current
 from workbench.engine.log import RunLog
+from workbench.engine.pretending import slow_links
 
 PORTS = 32
 PORT_RANGE = (12_000, 32_000)
@@ -51,6 +52,7 @@ class Rank:
         self.number = MPI.COMM_WORLD.Get_rank()
         self.worlds = Worlds(fault_tolerant=fault_tolerant, on_abort=self._aborting)
         self._interruptible = self._interrupt_wanted = False
+        slow_links(MPI.COMM_WORLD)
         self._local_rank, self._leader, self._master = _place(MPI.COMM_WORLD)
         self._ports = _free_ports(MPI.COMM_WORLD) if _head() else ()
         folder = Path.home() / crash_folder

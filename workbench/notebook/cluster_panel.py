@@ -147,13 +147,18 @@ class ClusterPanel(ClusterBoxes):
         self.say(f"Asked for {size}.")
         self.refresh_now()
 
-    def rehearse(self, nodes: int) -> None:
+    def rehearse(self, nodes: int, link: float = 0.0) -> None:
         """Start with as many pretended nodes, as if somebody had chosen them and pressed Start.
+
+        Args:
+            link: Gbit/s that join them; 0 for what this machine can.
 
         Raises:
             WorkbenchError: There cannot be as many.
         """
         self.where.value, self.nodes.value = Place.FAKE, nodes
+        if isinstance(self.form, MarketForm):
+            self.form.extras.link.value = link
         self.questions.ask_offers(now=True)
         self._begin()
 

@@ -9,7 +9,7 @@ import ipywidgets as widgets
 
 from workbench.core.doors import check_door
 from workbench.core.fleet import FleetWish, Place
-from workbench.notebook.fields import at_least, fill, page, row, show, text, whole
+from workbench.notebook.fields import amount, at_least, fill, page, row, show, text, whole
 
 
 class ExtrasForm:
@@ -26,10 +26,12 @@ class ExtrasForm:
         self.image = text("Image", "ami-… or empty to look one up", "What each node boots")
         self.prepare = page("Prepare script", "pip install …", "Each node runs it before it joins")
         self.ssh_from = text("ssh from", "nobody outside EC2", "This computer's own address")
+        self.link = amount("Link, Gbit/s", 0.0, "To see a slow one; 0 for what this machine can")
         for box in (self.image, self.ssh_from):
             show(box, place is Place.EC2)
+        show(self.link, place is Place.FAKE)
         self._boxes = row(
-            self.slots, self.data, self.output, self.image, self.ssh_from, self.prepare
+            self.slots, self.data, self.output, self.image, self.ssh_from, self.link, self.prepare
         )
         show(self._boxes, False)
         self.more = widgets.ToggleButton(
@@ -54,6 +56,7 @@ class ExtrasForm:
             output=self.output.value.strip(),
             image=self.image.value.strip(),
             ssh_from=str(check_door(door)) if (door := self.ssh_from.value.strip()) else "",
+            link=at_least(self.link),
             prepare=self.prepare.value,
         )
 
@@ -66,6 +69,7 @@ class ExtrasForm:
                 (self.output, wish.output),
                 (self.image, wish.image),
                 (self.ssh_from, wish.ssh_from),
+                (self.link, wish.link),
                 (self.prepare, wish.prepare),
             ]
         )

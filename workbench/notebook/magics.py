@@ -39,12 +39,13 @@ class WorkbenchMagics(Magics):
 
         %dist_cluster [--cluster NAME]
 
-        %dist_cluster --rehearse N [--cluster NAME] starts with N pretended nodes, and waits.
+        %dist_cluster --rehearse N [--link GBITS] [--cluster NAME] starts with N pretended nodes,
+        and waits. With --link they send each other no more than so many Gbit/s.
         """
         chosen = options.panel_options("%dist_cluster").read(line)
         panel = panel_for(chosen.cluster)
         if chosen.rehearse is not None:
-            panel.rehearse(chosen.rehearse)
+            panel.rehearse(chosen.rehearse, chosen.link or 0.0)
             await_ready(chosen.cluster, page_for(self.shell))
         return panel
 

@@ -125,6 +125,7 @@ def panel_options(magic: str) -> Options:
     """Return the options of the magic that shows a cluster."""
     options = cluster_options(magic)
     options.add_argument("--rehearse", type=_whole("--rehearse"), metavar="N")
+    options.add_argument("--link", type=_amount("--link"), metavar="GBITS")
     return options
 
 

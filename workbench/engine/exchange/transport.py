@@ -10,6 +10,8 @@ from typing import Any
 
 from mpi4py import MPI
 
+from workbench.engine.pretending import node_of
+
 Array = Any
 """A NumPy array; shapes and types are told where they matter."""
 
@@ -39,7 +41,7 @@ class Transport:
         self.comm = _plain(own)
         self.rank: int = own.rank
         self.size: int = own.size
-        node = own.Split_type(MPI.COMM_TYPE_SHARED, self.rank)
+        node = node_of(own)
         self.node = _plain(node)
         self.local_rank: int = node.rank
         leaders: list[int] = own.allgather(node.bcast(self.rank))

@@ -13,11 +13,13 @@ from mpi4py import MPI
 from workbench.core.bandwidth import Exchange, Pair, Survey, tournament
 from workbench.core.measurement import RESULT_STREAM, Measurement, Rate, measurement_json
 from workbench.core.report import Progress
+from workbench.core.world import NODE_VARIABLE
 from workbench.engine.current import Current
 from workbench.engine.measuring import nodes
 from workbench.engine.measuring.exchanges import Exchanges
 from workbench.engine.measuring.links import measure_pair
 from workbench.engine.measuring.repeating import gather_here
+from workbench.engine.pretending import node_of
 
 # Of all sizes of one way to exchange; with the links of eight nodes it makes less than two minutes.
 EXCHANGE_SECONDS = 30.0
@@ -57,10 +59,10 @@ class Measuring:
         self._gbits = (rating, burst)
         self._source = source
         self._begun = time.time()
-        self._node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+        self._node = node_of(comm)
         leads = self._node.rank == 0
         self._leaders = comm.Split(0 if leads else MPI.UNDEFINED, comm.rank)
-        self._places = _names(comm.allgather(socket.gethostname() if leads else None))
+        self._places = _names(comm.allgather(_host() if leads else None))
         self._name = self._places[self._node.bcast(self._leaders.rank if leads else 0)]
         self._pairs: list[Pair] = []
         self._rates: list[Rate] = []
@@ -169,6 +171,11 @@ class Measuring:
             rates=tuple(one for several in rates for one in several),
             left_out=tuple(dict.fromkeys(one for several in left_out for one in several)),
         )
+
+
+def _host() -> str:
+    """Return the name of this rank's node."""
+    return os.environ.get(NODE_VARIABLE) or socket.gethostname()
 
 
 def _names(hosts: list[str | None]) -> tuple[str, ...]:
