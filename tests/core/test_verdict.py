@@ -96,14 +96,70 @@ def test_a_library_that_wastes_the_link_is_told_of_one_that_does_not() -> None:
     assert "--communicator auto" not in {one.do for one in judge(whole).remedies}
 
 
-def test_where_an_exchange_hides_under_the_compute_a_codec_gives_more() -> None:
+def test_where_an_exchange_can_hide_under_the_compute_a_codec_gives_more() -> None:
     shown, hidden = (
-        {one.do: one.speedup for one in judge(observed(), hidden=share).remedies}
-        for share in (0.0, 0.6)
+        {one.do: one.speedup for one in judge(observed(backward=0.66, room=room)).remedies}
+        for room in (0.0, 1.0)
     )
 
     assert hidden["--compress powersgd"] > shown["--compress powersgd"]
     assert hidden["--communicator auto"] > 1.1
+    assert hidden["double_buffering=True"] > hidden["--communicator auto"]
+    assert "double_buffering=True" not in shown  # no core is left to move bytes meanwhile
+
+
+def test_what_hides_under_the_compute_is_taken_from_what_was_seen() -> None:
+    """A third of the compute hid some of the exchange; it hides as much of one half as long."""
+    hidden = replace(WORK, hidden=1 / 3)
+    parts = ran(hidden, 4, SLOW)
+    seen = observed(hidden, ours=True, whole=parts.exchange, backward=0.4, room=1.0)
+
+    half = Coding(Codec.FP16, 0.5)
+    came = ran(hidden, 4, SLOW, half)
+
+    assert expected(seen, Change()) == pytest.approx(parts.total)
+    assert expected(seen, Change(coding=half)) == pytest.approx(came.total, rel=0.01)
+
+
+@pytest.mark.parametrize("coding", [one for one in CODINGS if one.codec is not Codec.NONE])
+def test_a_run_that_is_compressed_is_told_what_others_would_give_it(coding: Coding) -> None:
+    parts = ran(WORK, 4, SLOW, coding)
+    moving = parts.exposed + parts.coding
+    ranks = tuple(RankStep(n, f"node-{n}", 0.25, 0.0, moving, 0.0, 0.01) for n in range(4))
+    more = {"batch": 32, "link": SLOW, "coding": coding, "ours": True, "whole": moving}
+    seen = Observed(ranks, WORK.nbytes, 4, **more)
+
+    for other in CODINGS:
+        came = parts.total / ran(WORK, 4, SLOW, other).total
+        assert speedup(seen, Change(coding=other)) == pytest.approx(came, rel=0.01)
+
+
+def test_a_compressed_run_speaks_of_the_bytes_that_move() -> None:
+    half = Coding(Codec.FP16, 0.5)
+    parts = ran(WORK, 4, SLOW, half)
+    ranks = tuple(RankStep(n, f"node-{n}", 0.25, 0.0, parts.exposed, 0.0, 0.01) for n in range(4))
+    more = {"link": SLOW, "rating": 1.44 * GBIT, "coding": half, "ours": True}
+
+    said = sentence(judge(Observed(ranks, WORK.nbytes, 4, whole=parts.exposed, **more)))
+
+    assert "moves 49 MB of gradients (fp16, made of 98 MB) at 1.35 of 1.44 Gbit/s." in said
+    assert "`--compress fp16`" not in said
+    assert "--communicator" not in said
+    assert "`--compress powersgd` would give 1.9×" in said
+
+
+def test_a_codec_that_costs_more_than_it_saves_is_advised_against() -> None:
+    link = Link(50e-6, 40 * GBIT)
+    costly = Coding(Codec.TOPK, 0.02, 1e-9, 0.2e-9, sums=False)
+    parts = ran(WORK, 4, link, costly)
+    moving = parts.exposed + parts.coding
+    ranks = tuple(RankStep(n, "", 0.25, 0.0, moving, 0.0, 0.01) for n in range(4))
+    more = {"link": link, "coding": costly, "ours": True, "whole": moving}
+
+    verdict = judge(Observed(ranks, WORK.nbytes, 4, codings=(CODINGS[0], costly), **more))
+
+    assert [one.do for one in verdict.remedies] == ["--compress none"]
+    assert verdict.remedies[0].seconds == pytest.approx(ran(WORK, 4, link).total, rel=0.01)
 
 
 def test_what_a_straggler_costs_is_said_with_its_rank_and_host() -> None:
@@ -111,9 +167,13 @@ def test_what_a_straggler_costs_is_said_with_its_rank_and_host() -> None:
     late = RankStep(3, "node-3", 0.3, 0.0, 0.02)
     verdict = judge(Observed((*ranks, late), 10e6, 4, link=Link(50e-6, 10 * GBIT)))
 
-    assert (verdict.cause, verdict.slow, verdict.host) == (Cause.STRAGGLER, (3,), "node-3")
+    assert verdict.cause is Cause.STRAGGLER
     assert verdict.remedies[0].speedup == pytest.approx(0.32 / 0.22, rel=0.01)
-    assert "rank 3 on node-3" in sentence(verdict)
+    assert sentence(verdict) == (
+        "Straggler: rank 3 on node-3 computes for 300 ms a step, 1.5 times as long as the others; "
+        "the others wait for it up to 31 % of a step. See what else runs on node-3, or replace "
+        "that node: with all ranks alike training would be 1.5× as fast."
+    )
 
 
 def test_all_ranks_of_a_slow_host_are_one_straggler() -> None:
@@ -122,8 +182,27 @@ def test_all_ranks_of_a_slow_host_are_one_straggler() -> None:
 
     verdict = judge(Observed(tuple(ranks), 10e6, 2))
 
-    assert (verdict.slow, verdict.host) == ((4, 5), "b")
-    assert "ranks 4-5 on b" in sentence(verdict)
+    assert "Straggler: ranks 4-5 on b compute for 300 ms a step" in sentence(verdict)
+    assert "the others wait for them up to 31 %" in sentence(verdict)
+
+
+def test_a_rank_whose_data_is_late_is_told_from_one_that_computes_long() -> None:
+    late = RankStep(0, "a", 0.2, 0.0, 0.02, data=0.3)
+    others = [RankStep(rank, "b", 0.2, 0.29, 0.02, data=0.01) for rank in (1, 2)]
+
+    said = sentence(judge(Observed((late, *others), 10e6, 3)))
+
+    assert "rank 0 on a waits for its data for 300 ms a step, the others 10 ms;" in said
+    assert "See where data is read from on a, or stage it there:" in said
+
+
+def test_the_slower_of_two_ranks_is_the_straggler() -> None:
+    slow = RankStep(1, "", 0.25, 0.0, 0.01, other=0.01)
+
+    said = sentence(judge(Observed((RankStep(0, "", 0.2, 0.06, 0.01), slow), 1e6, 1)))
+
+    assert "rank 1 computes for 250 ms a step, 1.2 times as long as the others" in said
+    assert "See what else runs on its node, or replace that node:" in said
 
 
 def test_slow_data_is_not_taken_for_anything_else() -> None:
@@ -153,11 +232,11 @@ def test_many_small_messages_are_latency() -> None:
     link = Link(1e-3, 10 * GBIT)
     verdict = judge(observed(work, link=link))
 
-    whole = next(one for one in verdict.remedies if one.change.messages == 1)
+    whole = next(one for one in verdict.remedies if one.do == "--communicator auto")
 
     assert verdict.cause is Cause.LATENCY
     assert whole.seconds == pytest.approx(ran(replace(work, messages=1), 4, link).total, rel=0.01)
-    assert "gradients in one piece would give".lower() in sentence(verdict).lower()
+    assert "many small messages. `--communicator auto` would give 16.1×." in sentence(verdict)
 
 
 def test_a_batch_that_no_codec_can_help_is_too_small() -> None:

@@ -118,8 +118,8 @@ def test_a_rank_that_is_slow_is_named_with_its_host(on_ranks, told) -> None:
     seen = told(on_ranks(HERE, 2, "rank"))
 
     assert seen.slowest == 1
-    assert seen.says[0].startswith("Straggler: others wait for rank 1 on node2")
-    assert "would give 1." in seen.says[0]
+    assert seen.says[0].startswith("Straggler: rank 1 on node2 computes for ")
+    assert "See what else runs on node2, or replace that node: with all" in seen.says[0]
 
 
 def test_data_that_comes_late_is_named(on_ranks, told) -> None:

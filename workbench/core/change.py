@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from statistics import fmean, median
+from statistics import fmean, median_low
 
 from workbench.core.bandwidth import busbw
-from workbench.core.exchange import MEMORY, PLAIN, Coding, Link
-from workbench.core.step import Shape, Step, Work, step
+from workbench.core.exchange import CODINGS, MEMORY, PLAIN, Coding, Link
+from workbench.core.step import DOUBLE_BUFFERED, EARLY, Shape, Step, Work, step
 
 _BOUNDLESS = 1e15
 
@@ -57,6 +57,12 @@ class Observed:
         rating: Bytes a second that the nodes' network is rated at; 0 when unknown.
         hidden: Share of compute that the exchange goes on beneath.
         coding: What the gradients are turned into.
+        ours: Whether our communicator carries them.
+        whole: Seconds that the exchange takes, coding and what is hidden included; 0 where it
+            was not told, as nothing is hidden there.
+        backward: Share of compute that is the backward pass.
+        room: Of a core, what each rank leaves idle meanwhile: an exchange needs it to go on.
+        codings: Codecs to consider, plain included, as they are for this model on this machine.
     """
 
     ranks: tuple[RankStep, ...]
@@ -69,6 +75,21 @@ class Observed:
     rating: float = 0.0
     hidden: float = 0.0
     coding: Coding = PLAIN
+    ours: bool = False
+    whole: float = 0.0
+    backward: float = 0.0
+    room: float = 0.0
+    codings: tuple[Coding, ...] = CODINGS
+
+    @property
+    def overlapped(self) -> float:
+        """Share of compute beneath which our communicator's buckets can leave."""
+        return EARLY * self.backward * self.room
+
+    @property
+    def delayed(self) -> float:
+        """Share of compute beneath which double buffering has the exchange."""
+        return DOUBLE_BUFFERED * self.room
 
 
 @dataclass(frozen=True)
@@ -79,7 +100,7 @@ class Change:
         bandwidth: Of the link, bytes a second.
         batch: Times as many examples a rank.
         nodes: Times as many.
-        even: Whether no rank is slower than the median any longer.
+        even: Whether no rank is slower than half of them are any longer.
         loaded: Whether data comes in time.
         best: Whether the exchange takes no longer than by the model, whatever it takes now.
     """
@@ -125,11 +146,16 @@ def speedup(observed: Observed, change: Change) -> float:
 def parts_after(seen: Observed, change: Change) -> Step:
     """Return a step by the model, with the exchange as much slower than by it as it is now."""
     now, work = _work(seen, Change()), _work(seen, change)
-    exposed = fmean(one.moving for one in seen.ranks)
-    link = seen.link or _implied(seen, exposed + seen.hidden * now.compute)
+    took = _took(seen, now)
+    encoding = seen.coding.seconds(seen.nbytes, len(seen.ranks))
+    link = seen.link or _implied(seen, max(took.whole - encoding, took.whole / 2))
     shape = Shape(seen.nodes, link, max(1, len(seen.ranks) // seen.nodes), seen.memory)
     model = step(replace(now, hidden=0.0), shape, coding=seen.coding)
-    off = _off(model.exchange, exposed, seen.hidden * now.compute)
+    # Where coding takes most of it, moving is not to blame for all that it took longer.
+    off = took.whole / (model.exchange + model.coding) if model.exchange else 1.0
+    if model.exchange and not took.whole:  # all of it is hidden, and nobody told how long it is
+        off = min(1.0, seen.hidden * now.compute / model.exchange)
+    coded = off * model.coding
     off = min(1.0, off) if change.best else off
     there = replace(
         shape,
@@ -138,25 +164,35 @@ def parts_after(seen: Observed, change: Change) -> Step:
     )
     coding = change.coding or seen.coding
     plain = step(replace(work, hidden=0.0), there, coding=coding)
-    # What has been encoded all along is in the compute that was measured.
-    coded = max(0.0, plain.coding - (model.coding if coding == seen.coding else 0.0))
     # One rank that is alone exchanges nothing by the model; what it spends in MPI stays.
-    exchange = off * plain.exchange + (0.0 if model.exchange else exposed)
-    hidden = min(exchange, work.hidden * work.compute)
-    return replace(plain, exchange=exchange, exposed=exchange - hidden, coding=coded)
+    exchange = off * plain.exchange + (0.0 if model.exchange else took.whole)
+    coded = coded if coding == seen.coding and change.nodes == 1 else plain.coding
+    hidden = min(exchange + coded, work.hidden * work.compute)
+    # What leaves last has nothing to hide beneath, whatever room there is.
+    tail = took.tail * (exchange + coded) / took.whole if took.whole else 0.0
+    exposed = exchange - min(exchange, hidden) + (tail if work.hidden else 0.0)
+    coded -= max(0.0, hidden - exchange)
+    return replace(plain, exchange=exchange, exposed=exposed, coding=coded)
 
 
-def _off(model: float, exposed: float, hidden: float) -> float:
-    """Return how many times as long as by the model an exchange takes."""
-    if not model:
-        return 1.0
-    if exposed:
-        return (exposed + hidden) / model
-    return min(1.0, hidden / model)
+@dataclass(frozen=True)
+class _Took:
+    """Seconds of an exchange as it was: all of it, and what stayed exposed for all the room."""
+
+    whole: float
+    tail: float
+
+
+def _took(seen: Observed, now: Work) -> _Took:
+    exposed = fmean(one.moving for one in seen.ranks)
+    room = seen.hidden * now.compute
+    # Where a step shows something of it, all the room there is was used.
+    whole = max(exposed, seen.whole) if seen.whole else exposed + (room if exposed else 0.0)
+    return _Took(whole, max(0.0, exposed - max(0.0, whole - room)))
 
 
 def _work(seen: Observed, change: Change) -> Work:
-    own = median if change.even else fmean
+    own = median_low if change.even else fmean
     compute = own([one.compute for one in seen.ranks]) * change.batch
     data = own([one.data for one in seen.ranks])
     return Work(

@@ -22,9 +22,11 @@ from workbench.core.exchange import (
     seconds,
 )
 
-# Of a backward pass that is two thirds of the compute, all but the first layers' part can hide
-# an exchange whose buckets leave as they are complete.
-OVERLAPPED = 0.6
+# Of the backward pass, what can hide an exchange whose buckets leave as they are complete: all
+# but the part of the first layers.
+EARLY = 0.9
+# Where nobody saw how long the backward pass is, it is two thirds of the compute.
+OVERLAPPED = EARLY * 2 / 3
 # With double buffering an exchange has the whole of the next step's compute.
 DOUBLE_BUFFERED = 1.0
 _GRID = 0.1

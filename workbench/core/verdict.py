@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from statistics import fmean, median
+from statistics import fmean
 
 from workbench.core.bandwidth import busbw, gbits
 from workbench.core.change import (
     Change,
     Observed,
-    RankStep,
     expected,
     parts_after,
     speedup,
     told_apart,
 )
-from workbench.core.exchange import CARRIED, CODINGS, PLAIN, Codec, Coding
-from workbench.core.metrics import rank_ranges
-from workbench.core.step import DOUBLE_BUFFERED
+from workbench.core.exchange import CARRIED, PLAIN, Codec
+from workbench.core.straggler import Straggler, sentences, straggler
 
 # Of a step: less than that is not worth a word.
 NOTABLE = 0.15
-# How much longer than the median a rank has to work to be waited for.
-LATE = 1.15
 # A remedy that gives less is not named.
 GIVES = 1.05
 # A link of the kind that is rented where the network matters.
@@ -66,9 +61,10 @@ class Verdict:
 
     Args:
         share: Of a step that goes into the cause.
+        nbytes: Of gradients as they move.
+        plain: Bytes of gradients before any codec.
         busbw: Bytes a second over each link while gradients move; 0 where none do.
-        slow: Ranks that the others wait for.
-        host: On which all of these are; empty where they are on several.
+        straggler: None where that is not the cause.
         remedies: The best first.
     """
 
@@ -76,48 +72,46 @@ class Verdict:
     share: float
     seconds: float
     nbytes: float
+    plain: float
+    codec: Codec
     busbw: float
     rating: float
-    slow: tuple[int, ...] = ()
-    host: str = ""
+    straggler: Straggler | None = None
     remedies: tuple[Remedy, ...] = ()
 
 
-def judge(observed: Observed, codings: Iterable[Coding] = CODINGS, hidden: float = 0.0) -> Verdict:
-    """Return the verdict on a run.
-
-    Args:
-        codings: Codecs to consider, as measured on these machines.
-        hidden: Share of compute that our communicator's exchange goes on beneath: none where
-            compute keeps all cores busy, ``OVERLAPPED`` where a GPU computes.
-    """
+def judge(observed: Observed) -> Verdict:
+    """Return the verdict on a run."""
     ranks = told_apart(observed.ranks)
     seen = replace(observed, ranks=ranks)
     total = fmean(one.total for one in ranks)
-    moving = fmean(one.moving for one in ranks)
-    wire = seen.nbytes * seen.coding.ratio
-    slow = _late(ranks)
+    slow = straggler(ranks)
     cause, share = _cause(seen, total, slow)
-    hosts = {one.host for one in ranks if one.rank in slow}
+    wire = seen.nbytes * seen.coding.ratio
+    # Bytes move beneath the compute as well, where they do.
+    moving = max(fmean(one.moving for one in ranks), seen.whole)
     return Verdict(
         cause=cause,
         share=share,
         seconds=total,
         nbytes=wire,
-        busbw=busbw(wire, moving, max(2, seen.nodes)) if moving and wire else 0.0,
+        plain=seen.nbytes,
+        codec=seen.coding.codec,
+        busbw=_carried(seen, wire, moving) if moving and wire else 0.0,
         rating=seen.rating,
-        slow=slow if cause is Cause.STRAGGLER else (),
-        host=hosts.pop() if cause is Cause.STRAGGLER and len(hosts) == 1 else "",
-        remedies=_remedies(seen, cause, tuple(codings), hidden),
+        straggler=slow if cause is Cause.STRAGGLER else None,
+        remedies=_remedies(seen, cause),
     )
 
 
-def _late(ranks: tuple[RankStep, ...]) -> tuple[int, ...]:
-    usual = median(one.own for one in ranks)
-    return tuple(one.rank for one in ranks if one.own > LATE * usual)
+def _carried(seen: Observed, wire: float, moving: float) -> float:
+    """Return the bytes a second that each link carried."""
+    if seen.coding.sums:
+        return busbw(wire, moving, max(2, seen.nodes))
+    return (max(2, seen.nodes) - 1) * wire / moving  # each gets what all others send
 
 
-def _cause(seen: Observed, total: float, slow: tuple[int, ...]) -> tuple[Cause, float]:
+def _cause(seen: Observed, total: float, slow: Straggler | None) -> tuple[Cause, float]:
     shares = {
         Cause.NETWORK: fmean(one.moving for one in seen.ranks) / total,
         Cause.STRAGGLER: max(one.waiting for one in seen.ranks) / total if slow else 0.0,
@@ -148,44 +142,57 @@ def _is_small(seen: Observed) -> bool:
     return tiny.exposed > tiny.compute
 
 
-def _remedies(
-    seen: Observed, cause: Cause, codings: tuple[Coding, ...], hidden: float
-) -> tuple[Remedy, ...]:
+def _remedies(seen: Observed, cause: Cause) -> tuple[Remedy, ...]:
     found = [
         Remedy(do, change, speedup(seen, change), expected(seen, change))
-        for do, change in _changes(seen, cause, codings, max(seen.hidden, hidden))
+        for do, change in _changes(seen, cause)
     ]
     # More nodes are not a remedy but what a healthy run is good for, so they are always said.
     kept = [one for one in found if one.speedup >= GIVES or one.change.nodes > 1]
     return tuple(sorted(kept, key=lambda one: -one.speedup))
 
 
-def _changes(
-    seen: Observed, cause: Cause, codings: tuple[Coding, ...], hidden: float
-) -> list[tuple[str, Change]]:
+def _changes(seen: Observed, cause: Cause) -> list[tuple[str, Change]]:
     if cause is Cause.STRAGGLER:
-        return [("replace the node, or see what else runs there", Change(even=True))]
+        return [("equal ranks", Change(even=True))]
     if cause is Cause.DATA:
         return [("load data in a MultiprocessIterator", Change(loaded=True))]
     if cause is Cause.COMPUTE:
         return [("twice the nodes", Change(nodes=2))]
-    # Who compresses has our communicator, which reaches what the link lets through.
-    ours = Change(hidden=hidden, best=seen.link is not None)
-    changes = [("--communicator auto", ours)] if ours.best else []
-    changes += [
-        (f"--compress {coding.codec}", replace(ours, coding=coding))
-        for coding in codings
-        if coding.codec not in (Codec.NONE, seen.coding.codec)
-    ]
-    if seen.hidden < DOUBLE_BUFFERED:
-        changes.append(("double_buffering=True", Change(hidden=DOUBLE_BUFFERED)))
+    changes = _exchanged(seen)
+    if seen.delayed > max(seen.hidden, seen.overlapped):
+        delayed = replace(_ours(seen), hidden=seen.delayed)
+        changes.append(("double_buffering=True", delayed))
     fast = CARRIED * FAST_GBITS * 1e9 / 8
     if seen.link is not None and fast > 1.5 * seen.link.bandwidth:
         changes.append((f"{FAST_GBITS:g} Gbit/s nodes", Change(bandwidth=fast)))
-    if cause is Cause.LATENCY:
-        changes.append(("gradients in one piece", Change(messages=1)))
     if cause is Cause.BATCH:
         changes.append((f"batches {_larger(seen):g} times as large", Change(batch=_larger(seen))))
+    return changes
+
+
+def _ours(seen: Observed) -> Change:
+    """Return what our communicator changes: it overlaps, and reaches what the link lets through."""
+    if seen.ours:
+        return Change()
+    # It says all in one piece but for the buckets, which leave one behind the other.
+    return Change(hidden=seen.overlapped, best=seen.link is not None, messages=1)
+
+
+def _exchanged(seen: Observed) -> list[tuple[str, Change]]:
+    """Return what can be done about the exchange itself."""
+    ours = _ours(seen)
+    if seen.ours:
+        changes = []
+    else:
+        changes = [("--communicator auto", ours)] if ours.best or ours.hidden else []
+    for coding in seen.codings:
+        if coding.codec is seen.coding.codec:
+            continue
+        if coding.codec is not Codec.NONE:
+            changes.append((f"--compress {coding.codec}", replace(ours, coding=coding)))
+        elif seen.coding.codec is not Codec.NONE:
+            changes.append(("--compress none", replace(ours, coding=coding)))
     return changes
 
 
@@ -201,6 +208,8 @@ def _larger(seen: Observed) -> float:
 def sentence(verdict: Verdict) -> str:
     """Return a verdict in words, with the next step."""
     said = f"{verdict.cause[0].upper()}{verdict.cause[1:]}: {_where(verdict)}"
+    if verdict.straggler is not None:
+        return said
     named = _named(verdict)
     if not named:
         return said
@@ -213,11 +222,13 @@ def _where(verdict: Verdict) -> str:
     share = f"{100 * verdict.share:.0f} % of a step"
     if verdict.cause is Cause.NETWORK:
         of = f" of {gbits(verdict.rating)}" if verdict.rating else ""
-        moved = f"{verdict.nbytes / 1e6:.3g} MB of gradients at {gbits(verdict.busbw)}{of}"
+        coded = verdict.codec is not Codec.NONE
+        made = f" ({verdict.codec}, made of {verdict.plain / 1e6:.3g} MB)" if coded else ""
+        moved = f"{verdict.nbytes / 1e6:.3g} MB of gradients{made} at {gbits(verdict.busbw)}{of}"
         return f"{share} moves {moved} Gbit/s."
-    if verdict.cause is Cause.STRAGGLER:
-        where = f" on {verdict.host}" if verdict.host else ""
-        return f"others wait for {rank_ranges(verdict.slow)}{where}, up to {share}."
+    if verdict.straggler is not None:
+        gives = verdict.remedies[0].speedup if verdict.remedies else 0.0
+        return sentences(verdict.straggler, verdict.share, gives)
     return {
         Cause.LATENCY: f"{share} goes into many small messages.",
         Cause.DATA: f"{share} waits for the next batch.",

@@ -36,6 +36,9 @@ class Watch:
         steps: How many steps are done.
         pace: Seconds that a step takes of late; 0 when unknown.
         waited: Seconds that were waited in this step's meeting; below 0 where there was none.
+        wire: Bytes that this rank sent, where that is known.
+        spent: Seconds of all exchanges, whoever did them; 0 where that is not told.
+        told: What else there is to tell of the exchange, by name.
     """
 
     __slots__ = (
@@ -47,10 +50,13 @@ class Watch:
         "pace",
         "seconds",
         "since",
+        "spent",
         "spoilt",
         "started",
         "steps",
+        "told",
         "waited",
+        "wire",
     )
 
     def __init__(self) -> None:
@@ -62,9 +68,12 @@ class Watch:
         self.pace = 0.0
         self.waited = -1.0
         self.spoilt = False
+        self.wire = self.spent = 0.0
+        self.told: dict[str, float] = {}
 
     def begin(self) -> None:
         """Forget what was before: steps of another training begin."""
+        self.told = {}
         self.stepped(0.0)
         self.first = self.steps
         self.pace = 0.0

@@ -8,20 +8,23 @@ bytes, which are told apart by the steps before whose exchange all ranks met;
 
 from __future__ import annotations
 
+import functools
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from statistics import median
 from typing import Any
 
 from workbench.core.anatomy import split
+from workbench.engine import gradients
 from workbench.engine.communicator import watch
 from workbench.engine.log import RunLog
 
 PARTS = ("step/compute", "step/communication", "step/data", "step/other")
 SPLIT = ("step/waiting", "step/moving")
-EXCHANGE = ("exchange/nbytes", "exchange/calls")
-SHAPE = ("exchange/leader", "exchange/batch")
+EXCHANGE = "exchange/"
 TELL_SECONDS = 0.5
 # Steps that were looked at and count; so many that one that was disturbed does not.
 LOOKS = 15
@@ -39,19 +42,22 @@ class StepTime:
 
     def __init__(self, log: RunLog, *, leader: int = 0, batch: int = 0) -> None:
         self._log = log
-        self._shape: tuple[int, ...] = (leader, batch)
+        self._shape = {"leader": float(leader), "batch": float(batch)}
+        self._updater: Any = None
         watch.begin()
-        self._update = self._data = self._inside = 0.0
+        self._update = self._data = self._inside = self._backward = self._busy = 0.0
         self._steps = 0
         self._since = self._stepped = time.perf_counter()
         self._communicated = self._begun = watch.seconds
-        self._barred, self._exchanged = watch.barred, (watch.nbytes, watch.exchanges)
-        self._moved = deque[float](maxlen=LOOKS)
+        self._barred = watch.barred
+        self._exchanged, self._spent = (watch.nbytes, watch.exchanges, watch.wire), watch.spent
+        self._moved, self._whole = deque[float](maxlen=LOOKS), deque[float](maxlen=LOOKS)
 
     @contextmanager
     def installed(self, updater: Any) -> Iterator[None]:
         """Time ``updater`` for as long as the context lasts."""
         patched: list[tuple[Any, str]] = []
+        self._updater = updater
         self._wrap(updater, "update", self._timed_update, patched)
         iterators = getattr(updater, "_iterators", None)
         for iterator in iterators.values() if isinstance(iterators, dict) else ():
@@ -62,7 +68,8 @@ class StepTime:
         else:
             before = None
         try:
-            yield
+            with self._backward_timed():
+                yield
         finally:
             for owner, name in patched:
                 delattr(owner, name)
@@ -76,6 +83,9 @@ class StepTime:
         if watch.waited >= 0 and not watch.spoilt:
             barred = watch.barred - self._barred
             self._moved.append(watch.seconds - self._begun - watch.waited - barred)
+        if watch.spent > self._spent:
+            self._whole.append(watch.spent - self._spent)
+            self._spent = watch.spent
         watch.stepped(now - self._stepped)
         self._stepped, self._begun, self._barred = now, watch.seconds, watch.barred
         if now - self._since >= TELL_SECONDS:
@@ -95,22 +105,43 @@ class StepTime:
         for name, seconds in zip(PARTS, parts, strict=True):
             self._log.add(name, iteration, max(0.0, seconds) / self._steps)
         if self._moved:
-            self._tell_exchange(iteration, max(0.0, communication) / self._steps)
-        self._update = self._data = self._inside = 0.0
+            apart = split(max(0.0, communication) / self._steps, tuple(self._moved))
+            for name, seconds in zip(SPLIT, apart, strict=True):
+                self._log.add(name, iteration, seconds)
+        self._tell_exchange(iteration)
+        self._update = self._data = self._inside = self._backward = self._busy = 0.0
         self._steps = 0
         self._since = now
+        if self._updater is not None:
+            # It takes a moment, in which nobody trains, so it is no part of a step.
+            begun = time.perf_counter()
+            self._tell_all(iteration, gradients.told_of(self._updater))
+            self._updater = None
+            self._stepped += time.perf_counter() - begun
+            self._since += time.perf_counter() - begun
         self._communicated = watch.seconds
 
-    def _tell_exchange(self, iteration: int, communication: float) -> None:
-        for name, seconds in zip(SPLIT, split(communication, tuple(self._moved)), strict=True):
-            self._log.add(name, iteration, seconds)
-        now = (watch.nbytes, watch.exchanges)
-        for name, last, first in zip(EXCHANGE, now, self._exchanged, strict=True):
-            self._log.add(name, iteration, (last - first) / self._steps)
+    def _tell_exchange(self, iteration: int) -> None:
+        """Tell how gradients are exchanged, and what else goes on meanwhile."""
+        now = (watch.nbytes, watch.exchanges, watch.wire)
+        nbytes, calls, wire = (
+            (last - first) / self._steps for last, first in zip(now, self._exchanged, strict=True)
+        )
         self._exchanged = now
-        for name, value in zip(SHAPE, self._shape, strict=False):
-            self._log.add(name, iteration, value)
-        self._shape = ()  # which stays as it is
+        told = {"nbytes": nbytes, "calls": calls} if calls else {}
+        if self._whole:
+            told |= {"wire": wire, "whole": median(self._whole), **watch.told}
+        if self._backward:
+            told["backward"] = self._backward / self._steps
+            told["busy"] = self._busy / self._backward
+            told["cores"] = float(gradients.cores())
+        if told:
+            self._tell_all(iteration, told | self._shape)
+            self._shape = {}  # which stays as it is
+
+    def _tell_all(self, iteration: int, values: dict[str, float]) -> None:
+        for name, value in values.items():
+            self._log.add(EXCHANGE + name, iteration, value)
 
     def _wrap(
         self,
@@ -133,6 +164,34 @@ class StepTime:
             finally:
                 self._update += clock() - start
                 self._inside += watch.seconds - communicated
+
+        return timed
+
+    @contextmanager
+    def _backward_timed(self) -> Iterator[None]:
+        """Time the backward pass, where Chainer does it."""
+        variable = getattr(sys.modules.get("chainer.variable"), "Variable", None)
+        if variable is None:
+            yield
+            return
+        before = variable.backward
+        variable.backward = self._timed_backward(before)
+        try:
+            yield
+        finally:
+            variable.backward = before
+
+    def _timed_backward(self, backward: Callable[..., Any]) -> Callable[..., Any]:
+        clock, busy = time.perf_counter, time.process_time
+
+        @functools.wraps(backward)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            start, used = clock(), busy()
+            try:
+                return backward(*args, **kwargs)
+            finally:
+                self._busy += busy() - used
+                self._backward += clock() - start
 
         return timed
 

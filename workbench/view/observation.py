@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from workbench.core.anatomy import part_seconds
 from workbench.core.bandwidth import Survey
-from workbench.core.change import Observed, RankStep
+from workbench.core.change import Observed, RankStep, told_apart
 from workbench.core.exchange import MEMORY
+from workbench.core.exchanged import exchanged
 from workbench.core.metrics import EXCHANGE_PREFIX
 from workbench.core.run import Run
 from workbench.store import Store
@@ -29,16 +30,17 @@ def observed_of(
     told = next(iter(exchanges.values()), {})
     nodes = len({one.get("leader", 0.0) for one in exchanges.values()}) or len({*hosts.values()})
     survey = survey_of(store, run, {*hosts.values()})
-    return Observed(
-        ranks=tuple(_rank_step(rank, hosts[rank], parts) for rank, parts in ranks.items()),
-        nbytes=told.get("nbytes", 0.0),
+    seen = Observed(
+        ranks=told_apart(_rank_step(rank, hosts[rank], parts) for rank, parts in ranks.items()),
+        nbytes=told.get("nbytes") or told.get("gradients", 0.0),
         nodes=max(1, nodes),
         batch=max(1.0, told.get("batch", 1.0)),
-        messages=max(1, round(told.get("calls", 1.0))),
+        messages=max(1, round(told.get("calls") or told.get("arrays", 1.0))),
         link=survey.link() if survey else None,
         memory=MEMORY,
         rating=survey.rating if survey else 0.0,
     )
+    return exchanged(seen, exchanges.values())
 
 
 def survey_of(store: Store, run: Run, hosts: set[str]) -> Survey | None:

@@ -179,6 +179,11 @@ def _in_exchange(exchanger: Exchanger, meetings: Meetings | None = None) -> Iter
             meetings.after()
         watch.exchanges += 1
         watch.nbytes += exchanger.plan.nbytes if exchanger.plan else 0
+        watch.wire += exchanger.tally.nbytes
+        watch.spent += exchanger.tally.seconds
+        watch.told["codec"] = float([*Codec].index(exchanger.codec))
+        watch.told["overlaps"] = float(exchanger.overlaps)
+        watch.told["delayed"] = float(meetings is None)
     finally:
         watch.call = ""
         watch.seconds += time.perf_counter() - start

@@ -98,6 +98,7 @@ class Exchanger:
         if self._worker is not None:
             self._worker.wait()
         self._flight = Flight(self.plan)
+        self.tally = Tally()  # of what leaves from now on
 
     def ready(self, number: int, gradient: Array) -> None:
         """Take note that a gradient is complete; its bucket leaves with the last of its own."""
@@ -136,7 +137,8 @@ class Exchanger:
         Raises:
             GradientError: Ranks do not agree, or a gradient is not finite; on all ranks.
         """
-        self.tally = Tally()
+        if self._flight is None:
+            self.tally = Tally()
         shapes = [shape_of(*one) for one in zip(names, gradients, kept, strict=True)]
         flight, self._flight = self._flight, None
         if self.plan is None:
@@ -242,6 +244,8 @@ class Exchanger:
         closing.buffer[0] = changed
         closing.buffer[1] = any(one.found for one in self._findings.values())
         self.reducer.mean([closing.buffer])
+        size = self.reducer.transport.size
+        self.tally.nbytes += 2 * (size - 1) / size * closing.nbytes
         self.tally.seconds += time.perf_counter() - start
 
     def _agree(self, shapes: list[Shape], order: Sequence[int]) -> None:
