@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from workbench.errors import InputError, StateError
@@ -15,7 +17,7 @@ def test_a_plan_is_a_picture_and_tables(run_cell, sent) -> None:
     assert len(sent.final("image/png")) == 1
     assert '<img alt="time against money of an epoch: from' in sent.html
     assert "Where adding nodes stops paying" in sent.text
-    assert "gpu.1 in here-" in sent.text
+    assert re.search(r"gpu\.\d in here-1", sent.text)  # which is cheaper changes with the hours
 
 
 def test_without_a_measured_run_the_way_to_one_is_said(run_cell) -> None:
