@@ -3,6 +3,7 @@
  */
 import * as React from 'react';
 
+import { Bandwidth } from './bandwidth';
 import type { ClustersModel } from './clusters';
 import type { ClusterState, ICluster } from './protocol';
 import { Controls } from './controls';
@@ -48,20 +49,31 @@ export function Badge(props: {
   );
 }
 
+/** What a person can do with a cluster that is not the model's to do. */
+export interface IClusterActions {
+  /** Delete a cluster, once the person has confirmed it. */
+  remove: (name: string) => void;
+  /** Have its links measured, and show how that goes. */
+  measure: (name: string) => void;
+  /** Show a run, by its id. */
+  open: (id: string) => void;
+}
+
 /** One cluster. */
 export function ClusterCard(props: {
   cluster: ICluster;
   model: ClustersModel;
   trans: ITrans;
-  remove: () => void;
+  actions: IClusterActions;
 }): JSX.Element {
-  const { cluster, model, trans } = props;
+  const { cluster, model, trans, actions } = props;
+  const { name } = cluster;
   const id = React.useId();
-  const refusal = model.refusal(cluster.name);
+  const refusal = model.refusal(name);
   return (
     <section className="wb-cluster" aria-labelledby={id}>
       <header className="wb-cluster-header">
-        <h4 id={id}>{cluster.name}</h4>
+        <h4 id={id}>{name}</h4>
         <Badge state={cluster.state} trans={trans} />
       </header>
       <Facts cluster={cluster} trans={trans} />
@@ -70,7 +82,15 @@ export function ClusterCard(props: {
       )}
       <Rungs rungs={cluster.rungs} trans={trans} />
       <NodeList cluster={cluster} trans={trans} />
-      <Controls {...props} />
+      <Controls
+        {...{ cluster, model, trans }}
+        remove={() => actions.remove(name)}
+      />
+      <Bandwidth
+        {...{ cluster, model, trans }}
+        measure={() => actions.measure(name)}
+        open={actions.open}
+      />
       {refusal && (
         <p className="wb-refusal" role="alert">
           {refusal}

@@ -4,7 +4,7 @@
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
-import { ClusterCard } from './clustercard';
+import { ClusterCard, type IClusterActions } from './clustercard';
 import type { ClustersModel } from './clusters';
 import { Action, Oversubscribe, SizeBox } from './controls';
 import type { ITrans } from './run/trans';
@@ -13,13 +13,10 @@ import { DEFAULT_CLUSTER } from './tokens';
 
 /** The clusters, one below the other. */
 export class ClusterList extends ReactWidget {
-  /**
-   * @param remove - deletes a cluster, once the person has confirmed it
-   */
   constructor(
     private readonly model: ClustersModel,
     private readonly trans: ITrans,
-    private readonly remove: (name: string) => void
+    private readonly actions: IClusterActions
   ) {
     super();
     this.addClass('wb-clusters');
@@ -46,7 +43,7 @@ export class ClusterList extends ReactWidget {
               cluster={cluster}
               model={model}
               trans={trans}
-              remove={() => this.remove(cluster.name)}
+              actions={this.actions}
             />
           ))}
         {!trouble && model.isReady && !model.clusters.length && (

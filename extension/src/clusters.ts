@@ -25,6 +25,8 @@ export interface IApi {
   resize(name: string, size: ISize & { agreed?: number }): Promise<ICluster>;
   remove(name: string): Promise<ICluster>;
   extend(name: string, seconds: number): Promise<ICluster>;
+  /** Have its links measured; what is returned is the run that does it. */
+  measure(name: string): Promise<IRun>;
   stopTraining(name: string): Promise<string[]>;
   stopRun(id: string): Promise<IRun>;
 }
@@ -144,6 +146,15 @@ export class ClustersModel implements IDisposable {
   /** Let a cluster live longer. */
   extend(name: string, seconds: number): Promise<boolean> {
     return this._change(name, () => this.options.api.extend(name, seconds));
+  }
+
+  /** Have a cluster's links measured; the run's id, or nothing where that was refused. */
+  async measure(name: string): Promise<string> {
+    let id = '';
+    await this._act(name, async () => {
+      ({ id } = await this.options.api.measure(name));
+    });
+    return id;
   }
 
   stopTraining(name: string): Promise<boolean> {

@@ -24,7 +24,7 @@ import {
   IWorkbench,
   PANEL_ID
 } from './tokens';
-import { alive } from './words';
+import { alive, canMeasure } from './words';
 
 type Arguments = ReadonlyPartialJSONObject;
 type Property = { type: string; description: string; minimum?: number };
@@ -76,6 +76,15 @@ export class ClusterCommands {
       },
       isEnabled: args => model.cluster(this._named(args))?.is_wanted ?? false,
       execute: args => this._resize(this._named(args), args)
+    });
+    commands.addCommand(CommandIDs.measure, {
+      label: trans.__('Measure Bandwidth'),
+      caption: trans.__(
+        'Measure the links between the nodes of a training cluster'
+      ),
+      describedBy: { args: this._arguments(this._clusterArgument()) },
+      isEnabled: args => canMeasure(model.cluster(this._named(args))),
+      execute: args => this._measure(this._named(args), commands)
     });
     commands.addCommand(CommandIDs.stop, {
       label: trans.__('Stop Training'),
@@ -160,6 +169,18 @@ export class ClusterCommands {
       sizeIn(args) ??
       (await askSize(title, okLabel, name, this._model, this.trans))
     );
+  }
+
+  /** Have a cluster measured, and show how that goes. */
+  private async _measure(
+    name: string,
+    commands: CommandRegistry
+  ): Promise<void> {
+    const id = await this._model.measure(name);
+    await this._tell(name, Promise.resolve(!!id));
+    if (id) {
+      await commands.execute(CommandIDs.openRun, { id });
+    }
   }
 
   private async _stop(args: Arguments): Promise<void> {

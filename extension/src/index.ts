@@ -26,6 +26,7 @@ const api: IApi = {
   resize: request.resizeCluster,
   remove: request.deleteCluster,
   extend: request.extendCluster,
+  measure: request.measureCluster,
   stopTraining: request.stopCluster,
   stopRun: request.stopRun
 };

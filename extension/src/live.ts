@@ -2,9 +2,9 @@
  * Follow a run on this Jupyter server: find out whether it is there, then keep a connection.
  */
 import type { Bundle } from './request';
-import type { IFrame, IRun } from './protocol';
+import type { IFrame, IRun, ISurvey } from './protocol';
 import { retryDelay } from './run/backoff';
-import { RunModel } from './run/model';
+import { RunModel, type Aspect } from './run/model';
 import { RunSocket } from './run/socket';
 import type { IRunActions } from './run/view';
 
@@ -13,6 +13,7 @@ export interface IRunApi {
   getRun(id: string): Promise<IRun>;
   stopRun(id: string): Promise<IRun>;
   getBundle(id: string): Promise<Bundle>;
+  getSurvey(id: string): Promise<ISurvey>;
   getCurves(
     id: string,
     range: { first: number; last: number; buckets: number }
@@ -53,6 +54,7 @@ export class LiveRun {
       url: (feed, version) => api.followUrl(id, { feed, version, ...stay }),
       create
     });
+    this.model.changed.connect(this._onChange, this);
   }
 
   readonly model: RunModel;
@@ -92,8 +94,30 @@ export class LiveRun {
   dispose(): void {
     this.stop();
     this._isDisposed = true;
+    clearTimeout(this._surveying);
     this._socket.dispose();
     this.model.dispose();
+  }
+
+  /** What a measurement found is there once it has ended. */
+  private _onChange({ run }: RunModel, aspect: Aspect): void {
+    const isDone = run?.kind === 'measurement' && run.state === 'finished';
+    if (aspect === 'run' && isDone && !this._isSurveyed) {
+      this._isSurveyed = true;
+      void this._survey();
+    }
+  }
+
+  private async _survey(): Promise<void> {
+    try {
+      this.model.setSurvey(await this.api.getSurvey(this.id));
+    } catch (error) {
+      const { status, isOurs } = error as Partial<IRefusal>;
+      if (!this._isDisposed && !(status === 404 && isOurs)) {
+        const delay = retryDelay(this._failures++);
+        this._surveying = setTimeout(() => void this._survey(), delay);
+      }
+    }
   }
 
   private async _open(): Promise<void> {
@@ -122,6 +146,8 @@ export class LiveRun {
 
   private readonly _socket: RunSocket;
   private _retry: ReturnType<typeof setTimeout> | undefined;
+  private _surveying: ReturnType<typeof setTimeout> | undefined;
+  private _isSurveyed = false;
   private _failures = 0;
   private _isStopped = false;
   private _isDisposed = false;

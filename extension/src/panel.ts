@@ -42,13 +42,16 @@ export class TrainingPanel extends SidePanel {
     this.node.setAttribute('aria-label', trans.__('Training clusters'));
 
     const model = workbench.clusters;
-    const clusters = new ClusterList(
-      model,
-      trans,
-      cluster => void commands.execute(CommandIDs.remove, { cluster })
-    );
+    const open = (id: string) =>
+      void commands.execute(CommandIDs.openRun, { id });
+    const clusters = new ClusterList(model, trans, {
+      remove: cluster => void commands.execute(CommandIDs.remove, { cluster }),
+      measure: cluster =>
+        void commands.execute(CommandIDs.measure, { cluster }),
+      open
+    });
     const runs = new RunList(model, trans, {
-      open: id => void commands.execute(CommandIDs.openRun, { id }),
+      open,
       compare: ids => void commands.execute(CommandIDs.compare, { ids })
     });
     const top = section(trans.__('Clusters'), clusters, trans);

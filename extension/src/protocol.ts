@@ -160,6 +160,44 @@ export interface ICluster {
   ranks: { rank: number; host: string; pid: number }[];
   /** Runs that have not ended, oldest first. */
   runs: IRun[];
+  /** Which run measured its links last, and when; null if none did. */
+  measured: { run: string; time: number } | null;
+}
+
+/** What a measurement found; in bytes, seconds and bytes a second. */
+export interface ISurvey {
+  /** Epoch seconds. */
+  time: number;
+  /** That it took. */
+  seconds: number;
+  ranks: number;
+  /** Names in the order of their ranks. */
+  nodes: string[];
+  /** From each node (row) to each (column); null where it was not measured. */
+  links: (number | null)[][];
+  /** One way, from a node to another, by their places in `nodes`. */
+  latencies: [from: number, to: number, seconds: number][];
+  /** The link that all wait for, by its ends; null where there is none. */
+  slowest: [from: number, to: number] | null;
+  /** What a node's network is rated at; 0 when unknown. */
+  rating: number;
+  exchanges: IExchange[];
+  /** Within nodes. */
+  rates: { node: string; what: string; bandwidth: number; latency: number }[];
+  /** What stands out and what has changed, a sentence each. */
+  remarks: string[];
+}
+
+/** An allreduce of one size. */
+export interface IExchange {
+  nbytes: number;
+  seconds: number;
+  /** Whose algorithms they are: ours, or the MPI library's own. */
+  way: string;
+  /** Which of them, or nothing. */
+  algorithm: string;
+  algbw: number;
+  busbw: number;
 }
 
 /** What GET clusters answers. */

@@ -11,6 +11,7 @@ import {
   type IFrame,
   type IListedRun,
   type IRun,
+  type ISurvey,
   type ITurn
 } from './protocol';
 
@@ -97,6 +98,14 @@ export async function stopCluster(
   return answer.stopped;
 }
 
+/** Have a cluster's links measured, and return the run that does it. */
+export function measureCluster(
+  name: string,
+  settings?: Settings
+): Promise<IRun> {
+  return json('POST', ['clusters', name, 'measure'], { settings });
+}
+
 /** The newest runs first, of one cluster or of all. */
 export async function getRuns(
   options: { cluster?: string; limit?: number } = {},
@@ -115,6 +124,11 @@ export function getRun(id: string, settings?: Settings): Promise<IRun> {
 
 export function stopRun(id: string, settings?: Settings): Promise<IRun> {
   return json('POST', ['runs', id, 'stop'], { settings });
+}
+
+/** What a run measured of its cluster. */
+export function getSurvey(id: string, settings?: Settings): Promise<ISurvey> {
+  return json('GET', ['runs', id, 'survey'], { settings });
 }
 
 /** What is to be kept in the notebook of a run that has ended. */

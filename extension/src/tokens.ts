@@ -33,6 +33,7 @@ export namespace CommandIDs {
   export const resize = 'workbench-lab:resize-cluster';
   export const stop = 'workbench-lab:stop-training';
   export const remove = 'workbench-lab:delete-cluster';
+  export const measure = 'workbench-lab:measure-bandwidth';
   export const openRun = 'workbench-lab:open-run';
   export const compare = 'workbench-lab:compare-runs';
   export const refresh = 'workbench-lab:refresh';

@@ -231,6 +231,20 @@ export function alive(clusters: readonly ICluster[]): ICluster[] {
   return clusters.filter(one => one.is_wanted || one.state !== 'down');
 }
 
+/** The measurement of a cluster's links that goes on, if one does. */
+export function measuring(cluster: ICluster): IRun | null {
+  return cluster.runs.find(run => run.kind === 'measurement') ?? null;
+}
+
+/** Whether a cluster's links can be measured now. */
+export function canMeasure(cluster: ICluster | null): boolean {
+  return (
+    !!cluster?.is_wanted &&
+    !['paused', 'failed', 'stopping'].includes(cluster.state) &&
+    !measuring(cluster)
+  );
+}
+
 /** What the status bar says, as in `2 ranks · digits 42 %`. */
 export function statusText(
   clusters: readonly ICluster[],

@@ -7,7 +7,7 @@ import { DEFAULTS, Preferences } from '../preferences';
 import { ENGLISH } from '../run/trans';
 import { runningClusters } from '../running';
 import { CommandIDs } from '../tokens';
-import { aCluster, aDownCluster, aRun, FakeServer } from './samples';
+import { aCluster, aDownCluster, aRun, FakeServer, Refusal } from './samples';
 
 let server: FakeServer;
 let model: ClustersModel;
@@ -126,6 +126,27 @@ it('deletes when that is confirmed, or need not be', async () => {
   await commands.execute(CommandIDs.remove);
 
   expect(server.asked).toContain('remove default');
+});
+
+it('measures the links, and shows the run that does', async () => {
+  const opened = jest.fn();
+  commands.addCommand(CommandIDs.openRun, { execute: opened });
+
+  await commands.execute(CommandIDs.measure);
+
+  expect(server.asked).toContain('measure default');
+  expect(opened).toHaveBeenCalledWith({ id: '250101-120000-abcd' });
+});
+
+it('shows nothing where measuring is refused', async () => {
+  const opened = jest.fn();
+  commands.addCommand(CommandIDs.openRun, { execute: opened });
+  server.refusal = new Refusal(409, 'It is being cancelled.', true);
+
+  await commands.execute(CommandIDs.measure);
+
+  expect(opened).not.toHaveBeenCalled();
+  expect(model.refusal('default')).toBe('It is being cancelled.');
 });
 
 it('stops the training of every cluster that trains', async () => {

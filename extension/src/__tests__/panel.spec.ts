@@ -126,6 +126,63 @@ describe('clusters', () => {
     expect(box().getAttribute('aria-invalid')).toBe('true');
   });
 
+  it('has the links of a cluster measured', async () => {
+    server.held = [aCluster()];
+    await look();
+
+    await press('Measure bandwidth');
+
+    expect(executed).toContainEqual([
+      CommandIDs.measure,
+      { cluster: 'default' }
+    ]);
+    expect(button('Show result')).toBeUndefined();
+  });
+
+  it('does not start a cluster to measure it', async () => {
+    server.held = [aDownCluster()];
+    await look();
+
+    expect(canPress('Measure bandwidth')).toBe(false);
+    await press('Measure bandwidth');
+    expect(executed).toEqual([]);
+  });
+
+  it('shows how much of a measurement is done, and cancels it', async () => {
+    const run = aRun({ kind: 'measurement', fraction: 0.25 });
+    server.held = [aCluster({ runs: [run] })];
+    await look();
+    const bar = one('.wb-bandwidth progress') as HTMLProgressElement;
+    expect(bar.value).toBe(0.25);
+    expect(bar.getAttribute('aria-label')).toBe('Progress of the measurement');
+    expect(one('.wb-bandwidth').textContent).toContain('running, 25%');
+
+    await press('Show');
+    expect(executed).toContainEqual([CommandIDs.openRun, { id: run.id }]);
+    await press('Cancel measuring');
+    expect(server.asked).toContain(`stop run ${run.id}`);
+  });
+
+  it('keeps the focus when a measurement begins and ends', async () => {
+    server.held = [aCluster()];
+    await look();
+    button('Measure bandwidth').focus();
+    server.held = [aCluster({ runs: [aRun({ kind: 'measurement' })] })];
+    await look();
+
+    expect(document.activeElement?.textContent).toBe('Cancel measuring');
+  });
+
+  it('leads to what was measured last', async () => {
+    server.held = [aCluster({ measured: { run: 'old', time: 1000 } })];
+    await look();
+    expect(one('.wb-bandwidth').textContent).toContain('measured Jan 1');
+
+    await press('Show result');
+
+    expect(executed).toContainEqual([CommandIDs.openRun, { id: 'old' }]);
+  });
+
   it('keeps a number that is being edited, and shows what another page asked', async () => {
     server.held = [aCluster()];
     await look();

@@ -12,6 +12,7 @@ import {
   aFrame,
   anEndedRun,
   aRun,
+  aSurvey,
   buckets,
   FakeSocket,
   kept,
@@ -53,6 +54,7 @@ const api = {
   getRun: jest.fn(async () => aRun()),
   stopRun: jest.fn(async () => aRun({ is_stopping: true })),
   getBundle: jest.fn(async (): Promise<Bundle> => BUNDLE),
+  getSurvey: jest.fn(async () => aSurvey()),
   getCurves: jest.fn(async () => aFrame([])),
   followUrl: (
     id: string,

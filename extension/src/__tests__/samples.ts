@@ -72,6 +72,7 @@ export function aCluster(changes: Partial<ICluster> = {}): ICluster {
     rungs: [],
     ranks: [],
     runs: [],
+    measured: null,
     ...changes
   };
 }
@@ -188,6 +189,11 @@ export class FakeServer implements IApi {
     return this._change('remove', name, {
       ...{ is_wanted: false, state: 'stopping', ranks_asked: 0 }
     });
+  }
+
+  async measure(name: string): Promise<IRun> {
+    await this._answer(`measure ${name}`);
+    return aRun({ kind: 'measurement', fraction: 0 });
   }
 
   async stopTraining(name: string): Promise<string[]> {

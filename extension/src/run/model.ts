@@ -9,6 +9,7 @@ import {
   type IRun,
   type ISavedRun,
   type ISteps,
+  type ISurvey,
   type ServerMessage
 } from '../protocol';
 import { Output } from './output';
@@ -19,7 +20,8 @@ export type Connection =
   'connecting' | 'live' | 'lost' | 'saved' | 'unknown' | 'no-server' | 'ended';
 
 /** What may be new. */
-export type Aspect = 'run' | 'curves' | 'steps' | 'output' | 'connection';
+export type Aspect =
+  'run' | 'curves' | 'steps' | 'survey' | 'output' | 'connection';
 
 // An answer that overtook another is older by less; a clock that was set back, by more.
 const OVERTAKEN_SECONDS = 10;
@@ -44,6 +46,11 @@ export class RunModel {
 
   get steps(): ISteps | null {
     return this._steps;
+  }
+
+  /** What it measured, of a measurement that is over. */
+  get survey(): ISurvey | null {
+    return this._survey;
   }
 
   get connection(): Connection {
@@ -124,6 +131,11 @@ export class RunModel {
     this._changed.emit('steps');
   }
 
+  setSurvey(survey: ISurvey): void {
+    this._survey = survey;
+    this._changed.emit('survey');
+  }
+
   setConnection(connection: Connection, problem = ''): void {
     if (connection !== this._connection || problem !== this._problem) {
       this._connection = connection;
@@ -165,6 +177,7 @@ export class RunModel {
   private readonly _curves = new Map<string, Series>();
   private _run: IRun | null = null;
   private _steps: ISteps | null = null;
+  private _survey: ISurvey | null = null;
   private _connection: Connection = 'connecting';
   private _problem = '';
   private _feed = '';

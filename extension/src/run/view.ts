@@ -11,6 +11,7 @@ import type { Aspect, RunModel } from './model';
 import { Pacer } from './pacer';
 import { connectionRemark, stateWord } from './phrases';
 import { StepTable } from './steps';
+import { SurveyView } from './survey';
 import { readTheme, watchTheme } from './theme';
 import { Toolbar } from './toolbar';
 import { Transcript } from './transcript';
@@ -54,6 +55,7 @@ export class RunView {
     );
     this._toolbar.set(this._style);
     this._steps = new StepTable(trans);
+    this._survey = new SurveyView(trans);
     this._transcript = actions.output
       ? new Transcript(model, trans, actions.output)
       : null;
@@ -64,6 +66,7 @@ export class RunView {
       this._charts.node,
       this._empty,
       this._steps.node,
+      this._survey.node,
       ...(this._transcript ? [this._transcript.node] : []),
       this._announcer.node
     );
@@ -133,6 +136,9 @@ export class RunView {
       case 'steps':
         this._steps.show(this.options.model.steps);
         break;
+      case 'survey':
+        this._survey.show(this.options.model.survey);
+        break;
       case 'output':
         this._transcript?.update();
         break;
@@ -150,6 +156,7 @@ export class RunView {
     this._showConnection();
     this._showEmptiness();
     this._steps.show(model.steps);
+    this._survey.show(model.survey);
   }
 
   /** How many points were taken in, for whoever watches over the page. */
@@ -203,7 +210,8 @@ export class RunView {
     const isWaiting = ['connecting', 'live', 'lost'].includes(model.connection);
     this._toolbar.node.hidden = isEmpty;
     // Of a run that is over, the curves may still be on their way.
-    this._empty.hidden = !isEmpty || isWaiting === isOver;
+    const isCurved = model.run?.kind !== 'measurement';
+    this._empty.hidden = !isCurved || !isEmpty || isWaiting === isOver;
     setText(
       this._empty,
       isOver
@@ -224,6 +232,7 @@ export class RunView {
   private readonly _charts: RunCharts;
   private readonly _toolbar: Toolbar;
   private readonly _steps: StepTable;
+  private readonly _survey: SurveyView;
   private readonly _theming: Pacer;
   private readonly _transcript: Transcript | null;
   private readonly _announcer = new Announcer();

@@ -70,6 +70,14 @@ describe('stateLine', () => {
     [
       'failed on rank 2 · 4 ranks · took 1:23 · No rank is left',
       anEndedRun({ ...failed, message: 'No rank is left.' })
+    ],
+    [
+      'failed on rank 0 (node-0) · 4 ranks · took 1:23 · GradientError: The gradient of /l1/W on rank 2 is not finite, so nobody updated',
+      anEndedRun({
+        ...{ state: 'failed', failed_rank: 0, failed_host: 'node-0' },
+        message:
+          'Rank 0 on node-0 failed: GradientError: The gradient of /l1/W on rank 2 is not finite, so nobody updated.'
+      })
     ]
   ])('is %j', (line, run) => {
     expect(stateLine(run, ENGLISH)).toBe(line);

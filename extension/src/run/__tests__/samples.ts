@@ -1,7 +1,13 @@
 /**
  * Runs, points and connections to test with.
  */
-import type { IFrame, IRun, ISeriesUpdate } from '../../protocol';
+import type {
+  IExchange,
+  IFrame,
+  IRun,
+  ISeriesUpdate,
+  ISurvey
+} from '../../protocol';
 
 /** Bytes that one bucket takes in a frame. */
 const BUCKET_BYTES = 32;
@@ -50,6 +56,44 @@ export function anEndedRun(changes: Partial<IRun> = {}): IRun {
     seconds_taken: 83,
     ...changes
   });
+}
+
+const GBIT = 1e9 / 8;
+
+/** An allreduce of two ranks. */
+export function anExchange(changes: Partial<IExchange> = {}): IExchange {
+  return {
+    ...{ nbytes: 1e6, seconds: 0.006, way: 'workbench', algorithm: 'ring' },
+    ...{ algbw: 1.34 * GBIT, busbw: 1.34 * GBIT },
+    ...changes
+  };
+}
+
+/** What two nodes measured; the second sends at half the speed. */
+export function aSurvey(changes: Partial<ISurvey> = {}): ISurvey {
+  return {
+    ...{ time: 1000, seconds: 62, ranks: 4, nodes: ['alpha', 'beta'] },
+    links: [
+      [null, 1.4 * GBIT],
+      [0.7 * GBIT, null]
+    ],
+    latencies: [
+      [0, 1, 50e-6],
+      [1, 0, 60e-6]
+    ],
+    ...{ slowest: [1, 0], rating: 1.44 * GBIT },
+    exchanges: [
+      anExchange({ nbytes: 1e3, busbw: 0.1 * GBIT }),
+      anExchange({ nbytes: 1e8, busbw: 0.67 * GBIT }),
+      anExchange({ way: 'mpi', algorithm: '', busbw: 0.3 * GBIT })
+    ],
+    rates: [
+      { node: 'alpha', what: 'disk write', bandwidth: 310e6, latency: 0 },
+      { node: 'alpha', what: 'rank to rank', bandwidth: 4.2e9, latency: 2e-6 }
+    ],
+    remarks: ['beta lost half its bandwidth since Tuesday.'],
+    ...changes
+  };
 }
 
 /** Buckets with these numbers, whose values are a tenth of them unless given. */

@@ -1,0 +1,95 @@
+/**
+ * Have a cluster's links measured, show how that goes, and lead to what was found.
+ */
+import * as React from 'react';
+
+import type { ClustersModel } from './clusters';
+import { Action } from './controls';
+import type { ICluster, IRun } from './protocol';
+import { percent } from './run/numbers';
+import type { ITrans } from './run/trans';
+import { canMeasure, measuring, moment, standing } from './words';
+
+/** The measurement of one cluster. */
+export function Bandwidth(props: {
+  cluster: ICluster;
+  model: ClustersModel;
+  trans: ITrans;
+  measure: () => void;
+  open: (id: string) => void;
+}): JSX.Element {
+  const { cluster, model, trans, measure, open } = props;
+  const { measured } = cluster;
+  const run = measuring(cluster);
+  const shown = run?.id ?? measured?.run;
+  const isBusy = model.isBusy(run?.id ?? cluster.name);
+  const refusal = run && model.refusal(run.id);
+  return (
+    <div
+      className="wb-bandwidth"
+      role="group"
+      aria-label={trans.__('Bandwidth')}
+    >
+      {run && <Progress run={run} trans={trans} />}
+      <div className="wb-controls-row">
+        {run ? (
+          <Action
+            key="measure" // one button, which keeps the focus
+            label={trans.__('Cancel measuring')}
+            title={trans.__('Stop the measurement of this cluster')}
+            isEnabled={!run.is_stopping && !isBusy}
+            act={() => void model.stopRun(run.id)}
+          />
+        ) : (
+          <Action
+            key="measure"
+            label={trans.__('Measure bandwidth')}
+            title={trans.__(
+              'Measure the links between nodes, allreduces, disks and devices; it takes up to two minutes'
+            )}
+            isEnabled={canMeasure(cluster) && !isBusy}
+            act={measure}
+          />
+        )}
+        {shown && (
+          <Action
+            label={run ? trans.__('Show') : trans.__('Show result')}
+            title={
+              run
+                ? trans.__('Show the measurement in a tab')
+                : trans.__('Show what was measured last')
+            }
+            isEnabled={true}
+            act={() => open(shown)}
+          />
+        )}
+        {!run && measured && (
+          <span className="wb-bandwidth-when">
+            {trans.__('measured %1', moment(measured.time, Date.now() / 1000))}
+          </span>
+        )}
+      </div>
+      {refusal && (
+        <p className="wb-refusal" role="alert">
+          {refusal}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** How much of a measurement is done. */
+function Progress({ run, trans }: { run: IRun; trans: ITrans }): JSX.Element {
+  return (
+    <div className="wb-bandwidth-progress">
+      <progress
+        max={1}
+        value={run.fraction ?? undefined}
+        aria-label={trans.__('Progress of the measurement')}
+      >
+        {run.fraction === null ? '' : percent(run.fraction)}
+      </progress>
+      <span>{standing(run, trans)}</span>
+    </div>
+  );
+}

@@ -1,0 +1,131 @@
+/**
+ * Show what was measured between nodes: a heat map of the links, allreduces, and what stands out.
+ */
+import type { ISurvey } from '../protocol';
+import { element } from './dom';
+import { heatMap } from './heatmap';
+import { clock, integer, number } from './numbers';
+import { gigabits, microseconds, rateText, sizeText } from './sizes';
+import { surveyChart } from './surveychart';
+import type { ITrans } from './trans';
+
+/** A cell of a table: a name stands at the left, an amount at the right. */
+type Row = [name: string, ...amounts: string[]];
+
+export class SurveyView {
+  constructor(private readonly trans: ITrans) {
+    this.node.setAttribute('aria-label', trans.__('Bandwidth'));
+    this.node.hidden = true;
+  }
+
+  readonly node = element('div', { class: 'wb-survey', role: 'group' });
+
+  show(survey: ISurvey | null): void {
+    this.node.hidden = !survey;
+    if (survey && survey !== this._shown) {
+      this._shown = survey;
+      this.node.replaceChildren(
+        element('p', { class: 'wb-note', text: this._heading(survey) }),
+        ...survey.remarks.map(text =>
+          element('p', { class: 'wb-verdict', text })
+        ),
+        element('div', { class: 'wb-figures' }, ...this._figures(survey)),
+        ...this._tables(survey)
+      );
+    }
+  }
+
+  private _heading({ nodes, ranks, time, seconds }: ISurvey): string {
+    const { trans } = this;
+    const n = nodes.length;
+    const ofNodes = trans._n('%2 node', '%2 nodes', n, integer(n));
+    const withRanks = trans._n('%2 rank', '%2 ranks', ranks, integer(ranks));
+    const when = new Date(1000 * time).toLocaleString();
+    return trans.__(
+      '%1 with %2, measured %3 in %4',
+      ofNodes,
+      withRanks,
+      when,
+      clock(seconds)
+    );
+  }
+
+  private _figures(survey: ISurvey): HTMLElement[] {
+    const { trans } = this;
+    return [
+      ...(survey.slowest ? [heatMap(survey, trans)] : []),
+      ...(survey.exchanges.length ? [surveyChart(survey, trans)] : [])
+    ];
+  }
+
+  private _tables(survey: ISurvey): HTMLElement[] {
+    const { trans } = this;
+    const { nodes, latencies, links, exchanges, rates } = survey;
+    const made: [string, string[], Row[]][] = [
+      [
+        trans.__('Allreduce'),
+        [
+          trans.__('algorithm'),
+          trans.__('size'),
+          trans.__('ms'),
+          trans.__('algbw, Gbit/s'),
+          trans.__('busbw, Gbit/s')
+        ],
+        exchanges.map(one => [
+          [one.way, one.algorithm].filter(Boolean).join(': '),
+          sizeText(one.nbytes),
+          number(1000 * one.seconds, 3),
+          gigabits(one.algbw),
+          gigabits(one.busbw)
+        ])
+      ],
+      [
+        trans.__('Links'),
+        [trans.__('from → to'), trans.__('Gbit/s'), trans.__('µs')],
+        latencies.map(([from, to, seconds]) => [
+          `${nodes[from]} → ${nodes[to]}`,
+          gigabits(links[from][to] ?? NaN),
+          microseconds(seconds)
+        ])
+      ],
+      [
+        trans.__('On each node'),
+        [trans.__('node'), trans.__('what'), trans.__('rate')],
+        rates.map(({ node, what, bandwidth, latency }) => [
+          node,
+          what,
+          rateText(bandwidth, latency)
+        ])
+      ]
+    ];
+    return made
+      .filter(([, , rows]) => rows.length)
+      .map(([title, titles, rows]) => folded(title, titles, rows));
+  }
+
+  private _shown: ISurvey | null = null;
+}
+
+/** A table that is opened by who wants to see its figures. */
+function folded(title: string, titles: string[], rows: Row[]): HTMLElement {
+  const head = titles.map(text => element('th', { scope: 'col', text }));
+  const body = rows.map(([name, ...amounts]) =>
+    element(
+      'tr',
+      {},
+      element('th', { scope: 'row', text: name }),
+      ...amounts.map(text => element('td', { text }))
+    )
+  );
+  return element(
+    'details',
+    {},
+    element('summary', { text: title }),
+    element(
+      'table',
+      { class: 'wb-values', 'aria-label': title },
+      element('thead', {}, element('tr', {}, ...head)),
+      element('tbody', {}, ...body)
+    )
+  );
+}
