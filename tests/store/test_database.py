@@ -40,7 +40,13 @@ def test_a_store_of_an_older_version_is_migrated_and_keeps_what_it_had(tmp_path,
     with sqlite3.connect(path) as connection:
         for step in range(version):
             connection.executescript(MIGRATIONS[step])
-        connection.execute("INSERT INTO clusters VALUES ('lab', 1, 3, 0, 7)")
+        connection.execute(
+            "INSERT INTO clusters (name, up, ranks, oversubscribe, revision) "
+            "VALUES ('lab', 1, 3, 0, 7)"
+            if version < 3
+            else "INSERT INTO clusters (name, up, ranks, oversubscribe, revision, fleet) "
+            "VALUES ('lab', 1, 3, 0, 7, '')"
+        )
         connection.execute(f"PRAGMA user_version = {version}")
     connection.close()
 
@@ -49,6 +55,7 @@ def test_a_store_of_an_older_version_is_migrated_and_keeps_what_it_had(tmp_path,
         assert store.wish_cluster("lab", up=True, ranks=4).revision == 8
         assert store.nodes("lab") == store.orders("lab") == []
         assert store.attendance("run", 0.0) is None
+        assert store.surveys("lab") == store.forecasts("lab", 1e12) == []
         assert store._one("PRAGMA user_version") == (VERSION,)
 
 

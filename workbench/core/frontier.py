@@ -302,21 +302,12 @@ def _choice(
 ) -> Choice:
     row, column = place
     offer, nodes = grid.offers[row], int(grid.sizes[column])
-    speed, per_node = float(types.speed[row]), int(types.ranks[row])
+    speed, per_node = float(types.speed[row]), ranks_of(offer)
     coding = codings[grid.codecs[row, column]]
-    work = replace(
-        task.work, compute=task.work.compute / speed, overhead=task.work.overhead / speed
-    )
-    link = Link(LATENCY, float(types.bandwidth[row]))
-    band = expect(
-        work,
-        Shape(nodes, link, per_node, memory),
-        task.examples,
-        batch=task.batch,
-        coding=coding,
-        tolerance=MEASURED if offer.type in measured else RATED,
-        noise=GUESSED / 2 if grid.guessed[row] else NOISE,
-    )
+    band = _band(
+        task, offer, nodes, coding, speed=speed, guessed=grid.guessed[row], memory=memory,
+        measured=measured,
+    )  # fmt: skip
     seconds = float(grid.seconds[row, column])
     low, high = _about(band, seconds)
     return Choice(
@@ -332,6 +323,74 @@ def _choice(
         price=nodes * offer.price,
         lost=float(grid.lost[row, column]),
         guessed=grid.guessed[row],
+    )
+
+
+def forecast(
+    task: Task,
+    offer: Offer,
+    nodes: int,
+    coding: Coding,
+    *,
+    memory: Link = MEMORY,
+    measured: Mapping[str, float] | None = None,
+) -> Forecast | None:
+    """Return the seconds of an epoch on some nodes of one type, if none of them is taken back.
+
+    Args:
+        measured: As of ``frontier``.
+
+    Returns:
+        None where the type cannot be judged.
+    """
+    speed = relative_speed(offer.gpu if offer.gpus else "", task.gpu)
+    if speed is None or not (offer.network or offer.type in (measured or {})):
+        return None
+    guessed = offer.gpus > 0 and offer.gpu != task.gpu
+    band = _band(
+        task, offer, nodes, coding, speed=speed, guessed=guessed, memory=memory,
+        measured=measured or {},
+    )  # fmt: skip
+    steps = task.examples / task.work.batch
+    steps /= 1 if task.batch is Batch.TOTAL else nodes * ranks_of(offer)
+    work = _on(task.work, speed)
+    alone = (
+        work.computing(work.batch / (nodes * ranks_of(offer)))
+        if task.batch is Batch.TOTAL
+        else work.compute
+    )
+    own = steps * (alone + work.data + work.other)
+    seconds = own + task.correction * (band.seconds - own)
+    low, high = _about(band, seconds)
+    return Forecast(nodes, seconds, low, high)
+
+
+def _on(work: Work, speed: float) -> Work:
+    """Return what a rank does where all is computed that many times as fast."""
+    return replace(work, compute=work.compute / speed, overhead=work.overhead / speed)
+
+
+def _band(
+    task: Task,
+    offer: Offer,
+    nodes: int,
+    coding: Coding,
+    *,
+    speed: float,
+    guessed: bool,
+    memory: Link,
+    measured: Mapping[str, float],
+) -> Forecast:
+    """Return the seconds of an epoch by the model, without what was learned."""
+    bandwidth = measured.get(offer.type, CARRIED * offer.network * 1e9 / 8)
+    return expect(
+        _on(task.work, speed),
+        Shape(nodes, Link(LATENCY, bandwidth), ranks_of(offer), memory),
+        task.examples,
+        batch=task.batch,
+        coding=coding,
+        tolerance=MEASURED if offer.type in measured else RATED,
+        noise=GUESSED / 2 if guessed else NOISE,
     )
 
 

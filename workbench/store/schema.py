@@ -6,7 +6,7 @@ import sqlite3
 
 from workbench.errors import StoreError
 
-VERSION = 3
+VERSION = 4
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -190,8 +190,20 @@ CREATE TABLE surveys (
 ) WITHOUT ROWID;
 """
 
+_FORECASTS = """
+CREATE TABLE forecasts (
+    number INTEGER PRIMARY KEY,
+    cluster TEXT NOT NULL,
+    source TEXT NOT NULL,
+    teller TEXT NOT NULL,
+    document TEXT NOT NULL,
+    told REAL NOT NULL
+);
+CREATE INDEX forecasts_by_time ON forecasts (cluster, told);
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
-MIGRATIONS: dict[int, str] = {0: _TABLES, 1: _ATTENDANCE, 2: _FLEETS + _SURVEYS}
+MIGRATIONS: dict[int, str] = {0: _TABLES, 1: _ATTENDANCE, 2: _FLEETS, 3: _SURVEYS + _FORECASTS}
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:

@@ -16,18 +16,21 @@ from workbench.core.run import ENDED, Run, RunFact, RunKind, RunState, RunWish
 from workbench.core.world import World
 from workbench.errors import StateError, Unknown
 from workbench.store.fleet import Fleets, fleet_text, fleet_wish
+from workbench.store.forecasts import ForecastsKept
 from workbench.store.points import Points
 from workbench.store.surveys import Surveys
 
 # A server repeats this often enough for as long as it has pages.
 ATTENDANCE_SECONDS = 15.0
+# Of those of a run, the latest that a mean is taken of.
+MOST_POINTS = 100_000
 
 _ENDED = tuple(sorted(ENDED))
 _FACT_COLUMNS = tuple(RunFact.__dataclass_fields__)
 
 
-class Store(Points, Fleets, Surveys):
-    """Wishes and facts, and with its bases also points, output, nodes, money and surveys."""
+class Store(Points, Fleets, Surveys, ForecastsKept):
+    """Wishes and facts; with its bases also points, output, nodes, money, surveys and forecasts."""
 
     # -- clusters
 
@@ -191,6 +194,28 @@ class Store(Points, Fleets, Surveys):
     def steps(self, run: str) -> dict[int, dict[str, float]]:
         """Return for each rank where the time of its latest steps went, in seconds a step."""
         return self.measured(run, STEP_PREFIX)
+
+    def mean_steps(self, run: str) -> dict[int, dict[str, float]]:
+        """Return for each rank where the time of its steps went, in seconds a step.
+
+        It is the mean of all steps but the first, of a very long run of the latest.
+        """
+        rows = self._all(
+            "WITH chosen AS (SELECT number AS run, (SELECT max(sequence) FROM points "
+            "    WHERE run = number) AS last FROM runs WHERE id = ?), "
+            "told AS (SELECT rank, metric, value, iteration - lag(iteration) "
+            "    OVER (PARTITION BY metric, rank ORDER BY sequence) AS amount "
+            "  FROM points, chosen WHERE points.run = chosen.run AND sequence > last - ? "
+            "    AND metric IN (SELECT number FROM metrics WHERE name GLOB ?)) "
+            "SELECT rank, name, sum(value * amount) / sum(amount) FROM told "
+            "JOIN metrics ON number = metric WHERE amount > 0 AND value IS NOT NULL "
+            "GROUP BY rank, metric ORDER BY rank",
+            (run, MOST_POINTS, f"{STEP_PREFIX}*"),
+        )
+        found = self.steps(run)  # of what was told but once
+        for rank, name, value in rows:
+            found[rank][name.removeprefix(STEP_PREFIX)] = value
+        return found
 
     def measured(self, run: str, prefix: str) -> dict[int, dict[str, float]]:
         """Return for each rank its latest values of what begins with ``prefix``, without it."""
