@@ -18,6 +18,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+import measurements
+
 from workbench.core.cluster import DEFAULT_CLUSTER, ClusterFact, ClusterState, RankFact
 from workbench.core.report import Batch, Chunk, Sample
 from workbench.core.run import Run, RunKind, RunState, RunWish
@@ -26,6 +28,7 @@ from workbench.store.home import cluster_directory
 from workbench.store.wishes import LOCK_NAME, new_run_id
 
 LOOK_SECONDS = 0.02
+MEASURING_SECONDS = 0.15  # each step
 HOST = "node-0"
 POINTS_AT_ONCE = 50_000
 # Long ago, so that a list names the day and not the hour.
@@ -76,6 +79,9 @@ class Player:
         """A training whose loss falls, until it is done or somebody stops it."""
         with Store() as store:
             run = store.run(identity)
+            if run.wish.kind is RunKind.MEASUREMENT:
+                self._measure(store, run)
+                return
             options = dict(run.wish.parameters)
             total, pace = int(options.get("iterations", 200)), float(options.get("pace", 0.02))
             ranks, stride = int(options.get("ranks", 2)), int(options.get("stride", 1))
@@ -86,6 +92,17 @@ class Player:
                     return
                 report(store, run, range(i, i + stride), ranks, f"iteration {i}\n")
             end(store, run, RunState.FINISHED)
+
+    def _measure(self, store: Store, run: Run) -> None:
+        """A measurement of four nodes, one of which has become slow."""
+        begin(store, run, len(measurements.NODES), measurements.STEPS, 0)
+        for step in range(1, measurements.STEPS + 1):
+            if store.run(run.id).wish.stop or self._quit.wait(MEASURING_SECONDS):
+                end(store, run, RunState.STOPPED)
+                return
+            store.put_run_fact(run.id, iteration=step)
+        measurements.put(store, run.id, measurements.measurement(time.time(), slow="node-3"))
+        end(store, run, RunState.FINISHED)
 
 
 def put_cluster(store: Store, state: ClusterState, ranks: int, generation: int) -> None:
@@ -232,6 +249,17 @@ def facts(name: str) -> dict[str, object]:
         }
 
 
+def measured() -> str:
+    """Write that the cluster was measured a day ago, when all nodes were well; return the run."""
+    with Store() as store:
+        now = time.time() - 86_400
+        wish = RunWish(new_run_id(now), "bandwidth", RunKind.MEASUREMENT, "", created=now)
+        run = store.run(store.wish_run(wish).id)
+        measurements.put(store, run.id, measurements.measurement(now))
+        end(store, run, RunState.FINISHED, started=now - 62, ended=now, ranks=4)
+        return run.id
+
+
 def stop() -> None:
     """Wish for all runs to stop."""
     with Store() as store:
@@ -258,6 +286,7 @@ WORDS: dict[str, Callable[..., object]] = {
     "fixed": write_fixed,
     "facts": facts,
     "bundle": bundle,
+    "measured": measured,
     "stop": stop,
     "cluster": put_up,
 }

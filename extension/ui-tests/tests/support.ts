@@ -399,6 +399,11 @@ export async function fixedRuns(): Promise<{ [name: string]: string }> {
   return JSON.parse(await python(PLAYER, 'fixed'));
 }
 
+/** Have the player's cluster measured yesterday, when all was well; the run that did it. */
+export async function measuredBefore(): Promise<string> {
+  return JSON.parse(await python(PLAYER, 'measured'));
+}
+
 /** What stays of a run in a saved notebook. */
 export async function bundleOf(run: string): Promise<any> {
   return JSON.parse(await python(PLAYER, 'bundle', run));
