@@ -9,6 +9,7 @@ import pytest
 from PIL import Image, ImageChops
 
 from workbench.core.sampling import Curve
+from workbench.view.anatomy import Anatomy
 from workbench.view.panels import describe, panels_of
 from workbench.view.picture import LivePicture, png, save
 
@@ -116,3 +117,9 @@ def test_a_curve_without_a_number_yet_can_be_drawn():
     live.png(panels_of({"": {"loss": curve(math.nan)}}))
 
     assert live.png(panels_of({"": {"loss": curve(math.nan, 1.0)}})).startswith(b"\x89PNG")
+
+
+def test_where_the_time_goes_is_drawn_where_there_are_no_curves():
+    anatomy = Anatomy({0: {"compute": 0.2, "communication": 0.1, "data": 0.0, "other": 0.0}})
+
+    assert picture(png([], anatomy)).width == picture(png(panels_of(losses(3)))).width

@@ -171,15 +171,16 @@ def _canvas(
     below = bars.inches(anatomy)
     height = _HEIGHT * rows + below
     figure = Figure(figsize=(_WIDTH, height), dpi=dpi, facecolor="white")
-    # Margins in inches; a layout that measures every text would draw the figure twice.
-    figure.subplots_adjust(
-        left=0.75 / _WIDTH,
-        right=1 - 0.15 / _WIDTH,
-        bottom=(0.5 + below) / height,
-        top=1 - 0.12 / height,
-        wspace=0.26,
-        hspace=0.26,
-    )
+    if panels:
+        # Margins in inches; a layout that measures every text would draw the figure twice.
+        figure.subplots_adjust(
+            left=0.75 / _WIDTH,
+            right=1 - 0.15 / _WIDTH,
+            bottom=(0.5 + below) / height,
+            top=1 - 0.12 / height,
+            wspace=0.26,
+            hspace=0.26,
+        )
     plots = [
         Plot(figure.add_subplot(rows, columns, position), panel)
         for position, panel in enumerate(panels, 1)
