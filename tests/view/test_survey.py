@@ -11,7 +11,8 @@ from workbench.core.bandwidth import Exchange, Pair, Survey
 from workbench.core.measurement import RESULT_STREAM, Measurement, Rate, measurement_json
 from workbench.core.report import Batch, Chunk
 from workbench.view.kept import kept_bundle
-from workbench.view.survey import before, remarks, size_text, tables
+from workbench.view.phrases import size_text
+from workbench.view.survey import before, remarks, tables
 from workbench.view.surveypicture import can_draw, describe, save_survey
 
 GBIT = 1e9 / 8

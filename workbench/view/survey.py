@@ -9,7 +9,7 @@ from workbench.core.bandwidth import Survey, gbits, judge, matrix, sentence
 from workbench.core.measurement import Measurement, Rate
 from workbench.store import Store
 from workbench.view.listing import NOTHING, Table
-from workbench.view.phrases import count, duration, moment
+from workbench.view.phrases import count, duration, moment, size_text
 
 MOST_NODES = 16  # that make a matrix; of more the slowest links are listed
 SLOWEST = 8
@@ -113,14 +113,6 @@ def _rate(rate: Rate) -> str:
 
 def _order(rate: Rate) -> tuple[str, str]:
     return rate.what, rate.node
-
-
-def size_text(nbytes: float) -> str:
-    """Return a number of bytes as people say it."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= size:
-            return f"{nbytes / size:.3g} {unit}"
-    return f"{nbytes:.0f} B"
 
 
 def ways(survey: Survey) -> Iterator[str]:

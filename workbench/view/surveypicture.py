@@ -7,7 +7,8 @@ from typing import Any
 
 from workbench.core.bandwidth import Survey, gbits, matrix
 from workbench.core.measurement import Measurement
-from workbench.view.survey import size_text, ways
+from workbench.view.phrases import size_text
+from workbench.view.survey import ways
 
 _WIDTH, _HEIGHT = 9.0, 3.9  # inches
 _DPI = 120
