@@ -13,6 +13,8 @@ from workbench.core.metrics import EXCHANGE_PREFIX, GAUGE_PREFIX, slowest_rank
 from workbench.core.run import Run
 from workbench.core.verdict import judge, sentence
 from workbench.store import Store
+from workbench.view.carried import carried_of
+from workbench.view.carried import sentence as carried_sentence
 from workbench.view.foretold import foretold_sentence
 from workbench.view.observation import observed_of
 
@@ -73,6 +75,8 @@ def _says(store: Store, run: Run, steps: Mapping[int, Mapping[str, float]]) -> I
     observed = observed_of(store, run, steps)
     if observed is not None:
         yield sentence(judge(observed))
+    if carried := carried_of(store, run):
+        yield carried_sentence(carried)
     if advice := advice_of(store, run):
         yield batch_sentence(advice)
     if run.fact.state.ended and (foretold := foretold_sentence(store, run)):
