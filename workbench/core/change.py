@@ -58,10 +58,13 @@ class Observed:
         hidden: Share of compute that the exchange goes on beneath.
         coding: What the gradients are turned into.
         ours: Whether our communicator carries them.
+        stale: Whether updates use the gradients of the step before: double buffering.
         whole: Seconds that the exchange takes, coding and what is hidden included; 0 where it
             was not told, as nothing is hidden there.
         backward: Share of compute that is the backward pass.
         room: Of a core, what each rank leaves idle meanwhile: an exchange needs it to go on.
+        busy: Cores that a rank keeps busy while it computes; 0 when unknown.
+        cores: Of a node; 0 when unknown.
         codings: Codecs to consider, plain included, as they are for this model on this machine.
     """
 
@@ -76,9 +79,12 @@ class Observed:
     hidden: float = 0.0
     coding: Coding = PLAIN
     ours: bool = False
+    stale: bool = False
     whole: float = 0.0
     backward: float = 0.0
     room: float = 0.0
+    busy: float = 0.0
+    cores: float = 0.0
     codings: tuple[Coding, ...] = CODINGS
 
     @property

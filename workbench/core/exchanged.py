@@ -31,8 +31,11 @@ def exchanged(seen: Observed, told: Collection[Told]) -> Observed:
         seen,
         backward=_share(_mean(told, "backward"), compute),
         room=_room(seen, told),
+        busy=_mean(told, "busy"),
+        cores=min(one.get("cores", 0.0) for one in told),
         codings=codings,
         ours="codec" in first,
+        stale=bool(first.get("delayed")),
     )
     return _carried(seen, told, first, compute) if seen.ours else seen
 
@@ -65,13 +68,13 @@ def _carried(seen: Observed, told: Collection[Told], first: Told, compute: float
         wire = fmean(one.get("wire", 0.0) for one in told)
         coding = replace(coding, ratio=wire / (times * seen.nbytes) or coding.ratio)
     exposed = fmean(one.moving for one in seen.ranks)
-    if not (first.get("overlaps") or first.get("delayed")):
+    if not (first.get("overlaps") or seen.stale):
         return replace(seen, coding=coding, whole=exposed)
     # Who comes last waits for nobody, neither do its buckets.
     whole = max(exposed, min(one.get("whole", exposed) for one in told))
     hidden = _share(whole - exposed, compute)
     if exposed <= SHOWS * whole:  # there may have been room for more
-        hidden = max(hidden, seen.delayed if first.get("delayed") else seen.overlapped)
+        hidden = max(hidden, seen.delayed if seen.stale else seen.overlapped)
     return replace(seen, coding=coding, whole=whole, hidden=hidden)
 
 

@@ -13,6 +13,7 @@ from workbench.core.exchange import Codec
 SAME = 0.01
 # A link is the one that was spoken of if it carries about as much.
 SAME_LINK = 0.25
+ANY = "*"
 
 
 class Teller(StrEnum):
@@ -27,12 +28,12 @@ class Doing:
     """How a model is trained, as far as it decides what a step takes.
 
     Args:
-        type: Of the nodes; empty for those that are there anyway.
+        type: Of the nodes; empty where they have none, ``ANY`` where it does not matter.
         nbytes: Of gradients, before any codec.
         batch: Examples of one rank's step.
         bandwidth: Between nodes, bytes a second; 0 when unknown, or of no account.
         ours: Whether our communicator carries the gradients.
-        delayed: Whether updates use the gradients of the step before.
+        stale: Whether updates use the gradients of the step before.
     """
 
     type: str
@@ -43,7 +44,7 @@ class Doing:
     codec: Codec = Codec.NONE
     bandwidth: float = 0.0
     ours: bool = True
-    delayed: bool = False
+    stale: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,9 @@ def did(doing: Doing, told: Iterable[Foretold]) -> Foretold | None:
 
 
 def _is_same(done: Doing, told: Doing) -> bool:
-    names = ("type", "nodes", "ranks", "codec", "ours", "delayed")
+    if told.type not in (ANY, done.type):
+        return False
+    names = ("nodes", "ranks", "codec", "ours", "stale")
     if any(getattr(done, name) != getattr(told, name) for name in names):
         return False
     # Within one node nobody knows a link, and none matters.

@@ -160,7 +160,7 @@ def _changes(seen: Observed, cause: Cause) -> list[tuple[str, Change]]:
     if cause is Cause.COMPUTE:
         return [("twice the nodes", Change(nodes=2))]
     changes = _exchanged(seen)
-    if seen.delayed > max(seen.hidden, seen.overlapped):
+    if not seen.stale and seen.delayed > max(seen.hidden, seen.overlapped):
         delayed = replace(_ours(seen), hidden=seen.delayed)
         changes.append(("double_buffering=True", delayed))
     fast = CARRIED * FAST_GBITS * 1e9 / 8

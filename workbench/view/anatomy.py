@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
@@ -15,7 +16,8 @@ from workbench.core.verdict import judge, sentence
 from workbench.store import Store
 from workbench.view.carried import carried_of
 from workbench.view.carried import sentence as carried_sentence
-from workbench.view.foretold import foretold_sentence
+from workbench.view.forecasts import foretold_sentence, keep_verdict
+from workbench.view.foretold import observed_run
 from workbench.view.observation import observed_of
 
 
@@ -72,12 +74,16 @@ def advice_of(store: Store, run: Run) -> Advice | None:
 
 
 def _says(store: Store, run: Run, steps: Mapping[int, Mapping[str, float]]) -> Iterator[str]:
-    observed = observed_of(store, run, steps)
+    ended = run.fact.state.ended
+    observed = observed_run(store, run) if ended else observed_of(store, run, steps)
     if observed is not None:
-        yield sentence(judge(observed))
+        verdict = judge(observed)
+        if ended:
+            keep_verdict(store, run, observed, verdict, time.time())
+        yield sentence(verdict)
     if carried := carried_of(store, run):
         yield carried_sentence(carried)
     if advice := advice_of(store, run):
         yield batch_sentence(advice)
-    if run.fact.state.ended and (foretold := foretold_sentence(store, run)):
+    if ended and (foretold := foretold_sentence(store, run)):
         yield foretold

@@ -1,4 +1,4 @@
-"""Hold what was foretold of a run against what came, and learn from all runs that came."""
+"""Foretell a run from those before it, and learn from what came of all."""
 
 from __future__ import annotations
 
@@ -7,27 +7,36 @@ from dataclasses import replace
 from statistics import fmean, pstdev
 
 from workbench.core.change import Observed
-from workbench.core.exchange import Link
+from workbench.core.exchange import Algorithm, Coding, Link
+from workbench.core.forecast import SAME
 from workbench.core.learning import Correction, Outcome, corrected, learned
-from workbench.core.run import Run
+from workbench.core.metrics import EXCHANGE_PREFIX
+from workbench.core.run import Run, RunKind
 from workbench.core.scaling import MEASURED, RATED, Forecast, expect
 from workbench.core.step import Shape, Work, step
 from workbench.store import Store
-from workbench.view.observation import observed_of
-from workbench.view.phrases import count
+from workbench.view.observation import gradient_bytes, observed_of
 
 # Of ranks on equal machines, where only one was measured.
 SPREAD = 0.02
 RUNS_LOOKED_AT = 50
-# Two runs train the same model if their gradients are as many bytes.
-_SAME = 0.01
 # Within one node nobody measures a link, and none is crossed.
-_NONE = Link(0.0, 1e12)
+NOWHERE = Link(0.0, 1e12)
+# What ended does not change, and is asked for again and again.
+MOST_MEANS = 500
+_means: dict[tuple[str, str, float], dict[int, dict[str, float]]] = {}
 
 
 def observed_run(store: Store, run: Run) -> Observed | None:
     """Return what was measured of a run's steps; None when nothing was."""
-    return observed_of(store, run, store.steps(run.id))
+    if not run.fact.state.ended:
+        return observed_of(store, run, store.steps(run.id))
+    key = (str(store.path), run.id, run.fact.ended)
+    if key not in _means:
+        if len(_means) >= MOST_MEANS:
+            _means.clear()
+        _means[key] = store.mean_steps(run.id)
+    return observed_of(store, run, _means[key])
 
 
 def work_of(observed: Observed) -> Work:
@@ -46,79 +55,102 @@ def work_of(observed: Observed) -> Work:
     )
 
 
-def correction_of(store: Store, run: Run) -> Correction:
-    """Return what the runs that train the same as ``run`` teach of communication."""
-    return learned(_outcomes(store, run))
+def correction_of(store: Store, run: Run, *, ours: bool) -> Correction:
+    """Return what the runs that train the same as ``run`` teach of communication.
 
-
-def foretold_sentence(store: Store, run: Run) -> str:
-    """Return what was foretold of a step of ``run`` and what came; empty where nothing was.
-
-    It is foretold from the last run before it that trained the same, and from what had been
-    learned by then.
+    Args:
+        ours: Whether of our communicator, or of all others.
     """
-    real = observed_run(store, run)
-    before = [one for one, _ in _alike(store, run) if one.wish.created < run.wish.created]
-    if real is None or not before:
-        return ""
+    return learned(_outcomes(store, run, ours))
+
+
+def forecast_from(store: Store, run: Run, real: Observed) -> tuple[Run, Observed, Forecast] | None:
+    """Return what the last run before that trained the same foretells of a step of ``run``.
+
+    It is foretold with what had been learned by then.
+    """
+    before = [one for one, _ in alike(store, run) if one.wish.created < run.wish.created]
+    if not before or (shape := shape_of(real)) is None:
+        return None
     base = observed_run(store, before[0])
-    if base is None or (shape := _shape(real)) is None:
-        return ""
-    forecast = _forecast(work_of(base), shape, real, learned(_outcomes(store, before[0])))
-    came = _total(real)
-    off = came / forecast.seconds - 1
-    more = f"{abs(off):.0%}".replace("%", " %") + (" more" if off > 0 else " less")
-    within = "" if forecast.holds(came) else ", which is beyond what was thought possible"
-    return (
-        f"Foretold from run {before[0].wish.name} on {count(len(base.ranks), 'rank')}: "
-        f"{_ms(forecast.seconds)} a step ({_ms(forecast.low)} to {_ms(forecast.high)}); "
-        f"it took {_ms(came)}, {more}{within}."
-    )
+    if base is None:
+        return None
+    work = trained_as(work_of(base), base, real)
+    coding = next(one for one in base.codings if one.codec is real.coding.codec)
+    correction = learned(_outcomes(store, before[0], real.ours))
+    return before[0], base, step_forecast(work, shape, coding, correction, real.link is not None)
 
 
-def _forecast(work: Work, shape: Shape, real: Observed, correction: Correction) -> Forecast:
+def trained_as(work: Work, base: Observed, other: Observed) -> Work:
+    """Return what a rank does where the exchange is not as in ``base`` but as in ``other``."""
+    if not other.ours:
+        return replace(work, hidden=0.0, messages=other.messages)
+    if base.ours and base.stale == other.stale:
+        return replace(work, messages=1)
+    room = base.delayed if other.stale else base.overlapped if other.nodes > 1 else 0.0
+    return replace(work, hidden=room, messages=1)
+
+
+def step_forecast(
+    work: Work,
+    shape: Shape,
+    coding: Coding,
+    correction: Correction,
+    measured: bool,
+    algorithm: Algorithm | None = None,
+) -> Forecast:
     """Return the seconds of one step, corrected by what was learned."""
-    tolerance = MEASURED if real.link else RATED
-    found = expect(work, shape, work.batch * shape.ranks, tolerance=tolerance)
+    tolerance = MEASURED if measured else RATED
+    found = expect(
+        work, shape, work.batch * shape.ranks,
+        tolerance=tolerance, coding=coding, algorithm=algorithm,
+    )  # fmt: skip
     seconds = corrected(work.own, found.seconds, correction)
     scale = seconds / found.seconds
     return replace(found, seconds=seconds, low=found.low * scale, high=found.high * scale)
 
 
-def _outcomes(store: Store, run: Run) -> Iterator[Outcome]:
+def _outcomes(store: Store, run: Run, ours: bool) -> Iterator[Outcome]:
     """Give for each run of several ranks what the model says of it, and what it took."""
-    for _, observed in _alike(store, run):
-        shape = _shape(observed)
-        if shape is not None and shape.ranks > 1 and observed.coding.ratio == 1:
-            work = replace(work_of(observed), spread=0.0)
-            moving = fmean(one.moving for one in observed.ranks)
-            yield Outcome(work.own, step(work, shape).total, work.own + moving)
+    for _, observed in alike(store, run):
+        shape = shape_of(observed)
+        if shape is not None and shape.ranks > 1 and observed.ours == ours:
+            work = replace(work_of(observed), spread=0.0, hidden=0.0)
+            moving = max(fmean(one.moving for one in observed.ranks), observed.whole)
+            parts = step(work, shape, coding=observed.coding, algorithm=algorithm_of(observed))
+            yield Outcome(work.own, parts.total, work.own + moving)
 
 
-def _alike(store: Store, run: Run) -> Iterator[tuple[Run, Observed]]:
+def algorithm_of(observed: Observed) -> Algorithm | None:
+    """Return by what an exchange goes; None for the quickest, which ours takes."""
+    return None if observed.ours else Algorithm.MPI
+
+
+def alike(store: Store, run: Run) -> Iterator[tuple[Run, Observed]]:
     """Give the newest runs of the same cluster that train the same, ``run`` among them."""
     mine = observed_run(store, run)
     if mine is None:
         return
     for one in store.runs(run.wish.cluster, limit=RUNS_LOOKED_AT):
-        found = mine if one.id == run.id else observed_run(store, one)
-        if found and abs(found.nbytes - mine.nbytes) <= _SAME * mine.nbytes:
+        if one.id == run.id:
+            yield run, mine
+        elif _is_alike(store, one, mine) and (found := observed_run(store, one)):
             yield one, found
 
 
-def _shape(observed: Observed) -> Shape | None:
+def _is_alike(store: Store, run: Run, mine: Observed) -> bool:
+    if run.wish.kind is RunKind.MEASUREMENT:
+        return False
+    told = store.measured(run.id, EXCHANGE_PREFIX)
+    nbytes = gradient_bytes(next(iter(told.values()), {}))
+    return abs(nbytes - mine.nbytes) <= SAME * mine.nbytes
+
+
+def shape_of(observed: Observed) -> Shape | None:
     """Return where a run's ranks are; None where nobody knows what is between its nodes."""
     per_node = max(1, len(observed.ranks) // observed.nodes)
     if observed.nodes == 1:
-        return Shape(1, _NONE, per_node, observed.memory)
+        return Shape(1, NOWHERE, per_node, observed.memory)
     if observed.link is None:
         return None
     return Shape(observed.nodes, observed.link, per_node, observed.memory)
-
-
-def _total(observed: Observed) -> float:
-    return fmean(one.total for one in observed.ranks)
-
-
-def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:.3g} ms"

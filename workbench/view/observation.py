@@ -32,7 +32,7 @@ def observed_of(
     survey = survey_of(store, run, {*hosts.values()})
     seen = Observed(
         ranks=told_apart(_rank_step(rank, hosts[rank], parts) for rank, parts in ranks.items()),
-        nbytes=told.get("nbytes") or told.get("gradients", 0.0),
+        nbytes=gradient_bytes(told),
         nodes=max(1, nodes),
         batch=max(1.0, told.get("batch", 1.0)),
         messages=max(1, round(told.get("calls") or told.get("arrays", 1.0))),
@@ -41,6 +41,11 @@ def observed_of(
         rating=survey.rating if survey else 0.0,
     )
     return exchanged(seen, exchanges.values())
+
+
+def gradient_bytes(told: Mapping[str, float]) -> float:
+    """Return the bytes of gradients that a rank tells of, exchanged or not."""
+    return told.get("nbytes") or told.get("gradients", 0.0)
 
 
 def survey_of(store: Store, run: Run, hosts: set[str]) -> Survey | None:

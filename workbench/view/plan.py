@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -10,10 +11,12 @@ from typing import Any
 from workbench.core.bandwidth import gbits
 from workbench.core.exchange import CODINGS, PLAIN, Codec
 from workbench.core.fleet import Node, Offer
+from workbench.core.forecast import Forecasts, Teller
 from workbench.core.frontier import Choice, Curve, Frontier, Interruptions, Task, frontier
 from workbench.core.scaling import Batch
 from workbench.core.step import OVERLAPPED
 from workbench.store import Store
+from workbench.view.forecasts import here, here_sentence, of_offers
 from workbench.view.listing import NOTHING, Table
 from workbench.view.observation import survey_of
 from workbench.view.phrases import count, dollars, duration, hourly
@@ -21,6 +24,8 @@ from workbench.view.planbasis import ITERATIONS, Asked, Basis
 
 MOST_CHOICES = 12
 MOST_CURVES = 8
+# What was learned is said where it changes communication by more.
+TOLD = 0.01
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,8 @@ def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> P
     if asked.total:  # what all ranks do together, on one
         work = replace(work, batch=work.batch * ranks, compute=work.compute * ranks)
     gpu = asked.gpu or _gpu(basis.nodes, offers)
-    if gpu and not asked.plain:
-        work = replace(work, hidden=max(work.hidden, OVERLAPPED))
+    if not asked.plain:
+        work = replace(work, hidden=_hidden(basis, gpu))
     task = Task(
         work,
         basis.examples,
@@ -53,15 +58,32 @@ def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> P
         basis.correction.factor,
     )
     links = _links(store, basis)
+    codings = basis.observed.codings if basis.observed else CODINGS
     found = frontier(
         task,
         offers,
         most=asked.most,
-        codings=(PLAIN,) if asked.plain else CODINGS,
+        codings=(PLAIN,) if asked.plain else codings,
         interruptions=Interruptions(asked.interruptions),
         measured=links,
     )
-    return Plan(task, found, tuple(_says(asked, basis, task, links)))
+    says = [*_says(asked, basis, task, links)]
+    told = []
+    if basis.run is not None and basis.observed is not None and not asked.total:
+        told = here(store, basis.run, basis.observed)
+        says.insert(1, here_sentence(told, basis.run, basis.examples / basis.work.batch))
+    told += of_offers(task, found, offers, codings, ours=not asked.plain, measured=links)
+    source = basis.run.id if basis.run else ""
+    store.keep_forecasts(asked.cluster, Forecasts(Teller.PLAN, source, time.time(), tuple(told)))
+    return Plan(task, found, tuple(says))
+
+
+def _hidden(basis: Basis, gpu: str) -> float:
+    """Return the share of compute that an exchange of our communicator hides under."""
+    seen = basis.observed
+    if seen is not None and seen.backward:
+        return max(seen.hidden, seen.overlapped)
+    return max(basis.work.hidden, OVERLAPPED if gpu else 0.0)
 
 
 def _gpu(nodes: Sequence[Node], offers: Sequence[Offer]) -> str:
@@ -90,8 +112,8 @@ def _says(asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]) ->
     )
     if task.work.hidden:
         yield (
-            f"While the GPU computes, an exchange of our communicator hides under "
-            f"{100 * task.work.hidden:.0f} % of it (--plain leaves this and compression out)."
+            f"An exchange of our communicator hides under {100 * task.work.hidden:.0f} % of a "
+            "step's compute (--plain leaves this and compression out)."
         )
     if not basis.exact:
         yield (
@@ -100,7 +122,7 @@ def _says(asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]) ->
         )
     for type_, bandwidth in links.items():
         yield f"Between nodes of type {type_} {gbits(bandwidth)} Gbit/s were measured."
-    if basis.correction.count:
+    if abs(basis.correction.factor - 1) >= TOLD:
         yield (
             f"Communication took {basis.correction.factor:.2f} times as long as the model says in "
             f"{count(basis.correction.count, 'run')} before, and is taken to do so again."

@@ -101,7 +101,7 @@ def basis_of(store: Store, asked: Asked) -> Basis:
         examples or ITERATIONS * work.batch,
         bool(examples),
         tuple(node for node in store.nodes(asked.cluster) if node.state is not NodeState.GONE),
-        correction_of(store, run) if run else Correction(),
+        correction_of(store, run, ours=not asked.plain) if run else Correction(),
     )
 
 
