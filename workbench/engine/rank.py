@@ -28,7 +28,7 @@ from workbench.engine.channel import Address, Channel
 from workbench.engine.communicator import Worlds, watch
 from workbench.engine.current import Current, current, set_current
 from workbench.engine.log import RunLog
-from workbench.engine.pretending import slow_links
+from workbench.engine.pretending import node_of, slow_links
 
 PORTS = 32
 PORT_RANGE = (12_000, 32_000)
@@ -175,10 +175,14 @@ class Rank:
 
 
 def _place(world: MPI.Intracomm) -> tuple[int, int, str]:
-    """Return local rank, the node's lowest rank, and rank 0's host; collective over ``world``."""
-    node = world.Split_type(MPI.COMM_TYPE_SHARED)
-    local_rank, alone = node.rank, node.size == world.size
+    """Return local rank, the node's lowest rank, and rank 0's host; collective over ``world``.
+
+    Pretended nodes share their machine's devices, and so its local ranks.
+    """
+    machine, node = world.Split_type(MPI.COMM_TYPE_SHARED), node_of(world)
+    local_rank, alone = machine.rank, machine.size == world.size
     leader = node.bcast(world.rank)
+    machine.Free()
     node.Free()
     host = world.bcast(_head() or socket.gethostname())
     return local_rank, leader, "127.0.0.1" if alone else str(host)
