@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator
 import measurements
 
 from workbench.core.cluster import DEFAULT_CLUSTER, ClusterFact, ClusterState, RankFact
+from workbench.core.exchange import Codec
+from workbench.core.metrics import is_measured
 from workbench.core.report import Batch, Chunk, Sample
 from workbench.core.run import Run, RunKind, RunState, RunWish
 from workbench.store import Store
@@ -36,6 +38,12 @@ LONG_AGO = 1_768_471_200.0  # 15 January 2026, 10:00 UTC
 FIXED = {"digits": ("260115-100000-aaaa", 0.1), "digits slow": ("260115-100500-bbbb", 0.03)}
 FAILED = "260115-101000-cccc"
 ITERATIONS, RANKS, STRIDE = 400, 4, 10
+# What each rank tells of its gradients, and of what they say of the batch.
+CARRIED = {
+    "codec": float([*Codec].index(Codec.POWERSGD)), "nbytes": 1e8, "calls": 1.0, "batch": 128.0,
+    "wire": 2.1e6, "whole": 0.006, "error": 0.031, "cost powersgd": 2e-11, "small": 0.02,
+}  # fmt: skip
+GAUGED = {"gauge/signal": 0.5, "gauge/noise": 1000.0, "gauge/steps": 60.0}
 TRACEBACK = """\
 Traceback (most recent call last):
   File "<cell>", line 7, in <module>
@@ -218,6 +226,9 @@ def _curves(store: Store, run: Run, chance: random.Random, rate: float) -> None:
             yield "step/communication", 0.007 - late
             yield "step/data", 0.003
             yield "step/other", 0.001
+            for what, value in CARRIED.items():
+                yield f"exchange/{what}", value
+            yield from GAUGED.items()
 
     for rank in range(RANKS):
         chunks = (Chunk("stdout", run.fact.started, f"rank {rank} has read 449 images\n"),)
@@ -245,7 +256,7 @@ def facts(name: str) -> dict[str, object]:
             "name": run.wish.name,
             "state": run.fact.state,
             "iteration": run.fact.iteration,
-            "points": sum(not row.name.startswith("step/") for row in rows),
+            "points": sum(not is_measured(row.name) for row in rows),
         }
 
 

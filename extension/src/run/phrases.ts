@@ -172,8 +172,12 @@ function progress(run: IRun, trans: ITrans): string[] {
   const parts = [];
   const { iteration, iterations_total, epoch, epochs_total } = run;
   if (iterations_total) {
-    const total = integer(iterations_total);
-    parts.push(trans.__('iteration %1 of %2', integer(iteration), total));
+    const [done, total] = [integer(iteration), integer(iterations_total)];
+    parts.push(
+      run.kind === 'measurement'
+        ? trans.__('step %1 of %2', done, total)
+        : trans.__('iteration %1 of %2', done, total)
+    );
   } else if (iteration) {
     parts.push(trans.__('iteration %1', integer(iteration)));
   }

@@ -56,6 +56,13 @@ describe('stateLine', () => {
       })
     ],
     [
+      'step 3 of 12 · 4 ranks',
+      aRun({
+        ...{ kind: 'measurement', iteration: 3, iterations_total: 12 },
+        ...{ rate: 0, seconds_left: null }
+      })
+    ],
+    [
       'failed on rank 2 (node-1) · 4 ranks · took 1:23',
       anEndedRun({ ...failed, failed_host: 'node-1' })
     ],
