@@ -73,7 +73,8 @@ class FleetWish:
         image: An image of the reader's own; empty for one that is looked up.
         ssh_from: The network, such as ``203.0.113.7/32``, from which nodes let in ssh; empty
             where this computer is in their own.
-        link: Gbit/s that a rehearsal's nodes send each other at most; 0 for what this machine can.
+        link: Gbit/s to which a rehearsal holds each rank's connection to one of another node; 0
+            for what this machine can.
     """
 
     place: Place = Place.LOCAL

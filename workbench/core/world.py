@@ -40,7 +40,8 @@ class World:
         hosts: In rank order; the first one carries rank 0.
         size: Number of ranks.
         oversubscribe: Whether a host may carry more ranks than it has slots.
-        link: Bytes a second to which a rehearsal holds each host's messages; 0 for no bound.
+        link: Bytes a second to which a rehearsal holds each connection between two hosts' ranks;
+            0 for no bound.
     """
 
     hosts: tuple[Host, ...]
