@@ -145,6 +145,7 @@ function Row(props: IRowProps): JSX.Element {
   const { run, model, trans } = props;
   const tabIndex = props.isStop ? 0 : -1;
   const when = new Date(1000 * run.created).toLocaleString();
+  const where = trans.__('%1 on cluster %2, %3', run.id, run.cluster, when);
   const refusal = model.refusal(run.id);
   return (
     <li className="wb-listed-run" data-state={run.state} onFocus={props.reach}>
@@ -161,7 +162,7 @@ function Row(props: IRowProps): JSX.Element {
         className="wb-listed-open"
         data-column="open"
         tabIndex={tabIndex}
-        title={trans.__('%1 on cluster %2, %3', run.id, run.cluster, when)}
+        title={[where, run.message].filter(Boolean).join('\n')}
         onClick={props.open}
       >
         <Sparkline run={run} trans={trans} />

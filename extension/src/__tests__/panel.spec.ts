@@ -345,6 +345,15 @@ describe('recent runs', () => {
     await look();
   });
 
+  it('say why they failed, whole, to who points at them', async () => {
+    const message =
+      'Rank 0 on node-0 failed: GradientError: The gradient of /l1/W on rank 2 is not finite.';
+    server.listed = [aRun({ state: 'failed', is_ended: true, message })];
+    await look();
+
+    expect(row(0, 'open').title.split('\n')[1]).toBe(message);
+  });
+
   it('are listed with state and last value', () => {
     expect(all('.wb-listed-name').map(node => node.textContent)).toEqual([
       ...['first', 'running, 42%', 'second', 'finished', 'third', 'failed']
