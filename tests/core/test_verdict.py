@@ -40,7 +40,7 @@ def test_a_slow_network_is_named_with_its_figures_and_the_way_out() -> None:
     assert said.startswith(
         "Network-bound: 77 % of a step moves 98 MB of gradients at 1.35 of 1.44 Gbit/s."
     )
-    assert "`--compress bf16` would give 1.5×" in said
+    assert "`--compress bf16` would give 1.4×" in said
     assert "`--compress powersgd` 3.1×" in said
 
 

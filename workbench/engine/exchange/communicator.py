@@ -143,7 +143,8 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         )
 
     def _on_plan(self, plan: Plan) -> None:
-        said = telling.sentence(self, plan) if self.rank == 0 else ""
+        found = telling.tried(self, plan) if self.exchanger.codec is not Codec.NONE else None
+        said = telling.sentence(self, plan, found) if self.rank == 0 else ""
         if said and said != self._said:
             self._said = said
             print(said, flush=True)
@@ -154,6 +155,8 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         if run is None:
             return
         values = [("exchange/bytes", tally.nbytes), ("exchange/seconds", tally.seconds)]
+        if tally.coding:
+            values.append(("exchange/coding", tally.coding))
         if tally.error:
             values.append(("exchange/error", tally.error))
         run.log.add_all(run.iteration + 1, tuple(values))

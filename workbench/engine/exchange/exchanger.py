@@ -17,10 +17,11 @@ import numpy
 
 from workbench.core.exchange import Algorithm, Codec
 from workbench.engine.exchange.complaint import not_finite
-from workbench.engine.exchange.compressed import Coded, Compressed, TopShare
+from workbench.engine.exchange.compressed import Compressed
+from workbench.engine.exchange.costs import made
 from workbench.engine.exchange.finite import Findings, is_suspect
 from workbench.engine.exchange.plan import Bucket, Plan, Shape, disagreement, shape_of
-from workbench.engine.exchange.powersgd import PowerSgd, is_worthwhile
+from workbench.engine.exchange.powersgd import is_worthwhile
 from workbench.engine.exchange.reducer import Reducer
 from workbench.engine.exchange.storage import Storage
 from workbench.engine.exchange.transport import Array
@@ -39,12 +40,14 @@ class Tally:
     Args:
         seconds: That buckets took, wherever they were exchanged.
         nbytes: That this rank sent.
+        coding: Seconds of it that compression took of a core.
         error: What compression lost, over what there was; 0 where it was not looked at.
         algorithms: By which the buckets went.
     """
 
     seconds: float = 0.0
     nbytes: float = 0.0
+    coding: float = 0.0
     error: float = 0.0
     algorithms: dict[Algorithm, None] = field(default_factory=dict)
 
@@ -228,6 +231,7 @@ class Exchanger:
             if not squeezed.mean(flats[0], measure=self.measures):
                 findings.note(self.reducer.transport.rank, -1)
             self.tally.nbytes += squeezed.nbytes
+            self.tally.coding += squeezed.coding
             self.tally.error = max(self.tally.error, squeezed.error)
         self.tally.seconds += time.perf_counter() - start
 
@@ -289,13 +293,8 @@ class Exchanger:
         return self.codec is not Codec.POWERSGD or is_worthwhile(shape.shape, self.rank)
 
     def _squeeze(self, plan: Plan, bucket: Bucket) -> Compressed:
-        transport = self.reducer.transport
-        if self.codec is Codec.POWERSGD:
-            shapes = [plan.shapes[n].shape for n in bucket.slots]
-            return PowerSgd(transport, shapes, self.rank, self._mean_whole)
-        if self.codec is Codec.TOPK:
-            return TopShare(transport, bucket.size)
-        return Coded(transport, self.codec, bucket.size)
+        shapes = [plan.shapes[n].shape for n in bucket.slots]
+        return made(self.codec, self.reducer.transport, shapes, self.rank, self._mean_whole)
 
     def _mean_whole(self, flat: Array) -> None:
         self.tally.algorithms[self.reducer.mean([flat])] = None

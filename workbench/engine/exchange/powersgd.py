@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,9 +61,11 @@ class PowerSgd:
         self._lost = numpy.zeros(sum(n * m for n, m in self._sizes), "f4")
         self.error = 0.0
         self.nbytes = 0
+        self.coding = 0.0
 
     def mean(self, buffer: Array, *, measure: bool) -> bool:
         """Replace ``buffer`` by its mean; false if some number was not finite."""
+        start = time.perf_counter()
         numpy.add(buffer, self._lost, buffer)
         finite = not is_suspect(buffer)
         if not finite:
@@ -70,25 +73,32 @@ class PowerSgd:
         matrices, lost = self._matrices(buffer), self._matrices(self._lost)
         for matrix, p, q in zip(matrices, self._p, self._q, strict=True):
             numpy.matmul(q, matrix.T, out=p)
-        self._mean(self._left)
+        waited = self._averaged(self._left)
         for p in self._p:
             orthonormalise(p)
         if not self._alike:
             self._transport.comm.Bcast(self._left)
         for matrix, p, q in zip(matrices, self._p, self._q, strict=True):
             numpy.matmul(p, matrix, out=q)
-        self._mean(self._right)
+        waited += self._averaged(self._right)
         self._revive()
         numpy.copyto(self._lost, buffer)
         before = float(numpy.linalg.norm(buffer)) if measure else 0.0
         for matrix, gone, p, q in zip(matrices, lost, self._p, self._q, strict=True):
             self._product(p, q, matrix)
             numpy.subtract(gone, matrix, gone)
+        self.coding = time.perf_counter() - start - waited
         if measure:
             self.error = float(numpy.linalg.norm(self._lost)) / (before or 1.0)
         share = 2 * (self._transport.size - 1) / self._transport.size
         self.nbytes = int(share * (self._left.nbytes + self._right.nbytes))
         return finite
+
+    def _averaged(self, flat: Array) -> float:
+        """Average exactly, and return the seconds that it took."""
+        start = time.perf_counter()
+        self._mean(flat)
+        return time.perf_counter() - start
 
     def _revive(self) -> None:
         """Let a row that became nothing, after a step without gradient, begin anew."""

@@ -1,0 +1,182 @@
+"""Measure what a codec costs: its arithmetic alone, and its exchange beside an exact one."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from workbench.core.exchange import Codec
+from workbench.engine.exchange.compressed import Coded, Compressed, TopShare
+from workbench.engine.exchange.powersgd import Mean, PowerSgd
+from workbench.engine.exchange.reducer import Reducer
+from workbench.engine.exchange.transport import Array
+
+TRIAL_BYTES = 8 << 20
+"""Of gradients that are exchanged for a comparison: 80 ms at 1.44 Gbit/s."""
+
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Seconds of the same exchange in two ways, on the slowest rank.
+
+    Args:
+        nbytes: Of the gradients.
+        plain: Without a codec.
+        coded: With it, and what is coded while nothing moves included.
+        coding: What the codec alone takes of a core.
+        sent: Bytes that a rank sent with the codec.
+    """
+
+    nbytes: int
+    plain: float
+    coded: float
+    coding: float
+    sent: int
+
+    @property
+    def pays(self) -> bool:
+        """Whether the codec saves time."""
+        return self.coded < self.plain
+
+
+def made(
+    codec: Codec,
+    transport: Any,
+    shapes: Sequence[Sequence[int]],
+    rank: int,
+    mean: Mean,
+    *,
+    warm: bool = False,
+) -> Compressed:
+    """Return the codec for one buffer of gradients.
+
+    Args:
+        rank: Of PowerSGD's approximation.
+        mean: Averages exactly.
+        warm: Whether it is to be as after its first steps.
+    """
+    if codec is Codec.POWERSGD:
+        return PowerSgd(transport, shapes, rank, mean)
+    size = sum(math.prod(shape) for shape in shapes)
+    return (
+        TopShare(transport, size, warm=warm)
+        if codec is Codec.TOPK
+        else Coded(transport, codec, size)
+    )
+
+
+def trial(reducer: Reducer, codec: Codec, shapes: Sequence[Sequence[int]], rank: int) -> Trial:
+    """Exchange some of the gradients with and without a codec, in turn; collective.
+
+    Args:
+        shapes: Of the gradients that the codec would take; not empty.
+    """
+    some = sample(shapes)
+    draw = numpy.random.default_rng(reducer.transport.rank)
+    buffer = draw.standard_normal(sum(math.prod(shape) for shape in some), "f4")
+
+    def mean(flat: Array) -> None:
+        reducer.mean([flat])
+
+    coded = made(codec, reducer.transport, some, rank, mean, warm=True)
+    ways: tuple[Callable[[], object], ...] = (
+        lambda: reducer.mean([buffer]),
+        lambda: coded.mean(buffer, measure=False),
+    )
+    took = [math.inf, math.inf]
+    for number in range(_TRIES):
+        for way, do in enumerate(ways):
+            reducer.transport.comm.Barrier()
+            took[way] = min(took[way], _seconds(do)) if number else took[way]
+    plain, through = (reducer.transport.largest(one) for one in took)
+    return Trial(buffer.nbytes, plain, through, coded.coding, coded.nbytes)
+
+
+def sample(shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+    """Return as many of the shapes as a trial takes; a larger one alone is cut by rows."""
+    found: list[tuple[int, ...]] = []
+    left = TRIAL_BYTES // 4
+    for shape in shapes:
+        if math.prod(shape) <= left:
+            found.append(tuple(shape))
+            left -= math.prod(shape)
+    if found:
+        return found
+    row = math.prod(shapes[0][1:])
+    return [(max(1, TRIAL_BYTES // 4 // row), *shapes[0][1:])]
+
+
+def coding_seconds(
+    codec: Codec, rank: int, ranks: int, shapes: Sequence[Sequence[int]] = ((1200, 800),)
+) -> float:
+    """Measure the seconds of a core that one of ``ranks`` spends on each element in an exchange.
+
+    It is the exchange's own code, error feedback included, over messages that take no time.
+    """
+    size = sum(math.prod(shape) for shape in shapes)
+    values = numpy.random.default_rng(0).standard_normal(size, "f4")
+    coded = made(codec, _Silent(ranks, size), shapes, rank, lambda flat: None, warm=True)
+    buffer = numpy.empty_like(values)
+
+    def once() -> float:
+        numpy.copyto(buffer, values)
+        coded.mean(buffer, measure=False)
+        return coded.coding
+
+    once()  # loads what it needs
+    return min(once() for _ in range(_TRIES - 1)) / size
+
+
+def coded_bytes(codec: Codec, rank: int, ranks: int, shapes: Sequence[Sequence[int]]) -> int:
+    """Return the bytes that one of ``ranks`` sends of gradients."""
+    buffer = numpy.zeros(sum(math.prod(shape) for shape in shapes), "f4")
+    silent = _Silent(ranks, len(buffer))
+    coded = made(codec, silent, shapes, rank, lambda flat: None, warm=True)
+    coded.mean(buffer, measure=False)
+    return coded.nbytes
+
+
+class _Silent:
+    """A transport without others, and its own communicator: what comes are zeros, at once."""
+
+    def __init__(self, ranks: int, elements: int) -> None:
+        self.rank, self.size, self.comm = 0, ranks, self
+        self._elements = elements
+
+    def Irecv(self, room: Array, source: int, tag: int) -> None:  # noqa: N802  # as mpi4py's
+        room.view("u1").fill(0)
+
+    def Isend(self, message: Array, to: int, tag: int) -> None:  # noqa: N802  # as mpi4py's
+        pass
+
+    def settle(self, request: Any) -> None:
+        pass
+
+    def settle_all(self, requests: Any) -> None:
+        pass
+
+    def receive(self, message: Array, source: int, tag: int) -> list[Any]:
+        """Pretend that scattered places come: adding at one place alone is quicker."""
+        sent = message.view([("place", "u4"), ("value", "f4")])
+        sent["place"] = numpy.linspace(0, self._elements - 1, len(sent))
+        sent["value"] = 0
+        return []
+
+    def send(self, message: Array, to: int, tag: int) -> list[Any]:
+        return []
+
+    def allgather(self, value: Any) -> list[Any]:
+        return [value]
+
+
+def _seconds(do: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    do()
+    return time.perf_counter() - start
