@@ -1,0 +1,83 @@
+"""What is said of a codec rests on what was measured, and its costs are those of its own code."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from workbench.core.exchange import CODINGS, Codec
+from workbench.engine.exchange.costs import coded_bytes, coding_seconds, sample
+
+from .contract import READY
+
+CODECS = [codec for codec in Codec if codec is not Codec.NONE]
+
+SAID = (
+    READY
+    + """
+import contextlib, io
+from workbench.engine.exchange import codecs
+from workbench.engine.exchange.reducer import Reducer
+
+quick = Reducer.mean, codecs.Scaled.encode
+
+def said(codec, slow, shape=(600, 500)):
+    def mean(self, arrays, findings=None):
+        time.sleep(0.2 if slow == "link" and sum(a.nbytes for a in arrays) > 1e6 else 0)
+        return quick[0](self, arrays, findings)
+    def encode(self, values, wire):
+        time.sleep(0.05 if slow == "codec" else 0)
+        quick[1](self, values, wire)
+    Reducer.mean, codecs.Scaled.encode = mean, encode
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        comm = make("auto", compress=codec, overlap=False)
+        means_of(comm, [np.ones(shape, "f4")])
+    Reducer.mean, codecs.Scaled.encode = quick
+    return text.getvalue(), comm.exchanger.tally.coding
+
+for codec in ("int8", "topk", "powersgd"):
+    found[f"link {codec}"] = said(codec, "link")
+found["codec"] = said("int8", "codec")
+found["small"] = said("powersgd", "", (9, 9))
+"""
+)
+
+
+@pytest.mark.mpi
+def test_whether_a_codec_pays_is_said_by_what_was_measured(on_ranks) -> None:
+    mine, other = on_ranks(SAID, 2)
+
+    for codec in ("int8", "topk", "powersgd"):
+        text, coding = mine[f"link {codec}"]
+        assert f"{codec} pays: 1.2 MB of them took" in text
+        assert float(re.findall(r"in place of ([\d.]+) ms", text)[0]) >= 200
+        assert coding > 0
+    assert "int8 does not pay on this link: 1.2 MB of them took" in mine["codec"][0]
+    assert "leave --compress out" in mine["codec"][0]
+    assert "No gradient is large enough for powersgd." in mine["small"][0]
+    assert not any(text for text, _ in other.values())
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_codings_have_the_bytes_that_a_codec_sends(codec) -> None:
+    coding = next(one for one in CODINGS if one.codec is codec)
+    # Half of ResNet-50; its 3 x 3 convolutions are what PowerSGD makes least of.
+    shapes = [(512, 2048), (2048, 512), (128, 1152), (256, 2304), (1000, 2048), (256, 1024)]
+    nbytes = 4 * sum(rows * columns for rows, columns in shapes)
+
+    sent = coded_bytes(codec, 4, 8, shapes)
+
+    times = 2 * 7 / 8 if coding.sums else 7
+    assert sent / times / nbytes == pytest.approx(coding.ratio, rel=0.35, abs=1e-4)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_coding_takes_time_on_any_number_of_ranks(codec) -> None:
+    assert all(coding_seconds(codec, 4, ranks) > 0 for ranks in (2, 3, 8))
+
+
+def test_a_trial_takes_some_gradients_or_a_part_of_one() -> None:
+    assert sample([(1000, 1000), (2000, 2000), (9, 9)]) == [(1000, 1000), (9, 9)]
+    assert sample([(4000, 4096)]) == [(512, 4096)]
+    assert sample([(9_000_000,)]) == [(2_097_152,)]
