@@ -57,6 +57,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         self.overlaps = wanted and transport.may_thread and transport.size > 1
         self.lacks_threads = wanted and not transport.may_thread
         self.exchanger = self._exchanger()
+        self._is_taken = False
         self.device = Device(mpi_comm, compress)
         self.forgiving = False
         """Whether gradients that are not finite are let through, as loss scaling wants it."""
@@ -120,15 +121,26 @@ class ExchangeCommunicator(MpiCommunicatorBase):
             if self.rank == 0:
                 print(telling.STALE, flush=True)
             return DelayedOptimizer(optimizer, self, zero_fill)
-        return OverlappingOptimizer(optimizer, self, zero_fill)
+        # Each has gradients of its own, and so its own plan, buffers and errors to feed back.
+        exchanger = self.another() if self._is_taken else self.exchanger
+        self._is_taken = True
+        return OverlappingOptimizer(optimizer, self, zero_fill, exchanger)
+
+    @contextmanager
+    def exchanging_by(self, exchanger: Exchanger) -> Iterator[None]:
+        """Exchange by another exchanger for as long as the context lasts."""
+        before, self.exchanger = self.exchanger, exchanger
+        try:
+            yield
+        finally:
+            self.exchanger = before
 
     def landed(self, optimizer: DelayedOptimizer) -> None:
         """Wait for what a delayed optimizer has sent off."""
         if not optimizer.flying:
             return
         with _in_exchange(optimizer.exchanger):
-            if optimizer.worker is not None:
-                optimizer.worker.wait()
+            self.reducer.transport.rest()
         if time.monotonic() - self._told > TELL_SECONDS:
             self._tell(optimizer.exchanger)
 

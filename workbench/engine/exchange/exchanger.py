@@ -25,7 +25,6 @@ from workbench.engine.exchange.powersgd import is_worthwhile
 from workbench.engine.exchange.reducer import Reducer
 from workbench.engine.exchange.storage import Storage
 from workbench.engine.exchange.transport import Array
-from workbench.engine.exchange.worker import Worker
 from workbench.errors import GradientError
 
 _WHOLE = 1 << 62
@@ -94,12 +93,10 @@ class Exchanger:
         self._findings: dict[int, Findings] = {}
         self._names: list[str] = []
         self._flight: Flight | None = None
-        self._worker: Worker | None = None
 
     def begin(self) -> None:
         """Take note that a backward pass begins, in which `ready` will be called."""
-        if self._worker is not None:
-            self._worker.wait()
+        self.reducer.transport.rest()
         self._flight = Flight(self.plan)
         self.tally = Tally()  # of what leaves from now on
 
@@ -144,6 +141,8 @@ class Exchanger:
             self.tally = Tally()
         shapes = [shape_of(*one) for one in zip(names, gradients, kept, strict=True)]
         flight, self._flight = self._flight, None
+        if flight is None:  # else what is under way is its own
+            self.reducer.transport.rest()
         if self.plan is None:
             self._agree(shapes, flight.order if flight else [])
             flight = None
@@ -179,15 +178,14 @@ class Exchanger:
         flats: dict[int, list[Array]] = {}
         for number in range(flight.launched if flight else 0, len(plan.buckets)):
             bucket = plan.buckets[number]
-            if bucket.fused and self._worker is not None:
+            if bucket.fused and self.overlaps:
                 self._launch(plan, number, None if changed else gradients)
             elif bucket.fused:
                 self._fused(bucket, number, None if changed else gradients)
             else:
                 flats[number] = self._flats(bucket, gradients, changed)
                 self._exchange(bucket, number, flats[number])
-        if self._worker is not None:
-            self._worker.wait()
+        self.reducer.transport.rest()
         self._close(plan, gradients, changed)
         header = plan.closing.buffer
         if header[0] > 0:
@@ -208,9 +206,8 @@ class Exchanger:
         return self._storage.flats(bucket, gradients)
 
     def _launch(self, plan: Plan, number: int, gradients: Any) -> None:
-        if self._worker is None:
-            self._worker = Worker()
-        self._worker.submit(lambda: self._fused(plan.buckets[number], number, gradients))
+        bucket = plan.buckets[number]
+        self.reducer.transport.worker.submit(lambda: self._fused(bucket, number, gradients))
 
     def _fused(self, bucket: Bucket, number: int, gradients: Any) -> None:
         if gradients is None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy
 from chainermn.optimizers import _MultiNodeOptimizer
 
 from workbench.engine.exchange.backward import told_of_gradients
+from workbench.engine.exchange.exchanger import Exchanger
 from workbench.engine.exchange.transport import Array
-from workbench.engine.exchange.worker import Worker
-
-if TYPE_CHECKING:
-    from workbench.engine.exchange.communicator import ExchangeCommunicator
 
 
 class OverlappingOptimizer(_MultiNodeOptimizer):
     """ChainerMN's multi-node optimizer, whose gradients leave as they become complete."""
+
+    def __init__(
+        self, actual_optimizer: Any, communicator: Any, zero_fill: bool, exchanger: Exchanger
+    ) -> None:
+        super().__init__(actual_optimizer, communicator, zero_fill)
+        object.__setattr__(self, "exchanger", exchanger)
 
     def update(self, lossfun: Any = None, *args: Any, **kwds: Any) -> None:
         """Compute gradients, average and apply them."""
@@ -25,12 +29,13 @@ class OverlappingOptimizer(_MultiNodeOptimizer):
         if lossfun is not None and comm.overlaps:
             loss = _with_cleared(self, lossfun, args, kwds)
             parameters = [p for _, p in sorted(self.target.namedparams()) if p.data is not None]
-            comm.exchanger.begin()
-            with told_of_gradients(loss, parameters, _on_host(comm)):
+            self.exchanger.begin()
+            with told_of_gradients(loss, parameters, _on_host(self.exchanger)):
                 loss.backward(loss_scale=actual._loss_scale)
             del loss
             lossfun = None
-        super().update(lossfun, *args, **kwds)
+        with comm.exchanging_by(self.exchanger):
+            super().update(lossfun, *args, **kwds)
 
 
 class DelayedOptimizer(_MultiNodeOptimizer):
@@ -44,8 +49,7 @@ class DelayedOptimizer(_MultiNodeOptimizer):
         super().__init__(actual_optimizer, communicator, zero_fill)
         exchanger = communicator.another()
         exchanger.overlaps = False
-        worker = Worker() if communicator.reducer.transport.may_thread else None
-        own = {"exchanger": exchanger, "worker": worker, "means": None, "flying": False}
+        own = {"exchanger": exchanger, "means": None, "flying": False}
         for name, value in own.items():
             object.__setattr__(self, name, value)
 
@@ -85,10 +89,11 @@ class DelayedOptimizer(_MultiNodeOptimizer):
             object.__setattr__(self, "means", means)
 
         object.__setattr__(self, "flying", True)
-        if self.worker is None:
-            fly()
+        transport = self.communicator.reducer.transport
+        if transport.may_thread:
+            transport.worker.submit(fly)
         else:
-            self.worker.submit(fly)
+            fly()
 
 
 def _with_cleared(optimizer: Any, lossfun: Any, args: Any, kwds: Any) -> Any:
@@ -101,9 +106,9 @@ def _with_cleared(optimizer: Any, lossfun: Any, args: Any, kwds: Any) -> Any:
     return loss
 
 
-def _on_host(comm: ExchangeCommunicator) -> Any:
+def _on_host(exchanger: Exchanger) -> Callable[[int, Array], None]:
     def ready(number: int, gradient: Array) -> None:
         if isinstance(gradient, numpy.ndarray):
-            comm.exchanger.ready(number, gradient)
+            exchanger.ready(number, gradient)
 
     return ready

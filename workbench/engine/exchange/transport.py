@@ -10,6 +10,7 @@ from typing import Any
 
 from mpi4py import MPI
 
+from workbench.engine.exchange.worker import Worker
 from workbench.engine.pretending import node_of
 
 Array = Any
@@ -53,6 +54,7 @@ class Transport:
         told = int(os.environ.get(_EAGER_LIMIT, "0")) - _HEADER_BYTES
         self.eager_bytes: int = own.allreduce(max(EAGER_BYTES, told), MPI.MIN)
         self.may_thread = MPI.Query_thread() == MPI.THREAD_MULTIPLE
+        self._worker: Worker | None = None
         self.kept: dict[str, Any] = {}
         """What is worth keeping for as long as the communicator lives."""
 
@@ -60,6 +62,18 @@ class Transport:
     def local_size(self) -> int:
         """Ranks on this node."""
         return int(self.node.size)
+
+    @property
+    def worker(self) -> Worker:
+        """Who exchanges while the main thread computes."""
+        if self._worker is None:
+            self._worker = Worker()
+        return self._worker
+
+    def rest(self) -> None:
+        """Wait until nothing is exchanged any longer; raise what an exchange raised."""
+        if self._worker is not None:
+            self._worker.wait()
 
     def largest(self, value: float) -> float:
         """Return the largest of all ranks' values; collective."""
