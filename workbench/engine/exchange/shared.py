@@ -11,7 +11,7 @@ import contextlib
 import mmap
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy
@@ -22,8 +22,8 @@ from workbench.engine.exchange.pieces import Piece
 from workbench.engine.exchange.transport import Array
 
 PIECE_BYTES = 1024 << 10
-FOLDER = Path("/dev/shm")
 _SLOTS = 2
+_MARK_BYTES = 16
 
 
 class SharedMemory:
@@ -145,43 +145,57 @@ class SharedMemory:
 
 
 def _mapped(comm: MPI.Intracomm, nbytes: int) -> mmap.mmap:
-    """Map a file that has no name any longer once all ranks have it."""
-    path = FOLDER / f"workbench-{secrets.token_hex(8)}"
-    error = ""
-    with _descriptor(path if comm.rank == 0 else None, nbytes) as first:
-        path = comm.bcast(path if first is not None else None)
-        found: mmap.mmap | None = None
-        try:
-            if path is None:
-                raise OSError(f"{FOLDER} has no {nbytes:,} bytes")
-            if first is not None:
-                found = mmap.mmap(first, nbytes)
-            else:
-                file = os.open(path, os.O_RDWR)
+    """Map memory that has no name: it is gone with the last rank, however that ends.
+
+    Rank 0 makes it, and the others open it through rank 0's entry in ``/proc``.
+    """
+    found: mmap.mmap | None = None
+    error, mark = "", secrets.token_bytes(_MARK_BYTES)
+    with contextlib.ExitStack() as files:
+        if comm.rank == 0:
+            try:
+                file = _made(nbytes)
+                files.callback(os.close, file)
                 found = mmap.mmap(file, nbytes)
-                os.close(file)
-        except OSError as reason:
-            error = str(reason)
+                found[:_MARK_BYTES] = mark
+                place = f"/proc/{os.getpid()}/fd/{file}"
+            except OSError as reason:
+                place, error = "", f"{nbytes:,} bytes cannot be shared ({reason})"
+        place, mark = comm.bcast((place, mark) if comm.rank == 0 else None)
+        if place and comm.rank:
+            try:
+                found = _opened(Path(place), nbytes, mark)
+            except OSError as reason:
+                error = str(reason)
         told = [text for text in comm.allgather(error) if text]
     if told or found is None:
         raise OSError(told[0])
     return found
 
 
-@contextlib.contextmanager
-def _descriptor(path: Path | None, nbytes: int) -> Iterator[int | None]:
-    """Make the file, and take its name away at the end; None where it cannot be made."""
-    file: int | None = None
+def _made(nbytes: int) -> int:
+    if not hasattr(os, "memfd_create"):
+        raise OSError("this system has no memory without a name")
+    file = os.memfd_create("workbench")
     try:
-        if path is not None:
-            with contextlib.suppress(OSError):
-                file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-                # A page that is not there when it is touched would end the process.
-                os.posix_fallocate(file, 0, nbytes)
-                yield file
-                return
-        yield None
+        # A page that is not there when it is touched would end the process.
+        os.posix_fallocate(file, 0, nbytes)
+    except OSError:
+        os.close(file)
+        raise
+    return file
+
+
+def _opened(path: Path, nbytes: int, mark: bytes) -> mmap.mmap:
+    """Map rank 0's memory; in another container the path may lead to something else."""
+    file = os.open(path, os.O_RDWR)
+    try:
+        if os.fstat(file).st_size != nbytes:
+            raise OSError(f"{path} is not what rank 0 shares")
+        found = mmap.mmap(file, nbytes)
     finally:
-        if file is not None and path is not None:
-            os.close(file)
-            path.unlink(missing_ok=True)
+        os.close(file)
+    if found[:_MARK_BYTES] != mark:
+        found.close()
+        raise OSError(f"{path} is not what rank 0 shares")
+    return found
