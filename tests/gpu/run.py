@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -174,29 +175,183 @@ def the_gauge_takes_norms_on_the_gpu() -> str:
     return "of half and single precision"
 
 
-@check
-def gradients_on_the_gpu_are_averaged_by_our_communicator() -> str:
+def _model(value: float, dtype: str = "f4") -> Any:
+    """Return a model on the GPU whose gradients are all ``value``."""
     import chainer
     import cupy
+    import numpy as np
+
+    with chainer.using_config("dtype", np.dtype(dtype)):
+        model = chainer.Sequential(chainer.links.Linear(300, 400), chainer.links.Linear(400, 10))
+    model.to_device("@cupy:0")
+    for parameter in model.params():
+        parameter.grad = cupy.full_like(parameter.array, value)
+    return model
+
+
+def _worst(model: Any, value: float) -> float:
+    return max(float(abs(p.grad - value).max()) for p in model.params())
+
+
+@check
+def nccl_is_there_or_said_not_to_be() -> str:
+    import cupy
+
+    from workbench.engine.exchange.device import has_nccl
+
+    assert has_nccl() == bool(cupy.cuda.nccl.available)
+    version = cupy.cuda.nccl.get_version() if has_nccl() else "none"
+    return f"NCCL {version}"
+
+
+def _averaged(compress: str) -> str:
+    """Average gradients on the GPU with one codec; say which way they went."""
+    import workbench
+    from workbench.engine.exchange.device import has_nccl
+
+    comm = workbench.create_communicator(compress=compress)
+    model = _model(0.5)
+    before = [p.grad.data.ptr for p in model.params()]
+    for _ in range(2):
+        comm.multi_node_mean_grad(model)
+    worst = _worst(model, 0.5)
+    assert worst < 1e-3, (compress, worst)
+    assert [p.grad.data.ptr for p in model.params()] == before, "gradients moved"
+    by_nccl = comm.device.takes(model.params())
+    assert by_nccl == (has_nccl() and compress in ("none", "fp16"))
+    return f"{compress} by {'NCCL' if by_nccl else 'this host'}"
+
+
+for _codec in ("none", "fp16", "bf16", "int8", "topk", "powersgd"):
+
+    def _check(compress: str = _codec) -> str:
+        return _averaged(compress)
+
+    _check.__name__ = f"gradients_on_the_gpu_are_averaged_with_{_codec}"
+    check(_check)
+
+
+@check
+def gradients_on_the_gpu_go_over_this_host_without_nccl() -> str:
+    import workbench
+    from workbench.engine.exchange import device
+
+    real, device.has_nccl = device.has_nccl, lambda: False
+    try:
+        seen = []
+        for dtype in ("f2", "f4", "f8"):
+            model = _model(0.5, dtype)
+            workbench.create_communicator().multi_node_mean_grad(model)
+            assert {str(p.grad.dtype) for p in model.params()} == {str(_numpy(dtype))}
+            assert _worst(model, 0.5) == 0
+            seen.append(dtype)
+    finally:
+        device.has_nccl = real
+    return ", ".join(seen)
+
+
+def _numpy(dtype: str) -> Any:
+    import numpy as np
+
+    return np.dtype(dtype)
+
+
+@check
+def the_host_way_keeps_its_pinned_memory_from_step_to_step() -> str:
+    import workbench
+    from workbench.engine.exchange import device
+
+    real, device.has_nccl = device.has_nccl, lambda: False
+    try:
+        comm, model = workbench.create_communicator(), _model(0.5)
+        comm.multi_node_mean_grad(model)
+        kept = {name: id(array) for name, array in comm.device._pinned.items()}
+        comm.multi_node_mean_grad(model)
+        assert {name: id(array) for name, array in comm.device._pinned.items()} == kept
+    finally:
+        device.has_nccl = real
+    return f"{len(kept)} gradients"
+
+
+@check
+def chainermns_nccl_communicator_is_fed_in_the_type_that_is_asked_for() -> str:
+    import numpy as np
 
     import workbench
     from workbench.engine.exchange.device import has_nccl
 
+    if not has_nccl():
+        return "no NCCL here, nothing to feed"
     seen = []
-    for compress in ("none", "fp16", "int8", "powersgd"):
-        comm = workbench.create_communicator(compress=compress)
-        model = chainer.Sequential(chainer.links.Linear(300, 400), chainer.links.Linear(400, 10))
-        model.to_device("@cupy:0")
-        for parameter in model.params():
-            parameter.grad = cupy.full_like(parameter.array, 0.5)
-        for _ in range(2):
-            comm.multi_node_mean_grad(model)
-        worst = max(float(abs(p.grad - 0.5).max()) for p in model.params())
-        assert worst < 1e-3, (compress, worst)
-        by_nccl = comm.device.takes(model.params())
-        assert by_nccl == (has_nccl() and compress in ("none", "fp16"))
-        seen.append(f"{compress} by {'NCCL' if by_nccl else 'this host'}")
+    for compress, kind in (("none", None), ("fp16", np.float16)):
+        comm, model = workbench.create_communicator(compress=compress), _model(0.25)
+        comm.multi_node_mean_grad(model)
+        assert comm.device._nccl.get_config("allreduce_grad_dtype") == kind
+        assert comm.device._nccl.get_config("batched_copy") is True
+        assert _worst(model, 0.25) == 0
+        seen.append(compress)
     return ", ".join(seen)
+
+
+@check
+def a_missing_gradient_on_the_gpu_is_filled_with_zeros() -> str:
+    import workbench
+
+    comm, model = workbench.create_communicator(compress="int8"), _model(0.5)
+    model[1].b.grad = None
+    comm.multi_node_mean_grad(model, zero_fill=True)
+    assert float(abs(model[1].b.grad).max()) == 0
+    return f"{model[1].b.grad.size} numbers"
+
+
+@check
+def a_gradient_on_the_gpu_that_is_not_finite_is_named() -> str:
+    import workbench
+    from workbench.engine.exchange import device
+    from workbench.errors import GradientError
+
+    real, device.has_nccl = device.has_nccl, lambda: False
+    said = ""
+    try:
+        comm, model = workbench.create_communicator(), _model(0.5)
+        model[0].W.grad[7, 7] = float("nan")
+        comm.multi_node_mean_grad(model)
+    except GradientError as error:
+        said = str(error)
+    finally:
+        device.has_nccl = real
+    assert "The gradient of /0/W on rank 0 is not finite" in said
+    return said
+
+
+@check
+def nccl_between_gpus_is_measured_only_where_there_are_several() -> str:
+    from mpi4py import MPI
+
+    from workbench.engine.measuring.nodes import nccl
+
+    assert nccl(MPI.COMM_SELF, "here") == []
+    return "one rank has no one to measure with"
+
+
+@check
+def gradients_of_torch_on_the_gpu_are_averaged() -> str:
+    try:
+        import torch
+    except ImportError:
+        return "no torch here"
+    if not torch.cuda.is_available():
+        return "this torch has no GPU"
+    import workbench
+
+    model = torch.nn.Linear(300, 400).cuda()
+    model(torch.ones(2, 300, device="cuda")).sum().backward()
+    assert model.weight.grad is not None
+    wanted = model.weight.grad.clone()
+    workbench.create_communicator().allreduce_gradients(model.named_parameters())
+    assert model.weight.grad.is_cuda
+    assert bool((model.weight.grad == wanted).all())
+    return f"torch {torch.__version__}"
 
 
 @check
