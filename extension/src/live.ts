@@ -100,8 +100,9 @@ export class LiveRun {
   }
 
   /** What a measurement found is there once it has ended. */
-  private _onChange({ run }: RunModel, aspect: Aspect): void {
-    const isDone = run?.kind === 'measurement' && run.state === 'finished';
+  private _onChange({ run, survey }: RunModel, aspect: Aspect): void {
+    const isDone =
+      run?.kind === 'measurement' && run.state === 'finished' && !survey;
     if (aspect === 'run' && isDone && !this._isSurveyed) {
       this._isSurveyed = true;
       void this._survey();

@@ -269,6 +269,8 @@ export interface ISavedRun {
     steps: ISteps | null;
     /** A frame of points in base64. */
     frame: string;
+    /** What it measured, of a measurement. */
+    survey?: ISurvey;
   };
 }
 

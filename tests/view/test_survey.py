@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import pytest
 from workbench.core.bandwidth import Exchange, Pair, Survey
 from workbench.core.measurement import RESULT_STREAM, Measurement, Rate, measurement_json
 from workbench.core.report import Batch, Chunk
-from workbench.view.kept import kept_bundle
+from workbench.view.kept import RUN_TYPE, kept_bundle
 from workbench.view.phrases import size_text
 from workbench.view.survey import before, remarks, tables
 from workbench.view.surveypicture import can_draw, describe, save_survey
@@ -100,7 +101,19 @@ def test_a_measurement_stays_as_picture_words_and_tables(store, queue, keep) -> 
     assert 'alt="links between 3 nodes from 0.3 (node1 to node3)' in bundle["text/html"]
     assert "The slowest link is from node1 to node3" in bundle["text/plain"]
     assert "workbench: ring" in bundle["text/plain"]
-    assert not any("workbench" in kind for kind in bundle)  # no page follows it further
+
+
+def test_a_page_that_followed_it_draws_it_by_itself(store, queue, keep) -> None:
+    run = queue("bandwidth")
+    keep(run, measured(0.3))
+
+    # Else the page would leave the run, and the kernel write into a file that is open there.
+    kept = kept_bundle(store, store.run(run.id), 1000.0)[RUN_TYPE]
+
+    assert (kept["run"], kept["saved"]["run"]["id"]) == (run.id, run.id)
+    assert kept["saved"]["survey"]["nodes"] == [*measured().survey.nodes]
+    assert kept["saved"]["survey"]["remarks"][0].startswith("The slowest link is from node1")
+    assert json.loads(json.dumps(kept, allow_nan=False)) == kept
 
 
 def test_it_is_compared_with_what_was_measured_before(store, queue, keep) -> None:

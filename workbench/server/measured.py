@@ -1,20 +1,15 @@
-"""Ask for a cluster to be measured, and say what was found in values that a page draws.
-
-``extension/src/protocol.ts`` has the types.
-"""
+"""Ask for a cluster to be measured, and say who measured it last, and what was found."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from workbench.core.bandwidth import Survey, matrix
-from workbench.core.measurement import Measurement
 from workbench.core.run import Run, RunKind
 from workbench.errors import StateError, Unknown
 from workbench.store import Store
 from workbench.store.measuring import ask_measurement
-from workbench.view.survey import before, remarks
+from workbench.view.keptsurvey import survey_message
 
 Message = dict[str, Any]
 
@@ -59,48 +54,4 @@ def survey(store: Store, run: Run) -> Message:
     found = store.survey(run.id)
     if found is None:
         raise Unknown(f"Run {run.wish.name!r} has measured nothing; ask again once it has ended.")
-    return survey_message(found, before(store, run.wish.cluster, found), time.time())
-
-
-def survey_message(found: Measurement, earlier: Survey | None, now: float) -> Message:
-    """Return a measurement; all but the remarks is in bytes, seconds and bytes a second.
-
-    Args:
-        earlier: What it is compared with.
-        now: Epoch seconds.
-    """
-    measured, slowest = found.survey, found.survey.slowest
-    place = {node: number for number, node in enumerate(measured.nodes)}
-    return {
-        "time": measured.time,
-        "seconds": found.seconds,
-        "ranks": found.ranks,
-        "nodes": list(measured.nodes),
-        "links": [list(row) for row in matrix(measured)],
-        "latencies": [
-            [place[pair.source], place[pair.target], pair.latency] for pair in measured.pairs
-        ],
-        "slowest": [place[slowest.source], place[slowest.target]] if slowest else None,
-        "rating": measured.rating,
-        "exchanges": [
-            {
-                "nbytes": one.nbytes,
-                "seconds": one.seconds,
-                "way": one.algorithm.partition(":")[0],
-                "algorithm": one.algorithm.partition(": ")[2],
-                "algbw": one.algbw,
-                "busbw": one.busbw,
-            }
-            for one in measured.exchanges
-        ],
-        "rates": [
-            {
-                "node": rate.node,
-                "what": rate.what,
-                "bandwidth": rate.bandwidth,
-                "latency": rate.latency,
-            }
-            for rate in found.rates
-        ],
-        "remarks": remarks(found, earlier, now),
-    }
+    return survey_message(store, run, found, time.time())

@@ -17,7 +17,7 @@ from workbench.core.run import Run
 from workbench.store import Store
 from workbench.view import bars
 from workbench.view.anatomy import NOTHING_KNOWN, Anatomy, anatomy_of
-from workbench.view.keptsurvey import survey_bundle
+from workbench.view.keptsurvey import survey_bundle, survey_message
 from workbench.view.messages import run_message, steps_message
 from workbench.view.panels import Panel, describe, panels_of
 from workbench.view.phrases import kept_line, number, percent, state_line, step_line, summary
@@ -77,7 +77,10 @@ def bundle_of(
         streamed: Ranks whose output stands on the page already.
     """
     if found := store.survey(record.run.id):
-        return survey_bundle(store, record.run, found, now)
+        saved = _saved(record, NOTHING_KNOWN, {}, now)
+        saved["survey"] = survey_message(store, record.run, found, now)
+        shown = survey_bundle(store, record.run, found, now)
+        return {RUN_TYPE: {**_identity(record.run), "saved": saved}, **shown}
     run, panels = record.run, panels_of({"": record.curves})
     values, folder = store.final_values(run.id), store.path.parent
     words = filter(None, [transcript.text(set(transcript.ranks) - streamed)])

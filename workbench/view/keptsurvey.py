@@ -6,6 +6,7 @@ import base64
 from html import escape
 from typing import Any
 
+from workbench.core.bandwidth import matrix
 from workbench.core.measurement import Measurement
 from workbench.core.run import Run
 from workbench.store import Store
@@ -15,7 +16,7 @@ from workbench.view.surveypicture import can_draw, describe, survey_png
 
 
 def survey_bundle(store: Store, run: Run, found: Measurement, now: float) -> dict[str, Any]:
-    """Return what ``run`` measured; no page follows it any longer.
+    """Return what ``run`` measured, for those who have no page that draws it.
 
     Args:
         now: Epoch seconds.
@@ -36,6 +37,52 @@ def survey_bundle(store: Store, run: Run, found: Measurement, now: float) -> dic
     html += [_folded(name, table) for name, table in laid]
     text = [title, *said, *(table_text(table, name) for name, table in laid)]
     return {**bundle, "text/html": "".join(html), "text/plain": "\n".join(text)}
+
+
+def survey_message(store: Store, run: Run, found: Measurement, now: float) -> dict[str, Any]:
+    """Return what ``run`` measured for a page to draw; ``extension/src/protocol.ts`` has the type.
+
+    All but the remarks is in bytes, seconds and bytes a second.
+
+    Args:
+        now: Epoch seconds.
+    """
+    measured, slowest = found.survey, found.survey.slowest
+    earlier = before(store, run.wish.cluster, found)
+    place = {node: number for number, node in enumerate(measured.nodes)}
+    return {
+        "time": measured.time,
+        "seconds": found.seconds,
+        "ranks": found.ranks,
+        "nodes": list(measured.nodes),
+        "links": [list(row) for row in matrix(measured)],
+        "latencies": [
+            [place[pair.source], place[pair.target], pair.latency] for pair in measured.pairs
+        ],
+        "slowest": [place[slowest.source], place[slowest.target]] if slowest else None,
+        "rating": measured.rating,
+        "exchanges": [
+            {
+                "nbytes": one.nbytes,
+                "seconds": one.seconds,
+                "way": one.algorithm.partition(":")[0],
+                "algorithm": one.algorithm.partition(": ")[2],
+                "algbw": one.algbw,
+                "busbw": one.busbw,
+            }
+            for one in measured.exchanges
+        ],
+        "rates": [
+            {
+                "node": rate.node,
+                "what": rate.what,
+                "bandwidth": rate.bandwidth,
+                "latency": rate.latency,
+            }
+            for rate in found.rates
+        ],
+        "remarks": remarks(found, earlier, now),
+    }
 
 
 def _folded(name: str, table: Table) -> str:

@@ -130,6 +130,18 @@ test('what is shown stays when the output is rendered anew', async () => {
   expect(FakeSocket.made).toHaveLength(1);
 });
 
+test('what was measured and saved is drawn without a server', async () => {
+  const run = anEndedRun({ kind: 'measurement' });
+  const frame = kept(aFrame([], { feed: '', version: 0 }));
+  const saved = { run, steps: null, frame, survey: aSurvey() };
+  await renderer.renderModel(new Output(saved));
+  await jest.advanceTimersByTimeAsync(60_000);
+
+  expect(renderer.node.querySelectorAll('.wb-heat')).toHaveLength(1);
+  expect(api.getSurvey).not.toHaveBeenCalled();
+  expect(FakeSocket.made).toHaveLength(0);
+});
+
 test('what was saved needs no server', async () => {
   await renderer.renderModel(new Output(SAVED));
   await jest.advanceTimersByTimeAsync(60_000);

@@ -154,6 +154,9 @@ export class RunModel {
       letter.charCodeAt(0)
     );
     const frame = decodeFrame(bytes.buffer);
+    if (saved.survey) {
+      this.setSurvey(saved.survey); // first, so that nobody asks a server for it
+    }
     this._takeRun(saved.run);
     this.setSteps(saved.steps);
     this._curves.clear();

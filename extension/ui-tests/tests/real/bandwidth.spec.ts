@@ -1,14 +1,24 @@
 /** Two real ranks are measured from the panel; what they found stands in a tab. */
 import {
+  command,
   expect,
+  expectResult,
   facts,
+  isDirty,
+  LOADING,
   openLab,
   openPanel,
   picture,
+  runCells,
+  runView,
   size,
   test,
-  workbench
+  text,
+  workbench,
+  writeNotebook
 } from '../support';
+
+const { step } = test;
 
 test.afterEach(async () => {
   await workbench('down').catch(() => undefined);
@@ -44,4 +54,30 @@ test('two ranks of this machine are measured', async ({ page }) => {
 
   const said = await workbench('bandwidth', '--last');
   expect(said).toContain('All ranks are on one node');
+});
+
+test('below a cell, progress makes way for the picture', async ({ page }) => {
+  test.setTimeout(240_000);
+  await workbench('up', '2');
+  const path = writeNotebook('bandwidth', [LOADING, '%dist_bandwidth']);
+  await openLab(page, path);
+  await runCells(page, 2);
+
+  await expect(runView(page)).toContainText(/step \d+ of \d+/, {
+    timeout: 60_000
+  });
+  const survey = runView(page).locator('.wb-survey');
+  await expect(survey).toContainText('so there is no link to measure', {
+    timeout: 150_000
+  });
+  await picture(page, 'bandwidth-notebook');
+  const bundle = await expectResult(path, 1);
+  expect(text(bundle['text/plain'])).toContain('Allreduce');
+  await expect.poll(() => isDirty(page)).toBe(false);
+
+  await step('whose file nobody else changes', async () => {
+    await page.waitForTimeout(15_000); // the kernel writes it after ten seconds without a page
+    await command(page, 'docmanager:save');
+    await expect(page.locator('.jp-Dialog')).toHaveCount(0);
+  });
 });
