@@ -56,9 +56,7 @@ test('a measurement is begun by a key, and cancelled by the same', async () => {
   await page.keyboard.press('Enter');
 
   await expect(card.getByRole('progressbar')).toBeVisible();
-  const run = (await result()
-    .last()
-    .getAttribute('data-run')) as string;
+  const run = (await result().last().getAttribute('data-run')) as string;
   await expect(result()).toHaveAttribute('data-state', 'running');
   await expect(result().getByRole('button', { name: 'Stop' })).toBeVisible();
   await button('Cancel measuring').focus();
