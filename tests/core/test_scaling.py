@@ -148,6 +148,23 @@ def test_the_band_holds_its_centre_and_asked_twice_it_is_the_same(
     assert forecast == scaling.epoch(nodes)
 
 
+@given(SECONDS, RATIO, NODES, NODES, NODES, st.integers(1, 8), BATCHES)
+def test_whatever_two_sizes_are_fitted_nothing_takes_less_than_no_time(
+    seconds: float, ratio: float, first: int, more: int, nodes: int, ranks: int, batch: Batch
+) -> None:
+    timings = [Timing(first, seconds), Timing(first + more, seconds * ratio)]
+
+    forecast = fit(timings, batch=batch, ranks_per_node=ranks).epoch(nodes)
+
+    assert 0 <= forecast.low <= forecast.seconds <= forecast.high < math.inf
+
+
+def test_large_sizes_alone_do_not_make_one_node_take_no_time() -> None:
+    scaling = fit([Timing(4, 5.0), Timing(8, 3.0)], ranks_per_node=8)
+
+    assert 5.0 < scaling.epoch(1).seconds < 20.0
+
+
 @given(SECONDS, RATIO, st.integers(1, 127), st.floats(0.1, 10))
 def test_node_seconds_never_fall_with_more_nodes(
     seconds: float, ratio: float, nodes: int, times: float

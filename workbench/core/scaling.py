@@ -11,6 +11,14 @@ grow in each of the ways in which it can grow:
 
 Two times cannot tell these apart, so all are followed, and the band holds them all: nineteen of
 twenty times it should hold the truth. A third time weighs them by how well they explain it.
+
+A table of nodes and seconds of an epoch is fitted and foretold so::
+
+    scaling = fit([Timing(1, 34.4), Timing(2, 21.8)])  # ranks_per_node=8 where a node has eight
+    forecast = scaling.epoch(8)  # forecast.seconds, between forecast.low and forecast.high
+
+Examples a second are turned into seconds by dividing any number of examples by them. Where a
+table holds the batch of all ranks together (strong scaling), say ``batch=Batch.TOTAL``.
 """
 
 from __future__ import annotations
@@ -31,6 +39,8 @@ NOISE = 0.02
 SURE = 2.0  # standard deviations: 19 of 20 times
 # Ranks on equal machines differ by some percent; half as much again is hardly waiting.
 LIKELY_SPREAD = 0.1
+# Weight of a line by which one node would take no time; above zero, lest none is left.
+IMPOSSIBLE = 1e-6
 # A speed-up that pays for the trouble.
 WORTH = 1.1
 # What a link that was measured, or only rated, may turn out to be off by.
@@ -105,7 +115,7 @@ class Scaling:
         lows, highs = [], []
         for growth, weight, line in self.lines:
             times = self._basis(growth, nodes)
-            value = line.at(times) / nodes
+            value = max(0.0, line.at(times)) / nodes
             error = SURE * line.error(times) / nodes
             centre += weight * value
             lows.append(value - error)
@@ -191,7 +201,9 @@ def _possible(algorithm: Algorithm | None) -> tuple[Growth, ...]:
 
 
 def _plausible(growth: Growth, line: Line, ranks_per_node: int) -> float:
-    """Return how likely ranks are to differ by as much as waiting alone would need them to."""
+    """Return how likely a line is by what it says: work takes time, and ranks differ little."""
+    if line.start <= 0:
+        return IMPOSSIBLE
     if growth is not Growth.WAITING:
         return 1.0
     spread = line.slope / (line.start * expected_maximum(2))
