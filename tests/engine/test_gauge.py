@@ -61,9 +61,16 @@ each = -2 * y * x
 found["exact"] = float(each.var(axis=0).sum() / (each.mean(axis=0) ** 2).sum())
 mine = chainer.datasets.TupleDataset(x[rank::size], y[rank::size])
 np.random.seed(rank)
-trainer(
-    chainermn.create_communicator(sys.argv[3]), chainer.optimizers.SGD(0.0), mine, 16, 1500
-).run()
+if sys.argv[3] == "naive":
+    comm = chainermn.create_communicator("naive")
+else:
+    import workbench
+    from workbench.engine.exchange import plan
+
+    plan.DIRECT_BYTES = 0  # so that even four numbers leave during the backward pass
+    comm = workbench.create_communicator(compress=sys.argv[3], overlap=True)
+trainer(comm, chainer.optimizers.SGD(0.0), mine, 16, 1500).run()
+found["overlaps"] = getattr(comm, "overlaps", False)
 for _, _, pairs in run.log._samples:
     found.update(pairs)
 found["communicator"] = sys.argv[3]
@@ -98,6 +105,23 @@ found["loss"] = float(one.observation["main/loss"].array)
 def gauged(on_ranks) -> list[dict[str, float]]:
     """What two ranks found, gauging every step."""
     return on_ranks(GAUGED, 2, "naive")
+
+
+@pytest.fixture(scope="module")
+def overlapping(on_ranks) -> list[dict[str, float]]:
+    """The same with gradients that leave during the backward pass."""
+    return on_ranks(GAUGED, 2, "none")
+
+
+def test_gradients_that_leave_early_are_gauged_alike(overlapping) -> None:
+    assert overlapping[0]["overlaps"]
+    test_the_noise_scale_comes_near_that_of_the_data(overlapping)
+
+
+def test_what_is_put_off_is_not_gauged(on_ranks) -> None:
+    found = on_ranks(GAUGED, 2, "topk")
+
+    assert [name for one in found for name in one if name.startswith("gauge/")] == []
 
 
 def test_the_noise_scale_comes_near_that_of_the_data(gauged) -> None:

@@ -57,10 +57,11 @@ class BatchGauge:
                 del communicator.multi_node_mean_grad
 
     def _can_gauge(self, communicator: Any) -> bool:
-        # Where gradients leave during the backward pass, a rank's own are gone by the end of it.
-        leaves_early = getattr(communicator, "overlaps", False)
+        # Gradients that leave during the backward pass are copied, so a rank's own stay until its
+        # end; but a mean that lacks what is put off is of no batch's size.
+        puts_off = getattr(communicator, "puts_off", False)
         is_patched = "multi_node_mean_grad" in vars(communicator)
-        return bool(self._batch and communicator.size > 1 and not (leaves_early or is_patched))
+        return bool(self._batch and communicator.size > 1 and not (puts_off or is_patched))
 
     def _gauged(self, mean: Callable[..., None], ranks: int) -> Callable[..., None]:
         def exchange(model: Any, *args: Any, **kwargs: Any) -> None:

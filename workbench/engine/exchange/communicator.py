@@ -65,6 +65,11 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         self._said = ""
         self._meetings = Meetings(mpi_comm.size, mpi_comm.Dup)
 
+    @property
+    def puts_off(self) -> bool:
+        """Whether compression leaves much of each gradient for the steps that follow."""
+        return self.exchanger.codec in (Codec.TOPK, Codec.POWERSGD)
+
     def split(self, color: int, key: int) -> ExchangeCommunicator:
         """Return a communicator of the ranks with the same color, with the same options."""
         return type(self)(self.mpi_comm.Split(color, key), *self._options)
