@@ -28,7 +28,8 @@ from .place import Place
 ROOT = Path(__file__).parents[2]
 PROGRAM_SECONDS = 300.0
 LIMIT_SECONDS = 15.0
-BURST, QUEUE = "128kb", "10ms"
+BURST_BYTES, QUEUE = 128_000, "10ms"
+TICKS = 250  # a second; the kernel lets no more than a burst through in each
 FOUND = "found: "
 
 
@@ -119,7 +120,9 @@ def shape(host: RehearsalHost, mbits: float) -> None:
 
     A long one holds up what acknowledges the other direction, so that both lose.
     """
-    rate = ["root", "tbf", "rate", f"{mbits * 1e6:.0f}bit", "burst", BURST, "latency", QUEUE]
+    burst = max(BURST_BYTES, mbits * 1e6 / 8 / TICKS)
+    shaped = ["rate", f"{mbits * 1e6:.0f}bit", "burst", f"{burst:.0f}", "latency", QUEUE]
+    rate = ["root", "tbf", *shaped]
     subprocess.run(["tc", "qdisc", "replace", "dev", host.link, *rate], check=True)
     host.run("tc", "qdisc", "replace", "dev", "eth0", *rate)
 

@@ -51,6 +51,14 @@ def test_what_hides_is_what_an_exchange_takes_and_a_step_does_not_show() -> None
     assert seen.hidden == pytest.approx((0.17 - MOVING) / 0.2)
 
 
+def test_no_more_hides_than_there_is_room_for() -> None:
+    """A bucket waits for the others' gradients, and is then longer on its way than it moves."""
+    seen = exchanged(SEEN, [{**BUSY, **OVERLAPS, "early": 0.5, "whole": 0.5}] * 4)
+
+    assert seen.hidden == pytest.approx(seen.overlapped)
+    assert seen.whole == pytest.approx(MOVING + seen.overlapped * 0.2)
+
+
 def test_where_nearly_all_is_hidden_there_may_be_room_for_more() -> None:
     ranks = tuple(RankStep(n, "", 0.2, 0.0, 0.001) for n in range(4))
     seen = Observed(ranks, 1e6, 4)

@@ -267,3 +267,12 @@ def test_the_tail_of_the_output_begins_where_so_many_characters_are_left(store, 
     assert store.output_tail(run, 0, 50) == 15
     assert store.output_tail(run, 17, 50) == 17
     assert store.output_tail(run, 0, 1000) == 0
+
+
+def test_the_mean_of_all_steps_leaves_out_the_first(store, run) -> None:
+    told = [(2, 9.0), (4, 1.0), (8, 4.0)]  # of the last two steps, then of four
+    samples = tuple(Sample("step/compute", at, 0.0, value) for at, value in told)
+    store.add_batches([Batch(run, 0, 1, (*samples, Sample("step/data", 8, 0.0, 0.5)))])
+
+    assert store.mean_steps(run) == {0: {"compute": pytest.approx(3.0), "data": 0.5}}
+    assert store.steps(run)[0]["compute"] == 4.0

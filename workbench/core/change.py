@@ -62,6 +62,7 @@ class Observed:
         whole: Seconds that the exchange takes, coding and what is hidden included; 0 where it
             was not told, as nothing is hidden there.
         backward: Share of compute that is the backward pass.
+        early: Share of the backward pass that is left when the first gradients can leave.
         room: Of a core, what each rank leaves idle meanwhile: an exchange needs it to go on.
         busy: Cores that a rank keeps busy while it computes; 0 when unknown.
         cores: Of a node; 0 when unknown.
@@ -82,6 +83,7 @@ class Observed:
     stale: bool = False
     whole: float = 0.0
     backward: float = 0.0
+    early: float = EARLY
     room: float = 0.0
     busy: float = 0.0
     cores: float = 0.0
@@ -90,7 +92,7 @@ class Observed:
     @property
     def overlapped(self) -> float:
         """Share of compute beneath which our communicator's buckets can leave."""
-        return EARLY * self.backward * self.room
+        return self.early * self.backward * self.room
 
     @property
     def delayed(self) -> float:

@@ -8,6 +8,7 @@ from statistics import fmean
 
 from workbench.core.change import Observed
 from workbench.core.exchange import CODINGS, Codec, Coding
+from workbench.core.step import EARLY, Shape, exchanging
 
 # Where more than this share of an exchange shows, all that could be hidden was.
 SHOWS = 0.1
@@ -30,6 +31,7 @@ def exchanged(seen: Observed, told: Collection[Told]) -> Observed:
     seen = replace(
         seen,
         backward=_share(_mean(told, "backward"), compute),
+        early=fmean(one.get("early", EARLY) for one in told),
         room=_room(seen, told),
         busy=_mean(told, "busy"),
         cores=min(one.get("cores", 0.0) for one in told),
@@ -72,10 +74,24 @@ def _carried(seen: Observed, told: Collection[Told], first: Told, compute: float
         return replace(seen, coding=coding, whole=exposed)
     # Who comes last waits for nobody, neither do its buckets.
     whole = max(exposed, min(one.get("whole", exposed) for one in told))
+    room = seen.delayed if seen.stale else seen.overlapped
+    if seen.backward:
+        # A bucket also waits for the others' gradients, which is no part of the exchange; so it
+        # took between this and what was told, where the model has it if the link was measured.
+        whole = max(min(whole, exposed + room * compute), min(whole, _model(seen, coding)))
     hidden = _share(whole - exposed, compute)
     if exposed <= SHOWS * whole:  # there may have been room for more
-        hidden = max(hidden, seen.delayed if seen.stale else seen.overlapped)
+        hidden = max(hidden, room)
     return replace(seen, coding=coding, whole=whole, hidden=hidden)
+
+
+def _model(seen: Observed, coding: Coding) -> float:
+    """Return the seconds of an exchange by the model; 0 where the link was not measured."""
+    if seen.link is None:
+        return 0.0
+    ranks = len(seen.ranks)
+    shape = Shape(seen.nodes, seen.link, max(1, ranks // seen.nodes), seen.memory)
+    return exchanging(seen.nbytes, shape, coding=coding) + coding.seconds(seen.nbytes, ranks)
 
 
 def _room(seen: Observed, told: Collection[Told]) -> float:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from statistics import median
 from typing import Any
 
 from workbench.core.exchange import Codec
+from workbench.engine.exchange.backward import told_of_gradients
+from workbench.engine.exchange.exchanger import BUCKET_BYTES
 from workbench.engine.exchange.plan import DIRECT_BYTES
 from workbench.engine.exchange.powersgd import is_worthwhile
 from workbench.engine.exchange.telling import coding_seconds
 
 RANK = 4  # of PowerSGD's approximation, where nobody says another
+# Backward passes that are looked at, and which is the first of them.
+PASSES, FIRST_PASS = 3, 3
 _ITEM = 4
 
 
@@ -24,7 +30,7 @@ def told_of(updater: Any) -> dict[str, float]:
     that no codec takes, ``powersgd`` the share that PowerSGD leaves; ``cost CODEC`` are seconds to
     code a byte once there and once back.
     """
-    shapes = shapes_of(updater)
+    shapes = [parameter.data.shape for parameter in parameters_of(updater)]
     nbytes = _ITEM * sum(math.prod(shape) for shape in shapes)
     if not nbytes:
         return {}
@@ -35,12 +41,58 @@ def told_of(updater: Any) -> dict[str, float]:
     return told | {f"cost {codec}": _cost(codec) / _ITEM for codec in codecs}
 
 
-def shapes_of(updater: Any) -> list[tuple[int, ...]]:
-    """Return the shapes of all parameters that an updater's optimizers train."""
+def parameters_of(updater: Any) -> list[Any]:
+    """Return all parameters that an updater's optimizers train, in the order of their names."""
     optimizers: Callable[[], dict[str, Any]] = getattr(updater, "get_all_optimizers", dict)
     targets = [getattr(one, "target", None) for one in optimizers().values()]
-    found = [p for one in targets if one is not None for p in one.params()]
-    return [parameter.data.shape for parameter in found if parameter.data is not None]
+    named = [pair for one in targets if one is not None for pair in sorted(one.namedparams())]
+    return [parameter for _, parameter in named if parameter.data is not None]
+
+
+class Arrivals:
+    """How early in the backward pass gradients are complete; looked at in a few passes.
+
+    The first bucket leaves when it is full: from then on an exchange goes on beneath the rest of
+    the pass.
+    """
+
+    def __init__(self, parameters: Sequence[Any]) -> None:
+        self._parameters = parameters
+        self._nbytes = sum(_ITEM * parameter.data.size for parameter in parameters)
+        self._passes = 0
+        self._left: list[float] = []
+
+    @property
+    def left(self) -> float | None:
+        """The share of the pass that is left when the first can leave; None when unknown."""
+        return median(self._left) if self._left else None
+
+    @property
+    def due(self) -> bool:
+        """Whether the next pass is to be looked at; the first ones are no measure."""
+        self._passes += 1
+        return bool(self._nbytes) and FIRST_PASS <= self._passes < FIRST_PASS + PASSES
+
+    def watched(self, backward: Callable[..., Any], loss: Any, *args: Any, **kwargs: Any) -> Any:
+        """Do a backward pass, and see when its gradients are complete."""
+        begun, came, last, first = time.perf_counter(), 0, 0.0, 0.0
+
+        def tell(number: int, gradient: Any) -> None:
+            nonlocal came, last, first
+            if first or is_small(gradient.shape):
+                return
+            now = time.perf_counter()
+            came += _ITEM * gradient.size
+            if came > BUCKET_BYTES[0]:
+                first = last or now  # what no longer fits goes into the next
+            last = now
+
+        with told_of_gradients(loss, self._parameters, tell):
+            result = backward(loss, *args, **kwargs)
+        ended = time.perf_counter()
+        if first or last:  # what fills no bucket leaves with the last of it
+            self._left.append((ended - (first or last)) / (ended - begun))
+        return result
 
 
 def is_small(shape: Sequence[int]) -> bool:

@@ -44,9 +44,11 @@ class StepTime:
         self._log = log
         self._shape = {"leader": float(leader), "batch": float(batch)}
         self._updater: Any = None
+        self._arrivals: gradients.Arrivals | None = None
         watch.begin()
         self._update = self._data = self._inside = self._backward = self._busy = 0.0
-        self._steps = 0
+        self._steps = self._looks = 0
+        self._seen = self._looked = 0.0
         self._since = self._stepped = time.perf_counter()
         self._communicated = self._begun = watch.seconds
         self._barred = watch.barred
@@ -57,7 +59,9 @@ class StepTime:
     def installed(self, updater: Any) -> Iterator[None]:
         """Time ``updater`` for as long as the context lasts."""
         patched: list[tuple[Any, str]] = []
-        self._updater = updater
+        if self._arrivals is None:  # of a training that goes on, all was told
+            self._updater = updater
+            self._arrivals = gradients.Arrivals(gradients.parameters_of(updater))
         self._wrap(updater, "update", self._timed_update, patched)
         iterators = getattr(updater, "_iterators", None)
         for iterator in iterators.values() if isinstance(iterators, dict) else ():
@@ -82,7 +86,11 @@ class StepTime:
         now = time.perf_counter()
         if watch.waited >= 0 and not watch.spoilt:
             barred = watch.barred - self._barred
-            self._moved.append(watch.seconds - self._begun - watch.waited - barred)
+            moved = watch.seconds - self._begun - watch.waited - barred
+            self._moved.append(moved)
+            # Of a step that was looked at both are known; the others go by it.
+            self._looks, self._seen = self._looks + 1, self._seen + moved
+            self._looked += watch.seconds - self._begun
         if watch.spent > self._spent:
             self._whole.append(watch.spent - self._spent)
             self._spent = watch.spent
@@ -105,9 +113,8 @@ class StepTime:
         for name, seconds in zip(PARTS, parts, strict=True):
             self._log.add(name, iteration, max(0.0, seconds) / self._steps)
         if self._moved:
-            apart = split(max(0.0, communication) / self._steps, tuple(self._moved))
-            for name, seconds in zip(SPLIT, apart, strict=True):
-                self._log.add(name, iteration, seconds)
+            for name, seconds in zip(SPLIT, self._apart(communication), strict=True):
+                self._log.add(name, iteration, seconds / self._steps)
         self._tell_exchange(iteration)
         self._update = self._data = self._inside = self._backward = self._busy = 0.0
         self._steps = 0
@@ -120,6 +127,16 @@ class StepTime:
             self._stepped += time.perf_counter() - begun
             self._since += time.perf_counter() - begun
         self._communicated = watch.seconds
+
+    def _apart(self, communication: float) -> tuple[float, float]:
+        """Return what of it was waiting, and what moving, in seconds of all steps."""
+        waiting, moving = self._looked - self._seen, self._seen
+        if others := self._steps - self._looks:
+            rest = max(0.0, communication - self._looked) / others
+            each = split(rest, tuple(self._moved))
+            waiting, moving = waiting + others * each[0], moving + others * each[1]
+        self._looks, self._seen, self._looked = 0, 0.0, 0.0
+        return max(0.0, waiting), moving
 
     def _tell_exchange(self, iteration: int) -> None:
         """Tell how gradients are exchanged, and what else goes on meanwhile."""
@@ -135,6 +152,8 @@ class StepTime:
             told["backward"] = self._backward / self._steps
             told["busy"] = self._busy / self._backward
             told["cores"] = float(gradients.cores())
+            if self._arrivals is not None and (left := self._arrivals.left) is not None:
+                told["early"] = left
         if told:
             self._tell_all(iteration, told | self._shape)
             self._shape = {}  # which stays as it is
@@ -188,6 +207,8 @@ class StepTime:
         def timed(*args: Any, **kwargs: Any) -> Any:
             start, used = clock(), busy()
             try:
+                if self._arrivals is not None and self._arrivals.due:
+                    return self._arrivals.watched(backward, *args, **kwargs)
                 return backward(*args, **kwargs)
             finally:
                 self._busy += busy() - used
