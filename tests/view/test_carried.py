@@ -73,3 +73,10 @@ def test_of_an_exchange_that_is_not_ours_nothing_is_said(queue, report, supervis
 
 def test_one_rank_sends_nothing_to_itself(trained, supervisor) -> None:
     assert carried_of(supervisor, trained(Codec.NONE, ranks=1, wire=0.0, whole=0.1)) is None
+
+
+def test_all_that_is_left_is_a_hundred_percent() -> None:
+    carried = Carried(Codec.POWERSGD, wire=2e6, plain=1e8, seconds=0.3, coding=0.123, error=0.997)
+
+    assert "; 99.7 % of a gradient is left" in sentence(carried)
+    assert "about 123 ms of coding" in sentence(carried)

@@ -66,9 +66,9 @@ def sentence(carried: Carried) -> str:
         f"place of {size_text(carried.plain)}; "
     )
     if carried.error:
-        said += f"{100 * carried.error:.2g} % of a gradient is left for the next step; "
+        said += f"{100 * carried.error:.3g} % of a gradient is left for the next step; "
     if carried.coding:
-        took += f", about {1000 * carried.coding:.2g} ms of coding with it"
+        took += f", about {1000 * carried.coding:.3g} ms of coding with it"
     return f"{said}{took}."
 
 
