@@ -59,6 +59,15 @@ def test_no_more_hides_than_there_is_room_for() -> None:
     assert seen.whole == pytest.approx(MOVING + seen.overlapped * 0.2)
 
 
+def test_a_meeting_beside_a_full_link_is_part_of_the_exchange() -> None:
+    ranks = tuple(RankStep(n, "", 0.2, 0.02 + 0.01 * n, MOVING) for n in range(4))
+
+    seen = exchanged(Observed(ranks, 100e6, 4), [{**BUSY, **OVERLAPS, "whole": 0.2}] * 4)
+
+    assert [one.waiting for one in seen.ranks] == pytest.approx([0.0, 0.01, 0.02, 0.03])
+    assert {one.moving for one in seen.ranks} == {MOVING + 0.02}
+
+
 def test_where_nearly_all_is_hidden_there_may_be_room_for_more() -> None:
     ranks = tuple(RankStep(n, "", 0.2, 0.0, 0.001) for n in range(4))
     seen = Observed(ranks, 1e6, 4)

@@ -174,6 +174,9 @@ def parts_after(seen: Observed, change: Change) -> Step:
     plain = step(replace(work, hidden=0.0), there, coding=coding)
     # One rank that is alone exchanges nothing by the model; what it spends in MPI stays.
     exchange = off * plain.exchange + (0.0 if model.exchange else took.whole)
+    if off < 1 and not change.best and plain.exchange > model.exchange > 0:
+        # What passes at once after a pause, as links allow, is soon used up by more bytes.
+        exchange = off * model.exchange + plain.exchange - model.exchange
     coded = coded if coding == seen.coding and change.nodes == 1 else plain.coding
     hidden = min(exchange + coded, work.hidden * work.compute)
     # What leaves last has nothing to hide beneath, whatever room there is.

@@ -72,7 +72,13 @@ def _carried(seen: Observed, told: Collection[Told], first: Told, compute: float
     exposed = fmean(one.moving for one in seen.ranks)
     if not (first.get("overlaps") or seen.stale):
         return replace(seen, coding=coding, whole=exposed)
-    # Who comes last waits for nobody, neither do its buckets.
+    # Who comes last waits for nobody, neither do its buckets: its meeting is as slow as the link
+    # that they have filled.
+    least = min(one.waiting for one in seen.ranks)
+    met = tuple(
+        replace(one, waiting=one.waiting - least, moving=one.moving + least) for one in seen.ranks
+    )
+    seen, exposed = replace(seen, ranks=met), exposed + least
     whole = max(exposed, min(one.get("whole", exposed) for one in told))
     room = seen.delayed if seen.stale else seen.overlapped
     if seen.backward:

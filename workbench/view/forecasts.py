@@ -12,7 +12,7 @@ from workbench.core.fleet import Node, Offer
 from workbench.core.forecast import ANY, Doing, Forecasts, Foretold, Teller, did
 from workbench.core.frontier import Frontier, Task, forecast, ranks_of
 from workbench.core.run import Run
-from workbench.core.scaling import Batch
+from workbench.core.scaling import NOISE, Batch
 from workbench.core.step import Shape
 from workbench.core.verdict import Verdict
 from workbench.store import Store
@@ -31,6 +31,8 @@ from workbench.view.phrases import count, duration
 
 # A verdict's predictions are good for this much.
 SURE = 0.1
+# Other numbers of ranks on a node share its caches and memory otherwise: so much is a guess.
+SHARED = 0.06
 # Of the types that a plan shows, and of the sizes of each, as many are kept.
 MOST_TYPES = 8
 MOST_SIZES = 16
@@ -104,7 +106,7 @@ def here(store: Store, run: Run, observed: Observed, most: int = MOST_SIZES) -> 
             work = replace(work, compute=work.compute * _crowded(observed, shape))
             came = step_forecast(
                 work, shape, other.coding, corrections[other.ours], observed.link is not None,
-                algorithm_of(other),
+                algorithm_of(other), NOISE if _is_as_full(observed, shape) else SHARED,
             )  # fmt: skip
             done = replace(
                 base, nodes=shape.nodes, ranks=shape.ranks, codec=other.coding.codec,
@@ -127,6 +129,10 @@ def _ways(observed: Observed, nodes: int) -> Iterator[Observed]:
     for ours, coding in ((False, PLAIN), *((True, one) for one in observed.codings)):
         if (ours, coding.codec) != (observed.ours, observed.coding.codec):
             yield replace(observed, nodes=nodes, ours=ours, coding=coding, stale=False)
+
+
+def _is_as_full(observed: Observed, shape: Shape) -> bool:
+    return shape.ranks_per_node == len(observed.ranks) // observed.nodes
 
 
 def _crowded(observed: Observed, shape: Shape) -> float:

@@ -12,7 +12,7 @@ from workbench.core.forecast import SAME
 from workbench.core.learning import Correction, Outcome, corrected, learned
 from workbench.core.metrics import EXCHANGE_PREFIX
 from workbench.core.run import Run, RunKind
-from workbench.core.scaling import MEASURED, RATED, Forecast, expect
+from workbench.core.scaling import MEASURED, NOISE, RATED, Forecast, expect
 from workbench.core.step import Shape, Work, step
 from workbench.store import Store
 from workbench.view.observation import gradient_bytes, observed_of
@@ -98,12 +98,17 @@ def step_forecast(
     correction: Correction,
     measured: bool,
     algorithm: Algorithm | None = None,
+    noise: float = NOISE,
 ) -> Forecast:
-    """Return the seconds of one step, corrected by what was learned."""
+    """Return the seconds of one step, corrected by what was learned.
+
+    Args:
+        noise: By how much, relatively, a rank's own work may be off.
+    """
     tolerance = MEASURED if measured else RATED
     found = expect(
         work, shape, work.batch * shape.ranks,
-        tolerance=tolerance, coding=coding, algorithm=algorithm,
+        tolerance=tolerance, coding=coding, algorithm=algorithm, noise=noise,
     )  # fmt: skip
     seconds = corrected(work.own, found.seconds, correction)
     scale = seconds / found.seconds
