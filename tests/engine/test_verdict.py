@@ -144,7 +144,8 @@ def test_a_slow_link_is_named_with_its_bytes_and_bandwidth(shaped, told) -> None
 
     assert seen.says[0].startswith("Network-bound: ")
     said = re.search(r"1 MB of gradients at ([0-9.]+) Gbit/s", seen.says[0])
-    assert said and 0.06 < float(said[1]) < 0.12  # of 0.1, and the burst on top
+    assert said
+    assert 0.06 < float(said[1]) < 0.12  # of 0.1, and the burst on top
     moving = [parts["moving"] for parts in seen.steps.values()]
     # One megabyte each way at 95.6 Mbit/s of payload takes 84 ms, 73 where a burst goes first.
     assert all(0.068 < seconds < 0.14 for seconds in moving)
