@@ -60,11 +60,12 @@ def saved(request) -> nbformat.NotebookNode:
 
 
 def test_there_are_tutorials() -> None:
-    assert [path.stem for path in NOTEBOOKS][:4] == [
+    assert [path.stem for path in NOTEBOOKS][:5] == [
         "00_offline_tour",
         "01_dist_train",
         "02_live_view",
         "03_spot_cluster",
+        "04_bandwidth",
     ]
 
 

@@ -8,6 +8,7 @@ import math
 
 from tests.core.test_frames import read
 from workbench.core.run import RunState
+from workbench.view.bars import with_code
 from workbench.view.kept import RUN_TYPE, kept_bundle
 
 
@@ -54,3 +55,9 @@ def test_a_run_without_points_keeps_its_words(store, supervisor, queue) -> None:
 
     assert "image/png" not in bundle
     assert "<p>Kept as " in bundle["text/html"]
+
+
+def test_what_is_to_be_typed_is_set_apart() -> None:
+    assert with_code("`--compress fp16` gives <2×.") == (
+        "<code>--compress fp16</code> gives &lt;2×."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
@@ -117,7 +118,12 @@ def html(anatomy: Anatomy) -> str:
 
 def says_html(anatomy: Anatomy) -> str:
     """Return the verdict."""
-    return "".join(f"<p>{escape(sentence)}</p>" for sentence in anatomy.says)
+    return "".join(f"<p>{with_code(sentence)}</p>" for sentence in anatomy.says)
+
+
+def with_code(sentence: str) -> str:
+    """Return a sentence as HTML, with what is to be typed set apart."""
+    return re.sub("`([^`]*)`", r"<code>\1</code>", escape(sentence))
 
 
 def _bar(anatomy: Anatomy, seconds: tuple[float, ...], longest: float) -> str:

@@ -27,6 +27,13 @@ export function element<K extends keyof HTMLElementTagNameMap>(
   return made;
 }
 
+/** Split a sentence at what is to be typed, which stands between backticks. */
+export function withCode(sentence: string): (Node | string)[] {
+  return sentence
+    .split('`')
+    .map((text, number) => (number % 2 ? element('code', { text }) : text));
+}
+
 /** Set a text only where it differs, which spares the browser a layout. */
 export function setText(node: Element, text: string): void {
   if (node.textContent !== text) {

@@ -2,7 +2,7 @@
  * Show where the time of a step goes on each rank.
  */
 import type { ISteps, StepPart } from '../protocol';
-import { element, setText } from './dom';
+import { element, setText, withCode } from './dom';
 import { fixed, integer } from './numbers';
 import type { ITrans } from './trans';
 
@@ -83,7 +83,9 @@ export class StepTable {
     if (says.join('\n') !== this._said) {
       this._said = says.join('\n');
       this._says.replaceChildren(
-        ...says.map(text => element('p', { class: 'wb-verdict', text }))
+        ...says.map(text =>
+          element('p', { class: 'wb-verdict' }, ...withCode(text))
+        )
       );
     }
   }

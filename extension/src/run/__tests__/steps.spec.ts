@@ -55,6 +55,17 @@ it('marks the rank that the others wait for, and says the verdict', () => {
   );
 });
 
+it('sets what is to be typed apart', () => {
+  const table = new StepTable(trans);
+
+  table.show({ ...SPLIT, says: ['Try `--compress fp16`, or `a`.'] });
+
+  const said = table.node.querySelector('.wb-verdict')!;
+  expect(said.innerHTML).toBe(
+    'Try <code>--compress fp16</code>, or <code>a</code>.'
+  );
+});
+
 it('shows what was kept before waiting was told from moving', () => {
   const table = new StepTable(trans);
   table.show(SPLIT);

@@ -19,6 +19,9 @@ import {
   type Page
 } from '../support';
 
+const WIDE =
+  'L.Linear(64, 600), F.relu, L.Linear(600, 600), F.relu, L.Linear(600, 10)';
+
 test.describe.configure({ timeout: 300_000 });
 test.use({ viewport: { width: 1000, height: 1240 } });
 
@@ -122,5 +125,41 @@ test('three pretended nodes, and a cell on them', async ({ page }) => {
   await page.mouse.move(0, 0);
   await picture(page, 'nodes');
   await expectState('on-three', 'finished');
+  await workbench('down', ...of.split(' '));
+});
+
+test('a slow link, and what a run says of it', async ({ page }) => {
+  await page.setViewportSize({ width: 1000, height: 1240 });
+  const of = '--cluster slow';
+  await workbench(
+    'up',
+    '--rehearse',
+    '--nodes',
+    '2',
+    '--link',
+    '0.2',
+    '--yes',
+    ...of.split(' ')
+  );
+  const path = writeNotebook('slow', [
+    LOADING,
+    `%dist_bandwidth ${of} --rating 0.2`,
+    digits(`${of} --name on-a-slow-link`, '', 8)
+      .replace('L.Linear(64, 100), F.relu, L.Linear(100, 10)', WIDE)
+      .replace('optimizers.Adam()', 'optimizers.MomentumSGD(0.02)')
+  ]);
+  await openLab(page, path);
+  await alone(page);
+  await runCells(page, 2);
+  await expect(page.locator('.jp-Notebook')).toContainText('The slowest link', {
+    timeout: 120_000
+  });
+  await picture(page.locator('.jp-NotebookPanel-notebook'), 'measured');
+  await command(page, 'notebook:run-cell-and-select-next');
+  await expectState('on-a-slow-link', 'finished');
+  await expect(runView(page).last()).toContainText('Network-bound');
+  const cell = page.locator('.jp-Notebook .jp-CodeCell').nth(2);
+  await cell.locator('.jp-InputCollapser').click();
+  await picture(cell, 'bandwidth');
   await workbench('down', ...of.split(' '));
 });
