@@ -10,7 +10,7 @@ NODE := .venv-node
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml constraints.txt
 CHROMIUM := chromium fonts-dejavu-core
-MACHINES := openssh-server iproute2 procps cloud-init
+MACHINES := openssh-server iproute2 iperf3 procps cloud-init
 
 # The JupyterLab extension: built into the Python package, then copied to where .venv serves it.
 BUILT := workbench/labextension/package.json
@@ -170,7 +170,7 @@ chromium:
 # Tests on several hosts skip without sshd, and fail instead where CI is set. A person's own machine
 # is not given one unasked: there these tests, which need root, would skip anyhow.
 machines:
-	@{ test -x /usr/sbin/sshd && command -v ip && command -v tc && command -v pkill \
+	@{ test -x /usr/sbin/sshd && command -v ip && command -v tc && command -v iperf3 && command -v pkill \
 	&& command -v cloud-init; } > /dev/null || { \
 	sudo=; if [ "$$(id -u)" -ne 0 ]; then sudo='sudo -n'; fi; \
 	export DEBIAN_FRONTEND=noninteractive; \
