@@ -19,8 +19,8 @@ from .place import Place
 
 SEED = 0
 NAMES = (
-    "anatomy",
     "iteration",
+    "anatomy",
     "first_iteration",
     "output_bytes",
     "points",
