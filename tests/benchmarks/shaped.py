@@ -82,7 +82,10 @@ class ShapedHosts:
             timeout=PROGRAM_SECONDS,
         )
         if done.returncode != 0:
-            raise BenchmarkFailed(f"{program.name} failed on {nodes} hosts: {done.stderr[-2000:]}")
+            said = (done.stderr or done.stdout)[-2000:]
+            raise BenchmarkFailed(
+                f"{program.name} ended with {done.returncode} on {nodes} hosts: {said}"
+            )
         found = [
             json.loads(line.removeprefix(FOUND))
             for line in done.stdout.splitlines()

@@ -115,13 +115,14 @@ def machinefile(world: World) -> str:
 def network_of(addresses: Sequence[str]) -> str:
     """Return the smallest network that has all numeric ``addresses``; empty if there is none.
 
-    MPI is held to it: an interface such as docker's has the same address on every host.
+    MPI is held to it: an interface such as docker's has the same address on every host. One host
+    needs no network, and Open MPI 5's mpiexec crashes now and then when it is held to one address.
     """
     try:
         found = [ipaddress.ip_address(address) for address in addresses]
     except ValueError:
         return ""
-    if not found or len({address.version for address in found}) != 1:
+    if len({*found}) < 2 or len({address.version for address in found}) != 1:
         return ""
     bits = (int(min(found, key=int)) ^ int(max(found, key=int))).bit_length()
     network = f"{found[0]}/{found[0].max_prefixlen - bits}"
