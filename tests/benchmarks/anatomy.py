@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 from workbench.cluster.mpi import find_mpi, hostfile_text, mpiexec_arguments, rank_environment
 from workbench.core.world import plan_world
@@ -19,18 +20,20 @@ from .place import Place
 SCRIPT = Path(__file__).parent / "scripts" / "anatomy_steps.py"
 ROOT = Path(__file__).parents[2]
 RANKS = 2
-TURNS = 12
+TURNS = 4
+# Where a process's arrays come to lie makes one way up to 3 % quicker than the other.
+PROCESSES = 8
 SECONDS = 600
 UNITS = (256, 1000)
 ON, OFF = "timing and gauge on", "off"
 
 
 def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
-    """Train both ways in turn, in one world for each size."""
+    """Train both ways in turn, in several worlds for each size."""
     rows = []
     for units in UNITS:
-        found = _steps(place, units, max(TURNS, 2 * rounds))
-        on, off, on_mean, off_mean = zip(*found["pairs"], strict=True)
+        worlds = [_steps(place, units, number) for number in range(max(PROCESSES, rounds))]
+        on, off, on_mean, off_mean = zip(*worlds, strict=True)
         note = f"MLP 784-{units}-{units}-10, 64 images a rank, {RANKS} ranks"
         rows += [
             Row("step, median", "s", Series(ON, on), Series(OFF, off), goal=1.01, note=note),
@@ -40,14 +43,15 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     return rows
 
 
-def _steps(place: Place, units: int, turns: int) -> dict[str, list[list[float]]]:
+def _steps(place: Place, units: int, number: int) -> tuple[float, ...]:
+    """Return what one world found: the median of its turns."""
     mpi = find_mpi()
     world = plan_world(local_hosts(), RANKS, oversubscribe=True)
     hosts = place.path("hosts.txt")
     hosts.write_text(hostfile_text(mpi, world), encoding="utf-8")
     environment = {**rank_environment(mpi, world), "PYTHONPATH": str(ROOT)}
     options = mpiexec_arguments(mpi, world, str(hosts), tuple(sorted(environment)))
-    words = [str(place.folder), str(units), str(turns)]
+    words = [str(place.folder), str(units), str(TURNS), str(number % 2)]
     done = subprocess.run(
         [mpi.mpiexec, "-n", str(RANKS), *options, sys.executable, str(SCRIPT), *words],
         check=False,
@@ -60,4 +64,4 @@ def _steps(place: Place, units: int, turns: int) -> dict[str, list[list[float]]]
     if done.returncode:
         raise BenchmarkFailed(f"mpiexec ended with code {done.returncode}: {done.stderr[-1500:]}")
     found: dict[str, list[list[float]]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return tuple(median(values) for values in zip(*found["pairs"], strict=True))

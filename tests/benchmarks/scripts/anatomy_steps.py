@@ -33,7 +33,10 @@ def main():
     watched = Worlds(fault_tolerant=False).offer(0)
     log = RunLog("a-run", rank, folder / f"rank-{rank}" / "log")
     timing, gauge = StepTime(log, batch=BATCH), BatchGauge(log, BATCH)
-    updaters = [_updater(comm, units) for comm in (plain, watched)]
+    if sys.argv[4] == "0":
+        updaters = [_updater(plain, units), _updater(watched, units)]
+    else:  # which is made first falls on both alike
+        updaters = [_updater(watched, units), _updater(plain, units)][::-1]
     number, left = [0], [time.perf_counter()]
 
     def off(amount):
