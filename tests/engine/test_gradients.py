@@ -68,7 +68,7 @@ def test_the_first_bucket_leaves_when_it_is_full() -> None:
         for layer in updater.model:
             (y,) = Slow().apply((layer(y),))
         loss = chainer.functions.mean(y)
-        if arrivals.due:
+        if arrivals.is_due():
             arrivals.watched(chainer.Variable.backward, loss)
 
     # A second layer no longer fits, so it leaves after the first of six.

@@ -22,6 +22,7 @@ import numpy
 from mpi4py import MPI
 
 import workbench
+from tests.benchmarks.scripts.pause import Pause
 from workbench.engine.communicator import Worlds
 from workbench.engine.log import RunLog
 from workbench.engine.steptime import StepTime
@@ -30,8 +31,7 @@ FOUND = "found: "
 # 1.25 million numbers in six layers, as many as SqueezeNet has.
 UNITS, LAYERS = 454, 6
 BATCH = 32
-# A sleep that others made longer than this is not made up for.
-SLACK = 0.05
+Pause.slack = 0.05
 WARM_UP = 4
 
 
@@ -51,27 +51,6 @@ class Way:
     compute: float
     compress: str | None = None
     late: float = 0.0
-
-
-class Pause(chainer.FunctionNode):
-    """Takes its time, a third of it in the forward pass; what was computed meanwhile counts."""
-
-    until = 0.0
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    def _sleep(self, seconds: float) -> None:
-        Pause.until = max(Pause.until, time.perf_counter() - SLACK) + seconds
-        time.sleep(max(0.0, Pause.until - time.perf_counter()))
-
-    def forward(self, inputs: Any) -> Any:
-        self._sleep(self._seconds / 3)
-        return inputs
-
-    def backward(self, indexes: Any, gradients: Any) -> Any:
-        self._sleep(self._seconds * 2 / 3)
-        return gradients
 
 
 class Net(chainer.ChainList):

@@ -67,9 +67,8 @@ class Arrivals:
         """The share of the pass that is left when the first can leave; None when unknown."""
         return median(self._left) if self._left else None
 
-    @property
-    def due(self) -> bool:
-        """Whether the next pass is to be looked at; the first ones are no measure."""
+    def is_due(self) -> bool:
+        """Count a pass that begins, and tell whether to look at it; the first are no measure."""
         self._passes += 1
         return bool(self._nbytes) and FIRST_PASS <= self._passes < FIRST_PASS + PASSES
 

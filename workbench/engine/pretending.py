@@ -18,7 +18,8 @@ from mpi4py import MPI
 
 from workbench.core.world import LINK_VARIABLE, NODE_VARIABLE
 
-_PACING = getattr(socket, "SO_MAX_PACING_RATE", 47)  # Python names it from 3.14 on
+# Linux's number, where Python has no name for it.
+_PACING = getattr(socket, "SO_MAX_PACING_RATE", 47)
 _End = tuple[str, int]
 
 

@@ -207,7 +207,7 @@ class StepTime:
         def timed(*args: Any, **kwargs: Any) -> Any:
             start, used = clock(), busy()
             try:
-                if self._arrivals is not None and self._arrivals.due:
+                if self._arrivals is not None and self._arrivals.is_due():
                     return self._arrivals.watched(backward, *args, **kwargs)
                 return backward(*args, **kwargs)
             finally:

@@ -20,6 +20,7 @@ from mpi4py import MPI
 from sklearn.datasets import load_digits
 
 import workbench
+from tests.benchmarks.scripts.pause import Pause
 
 FOUND = "found: "
 UNITS = 2_700
@@ -31,27 +32,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "ours, int8": {"compress": "int8"},
     "ours, powersgd": {"compress": "powersgd"},
 }
-
-
-class Pause(chainer.FunctionNode):
-    """Takes its time, a third of it in the forward pass; what was computed meanwhile counts."""
-
-    until = 0.0
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-
-    def _sleep(self, seconds: float) -> None:
-        Pause.until += seconds
-        time.sleep(max(0.0, Pause.until - time.perf_counter()))
-
-    def forward(self, inputs: Any) -> Any:
-        self._sleep(self._seconds / 3)
-        return inputs
-
-    def backward(self, indexes: Any, gradients: Any) -> Any:
-        self._sleep(self._seconds * 2 / 3)
-        return gradients
 
 
 class Net(chainer.Chain):
