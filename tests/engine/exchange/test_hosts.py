@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 
 from tests.benchmarks.place import Place
-from tests.benchmarks.shaped import ShapedHosts
+from tests.benchmarks.shaped import ShapedHosts, shape
 from tests.engine.conftest import WATCHED
 from tests.rehearsal.hosts import Hosts, why_not
 
-from .contract import EXACT
+from .contract import EXACT, READY
 
 pytestmark = [pytest.mark.mpi, pytest.mark.root]
+
+# Slow beside the hosts' memory, also where other programs take the cores.
+MBITS = 200.0
 
 PROGRAM = (
     WATCHED
@@ -23,7 +26,6 @@ PROGRAM = (
     + """
 comm = make("auto")
 found["shape"] = [comm.reducer.nodes, comm.reducer.per_node, comm.overlaps]
-found["large"] = str(comm.reducer.algorithm(100_000_000))
 for name in ("auto", "hierarchical"):
     comm = make(name)
     gradients = [np.ones(300_000, "f4"), np.ones(9, "f4")]
@@ -41,24 +43,45 @@ print("found: " + json.dumps(found), flush=True)
 """
 )
 
+CHOICE = (
+    WATCHED
+    + READY
+    + """
+reducer = make("auto").reducer
+found["chosen"] = [str(reducer.algorithm(nbytes)) for nbytes in (4, 100_000_000)]
+found["measured"] = [repr(reducer.link), repr(reducer.memory)]
+found["rank"] = rank
+print("found: " + json.dumps(found), flush=True)
+"""
+)
+
 
 @pytest.fixture(scope="module")
-def found() -> Iterator[list[dict[str, Any]]]:
-    """What each rank of two hosts with two ranks found."""
+def two() -> Iterator[ShapedHosts]:
+    """Two hosts whose links are as quick as the machine."""
     if reason := why_not():
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     with Place() as place, Hosts(2) as hosts:
-        program = hosts.folder / "program.py"
-        program.write_text(PROGRAM)
-        shaped = ShapedHosts(hosts, place, 0.0)
-        yield shaped.mpi(program, "/tmp", "0", nodes=2, per_node=2)
+        yield ShapedHosts(hosts, place, 0.0)
+
+
+@pytest.fixture(scope="module")
+def found(two) -> list[dict[str, Any]]:
+    """What each rank of two hosts with two ranks found."""
+    return on_two(two, PROGRAM)
+
+
+def on_two(two: ShapedHosts, text: str) -> list[dict[str, Any]]:
+    """Run a program on two ranks of each host; return what each found."""
+    program = two.hosts.folder / "program.py"
+    program.write_text(text)
+    return two.mpi(program, "/tmp", "0", nodes=2, per_node=2)
 
 
 def test_means_between_hosts_are_exact_with_the_same_bits_on_all_ranks(found) -> None:
     assert len(found) == 4
     for mine in found:
         assert mine["shape"] == [2, 2, True]
-        assert mine["large"] == "hierarchical"
         assert mine["wrong"] == []
 
 
@@ -72,3 +95,12 @@ def test_each_codec_ends_with_the_same_bits_on_all_ranks_of_all_hosts(found) -> 
 def test_a_rank_of_another_host_whose_gradient_is_not_finite_is_named(found, name) -> None:
     for mine in found:
         assert "The gradient of /a on rank 3 is not finite" in mine[f"nan {name}"]
+
+
+def test_a_slow_link_between_hosts_is_measured_and_crossed_by_the_hierarchy(two, found) -> None:
+    # After what is exact: that would take minutes over such links.
+    for host in two.hosts:
+        shape(host, MBITS)
+    for mine in on_two(two, CHOICE):
+        assert mine["chosen"][1] == "hierarchical", mine["measured"]
+        assert mine["chosen"][0] != "hierarchical", mine["measured"]
