@@ -11,9 +11,10 @@ def test_what_is_not_asked_for_is_not_set():
 
 
 def test_names_become_variables():
-    assert exchange_environment("ring", "powersgd") == (
+    assert exchange_environment("ring", "powersgd", double_buffering=True) == (
         ("WORKBENCH_COMMUNICATOR", "ring"),
         ("WORKBENCH_COMPRESS", "powersgd"),
+        ("WORKBENCH_DOUBLE_BUFFERING", "1"),
     )
 
 

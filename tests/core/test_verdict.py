@@ -104,8 +104,8 @@ def test_where_an_exchange_can_hide_under_the_compute_a_codec_gives_more() -> No
 
     assert hidden["--compress powersgd"] > shown["--compress powersgd"]
     assert hidden["--communicator auto"] > 1.1
-    assert hidden["double_buffering=True"] > hidden["--communicator auto"]
-    assert "double_buffering=True" not in shown  # no core is left to move bytes meanwhile
+    assert hidden["--double-buffering"] > hidden["--communicator auto"]
+    assert "--double-buffering" not in shown  # no core is left to move bytes meanwhile
 
 
 def test_what_hides_under_the_compute_is_taken_from_what_was_seen() -> None:

@@ -215,7 +215,9 @@ def run(ctx: click.Context, /, script: str, arguments: tuple[str, ...], **given:
             environment=(
                 *job.environment.items(),
                 *exchange_environment(
-                    given["communicator"] or job.communicator, given["compress"] or job.compress
+                    given["communicator"] or job.communicator,
+                    given["compress"] or job.compress,
+                    double_buffering=given["double_buffering"] or job.double_buffering,
                 ),
             ),
             ranks=ranks,

@@ -121,6 +121,11 @@ def run_options(command: Command) -> Command:
                 metavar="NAME",
                 help="Gradients go as fp16, bf16, int8, topk or powersgd.",
             ),
+            click.option(
+                "--double-buffering",
+                is_flag=True,
+                help="Each update uses the gradients of the step before, which come meanwhile.",
+            ),
             click.option("--cluster", metavar="NAME", help="Which cluster, if not 'default'."),
             accept_option,
             yes_option,

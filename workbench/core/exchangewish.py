@@ -10,6 +10,7 @@ from workbench.errors import InputError
 
 COMMUNICATOR_VARIABLE = "WORKBENCH_COMMUNICATOR"
 COMPRESS_VARIABLE = "WORKBENCH_COMPRESS"
+DOUBLE_VARIABLE = "WORKBENCH_DOUBLE_BUFFERING"
 COMMUNICATORS = ("auto", "ring", "doubling", "hierarchical", "mpi")
 CODECS = tuple(str(codec) for codec in Codec)
 
@@ -33,7 +34,7 @@ def check_codec(name: str) -> str:
 
 
 def exchange_environment(
-    communicator: str | None, compress: str | None
+    communicator: str | None, compress: str | None, *, double_buffering: bool = False
 ) -> tuple[tuple[str, str], ...]:
     """Return the variables that tell a run's ranks how to exchange gradients.
 
@@ -45,6 +46,8 @@ def exchange_environment(
         found.append((COMMUNICATOR_VARIABLE, check_communicator(communicator)))
     if compress is not None:
         found.append((COMPRESS_VARIABLE, check_codec(compress)))
+    if double_buffering:
+        found.append((DOUBLE_VARIABLE, "1"))
     return tuple(found)
 
 

@@ -203,6 +203,9 @@ class Job(BaseModel):
     compress: Annotated[str, AfterValidator(_explained(check_codec))] | None = _said(
         '"none", "fp16", "bf16", "int8", "topk" or "powersgd"', "powersgd"
     )
+    double_buffering: bool = Field(
+        default=False, strict=True, description="true or false", examples=[True]
+    )
     grace: Seconds = Field(default=DEFAULT_GRACE, description="a length of time", examples=["5s"])
     wall_clock_limit: Seconds = Field(default=0.0, description="a length of time", examples=["90m"])
     cluster: Annotated[str, AfterValidator(_explained(check_cluster_name))] = Field(

@@ -162,7 +162,7 @@ def _changes(seen: Observed, cause: Cause) -> list[tuple[str, Change]]:
     changes = _exchanged(seen)
     if not seen.stale and seen.delayed > max(seen.hidden, seen.overlapped):
         delayed = replace(_ours(seen), hidden=seen.delayed)
-        changes.append(("double_buffering=True", delayed))
+        changes.append(("--double-buffering", delayed))
     fast = CARRIED * FAST_GBITS * 1e9 / 8
     if seen.link is not None and fast > 1.5 * seen.link.bandwidth:
         changes.append((f"{FAST_GBITS:g} Gbit/s nodes", Change(bandwidth=fast)))
@@ -256,4 +256,4 @@ def _named(verdict: Verdict) -> tuple[Remedy, ...]:
 
 
 def _command(do: str) -> str:
-    return f"`{do}`" if do.startswith("--") or "=" in do else do
+    return f"`{do}`" if do.startswith("--") else do

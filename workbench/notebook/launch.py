@@ -44,7 +44,9 @@ def train(
             ranks=options.ranks,
             oversubscribe=options.oversubscribe,
             grace=options.grace,
-            environment=exchange_environment(options.communicator, options.compress),
+            environment=exchange_environment(
+                options.communicator, options.compress, double_buffering=options.double_buffering
+            ),
         )
         say_start(store, options.cluster, is_up)
         if options.background:

@@ -55,13 +55,15 @@ class WorkbenchMagics(Magics):
 
         %%dist_train [--ranks N] [--name NAME] [--param KEY=VALUE]... [--background]
                      [--oversubscribe] [--grace SECONDS] [--cluster NAME]
-                     [--communicator NAME] [--compress NAME]
+                     [--communicator NAME] [--compress NAME] [--double-buffering]
 
         %dist_train [the same options] script.py [its arguments]...
 
         What stands after the script's name is the script's. The cluster is started if need be.
         --communicator (auto, ring, doubling, hierarchical or mpi) and --compress (fp16, bf16,
-        int8, topk or powersgd) give ChainerMN code our communicator in place of its naive.
+        int8, topk or powersgd) give ChainerMN code our communicator in place of its naive; so does
+        --double-buffering, with which each update uses the gradients of the step before, and the
+        exchange has a whole step's time.
         """
         if cell is None:
             known = options.train_options("%dist_train")

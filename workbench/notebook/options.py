@@ -90,6 +90,7 @@ def train_options(magic: str) -> Options:
     options.add_argument("--oversubscribe", action="store_true")
     options.add_argument("--communicator")
     options.add_argument("--compress")
+    options.add_argument("--double-buffering", action="store_true")
     options.add_argument("--grace", type=seconds, default=DEFAULT_GRACE)
     return options
 

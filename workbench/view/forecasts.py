@@ -78,7 +78,7 @@ def keep_verdict(store: Store, run: Run, observed: Observed, verdict: Verdict, n
 
 def _changed(doing: Doing, change: Change, do: str) -> Doing:
     """Return how a run would train after a change; the same where that does not tell it apart."""
-    ours = do.startswith("--com") or do.startswith("double")
+    delayed = do == "--double-buffering"
     return replace(
         doing,
         type=ANY if change.bandwidth else doing.type,
@@ -87,8 +87,8 @@ def _changed(doing: Doing, change: Change, do: str) -> Doing:
         batch=doing.batch * change.batch,
         codec=change.coding.codec if change.coding else doing.codec,
         bandwidth=change.bandwidth or doing.bandwidth,
-        ours=doing.ours or ours,
-        stale=doing.stale or do.startswith("double"),
+        ours=doing.ours or delayed or do.startswith("--com"),
+        stale=doing.stale or delayed,
     )
 
 
@@ -211,7 +211,7 @@ def foretold_sentence(store: Store, run: Run) -> str:
 def _teller(store: Store, kept: Forecasts, told: Foretold) -> str:
     named = {one.id: one.wish.name for one in store.runs()}.get(kept.source, "")
     if kept.teller is Teller.VERDICT:
-        do = f"`{told.do}`" if told.do.startswith("--") or "=" in told.do else told.do
+        do = f"`{told.do}`" if told.do.startswith("--") else told.do
         return f"The verdict on run {named or kept.source} foretold, with {do},"
     return f"The plan made from run {named} foretold" if named else "The plan foretold"
 

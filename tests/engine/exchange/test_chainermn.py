@@ -237,3 +237,54 @@ for how, options in {"plain": {"overlap": False}, "overlap": {"overlap": True},
 def test_two_optimizers_of_one_communicator_leave_each_other_alone(on_ranks) -> None:
     for mine in on_ranks(TWO, 2):
         assert [what for what, right in mine.items() if not right] == []
+
+
+UNMODIFIED = """
+import contextlib, io, os
+import numpy as np
+import chainer, chainermn
+import chainer.links as L
+from workbench.engine.exchange.creation import substituted
+
+def trained(**variables):
+    os.environ.update(variables)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), substituted():
+            comm = chainermn.create_communicator("naive")
+            np.random.seed(3)
+            model = L.Classifier(L.Linear(40, 10))
+            optimizer = chainermn.create_multi_node_optimizer(
+                chainer.optimizers.SGD(0.5), comm).setup(model)
+            losses = []
+            for step in range(4):
+                optimizer.update(model, np.eye(10, 40, dtype="f4"), np.arange(10, dtype="i4"))
+                losses.append(float(model.loss.array))
+    finally:
+        for name in variables:
+            del os.environ[name]
+    return type(comm).__name__, losses, said.getvalue()
+
+found["none"] = trained()
+found["compress"] = trained(WORKBENCH_COMPRESS="fp16")
+found["double"] = trained(WORKBENCH_DOUBLE_BUFFERING="1")
+"""
+
+
+def test_a_run_s_options_reach_a_script_that_knows_nothing_of_them(on_ranks) -> None:
+    first, second = on_ranks(UNMODIFIED, 2)
+
+    name, plain, said = first["none"]
+    assert (name, said) == ("NaiveCommunicator", "")
+    assert plain[2] < plain[1]
+    name, losses, said = first["compress"]
+    assert name == "ExchangeCommunicator"
+    assert losses == pytest.approx(plain, rel=1e-3)
+    assert "asked for the communicator 'naive' and gets 'auto', as --compress says." in said
+    name, losses, said = first["double"]
+    assert name == "ExchangeCommunicator"
+    assert losses[2] == losses[1]  # the gradients of the step before were not there yet
+    assert losses[3] == pytest.approx(plain[2], rel=1e-5)
+    assert "as --double-buffering says." in said
+    assert "uses the mean gradient of the step before" in said
+    assert [one[2] for one in second.values()] == ["", "", ""]

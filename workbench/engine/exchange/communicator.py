@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import numpy
 from chainermn.communicators.mpi_communicator_base import MpiCommunicatorBase
 
 from workbench.core.exchange import Algorithm, Codec
+from workbench.core.exchangewish import DOUBLE_VARIABLE
 from workbench.engine.communicator import watch
 from workbench.engine.current import current
 from workbench.engine.exchange import telling
@@ -122,7 +124,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         self, optimizer: Any, communicator: Any, zero_fill: bool, *, double_buffering: bool = False
     ) -> Any:
         """Return what ``chainermn.create_multi_node_optimizer`` does, for this communicator."""
-        if double_buffering:
+        if double_buffering or os.environ.get(DOUBLE_VARIABLE):
             if self.rank == 0:
                 print(telling.STALE, flush=True)
             return DelayedOptimizer(optimizer, self, zero_fill)

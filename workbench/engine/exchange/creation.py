@@ -13,6 +13,7 @@ from workbench.core.exchange import Algorithm, Codec
 from workbench.core.exchangewish import (
     COMMUNICATOR_VARIABLE,
     COMPRESS_VARIABLE,
+    DOUBLE_VARIABLE,
     check_codec,
     check_communicator,
 )
@@ -79,23 +80,28 @@ ALGORITHMS = {
     "mpi": Algorithm.MPI,
 }
 
+OPTIONS = {
+    COMMUNICATOR_VARIABLE: "--communicator",
+    COMPRESS_VARIABLE: "--compress",
+    DOUBLE_VARIABLE: "--double-buffering",
+}
+
 
 @contextmanager
 def substituted() -> Iterator[None]:
     """Give whoever asks ChainerMN for ``naive`` ours, if the run was asked to."""
-    name = os.environ.get(COMMUNICATOR_VARIABLE) or (
-        "auto" if os.environ.get(COMPRESS_VARIABLE) else ""
-    )
-    if not name:
+    asked = next((option for one, option in OPTIONS.items() if os.environ.get(one)), "")
+    if not asked:
         yield
         return
+    name = os.environ.get(COMMUNICATOR_VARIABLE) or "auto"
     from chainermn.communicators import naive_communicator
 
     def instead(mpi_comm: Any) -> ExchangeCommunicator:
         if mpi_comm.rank == 0:
             print(
                 f"workbench: the script asked for the communicator 'naive' and gets {name!r}, "
-                "as --communicator says.",
+                f"as {asked} says.",
                 flush=True,
             )
         return create_communicator(name, mpi_comm)
