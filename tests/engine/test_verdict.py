@@ -60,7 +60,8 @@ def train(comm, folder, *, data=0.0, compute=0.02, nbytes=4000, steps=40, leader
 HERE = (
     TRAINING
     + """
-late = {"rank": {"compute": 0.02 + 0.03 * (rank == 1)}, "data": {"data": 0.03}, "nothing": {}}
+late = {"rank": {"compute": 0.02 + 0.03 * (rank == 1)}, "data": {"data": 0.03},
+        "nothing": {"compute": 0.06}}
 found.update(train(worlds.offer(0), folder, **late[sys.argv[3]]))
 """
 )

@@ -32,7 +32,7 @@ from workbench.view.anatomy import anatomy_of
 from workbench.view.forecasts import here
 from workbench.view.foretold import observed_run
 
-pytestmark = [pytest.mark.root, pytest.mark.mpi]
+pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(400)]
 
 NODES, MBITS, FASTER, SLOWER = 4, 100.0, 10, 0.4
 COMPUTE = 0.3
