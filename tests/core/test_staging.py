@@ -13,7 +13,6 @@ from workbench.core.staging import (
     Entry,
     Held,
     ahead_nbytes,
-    amount,
     check_entries,
     check_folder_name,
     check_path,
@@ -142,14 +141,6 @@ def test_how_far_it_is_is_one_sentence():
     )
     assert progress_text(0, 3_400_000_000, 0.0) == "Data: 0 B of 3.4 GB, 0 %"
     assert progress_text(0, 0, 0.0) == "Data: 0 of 0 B, 100 %"
-
-
-@pytest.mark.parametrize(
-    ("nbytes", "text"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (999_950, "1 MB"), (123_456_789, "123 MB")],
-)
-def test_bytes_are_said_as_a_person_reads_them(nbytes, text):
-    assert amount(nbytes) == text
 
 
 @given(st.floats(0, 1e12))

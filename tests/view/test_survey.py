@@ -12,7 +12,6 @@ from workbench.core.bandwidth import Exchange, Pair, Survey
 from workbench.core.measurement import RESULT_STREAM, Measurement, Rate, measurement_json
 from workbench.core.report import Batch, Chunk
 from workbench.view.kept import RUN_TYPE, kept_bundle
-from workbench.view.phrases import size_text
 from workbench.view.survey import before, remarks, tables
 from workbench.view.surveypicture import can_draw, describe, save_survey
 
@@ -146,10 +145,3 @@ def test_without_a_figure_there_is_no_picture() -> None:
     found = replace(measured(), survey=Survey(0.0, ("here",), ()))
 
     assert not can_draw(found)
-
-
-@pytest.mark.parametrize(
-    ("nbytes", "said"), [(5, "5 B"), (1000, "1 kB"), (16_384_000, "16.4 MB"), (2e9, "2 GB")]
-)
-def test_sizes_are_said_in_decimal_units(nbytes, said) -> None:
-    assert size_text(nbytes) == said

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from workbench.core.exchange import REDUCTION, Link
+from workbench.core.size import gbits
 
 # A link this far below the others' median stands out; TCP over one switch varies by less.
 SLOW = 0.8
@@ -312,11 +313,6 @@ def _part(lost: float) -> str:
     words = {0.25: "a quarter of", 1 / 3: "a third of", 0.5: "half", 2 / 3: "two thirds of"}
     near = min(words, key=lambda part: abs(part - lost))
     return words[near] if abs(near - lost) <= 0.04 else f"{lost:.0%} of"
-
-
-def gbits(bandwidth: float) -> str:
-    """Return bytes a second as Gbit/s, in three digits."""
-    return f"{8e-9 * bandwidth:.3g}"
 
 
 def as_json(survey: Survey) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
+from workbench.core.size import size_text
 from workbench.errors import InputError
 
 DATA_VARIABLE = "WORKBENCH_DATA"
@@ -22,7 +23,6 @@ MOST_AHEAD_NBYTES = 8 << 20
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _FORBIDDEN = re.compile(r"[\"\\*?${}\x00-\x1f]")
 _URL = re.compile(r"[A-Za-z0-9+.-]*:/|s3/", re.ASCII)
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 @dataclass(frozen=True)
@@ -172,23 +172,14 @@ def output_folder(cluster: str, run: str) -> str:
     return f"{OUTPUT_ROOT}/{cluster}/{run}"
 
 
-def amount(nbytes: float) -> str:
-    """Return a number of bytes as a person reads it."""
-    unit = 0
-    while nbytes >= 999.5 and unit < len(_UNITS) - 1:
-        nbytes, unit = nbytes / 1000, unit + 1
-    text = f"{nbytes:.0f}" if unit == 0 or nbytes >= 99.95 else f"{nbytes:.3g}"
-    return f"{text} {_UNITS[unit]}"
-
-
 def progress_text(done: int, total: int, rate: float) -> str:
     """Return how far the data is: ``Data: 1.2 of 3.4 GB, 34 %, 110 MB/s``.
 
     Args:
         rate: Bytes a second; 0 while unknown.
     """
-    shown, whole = amount(done), amount(total)
+    shown, whole = size_text(done), size_text(total)
     if shown.split()[1] == whole.split()[1]:
         shown = shown.split()[0]
     percent = 100 * done // total if total else 100
-    return f"Data: {shown} of {whole}, {percent} %" + (f", {amount(rate)}/s" if rate else "")
+    return f"Data: {shown} of {whole}, {percent} %" + (f", {size_text(rate)}/s" if rate else "")

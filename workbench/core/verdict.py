@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from statistics import fmean
 
-from workbench.core.bandwidth import busbw, gbits
+from workbench.core.bandwidth import busbw
 from workbench.core.change import (
     Change,
     Observed,
@@ -16,6 +16,7 @@ from workbench.core.change import (
     told_apart,
 )
 from workbench.core.exchange import CARRIED, PLAIN, Codec
+from workbench.core.size import gbits, size_text
 from workbench.core.straggler import Straggler, sentences, straggler
 
 # Of a step: less than that is not worth a word.
@@ -223,8 +224,8 @@ def _where(verdict: Verdict) -> str:
     if verdict.cause is Cause.NETWORK:
         of = f" of {gbits(verdict.rating)}" if verdict.rating else ""
         coded = verdict.codec is not Codec.NONE
-        made = f" ({verdict.codec}, made of {verdict.plain / 1e6:.3g} MB)" if coded else ""
-        moved = f"{verdict.nbytes / 1e6:.3g} MB of gradients{made} at {gbits(verdict.busbw)}{of}"
+        made = f" ({verdict.codec}, made of {size_text(verdict.plain)})" if coded else ""
+        moved = f"{size_text(verdict.nbytes)} of gradients{made} at {gbits(verdict.busbw)}{of}"
         return f"{share} moves {moved} Gbit/s."
     if verdict.straggler is not None:
         gives = verdict.remedies[0].speedup if verdict.remedies else 0.0

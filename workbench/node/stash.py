@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from workbench.core.staging import CHUNK_NBYTES, Entry, Held, amount, missing, outdated
+from workbench.core.size import size_text
+from workbench.core.staging import CHUNK_NBYTES, Entry, Held, missing, outdated
 from workbench.errors import MachineError
 
 INDEX = "index"
@@ -70,8 +71,8 @@ class Stash:
         free = shutil.disk_usage(self.folder).free
         if nbytes + SPARE_NBYTES > free:
             raise MachineError(
-                f"{amount(nbytes)} of data are to go to {self.folder}, where {amount(free)} are "
-                "free; make room there, or choose nodes with larger disks"
+                f"{size_text(nbytes)} of data are to go to {self.folder}, where {size_text(free)} "
+                "are free; make room there, or choose nodes with larger disks"
             )
 
     def part(self, entry: Entry) -> Path:

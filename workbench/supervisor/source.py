@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
-from workbench.core.staging import CHUNK_NBYTES, Entry, amount, check_entries
+from workbench.core.size import size_text
+from workbench.core.staging import CHUNK_NBYTES, Entry, check_entries
 from workbench.errors import InputError
 
 AT_ONCE = 4
@@ -63,7 +64,7 @@ class Source:
                 if time.monotonic() - told >= TELL_SECONDS:
                     told = time.monotonic()
                     percent = min(99, 100 * (self._hashed - began) // max(1, total))
-                    say(f"Data: {amount(total)} are read for their checksums, {percent} %.")
+                    say(f"Data: {size_text(total)} are read for their checksums, {percent} %.")
         self._known = known
         entries = tuple(known[path][1] for path in seen)
         check_entries(entries)

@@ -9,8 +9,8 @@ from statistics import fmean
 from workbench.core.exchange import Codec
 from workbench.core.metrics import EXCHANGE_PREFIX
 from workbench.core.run import Run
+from workbench.core.size import size_text
 from workbench.store import Store
-from workbench.view.phrases import size_text
 
 _CODECS = tuple(Codec)
 

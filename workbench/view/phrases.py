@@ -57,14 +57,6 @@ def count(amount: int, thing: str) -> str:
     return f"{amount:,} {thing}" if amount == 1 else f"{amount:,} {thing}s"
 
 
-def size_text(nbytes: float) -> str:
-    """Return a number of bytes as people say it."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= size:
-            return f"{nbytes / size:.3g} {unit}"
-    return f"{nbytes:.0f} B"
-
-
 def place(path: Path) -> str:
     """Return a path as a person writes it."""
     home = Path.home()

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from workbench.core.bandwidth import gbits
 from workbench.core.exchange import CODINGS, PLAIN, Codec
 from workbench.core.fleet import Node, Offer
 from workbench.core.forecast import Forecasts, Teller
 from workbench.core.frontier import Choice, Curve, Frontier, Interruptions, Task, frontier
 from workbench.core.scaling import Batch
+from workbench.core.size import gbits, size_text
 from workbench.core.step import OVERLAPPED
 from workbench.store import Store
 from workbench.view.forecasts import here, here_sentence, of_offers
@@ -108,7 +108,7 @@ def _says(asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]) ->
     yield (
         f"By {source}: a rank computes {1000 * work.compute:.3g} ms a step of "
         f"{count(round(work.batch), 'example')} on {on}, and exchanges "
-        f"{work.nbytes / 1e6:.3g} MB of gradients."
+        f"{size_text(work.nbytes)} of gradients."
     )
     if task.work.hidden:
         yield (

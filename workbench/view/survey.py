@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from workbench.core.bandwidth import Survey, gbits, judge, matrix, sentence
+from workbench.core.bandwidth import Survey, judge, matrix, sentence
 from workbench.core.measurement import Measurement, Rate
+from workbench.core.size import gbits, size_text
 from workbench.store import Store
 from workbench.view.listing import NOTHING, Table
-from workbench.view.phrases import count, duration, moment, size_text
+from workbench.view.phrases import count, duration, moment
 
 MOST_NODES = 16  # that make a matrix; of more the slowest links are listed
 SLOWEST = 8

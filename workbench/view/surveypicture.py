@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from workbench.core.bandwidth import Survey, gbits, matrix
+from workbench.core.bandwidth import Survey, matrix
 from workbench.core.measurement import Measurement
-from workbench.view.phrases import size_text
+from workbench.core.size import gbits, size_text
 from workbench.view.survey import ways
 
 _WIDTH, _HEIGHT = 9.0, 3.9  # inches

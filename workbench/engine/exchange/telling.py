@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workbench.core.exchange import Algorithm, Codec
+from workbench.core.size import size_text
 from workbench.engine.exchange import costs
 from workbench.engine.exchange.costs import Trial, trial
 from workbench.engine.exchange.plan import Plan
@@ -31,7 +32,7 @@ def sentence(comm: ExchangeCommunicator, plan: Plan, found: Trial | None = None)
     where = f"{comm.size} ranks on {reducer.nodes} node{'s' if reducer.nodes > 1 else ''}"
     link = reducer.link if reducer.nodes > 1 else reducer.memory
     text = (
-        f"workbench: {len(plan.shapes)} gradients, {plan.nbytes / 1e6:.1f} MB, between {where} "
+        f"workbench: {len(plan.shapes)} gradients, {size_text(plan.nbytes)}, between {where} "
         f"({link.latency * 1e6:.0f} µs, {link.bandwidth * 8e-9:.2f} Gbit/s): "
         f"{told(reducer.algorithm(largest), reducer.nodes)}"
     )
@@ -59,9 +60,9 @@ def pays(comm: ExchangeCommunicator, plan: Plan, found: Trial | None) -> str:
     size = comm.size
     plain = 2 * (size - 1) / size * found.nbytes
     numbers = (
-        f"{found.nbytes / 1e6:.1f} MB of them took {found.coded * 1e3:.1f} ms "
+        f"{size_text(found.nbytes)} of them took {found.coded * 1e3:.1f} ms "
         f"({found.coding * 1e3:.1f} of them coding) in place of {found.plain * 1e3:.1f} ms, and "
-        f"{found.sent / 1e6:.2f} MB on the way in place of {plain / 1e6:.1f}"
+        f"{size_text(found.sent)} on the way in place of {size_text(plain)}"
     )
     if found.pays:
         return f"{codec} pays: {numbers}."

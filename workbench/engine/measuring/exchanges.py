@@ -12,6 +12,7 @@ from mpi4py import MPI
 
 from workbench.core.bandwidth import Exchange
 from workbench.core.measurement import sizes_up_to, typical
+from workbench.core.size import size_text
 from workbench.engine.exchange.reducer import Reducer
 from workbench.engine.exchange.telling import told
 from workbench.engine.exchange.transport import transport_of
@@ -100,4 +101,4 @@ def _most(comm: MPI.Intracomm, per_node: int) -> int:
 
 def _too_long(size: int, name: str, expected: float) -> str:
     way = name.partition(":")[0]
-    return f"{size / 1e6:.3g} MB by {way}: it would have taken {expected:.0f} s each time."
+    return f"{size_text(size)} by {way}: it would have taken {expected:.0f} s each time."
