@@ -252,6 +252,22 @@ def test_what_runs_on_a_machine_ends_with_it(clock, tmp_path) -> None:
         session.close()
 
 
+def test_what_runs_on_a_machine_of_another_rehearsal_goes_on(clock, tmp_path) -> None:
+    """Both have a node ``r-000001``: people of one machine, or tests beside a person's cluster."""
+    ours, theirs = FakeCloud(tmp_path / "ours", clock=clock), FakeCloud(tmp_path / "2", clock=clock)
+    (mine, *_), (other, *_) = lent(ours, clock), lent(theirs, clock)
+    session = ours.session(mine.id)
+    process = session.start(SLEEP)
+    until(process.lines)
+    theirs.session(other.id).run(["true"])
+
+    theirs.end([other.id])
+
+    assert mine.id == other.id
+    assert process.status is None
+    session.close()
+
+
 def test_a_session_that_is_closed_ends_what_it_started(clock, tmp_path) -> None:
     cloud = FakeCloud(tmp_path, clock=clock)
     session = cloud.session(lent(cloud, clock)[0].id)

@@ -11,7 +11,9 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
+from uuid import uuid4
 
 from workbench.cloud.fakestate import LISTED_SECONDS, Keeping, Lent, State, Thing
 from workbench.cloud.local import LocalSession, end_processes
@@ -96,6 +98,8 @@ class FakeCloud:
         self._seed = seed
         self.weather = weather or Weather()
         self._keeping = Keeping(folder)
+        # Machines of another rehearsal on this machine have the same names.
+        self._name = sha256(str(folder.resolve()).encode()).hexdigest() if folder else uuid4().hex
 
     def __repr__(self) -> str:
         return f"<FakeCloud {len(self.machines())} machines>"
@@ -178,7 +182,11 @@ class FakeCloud:
         kind = kind_of(lent.type)
         host = Host(lent.address, kind.slots if kind else 1)
         return LocalSession(
-            host, folder, {NODE_VARIABLE: id_}, lambda: self._runs(id_), lambda: self._visit(id_)
+            host,
+            folder,
+            {NODE_VARIABLE: self._mark(id_)},
+            lambda: self._runs(id_),
+            lambda: self._visit(id_),
         )
 
     def interrupt(self, id_: str, notice: float | None = None) -> None:
@@ -315,10 +323,13 @@ class FakeCloud:
                 lent.ended, lent.reason = self._clock(), reason
         self._end_processes(ended)
 
+    def _mark(self, id_: str) -> str:
+        return f"{id_}@{self._name[:12]}"
+
     def _end_processes(self, ended: Sequence[Lent]) -> None:
         visited = [lent for lent in ended if lent.visited]
         if visited:
-            end_processes(NODE_VARIABLE, {lent.id for lent in visited})
+            end_processes(NODE_VARIABLE, {self._mark(lent.id) for lent in visited})
         for lent in visited:
             lent.visited = False
 

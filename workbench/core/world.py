@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from workbench.errors import InputError
 
 MAX_RANKS = 4096
-# Names the pretended node that a process belongs to; only a rehearsal has any.
+# Names the pretended node that a process belongs to, and whose it is, as in ``r-000001@3f9a1c``;
+# only a rehearsal has any.
 NODE_VARIABLE = "WORKBENCH_REHEARSAL_NODE"
 # Bytes a second that pretended nodes send each other at most.
 LINK_VARIABLE = "WORKBENCH_REHEARSAL_LINK"

@@ -23,6 +23,11 @@ _PACING = getattr(socket, "SO_MAX_PACING_RATE", 47)
 _End = tuple[str, int]
 
 
+def host_name() -> str:
+    """Return the name of this process's node, pretended or not."""
+    return os.environ.get(NODE_VARIABLE, "").partition("@")[0] or socket.gethostname()
+
+
 def node_of(comm: MPI.Intracomm) -> MPI.Intracomm:
     """Return the ranks of ``comm`` that share this rank's node, pretended or not; collective."""
     name = os.environ.get(NODE_VARIABLE, "")

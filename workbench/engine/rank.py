@@ -23,12 +23,12 @@ from mpi4py import MPI
 from workbench.core.cluster import RankFact
 from workbench.core.report import Ending, Pulse
 from workbench.core.run import Assignment
-from workbench.core.world import NODE_VARIABLE, torch_environment
+from workbench.core.world import torch_environment
 from workbench.engine.channel import Address, Channel
 from workbench.engine.communicator import Worlds, watch
 from workbench.engine.current import Current, current, set_current
 from workbench.engine.log import RunLog
-from workbench.engine.pretending import node_of, slow_links
+from workbench.engine.pretending import host_name, node_of, slow_links
 
 PORTS = 32
 PORT_RANGE = (12_000, 32_000)
@@ -72,7 +72,7 @@ class Rank:
         return RankFact(
             generation=self.generation,
             rank=self.number,
-            host=os.environ.get(NODE_VARIABLE) or socket.gethostname(),
+            host=host_name(),
             pid=os.getpid(),
             engine=engine,
             python=platform.python_version(),

@@ -107,8 +107,7 @@ def _rates(rates: tuple[Rate, ...]) -> Table:
 
 
 def _rate(rate: Rate) -> str:
-    said = f"{rate.bandwidth / 1e6:,.0f} MB/s" if rate.bandwidth < 1e9 else ""
-    said = said or f"{rate.bandwidth / 1e9:.3g} GB/s"
+    said = f"{size_text(rate.bandwidth)}/s"
     return f"{said}, {1e6 * rate.latency:.3g} µs" if rate.latency else said
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,13 +12,12 @@ from mpi4py import MPI
 from workbench.core.bandwidth import Exchange, Pair, Survey, tournament
 from workbench.core.measurement import RESULT_STREAM, Measurement, Rate, measurement_json
 from workbench.core.report import Progress
-from workbench.core.world import NODE_VARIABLE
 from workbench.engine.current import Current
 from workbench.engine.measuring import nodes
 from workbench.engine.measuring.exchanges import Exchanges
 from workbench.engine.measuring.links import measure_pair
 from workbench.engine.measuring.repeating import gather_here
-from workbench.engine.pretending import node_of
+from workbench.engine.pretending import host_name, node_of
 
 # Of all sizes of one way to exchange; with the links of eight nodes it makes less than two minutes.
 EXCHANGE_SECONDS = 30.0
@@ -62,7 +60,7 @@ class Measuring:
         self._node = node_of(comm)
         leads = self._node.rank == 0
         self._leaders = comm.Split(0 if leads else MPI.UNDEFINED, comm.rank)
-        self._places = _names(comm.allgather(_host() if leads else None))
+        self._places = _names(comm.allgather(host_name() if leads else None))
         self._name = self._places[self._node.bcast(self._leaders.rank if leads else 0)]
         self._pairs: list[Pair] = []
         self._rates: list[Rate] = []
@@ -171,11 +169,6 @@ class Measuring:
             rates=tuple(one for several in rates for one in several),
             left_out=tuple(dict.fromkeys(one for several in left_out for one in several)),
         )
-
-
-def _host() -> str:
-    """Return the name of this rank's node."""
-    return os.environ.get(NODE_VARIABLE) or socket.gethostname()
 
 
 def _names(hosts: list[str | None]) -> tuple[str, ...]:
