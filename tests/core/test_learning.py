@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.learning import Correction, Outcome, corrected, learned
+from workbench.core.learning import Correction, Outcome, corrected, learned, varied
 
 SECONDS = st.floats(1e-3, 10)
 
@@ -47,3 +49,11 @@ def test_whatever_came_the_model_is_not_bent_out_of_shape(outcomes: list[Outcome
 
     assert 0.25 <= correction.factor <= 4
     assert correction == learned(outcomes)
+
+
+def test_what_is_repeated_tells_how_much_it_varies() -> None:
+    steady, unsteady = [[1.0, 1.0, 1.0]], [[1.0, 2.0] * 20, [3.0]]
+
+    assert varied([], 0.02) == varied(steady, 0.02) == 0.02
+    assert varied(unsteady, 0.02) == pytest.approx(math.log(2) / 2, rel=0.05)
+    assert varied([[1.0, 0.0]], 0.02) == 0.02  # what took no time was not measured

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -103,6 +104,19 @@ def test_what_came_quite_otherwise_is_said_to_have(store, trained, measured) -> 
     assert said.endswith(" %), which is beyond what was thought possible.")
 
 
+def test_a_forecast_knows_nothing_of_what_came_of_it_or_later(store, trained, measured) -> None:
+    measured()
+    trained("one", 1)
+    run = trained("four", 4, off=2.0)
+    foretold = 50 * step(replace(WORK, spread=SPREAD), Shape(4, LINK)).total
+
+    said = foretold_sentence(store, run)
+    trained("five", 4, off=3.0)
+
+    assert said.startswith(f"Run one on 1 rank foretold {foretold:.3g} s an epoch (")
+    assert foretold_sentence(store, run) == said
+
+
 def test_what_one_run_took_longer_the_next_is_foretold_to(store, trained, measured) -> None:
     measured()
     trained("one", 1)
@@ -113,6 +127,18 @@ def test_what_one_run_took_longer_the_next_is_foretold_to(store, trained, measur
     assert 1.2 < learned < 1.5
     assert "beyond" not in foretold_sentence(store, trained("eigh", 8, off=learned))
     assert correction_of(store, second, ours=True).count == 3
+
+
+def test_where_runs_differ_much_among_themselves_the_band_is_wide(store, trained, measured) -> None:
+    measured()
+    for place, off in enumerate((1.0, 2.0, 1.0, 2.0)):
+        trained(f"{place}run", 4, off=off)
+
+    said = foretold_sentence(store, trained("next", 4, off=2.0))
+
+    assert "beyond" not in said
+    foretold, low = (float(one) for one in re.findall(r"([0-9.]+) s", said)[:2])
+    assert low < 0.7 * foretold
 
 
 def test_of_each_way_to_exchange_something_else_is_learned(store, trained, measured) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 # A forecast says something of communication where this share of the step is communication.
 LEAST_SHARE = 0.05
@@ -62,3 +63,20 @@ def learned(outcomes: Iterable[Outcome]) -> Correction:
 def corrected(own: float, foretold: float, correction: Correction) -> float:
     """Return the seconds of a step by the model and by what was learned."""
     return own + correction.factor * max(0.0, foretold - own)
+
+
+def varied(repeats: Iterable[Sequence[float]], usual: float) -> float:
+    """Return the relative standard deviation of what was done more than once.
+
+    Args:
+        repeats: Of each thing that was done, the seconds of each time.
+        usual: What is likely before anything was repeated; counts as one time.
+    """
+    squares, degrees = usual**2, 1
+    for times in repeats:
+        logs = [math.log(one) for one in times if one > 0]
+        if len(logs) > 1:
+            mean = fmean(logs)
+            squares += math.fsum((one - mean) ** 2 for one in logs)
+            degrees += len(logs) - 1
+    return max(usual, math.sqrt(squares / degrees))

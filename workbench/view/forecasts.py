@@ -19,9 +19,11 @@ from workbench.store import Store
 from workbench.view.foretold import (
     NOWHERE,
     algorithm_of,
+    alike,
     correction_of,
     forecast_from,
     observed_run,
+    scatter_of,
     shape_of,
     step_forecast,
     trained_as,
@@ -99,6 +101,7 @@ def here(store: Store, run: Run, observed: Observed, most: int = MOST_SIZES) -> 
     """
     base = doing_of(store, run, observed)
     corrections = {ours: correction_of(store, run, ours=ours) for ours in (False, True)}
+    scatter = scatter_of(alike(store, run))
     found = []
     for shape in _shapes(observed, min(most, MOST_SIZES)):
         for other in _ways(observed, shape.nodes):
@@ -106,7 +109,7 @@ def here(store: Store, run: Run, observed: Observed, most: int = MOST_SIZES) -> 
             work = replace(work, compute=work.compute * _crowded(observed, shape))
             came = step_forecast(
                 work, shape, other.coding, corrections[other.ours], observed.link is not None,
-                algorithm_of(other), NOISE if _is_as_full(observed, shape) else SHARED,
+                algorithm_of(other), NOISE if _is_as_full(observed, shape) else SHARED, scatter,
             )  # fmt: skip
             done = replace(
                 base, nodes=shape.nodes, ranks=shape.ranks, codec=other.coding.codec,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from statistics import fmean, pstdev
 
 from workbench.core.change import Observed
 from workbench.core.exchange import Algorithm, Coding, Link
 from workbench.core.forecast import SAME
-from workbench.core.learning import Correction, Outcome, corrected, learned
+from workbench.core.learning import Correction, Outcome, corrected, learned, varied
 from workbench.core.metrics import EXCHANGE_PREFIX
 from workbench.core.run import Run, RunKind
-from workbench.core.scaling import MEASURED, NOISE, RATED, Forecast, expect
+from workbench.core.scaling import MEASURED, NOISE, RATED, SURE, Forecast, expect
 from workbench.core.step import Shape, Work, step
 from workbench.store import Store
 from workbench.view.observation import gradient_bytes, observed_of
@@ -61,7 +62,16 @@ def correction_of(store: Store, run: Run, *, ours: bool) -> Correction:
     Args:
         ours: Whether of our communicator, or of all others.
     """
-    return learned(_outcomes(store, run, ours))
+    return learned(_outcomes(alike(store, run), ours))
+
+
+def scatter_of(runs: Iterable[tuple[Run, Observed]]) -> float:
+    """Return by how much, relatively, the step of one training differs from run to run."""
+    repeats: dict[tuple[object, ...], list[float]] = {}
+    for _, one in runs:
+        done = (one.nodes, len(one.ranks), one.batch, one.coding.codec, one.ours, one.stale)
+        repeats.setdefault(done, []).append(fmean(rank.total for rank in one.ranks))
+    return varied(repeats.values(), NOISE)
 
 
 def forecast_from(store: Store, run: Run, real: Observed) -> tuple[Run, Observed, Forecast] | None:
@@ -69,16 +79,16 @@ def forecast_from(store: Store, run: Run, real: Observed) -> tuple[Run, Observed
 
     It is foretold with what had been learned by then.
     """
-    before = [one for one, _ in alike(store, run) if one.wish.created < run.wish.created]
+    before = [pair for pair in alike(store, run) if pair[0].wish.created < run.wish.created]
     if not before or (shape := shape_of(real)) is None:
         return None
-    base = observed_run(store, before[0])
-    if base is None:
-        return None
+    last, base = before[0]
     work = trained_as(work_of(base), base, real)
     coding = next(one for one in base.codings if one.codec is real.coding.codec)
-    correction = learned(_outcomes(store, before[0], real.ours))
-    return before[0], base, step_forecast(work, shape, coding, correction, real.link is not None)
+    correction = learned(_outcomes(before, real.ours))
+    return last, base, step_forecast(
+        work, shape, coding, correction, real.link is not None, scatter=scatter_of(before)
+    )  # fmt: skip
 
 
 def trained_as(work: Work, base: Observed, other: Observed) -> Work:
@@ -99,11 +109,13 @@ def step_forecast(
     measured: bool,
     algorithm: Algorithm | None = None,
     noise: float = NOISE,
+    scatter: float = NOISE,
 ) -> Forecast:
     """Return the seconds of one step, corrected by what was learned.
 
     Args:
         noise: By how much, relatively, a rank's own work may be off.
+        scatter: By how much a step differs from run to run, other things being equal.
     """
     tolerance = MEASURED if measured else RATED
     found = expect(
@@ -111,13 +123,16 @@ def step_forecast(
         tolerance=tolerance, coding=coding, algorithm=algorithm, noise=noise,
     )  # fmt: skip
     seconds = corrected(work.own, found.seconds, correction)
-    scale = seconds / found.seconds
-    return replace(found, seconds=seconds, low=found.low * scale, high=found.high * scale)
+    scale, apart = seconds / found.seconds, 1.0
+    if scatter > NOISE:  # the forecast rests on one such run, and is held against another
+        apart = math.exp(SURE * math.sqrt(2) * scatter)
+    low, high = min(found.low * scale, seconds / apart), max(found.high * scale, seconds * apart)
+    return replace(found, seconds=seconds, low=low, high=high)
 
 
-def _outcomes(store: Store, run: Run, ours: bool) -> Iterator[Outcome]:
+def _outcomes(runs: Iterable[tuple[Run, Observed]], ours: bool) -> Iterator[Outcome]:
     """Give for each run of several ranks what the model says of it, and what it took."""
-    for _, observed in alike(store, run):
+    for _, observed in runs:
         shape = shape_of(observed)
         if shape is not None and shape.ranks > 1 and observed.ours == ours:
             work = replace(work_of(observed), spread=0.0, hidden=0.0)
