@@ -294,7 +294,13 @@ export function text(value: string | string[]): string {
  */
 export async function runCells(page: Page, count: number): Promise<void> {
   const first = page.locator('.jp-Notebook .jp-CodeCell').first();
+  let tries = 0;
   await expect(async () => {
+    // A kernel that has just started may never answer what it was asked first,
+    // nor what the same connection asks later.
+    if (tries++) {
+      await reconnect(page);
+    }
     const isIdle = expect.poll(() => kernelStatus(page), { timeout: 8_000 });
     await isIdle.toBe('idle').catch(() => reconnect(page));
     await first.locator('.cm-content').click();
