@@ -18,7 +18,7 @@ from workbench.core.step import Shape, Work, step
 from workbench.store import Store
 from workbench.view.anatomy import anatomy_of
 from workbench.view.forecasts import foretold_sentence
-from workbench.view.foretold import SPREAD, correction_of
+from workbench.view.foretold import SPREAD, alike, correction_of
 from workbench.view.plan import plan
 from workbench.view.planbasis import Asked, basis_of
 
@@ -122,11 +122,11 @@ def test_what_one_run_took_longer_the_next_is_foretold_to(store, trained, measur
     trained("one", 1)
     first = trained("twoo", 2, off=1.5)
     second = trained("four", 4, off=1.5)
-    learned = correction_of(store, first, ours=True).factor
+    learned = correction_of(alike(store, first), ours=True).factor
 
     assert 1.2 < learned < 1.5
     assert "beyond" not in foretold_sentence(store, trained("eigh", 8, off=learned))
-    assert correction_of(store, second, ours=True).count == 3
+    assert correction_of(alike(store, second), ours=True).count == 3
 
 
 def test_where_runs_differ_much_among_themselves_the_band_is_wide(store, trained, measured) -> None:
@@ -146,8 +146,8 @@ def test_of_each_way_to_exchange_something_else_is_learned(store, trained, measu
     ours = trained("four", 4)
     trained("also", 4, off=2.0, ours=False)
 
-    assert correction_of(store, ours, ours=True).factor == pytest.approx(1.0, abs=0.01)
-    assert correction_of(store, ours, ours=False).factor > 1.2
+    assert correction_of(alike(store, ours), ours=True).factor == pytest.approx(1.0, abs=0.01)
+    assert correction_of(alike(store, ours), ours=False).factor > 1.2
 
 
 HALF = next(one for one in CODINGS if one.codec is Codec.FP16)

@@ -100,8 +100,9 @@ def here(store: Store, run: Run, observed: Observed, most: int = MOST_SIZES) -> 
     Within one machine that is on more ranks, between nodes on more nodes with as many ranks.
     """
     base = doing_of(store, run, observed)
-    corrections = {ours: correction_of(store, run, ours=ours) for ours in (False, True)}
-    scatter = scatter_of(alike(store, run))
+    runs = [*alike(store, run)]
+    corrections = {ours: correction_of(runs, ours=ours) for ours in (False, True)}
+    scatter = scatter_of(runs)
     found = []
     for shape in _shapes(observed, min(most, MOST_SIZES)):
         for other in _ways(observed, shape.nodes):

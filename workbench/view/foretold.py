@@ -56,13 +56,13 @@ def work_of(observed: Observed) -> Work:
     )
 
 
-def correction_of(store: Store, run: Run, *, ours: bool) -> Correction:
-    """Return what the runs that train the same as ``run`` teach of communication.
+def correction_of(runs: Iterable[tuple[Run, Observed]], *, ours: bool) -> Correction:
+    """Return what runs that train the same, the newest of which comes first, teach.
 
     Args:
         ours: Whether of our communicator, or of all others.
     """
-    return learned(_outcomes(alike(store, run), ours))
+    return learned(_outcomes(runs, ours))
 
 
 def scatter_of(runs: Iterable[tuple[Run, Observed]]) -> float:
@@ -85,7 +85,7 @@ def forecast_from(store: Store, run: Run, real: Observed) -> tuple[Run, Observed
     last, base = before[0]
     work = trained_as(work_of(base), base, real)
     coding = next(one for one in base.codings if one.codec is real.coding.codec)
-    correction = learned(_outcomes(before, real.ours))
+    correction = correction_of(before, ours=real.ours)
     return last, base, step_forecast(
         work, shape, coding, correction, real.link is not None, scatter=scatter_of(before)
     )  # fmt: skip

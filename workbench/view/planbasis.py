@@ -20,6 +20,7 @@ from workbench.store.asking import Market, ask_offers
 from workbench.view.foretold import (
     RUNS_LOOKED_AT,
     SPREAD,
+    alike,
     correction_of,
     observed_run,
     work_of,
@@ -101,7 +102,7 @@ def basis_of(store: Store, asked: Asked) -> Basis:
         examples or ITERATIONS * work.batch,
         bool(examples),
         tuple(node for node in store.nodes(asked.cluster) if node.state is not NodeState.GONE),
-        correction_of(store, run, ours=not asked.plain) if run else Correction(),
+        correction_of(alike(store, run), ours=not asked.plain) if run else Correction(),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from workbench.core.exchange import Algorithm, Codec
-from workbench.core.size import size_text
+from workbench.core.size import gbits, size_text
 from workbench.engine.exchange import costs
 from workbench.engine.exchange.costs import Trial, trial
 from workbench.engine.exchange.plan import Plan
@@ -33,7 +33,7 @@ def sentence(comm: ExchangeCommunicator, plan: Plan, found: Trial | None = None)
     link = reducer.link if reducer.nodes > 1 else reducer.memory
     text = (
         f"workbench: {len(plan.shapes)} gradients, {size_text(plan.nbytes)}, between {where} "
-        f"({link.latency * 1e6:.0f} µs, {link.bandwidth * 8e-9:.2f} Gbit/s): "
+        f"({link.latency * 1e6:.0f} µs, {gbits(link.bandwidth)} Gbit/s): "
         f"{told(reducer.algorithm(largest), reducer.nodes)}"
     )
     if comm.overlaps:
