@@ -10,7 +10,7 @@ NODE := .venv-node
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml constraints.txt
 CHROMIUM := chromium fonts-dejavu-core
-MACHINES := openssh-server iproute2 iperf3 procps cloud-init
+MACHINES := openssh-server iproute2 iperf3 procps cloud-init sudo zsh fish mmdebstrap
 
 # The JupyterLab extension: built into the Python package, then copied to where .venv serves it.
 BUILT := workbench/labextension/package.json
@@ -38,8 +38,12 @@ WITH_NODE = export PATH="$(CURDIR)/$(BIN):$(if $(NODE_BIN),$(NODE_BIN):)$$PATH";
 	export YARN_NPM_REGISTRY_SERVER="$${YARN_NPM_REGISTRY_SERVER:-$$(npm config get registry 2>/dev/null)}"; \
 	if [ -z "$$YARN_NPM_REGISTRY_SERVER" ]; then unset YARN_NPM_REGISTRY_SERVER; fi;
 
-.PHONY: help demo lab extension watch test test-fast test-extension lint format bench constraints clean \
-	check-python chromium machines uv
+# The lanes of make test, the longest first, two at a time: most wait more than they compute.
+LANES := root quick pages ranks mpich
+
+# Folders are called docs and extension, too.
+.PHONY: help demo lab extension watch test test-all test-fast test-extension lint format docs bench \
+	constraints clean check-python chromium machines uv $(LANES:%=lane-%)
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,20 +64,42 @@ watch: $(VENV)/made-lab ## rebuild the extension after every change, as .venv se
 
 # What makes machines of this one needs root, which CI must get: by sudo, for these tests alone.
 AS_ROOT := $(if $(CI),$(if $(filter 0,$(shell id -u)),,sudo -n --preserve-env))
-NOT_ROOT := $(if $(AS_ROOT),and not root)
+
+# Each test is in exactly one of these lanes; those of the MPI run again under MPICH.
+QUICK := not (mpi or packaging or kernel or notebook or browser or root)
+RANKS := mpi and not (packaging or kernel or notebook or browser or root)
+PAGES := (packaging or kernel or notebook or browser) and not root
+ROOT := root
+EITHER := $(if $(filter 1,$(WORKBENCH_WEEKLY)),((contract and mpi) or either_mpi),either_mpi) and not root
+PYTEST = -m pytest -p no:cacheprovider
 
 # Everything runs even if something fails, so that one run shows all of it.
 test: $(VENV)/made-lab extension/ui-tests/node_modules/made $(MPICH)/made chromium machines
 test: lint ## check everything, as CI does
-	@status=0; \
-	$(MAKE) --no-print-directory test-extension || status=1; \
-	$(MPICH)/bin/python -m pytest -m '(contract or mpich) $(NOT_ROOT)' || status=1; \
-	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python -m pytest -m 'not mpich $(NOT_ROOT)' || status=1; \
-	$(if $(AS_ROOT),$(AS_ROOT) $(BIN)/python -m pytest -p no:cacheprovider -m 'root and not mpich' || status=1;) \
-	exit $$status
+	@echo 'Two lanes of tests run side by side; each is printed when it has ended.'
+	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target \
+		test-extension $(LANES:%=lane-%)
 
-test-fast: $(VENV)/made-test ## run the tests that start no engine, kernel, browser or installer
-	$(BIN)/python -m pytest -m 'not (mpi or mpich or packaging or kernel or notebook or browser)'
+test-all: ## check everything, and what takes so long that CI checks it once a week
+	@WORKBENCH_WEEKLY=1 $(MAKE) --no-print-directory test
+
+test-fast: $(VENV)/made-test ## run the tests that take less than a minute together
+	$(BIN)/python $(PYTEST) -n auto --dist loadfile -m '$(QUICK) and not slow'
+
+lane-quick:
+	$(BIN)/python $(PYTEST) -m '$(QUICK)'
+
+lane-ranks:
+	$(BIN)/python $(PYTEST) -m '$(RANKS)'
+
+lane-pages:
+	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python $(PYTEST) -m '$(PAGES)'
+
+lane-root:
+	$(AS_ROOT) $(BIN)/python $(PYTEST) -m '$(ROOT)'
+
+lane-mpich:
+	$(MPICH)/bin/python $(PYTEST) -m '$(EITHER)'
 
 test-extension: extension/node_modules/made extension/ui-tests/node_modules/made ## the extension's types, format and unit tests
 	@$(WITH_NODE) cd extension && jlpm lint:check && (cd ui-tests && jlpm lint:check) && jlpm test
@@ -88,13 +114,18 @@ format: $(VENV)/made-test extension/node_modules/made ## let ruff and prettier r
 	$(BIN)/ruff format .
 	@$(WITH_NODE) cd extension && jlpm format
 
-bench: $(VENV)/made-bench $(VENV)/made-lab chromium ## measure the ratios that README states
-	$(BIN)/python -m tests.benchmarks
+docs: $(VENV)/made-docs ## build the documentation into docs/_build/html; warnings are errors
+	$(BIN)/python docs/reference.py --check
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky docs docs/_build/html
+	@echo 'Open docs/_build/html/index.html.'
+
+bench: $(VENV)/made-bench $(VENV)/made-lab chromium ## measure the figures of docs/benchmarks.md
+	$(BIN)/python -m benchmarks
 
 # setuptools is bounded for the build of chainer's sdist; at run time any version does.
 constraints: | $(UV) ## choose the newest versions that fit together
 	$(UV) pip compile pyproject.toml --extra lab --extra demo --group test --group lint --group mpich \
-		--group node --group bench --universal --python-version 3.11 --upgrade --no-annotate --no-header --quiet \
+		--group node --group bench --group docs --universal --python-version 3.11 --upgrade --no-annotate --no-header --quiet \
 		--output-file constraints.new
 	grep -v '^setuptools' constraints.new > constraints.txt
 	echo 'setuptools<81' >> constraints.txt
@@ -103,14 +134,18 @@ constraints: | $(UV) ## choose the newest versions that fit together
 clean: ## remove the environments and caches
 	rm -rf $(VENV) $(MPICH) $(NODE) .venv-uv extension/node_modules extension/ui-tests/node_modules
 	rm -rf extension/.yarn extension/lib workbench/labextension workbench/notebook/static
-	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist docs/_build docs/tutorials .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(VENV)/made-demo: $(INPUTS) | $(VENV)/bin/python
 	$(INSTALL) --python $(BIN)/python --editable '.[lab,demo]'
 	@touch $@
 
 $(VENV)/made-test: $(INPUTS) | $(VENV)/bin/python
-	$(INSTALL) --python $(BIN)/python --editable '.[lab,demo]' --group test --group lint
+	$(INSTALL) --python $(BIN)/python --editable '.[lab,demo]' --group test --group lint --group docs
+	@touch $@ $(VENV)/made-demo $(VENV)/made-docs
+
+$(VENV)/made-docs: $(INPUTS) | $(VENV)/bin/python
+	$(INSTALL) --python $(BIN)/python --editable '.[lab,demo]' --group docs
 	@touch $@ $(VENV)/made-demo
 
 $(VENV)/made-bench: $(VENV)/made-test
@@ -171,14 +206,15 @@ chromium:
 # is not given one unasked: there these tests, which need root, would skip anyhow.
 machines:
 	@{ test -x /usr/sbin/sshd && command -v ip && command -v tc && command -v iperf3 && command -v pkill \
-	&& command -v cloud-init; } > /dev/null || { \
+	&& command -v cloud-init && command -v sudo && command -v zsh && command -v fish \
+	&& command -v mmdebstrap; } > /dev/null || { \
 	sudo=; if [ "$$(id -u)" -ne 0 ]; then sudo='sudo -n'; fi; \
 	export DEBIAN_FRONTEND=noninteractive; \
 	{ [ -z "$$sudo" ] || [ -n "$$CI" ]; } && { \
 	$$sudo apt-get install -y -qq --no-install-recommends $(MACHINES) > /dev/null 2>&1 || { \
 	$$sudo apt-get update -qq && \
 	$$sudo apt-get install -y -qq --no-install-recommends $(MACHINES); } > /dev/null 2>&1; } || \
-	echo 'Not all of $(MACHINES) is there: tests on several hosts skip, or those of user-data.'; }
+	echo 'Not all of $(MACHINES) is there: tests on several hosts skip, or those of user-data or of shells.'; }
 
 # Where uv is the machine's own there is nothing to make.
 uv: ;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib.metadata
 import os
 import random
 import shutil
@@ -11,9 +10,12 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+
+from tests.weekly import WEEKLY
 
 # Pure tests first: what is cheap to find out is found out first.
 STAGES = ("contract", "packaging", "mpi", "kernel", "notebook", "browser")
@@ -21,6 +23,22 @@ FOLDER = pytest.StashKey[Path]()
 SEED = pytest.StashKey[int]()
 LEFT = pytest.StashKey[list[str]]()
 GRACE_SECONDS = 5.0
+# Modules that start programs or servers, wait for moments, or try very many examples.
+SLOW = {
+    f"tests/{name}.py"
+    for name in (
+        "cli/test_completion", "cli/test_nodes", "cli/test_rehearsal", "cloud/test_hostile_node",
+        "cloud/test_userdata", "compat/test_children", "core/fleet/test_fleet_life",
+        "core/run/test_rank_wire", "engine/test_display_capture", "fuzz/test_near_misses",
+        "fuzz/test_nodes", "fuzz/test_pages_and_files", "node/test_agent", "node/test_lease",
+        "node/test_s3", "server/test_rest", "server/test_run_feeds", "server/test_websocket",
+        "store/test_points", "supervisor/data/test_outputs", "supervisor/data/test_staging",
+        "supervisor/fleet/test_environment", "supervisor/test_clocks",
+        "supervisor/test_fleet_property", "supervisor/test_fleet_property_ec2",
+        "supervisor/test_full_disk", "supervisor/test_hostile", "supervisor/test_loop",
+        "view/test_one_verdict", "view/test_run_output",
+    )
+}  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,7 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
     # What programs forget to remove is removed with it; pytest's own folders stay where they were.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
-    config.stash[SEED] = int(os.environ.get("WORKBENCH_TEST_SEED") or random.randrange(2**32))
+    given = getattr(config, "workerinput", {}).get("seed") or os.environ.get("WORKBENCH_TEST_SEED")
+    config.stash[SEED] = int(given or random.randrange(2**32))
+    config.stash[LEFT] = []
+    if _deals_out(config):
+        config.pluginmanager.register(Lanes(config))
     for variable in (
         "WORKBENCH_HOME",
         "IPYTHONDIR",
@@ -59,12 +81,47 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[variable]
 
 
+def _deals_out(config: pytest.Config) -> bool:
+    """Whether this process only deals tests out to others (``-n 2``)."""
+    return bool(config.getoption("numprocesses", 0)) and not hasattr(config, "workerinput")
+
+
+class Lanes:
+    """What the process that deals tests out to several has to tell them, and to hear of them."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput["seed"] = self._config.stash[SEED]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self._config.stash[LEFT] += getattr(node, "workeroutput", {}).get("left", ())
+
+
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"seed: {config.stash[SEED]} (WORKBENCH_TEST_SEED=… repeats it)"
+    lines = f"seed: {config.stash[SEED]} (WORKBENCH_TEST_SEED=… repeats it)"
+    return lines if WEEKLY else f"{lines}; WORKBENCH_WEEKLY=1 runs the weekly tests too"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if _is_slow(item):
+            item.add_marker("slow")
+    if not WEEKLY and "weekly" not in config.option.markexpr:
+        weekly = [item for item in items if item.get_closest_marker("weekly")]
+        config.hook.pytest_deselected(items=weekly)
+        items[:] = [item for item in items if not item.get_closest_marker("weekly")]
     items.sort(key=_stage)
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    """Whether a test is in a slow module, or asks the rehearsal's EC2 over HTTP."""
+    fixtures = getattr(item, "fixturenames", ())
+    return item.nodeid.partition("::")[0] in SLOW or "one_endpoint" in fixtures
 
 
 def _stage(item: pytest.Item) -> int:
@@ -75,16 +132,6 @@ def _stage(item: pytest.Item) -> int:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("root") and os.geteuid() != 0:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("needs to run as root")
-    if item.get_closest_marker("mpich") and not _installed("mpich"):
-        pytest.skip("needs MPICH in place of Open MPI: make test runs it in .venv-mpich")
-
-
-def _installed(distribution: str) -> bool:
-    try:
-        importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 @pytest.fixture(autouse=True)
@@ -112,9 +159,15 @@ def processes_naming(folder: Path) -> list[psutil.Process]:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    folder = session.config.stash[FOLDER]
+    config, folder = session.config, session.config.stash[FOLDER]
+    if _deals_out(config):  # each lane looks for itself
+        if config.stash[LEFT]:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return
     _, alive = psutil.wait_procs(processes_naming(folder), timeout=GRACE_SECONDS)
-    session.config.stash[LEFT] = [_line(process) for process in alive]
+    config.stash[LEFT] = [_line(process) for process in alive]
+    if (said := getattr(config, "workeroutput", None)) is not None:
+        said["left"] = config.stash[LEFT]
     if alive:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     for process in alive:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "workbench"
-EVERYONE = {"core", "errors"}
+EVERYONE = {"core", "errors", "surfaces"}
 ALLOWED = {
-    "errors": set(),
+    "surfaces": set(),
+    "errors": {"surfaces"},
     "core": {"errors"},
     "store": EVERYONE,
     "cloud": EVERYONE,
@@ -19,26 +20,33 @@ ALLOWED = {
     "engine": EVERYONE,
     "node": EVERYONE,
     "compat": EVERYONE,
-    "supervisor": EVERYONE | {"store", "cloud", "cluster"},
-    "view": EVERYONE | {"store"},
-    "notebook": EVERYONE | {"store", "view"},
-    "server": EVERYONE | {"store", "view"},
-    "cli": EVERYONE | {"store", "view"},
+    "requests": EVERYONE | {"store"},
+    "analysis": EVERYONE | {"store", "requests"},
+    "supervisor": EVERYONE | {"store", "requests", "analysis", "cloud", "cluster"},
+    "view": EVERYONE | {"store", "requests", "analysis"},
+    "notebook": EVERYONE | {"store", "requests", "analysis", "view"},
+    "server": EVERYONE | {"store", "requests", "analysis", "view"},
+    "cli": EVERYONE | {"store", "requests", "analysis", "view"},
     "demo": set(),  # what a person would write, so it needs nothing of ours
     "__init__": EVERYONE | {"store", "cluster", "engine", "notebook"},  # loaded when asked for
 }
 OUTSIDE = {
-    "asyncssh": ("cloud/ssh.py", "cloud/sshprocess.py"),
-    "boto3": ("cloud/ec2.py", "cloud/preflight.py", "node/bucket.py"),
-    "botocore": ("cloud/ec2.py", "cloud/preflight.py", "node/bucket.py"),
+    "asyncssh": ("cloud/ssh.py", "cloud/ssh_process.py"),
+    "boto3": ("cloud/ec2_client.py", "cloud/preflight.py", "node/s3.py"),
+    "botocore": ("cloud/ec2_client.py", "cloud/preflight.py", "node/s3.py"),
     "ipyparallel": ("cluster/",),
     "mpi4py": ("engine/", "demo/"),
     "chainer": ("engine/", "compat/", "demo/"),
     "chainermn": ("engine/", "compat/", "demo/"),
     "torch": ("engine/",),
 }
-# The cluster has the engines call this module, by name, in their own processes.
-BY_NAME = {("cluster", "workbench.engine.calls")}
+# The folders of core from the ground up: each may know those before it, and core's single modules.
+CORE = ("world", "node", "fleet", "cluster", "performance", "run", "supervisor")
+BY_NAME = {
+    # What the cluster has engines do in their own processes, by name.
+    ("cluster", "workbench.engine.entrypoints"),
+    ("cluster", "workbench.engine.output_capture"),
+}
 # What has state, waits or looks at the world has no place among decisions.
 IMPURE = {
     "IPython", "asyncio", "boto3", "botocore", "mpi4py", "multiprocessing", "os", "psutil",
@@ -47,6 +55,13 @@ IMPURE = {
 ASKING = {"now", "utcnow", "today", "read_text", "read_bytes", "write_text", "write_bytes"}
 BANNED = {"utils", "helpers", "common", "manager", "misc", "util", "helper"}
 LONGEST = 500
+# Fields that are for the reader, variables that hold errors, and what takes a text apart.
+SENTENCES = {"failure", "message", "remark", "remedy", "sentence", "waiting", "what"}
+ERRORS = {"error", "exception", "problem", "refusal"}
+CUTS = {"partition", "rpartition", "split", "rsplit"}
+SEARCHES = CUTS | {
+    "endswith", "find", "index", "removeprefix", "removesuffix", "rfind", "rindex", "startswith",
+}  # fmt: skip
 
 
 def modules(package: Path) -> Iterator[tuple[str, ast.Module, str]]:
@@ -56,12 +71,16 @@ def modules(package: Path) -> Iterator[tuple[str, ast.Module, str]]:
         yield path.relative_to(package).as_posix(), ast.parse(text), text
 
 
-def imports(where: str, tree: ast.Module, package: str = "workbench") -> Iterator[str]:
-    """Give the full dotted names that run when the module or a function of it runs."""
+def imports(where: str, tree: ast.Module, *, types: bool = False) -> Iterator[str]:
+    """Give the full dotted names that run when the module or a function of it runs.
+
+    Args:
+        types: Also give those that only a type checker reads.
+    """
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
-        if isinstance(node, ast.If) and _is_type_checking(node.test):
+        if not types and isinstance(node, ast.If) and _is_type_checking(node.test):
             pending.extend(node.orelse)
             continue
         pending.extend(ast.iter_child_nodes(node))
@@ -70,7 +89,7 @@ def imports(where: str, tree: ast.Module, package: str = "workbench") -> Iterato
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
-                parents = [package, *where.split("/")[:-1]]
+                parents = ["workbench", *where.split("/")[:-1]]
                 above = parents[: len(parents) - node.level + 1]
                 base = ".".join([*above, *filter(None, [node.module])])
             yield from (f"{base}.{name.name}" for name in node.names)
@@ -101,7 +120,7 @@ def wrong_arrows(package: Path) -> list[str]:
     public = {room(where) for where, _, _ in modules(package)} | ALLOWED.keys()
     for where, tree, _ in modules(package):
         here = room(where)
-        for name in imports(where, tree):
+        for name in imports(where, tree, types=True):
             top, *rest = name.split(".")
             # "from workbench import report" takes a public name, whose room is not said.
             target = rest[0] if rest and rest[0] in public else "__init__"
@@ -109,6 +128,24 @@ def wrong_arrows(package: Path) -> list[str]:
             if top == "workbench" and not known and (here, name) not in BY_NAME:
                 wrong.append(f"{where} imports {name}")
     return wrong
+
+
+def upward_in_core(package: Path) -> list[str]:
+    """List the imports in core that lead from a folder to one above it, or from a single module."""
+    wrong = []
+    for where, tree, _ in modules(package):
+        above, folder, *_ = [*where.split("/"), ""]
+        if above != "core":
+            continue
+        for name in imports(where, tree, types=True):
+            target = name.split(".")[2:3]
+            if name.startswith("workbench.core.") and _level(*target) > _level(folder):
+                wrong.append(f"{where} imports {name}")
+    return wrong
+
+
+def _level(folder: str) -> int:
+    return CORE.index(folder) if folder in CORE else -1
 
 
 def strangers(package: Path) -> list[str]:
@@ -160,7 +197,57 @@ def banned_names(package: Path) -> list[str]:
     ]
 
 
-RULES = (wrong_arrows, strangers, impurities, unexplained, too_long, banned_names)
+def homonyms(package: Path) -> list[str]:
+    """List the class names that more than one module defines."""
+    homes: dict[str, list[str]] = {}
+    for where, tree, _ in modules(package):
+        classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        for name in {node.name for node in classes}:
+            homes.setdefault(name, []).append(where)
+    return [f"{name}: {', '.join(found)}" for name, found in homes.items() if len(found) > 1]
+
+
+def parsed_sentences(package: Path) -> list[str]:
+    """List where a sentence is taken apart or searched, in place of a field that says the same."""
+    wrong = []
+    for where, tree, _ in modules(package):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
+                is_wrong = _is_sentence(node.comparators[0])
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                is_wrong = node.func.attr in SEARCHES and _is_sentence(node.func.value)
+                is_wrong &= bool(node.args)  # else it only takes out white space
+                is_wrong |= node.func.attr in CUTS and any(map(_is_between_clauses, node.args[:1]))
+            else:
+                continue
+            if is_wrong:
+                wrong.append(f"{where}:{node.lineno} parses {ast.unparse(node)}")
+    return wrong
+
+
+def _is_sentence(node: ast.expr) -> bool:
+    return (isinstance(node, ast.Attribute) and node.attr in SENTENCES) or (
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "str"
+        and [ast.unparse(one) for one in node.args] in ([one] for one in ERRORS)
+    )
+
+
+def _is_between_clauses(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in ("; ", ": ", ". ", ", ", " (")
+
+
+RULES = (
+    wrong_arrows,
+    upward_in_core,
+    strangers,
+    impurities,
+    unexplained,
+    too_long,
+    banned_names,
+    homonyms,
+    parsed_sentences,
+)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -172,20 +259,20 @@ def test_the_package_keeps_the_rule(rule):
     ("rule", "where", "text"),
     [
         (wrong_arrows, "errors.py", "import workbench.core"),
-        (wrong_arrows, "core/fleet.py", "from workbench.store import Wish"),
-        (wrong_arrows, "core/fleet.py", "from workbench import report"),
-        (wrong_arrows, "core/fleet.py", "from .. import store"),
-        (wrong_arrows, "core/fleet.py", "from ..store import wishes"),
-        (wrong_arrows, "core/fleet.py", "def plan():\n    import workbench.cluster"),
-        (wrong_arrows, "store/facts.py", "import workbench.cluster.session"),
-        (wrong_arrows, "cloud/hosts.py", "import workbench.store"),
-        (wrong_arrows, "cluster/session.py", "from workbench import engine"),
+        (wrong_arrows, "core/fleet/model.py", "from workbench.store import Wish"),
+        (wrong_arrows, "core/fleet/model.py", "from workbench import report"),
+        (wrong_arrows, "core/units.py", "from .. import store"),
+        (wrong_arrows, "core/fleet/model.py", "from ...store import wishes"),
+        (wrong_arrows, "core/fleet/model.py", "def plan():\n    import workbench.cluster"),
+        (wrong_arrows, "store/facts.py", "import workbench.cluster.mpi_cluster"),
+        (wrong_arrows, "cloud/listed_hosts.py", "import workbench.store"),
+        (wrong_arrows, "cluster/mpi_cluster.py", "from workbench import engine"),
         (wrong_arrows, "engine/train.py", "import_module('workbench.store')"),
         (wrong_arrows, "compat/hook.py", "import workbench.engine"),
         (wrong_arrows, "supervisor/loop.py", "import workbench.notebook"),
         (wrong_arrows, "supervisor/loop.py", "import workbench.engine.train"),
-        (wrong_arrows, "view/phrases.py", "import workbench.notebook.page"),
-        (wrong_arrows, "view/care.py", "import workbench.supervisor"),
+        (wrong_arrows, "view/text.py", "import workbench.notebook.cell_output"),
+        (wrong_arrows, "requests/supervisor.py", "import workbench.supervisor"),
         (wrong_arrows, "store/facts.py", "import workbench.view"),
         (wrong_arrows, "notebook/magics.py", "import workbench.cli.listing"),
         (wrong_arrows, "notebook/magics.py", "import workbench.supervisor"),
@@ -193,26 +280,30 @@ def test_the_package_keeps_the_rule(rule):
         (wrong_arrows, "server/rest.py", "import workbench.notebook"),
         (wrong_arrows, "cli.py", "import workbench.supervisor"),
         (wrong_arrows, "unplanned/thing.py", "import workbench.core"),
-        (wrong_arrows, "node/warden.py", "import workbench.cloud.ssh"),
-        (wrong_arrows, "node/warden.py", "import workbench.engine"),
-        (strangers, "cloud/hosts.py", "import boto3"),
-        (strangers, "cloud/hosts.py", "import asyncssh"),
+        (wrong_arrows, "node/agent.py", "import workbench.cloud.ssh"),
+        (wrong_arrows, "node/agent.py", "import workbench.engine"),
+        (strangers, "cloud/listed_hosts.py", "import boto3"),
+        (strangers, "cloud/listed_hosts.py", "import asyncssh"),
         (strangers, "supervisor/loop.py", "from botocore import exceptions"),
         (strangers, "supervisor/loop.py", "from ipyparallel import Client"),
-        (strangers, "cluster/session.py", "from mpi4py import MPI"),
+        (strangers, "cluster/mpi_cluster.py", "from mpi4py import MPI"),
         (strangers, "notebook/magics.py", "def run():\n    import chainer.training"),
         (strangers, "compat/hook.py", "import torch"),
-        (impurities, "core/cost.py", "import time"),
-        (impurities, "core/cost.py", "import sqlite3"),
-        (impurities, "core/cost.py", "from threading import Lock"),
-        (impurities, "core/cost.py", "import IPython.display"),
-        (impurities, "core/cost.py", "import datetime\ndatetime.datetime.now()"),
-        (impurities, "core/cost.py", "open('price')"),
-        (unexplained, "core/cost.py", "x = 1"),
-        (too_long, "core/cost.py", "x = 1\n" * 501),
+        (impurities, "core/fleet/cost.py", "import time"),
+        (impurities, "core/fleet/cost.py", "import sqlite3"),
+        (impurities, "core/fleet/cost.py", "from threading import Lock"),
+        (impurities, "core/fleet/cost.py", "import IPython.display"),
+        (impurities, "core/fleet/cost.py", "import datetime\ndatetime.datetime.now()"),
+        (impurities, "core/fleet/cost.py", "open('price')"),
+        (unexplained, "core/fleet/cost.py", "x = 1"),
+        (too_long, "core/fleet/cost.py", "x = 1\n" * 501),
         (banned_names, "core/utils.py", ""),
         (banned_names, "helpers/cost.py", ""),
         (banned_names, "core/_util.py", ""),
+        (parsed_sentences, "core/run/ending.py", "at = text.rpartition('; ')[2]"),
+        (parsed_sentences, "core/run/ending.py", "is_stopped = 'stopped at' in fact.message"),
+        (parsed_sentences, "core/run/ending.py", "rank = fact.message.removeprefix('Rank ')"),
+        (parsed_sentences, "cloud/ec2.py", "if 'not found' in str(error):\n    pass"),
     ],
 )  # fmt: skip
 def test_each_rule_can_fail(tmp_path, rule, where, text):
@@ -221,16 +312,30 @@ def test_each_rule_can_fail(tmp_path, rule, where, text):
     assert rule(tmp_path)
 
 
+def test_a_class_name_is_defined_in_one_module_only(tmp_path):
+    write(tmp_path, "node/s3.py", "class Bucket:\n    pass")
+    assert not homonyms(tmp_path)
+
+    write(tmp_path, "engine/layout.py", "def make():\n    class Bucket:\n        pass")
+
+    assert homonyms(tmp_path) == ["Bucket: engine/layout.py, node/s3.py"]
+
+
 @pytest.mark.parametrize(
     ("where", "text"),
     [
-        ("supervisor/loop.py", "from workbench import core\nimport workbench.cluster.session"),
+        ("supervisor/loop.py", "from workbench import core\nimport workbench.cluster.mpi_cluster"),
         ("supervisor/loop.py", "from ..store import wishes\nfrom . import observe"),
         ("engine/train.py", "import chainer\nfrom mpi4py import MPI\nimport workbench.errors"),
-        ("notebook/magics.py", "from workbench.view.stop import ask_stop"),
+        ("notebook/magics.py", "from workbench.requests.stop import ask_stop"),
         ("cli/command.py", "from workbench import view\nfrom workbench.store import Store"),
-        ("cloud/ec2.py", "import boto3"),
-        ("core/cost.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import boto3"),
+        ("cloud/ec2_client.py", "import boto3"),
+        ("cloud/ec2.py", "host, _, port = address.partition(':')\nis_full = error.code in FULL"),
+        (
+            "core/fleet/cost.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import boto3",
+        ),
+        ("core/run/model.py", "from workbench.core import units\nimport workbench.core.fleet.cost"),
         ("__init__.py", "def load_ipython_extension(shell):\n    import workbench.notebook"),
     ],
 )

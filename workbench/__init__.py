@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself would cost every start of Python more than all of this file
     from typing import Any
 
-    from workbench.engine.exchange.creation import create_communicator
+    from workbench.engine.exchange.create import create_communicator
     from workbench.engine.linear_scaling import LinearScaling
     from workbench.engine.report import report
     from workbench.notebook import unload_ipython_extension
@@ -28,33 +28,32 @@ __all__ = [
 _HOMES = {
     "LinearScaling": "workbench.engine.linear_scaling",
     "Store": "workbench.store",
-    "create_communicator": "workbench.engine.exchange.creation",
+    "create_communicator": "workbench.engine.exchange.create",
     "report": "workbench.engine.report",
     "unload_ipython_extension": "workbench.notebook",
 }
 
 
-def client(cluster: str = "default", **options: Any) -> Any:
+def client(cluster: str | None = None, **options: Any) -> Any:
     """Return an ``ipyparallel.Client`` of a running cluster; ``%%px`` then means its ranks.
 
     Args:
-        cluster: The cluster's name.
+        cluster: The cluster's name; None for the one that the notebook uses.
         options: Passed on to ``ipyparallel.Client``.
 
     Raises:
         StateError: The cluster is not up.
     """
-    from workbench.cluster.connect import connect
+    from workbench.cluster.plain_client import connect
     from workbench.errors import StateError
+    from workbench.notebook.chosen_cluster import chosen_cluster
     from workbench.store import Store
 
+    cluster = cluster or chosen_cluster()
     with Store() as store:
         fact = store.cluster_fact(cluster)
     if not fact.connection_file:
-        raise StateError(
-            f"The cluster {cluster!r} is {fact.state}; start it with %dist_cluster or "
-            "`workbench up`."
-        )
+        raise StateError(f"Cluster {cluster!r} is {fact.state}", "`workbench up` starts it.")
     return connect(fact.connection_file, **options)
 
 

@@ -6,32 +6,52 @@ command line print the message alone; no traceback of ours is shown for a mistak
 
 from __future__ import annotations
 
+from workbench.surfaces import in_notebook
+
 
 class WorkbenchError(Exception):
-    """Base of all errors that workbench raises on purpose."""
+    """The base class of all errors that workbench raises.
+
+    Args:
+        what: What is wrong, with the value; or the whole sentence.
+        remedy: What to do about it, as the part of the sentence after a semicolon.
+    """
+
+    def __init__(self, what: str = "", remedy: str = "") -> None:
+        super().__init__(f"{what}; {remedy}" if remedy else what)
+        self.what = what
+        self.remedy = remedy
 
     def _render_traceback_(self) -> list[str]:
-        """Show IPython the sentence, not the frames that led to it."""
-        return [f"{type(self).__name__}: {self}"]
+        """Show the message alone in IPython, with magics in place of shell commands."""
+        return [f"{type(self).__name__}: {in_notebook(str(self))}"]
 
 
 class InputError(WorkbenchError):
-    """Correct what was typed: an option, a size, a cell, a job file."""
+    """Invalid input: correct the option, size, cell or job file."""
+
+
+class NoKeyboard(InputError, EOFError):
+    """``input()`` on a rank, which has no keyboard: pass the value in another way."""
 
 
 class StateError(WorkbenchError):
-    """Act on what is so first: a name in use, a cluster that is not up, an unknown run."""
+    """The present state does not allow this: a name in use, a cluster that is not up."""
 
 
 class Unknown(StateError):
-    """Correct the name: no run or cluster has it, or has it any longer."""
+    """No run or cluster has this name, or no longer: correct it."""
+
+
+class StaleCommunicator(StateError):
+    """The communicator's ranks have failed since: run the cell that creates it again."""
 
 
 class PriceQuestion(StateError):
-    """Say yes to what it would cost; nothing was done.
+    """The price is not confirmed yet, so nothing was done.
 
     Args:
-        message: What it would cost.
+        message: The price in a sentence.
         price: The same in $/h.
     """
 
@@ -41,38 +61,64 @@ class PriceQuestion(StateError):
 
 
 class MachineError(WorkbenchError):
-    """Mend the machine: MPI missing, disk full, directory not writable."""
+    """A problem of this machine: MPI missing, disk full, directory not writable."""
 
 
 class KeyUnknown(MachineError):
-    """Compare the host key's fingerprint on the host itself, and say yes to it."""
+    """An unknown host key: compare its fingerprint on the host itself, and confirm it."""
 
 
 class StoreError(MachineError):
-    """The store cannot be read or written as it is."""
+    """The store cannot be read or written."""
+
+
+class StoreNewer(StoreError):
+    """The store was written by a newer workbench: upgrade this one."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be written now; nothing is lost: follow the message and try again."""
+
+
+class RowUnreadable(StoreUnavailable):
+    """This version cannot read one row of the store: ignore it, or upgrade workbench."""
+
+
+class StoreFull(StoreUnavailable):
+    """The store's disk is full: free some space."""
+
+
+class DataRefused(StoreError):
+    """A value cannot be stored because of a defect of its producer; the store is intact."""
 
 
 class ClusterError(WorkbenchError):
-    """The cluster did not do what was asked of it; its log says why."""
+    """The cluster failed; see its log."""
 
 
-class CloudRefused(WorkbenchError):
-    """A place that lends nodes would not do what was asked; nothing was bought by that call.
+class CloudError(WorkbenchError):
+    """A provider refused a request; nothing was bought by that call.
 
     Args:
         message: One sentence with the remedy.
-        kind: What may help; one of ``core.refusal.Kind``.
-        code: The vendor's own word.
+        kind: What may help; one of ``core.fleet.cloud_errors.ErrorKind``.
+        code: The provider's own error code.
+        is_early: Whether a new resource may only not be visible to the provider yet.
+        said: The vendor's own sentence.
     """
 
-    def __init__(self, message: str, kind: str, code: str = "") -> None:
+    def __init__(
+        self, message: str, kind: str, code: str = "", *, is_early: bool = False, said: str = ""
+    ) -> None:
         super().__init__(message)
         self.kind = kind
         self.code = code
+        self.is_early = is_early
+        self.said = said
 
 
 class GradientError(WorkbenchError):
-    """Correct the training: ranks have different gradients, or one is not finite."""
+    """Ranks have different gradients, or one is not finite: correct the training."""
 
 
 class RunFailed(WorkbenchError):
@@ -85,11 +131,11 @@ class RunFailed(WorkbenchError):
 
     def __init__(self, message: str, rank_traceback: str = "") -> None:
         super().__init__(message)
-        self.rank_traceback = rank_traceback
+        self.rank_traceback = rank_traceback  # empty if the page shows it already
 
     def __str__(self) -> str:
         message = str(self.args[0])
         return f"{message}\n{self.rank_traceback}" if self.rank_traceback else message
 
     def _render_traceback_(self) -> list[str]:
-        return str(self).splitlines()
+        return [in_notebook(str(self.args[0])), *self.rank_traceback.splitlines()]

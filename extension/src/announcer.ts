@@ -1,6 +1,5 @@
 /**
- * Tell those who listen to the page what became of clusters and runs, and no more often than
- * they can follow.
+ * Announce news of clusters and runs to screen readers, at a limited rate.
  */
 import type { IDisposable } from '@lumino/disposable';
 
@@ -14,9 +13,9 @@ import { clusterWord, ranksWord } from './words';
 const EVERY = 3000;
 
 /**
- * What is new since the last look, in sentences.
+ * The news since the last call, in sentences.
  *
- * @param isShown - whether a run is in sight, and so tells its news itself
+ * @param isShown - whether a run's view is visible, and announces its news itself
  */
 export function news(
   before: readonly ICluster[],
@@ -109,7 +108,7 @@ export class Announcer implements IDisposable {
   private readonly _isShown = (run: IRun): boolean =>
     viewsInSight(run.id).length > 0;
 
-  /** Say what has gathered; what comes within the next seconds waits for the time after. */
+  /** Announce the collected news; later news waits for a few seconds. */
   private _say(): void {
     this._timer = 0;
     if (this._pending.length) {

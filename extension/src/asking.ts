@@ -1,5 +1,5 @@
 /**
- * Ask a person before something is done, or for what is needed to do it.
+ * Dialogs that confirm an action or ask for its values.
  */
 import { Dialog, InputDialog, showDialog } from '@jupyterlab/apputils';
 
@@ -8,7 +8,7 @@ import type { ITrans } from './run/trans';
 import { hasNodes, MAX_NODES, most, resting, type ISize } from './sizing';
 import { whatGoes } from './words';
 
-/** Whether a cluster is really to be deleted. */
+/** Confirm the deletion of a cluster. */
 export async function confirmRemove(
   name: string,
   model: ClustersModel,
@@ -25,7 +25,7 @@ export async function confirmRemove(
   const goes = cluster ? whatGoes(cluster, trans) : '';
   const result = await showDialog({
     title: trans.__('Delete cluster %1?', name),
-    body: [goes, stops, trans.__('What its runs have reported is kept.')]
+    body: [goes, stops, trans.__('The results of its runs are kept.')]
       .filter(Boolean)
       .join(' '),
     buttons: [
@@ -37,9 +37,9 @@ export async function confirmRemove(
 }
 
 /**
- * Whether a cluster may cost more.
+ * Confirm a higher price of a cluster.
  *
- * @param sentence - what it would cost
+ * @param sentence - the price in words
  */
 export async function confirmPrice(
   name: string,
@@ -58,7 +58,7 @@ export async function confirmPrice(
 }
 
 /**
- * A number of ranks, or of nodes where it has some, for a cluster; null when the person thought better of it.
+ * Ask for a number of ranks or nodes; null when cancelled.
  *
  * @param okLabel - what is done with it, in one word
  */
@@ -73,7 +73,7 @@ export async function askSize(
   const before = resting(model.cluster(name), bounds);
   const isOfNodes = hasNodes(model.cluster(name));
   const label = isOfNodes
-    ? trans.__('Nodes (0 to %1; 0 pays nothing)', MAX_NODES)
+    ? trans.__('Nodes (0 to %1)', MAX_NODES)
     : trans.__('Ranks (1 to %1)', most(before.oversubscribe, bounds));
   const result = await InputDialog.getNumber({
     title,
@@ -91,7 +91,7 @@ export async function askSize(
     : { ranks: number, oversubscribe: before.oversubscribe };
 }
 
-/** The name of a cluster that is to be made; null when the person thought better of it. */
+/** Ask for the name of a new cluster; null when cancelled. */
 export async function askName(trans: ITrans): Promise<string | null> {
   const result = await InputDialog.getText({
     title: trans.__('New Training Cluster'),

@@ -1,5 +1,5 @@
 /**
- * Have a cluster's links measured, show how that goes, and lead to what was found.
+ * Measure a cluster's links, show the progress, and open the result.
  */
 import * as React from 'react';
 
@@ -37,7 +37,7 @@ export function Bandwidth(props: {
             key="measure" // one button, which keeps the focus
             label={trans.__('Cancel measuring')}
             title={trans.__('Stop the measurement of this cluster')}
-            isEnabled={!run.is_stopping && !isBusy}
+            isBusy={run.is_stopping || isBusy}
             act={() => void model.stopRun(run.id)}
           />
         ) : (
@@ -45,9 +45,14 @@ export function Bandwidth(props: {
             key="measure"
             label={trans.__('Measure bandwidth')}
             title={trans.__(
-              'Measure the links between nodes, allreduces, disks and devices; it takes up to two minutes'
+              'Measure links between nodes, allreduce, disks and devices (up to two minutes)'
             )}
-            isEnabled={canMeasure(cluster) && !isBusy}
+            refusal={
+              canMeasure(cluster)
+                ? ''
+                : trans.__('The cluster has no ranks to measure.')
+            }
+            isBusy={isBusy}
             act={measure}
           />
         )}
@@ -57,9 +62,8 @@ export function Bandwidth(props: {
             title={
               run
                 ? trans.__('Show the measurement in a tab')
-                : trans.__('Show what was measured last')
+                : trans.__('Show the last measurement')
             }
-            isEnabled={true}
             act={() => open(shown)}
           />
         )}

@@ -1,5 +1,5 @@
 /**
- * Show one cluster: what was asked for, what is so, and the controls of both.
+ * The card of one cluster: its desired and observed state, and its controls.
  */
 import * as React from 'react';
 
@@ -9,19 +9,20 @@ import type { ClusterState, ICluster } from './protocol';
 import { Controls } from './controls';
 import { NodeList, Rungs } from './nodelist';
 import type { ITrans } from './run/trans';
+import { hasNodes, isDeleted } from './sizing';
 import {
   against,
   budget,
   clusterWord,
   isOver,
   nodesAgainst,
-  place,
+  providerWord,
   price,
   spent,
   timeToLive
 } from './words';
 
-/** Shapes beside the words, so that no state is told by its colour alone. */
+/** Shapes beside the words, so that no state is shown by colour alone. */
 const SHAPES: { [state in ClusterState]: JSX.Element } = {
   down: <circle cx="5" cy="5" r="3.5" fill="none" />,
   starting: <path d="M5 1.5a3.5 3.5 0 0 1 0 7z" />,
@@ -32,7 +33,7 @@ const SHAPES: { [state in ClusterState]: JSX.Element } = {
   failed: <path d="M2 2l6 6M8 2l-6 6" />
 };
 
-/** A cluster's state as a word with a shape. */
+/** A cluster's state as a word with an icon. */
 export function Badge(props: {
   state: ClusterState;
   trans: ITrans;
@@ -49,11 +50,11 @@ export function Badge(props: {
   );
 }
 
-/** What a person can do with a cluster that is not the model's to do. */
+/** Actions on a cluster that the model does not do. */
 export interface IClusterActions {
-  /** Delete a cluster, once the person has confirmed it. */
+  /** Delete a cluster after confirmation. */
   remove: (name: string) => void;
-  /** Have its links measured, and show how that goes. */
+  /** Measure its links, and show the progress. */
   measure: (name: string) => void;
   /** Show a run, by its id. */
   open: (id: string) => void;
@@ -86,11 +87,13 @@ export function ClusterCard(props: {
         {...{ cluster, model, trans }}
         remove={() => actions.remove(name)}
       />
-      <Bandwidth
-        {...{ cluster, model, trans }}
-        measure={() => actions.measure(name)}
-        open={actions.open}
-      />
+      {(!isDeleted(cluster) || cluster.measured) && (
+        <Bandwidth
+          {...{ cluster, model, trans }}
+          measure={() => actions.measure(name)}
+          open={actions.open}
+        />
+      )}
       {refusal && (
         <p className="wb-refusal" role="alert">
           {refusal}
@@ -100,27 +103,30 @@ export function ClusterCard(props: {
   );
 }
 
-/** What it costs, and for how long. */
+/** Its price and lifetime; empty if it is free and has no limit. */
 function money(cluster: ICluster, trans: ITrans): string[][] {
   return [
     [trans.__('Price'), price(cluster, trans)],
     [trans.__('So far'), spent(cluster, trans)],
-    ...(cluster.budget === null
-      ? []
-      : [[trans.__('Budget'), budget(cluster, trans)]]),
+    [trans.__('Budget'), budget(cluster, trans)],
     [trans.__('Time to live'), timeToLive(cluster, Date.now() / 1000, trans)]
-  ];
+  ].filter(([, amount]) => amount);
 }
 
 function Facts(props: { cluster: ICluster; trans: ITrans }): JSX.Element {
   const { cluster, trans } = props;
-  const rows = [
+  const sizes = [
     [
       trans.__('Ranks'),
       against(cluster.ranks_actual, cluster.ranks_asked, trans)
     ],
-    [trans.__('Nodes'), nodesAgainst(cluster, trans)],
-    [trans.__('Where'), place(cluster, trans)],
+    ...(hasNodes(cluster)
+      ? [[trans.__('Nodes'), nodesAgainst(cluster, trans)]]
+      : [])
+  ];
+  const rows = [
+    ...(isDeleted(cluster) ? [] : sizes),
+    [trans.__('Provider'), providerWord(cluster, trans)],
     ...(isOver(cluster) ? [] : money(cluster, trans))
   ];
   return (

@@ -1,5 +1,5 @@
 /**
- * Show all clusters, or why there are none to show.
+ * The list of all clusters, or why it is empty.
  */
 import { ReactWidget } from '@jupyterlab/ui-components';
 import * as React from 'react';
@@ -10,6 +10,7 @@ import { Action, Oversubscribe, SizeBox } from './controls';
 import type { ITrans } from './run/trans';
 import { resting, size, type IDraft } from './sizing';
 import { DEFAULT_CLUSTER } from './tokens';
+import { sizeWord } from './words';
 
 /** The clusters, one below the other. */
 export class ClusterList extends ReactWidget {
@@ -34,7 +35,7 @@ export class ClusterList extends ReactWidget {
           </p>
         )}
         {!trouble && !model.isReady && (
-          <p className="wb-empty">{trans.__('Asking the server…')}</p>
+          <p className="wb-empty">{trans.__('Loading…')}</p>
         )}
         {trouble?.kind !== 'absent' &&
           model.clusters.map(cluster => (
@@ -54,7 +55,7 @@ export class ClusterList extends ReactWidget {
   }
 }
 
-/** What stands where no cluster was ever asked for. */
+/** The view without any cluster. */
 function FirstCluster(props: {
   model: ClustersModel;
   trans: ITrans;
@@ -63,6 +64,7 @@ function FirstCluster(props: {
   const [draft, setDraft] = React.useState<IDraft | null>(null);
   const shown = draft ?? resting(null, model.bounds);
   const wanted = size(shown, model.bounds);
+  const here = trans.__('this machine');
   const isBusy = model.isBusy(DEFAULT_CLUSTER);
   const refusal = model.refusal(DEFAULT_CLUSTER);
   const isEnabled = wanted !== null && !isBusy;
@@ -75,7 +77,7 @@ function FirstCluster(props: {
     <section className="wb-cluster">
       <p className="wb-empty">
         {trans.__(
-          'A cluster is a number of ranks: processes that train one model together. It stays up between cells, so that each cell with %1 begins at once.',
+          'A cluster is a group of ranks: processes that train one model together. It stays up between cells, so that each %1 cell starts at once.',
           '%%dist_train'
         )}
       </p>
@@ -97,10 +99,16 @@ function FirstCluster(props: {
             edit={setDraft}
           />
           <Action
-            label={trans.__('Start')}
-            title={trans.__('Start a cluster with that many ranks')}
+            label={trans.__('Start on this machine')}
+            title={trans.__(
+              'Start cluster %1: %2, %3',
+              DEFAULT_CLUSTER,
+              sizeWord(wanted?.ranks ?? 0, false, trans),
+              here
+            )}
             kind="main"
-            isEnabled={isEnabled}
+            refusal={wanted ? '' : trans.__('The number is out of range.')}
+            isBusy={isBusy}
             act={start}
           />
         </div>

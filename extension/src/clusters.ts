@@ -1,8 +1,7 @@
 /**
- * Keep what the server says of clusters and runs, and ask it for changes.
+ * The model of clusters and runs: it polls the server, and requests changes.
  *
- * The server holds the truth. What was asked for before an action and answered after it is
- * dropped, so that a late answer never undoes on the screen what somebody just did.
+ * An answer to a request from before an action is dropped, so that it never reverts the action on the screen.
  */
 import { JSONExt, type PartialJSONValue } from '@lumino/coreutils';
 import { DisposableDelegate, type IDisposable } from '@lumino/disposable';
@@ -16,16 +15,18 @@ import { noServer } from './words';
 
 const SLOWEST = 30_000;
 
-/** What the server can be asked for. */
+/** The server's operations. */
 export interface IApi {
   clusters(): Promise<IClusters>;
   runs(limit: number): Promise<IListedRun[]>;
   start(name: string, size?: ISize): Promise<ICluster>;
-  /** @param size - with the price that the person has said yes to, where there is one */
+  /** @param size - with the confirmed price, if there is one */
   resize(name: string, size: ISize & { agreed?: number }): Promise<ICluster>;
   remove(name: string): Promise<ICluster>;
+  /** Remove a deleted cluster from the list. */
+  forget(name: string): Promise<void>;
   extend(name: string, seconds: number): Promise<ICluster>;
-  /** Have its links measured; what is returned is the run that does it. */
+  /** Measure its links; returns the run that does it. */
   measure(name: string): Promise<IRun>;
   stopTraining(name: string): Promise<string[]>;
   stopRun(id: string): Promise<IRun>;
@@ -69,7 +70,7 @@ export class ClustersModel implements IDisposable {
     return this._found.clusters;
   }
 
-  /** The newest first; empty while nobody shows them. */
+  /** Newest first; empty while no view shows them. */
   get runs(): readonly IListedRun[] {
     return this._runs;
   }
@@ -141,6 +142,15 @@ export class ClustersModel implements IDisposable {
 
   remove(name: string): Promise<boolean> {
     return this._change(name, () => this.options.api.remove(name));
+  }
+
+  /** Remove a deleted cluster from the list; its runs are kept. */
+  forget(name: string): Promise<boolean> {
+    return this._act(name, async () => {
+      await this.options.api.forget(name);
+      const clusters = this.clusters.filter(one => one.name !== name);
+      this._found = { ...this._found, clusters };
+    });
   }
 
   /** Let a cluster live longer. */
@@ -326,7 +336,7 @@ export function isChanging(clusters: readonly ICluster[]): boolean {
   );
 }
 
-/** Whether a cluster stays as it is until somebody asks for something else. */
+/** Whether a cluster's state is stable until the next request. */
 function isStill(state: ICluster['state']): boolean {
   return state === 'failed' || state === 'paused';
 }

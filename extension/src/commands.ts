@@ -1,5 +1,5 @@
 /**
- * All that can be asked of clusters and runs, as commands for the palette, menus and shortcuts.
+ * The commands for clusters and runs, for palette, menus and shortcuts.
  */
 import type {
   JupyterFrontEnd,
@@ -8,13 +8,19 @@ import type {
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { ILauncher } from '@jupyterlab/launcher';
 import { ITranslator } from '@jupyterlab/translation';
-import { refreshIcon } from '@jupyterlab/ui-components';
+import {
+  addIcon,
+  deleteIcon,
+  refreshIcon,
+  runIcon,
+  stopIcon
+} from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 
 import { askName, askSize, confirmRemove } from './asking';
 import type { ClustersModel } from './clusters';
-import { clustersIcon } from './icons';
+import { clustersIcon, measureIcon, resizeIcon } from './icons';
 import type { ITrans } from './run/trans';
 import type { ISize } from './sizing';
 import {
@@ -44,7 +50,7 @@ export class ClusterCommands {
     commands.addCommand(CommandIDs.start, {
       label: trans.__('Start Training Cluster…'),
       caption: trans.__('Start ranks that train together'),
-      icon: clustersIcon,
+      icon: runIcon,
       describedBy: {
         args: this._arguments({
           ...this._clusterArgument(),
@@ -56,9 +62,8 @@ export class ClusterCommands {
     });
     commands.addCommand(CommandIDs.create, {
       label: trans.__('New Training Cluster…'),
-      caption: trans.__(
-        'Start one more training cluster, under a name of its own'
-      ),
+      caption: trans.__('Start another training cluster with a new name'),
+      icon: addIcon,
       describedBy: { args: this._arguments({ ...this._clusterArgument() }) },
       ...anywhere,
       execute: args => this._create(args.cluster ? nameIn(args) : null)
@@ -66,8 +71,9 @@ export class ClusterCommands {
     commands.addCommand(CommandIDs.resize, {
       label: trans.__('Resize Training Cluster…'),
       caption: trans.__(
-        'Give a training cluster another number of ranks or nodes'
+        'Change the number of ranks or nodes of a training cluster'
       ),
+      icon: resizeIcon,
       describedBy: {
         args: this._arguments({
           ...this._clusterArgument(),
@@ -82,22 +88,23 @@ export class ClusterCommands {
       caption: trans.__(
         'Measure the links between the nodes of a training cluster'
       ),
+      icon: measureIcon,
       describedBy: { args: this._arguments(this._clusterArgument()) },
       isEnabled: args => canMeasure(model.cluster(this._named(args))),
       execute: args => this._measure(this._named(args), commands)
     });
     commands.addCommand(CommandIDs.stop, {
       label: trans.__('Stop Training'),
-      caption: trans.__(
-        'Ask the unfinished runs of a training cluster to stop'
-      ),
+      caption: trans.__('Stop the unfinished runs of a training cluster'),
+      icon: stopIcon,
       describedBy: { args: this._arguments(this._clusterArgument()) },
       isEnabled: args => this._training(args).length > 0,
       execute: args => this._stop(args)
     });
     commands.addCommand(CommandIDs.remove, {
       label: trans.__('Delete Training Cluster…'),
-      caption: trans.__('End the ranks and nodes of a training cluster'),
+      caption: trans.__('Delete a training cluster with its ranks and nodes'),
+      icon: deleteIcon,
       describedBy: { args: this._arguments(this._clusterArgument()) },
       isEnabled: args =>
         alive(model.clusters).some(one => one.name === this._named(args)),
@@ -105,7 +112,7 @@ export class ClusterCommands {
     });
     commands.addCommand(CommandIDs.refresh, {
       label: trans.__('Refresh Training Clusters'),
-      caption: trans.__('Look now for what has changed'),
+      caption: trans.__('Fetch the current state now'),
       icon: refreshIcon,
       describedBy: { args: this._arguments({}) },
       execute: () => model.refresh()
@@ -196,7 +203,7 @@ export class ClusterCommands {
     }
   }
 
-  /** Say why it was refused, for those who do not look at the panel. */
+  /** Show why it was refused, also without the panel. */
   private async _tell(name: string, request: Promise<boolean>): Promise<void> {
     if (!(await request)) {
       Notification.error(this._model.refusal(name), { autoClose: 10_000 });
@@ -223,7 +230,7 @@ export class ClusterCommands {
       ranks: {
         type: 'integer',
         minimum: 1,
-        description: trans.__('How many ranks')
+        description: trans.__('Number of ranks')
       },
       oversubscribe: {
         type: 'boolean',
@@ -232,7 +239,7 @@ export class ClusterCommands {
       nodes: {
         type: 'integer',
         minimum: 0,
-        description: trans.__('How many nodes, in place of ranks')
+        description: trans.__('Number of nodes, instead of ranks')
       }
     };
   }

@@ -1,5 +1,5 @@
 /**
- * Lay several runs over one another: a chart for each quantity, and a table of all that differs.
+ * The comparison of several runs: a chart for each quantity, and a table of differences.
  */
 import { ReactWidget } from '@jupyterlab/ui-components';
 import type { Message } from '@lumino/messaging';
@@ -7,7 +7,8 @@ import { Panel, Widget } from '@lumino/widgets';
 import * as React from 'react';
 
 import { CompareCharts } from './comparecharts';
-import { compareRows } from './comparetable';
+import { compareRows, type IRow } from './comparetable';
+import { compared } from './comparison';
 import { compareIcon } from './icons';
 import { LiveRun } from './live';
 import { styleOf, type Preferences } from './preferences';
@@ -102,7 +103,7 @@ export class CompareTab extends Panel {
   private readonly _unwatch: () => void;
 }
 
-/** What runs were given and what came of it, a column each. */
+/** The parameters and results of runs, a column each. */
 class CompareTable extends ReactWidget {
   constructor(
     private readonly models: readonly RunModel[],
@@ -122,10 +123,8 @@ class CompareTable extends ReactWidget {
       model.run ? [{ run: model.run, colour: this.colours[place] }] : []
     );
     const remarks = this._remarks();
-    const parts = compareRows(
-      known.map(one => one.run),
-      trans
-    );
+    const runs = known.map(one => one.run);
+    const [parts, said] = [compareRows(runs, trans), compared(runs, trans)];
     return (
       <>
         {remarks.map(remark => (
@@ -133,6 +132,7 @@ class CompareTable extends ReactWidget {
             {remark}
           </p>
         ))}
+        {said && <p className="wb-compare-said">{said}</p>}
         <table>
           <caption className="wb-heard">
             {trans.__('Runs side by side')}
@@ -154,8 +154,8 @@ class CompareTable extends ReactWidget {
                   {title}
                 </th>
               </tr>
-              {rows.map(({ name, words, differs }) => (
-                <tr key={name} className={differs ? 'wb-mod-differs' : ''}>
+              {rows.map(({ name, words, ...row }) => (
+                <tr key={name} className={classOf(row)}>
                   <th scope="row">{name}</th>
                   {words.map((word, place) => (
                     <td key={known[place].run.id}>{word}</td>
@@ -165,11 +165,19 @@ class CompareTable extends ReactWidget {
             </tbody>
           ))}
         </table>
+        {known
+          .filter(({ run }) => run.verdict?.length)
+          .map(({ run }) => (
+            <p key={run.id} className="wb-compare-verdict">
+              <strong>{run.name}</strong>{' '}
+              {run.verdict!.join(' ').split('`').map(codeOrText)}
+            </p>
+          ))}
       </>
     );
   }
 
-  /** Why there is less to be seen than was asked for. */
+  /** Why some requested runs are not shown. */
   private _remarks(): string[] {
     const { models, trans } = this;
     const missing = models.filter(model => model.connection === 'unknown');
@@ -198,4 +206,19 @@ class CompareTable extends ReactWidget {
       </button>
     );
   }
+}
+
+function classOf({ differs, isPart, isNumeric }: Partial<IRow>): string {
+  return [
+    differs ? 'wb-mod-differs' : '',
+    isPart ? 'wb-mod-part' : '',
+    isNumeric ? 'wb-mod-numeric' : ''
+  ]
+    .filter(name => name)
+    .join(' ');
+}
+
+/** What is between two back quotes is to be typed. */
+function codeOrText(words: string, place: number): JSX.Element | string {
+  return place % 2 ? <code key={place}>{words}</code> : words;
 }

@@ -1,39 +1,43 @@
 /**
- * Draw several runs over one another: a chart for each quantity, a colour for each run.
+ * The charts of several runs: one for each quantity, a colour for each run.
  */
+import type { Family } from './protocol';
 import { Chart, type ICurve, type IStyle } from './run/chart';
+import { lastValue } from './run/charts';
 import { element } from './run/dom';
-import { groupNames, isValidation, MOST_GROUPS } from './run/metrics';
+import { groupsOf, MOST_GROUPS } from './run/groups';
 import type { RunModel } from './run/model';
 import type { Series } from './run/series';
 import { Toolbar } from './run/toolbar';
 import type { ITrans } from './run/trans';
 import { Zoom, type Range } from './run/zoom';
 
-/** More runs than there are colours cannot be told apart. */
+/** More runs than there are colours cannot be distinguished. */
 export const MOST_COMPARED = 6;
 
 /** A chart to be drawn: what it measures, and its curves. */
 export interface IComparison {
   quantity: string;
+  family: Family;
   curves: ICurve[];
 }
 
 /** The charts of several runs; what is measured on validation data is dashed. */
 export function comparisons(models: readonly RunModel[]): IComparison[] {
-  const names = models.flatMap(model => [...model.curves.keys()]);
-  return groupNames(names)
+  const known = models.flatMap(model => [...model.curves.values()]);
+  return groupsOf(known)
     .slice(0, MOST_GROUPS)
-    .map(({ quantity, names }) => ({
-      quantity,
+    .map(({ quantity, family, names }) => ({
+      ...{ quantity, family },
       curves: models.flatMap((model, colour) =>
         names
           .filter(name => model.curves.get(name)?.length)
           .map(name => ({
             series: withoutRanks(model.curves.get(name)!),
+            last: lastValue(model, name),
             label: label(model, names.length > 1 ? name : ''),
             colour,
-            dashed: isValidation(name)
+            dashed: model.curves.get(name)!.isValidation
           }))
       )
     }))
@@ -62,11 +66,11 @@ export class CompareCharts {
 
   /** Curves have grown. */
   update(): void {
-    for (const { quantity, curves } of comparisons(this.models)) {
+    for (const { quantity, family, curves } of comparisons(this.models)) {
       let chart = this._charts.get(quantity);
       if (!chart) {
         const { trans, _zoom: zoom, _style: style } = this;
-        chart = new Chart({ quantity, trans, zoom, style });
+        chart = new Chart({ quantity, family, trans, zoom, style });
         this._charts.set(quantity, chart);
         this._grid.append(chart.node);
       }

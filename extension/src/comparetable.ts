@@ -1,20 +1,30 @@
 /**
  * Lay runs side by side, a column each, as `workbench/view/listing.py` does.
  */
-import type { IRun } from './protocol';
-import { groupNames } from './run/metrics';
-import { clock, integer, number } from './run/numbers';
+import { totalOf } from './comparison';
+import type { IRun, IStep } from './protocol';
+import {
+  duration,
+  fixed,
+  integer,
+  millisecondPlaces,
+  number
+} from './run/numbers';
+import { partNames } from './run/parts';
 import type { ITrans } from './run/trans';
 import { NOTHING, standing, value } from './words';
 
-const STEP_PREFIX = 'step/';
-
-interface IRow {
+/** What is known of all runs under one name. */
+export interface IRow {
   name: string;
   /** One for each run. */
   words: string[];
   /** Whether that is what runs were made to differ in. */
   differs?: boolean;
+  /** Whether it is a part of the row above that is none. */
+  isPart?: boolean;
+  /** Whether the words are numbers, which are read from the right. */
+  isNumeric?: boolean;
 }
 
 /** Rows of one kind. */
@@ -29,22 +39,23 @@ export function compareRows(runs: readonly IRun[], trans: ITrans): IRows[] {
     { title: trans.__('Run'), rows: facts(runs, trans) },
     { title: trans.__('Parameters'), rows: parameters(runs) },
     { title: trans.__('Last values'), rows: values(runs) },
-    { title: trans.__('Milliseconds a step'), rows: steps(runs) }
+    { title: trans.__('Milliseconds per step'), rows: steps(runs, trans) }
   ].filter(part => part.rows.length > 0);
 }
 
 function facts(runs: readonly IRun[], trans: ITrans): IRow[] {
-  const row = (name: string, word: (run: IRun) => string) => ({
-    name,
-    words: runs.map(word)
-  });
+  const row = (
+    name: string,
+    word: (run: IRun) => string,
+    isNumeric = true
+  ) => ({ name, words: runs.map(word), isNumeric });
   return [
-    row(trans.__('State'), run => standing(run, trans)),
-    row(trans.__('Cluster'), run => run.cluster),
+    row(trans.__('State'), run => standing(run, trans), false),
+    row(trans.__('Cluster'), run => run.cluster, false),
     row(trans.__('Ranks'), run => (run.ranks ? integer(run.ranks) : NOTHING)),
     row(trans.__('Iterations'), run => integer(run.iteration)),
     row(trans.__('Duration'), run =>
-      run.started ? clock(run.seconds_taken) : NOTHING
+      run.started ? duration(run.seconds_taken, trans) : NOTHING
     )
   ];
 }
@@ -52,30 +63,47 @@ function facts(runs: readonly IRun[], trans: ITrans): IRow[] {
 function parameters(runs: readonly IRun[]): IRow[] {
   const names = new Set(runs.flatMap(run => Object.keys(run.parameters)));
   return [...names].sort().map(name => {
-    const words = runs.map(run => plain(run.parameters[name]));
-    return { name, words, differs: new Set(words).size > 1 };
+    const given = runs.map(run => run.parameters[name]);
+    const words = given.map(plain);
+    const isNumeric = given.every(
+      one => one === undefined || typeof one === 'number'
+    );
+    return { name, words, differs: new Set(words).size > 1, isNumeric };
   });
 }
 
 function values(runs: readonly IRun[]): IRow[] {
-  const groups = groupNames(runs.flatMap(run => Object.keys(run.values)));
-  return groups
-    .flatMap(({ names }) => names)
-    .map(name => ({ name, words: runs.map(run => value(run.values[name])) }));
+  const names = new Set(runs.flatMap(run => Object.keys(run.values)));
+  return [...names].map(name => ({
+    name,
+    words: runs.map(run => value(run.values[name])),
+    isNumeric: true
+  }));
 }
 
-function steps(runs: readonly IRun[]): IRow[] {
-  const names = new Set(runs.flatMap(run => Object.keys(run.values)));
-  return [...names]
-    .filter(name => name.startsWith(STEP_PREFIX))
-    .sort()
-    .map(name => ({
-      name: name.slice(STEP_PREFIX.length),
-      words: runs.map(run => {
-        const seconds = run.values[name];
-        return typeof seconds === 'number' ? number(1000 * seconds) : NOTHING;
-      })
-    }));
+/** All of a step, and then its parts. */
+function steps(runs: readonly IRun[], trans: ITrans): IRow[] {
+  const known = runs.flatMap(({ step }) => step ?? []);
+  const parts = [...partNames(trans)].filter(([part]) =>
+    known.some(step => part in step.parts)
+  );
+  const places = millisecondPlaces(Math.max(...known.map(totalOf)));
+  const word = (seconds: number | null | undefined) =>
+    typeof seconds === 'number' ? fixed(1000 * seconds, places) : NOTHING;
+  const row = (name: string, seconds: (step: IStep) => number | undefined) => ({
+    name,
+    words: runs.map(({ step }) => word(step && seconds(step))),
+    isNumeric: true
+  });
+  return known.length
+    ? [
+        row(trans.__('total'), totalOf),
+        ...parts.map(([part, name]) => ({
+          ...row(name, step => step.parts[part]),
+          isPart: true
+        }))
+      ]
+    : [];
 }
 
 /** A parameter as one would write it. */

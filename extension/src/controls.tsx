@@ -1,5 +1,5 @@
 /**
- * What can be asked of one cluster: its size, its time to live, and its end.
+ * The controls of one cluster: size, lifetime and deletion.
  */
 import * as React from 'react';
 
@@ -11,26 +11,33 @@ import {
   MAX_NODES,
   most,
   numberOf,
+  isDeleted,
+  refusals,
   resting,
-  sensible,
   sizeOf,
   type IDraft
 } from './sizing';
+import { providerWord, sizeWord } from './words';
 
-/** A button that stays in the tab order while it makes no sense, so that focus is never lost. */
+/** A button that stays in the tab order while it cannot be pressed, so that focus is never lost. */
 export function Action(props: {
   label: string;
+  /** What it does. */
   title: string;
-  isEnabled: boolean;
+  /** Why it cannot be pressed, in place of the title; nothing where it can. */
+  refusal?: string;
+  isBusy?: boolean;
   kind?: 'main' | 'warn';
   act: () => void;
 }): JSX.Element {
-  const { label, title, isEnabled, kind, act } = props;
+  const { label, title, refusal, isBusy, kind, act } = props;
+  const isEnabled = !refusal && !isBusy;
+  const isKind = kind === 'warn' || (kind === 'main' && !refusal);
   return (
     <button
       type="button"
-      className={`wb-action${kind ? ` wb-mod-${kind}` : ''}`}
-      title={title}
+      className={`wb-action${isKind ? ` wb-mod-${kind}` : ''}`}
+      title={refusal || title}
       aria-disabled={!isEnabled}
       onClick={() => isEnabled && act()}
     >
@@ -39,7 +46,7 @@ export function Action(props: {
   );
 }
 
-/** What can be asked of one cluster. */
+/** The controls of one cluster. */
 export function Controls(props: {
   cluster: ICluster;
   model: ClustersModel;
@@ -47,24 +54,24 @@ export function Controls(props: {
   remove: () => void;
 }): JSX.Element {
   const { cluster, model, trans, remove } = props;
+  const { name } = cluster;
   const [draft, setDraft] = React.useState<IDraft | null>(null);
   const shown = draft ?? resting(cluster, model.bounds);
   const wanted = sizeOf(cluster, shown, model.bounds);
-  const isBusy = model.isBusy(cluster.name);
+  const isBusy = model.isBusy(name);
   const isOfNodes = hasNodes(cluster);
-  const can = sensible(cluster, numberOf(wanted));
+  const why = refusals(cluster, numberOf(wanted), trans);
+  const sizing = sizeWord(numberOf(wanted) ?? 0, isOfNodes, trans);
 
   const send = (how: 'start' | 'resize') => {
     if (wanted && !isBusy) {
-      void model[how](cluster.name, wanted).then(
-        isDone => isDone && setDraft(null)
-      );
+      void model[how](name, wanted).then(isDone => isDone && setDraft(null));
     }
   };
   const submit = (event: React.FormEvent) => {
     event.preventDefault();
-    if (can.start || can.resize) {
-      send(can.start ? 'start' : 'resize');
+    if (!why.start || !why.resize) {
+      send(why.start ? 'resize' : 'start');
     }
   };
 
@@ -94,26 +101,27 @@ export function Controls(props: {
         )}
         <Action
           label={trans.__('Start')}
-          title={
-            isOfNodes
-              ? trans.__('Start this cluster with that many nodes')
-              : trans.__('Start this cluster with that many ranks')
-          }
-          kind={can.start ? 'main' : undefined}
-          isEnabled={can.start && !isBusy}
+          title={trans.__(
+            'Start cluster %1: %2, %3',
+            name,
+            sizing,
+            providerWord(cluster, trans)
+          )}
+          kind="main"
+          refusal={why.start}
+          isBusy={isBusy}
           act={() => send('start')}
         />
-        <Action
-          label={trans.__('Resize')}
-          title={
-            isOfNodes
-              ? trans.__('Give this cluster that many nodes')
-              : trans.__('Give this cluster that many ranks')
-          }
-          kind={can.resize ? 'main' : undefined}
-          isEnabled={can.resize && !isBusy}
-          act={() => send('resize')}
-        />
+        {!isDeleted(cluster) && (
+          <Action
+            label={trans.__('Resize')}
+            title={trans.__('Resize cluster %1 to %2', name, sizing)}
+            kind="main"
+            refusal={why.resize}
+            isBusy={isBusy}
+            act={() => send('resize')}
+          />
+        )}
       </div>
       {!isOfNodes && (
         <Oversubscribe
@@ -123,25 +131,42 @@ export function Controls(props: {
           edit={setDraft}
         />
       )}
-      {can.extend && <Longer cluster={cluster} model={model} trans={trans} />}
+      {cluster.is_wanted && cluster.expires !== null && (
+        <Longer cluster={cluster} model={model} trans={trans} />
+      )}
       <div className="wb-controls-row">
-        <Action
-          label={trans.__('Stop training')}
-          title={trans.__('Ask the unfinished runs of this cluster to stop')}
-          isEnabled={can.stop && !isBusy}
-          act={() => void model.stopTraining(cluster.name)}
-        />
-        <Action
-          label={trans.__('Delete')}
-          title={
-            isOfNodes
-              ? trans.__('End the ranks and nodes of this cluster')
-              : trans.__('End the ranks of this cluster')
-          }
-          kind="warn"
-          isEnabled={can.remove && !isBusy}
-          act={remove}
-        />
+        {!isDeleted(cluster) && (
+          <Action
+            key="stop"
+            label={trans.__('Stop training')}
+            title={trans.__('Stop the unfinished runs of cluster %1', name)}
+            refusal={why.stop}
+            isBusy={isBusy}
+            act={() => void model.stopTraining(name)}
+          />
+        )}
+        {isDeleted(cluster) ? (
+          <Action
+            key="end" // one button, which keeps the focus
+            label={trans.__('Remove from list')}
+            title={trans.__(
+              'Remove the deleted cluster %1 from the list; its runs are kept',
+              name
+            )}
+            isBusy={isBusy}
+            act={() => void model.forget(name)}
+          />
+        ) : (
+          <Action
+            key="end"
+            label={trans.__('Delete')}
+            title={trans.__('Delete cluster %1 with its ranks and nodes', name)}
+            kind="warn"
+            refusal={why.remove}
+            isBusy={isBusy}
+            act={remove}
+          />
+        )}
       </div>
     </form>
   );
@@ -168,7 +193,7 @@ export function SizeBox(props: IEditing & { isWrong: boolean }): JSX.Element {
         value={draft.text}
         aria-invalid={isWrong}
         title={trans.__(
-          'From 1 to %1; this machine has %2 slots. Escape takes an edit back.',
+          'From 1 to %1; this machine has %2 slots. Escape undoes an edit.',
           most(draft.oversubscribe, model.bounds),
           model.bounds.slots
         )}
@@ -192,8 +217,8 @@ export function Oversubscribe(props: IEditing): JSX.Element {
         }
       />
       {trans._n(
-        'More ranks than its %1 slot',
-        'More ranks than its %1 slots',
+        'Allow more ranks than the %1 slot',
+        'Allow more ranks than the %1 slots',
         model.bounds.slots
       )}
     </label>
@@ -218,7 +243,7 @@ function NodesBox(props: {
         value={draft.text}
         aria-invalid={isWrong}
         title={trans.__(
-          'From 0 to %1; 0 keeps the definition and pays nothing. Escape takes an edit back.',
+          "From 0 to %1; 0 releases all nodes and keeps the cluster's definition. Escape undoes an edit.",
           MAX_NODES
         )}
         onChange={event => edit({ ...draft, text: event.target.value })}
@@ -247,14 +272,14 @@ function Longer(props: {
   return (
     <div className="wb-controls-row">
       <label className="wb-size">
-        {trans.__('Longer by, h')}
+        {trans.__('Extend by, h')}
         <input
           type="number"
           min={0}
           step="any"
           value={text}
           aria-invalid={isWrong}
-          title={trans.__('How many hours longer the cluster may live')}
+          title={trans.__('Hours to add to the lifetime')}
           onChange={event => setText(event.target.value)}
           onKeyDown={event => {
             if (event.key === 'Enter') {
@@ -266,8 +291,9 @@ function Longer(props: {
       </label>
       <Action
         label={trans.__('Extend')}
-        title={trans.__('Let this cluster live longer')}
-        isEnabled={isEnabled}
+        title={trans.__('Delete the cluster this much later')}
+        refusal={isWrong ? trans.__('The number is out of range.') : ''}
+        isBusy={model.isBusy(cluster.name)}
         act={extend}
       />
     </div>

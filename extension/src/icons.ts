@@ -33,3 +33,15 @@ export const compareIcon = new LabIcon({
     curve(`${AXES}M7.5 5c1.5 7 4 11 13 11M11.5 4c1 4.5 3.5 6.5 9 6.5`)
   )
 });
+
+/** A line that grows to both sides. */
+export const resizeIcon = new LabIcon({
+  name: 'workbench-lab:resize',
+  svgstr: svg(curve('M7.5 7.5L3 12l4.5 4.5M16.5 7.5L21 12l-4.5 4.5M3 12h18'))
+});
+
+/** Two nodes, and what goes both ways between them. */
+export const measureIcon = new LabIcon({
+  name: 'workbench-lab:measure',
+  svgstr: svg(curve('M4 5v14M20 5v14M8 9h8m-3-3l3 3-3 3M16 15H8m3-3l-3 3 3 3'))
+});

@@ -25,6 +25,7 @@ const api: IApi = {
   start: request.startCluster,
   resize: request.resizeCluster,
   remove: request.deleteCluster,
+  forget: request.removeCluster,
   extend: request.extendCluster,
   measure: request.measureCluster,
   stopTraining: request.stopCluster,

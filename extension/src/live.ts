@@ -84,7 +84,7 @@ export class LiveRun {
     }
   }
 
-  /** Follow it no longer, unless somebody asks for its output. */
+  /** Stop following it, unless its output is requested. */
   stop(): void {
     this._isStopped = true;
     clearTimeout(this._retry);

@@ -1,5 +1,5 @@
 /**
- * List a cluster's nodes, and what is tried to get those that are missing.
+ * The list of a cluster's nodes, and of the purchases of missing ones.
  */
 import * as React from 'react';
 
@@ -7,7 +7,7 @@ import type { ICluster, INode, IRung } from './protocol';
 import type { ITrans } from './run/trans';
 import { dollars, hourly, nodesSummary, nodeWord, outcomeWord } from './words';
 
-/** The nodes by state; the list of them folds, and stays as somebody left it. */
+/** The nodes by state; their list can be folded, and stays so. */
 export function NodeList(props: {
   cluster: ICluster;
   trans: ITrans;
@@ -71,10 +71,7 @@ export function Rungs(props: {
     return null;
   }
   return (
-    <ol
-      className="wb-rungs"
-      aria-label={trans.__('What is tried to get nodes')}
-    >
+    <ol className="wb-rungs" aria-label={trans.__('Purchases of nodes')}>
       {rungs.map((rung, place) => (
         <li key={place} data-outcome={rung.outcome}>
           {trans.__('%1: %2', rung.what, outcomeWord(rung, trans))}

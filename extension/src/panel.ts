@@ -68,7 +68,7 @@ export class TrainingPanel extends SidePanel {
     super.dispose();
   }
 
-  /** Whoever opens the panel by a key goes on with keys. */
+  /** The panel takes the focus when it is opened by a key. */
   protected override onActivateRequest(message: Message): void {
     super.onActivateRequest(message);
     const first = this.node.querySelector<HTMLElement>('.wb-size input');

@@ -1,11 +1,11 @@
 /**
- * Hold what a person has set, and say when that changes.
+ * The user's settings, with a signal when they change.
  */
 import type { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { JSONExt } from '@lumino/coreutils';
 import { Signal, type ISignal } from '@lumino/signaling';
 
-import type { IStyle } from './run/layout';
+import { SMOOTHING, type IStyle } from './run/layout';
 
 /** What a person may set; `schema/clusters.json` describes each. */
 export interface IPreferences {
@@ -15,7 +15,7 @@ export interface IPreferences {
   confirmDelete: boolean;
   saveNotebook: boolean;
   logScale: boolean;
-  /** From 0, none, to below 1. */
+  /** In percent of the iterations in sight; 0 for none. */
   smoothing: number;
 }
 
@@ -25,7 +25,7 @@ export const DEFAULTS: IPreferences = {
   confirmDelete: true,
   saveNotebook: true,
   logScale: false,
-  smoothing: 0
+  smoothing: SMOOTHING
 };
 
 /** What is set at the moment. */

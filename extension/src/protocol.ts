@@ -2,213 +2,15 @@
  * What the server and a page say to each other: the JSON values, and the binary frames of points.
  *
  * The same frames travel over the WebSocket, in an anywidget's messages, and inside a saved
- * notebook. `workbench/core/frames.py` writes them.
+ * notebook. `workbench/core/run/frames.py` writes them.
  */
+
+import type { IRun, ISteps, ISurvey } from './messages';
+
+export type * from './messages';
 
 /** The MIME type of a `%%dist_train` cell's output. */
 export const RUN_TYPE = 'application/vnd.workbench.run+json';
-
-export type RunState =
-  | 'queued'
-  | 'submitted'
-  | 'running'
-  | 'stopping'
-  | 'finished'
-  | 'failed'
-  | 'stopped'
-  | 'lost';
-
-export type ClusterState =
-  'down' | 'starting' | 'ready' | 'paused' | 'resizing' | 'stopping' | 'failed';
-
-/** Where nodes come from; `local` is this machine alone. */
-export type Place = 'local' | 'hosts' | 'ec2' | 'rehearsal';
-
-export type NodeState =
-  | 'asked'
-  | 'booting'
-  | 'verified'
-  | 'data ready'
-  | 'joined'
-  | 'leaving'
-  | 'gone';
-
-/** One node, as it was last seen. */
-export interface INode {
-  id: string;
-  /** By which the other nodes reach it, or nothing. */
-  address: string;
-  type: string;
-  zone: string;
-  state: NodeState;
-  /** Whether it did not come up, or could not be prepared; `message` says why. */
-  failed: boolean;
-  /** Epoch seconds at which it came into its state. */
-  since: number;
-  /** Ranks that it carries; 0 while unknown. */
-  slots: number;
-  /** Dollars an hour now; 0 where it is free. */
-  price: number;
-  /** Dollars so far. */
-  spent: number;
-  head: boolean;
-  /** One sentence for the reader, or nothing. */
-  message: string;
-}
-
-/** One way to get nodes that was tried, or is being tried. */
-export interface IRung {
-  what: string;
-  outcome: 'written' | 'bought' | 'refused' | 'lost';
-  /** Why it was refused, in a sentence. */
-  message: string;
-}
-
-/** A run: what was asked for, and what is so. Moments are in epoch seconds, 0 for "not yet". */
-export interface IRun {
-  id: string;
-  name: string;
-  kind: 'cell' | 'script' | 'setup' | 'measurement';
-  cluster: string;
-  state: RunState;
-  /** Whether nothing more will come. */
-  is_ended: boolean;
-  /** Whether somebody asked for it to stop. */
-  is_stopping: boolean;
-  ranks: number;
-  generation: number;
-  created: number;
-  started: number;
-  ended: number;
-  /** The server's clock when this was written. */
-  now: number;
-  iteration: number;
-  /** 0 when unknown. */
-  iterations_total: number;
-  epoch: number;
-  epochs_total: number;
-  /** From 0 to 1; null when no total is known. */
-  fraction: number | null;
-  seconds_left: number | null;
-  seconds_taken: number;
-  /** Iterations a second of late; 0 when unknown. */
-  rate: number;
-  failed_rank: number;
-  failed_host: string;
-  /** The failed rank's own traceback. */
-  error: string;
-  /** One sentence for the reader, or nothing. */
-  message: string;
-  /** What the run waits for, in a sentence, or nothing. */
-  waiting: string;
-  parameters: { [name: string]: unknown };
-  arguments: string[];
-  /** The last value of every name, averaged over the ranks; null where it is not finite. */
-  values: { [name: string]: number | null };
-}
-
-/** A run of the list, with a small picture of its main curve. */
-export interface IListedRun extends IRun {
-  /** At most 40 values in the order of iterations; null for a gap. */
-  sparkline: (number | null)[];
-  /** What `sparkline` shows, such as `main/loss`; empty when nothing was reported. */
-  sparkline_name: string;
-}
-
-export interface ICluster {
-  name: string;
-  state: ClusterState;
-  /** One sentence for the reader, or nothing. */
-  message: string;
-  /** Whether it is wanted at all. */
-  is_wanted: boolean;
-  /** 0 while it is not wanted. */
-  ranks_asked: number;
-  /** The size that it was last asked to have, wanted or not. */
-  ranks_wished: number;
-  ranks_actual: number;
-  nodes_asked: number;
-  /** Nodes that carry ranks. */
-  nodes_actual: number;
-  /** As many as were asked for last, also while nobody wants the cluster. */
-  nodes_defined: number;
-  /** Below as many no world goes on. */
-  nodes_least: number;
-  /** As many as it may grow to while runs wait; 0 when it is not to grow. */
-  nodes_most: number;
-  oversubscribe: boolean;
-  /** Grows with every wish; the later wish stands. */
-  revision: number;
-  generation: number;
-  updated: number;
-  /** Where its nodes are; `local` is this machine. */
-  where: Place;
-  /** Dollars an hour; null when it costs nothing. */
-  price: number | null;
-  /** Dollars so far; null when it costs nothing. */
-  spent: number | null;
-  /** Dollars that it may cost in all; null for no bound. */
-  budget: number | null;
-  /** Epoch seconds at which it ends itself; null for never. */
-  expires: number | null;
-  /** How many nodes are in which state, `failed` among them; nothing for this machine. */
-  node_states: { [state: string]: number };
-  /** At most 64 nodes that are not gone, the head first; nothing for this machine. */
-  nodes: INode[];
-  /** What was tried to get the nodes that are missing, in order; nothing once all are there. */
-  rungs: IRung[];
-  ranks: { rank: number; host: string; pid: number }[];
-  /** Runs that have not ended, oldest first. */
-  runs: IRun[];
-  /** Which run measured its links last, and when; null if none did. */
-  measured: { run: string; time: number } | null;
-}
-
-/** What a measurement found; in bytes, seconds and bytes a second. */
-export interface ISurvey {
-  /** Epoch seconds. */
-  time: number;
-  /** That it took. */
-  seconds: number;
-  ranks: number;
-  /** Names in the order of their ranks. */
-  nodes: string[];
-  /** From each node (row) to each (column); null where it was not measured. */
-  links: (number | null)[][];
-  /** One way, from a node to another, by their places in `nodes`. */
-  latencies: [from: number, to: number, seconds: number][];
-  /** The link that all wait for, by its ends; null where there is none. */
-  slowest: [from: number, to: number] | null;
-  /** What a node's network is rated at; 0 when unknown. */
-  rating: number;
-  exchanges: IExchange[];
-  /** Within nodes. */
-  rates: { node: string; what: string; bandwidth: number; latency: number }[];
-  /** What stands out and what has changed, a sentence each. */
-  remarks: string[];
-}
-
-/** An allreduce of one size. */
-export interface IExchange {
-  nbytes: number;
-  seconds: number;
-  /** Whose algorithms they are: ours, or the MPI library's own. */
-  way: string;
-  /** Which of them, or nothing. */
-  algorithm: string;
-  algbw: number;
-  busbw: number;
-}
-
-/** What GET clusters answers. */
-export interface IClusters {
-  clusters: ICluster[];
-  /** Ranks that this machine carries without oversubscription. */
-  slots: number;
-  /** The greatest number of ranks that may be asked for. */
-  max_ranks: number;
-  version: string;
-}
 
 /** What PUT turns/{id} answers to a page that is to save a notebook. */
 export interface ITurn {
@@ -216,23 +18,23 @@ export interface ITurn {
   granted: boolean;
 }
 
-/** A part of a step; communication is waiting and moving where these were not told apart. */
-export type StepPart =
-  'compute' | 'communication' | 'waiting' | 'moving' | 'data' | 'other';
-
-/** Where the time of a step goes on each rank, in seconds a step. */
-export interface ISteps {
-  /** The rank that the others wait for; -1 when unknown. */
-  slowest: number;
-  /** The names of the parts; what was kept before they were told has the first four. */
-  parts?: StepPart[];
-  /** At most 32 ranks, in rank order, each with its parts; the slowest is among them. */
-  ranks: [rank: number, ...parts: number[]][];
-  /** How many ranks measured it. */
-  total: number;
-  /** The verdict, and what else there is to say of it, a sentence each. */
-  says?: string[];
+/** What a rank displays in one place. */
+export interface IDisplayed {
+  place: number;
+  /** By MIME type, as the rank sent it: not to be trusted. Images are in base64, JSON is text. */
+  data: { [type: string]: string };
+  /** By an image's MIME type: its size in pixels. */
+  metadata: { [type: string]: { width?: number; height?: number } };
 }
+
+/**
+ * What a rank wrote; or displays at a new place (`text` has the words for it) or at one of before,
+ * or that it took away all that it wrote and displayed.
+ */
+export type Piece =
+  | [rank: number, stream: 'stdout' | 'stderr', text: string]
+  | [rank: number, action: 'display' | 'update', text: string, what: IDisplayed]
+  | [rank: number, action: 'clear', text: string];
 
 export type ServerMessage =
   | { type: 'hello'; feed: string; run: IRun }
@@ -244,9 +46,9 @@ export type ServerMessage =
       after: number;
       /** Pieces that were left out because there were too many. */
       skipped: number;
-      pieces: [rank: number, stream: 'stdout' | 'stderr', text: string][];
+      pieces: Piece[];
     }
-  /** All was told. The server closes, or waits for the page if it came with `stay=1`. */
+  /** The run is complete. The server closes, or waits for the page if it came with `stay=1`. */
   | { type: 'end' };
 
 export type PageMessage =
@@ -263,6 +65,10 @@ export const STORE_TROUBLE = 4503;
 export interface ISavedRun {
   run: string;
   name: string;
+  /** Whether the kernel puts what rank 0 writes and displays into the cell, beside this. */
+  streamed?: boolean;
+  /** Whether the cell's own error shows the failed rank's traceback. */
+  raised?: boolean;
   /** Only once the run has ended. */
   saved?: {
     run: IRun;
@@ -274,9 +80,20 @@ export interface ISavedRun {
   };
 }
 
+/** The families of quantities in the order in which they are shown. */
+export const FAMILIES = ['loss', 'share', 'other'] as const;
+
+/** What kind of quantity is measured; a share is between 0 and 1, or in percent. */
+export type Family = (typeof FAMILIES)[number];
+
 /** Some buckets of one curve. Each stands for `width` iterations of all ranks. */
 export interface ISeriesUpdate {
   name: string;
+  /** What it measures: curves of one quantity share axes. */
+  quantity: string;
+  family: Family;
+  /** Whether it was measured on data that is not trained on. */
+  is_validation: boolean;
   /** Whether what the page had of this curve is to be forgotten first. */
   reset: boolean;
   width: number;
@@ -328,6 +145,10 @@ export function decodeFrame(buffer: ArrayBuffer): IFrame {
   const series = header.series.map(
     (one: ISeriesUpdate & { count: number }) => ({
       name: one.name,
+      // Older saved runs have a chart for each curve.
+      quantity: one.quantity ?? one.name,
+      family: one.family ?? 'other',
+      is_validation: one.is_validation ?? false,
       reset: one.reset,
       width: one.width,
       ranks: one.ranks,

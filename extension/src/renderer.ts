@@ -1,5 +1,5 @@
 /**
- * Show a `%%dist_train` cell's output: the run as it goes on, and later what the notebook keeps.
+ * The renderer of a `%%dist_train` cell's output: the live run, and later the saved result.
  */
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import type { PartialJSONObject } from '@lumino/coreutils';
@@ -10,6 +10,7 @@ import { LiveRun, type IRefusal, type IRunApi } from './live';
 import { RUN_TYPE, type ISavedRun } from './protocol';
 import * as request from './request';
 import { retryDelay } from './run/backoff';
+import type { Render } from './run/displayed';
 import { element } from './run/dom';
 import type { IStyle } from './run/layout';
 import type { Aspect, RunModel } from './run/model';
@@ -18,16 +19,24 @@ import { RunView } from './run/view';
 
 /** The longest wait between two attempts to keep a result. */
 const KEEPING_DELAY = 30_000;
+/** As long a kernel that shows the run itself has to say how it ended. */
+const KERNEL_DELAY = 4_000;
 
 export interface IRendererOptions {
   trans: ITrans;
   api?: IRunApi;
-  /** How curves are drawn unless somebody chose otherwise. */
+  /** How curves are drawn by default. */
   style?: () => IStyle;
   /** Emitted when `style` may have changed. */
   styleChanged?: ISignal<unknown, unknown>;
-  /** A run goes on, and its output holds no more than its id. */
+  /** A run is active, and its output has only its id. */
   onLive?: (run: string, widget: Widget) => void;
+  /** Shows what ranks display, where it has to be sanitized. */
+  render?: Render;
+  /** Whether this page has asked for the cell, so that the kernel's outputs get into it. */
+  isFed?: (widget: Widget) => boolean;
+  /** A run's result was put into the notebook, which has what rank 0 left in the cell. */
+  onWhole?: (run: string, widget: Widget) => void;
   /** A run's result is about to be put into the notebook. */
   onKeeping?: (run: string, widget: Widget) => void;
   /** A run's result was put into the notebook, which is not saved yet. */
@@ -42,6 +51,8 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
   ) {
     super();
     this.addClass('wb-RunRenderer');
+    this.addClass('mathjax_ignore'); // where a page typesets whole outputs
+    this.addClass('tex2jax_ignore');
     options.styleChanged?.connect(this._onStyle, this);
   }
 
@@ -60,10 +71,11 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     if (data.run !== this._live?.id) {
       this._begin(data);
     }
+    this._view!.setRaised(!!data.raised);
     if (data.saved && this._wasLive) {
       this._tellKept(); // the kernel may have been quicker than we are
     }
-    if (this._picture && !data.saved) {
+    if (this._picture && !data.saved && this._isFollowed) {
       this._showKept(); // where no page can follow a run, the kernel draws it
     }
     const { connection } = this._live!.model;
@@ -71,8 +83,7 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     if (data.saved && isAway && connection !== 'saved') {
       this._showSaved(data);
     } else if (!data.saved && !this._isFollowed) {
-      this._isFollowed = true;
-      this._live!.start();
+      this._followIfTrusted();
     }
   }
 
@@ -93,15 +104,23 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     this._hideKept();
     this._isFollowed = this._wasLive = this._wasKept = false;
     clearTimeout(this._retry);
-    const { trans, style, create, api = request } = this.options;
+    const { trans, style, create, render, api = request } = this.options;
     this._live = new LiveRun(run, api, create, true);
     const { model, actions } = this._live;
     this._view = new RunView({
-      ...{ model, trans, actions, name },
-      style: style?.()
+      ...{ model, trans, actions, name, render },
+      style: style?.(),
+      isBeside: () => this._isBeside
     });
     this.node.append(this._view.node);
     model.changed.connect(this._onChange, this);
+  }
+
+  /** Whether the output and displays of rank 0 are separate outputs of the cell. */
+  private get _isBeside(): boolean {
+    const data = this._model && runOf(this._model);
+    const { isFed } = this.options;
+    return !!data?.streamed && (!!data.saved || !!isFed?.(this));
   }
 
   /** Show what the notebook holds; where it cannot be read, the run itself. */
@@ -112,9 +131,29 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
       this._hideKept(); // these curves are the same, and more
     } catch (error) {
       console.warn('workbench: what was saved cannot be read', error);
-      this._isFollowed = true;
-      this._live!.start();
+      this._followIfTrusted();
     }
+  }
+
+  /** Follow the run; one that another person's notebook names, when it is asked for. */
+  private _followIfTrusted(): void {
+    if (this._model!.trusted) {
+      this._follow();
+      return;
+    }
+    this._showKept();
+    this._view!.node.hidden = true;
+    const label = this.options.trans.__('Follow this run');
+    const button = element('button', { class: 'wb-follow', text: label });
+    button.addEventListener('click', () => this._follow());
+    this._picture!.append(button);
+  }
+
+  private _follow(): void {
+    this._hideKept();
+    this._view!.node.hidden = false;
+    this._isFollowed = true;
+    this._live!.start();
   }
 
   private _onChange(model: RunModel, aspect: Aspect): void {
@@ -126,7 +165,13 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     if (aspect !== 'connection') {
       return;
     }
-    if (connection === 'ended') {
+    if (
+      connection === 'ended' &&
+      this._isBeside &&
+      this._isToKeep(this._live!)
+    ) {
+      this._retry = setTimeout(() => void this._keep(0), KERNEL_DELAY);
+    } else if (connection === 'ended') {
       void this._keep(0);
     }
     if (connection === 'unknown' || connection === 'no-server') {
@@ -160,7 +205,11 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
       const data = (await api.getBundle(live.id)) as PartialJSONObject;
       if (this._isToKeep(live)) {
         this.options.onKeeping?.(live.id, this);
+        const isBeside = this._isBeside;
         this._model!.setData({ data });
+        if (!isBeside) {
+          this.options.onWhole?.(live.id, this);
+        }
         this._tellKept();
       }
     } catch (error) {
@@ -202,7 +251,7 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     return node;
   }
 
-  /** What ranks wrote, as it stands in the result. */
+  /** The output of ranks, from the saved result. */
   private _outputOf({ data }: IRenderMime.IMimeModel): HTMLElement {
     const whole = element('div');
     whole.innerHTML = this.sanitizer.sanitize(textOf(data['text/html']));

@@ -1,5 +1,5 @@
 /**
- * Ask the server extension over REST, and say where a run is followed.
+ * REST requests to the server extension, and the URL of a run's WebSocket.
  */
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
@@ -26,8 +26,10 @@ export interface ISizeWish {
   oversubscribe?: boolean;
   /** In place of ranks, where the cluster has nodes. */
   nodes?: number;
-  /** Dollars an hour of all nodes that the person has said yes to. */
+  /** The confirmed dollars per hour of all nodes. */
   agreed?: number;
+  /** Whether nodes may be added in other zones than that of the others. */
+  across_zones?: boolean;
 }
 
 /** The server refused, or did not answer. */
@@ -86,6 +88,14 @@ export function deleteCluster(
   settings?: Settings
 ): Promise<ICluster> {
   return json('DELETE', ['clusters', name], { settings });
+}
+
+/** Take a cluster that is deleted off the list. */
+export async function removeCluster(
+  name: string,
+  settings?: Settings
+): Promise<void> {
+  await json('POST', ['clusters', name, 'remove'], { settings });
 }
 
 /** Ask the unfinished runs of a cluster to stop, and return their names. */

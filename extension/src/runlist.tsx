@@ -44,6 +44,7 @@ interface IRunsProps {
 function Runs({ model, trans, actions }: IRunsProps): JSX.Element | null {
   const [chosen, setChosen] = React.useState<readonly string[]>([]);
   const [current, setCurrent] = React.useState('');
+  const [showsAll, setShowsAll] = React.useState(false);
   const { runs, trouble } = model;
   if (trouble?.kind === 'absent') {
     return null;
@@ -52,14 +53,16 @@ function Runs({ model, trans, actions }: IRunsProps): JSX.Element | null {
     return model.isReady && !trouble ? (
       <p className="wb-empty">
         {trans.__(
-          'No runs yet. A cell that begins with %1 makes one.',
+          'No runs yet. Start one with a cell that begins with %1.',
           '%%dist_train'
         )}
       </p>
     ) : null;
   }
-  const there = chosen.filter(id => runs.some(run => run.id === id));
-  const stop = runs.some(run => run.id === current) ? current : runs[0].id;
+  const plain = runs.filter(run => run.only_printed).length;
+  const listed = runs.filter(run => showsAll || !run.only_printed);
+  const there = chosen.filter(id => listed.some(run => run.id === id));
+  const stop = listed.some(run => run.id === current) ? current : listed[0]?.id;
   return (
     <>
       {there.length > 0 && (
@@ -70,12 +73,14 @@ function Runs({ model, trans, actions }: IRunsProps): JSX.Element | null {
           clear={() => setChosen([])}
         />
       )}
+      {/* An empty list would be one for those who do not see it. */}
       <ul
+        hidden={!listed.length}
         className="wb-listed"
         aria-label={trans.__('Recent runs')}
         onKeyDown={walk}
       >
-        {runs.map(run => (
+        {listed.map(run => (
           <Row
             key={run.id}
             run={run}
@@ -94,7 +99,35 @@ function Runs({ model, trans, actions }: IRunsProps): JSX.Element | null {
           />
         ))}
       </ul>
+      {plain > 0 && (
+        <button
+          type="button"
+          className="wb-listed-more"
+          aria-expanded={showsAll}
+          onClick={() => setShowsAll(!showsAll)}
+        >
+          {showsAll
+            ? trans._n(
+                'Hide %1 run without values',
+                'Hide %1 runs without values',
+                plain
+              )
+            : trans._n(
+                'Show %1 run without values',
+                'Show %1 runs without values',
+                plain
+              )}
+        </button>
+      )}
     </>
+  );
+}
+
+/** A run's state as a coloured icon, as in its own view; its word is below its name. */
+function RunMark({ run }: { run: IListedRun }): JSX.Element {
+  const state = run.is_stopping ? 'stopping' : run.state;
+  return (
+    <span className={`wb-listed-mark wb-state-${state}`} aria-hidden="true" />
   );
 }
 
@@ -113,7 +146,7 @@ function Comparison(props: {
         className={`wb-action${canCompare ? ' wb-mod-main' : ''}`}
         aria-disabled={!canCompare}
         title={trans.__(
-          'Lay the curves of 2 to %1 runs over one another',
+          'Show the curves of 2 to %1 runs in one chart',
           MOST_COMPARED
         )}
         onClick={() => canCompare && compare()}
@@ -165,11 +198,12 @@ function Row(props: IRowProps): JSX.Element {
         title={[where, run.message].filter(Boolean).join('\n')}
         onClick={props.open}
       >
-        <Sparkline run={run} trans={trans} />
+        <RunMark run={run} />
         <span className="wb-listed-line">
           <span className="wb-listed-name">{run.name}</span>
           <span>{lastValue(run)}</span>
         </span>
+        {run.sparkline_name && <Sparkline run={run} trans={trans} />}
         <span className="wb-listed-line wb-mod-quiet">
           <span className="wb-listed-name">{standing(run, trans)}</span>
           <span>{moment(run.created, run.now)}</span>

@@ -30,7 +30,9 @@ export function runningClusters(
       const { ranks_actual: actual, ranks_asked: asked } = cluster;
       const ranks = ranksWord(actual, asked, trans);
       const cost = price(cluster, trans);
-      return trans.__('%1, %2, price: %3', stateOf(cluster), ranks, cost);
+      return cost
+        ? trans.__('%1, %2, price: %3', stateOf(cluster), ranks, cost)
+        : trans.__('%1, %2', stateOf(cluster), ranks);
     },
     detail: () =>
       cluster.state === 'ready'
@@ -48,7 +50,7 @@ export function runningClusters(
     shutdownLabel: trans.__('Delete cluster'),
     shutdownAllLabel: trans.__('Shut Down All'),
     shutdownAllConfirmationText: trans.__(
-      'Delete all training clusters? Their ranks and nodes end, and unfinished runs are stopped.'
+      'Delete all training clusters with their ranks and nodes? Unfinished runs are stopped.'
     ),
     shutdownAll: () => {
       for (const cluster of alive(model.clusters)) {

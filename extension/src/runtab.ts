@@ -13,7 +13,7 @@ import type { ITrans } from './run/trans';
 import { RunView } from './run/view';
 import { noServer } from './words';
 
-/** One run, as it goes on or as it ended. */
+/** One run, live or ended. */
 export class RunTab extends Widget {
   constructor(
     readonly run: string,

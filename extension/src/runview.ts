@@ -5,9 +5,11 @@ import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 import { ITranslator } from '@jupyterlab/translation';
+import type { Widget } from '@lumino/widgets';
 
 import { styleOf } from './preferences';
 import { createRendererFactory } from './renderer';
+import type { Render } from './run/displayed';
 import { NotebookSaver } from './saving';
 import { DOMAIN, IWorkbench } from './tokens';
 
@@ -34,6 +36,9 @@ export const runViewPlugin: JupyterFrontEndPlugin<void> = {
       trans: translator.load(DOMAIN),
       style: () => styleOf(preferences.values),
       styleChanged: preferences.changed,
+      render: sanitizing(rendermime),
+      isFed,
+      onWhole: run => saver?.drop(run),
       onLive: run => void saver?.save(run),
       onKeeping: run => saver?.prepare(run),
       onKept: run => void saver?.save(run)
@@ -41,3 +46,32 @@ export const runViewPlugin: JupyterFrontEndPlugin<void> = {
     rendermime.addFactory(factory, RANK);
   }
 };
+
+type OutputArea = Widget & { future: { isDisposed: boolean } | null };
+
+/** Whether a cell that `widget` is in was executed by this page, whose kernel is still there. */
+function isFed(widget: Widget): boolean {
+  for (let at: Widget | null = widget; at; at = at.parent) {
+    if ('future' in at) {
+      const { future } = at as OutputArea;
+      return !!future && !future.isDisposed;
+    }
+  }
+  return false;
+}
+
+/** Show ranks' displays by JupyterLab's own renderers, as untrusted content. */
+function sanitizing(rendermime: IRenderMimeRegistry): Render {
+  return (type, text) => {
+    const renderer = rendermime.createRenderer(type);
+    const model = rendermime.createModel({
+      data: { [type]: text },
+      trusted: false
+    });
+    renderer
+      .renderModel(model)
+      .then(() => rendermime.latexTypesetter?.typeset(renderer.node))
+      .catch(reason => console.warn('workbench: not shown', reason));
+    return renderer.node;
+  };
+}

@@ -46,6 +46,17 @@ export class NotebookSaver {
     }
   }
 
+  /** Take out of the cells what rank 0 left in them, because the result of `run` has it. */
+  drop(run: string): void {
+    for (const { content } of this._showing(run)) {
+      for (const cell of content.model?.cells ?? []) {
+        if (cell.type === 'code') {
+          dropStreamed(cell as ICodeCellModel, run);
+        }
+      }
+    }
+  }
+
   /** Save every open notebook that shows `run` and has changed. */
   async save(run: string): Promise<void> {
     const shown = this._showing(run);
@@ -100,7 +111,7 @@ export class NotebookSaver {
     }
   }
 
-  /** Another page has saved the same result: with nothing else to save, nobody is to be asked. */
+  /** Another page has saved the same result: with nothing else to save, no question is needed. */
   private _leave(context: Context): void {
     if (this._onlyOurs.has(context)) {
       context.model.dirty = false;
@@ -135,6 +146,28 @@ export function shows(panel: NotebookPanel, run: string): boolean {
   return false;
 }
 
+/** As `without_streamed` of the kernel's keeping.py does. */
+export function dropStreamed(
+  { outputs, sharedModel }: Pick<ICodeCellModel, 'outputs' | 'sharedModel'>,
+  run: string
+): void {
+  const dropped: number[] = [];
+  let shown = '';
+  for (let index = 0; index < outputs.length; index++) {
+    const { type, data, metadata } = outputs.get(index);
+    const kept = data[RUN_TYPE] as unknown as ISavedRun | undefined;
+    shown = kept?.run ?? shown;
+    const own = metadata['workbench'] as { run?: unknown } | undefined;
+    if ((type === 'stream' && shown === run) || own?.run === run) {
+      dropped.push(index);
+    }
+  }
+  // From the shared model, which is what is saved: it misses what is removed from the other.
+  for (const index of dropped.reverse()) {
+    sharedModel.updateOutputs(index, index + 1, []);
+  }
+}
+
 function canSave(context: Context): boolean {
   return (
     !context.isDisposed &&
@@ -146,7 +179,7 @@ function canSave(context: Context): boolean {
   );
 }
 
-/** Whether nobody else has changed the file since it was read or saved here. */
+/** Whether the file is unchanged since it was read or saved here. */
 function isKnown(
   known: Omit<Contents.IModel, 'content'> | null,
   found: Contents.IModel

@@ -1,17 +1,19 @@
 /**
- * Decide which buttons of a cluster make sense and what its number box may hold.
+ * Decide which buttons of a cluster can be pressed, and what its number box may hold.
  *
- * The rules are those of `workbench/notebook/cluster_panel.py`.
+ * `workbench/notebook/buttons.py` decides the same for the widget; both are tested with the cases
+ * of `extension/src/__tests__/cluster.json`.
  */
 import type { ICluster } from './protocol';
+import type { ITrans } from './run/trans';
 
-/** How many ranks somebody wants, and whether they may share cores. */
+/** The desired number of ranks, and whether they may share cores. */
 export interface IRanksSize {
   ranks: number;
   oversubscribe: boolean;
 }
 
-/** How many nodes somebody wants; 0 keeps the definition and pays nothing. */
+/** The desired number of nodes; 0 releases them and keeps the cluster's definition. */
 export interface INodesSize {
   nodes: number;
 }
@@ -19,7 +21,7 @@ export interface INodesSize {
 /** A size that is asked for. */
 export type ISize = IRanksSize | INodesSize;
 
-/** What the number box and its checkbox hold while somebody edits them. */
+/** The values of the number box and its checkbox while they are edited. */
 export interface IDraft {
   text: string;
   oversubscribe: boolean;
@@ -31,13 +33,12 @@ export interface IBounds {
   max_ranks: number;
 }
 
-/** Which buttons make sense. */
-export interface IButtons {
-  start: boolean;
-  resize: boolean;
-  stop: boolean;
-  remove: boolean;
-  extend: boolean;
+/** Why each button cannot be pressed; empty for one that can. */
+export interface IRefusals {
+  start: string;
+  resize: string;
+  stop: string;
+  remove: string;
 }
 
 /** The most nodes that may be asked for; the server knows how many hosts were named. */
@@ -45,29 +46,84 @@ export const MAX_NODES = 512;
 
 /** Whether a cluster is sized in nodes, and not in ranks of this machine. */
 export function hasNodes(cluster: ICluster | null): boolean {
-  return cluster !== null && cluster.where !== 'local';
+  return cluster !== null && cluster.provider !== 'local';
 }
 
 /**
- * Which buttons of `cluster` make sense.
+ * Why each button of `cluster` cannot be pressed now.
  *
- * @param wanted - the number in the box, of ranks or nodes; null when it will not do
+ * @param wanted - the number in the box, of ranks or nodes; null while it is not a possible one
  */
-export function sensible(cluster: ICluster, wanted: number | null): IButtons {
-  const { state, is_wanted } = cluster;
-  const isThere = state !== 'down';
-  const isSized = ['ready', 'paused', 'resizing'].includes(state);
-  // Who waits for capacity may want less of it.
-  const isResizable = isSized || (hasNodes(cluster) && state === 'starting');
-  const asked = hasNodes(cluster) ? cluster.nodes_asked : cluster.ranks_asked;
+export function refusals(
+  cluster: ICluster,
+  wanted: number | null,
+  trans: ITrans
+): IRefusals {
+  const isTraining = cluster.runs.some(
+    run => !run.is_ended && !run.is_stopping
+  );
   return {
-    start:
-      wanted !== null && (!is_wanted || state === 'down' || state === 'failed'),
-    resize: wanted !== null && is_wanted && isResizable && wanted !== asked,
-    stop: cluster.runs.some(run => !run.is_ended && !run.is_stopping),
-    remove: is_wanted || (isThere && state !== 'stopping'),
-    extend: is_wanted && cluster.expires !== null
+    start: whyNotStart(cluster, wanted, trans),
+    resize: whyNotResize(cluster, wanted, trans),
+    stop: isTraining ? '' : trans.__('No run is in progress.'),
+    remove: whyNotRemove(cluster, trans)
   };
+}
+
+function whyNotStart(
+  { is_wanted, state }: ICluster,
+  wanted: number | null,
+  trans: ITrans
+): string {
+  if (is_wanted && state !== 'failed') {
+    return state === 'starting'
+      ? trans.__('The cluster is starting.')
+      : trans.__('The cluster is running.');
+  }
+  if (wanted === null) {
+    return trans.__('The number is out of range.');
+  }
+  return wanted ? '' : trans.__('With 0 nodes there is nothing to start.');
+}
+
+function whyNotResize(
+  cluster: ICluster,
+  wanted: number | null,
+  trans: ITrans
+): string {
+  const { is_wanted, state } = cluster;
+  if (!is_wanted) {
+    return state === 'stopping'
+      ? trans.__('The cluster is being deleted.')
+      : trans.__('The cluster is not running.');
+  }
+  // A cluster that waits for capacity may ask for less of it.
+  if (state === 'starting' && !hasNodes(cluster)) {
+    return trans.__('The cluster is starting.');
+  }
+  if (!['ready', 'paused', 'resizing', 'starting'].includes(state)) {
+    return trans.__('The cluster is not running.');
+  }
+  if (wanted === null) {
+    return trans.__('The number is out of range.');
+  }
+  const asked = hasNodes(cluster) ? cluster.nodes_asked : cluster.ranks_asked;
+  return wanted === asked ? trans.__('Type another number first.') : '';
+}
+
+function whyNotRemove({ is_wanted, state }: ICluster, trans: ITrans): string {
+  if (is_wanted) {
+    return '';
+  }
+  if (state === 'stopping') {
+    return trans.__('The cluster is being deleted.');
+  }
+  return state === 'down' ? trans.__('The cluster is not running.') : '';
+}
+
+/** Whether nothing of a cluster is wanted or left, so that only its entry in the list is. */
+export function isDeleted({ is_wanted, state }: ICluster): boolean {
+  return !is_wanted && state === 'down';
 }
 
 /** The size to begin with: one rank a slot, and two where there is only one. */
@@ -75,7 +131,7 @@ export function suggested({ slots }: IBounds): IRanksSize {
   return { ranks: Math.max(2, slots), oversubscribe: slots < 2 };
 }
 
-/** What the box holds while nobody edits it: what was last asked for, else the suggestion. */
+/** The value of the box while it is not edited: the last request, else the suggestion. */
 export function resting(cluster: ICluster | null, bounds: IBounds): IDraft {
   if (cluster && hasNodes(cluster)) {
     return { text: String(cluster.nodes_defined), oversubscribe: false };
@@ -92,7 +148,7 @@ export function most(oversubscribe: boolean, bounds: IBounds): number {
   return oversubscribe ? bounds.max_ranks : bounds.slots;
 }
 
-/** The size that a draft stands for; null when the number will not do. */
+/** The size that a draft stands for; null when the number is not valid. */
 export function size(draft: IDraft, bounds: IBounds): IRanksSize | null {
   const text = draft.text.trim();
   const ranks = Number(text);
@@ -103,7 +159,7 @@ export function size(draft: IDraft, bounds: IBounds): IRanksSize | null {
   return fits ? { ranks, oversubscribe: draft.oversubscribe } : null;
 }
 
-/** The number of nodes that a draft stands for; null when it will not do. */
+/** The number of nodes that a draft stands for; null when it is not valid. */
 export function nodesSize(draft: IDraft): INodesSize | null {
   const text = draft.text.trim();
   return /^\d{1,4}$/.test(text) && Number(text) <= MAX_NODES
@@ -111,7 +167,7 @@ export function nodesSize(draft: IDraft): INodesSize | null {
     : null;
 }
 
-/** The size that a draft of `cluster` stands for; null when the number will not do. */
+/** The size that a draft of `cluster` stands for; null when the number is not valid. */
 export function sizeOf(
   cluster: ICluster | null,
   draft: IDraft,

@@ -111,7 +111,7 @@ function addCommands(app: JupyterFrontEnd, tabs: Tabs, trans: ITrans): void {
   const one = { type: 'string', description: trans.__('The id of the run') };
   app.commands.addCommand(CommandIDs.openRun, {
     label: trans.__('Open Run…'),
-    caption: trans.__('Show a run in a tab of its own'),
+    caption: trans.__('Show a run in its own tab'),
     icon: runIcon,
     describedBy: { args: { type: 'object', properties: { id: one } } },
     execute: async (args: Arguments) => {
@@ -121,7 +121,7 @@ function addCommands(app: JupyterFrontEnd, tabs: Tabs, trans: ITrans): void {
   });
   app.commands.addCommand(CommandIDs.compare, {
     label: trans.__('Compare Runs…'),
-    caption: trans.__('Lay the curves of several runs over one another'),
+    caption: trans.__('Show the curves of several runs in one chart'),
     icon: compareIcon,
     describedBy: {
       args: {

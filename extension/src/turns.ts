@@ -13,11 +13,11 @@ export interface ITurnsApi {
 
 /** Milliseconds between two attempts to have one's turn. */
 const EVERY = 500;
-/** Milliseconds after which a page gives up; the server gives nobody a turn for as long. */
+/** Milliseconds after which a page gives up; the server's turns are shorter. */
 const PATIENCE = 60_000;
 
 /**
- * Do `act` when it is this page's turn at the notebook, or not at all if others go on and on.
+ * Do `act` when it is this page's turn at the notebook, or not at all if others keep it.
  *
  * Where the server cannot say whose turn it is, it is everybody's.
  */

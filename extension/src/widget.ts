@@ -44,6 +44,7 @@ function render({
   model: IWidgetModel;
   el: HTMLElement;
 }): () => void {
+  el.classList.add('mathjax_ignore', 'tex2jax_ignore'); // where a page typesets whole outputs
   const shown = new RunModel(idOf(model));
   const view = new RunView({
     model: shown,
@@ -52,7 +53,7 @@ function render({
       stop: async () => {
         model.send({ type: 'stop' });
         return ENGLISH.__(
-          'The kernel was asked. While it is busy with the cell, it hears that only at the end: interrupt the kernel to stop at once.'
+          'The kernel was asked to stop the run. While it is busy with the cell, it cannot: interrupt the kernel to stop at once.'
         );
       }
     }
@@ -114,7 +115,7 @@ function takeFrame(model: RunModel, bytes: DataView | undefined): void {
   }
 }
 
-/** A page that came late may lack something before the newest; what is whole mends that. */
+/** A page that came late may lack something before the newest; a full state repairs that. */
 function isNews(model: RunModel, { feed, version, series }: IFrame): boolean {
   const isWhole = series.every(({ reset }) => reset);
   return (

@@ -9,13 +9,16 @@ import type {
   IRun,
   IRung,
   NodeState,
-  Place
+  Provider
 } from './protocol';
-import { number, percent } from './run/numbers';
+import { duration, money, number, percent } from './run/numbers';
 import { stateWord } from './run/phrases';
 import type { ITrans } from './run/trans';
 
-/** Stands where there is nothing to tell. */
+/** Dollars; any run's log costs less. */
+const TRAFFIC_SAID = 0.005;
+
+/** Shown in place of a missing value. */
 export const NOTHING = '–';
 
 /** A cluster's state in one word. */
@@ -32,7 +35,7 @@ export function clusterWord(state: ClusterState, trans: ITrans): string {
   return words[state] ?? state;
 }
 
-/** A run's state, and how much of it is done while it goes on. */
+/** A run's state, and its progress while it is active. */
 export function standing(run: IRun, trans: ITrans): string {
   const word = stateWord(run, trans);
   return run.is_ended || run.fraction === null
@@ -43,19 +46,19 @@ export function standing(run: IRun, trans: ITrans): string {
 /** How many there are against how many were asked for, as in `2 of 4`. */
 export function against(actual: number, asked: number, trans: ITrans): string {
   if (actual > asked) {
-    return trans.__('%1, %2 asked for', actual, asked);
+    return trans.__('%1, %2 requested', actual, asked);
   }
   return asked ? trans.__('%1 of %2', actual, asked) : NOTHING;
 }
 
 /** The nodes there are against those that there are to be; one that may grow has bounds. */
 export function nodesAgainst(cluster: ICluster, trans: ITrans): string {
-  const { nodes_actual, nodes_asked, nodes_least, nodes_most } = cluster;
-  if (!nodes_asked || !nodes_most) {
+  const { nodes_actual, nodes_asked, min_nodes, max_nodes } = cluster;
+  if (!nodes_asked || !max_nodes) {
     return against(nodes_actual, nodes_asked, trans);
   }
-  const least = Math.min(nodes_least, nodes_asked);
-  return trans.__('%1 of %2 to %3', nodes_actual, least, nodes_most);
+  const least = Math.min(min_nodes, nodes_asked);
+  return trans.__('%1 of %2 to %3', nodes_actual, least, max_nodes);
 }
 
 /** The same with the thing that is counted, as in `2 of 4 ranks`. */
@@ -65,67 +68,85 @@ export function ranksWord(
   trans: ITrans
 ): string {
   return actual > asked
-    ? trans._n('%1 rank, %2 asked for', '%1 ranks, %2 asked for', actual, asked)
+    ? trans._n('%1 rank, %2 requested', '%1 ranks, %2 requested', actual, asked)
     : trans._n('%2 of %1 rank', '%2 of %1 ranks', asked, actual);
 }
 
-/** Where a cluster's nodes are. */
-export function place(cluster: ICluster, trans: ITrans): string {
-  const words: { [place in Place]: string } = {
+/** A number of ranks, or of nodes. */
+export function sizeWord(
+  amount: number,
+  isOfNodes: boolean,
+  trans: ITrans
+): string {
+  return isOfNodes
+    ? trans._n('%1 node', '%1 nodes', amount)
+    : trans._n('%1 rank', '%1 ranks', amount);
+}
+
+/** The provider of a cluster's nodes. */
+export function providerWord(cluster: ICluster, trans: ITrans): string {
+  const words: { [provider in Provider]: string } = {
     local: trans.__('this machine'),
     hosts: trans.__('ssh hosts'),
     ec2: trans.__('EC2 spot'),
-    rehearsal: trans.__('rehearsal: nothing is bought')
+    rehearsal: trans.__('rehearsal (nothing is bought)')
   };
-  return words[cluster.where] ?? cluster.where;
+  return words[cluster.provider] ?? cluster.provider;
 }
 
-/** An amount of money; less than a cent is not nothing. */
+/** An amount of money. */
 export function dollars(amount: number, trans: ITrans): string {
-  const isTiny = amount > 0 && amount < 0.01;
-  return trans.__('$%1', amount.toFixed(isTiny ? 4 : 2));
+  return trans.__('$%1', money(amount));
 }
 
-/** A price of an hour, for which spot prices need four digits. */
+/** A price of an hour. */
 export function hourly(price: number, trans: ITrans): string {
-  const isSmall = price > 0 && price < 1;
-  return trans.__('$%1 per hour', price.toFixed(isSmall ? 4 : 2));
+  return trans.__('$%1/h', money(price));
 }
 
-/** What a cluster costs an hour. */
+/** What a cluster costs an hour; nothing where it is free. */
 export function price(cluster: ICluster, trans: ITrans): string {
-  return cluster.price === null
-    ? trans.__('free')
-    : hourly(cluster.price, trans);
+  return cluster.price === null ? '' : hourly(cluster.price, trans);
 }
 
-/** What a cluster has cost so far. */
+/** What a cluster has cost so far, and traffic's part of it; nothing where it is free. */
 export function spent(cluster: ICluster, trans: ITrans): string {
-  return cluster.spent === null
-    ? trans.__('free')
-    : dollars(cluster.spent, trans);
+  if (cluster.spent === null) {
+    return '';
+  }
+  const whole = dollars(cluster.spent, trans);
+  return (cluster.traffic ?? 0) < TRAFFIC_SAID
+    ? whole
+    : trans.__(
+        '%1 (of which about %2 for traffic, estimated)',
+        whole,
+        dollars(cluster.traffic ?? 0, trans)
+      );
 }
 
-/** Whether nobody wants its nodes any longer, and none is left that could cost anything. */
+/** Whether its nodes are released, and none is left that could cost anything. */
 export function isOver(cluster: ICluster): boolean {
-  const isOfNodes = cluster.where !== 'local';
+  const isOfNodes = cluster.provider !== 'local';
   return isOfNodes && !cluster.is_wanted && !cluster.nodes.length;
 }
 
-/** What is left of what a cluster may cost. */
+/** What is left of a cluster's budget; nothing where it has none. */
 export function budget(cluster: ICluster, trans: ITrans): string {
-  const whole = cluster.budget ?? 0;
+  const whole = cluster.budget;
+  if (whole === null) {
+    return '';
+  }
   const left = Math.max(0, whole - (cluster.spent ?? 0));
   return trans.__('%1 of %2 left', dollars(left, trans), dollars(whole, trans));
 }
 
 /** Which nodes are deleted with a cluster, and what they cost; nothing for this machine. */
 export function whatGoes(cluster: ICluster, trans: ITrans): string {
-  if (cluster.where === 'local') {
+  if (cluster.provider === 'local') {
     return '';
   }
-  if (cluster.where === 'hosts') {
-    return trans.__('The hosts themselves stay on.');
+  if (cluster.provider === 'hosts') {
+    return trans.__('The hosts themselves keep running.');
   }
   const number = Object.values(cluster.node_states).reduce((n, m) => n + m, 0);
   const deleted = trans._n(
@@ -175,13 +196,13 @@ export function outcomeWord(rung: IRung, trans: ITrans): string {
     written: trans.__('being tried'),
     bought: trans.__('granted'),
     refused: trans.__('refused'),
-    lost: trans.__('nothing came of it')
+    lost: trans.__('no nodes obtained')
   };
   return words[rung.outcome] ?? rung.outcome;
 }
 
 /**
- * How long a cluster still lives unless somebody ends it before.
+ * How long a cluster still lives; nothing where it has no limit.
  *
  * @param now - epoch seconds
  */
@@ -191,15 +212,13 @@ export function timeToLive(
   trans: ITrans
 ): string {
   if (cluster.expires === null) {
-    return trans.__('no limit');
+    return '';
   }
   const minutes = Math.max(0, Math.round((cluster.expires - now) / 60));
-  return minutes < 60
-    ? trans.__('%1 min', minutes)
-    : trans.__('%1 h %2 min', Math.floor(minutes / 60), minutes % 60);
+  return duration(60 * minutes, trans);
 }
 
-/** A reported value; it is null where it was not finite, and missing where nobody reported it. */
+/** A reported value; it is null where it was not finite, and missing where it was not reported. */
 export function value(reported: number | null | undefined): string {
   return reported === undefined ? NOTHING : number(reported ?? NaN);
 }
@@ -231,7 +250,7 @@ export function alive(clusters: readonly ICluster[]): ICluster[] {
   return clusters.filter(one => one.is_wanted || one.state !== 'down');
 }
 
-/** The measurement of a cluster's links that goes on, if one does. */
+/** The active measurement of a cluster's links, if any. */
 export function measuring(cluster: ICluster): IRun | null {
   return cluster.runs.find(run => run.kind === 'measurement') ?? null;
 }
@@ -257,14 +276,14 @@ export function statusText(
   const runs = there.flatMap(one => one.runs).filter(run => !run.is_ended);
   const parts = [ranksOf(there, trans)];
   const nodes = there
-    .filter(one => one.where !== 'local')
+    .filter(one => one.provider !== 'local')
     .reduce((sum, one) => sum + one.nodes_actual, 0);
   if (nodes) {
     parts.unshift(trans._n('%1 node', '%1 nodes', nodes));
   }
   const cost = there.reduce((sum, one) => sum + (one.price ?? 0), 0);
   if (cost) {
-    parts.push(trans.__('$%1/h', cost.toFixed(2)));
+    parts.push(hourly(cost, trans));
   }
   const first = runs.find(run => run.state === 'running') ?? runs[0];
   if (first) {

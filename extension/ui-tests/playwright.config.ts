@@ -12,8 +12,8 @@ export default defineConfig({
   workers: 1,
   retries: 0,
   maxFailures: 4,
-  timeout: 120_000,
-  expect: { timeout: 15_000 },
+  timeout: 300_000,
+  expect: { timeout: 30_000 },
   reporter: 'list',
   snapshotPathTemplate: '{testDir}/{testFilePath}-snapshots/{arg}{ext}',
   use: {

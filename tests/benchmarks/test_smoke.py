@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import live_view
-from tests.benchmarks.__main__ import main
-from tests.benchmarks.place import Place
+from benchmarks import live_view
+from benchmarks.__main__ import main
+from benchmarks.place import Place
 
 
 def test_the_benchmarks_leave_every_value_in_a_file(tmp_path: Path) -> None:
@@ -24,6 +24,7 @@ def test_the_benchmarks_leave_every_value_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.mpi
+@pytest.mark.weekly
 def test_a_benchmark_with_ranks_leaves_nothing_behind(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
 
@@ -35,6 +36,7 @@ def test_a_benchmark_with_ranks_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.weekly
 @pytest.mark.timeout(300)
 def test_the_live_view_is_watched_in_a_real_page() -> None:
     if sentence := live_view.missing():

@@ -25,6 +25,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.weekly import WEEKLY
+
 ROOT = Path(__file__).parents[2]
 UI_TESTS = ROOT / "extension" / "ui-tests"
 PLAYWRIGHT = UI_TESTS / "node_modules" / "@playwright" / "test" / "cli.js"
@@ -250,9 +252,9 @@ def with_ranks(lab: Lab) -> Iterator[Lab]:
     try:
         yield lab.await_answer()
     finally:
-        said = lab.run("-m", "workbench.cli", "down")
+        said = lab.run("-m", "workbench.cli", "delete")
         lab.close()
-        assert not said.returncode or "nothing was taken down" in said.stdout, said.stdout
+        assert not said.returncode or "nothing was deleted" in said.stdout, said.stdout
 
 
 @contextlib.contextmanager
@@ -361,12 +363,14 @@ def run_spec(
         }
         renews = bool(os.environ.get("WORKBENCH_UI_UPDATE"))
         options = ["--update-snapshots=all"] if renews else []
+        options += [] if WEEKLY else ["--grep-invert=@weekly"]
         if only := os.environ.get("WORKBENCH_UI_GREP"):
             options += ["--grep", only]
         done = subprocess.run(
             ["node", str(PLAYWRIGHT), "test", *options, spec], cwd=UI_TESTS, env=environment,
             check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
+        print(done.stdout)  # how long each test took; pytest shows it with -rP
         if renews:
             shrink(UI_TESTS / "tests" / f"{spec}-snapshots")
         if done.returncode:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from workbench.core.bandwidth import Exchange, Pair, Survey
-from workbench.core.measurement import RESULT_STREAM, Measurement, Rate, measurement_json
-from workbench.core.report import Batch, Chunk, Progress
+from workbench.core.performance.bandwidth import Exchange, Pair, Survey
+from workbench.core.performance.measurement import (
+    RESULT_STREAM,
+    Measurement,
+    Rate,
+    measurement_json,
+)
+from workbench.core.run.rank_protocol import Batch, Chunk, Progress
 from workbench.store import Store
 
 NODES = tuple(f"node-{number}" for number in range(4))
@@ -15,36 +20,36 @@ STEPS = 20
 _HALF = 0.47
 
 
-def measurement(at: float, *, slow: str = "") -> Measurement:
+def measurement(at: float, *, slow: str = "", nodes: tuple[str, ...] = NODES) -> Measurement:
     """Return what is measured at ``at``, in epoch seconds.
 
     Args:
         slow: The node whose links carry half of what those of the others do.
+        nodes: Those that are measured.
     """
 
     def link(place: int, source: str, target: str) -> Pair:
         share = _HALF if slow in (source, target) else 1 - 0.01 * (place % 4)
         return Pair(source, target, (48 + place) * 1e-6, 0.96 * RATED * share)
 
-    ends = [(a, b) for a in NODES for b in NODES if a != b]
+    ends = [(a, b) for a in nodes for b in nodes if a != b]
     pairs = tuple(link(place, *both) for place, both in enumerate(ends))
     limit = min(pair.bandwidth for pair in pairs)
     exchanges = tuple(_exchanges("workbench", "ring", 0.97 * limit, 3e-4))
     exchanges += tuple(_exchanges("mpi", "", 0.5 * limit, 2e-4))
     rates = (
-        *(Rate(node, "disk write", 310e6) for node in NODES),
-        *(Rate(node, "disk read", 520e6) for node in NODES),
+        *(Rate(node, "disk write", 310e6) for node in nodes),
+        *(Rate(node, "disk read", 520e6) for node in nodes),
     )
-    survey = Survey(at, NODES, pairs, exchanges, rating=RATED)
-    return Measurement(survey, len(NODES), 62.0, rates)
+    survey = Survey(at, nodes, pairs, exchanges, rating=RATED)
+    return Measurement(survey, len(nodes), 62.0, rates)
 
 
 def _exchanges(way: str, name: str, busbw: float, latency: float) -> Iterator[Exchange]:
-    algorithm = f"{way}: {name}" if name else way
     for power in range(10):
         nbytes = 1000 * 4**power
         share = 2 * (len(NODES) - 1) / len(NODES)
-        yield Exchange(nbytes, latency + share * nbytes / busbw, len(NODES), algorithm)
+        yield Exchange(nbytes, latency + share * nbytes / busbw, len(NODES), way, name)
 
 
 def put(store: Store, run: str, found: Measurement, sequence: int = 1) -> None:

@@ -20,14 +20,14 @@ from collections.abc import Callable, Iterator
 
 import measurements
 
-from workbench.core.cluster import DEFAULT_CLUSTER, ClusterFact, ClusterState, RankFact
-from workbench.core.exchange import Codec
-from workbench.core.metrics import is_measured
-from workbench.core.report import Batch, Chunk, Sample
-from workbench.core.run import Run, RunKind, RunState, RunWish
+from workbench.core.cluster.model import DEFAULT_CLUSTER, ClusterFact, ClusterState
+from workbench.core.run.metrics import is_measured
+from workbench.core.run.model import Run, RunKind, RunState, RunWish
+from workbench.core.run.rank_protocol import Batch, Chunk, Sample
+from workbench.core.world.world import RankFact
+from workbench.requests.wishes import LOCK_NAME, new_run_id
 from workbench.store import Store
-from workbench.store.home import cluster_directory
-from workbench.store.wishes import LOCK_NAME, new_run_id
+from workbench.store.paths import cluster_directory
 
 LOOK_SECONDS = 0.02
 MEASURING_SECONDS = 0.15  # each step
@@ -40,7 +40,7 @@ FAILED = "260115-101000-cccc"
 ITERATIONS, RANKS, STRIDE = 400, 4, 10
 # What each rank tells of its gradients, and of what they say of the batch.
 CARRIED = {
-    "codec": float([*Codec].index(Codec.POWERSGD)), "nbytes": 1e8, "calls": 1.0, "batch": 128.0,
+    "codec powersgd": 1.0, "nbytes": 1e8, "calls": 1.0, "batch": 128.0,
     "wire": 2.1e6, "whole": 0.006, "error": 0.031, "cost powersgd": 2e-11, "small": 0.02,
 }  # fmt: skip
 GAUGED = {"gauge/signal": 0.5, "gauge/noise": 1000.0, "gauge/steps": 60.0}
@@ -191,6 +191,7 @@ def write_fixed() -> dict[str, str]:
             end(
                 store, run, RunState.FAILED, ended=created + 9, failed_rank=1, failed_host=HOST,
                 error=TRACEBACK, message=f"Rank 1 on {HOST} failed: ValueError: loss is nan.",
+                failure="ValueError: loss is nan",
             )  # fmt: skip
     return {name: identity for name, (identity, _) in FIXED.items()} | {"digits broken": FAILED}
 
@@ -246,6 +247,53 @@ def _curves(store: Store, run: Run, chance: random.Random, rate: float) -> None:
         store.add_batches(batches)
 
 
+# Runs that are hard to draw well: name, ranks, what ranks write, and whether they report.
+ODD = {
+    "converged": ("260115-110000-aaaa", 4, ""),
+    "hello": ("260115-110100-bbbb", 1, "hello\n"),
+    "hellos": ("260115-110200-cccc", 4, "hello of rank {rank}\n"),
+    "bar": ("260115-110300-dddd", 2, "\r".join(f" {n:3} % |{'#' * (n // 5)}" for n in range(101))),
+}
+LINK = "260115-110400-eeee"
+
+
+def write_odd() -> dict[str, str]:
+    """Write finished runs that are hard to draw well: noise, a constant, prints, two nodes."""
+    with Store() as store:
+        for number, (name, (identity, ranks, text)) in enumerate(ODD.items()):
+            if not store.has_run(identity):
+                created = LONG_AGO + 3600 + 60 * number
+                run = _fixed(store, identity, name, created, {})
+                stream = "stderr" if name == "bar" else "stdout"
+                for rank in range(ranks):
+                    chunk = Chunk(stream, created + 3, text.format(rank=rank))
+                    chunks = (chunk,) if text else ()
+                    samples = () if text else tuple(_converged(random.Random(rank), created))
+                    store.add_batches([Batch(run.id, rank, 1, samples, chunks)])
+                total = 0 if text else 2000
+                end(
+                    store, run, RunState.FINISHED, ranks=ranks, iteration=total,
+                    iterations_total=total, ended=created + 5,
+                )  # fmt: skip
+        if not store.has_run(LINK):
+            created = LONG_AGO + 3900
+            wish = RunWish(
+                LINK, "bandwidth", RunKind.MEASUREMENT, "", cluster="training", created=created
+            )
+            store.wish_run(wish)
+            found = measurements.measurement(LONG_AGO, nodes=measurements.NODES[:2])
+            measurements.put(store, LINK, found)
+            end(store, store.run(LINK), RunState.FINISHED, started=LONG_AGO, ended=LONG_AGO + 62)
+    return {name: identity for name, (identity, *_) in ODD.items()} | {"link": LINK}
+
+
+def _converged(chance: random.Random, created: float) -> Iterator[Sample]:
+    for i in range(1, 2001):
+        loss = (2.3 * math.exp(-i / 40) + 0.01) * math.exp(chance.gauss(0, 0.7))
+        yield Sample("main/loss", i, created + 2 + i / 1000, loss)
+        yield Sample("main/accuracy", i, created + 2 + i / 1000, 1.0)
+
+
 def facts(name: str) -> dict[str, object]:
     """Return what the store has of a run."""
     with Store() as store:
@@ -286,7 +334,7 @@ def put_up(up: float) -> None:
 
 def bundle(name: str) -> dict[str, object]:
     """Return what stays of a run in a saved notebook."""
-    from workbench.view.kept import kept_bundle
+    from workbench.view.run_output import kept_bundle
 
     with Store() as store:
         return kept_bundle(store, store.run(name), time.time())
@@ -295,6 +343,7 @@ def bundle(name: str) -> dict[str, object]:
 WORDS: dict[str, Callable[..., object]] = {
     "ask": ask,
     "fixed": write_fixed,
+    "odd": write_odd,
     "facts": facts,
     "bundle": bundle,
     "measured": measured,

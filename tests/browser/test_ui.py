@@ -16,8 +16,10 @@ MARKS = {
     "plain": [pytest.mark.kernel],
     "real": [pytest.mark.kernel, pytest.mark.mpi],
 }
+# Each measures for a minute what tests without a page measure too.
+WEEKLY = {"real/bandwidth.spec.ts"}
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 
 
 def specs() -> Iterator[object]:
@@ -27,7 +29,10 @@ def specs() -> Iterator[object]:
             if name == "pictures" and "WORKBENCH_UI_PICTURES" not in os.environ:
                 continue  # it makes those of README, and checks nothing else
             spec = f"{folder}/{path.name}"
-            yield pytest.param(spec, marks=marks, id=f"{folder}-{name}")
+            often = [pytest.mark.weekly] if spec in WEEKLY else []
+            # Side by side, a server's specs are for one process: --dist loadgroup.
+            group = [pytest.mark.xdist_group(f"browser-{folder}")]
+            yield pytest.param(spec, marks=[*marks, *often, *group], id=f"{folder}-{name}")
 
 
 @pytest.mark.parametrize("spec", list(specs()))

@@ -5,18 +5,20 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from workbench.cli import main
-from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish, RankFact
-from workbench.core.fleet import Node, NodeState, Place
-from workbench.core.report import Batch, Chunk, Sample
-from workbench.core.run import Run, RunState
+from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
+from workbench.core.fleet.model import Node, NodeState, Provider
+from workbench.core.run.model import Run, RunState
+from workbench.core.run.rank_protocol import Batch, Chunk, Sample
+from workbench.core.world.world import RankFact
 from workbench.store import Store
-from workbench.store.home import cluster_directory
+from workbench.store.paths import cluster_directory
 
 DEADLINE_SECONDS = 20.0
 
@@ -107,13 +109,15 @@ class Actor(threading.Thread):
             return
         if self.fails and wish.up:
             self._put(ClusterState.FAILED, 0, self.fails)
-        elif wish.up and wish.fleet.place is not Place.LOCAL:
+        elif wish.up and wish.fleet.provider is not Provider.THIS_MACHINE:
             self._lend(wish, fact)
         elif wish.up and fact.ranks != wish.ranks:
             self._put(ClusterState.READY, wish.ranks)
         elif not wish.up and fact.state is not ClusterState.DOWN:
             for run in self.store.unfinished(self.cluster):
                 self.end_run(run, RunState.STOPPED)
+            gone = [replace(n, state=NodeState.GONE) for n in self.store.nodes(self.cluster)]
+            self.store.put_nodes(self.cluster, gone)
             self._put(ClusterState.DOWN, 0)
             self.let_go()
         for run in self.store.unfinished(self.cluster):

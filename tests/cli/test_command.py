@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.core.run import RunKind, RunState
+from workbench.core.run.model import RunKind, RunState, RunWish
 
 PNG = b"\x89PNG\r\n"
 SAID = {"[0-1] hello", "[0] I am rank 0", "[1] I am rank 1"}
@@ -32,7 +32,7 @@ def test_a_failed_run_shows_the_traceback_of_its_rank(workbench, actor, script):
     result = workbench("run", "--name", "digits", script)
 
     assert result.exit_code == 1
-    assert "Run 'digits' failed on rank 1 on here." in result.stderr
+    assert "Run 'digits' failed on rank 1 (here)." in result.stderr
     assert result.stderr.rstrip().endswith("ValueError: no")
 
 
@@ -107,7 +107,7 @@ def test_an_interrupt_asks_the_run_to_stop_and_follows_it_to_its_end(workbench, 
     result = workbench("run", "--name", "digits", script)
 
     assert result.exit_code == 130
-    assert "Asked the ranks to stop; interrupt again to leave them to it." in result.stderr
+    assert "Stopping after this iteration; interrupt again to stop watching." in result.stderr
     assert "Run digits: stopped at iteration 7" in result.stderr
 
 
@@ -167,21 +167,40 @@ def test_resize_asks_for_another_size(workbench, actor, store):
 def test_down_waits_until_the_supervisor_has_ended_too(workbench, actor, store):
     workbench("up", "1")
 
-    result = workbench("down")
+    result = workbench("delete")
 
     assert result.exit_code == 0
-    assert result.stdout == "Cluster 'default' is down; nothing of it is left running.\n"
+    assert result.stdout == "Cluster 'default' is deleted; none of its processes is left.\n"
     assert not store.cluster_wish("default").up
 
 
-@pytest.mark.parametrize("arguments", [["up", "1"], ["resize", "1"], ["down"]])
+def test_a_cluster_that_was_deleted_before_is_no_longer_listed(workbench, actor, store):
+    workbench("up", "1")
+    workbench("delete")
+
+    result = workbench("delete")
+
+    assert result.exit_code == 0
+    assert result.stdout == (
+        "Cluster 'default' was already deleted; it is no longer listed. Its runs are kept.\n"
+    )
+    assert store.clusters() == []
+
+
+@pytest.mark.parametrize("arguments", [["up", "1"], ["resize", "1"], ["delete"]])
 def test_without_waiting_the_prompt_is_back_at_once(workbench, actor, arguments):
     workbench("up", "1")
 
     result = workbench(*arguments, "--no-wait")
 
     assert result.exit_code == 0
-    assert result.stdout.startswith("Asked for ")
+    assert result.stdout.startswith(
+        (
+            "Starting cluster",
+            "Resizing cluster",
+            "Cluster 'default' is being deleted; its runs are kept.",
+        )
+    )
 
 
 def test_an_interrupted_wait_says_that_the_cluster_goes_on(workbench, actor):
@@ -191,7 +210,7 @@ def test_an_interrupted_wait_says_that_the_cluster_goes_on(workbench, actor):
     result = workbench("up", "1")
 
     assert result.exit_code == 130
-    assert "goes on without you; `workbench status` shows it." in result.stderr
+    assert "continues in the background; `workbench status` shows it." in result.stderr
 
 
 def test_status_shows_ranks_and_runs(workbench, actor, script):
@@ -200,7 +219,7 @@ def test_status_shows_ranks_and_runs(workbench, actor, script):
 
     result = workbench("status")
 
-    assert "Cluster default: ready, 2 ranks of 2 asked for, generation 1" in result.stdout
+    assert "Cluster default: ready, 2 of 2 ranks" in result.stdout
     assert "4001" in result.stdout
     assert "Run digits: queued" in result.stdout
 
@@ -217,7 +236,7 @@ def test_status_is_there_as_json(workbench, actor, script):
 
 
 def test_status_without_any_cluster_says_how_to_begin(workbench):
-    assert workbench("status").stdout == "There is no cluster yet; `workbench up` starts one.\n"
+    assert workbench("status").stdout == "There is no cluster yet; start one with `workbench up`.\n"
 
 
 def test_runs_lists_the_newest_first_with_their_last_values(workbench, actor, script):
@@ -229,6 +248,71 @@ def test_runs_lists_the_newest_first_with_their_last_values(workbench, actor, sc
 
     assert [line.split()[0] for line in lines] == ["run", "second", "first"]
     assert lines[1].rstrip().endswith("main/loss 1")
+
+
+def test_cells_that_only_printed_are_counted_and_listed_when_asked(workbench, store) -> None:
+    store.wish_run(RunWish("261121-000000-aaaa", "printed", RunKind.CELL, "print(1)"))
+    store.put_run_fact("261121-000000-aaaa", state=RunState.FINISHED)
+
+    folded, everything = workbench("runs").stdout, workbench("runs", "--all").stdout
+
+    assert folded == (
+        "There are no runs but 1 cell that only printed; `workbench runs --all` lists them.\n"
+    )
+    assert "printed  finished" in everything
+
+
+def test_runs_are_deleted_after_a_yes(workbench, actor, script):
+    actor.script = actor.finish
+    workbench("run", "--name", "first", script)
+    workbench("run", "--name", "second", script)
+
+    unasked = workbench("runs", "--delete", "first")
+    result = workbench("runs", "--delete", "first", "--yes")
+
+    assert unasked.exit_code == 2
+    assert (
+        "Not confirmed, so nothing was deleted; answer at a terminal, or add --yes."
+        in unasked.stderr
+    )
+    assert "This deletes 1 run (first), about" in unasked.stderr
+    assert result.stdout.startswith("Deleted 1 run; ")
+    assert [line.split()[0] for line in workbench("runs").stdout.splitlines()] == ["run", "second"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--delete"], "Say which runs to delete: their names"),
+        (["--older-than", "30d"], "add --delete"),
+        (["--delete", "--older-than", "soon"], "'soon' is not a length of time"),
+        (["--delete", "--larger-than", "big"], "'big' is not a size"),
+        (["--delete", "nobody"], "No run is called 'nobody'"),
+    ],
+)
+def test_a_deletion_that_is_not_clear_is_refused(workbench, words, said):
+    result = workbench("runs", *words)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_nothing_to_delete_is_told(workbench):
+    result = workbench("runs", "--delete", "--older-than", "30d")
+
+    assert result.stdout == "No ended run matches, so nothing was deleted.\n"
+
+
+def test_how_long_runs_are_kept_is_set_and_kept(workbench):
+    first = workbench("runs", "--retain", "90d")
+    both = workbench("runs", "--retain-size", "5GB")
+    neither = workbench("runs", "--retain", "all", "--retain-size", "all")
+
+    assert first.stdout == "From now on ended runs are deleted 90 d after they ended.\n"
+    assert both.stdout.endswith(
+        "90 d after they ended and from the oldest while all take more than 5 GB.\n"
+    )
+    assert neither.stdout == "From now on all runs are kept until you delete them.\n"
 
 
 def test_runs_are_there_as_json(workbench, actor, script):
@@ -274,7 +358,7 @@ def test_a_run_without_values_cannot_be_drawn(workbench, actor, script):
     result = workbench("runs", "silent", "--plot", "silent.png")
 
     assert result.exit_code == 2
-    assert "silent reported no values, so there is nothing to draw." in result.stderr
+    assert "silent reported no values, so they have no curves." in result.stderr
     assert not Path("silent.png").exists()
 
 
@@ -292,6 +376,19 @@ def test_logs_of_one_rank_leave_the_others_out(workbench, actor, script):
     assert workbench("logs", "--rank", "1").stdout == "[1] hello\n[1] I am rank 1\n"
 
 
+def test_logs_print_the_whole_traceback_of_a_run_that_failed(workbench, actor, script):
+    def fail(run):
+        actor.start_run(run)
+        traces = {"error": "ValueError: bad", "traceback": "in chainer\nValueError: bad"}
+        actor.end_run(run, RunState.FAILED, failed_rank=1, **traces)
+
+    actor.script = fail
+    failed = workbench("run", "--name", "digits", script)
+
+    assert "All frames: `workbench logs digits --traceback`" in failed.output
+    assert workbench("logs", "--traceback").stdout == "in chainer\nValueError: bad\n"
+
+
 def test_logs_follow_a_run_to_its_end(workbench, actor, script):
     def speak_late(run):
         actor.start_run(run)
@@ -304,16 +401,24 @@ def test_logs_follow_a_run_to_its_end(workbench, actor, script):
     assert "[0-1] hello" in workbench("logs", "-f").stdout
 
 
-def test_logs_of_the_supervisor_name_their_files(workbench, actor, home):
-    folder = home / "clusters" / "default"
-    (folder / "engines").mkdir(parents=True)
-    (folder / "engines" / "rank-0.log").write_text("engine\n")
-    (folder / "supervisor.log").write_text("supervisor\n")
+def test_the_supervisors_log_is_told_in_sentences(workbench, actor, home):
+    log = home / "clusters" / "default" / "supervisor.log"
+    ours = "2026-11-22 14:36:01,512 INFO workbench.supervisor: Bought 3 nodes.\n"
+    log.write_text(f"{ours}2026-11-22 14:36:02,000 INFO ipyparallel: queue::client b'x'\n")
 
-    lines = workbench("logs", "--supervisor").stdout.splitlines()
+    assert workbench("logs", "--supervisor").stdout == "2026-11-22 14:36:01  Bought 3 nodes.\n"
+    assert "queue::client" in workbench("logs", "--supervisor", "--level", "debug").stdout
 
-    assert lines[0] == f"==> {folder}/supervisor.log <=="
-    assert lines[1::2] == ["supervisor", "engine"]
+
+@pytest.mark.parametrize(
+    ("option", "name"), [("--controller", "ipcontroller-1"), ("--engines", "ipengine-g1-1")]
+)
+def test_raw_logs_are_printed_on_request(workbench, actor, home, option, name):
+    path = home / "clusters" / "default" / "profile" / "log" / f"{name}.log"
+    path.parent.mkdir(parents=True)
+    path.write_text("raw\n")
+
+    assert workbench("logs", option).stdout == f"==> {path} <==\nraw\n"
 
 
 def test_stop_waits_for_the_run_that_goes_on(workbench, actor, script):
@@ -352,13 +457,4 @@ def test_doctor_names_the_remedy_and_ends_with_one(workbench, tmp_path, monkeypa
     result = workbench("doctor")
 
     assert result.exit_code == 1
-    assert "data directory: Mend its permissions, or set WORKBENCH_HOME" in result.stdout
-
-
-def test_every_command_explains_itself(workbench):
-    names = ["up", "resize", "down", "run", "status", "runs", "logs", "stop", "doctor", "demo"]
-
-    helps = [workbench(name, "--help") for name in names]
-
-    assert [answer.exit_code for answer in helps] == [0] * len(names)
-    assert all(name in workbench("--help").stdout for name in names)
+    assert "data directory: Correct its permissions, or set WORKBENCH_HOME" in result.stdout

@@ -34,8 +34,8 @@ def test_the_demo_tells_what_was_reached_and_leaves_nothing(workbench, learned, 
     assert "Test accuracy 98.0 %, after " in result.stdout
     assert str(picture) in result.stdout
     assert picture.exists()
-    assert "Cluster 'demo' is down; no process of it is left." in result.stdout
-    assert not store.cluster_wish("demo").up
+    assert "Cluster 'demo' is deleted, and all its processes have ended." in result.stdout
+    assert store.cluster_wish("demo") is None
 
 
 def test_the_demo_that_fails_shows_why_and_leaves_nothing(workbench, actor, store):
@@ -45,7 +45,7 @@ def test_the_demo_that_fails_shows_why_and_leaves_nothing(workbench, actor, stor
 
     assert result.exit_code == 1
     assert result.stderr.rstrip().endswith("ValueError: no")
-    assert not store.cluster_wish("demo").up
+    assert store.cluster_wish("demo") is None
 
 
 def test_the_demo_that_is_interrupted_leaves_nothing(workbench, actor, store):
@@ -59,7 +59,7 @@ def test_the_demo_that_is_interrupted_leaves_nothing(workbench, actor, store):
     result = workbench("demo")
 
     assert result.exit_code == 130
-    assert not store.cluster_wish("demo").up
+    assert store.cluster_wish("demo") is None
 
 
 def test_a_terminal_that_closes_takes_the_demo_down(workbench, actor, store):
@@ -72,13 +72,13 @@ def test_a_terminal_that_closes_takes_the_demo_down(workbench, actor, store):
     result = workbench("demo")
 
     assert result.exit_code == 128 + signal.SIGHUP
-    assert not store.cluster_wish("demo").up
+    assert store.cluster_wish("demo") is None
 
 
 def test_a_demo_that_is_kept_stays_up(workbench, learned, store):
     result = workbench("demo", "--keep")
 
-    assert "`workbench down --cluster demo` ends it." in result.stdout
+    assert "delete it with `workbench delete --cluster demo`." in result.stdout
     assert store.cluster_wish("demo").up
 
 

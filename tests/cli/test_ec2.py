@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,9 +13,10 @@ import pytest
 
 from tests.rehearsal.ec2.endpoint import Endpoint
 from workbench.cloud.ec2 import Ec2
-from workbench.core.fleet import FleetWish, Needs, Node, NodeState, Place, Purchase
-from workbench.store.home import cluster_directory, owner_id
-from workbench.store.wishes import LOCK_NAME
+from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Provider, Purchase
+from workbench.requests.gpu_environment import has_cuda_here
+from workbench.requests.wishes import LOCK_NAME
+from workbench.store.paths import cluster_directory, owner_id
 
 REGION = "us-east-1"
 INSIDE = ("up", "--ec2", "--region", REGION, "--nodes", "3", "--type", "c5.large")
@@ -39,22 +41,65 @@ def test_the_price_the_dry_run_and_the_end_are_shown_before_the_yes(endpoint, wo
     result = workbench(*UP, "--max-price", "1", "--ttl", "2h")
 
     assert "0.75 Gbit/s" in result.stdout
-    assert "checks passed." in result.stdout
+    assert re.search(r"Dry run: \d+ checks passed, \d+ cannot be tested before", result.stdout)
     assert "Tried first: 3 nodes of c5.large in us-east-1" in result.stdout
-    assert "for their disks, of at most $1.00/h" in result.stdout
-    assert "all nodes, with disks" in " ".join(result.stdout.split())
-    assert "Nodes let in ssh from 203.0.113.7/32, and all else from one another" in result.stdout
-    assert "Everything is deleted after 2 h (" in result.stdout
-    assert "Nobody said yes, and nothing was bought" in result.stderr
+    assert "for their disks and $0.015/h for public addresses, of at most" in result.stdout
+    assert "all nodes, with disks and addresses" in " ".join(result.stdout.split())
+    assert "Nodes accept ssh from 203.0.113.7/32, and all other traffic only from" in result.stdout
+    assert "The cluster is deleted after 2 h (" in result.stdout
+    assert "Not confirmed, so nothing was bought" in result.stderr
     assert store.clusters() == []
     assert Ec2(REGION, endpoint=endpoint.url).leftovers() == ()
 
 
 def test_a_quota_that_does_not_reach_is_told_before_anything_is_asked(endpoint, workbench):
-    result = workbench(*UP, "--nodes", "400", "--least", "400")
+    result = workbench(*UP, "--nodes", "400", "--min-nodes", "400")
 
     assert result.exit_code == 2
-    assert 'vCPUs of "All standard Spot Instance Requests"' in result.stderr
+    assert (
+        'left of "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests"' in result.stderr
+    )
+
+
+def test_what_is_listed_at_all_is_said_before_the_yes(endpoint, workbench):
+    result = workbench(*UP[:-3], "t3.large", *UP[-2:])
+
+    said = " ".join(result.stdout.split())
+    assert "at least 2 vCPUs, 4 GiB and 1 GiB a rank" in said
+    assert "t3.large slows down to 30 % of its vCPUs" in said
+    assert "Tried first: 3 nodes of t3.large in us-east-1" in said
+    assert "close together" not in said.partition("Tried first")[2]
+
+
+def test_a_type_that_cannot_carry_the_software_is_refused_before_anything_is_asked(
+    endpoint, workbench
+):
+    result = workbench(*UP[:-3], "t3.nano", *UP[-2:])
+
+    assert result.exit_code == 2
+    assert "t3.nano has 2 vCPUs and 0.5 GiB, and a node needs at least 2 vCPUs, 4" in result.stderr
+
+
+@pytest.mark.parametrize("type_", ["p3dn.24xlarge", "g6f.large"])
+def test_gpus_that_the_image_does_not_drive_are_refused(endpoint, workbench, type_):
+    result = workbench(*UP[:-3], type_, *UP[-2:])
+
+    assert result.exit_code == 2
+    assert "The image has no driver for the" in result.stderr
+
+
+@pytest.mark.skipif(has_cuda_here(), reason="this environment computes on GPUs itself")
+def test_gpus_that_nobody_could_use_are_told_before_the_yes(endpoint, workbench):
+    typed = [*UP[:-3], "g4dn.xlarge", *UP[-2:]]
+
+    said, remedied = (
+        " ".join(workbench(*typed, *more).stdout.split()) for more in ((), ("--cuda",))
+    )
+
+    assert "g4dn.xlarge has GPUs, and ranks could not use them" in said
+    assert "add --cuda to install cupy-cuda12x[ctk]>=14 and nvidia-nccl-cu12 on the nodes" in said
+    assert "could not use them" not in remedied
+    assert "Tried first: 3 nodes of g4dn.xlarge" in remedied
 
 
 def test_from_outside_of_the_network_an_address_has_to_be_named(endpoint, workbench, store):
@@ -123,7 +168,8 @@ def test_a_type_that_is_not_sold_there_is_refused(endpoint, workbench):
     result = workbench("offers", "--ec2", "--region", REGION, "--type", "p2.xlarge")
 
     assert result.stderr.strip() == (
-        f"Of what else would do in {REGION}, nothing is of type p2.xlarge; ask for less of that."
+        f"No offer in {REGION} that meets the other requirements is of type p2.xlarge; "
+        "ease that requirement."
     )
 
 
@@ -132,7 +178,9 @@ def rented(store) -> FleetWish:
     """The nodes of a cluster that is up, whose supervisor holds its lock."""
     needs = Needs(types=("c5.large",))
     door, until = "203.0.113.7/32", time.time() + 7200
-    fleet = FleetWish(Place.EC2, nodes=2, needs=needs, region=REGION, ssh_from=door, expires=until)
+    fleet = FleetWish(
+        Provider.EC2, nodes=2, needs=needs, region=REGION, ssh_from=door, expires=until
+    )
     store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
     zone = f"{REGION}a"
     store.put_nodes(
@@ -151,9 +199,9 @@ def test_more_nodes_are_bought_once_their_price_was_agreed_to(endpoint, workbenc
     unasked = workbench("resize", "--nodes", "3", "--no-wait")
 
     assert "3 nodes would cost about $0." in unasked.stdout
-    assert "$0.0800/h now; tried first: 1 node of c5.large in us-east-1a" in unasked.stdout
-    assert "Until all is deleted, in 2 h, that comes to about $0." in unasked.stdout
-    assert "Nobody said yes, and nothing was bought" in unasked.stderr
+    assert "$0.08/h now; tried first: 1 node of c5.large in us-east-1a" in unasked.stdout
+    assert "Until the cluster is deleted, in 2 h, this costs about $0." in unasked.stdout
+    assert "Not confirmed, so nothing was bought" in unasked.stderr
     assert store.cluster_wish("default").fleet.nodes == 2
     assert workbench("resize", "--nodes", "3", "--no-wait", "--yes").exit_code == 0
     assert store.cluster_wish("default").fleet.nodes == 3
@@ -167,16 +215,16 @@ def test_fewer_nodes_are_asked_for_without_a_question(endpoint, workbench, store
 
 
 def test_more_nodes_than_all_may_cost_are_refused(endpoint, workbench, store, rented):
-    fleet = replace(rented, most_price=0.1)
+    fleet = replace(rented, max_price=0.1)
     store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
 
     result = workbench("resize", "--nodes", "3", "--no-wait", "--yes")
 
-    assert "more than the $0.1/h that all may cost" in result.stderr
+    assert "more than the price limit of $0.10/h" in result.stderr
     assert store.cluster_wish("default").fleet.nodes == 2
 
 
-def test_a_run_does_not_buy_a_deleted_cluster_again_unasked(
+def test_a_run_waits_for_a_cluster_that_is_being_deleted_and_buys_nothing(
     endpoint, workbench, store, rented, tmp_path
 ):
     store.wish_cluster("default", up=False, ranks=0)
@@ -185,8 +233,7 @@ def test_a_run_does_not_buy_a_deleted_cluster_again_unasked(
 
     result = workbench("run", str(script))
 
-    assert "Tried first: 2 nodes of c5.large" in result.stdout
-    assert "Nobody said yes, and nothing was bought" in result.stderr
+    assert "Cluster 'default' on EC2 spot nodes is still being deleted; " in result.stderr
     assert not store.cluster_wish("default").up
     assert store.runs() == []
 
@@ -202,8 +249,8 @@ def test_a_sweep_finds_what_was_left_in_any_region_and_deletes_it(endpoint, work
 
     assert "eu-west-1" in deleted.stdout
     assert "instance" in deleted.stdout
-    assert "nothing of them is left." in deleted.stdout
-    assert again.stdout == "Nothing bears our tags.\n"
+    assert re.search(r"Deleted \d+ resources\.", deleted.stdout)
+    assert again.stdout == "No resource has our tags.\n"
     for region in (REGION, "eu-west-1"):
         rows = boto3.client("ec2", region_name=region).describe_instances()["Reservations"]
         states = {one["State"]["Name"] for row in rows for one in row["Instances"]}
@@ -218,7 +265,61 @@ def test_what_others_have_is_shown_and_stays_unless_that_is_said(endpoint, workb
     before = theirs.leftovers()
     told = workbench("sweep-leaks", "--region", REGION, "--others", "--yes")
 
-    assert "default (of c0ffee)" in asked.stdout
-    assert "others' things stay unless you say --others" in asked.stdout
+    assert "default (owner: c0ffee)" in asked.stdout
+    assert "add --others to delete resources of other people" in asked.stdout
     assert before
-    assert "nothing of them is left." in told.stdout
+    assert re.search(r"Deleted \d+ resources\.", told.stdout)
+
+
+DENIED = (
+    "You are not authorized to perform this operation. User: "
+    "arn:aws:sts::123456789012:assumed-role/a-role-with-a-long-name/somebody@example.com is not "
+    "authorized to perform: ec2:DescribeTags with an explicit deny in a service control policy"
+)
+
+
+def test_a_region_that_an_organisation_denies_is_named_and_is_no_failure(endpoint, workbench):
+    endpoint.fail("DescribeTags", "UnauthorizedOperation", DENIED, times=-1)
+
+    result = workbench("sweep-leaks", "--region", REGION)
+
+    assert f"A policy denies {REGION}, so it was not searched" in result.stderr
+    assert result.exit_code == 0
+
+
+def test_a_region_that_is_not_permitted_otherwise_is_a_failure(endpoint, workbench):
+    endpoint.deny("DescribeTags")
+
+    result = workbench("sweep-leaks", "--region", REGION)
+
+    assert f"{REGION} was not searched" in result.stderr
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize("region", ["cn-north-1", "us-gov-west-1"])
+def test_partitions_of_their_own_are_not_supported(endpoint, workbench, monkeypatch, region):
+    named = workbench("up", "--ec2", "--region", region)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", region)
+    configured = workbench("up", "--ec2")
+
+    for result in (named, configured):
+        assert f"{region} is in another partition of AWS, which is not supported" in result.stderr
+    assert endpoint.calls() == []
+
+
+def test_subnets_are_named_on_the_command_line(endpoint, workbench):
+    ec2 = boto3.client("ec2", region_name=REGION)
+    zone = [{"Name": "availability-zone", "Values": [f"{REGION}b"]}]
+    subnet = ec2.describe_subnets(Filters=zone)["Subnets"][0]["SubnetId"]
+
+    result = workbench(*UP, "--subnet", subnet)
+
+    assert "Tried first: 3 nodes of c5.large in us-east-1b" in result.stdout
+    assert workbench(*UP, "--subnet", "mine").stderr.startswith("'mine' is not a subnet's id; ")
+
+
+def test_the_size_of_the_disk_is_in_the_price(endpoint, workbench):
+    usual, large = workbench(*UP), workbench(*UP, "--disk", "1000")
+
+    assert large.stdout != usual.stdout
+    assert "--disk must be from 8 to 16384 GiB, not 4." in workbench(*UP, "--disk", "4").stderr

@@ -13,9 +13,9 @@ from click.testing import CliRunner
 from tests.rehearsal.conftest import possible
 from tests.rehearsal.hosts import Hosts, RehearsalHost
 from workbench.cli import main
-from workbench.core.sshconfig import fingerprint
-from workbench.store.asking import trusted_lines
-from workbench.store.home import cluster_directory
+from workbench.core.world.sshconfig import fingerprint
+from workbench.requests.cloud_queries import trusted_lines
+from workbench.store.paths import cluster_directory
 
 __all__ = ["possible"]
 pytestmark = pytest.mark.root
@@ -58,7 +58,7 @@ def test_unknown_keys_are_shown_once_and_kept_after_a_yes(hosts, actor, store):
     again = CliRunner().invoke(main, ["up", "--hosts", "hosts.txt"])
 
     for host in hosts:
-        shown = f"{host.address} shows a host key that is not known here: "
+        shown = f"{host.address} has an unknown host key: "
         assert f"{shown}{fingerprint(host.known_hosts)}\n" in result.stdout
     assert trusted_lines("default") == tuple(host.known_hosts for host in hosts)
     path = cluster_directory("default") / "known_hosts"
@@ -81,7 +81,7 @@ def test_nothing_is_started_or_trusted_without_a_yes_to_the_keys(hosts, store, m
     result = CliRunner().invoke(main, ["up", "--hosts", written(hosts), *more])
 
     assert result.exit_code == 2
-    assert "Nobody said yes to the host keys, and nothing was started" in result.stderr
+    assert "The host keys were not confirmed, so nothing was started" in result.stderr
     assert f"--accept-keys {fingerprint(hosts[0].known_hosts)}" in result.stderr
     assert (store.clusters(), trusted_lines("default")) == ([], ())
     assert [host.log.count("Accepted publickey") for host in hosts] == logged
@@ -126,7 +126,7 @@ def test_who_is_not_let_in_starts_nothing(host, workbench, store, person):
     result = workbench("up", "--host", f"root@{host.address}")
 
     assert result.exit_code == 1
-    assert "lets nobody in as root" in result.stderr
+    assert "refuses the login of root" in result.stderr
     assert store.clusters() == []
 
 
@@ -147,5 +147,5 @@ def test_the_doctor_of_a_cluster_looks_at_its_hosts(hosts, actor, workbench, sto
 
     result = workbench("doctor")
 
-    assert "world forms" in result.stdout
+    assert "MPI test" in result.stdout
     assert re.search(rf"^{hosts[0].address} +✓ good +ssh, environment", result.stdout, re.MULTILINE)

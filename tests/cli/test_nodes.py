@@ -10,18 +10,18 @@ import pytest
 from click.testing import CliRunner
 
 from workbench.cli import main
-from workbench.cloud.fake import FakeCloud
-from workbench.core.fleet import FleetWish, Needs, Node, NodeState, Place, Purchase
-from workbench.store.asking import rehearsal_folder
+from workbench.cloud.rehearsal import RehearsalCloud
+from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Provider, Purchase
+from workbench.requests.cloud_queries import rehearsal_folder
 
-REHEARSE = ("up", "--rehearse", "--nodes", "2", "--gpus", "1")
+REHEARSE = ("up", "--rehearsal", "--nodes", "2", "--gpus", "1")
 HOUR = 3600.0
 
 
 def lease(cluster: str) -> None:
     """Have the rehearsal's place lend something that nobody looks after."""
     purchase = Purchase(cluster, "t", 0, 1, 1, ("cpu.2",))
-    FakeCloud(rehearsal_folder(), clock=lambda: time.time() - 60).buy(purchase, "", ())
+    RehearsalCloud(rehearsal_folder(), clock=lambda: time.time() - 60).buy(purchase, "", ())
 
 
 def test_up_shows_what_fits_what_it_costs_and_when_it_ends_and_asks(home, actor, store):
@@ -31,19 +31,19 @@ def test_up_shows_what_fits_what_it_costs_and_when_it_ends_and_asks(home, actor,
     assert "gpu.1" in result.stdout
     assert "Dry run: 1 check passed." in result.stdout
     assert "Tried first: 2 nodes of gpu.1 in here-1" in result.stdout
-    assert "Everything is deleted after 8 h (" in result.stdout
-    assert "It ends before it has cost $5.00." in result.stdout
-    assert "Cluster 'default': 4 ranks on 2 of 2 nodes, after" in result.stdout
+    assert "The cluster is deleted after 8 h (" in result.stdout
+    assert "It is deleted before it has cost $5.00." in result.stdout
+    assert "Cluster 'default' is ready: 4 ranks on 2 of 2 nodes, after" in result.stdout
     fleet = store.cluster_wish("default").fleet
-    assert (fleet.place, fleet.nodes, fleet.needs) == (Place.FAKE, 2, Needs(gpus=1))
+    assert (fleet.provider, fleet.nodes, fleet.needs) == (Provider.REHEARSAL, 2, Needs(gpus=1))
     assert fleet.expires == pytest.approx(time.time() + 8 * HOUR, abs=60)
 
 
 @pytest.mark.parametrize(
     ("answer", "sentence"),
     [
-        ("n\n", "You did not say yes, so nothing was done."),
-        ("", "Nobody said yes, and nothing was bought; answer at a terminal, or add --yes."),
+        ("n\n", "Not confirmed, so nothing was done."),
+        ("", "Not confirmed, so nothing was bought; answer at a terminal, or add --yes."),
     ],
 )
 def test_without_a_yes_nothing_is_wished_for(home, store, answer, sentence):
@@ -65,25 +65,28 @@ def test_every_option_comes_into_the_wish(workbench, actor, store, tmp_path):
     Path("data").mkdir()
     Path("data", "digits.npz").touch()
     options = (
-        "--least 1 --most 4 --slots 1 --memory 8 --network 1 --type gpu.1 --type gpu.4 "
+        "--min-nodes 1 --max-nodes 4 --slots 1 --memory 8 --network 1 --type gpu.1 --type gpu.4 "
         "--zone here-1a --max-price $20 --budget 9 --ttl 0 --data data "
-        "--output s3://bucket/results --prepare prepare.sh --image ami-0123abcd --link 0.1"
+        "--output s3://bucket/results --prepare prepare.sh --image ami-0123abcd "
+        "--cuda --lease 10m --link 0.1"
     )
 
     workbench(*REHEARSE, *options.split(), "--yes")
 
     assert store.cluster_wish("default").fleet == FleetWish(
-        place=Place.FAKE,
+        provider=Provider.REHEARSAL,
         nodes=2,
-        most=4,
+        max_nodes=4,
         slots=1,
         needs=Needs(1, 0.0, 8.0, 0, 1.0, ("gpu.1", "gpu.4"), ("here-1a",)),
-        most_price=20.0,
+        max_price=20.0,
         budget=9.0,
         data=str(tmp_path / "data"),
         output="s3://bucket/results",
         prepare="pip install it\n",
         image="ami-0123abcd",
+        cuda=True,
+        lease=600.0,
         link=0.1,
     )
 
@@ -98,16 +101,26 @@ def test_what_is_up_already_is_not_asked_about_again(workbench, actor, store):
     assert store.cluster_wish("default").fleet.expires == pytest.approx(before + HOUR, abs=60)
 
 
-def test_what_was_deleted_is_not_bought_again_unasked(workbench, actor, store, script):
+@pytest.mark.parametrize("command", [("up",), ("run", "--background", "train.py")])
+def test_after_a_deletion_a_start_takes_this_machine(workbench, actor, store, script, command):
     workbench(*REHEARSE, "--yes")
-    workbench("down", "--no-wait")
+    workbench("delete")
 
-    for command in (("up",), ("run", script)):
-        result = workbench(*command)
+    result = workbench(*command)
 
-        assert "Nobody said yes, and nothing was bought" in result.stderr
-        assert not store.cluster_wish("default").up
-    assert store.runs() == []
+    assert result.exit_code == 0
+    assert store.cluster_wish("default").fleet == FleetWish()
+
+
+def test_a_new_cluster_has_its_whole_time_to_live(workbench, actor, store):
+    workbench(*REHEARSE, "--yes", "--ttl", "1h", "--budget", "5")
+    workbench("delete")
+
+    workbench(*REHEARSE, "--yes")
+
+    fleet = store.cluster_wish("default").fleet
+    assert fleet.expires == pytest.approx(time.time() + 8 * HOUR, abs=60)
+    assert (fleet.budget, store.spent("default")) == (0.0, pytest.approx(0.1))
 
 
 def test_resize_to_0_keeps_the_definition_and_pays_nothing(workbench, actor, store):
@@ -116,9 +129,20 @@ def test_resize_to_0_keeps_the_definition_and_pays_nothing(workbench, actor, sto
     result = workbench("resize", "--nodes", "0")
 
     assert (
-        "no nodes, and nothing is paid; `workbench resize --nodes N` starts some" in result.stdout
+        "Cluster 'default' has no nodes now, and costs nothing; start some with `workbench resize "
+        "--nodes N`.\n" in result.stdout
     )
     assert store.cluster_wish("default").fleet.needs == Needs(gpus=1)
+
+
+def test_nodes_are_not_kept_without_ranks(workbench, actor, store):
+    workbench(*REHEARSE, "--yes")
+    before = store.cluster_wish("default")
+
+    result = workbench("resize", "0")
+
+    assert result.stderr.startswith("The number of ranks must be at least 1, not 0; `workbench del")
+    assert store.cluster_wish("default") == before
 
 
 def test_resize_gives_another_number_of_nodes(workbench, actor, store):
@@ -146,7 +170,7 @@ def test_a_cluster_without_an_end_is_not_extended(workbench, actor, store):
     result = workbench("extend", "4h")
 
     assert result.stderr.strip() == (
-        "Cluster 'default' lives until somebody deletes it; nothing to extend."
+        "Cluster 'default' has no time limit; there is nothing to extend."
     )
 
 
@@ -155,12 +179,12 @@ def test_status_shows_nodes_and_money(workbench, actor, store):
 
     result = workbench("status")
 
-    assert "2 of 2 nodes, $0.4000/h now, $0.10 spent, $4.90 of $5.00 left, " in result.stdout
+    assert "2 of 2 nodes, $0.40/h now, $0.10 spent, $4.90 of $5.00 left, " in result.stdout
     assert "gpu.1 in here-1a" in result.stdout
 
 
 def test_a_budget_that_is_used_up_at_once_starts_nothing(workbench, actor, store):
-    result = workbench("up", "--rehearse", "--nodes", "2", "--budget", "0.001", "--yes")
+    result = workbench("up", "--rehearsal", "--nodes", "2", "--budget", "0.001", "--yes")
 
     assert result.exit_code
     assert "which is too little to start; raise --budget" in result.stderr
@@ -178,11 +202,11 @@ def test_status_as_json_tells_nodes_and_money(workbench, actor, store):
 def test_down_asks_the_place_whether_anything_is_left(workbench, actor, store):
     workbench(*REHEARSE, "--yes")
 
-    result = workbench("down")
+    result = workbench("delete")
 
     assert result.stdout.strip() == (
-        "Cluster 'default' is down; rehearsal (nothing is bought) was asked just now, and nothing "
-        "bears its tags. It would have cost $0.10."
+        "Cluster 'default' is deleted. Verified: no resource of it is left. "
+        "It would have cost $0.10."
     )
 
 
@@ -190,44 +214,44 @@ def test_down_does_not_hide_what_is_left(workbench, actor, store):
     workbench(*REHEARSE, "--yes")
     lease("default")
 
-    result = workbench("down")
+    result = workbench("delete")
 
     assert result.exit_code == 1
-    assert "Of cluster 'default' there is still instance r-000001" in result.stderr
+    assert "Cluster 'default' still has instance r-000001" in result.stderr
 
 
 def test_a_sweep_lists_what_was_forgotten_and_deletes_it_on_a_yes(workbench, store):
     lease("forgotten")
 
-    listed = workbench("sweep-leaks", "--rehearse")
-    deleted = workbench("sweep-leaks", "--rehearse", "--yes")
+    listed = workbench("sweep-leaks", "--rehearsal")
+    deleted = workbench("sweep-leaks", "--rehearsal", "--yes")
 
-    assert "Nobody said yes, and nothing was deleted" in listed.stderr
+    assert "Not confirmed, so nothing was deleted" in listed.stderr
     assert "1 min" in listed.stdout
-    assert "Deleted 4 things; nothing of them is left." in deleted.stdout
-    assert workbench("sweep-leaks", "--rehearse").stdout == "Nothing bears our tags.\n"
+    assert "Deleted 4 resources." in deleted.stdout
+    assert workbench("sweep-leaks", "--rehearsal").stdout == "No resource has our tags.\n"
 
 
 def test_a_sweep_leaves_what_is_in_use_here(workbench, actor, store):
     workbench(*REHEARSE, "--yes")
     lease("default")
 
-    result = workbench("sweep-leaks", "--rehearse", "--yes")
+    result = workbench("sweep-leaks", "--rehearsal", "--yes")
 
     assert "default (up here)" in result.stdout
-    assert "All of it belongs to clusters that are up" in result.stdout
-    assert FakeCloud(rehearsal_folder()).leftovers("default")
+    assert "All of these belong to clusters that are up" in result.stdout
+    assert RehearsalCloud(rehearsal_folder()).leftovers("default")
 
 
 def test_offers_starts_nothing(workbench, store):
-    result = workbench("offers", "--rehearse", "--gpus", "1", "--nodes", "3")
+    result = workbench("offers", "--rehearsal", "--gpus", "1", "--nodes", "3")
 
-    assert "`workbench up` would first try 3 nodes of gpu.1" in result.stdout
+    assert "`workbench up` would try 3 nodes of gpu.1" in result.stdout
     assert store.clusters() == []
 
 
 def test_offers_as_json_has_the_past_prices(workbench):
-    offers = json.loads(workbench("offers", "--rehearse", "--type", "gpu.1", "--json").stdout)
+    offers = json.loads(workbench("offers", "--rehearsal", "--type", "gpu.1", "--json").stdout)
 
     assert {offer["type"] for offer in offers} == {"gpu.1"}
     assert len(offers[0]["history"]) == 72
@@ -235,7 +259,7 @@ def test_offers_as_json_has_the_past_prices(workbench):
 
 def test_a_job_file_brings_its_nodes_up(workbench, actor, store, script):
     Path("job.toml").write_text(
-        'script = "train.py"\nname = "digits"\nwhere = "rehearsal"\nnodes = 2\nneeds.gpus = 1\n'
+        'script = "train.py"\nname = "digits"\nprovider = "rehearsal"\nnodes = 2\nneeds.gpus = 1\n'
     )
 
     result = workbench("run", "--background", "--yes", "job.toml")
@@ -250,14 +274,14 @@ def test_what_becomes_of_lost_nodes_is_said_and_how_long_the_run_may_take(
     workbench, actor, store, script
 ):
     Path("job.toml").write_text(
-        'script = "train.py"\nwhere = "rehearsal"\nnodes = 2\nneeds.gpus = 1\nshrink = "wait"\n'
+        'script = "train.py"\nprovider = "rehearsal"\nnodes = 2\nneeds.gpus = 1\nshrink = "wait"\n'
     )
 
     result = workbench("run", "--background", "--yes", "--name", "r", "job.toml")
 
     assert "nothing is saved of runs yet; the next one waits for other nodes." in result.stderr
-    assert "Run 'r' is stopped 7 d after it began" in result.stderr
-    assert store.cluster_wish("default").fleet.least == 2
+    assert "Run 'r' stops after 7 d" in result.stderr
+    assert store.cluster_wish("default").fleet.min_nodes == 2
 
 
 def test_this_machine_as_the_only_host_needs_no_key(workbench, actor, store):
@@ -280,7 +304,7 @@ def test_nodes_of_another_place_are_not_left_behind(workbench, actor, store):
 
     result = workbench("up", "--host", "localhost")
 
-    assert "Cluster 'default' is up on nodes of another place (rehearsal); delete it" in (
+    assert "Cluster 'default' is in a rehearsal; delete it first (`workbench delete`)" in (
         result.stderr
     )
 
@@ -291,38 +315,43 @@ def test_an_image_is_only_made_of_a_node_on_ec2(workbench, actor, store):
     result = workbench("image", "bake")
 
     assert result.stderr.strip() == (
-        "Cluster 'default' has no nodes on EC2, of which images are made."
+        "Cluster 'default' has no nodes on EC2, and images can only be made of those."
     )
 
 
 def test_an_image_is_made_of_the_head_and_not_under_a_run(workbench, store, home):
-    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Place.EC2, region="us-east-1"))
+    store.wish_cluster(
+        "default", up=True, ranks=0, fleet=FleetWish(Provider.EC2, region="us-east-1")
+    )
     store.put_node("default", Node("i-1", NodeState.JOINED, head=True))
 
     unknown = workbench("image", "bake", "--node", "i-2")
     unasked = workbench("image", "bake")
 
-    assert "has no node 'i-2' that is set up; there are: i-1." in unknown.stderr
-    assert "at about $0.05 a GiB and month: at most $2.50 a month" in unasked.stdout
-    assert "Make an image of i-1, to which nobody can log in meanwhile? [y/N]" in unasked.stdout
+    assert "has no node 'i-2' that is ready; it has: i-1." in unknown.stderr
+    assert "costs about $0.05 per GiB and month: at most $2.50 a month" in unasked.stdout
+    assert "Make an image of i-1? You cannot log in to the node meanwhile. [y/N]" in unasked.stdout
 
 
 def test_a_node_that_nobody_has_logged_in_to_is_not_baked(workbench, store, home):
-    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Place.EC2, region="us-east-1"))
+    store.wish_cluster(
+        "default", up=True, ranks=0, fleet=FleetWish(Provider.EC2, region="us-east-1")
+    )
     store.put_node("default", Node("i-1", NodeState.JOINED, head=True))
 
     result = workbench("image", "bake", "--yes")
 
     assert result.stderr.strip() == (
-        "Nobody has logged in to i-1 yet, and what is its own can only be taken off it in a "
-        "session; wait until it is ready."
+        "i-1 is not ready yet, so its private files cannot be removed; wait until it is ready."
     )
 
 
 def test_what_is_no_image_is_not_deleted(workbench):
     result = workbench("image", "delete", "mine", "--yes")
 
-    assert "'mine' is no image's id; `workbench sweep-leaks` lists" in result.stderr
+    assert (
+        "'mine' is not the id of an image; list yours with `workbench sweep-leaks`" in result.stderr
+    )
 
 
 @pytest.mark.parametrize("principal", ["person", "node", "baker"])
@@ -330,6 +359,15 @@ def test_the_doctor_prints_the_policy_of_each_principal(workbench, principal):
     result = workbench("doctor", "--iam", principal)
 
     assert json.loads(result.stdout)["Version"] == "2012-10-17"
+
+
+def test_the_commands_that_make_the_nodes_role_stand_beside_its_policy(workbench):
+    result = workbench("doctor", "--iam", "node")
+
+    for command in ("create-role", "put-role-policy", "create-instance-profile",
+                    "add-role-to-instance-profile"):  # fmt: skip
+        assert f"aws iam {command} " in result.stderr
+    assert workbench("doctor", "--iam").stderr == ""
 
 
 def test_the_policy_of_a_node_names_its_bucket(workbench):

@@ -97,7 +97,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     code, output, errors = shell.call("up", "2", "--oversubscribe")
     assert (code, output[:36]) == (0, "Cluster 'default' is ready: 2 ranks,"), errors
     yield shell
-    assert shell.call("down")[0] == 0
+    assert shell.call("delete")[0] == 0
     assert shell.left() == []
 
 
@@ -155,7 +155,6 @@ def test_a_supervisor_that_is_killed_costs_nothing(shell):
     _, errors = process.communicate(timeout=60)
 
     assert process.returncode == 0, errors
-    assert "The supervisor had ended and was started again." in errors
     with Store(shell.home / "store.sqlite3") as store:
         points = [p for p in store.points(store.run("watched").id) if p.rank == 0]
     assert [p.iteration for p in points if p.name == "loss"] == list(range(1, 301))
@@ -171,18 +170,23 @@ def test_a_run_in_the_background_is_followed_by_logs(shell):
     assert (code, output) == (0, "[0-1] hello 3\n")
 
 
-def test_the_logs_of_supervisor_and_engines_are_shown(shell):
+def test_the_supervisor_says_what_it_did_and_the_controller_on_request(shell):
     code, output, _ = shell.call("logs", "--supervisor")
+    raw = shell.call("logs", "--controller")[1]
 
-    assert code == 0
-    assert f"==> {shell.home}/clusters/default/supervisor.log <==" in output
+    assert (code, "[IPController]" in raw) == (0, True)
+    assert "2 ranks are ready (generation" in output
+    assert "  Run 'watched' finished." in output
+    # Neither what ipyparallel logs, nor bytes as Python writes them; a run's id may end with "b".
+    raw_words = re.compile(r"queue::|(?<![\w-])b'")
+    assert [line for line in output.splitlines() if raw_words.search(line)] == []
 
 
 def test_the_cluster_takes_another_size(shell):
     code, output, errors = shell.call("resize", "1")
 
     assert (code, "is ready: 1 rank," in output) == (0, True), errors
-    assert "1 rank of 1 asked for" in shell.call("status")[1]
+    assert "1 of 1 rank" in shell.call("status")[1]
 
 
 def test_the_demo_learns_and_leaves_nothing_running(tmp_path):

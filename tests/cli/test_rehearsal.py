@@ -6,18 +6,19 @@ Only the ranks are played: they stand on whatever nodes are ready.
 from __future__ import annotations
 
 import fcntl
+import re
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from workbench.cloud.fake import FakeCloud, Weather
-from workbench.core.cluster import ClusterFact, ClusterState
+from workbench.cloud.rehearsal import RehearsalCloud, Weather
+from workbench.core.cluster.model import ClusterFact, ClusterState
+from workbench.requests.cloud_queries import ask_leftovers, rehearsal_folder
 from workbench.store import Store
-from workbench.store.asking import ask_leftovers, rehearsal_folder
-from workbench.store.home import cluster_directory
-from workbench.supervisor.fleet import FleetKeeper, Lender, Load
+from workbench.store.paths import cluster_directory
+from workbench.supervisor.fleet.keeper import FleetKeeper, Load, NodeProvider
 
 CLUSTER = "default"
 # The command asks the place as it is by default: what ends there has not ended sooner here.
@@ -34,11 +35,11 @@ class Keeper(threading.Thread):
         fcntl.flock(self._lock, fcntl.LOCK_EX)
 
     def run(self) -> None:
-        cloud = FakeCloud(rehearsal_folder(), weather=QUICK)
-        lender = Lender(cloud, lambda machine: cloud.session(machine.id))
+        cloud = RehearsalCloud(rehearsal_folder(), weather=QUICK)
+        provider = NodeProvider(cloud, lambda machine: cloud.session(machine.id))
         used: frozenset[str] = frozenset()
         with Store() as store:
-            keeper = FleetKeeper(CLUSTER, store, lender, prepare=lambda session, wish, say: None)
+            keeper = FleetKeeper(CLUSTER, store, provider, prepare=lambda session, wish, say: None)
             while not self._leave.wait(0.02):
                 wish = store.cluster_wish(CLUSTER)
                 if wish is None:
@@ -72,7 +73,7 @@ def keeper(home) -> Iterator[Keeper]:
 
 
 def test_a_node_is_taken_back_at_will_and_replaced(keeper, workbench, store):
-    workbench("up", "--rehearse", "--nodes", "2", "--yes")
+    workbench("up", "--rehearsal", "--nodes", "2", "--yes")
     before = {node.id for node in store.nodes(CLUSTER)}
 
     said = workbench("interrupt")
@@ -82,9 +83,9 @@ def test_a_node_is_taken_back_at_will_and_replaced(keeper, workbench, store):
         time.sleep(0.05)
 
     workbench("resize", "--nodes", "2")
-    assert f"The rehearsal takes {taken} back;" in said.stdout
+    assert f"The rehearsal reclaims {taken};" in said.stdout
     assert len(before & {node.id for node in store.nodes(CLUSTER)}) == 1
-    workbench("down")
+    workbench("delete")
 
 
 def test_no_other_place_takes_nodes_back_at_will(workbench, store):
@@ -93,21 +94,21 @@ def test_no_other_place_takes_nodes_back_at_will(workbench, store):
     said = workbench("interrupt", "r-000001")
 
     assert said.exit_code
-    assert "is no rehearsal" in said.stderr
+    assert "is not a rehearsal" in said.stderr
 
 
 def test_nodes_come_and_go_as_they_are_asked_for_and_nothing_is_left(keeper, workbench, store):
-    up = workbench("up", "--rehearse", "--nodes", "2", "--gpus", "1", "--budget", "5", "--yes")
+    up = workbench("up", "--rehearsal", "--nodes", "2", "--gpus", "1", "--budget", "5", "--yes")
     status = workbench("status")
     more = workbench("resize", "--nodes", "3")
     none = workbench("resize", "--nodes", "0")
-    down = workbench("down")
+    down = workbench("delete")
 
     assert "2 ranks on 2 of 2 nodes" in up.stdout
     assert "2 nodes of gpu.1 in here-1" in up.stderr
     assert "2 of 2 nodes" in status.stdout
-    assert " of $5.00 left, 7 h 59 min to live" in status.stdout
+    assert re.search(r" of \$5\.00 left, (8 h|7 h 5\d min) to live", status.stdout)
     assert "3 ranks on 3 of 3 nodes" in more.stdout
-    assert "no nodes, and nothing is paid" in none.stdout
-    assert "nothing bears its tags." in down.stdout, down.stderr
-    assert ask_leftovers(store.cluster_wish(CLUSTER).fleet.place, "", CLUSTER) == ()
+    assert "has no nodes now, and costs nothing" in none.stdout
+    assert "no resource of it is left." in down.stdout, down.stderr
+    assert ask_leftovers(store.cluster_wish(CLUSTER).fleet.provider, "", CLUSTER) == ()

@@ -5,16 +5,16 @@ import io
 from rich.console import Console
 
 from workbench.cli.screen import LiveScreen, picture, sparkline
-from workbench.core.cluster import ClusterFact, ClusterState
-from workbench.core.metrics import FoldedLine
-from workbench.core.run import Run, RunFact, RunKind, RunState, RunWish
-from workbench.core.sampling import Curve
-from workbench.view.record import Record
+from workbench.core.cluster.model import ClusterFact, ClusterState
+from workbench.core.run.downsampling import Curve
+from workbench.core.run.metrics import FoldedLine
+from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.view.run_record import RunRecord
 
 
-def record(state: RunState = RunState.RUNNING, **changes: object) -> Record:
+def record(state: RunState = RunState.RUNNING, **changes: object) -> RunRecord:
     wish = RunWish("261121-003229-aaaa", "digits", RunKind.SCRIPT, "")
-    return Record(Run(wish, RunFact(wish.id, state, ranks=2, **changes)))
+    return RunRecord(Run(wish, RunFact(wish.id, state, ranks=2, **changes)))
 
 
 def shown(renderable: object) -> str:
@@ -51,7 +51,7 @@ def test_the_picture_shows_how_far_how_fast_and_where_to():
 
     text = shown(picture(running, 110.0))
 
-    assert "digits: running on 2 ranks, iteration 50 of 100, epoch 1 of 2, 10 s" in text
+    assert "digits: running on 2 ranks, iteration 50, epoch 1 of 2, 10 s" in text
     assert "about 10 s left, 10 it/s" in text
     assert "50 %" in text
     assert "main/loss  1           █▁" in text

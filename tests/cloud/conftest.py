@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, MutableMapping
 
 import pytest
 
 from tests.rehearsal.conftest import possible
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import Hosts
+from workbench.cloud.ec2 import Ec2
 from workbench.cloud.ssh import SshSession, open_session
-from workbench.core.world import Host
+from workbench.core.world.world import Host
 
-__all__ = ["hosts", "log_in", "possible"]
+__all__ = ["connected", "hosts", "log_in", "possible"]
+REGION = "us-east-1"
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +37,41 @@ def endpoint(one_endpoint: Endpoint) -> Endpoint:
     """Give the rehearsal's EC2 as it was at first."""
     one_endpoint.reset()
     return one_endpoint
+
+
+@pytest.fixture
+def waits() -> list[float]:
+    """How long the adapter has waited, each time."""
+    return []
+
+
+@pytest.fixture
+def ec2(endpoint: Endpoint, waits: list[float]) -> Ec2:
+    """Give the adapter of the rehearsal's EC2, with which time passes only when it waits."""
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        endpoint.settings(ahead=sum(waits))
+
+    return connected(endpoint, waits, sleep)
+
+
+def connected(
+    endpoint: Endpoint,
+    waits: list[float],
+    sleep: Callable[[float], None],
+    known: MutableMapping[str, str] | None = None,
+) -> Ec2:
+    """Return an adapter whose clock goes on by what it has waited, however slow this machine is."""
+    start = time.time()
+    return Ec2(
+        REGION,
+        endpoint=endpoint.url,
+        attempts=2,
+        known=known,
+        clock=lambda: start + sum(waits),
+        sleep=sleep,
+    )
 
 
 def log_in(hosts: Hosts, number: int = 0) -> SshSession:

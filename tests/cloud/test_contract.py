@@ -11,13 +11,13 @@ import pytest
 
 from tests.rehearsal.ec2.endpoint import Endpoint
 from workbench.cloud.ec2 import Ec2
-from workbench.cloud.fake import FakeCloud
-from workbench.cloud.hosts import HostsCloud
 from workbench.cloud.interface import Cloud
-from workbench.core.fleet import Leftover, Machine, MachineState, Needs, Purchase
-from workbench.core.refusal import Kind
-from workbench.core.world import Host
-from workbench.errors import CloudRefused
+from workbench.cloud.listed_hosts import HostsCloud
+from workbench.cloud.rehearsal import RehearsalCloud, Weather
+from workbench.core.fleet.cloud_errors import ErrorKind, Reaction, step
+from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Purchase
+from workbench.core.world.world import Host
+from workbench.errors import CloudError
 
 pytestmark = pytest.mark.contract
 
@@ -32,6 +32,8 @@ class Place:
     elapse: Callable[[float], None]
     types: tuple[str, ...] = ()
     lag: float = 60.0
+    burstable: str = ""  # a type that no placement group takes
+    harden: Callable[[], None] = lambda: None  # quotas lag, and new things are unknown at first
 
     def purchase(self, cluster: str = "lab", **changes: object) -> Purchase:
         purchase = Purchase(cluster, f"{cluster}-1", 0, 2, 2, self.types)
@@ -44,6 +46,17 @@ class Place:
             lambda: self.of(purchase.cluster, MachineState.RUNNING),
             lambda machines: len(machines) == purchase.count,
         )
+
+    def insist(self, purchase: Purchase) -> tuple[Machine, ...]:
+        """Buy again, with the same token, while the place says that it is too early."""
+        for _ in range(60):
+            try:
+                return self.buy(purchase)
+            except CloudError as error:
+                if error.kind != ErrorKind.EARLY:
+                    raise
+                self.elapse(2.0)
+        raise AssertionError("it stayed too early")
 
     def of(self, cluster: str, *states: MachineState) -> tuple[Machine, ...]:
         return tuple(m for m in self.cloud.machines(cluster) if m.state in states)
@@ -79,8 +92,15 @@ def market(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         yield on_ec2(request.getfixturevalue("endpoint"), clock)
         return
     folder = tmp_path if request.param == "fake with a folder" else None
-    place = Place(FakeCloud(folder, clock=clock), clock.elapse, ("cpu.2", "cpu.4"))
+    cloud = RehearsalCloud(folder, clock=clock)
+    harsh = Weather(quota=8, counted=60.0, unknown=20.0, apart=frozenset({"cpu.4"}))
+
+    def harden() -> None:
+        cloud.weather = harsh
+
+    place = Place(cloud, clock.elapse, ("cpu.2", "cpu.4"), burstable="cpu.4", harden=harden)
     yield place
+    cloud.weather = Weather()
     for cluster in {machine.tags for machine in place.cloud.machines()}:
         place.gone(dict(cluster)["workbench:cluster"])
 
@@ -94,9 +114,13 @@ def on_ec2(endpoint: Endpoint, clock: Clock) -> Place:
         clock.elapse(seconds)
         endpoint.settings(ahead=clock.now - began)
 
+    def harden() -> None:
+        endpoint.settings(late=20, counted=60)
+        endpoint.quota("L-34B43A08", 8)
+
     endpoint.settings(lag=5, boot=10, ending=15)
     cloud = Ec2("us-east-1", endpoint=endpoint.url, clock=clock, sleep=elapse)
-    return Place(cloud, elapse, ("c5.large", "c5.xlarge"))
+    return Place(cloud, elapse, ("c5.large", "c5.xlarge"), burstable="t3.large", harden=harden)
 
 
 @pytest.fixture(params=["fake", "hosts", "ec2"])
@@ -106,7 +130,7 @@ def empty(request: pytest.FixtureRequest) -> Cloud:
         return Ec2("us-east-1", endpoint=request.getfixturevalue("endpoint").url)
     if request.param == "hosts":
         return HostsCloud([Host("127.0.0.1", 2)])
-    return FakeCloud()
+    return RehearsalCloud()
 
 
 def test_nothing_is_left_where_nothing_was_bought(empty) -> None:
@@ -177,18 +201,18 @@ def test_the_same_token_buys_once_even_after_the_nodes_have_ended(market) -> Non
 
 
 def test_another_token_buys_again(market) -> None:
-    market.buy(market.purchase(count=1, least=1))
+    market.buy(market.purchase(count=1, min_nodes=1))
 
-    market.cloud.buy(market.purchase(count=1, least=1, token="lab-2"), "", TAGS)
+    market.cloud.buy(market.purchase(count=1, min_nodes=1, token="lab-2"), "", TAGS)
 
     market.until(lambda: market.of("lab", MachineState.RUNNING), lambda found: len(found) == 2)
 
 
 def test_a_refusal_names_its_kind_and_nothing_was_bought(market) -> None:
-    with pytest.raises(CloudRefused) as refusal:
-        market.cloud.buy(market.purchase(most_price=0.000001), "", TAGS)
+    with pytest.raises(CloudError) as refusal:
+        market.cloud.buy(market.purchase(max_price=0.000001), "", TAGS)
 
-    assert refusal.value.kind == Kind.PRICE
+    assert refusal.value.kind == ErrorKind.PRICE
     market.elapse(market.lag)
     assert market.cloud.machines("lab") == ()
     market.gone("lab")
@@ -233,3 +257,40 @@ def test_leftovers_say_what_they_cost_and_since_when(market) -> None:
     instances = [left for left in market.cloud.leftovers() if left.kind == "instance"]
 
     assert all(isinstance(left, Leftover) and left.price > 0 and left.created for left in instances)
+
+
+def test_a_type_that_no_placement_group_takes_is_bought_apart_from_one(market) -> None:
+    market.harden()
+    asked = market.purchase(types=(market.burstable,), count=1, min_nodes=1, token="close")
+
+    with pytest.raises(CloudError) as refusal:
+        market.insist(replace(asked, placement=True))
+
+    assert step(refusal.value.kind) is Reaction.NEXT_RUNG
+    [machine] = market.insist(replace(asked, token="apart"))
+    assert machine.type == market.burstable
+
+
+def test_what_is_too_new_to_be_known_is_waited_for_and_bought_once(market) -> None:
+    market.harden()
+
+    machines = market.insist(market.purchase(placement=True))
+
+    market.elapse(market.lag)
+    assert {m.id for m in market.cloud.machines("lab")} == {m.id for m in machines}
+    market.gone("lab")
+
+
+def test_what_has_just_ended_still_counts_and_then_no_more(market) -> None:
+    market.harden()
+    types = (market.types[1],)
+    first = market.insist(market.purchase(types=types))
+    market.cloud.end([machine.id for machine in first])
+    market.until(lambda: market.of("lab", MachineState.RUNNING), lambda found: not found)
+
+    with pytest.raises(CloudError) as refusal:
+        market.insist(market.purchase(types=types, token="lab-2"))
+    market.elapse(90.0)
+
+    assert refusal.value.kind == ErrorKind.QUOTA
+    assert len(market.insist(market.purchase(types=types, token="lab-3"))) == 2

@@ -13,9 +13,9 @@ import pytest
 
 from tests.cloud.conftest import log_in
 from tests.rehearsal.hosts import until
-from workbench.cloud.local import LocalSession
-from workbench.core.session import RemoteProcess, Session
-from workbench.core.world import Host
+from workbench.cloud.local_session import LocalSession
+from workbench.core.world.remote import RemoteProcess, Session
+from workbench.core.world.world import Host
 from workbench.errors import MachineError
 
 KINDS = [pytest.param("ssh", marks=pytest.mark.root), "local"]

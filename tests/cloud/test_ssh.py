@@ -16,8 +16,8 @@ import pytest
 from tests.cloud.conftest import log_in
 from tests.rehearsal.hosts import HOME, Hosts, RehearsalHost, make_key, until
 from workbench.cloud.ssh import first_key, open_session
-from workbench.core.sshconfig import agent_config, known_hosts_line
-from workbench.core.world import Host
+from workbench.core.world.sshconfig import agent_config, known_hosts_line
+from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
 
 pytestmark = pytest.mark.root
@@ -93,7 +93,7 @@ def test_a_key_that_opens_nothing_is_refused_with_the_remedy(hosts, tmp_path):
     make_key(tmp_path / "key")
     key = (tmp_path / "key").read_text()
 
-    with pytest.raises(MachineError, match=r"nobody in as root.*authorized_keys"):
+    with pytest.raises(MachineError, match=r"refuses the login of root.*authorized_keys"):
         open_session(as_host(hosts[0]), [hosts[0].known_hosts], key)
 
 

@@ -11,8 +11,10 @@ from dataclasses import replace
 import pytest
 
 from tests.rehearsal.hosts import make_key
-from workbench.cloud.launch import MAX_USER_DATA_NBYTES
+from workbench.cloud import userdata
+from workbench.cloud.launch_template import MAX_USER_DATA_NBYTES
 from workbench.cloud.userdata import (
+    APT,
     Boot,
     first_host_key,
     is_ready,
@@ -20,6 +22,8 @@ from workbench.cloud.userdata import (
     show_host_key,
     user_data,
 )
+from workbench.core.node import environment_paths
+from workbench.core.node.boot_deadline import is_over, read_sign
 from workbench.errors import InputError
 
 
@@ -109,7 +113,8 @@ def test_an_image_that_was_baked_has_it_all_and_installs_nothing(boot, tmp_path,
         (prefix / "bin" / "python").symlink_to(sys.executable)
     [[*_, script]] = config(replace(boot, prefix=str(prefix)))["runcmd"]
     script = script.replace("/run/workbench", str(tmp_path / "run"))
-    installer = tmp_path / "bin" / "apt-get"
+    script = script.replace(environment_paths.FOLDER, str(tmp_path)).replace(APT, "true")
+    installer = tmp_path / "bin" / "python3"
     installer.parent.mkdir()
     installer.write_text("#!/bin/sh\nexit 7\n")
     installer.chmod(0o700)
@@ -167,3 +172,95 @@ def hold(folder):
     path.parent.mkdir(parents=True)
     with open("/proc/sys/kernel/random/boot_id") as boot_id:
         path.write_text(json.dumps({"boot": boot_id.read().strip()}))
+
+
+APT_GET = """\
+#!/bin/sh
+echo "$@" >> {told}
+case "$*" in
+  *update*) exit {update} ;;
+  *) [ "$(grep -c install {told})" -ge {works} ] || exit 100; touch {there} ;;
+esac
+"""
+
+
+def packages(tmp_path, *, update=0, works=1):
+    """Run what brings the packages, on a node whose apt-get is ours; return what it was asked."""
+    told, there = tmp_path / "told", tmp_path / "there"
+    apt = tmp_path / "apt-get"
+    apt.write_text(APT_GET.format(told=told, there=there, update=update, works=works))
+    apt.chmod(0o700)
+    script = userdata.packages([(f"test -e {there}", "one"), ("true", "two")], seconds=0)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run(["sh", "-eu"], input=script, text=True, check=False, env={"PATH": path})
+    calls = told.read_text().splitlines() if told.exists() else []
+    return done.returncode, [line.split(maxsplit=5)[-1] for line in calls]
+
+
+def test_only_what_an_image_lacks_is_installed_and_with_nothing_lacking_apt_is_not_asked(tmp_path):
+    status, calls = packages(tmp_path)
+
+    assert status == 0
+    assert [call.split()[-1] for call in calls] == ["update", "one"]
+    assert packages(tmp_path) == (0, calls)  # it is there now
+
+
+def test_a_list_of_somebody_elses_that_fails_does_not_keep_a_node_from_what_it_lacks(tmp_path):
+    status, calls = packages(tmp_path, update=100)
+
+    assert (status, len(calls)) == (0, 2)
+
+
+def test_what_is_locked_for_a_while_is_tried_again_but_not_for_ever(tmp_path):
+    assert packages(tmp_path, works=3)[0] == 0
+
+    (tmp_path / "there").unlink()
+    (tmp_path / "told").unlink()
+    status, calls = packages(tmp_path, works=99)
+    assert (status, len(calls)) == (1, 10)
+
+
+SIGNS = ["", "100 60 0\n", "400 0 0\n", "100 9999 500\n", "99999 1 1\n", "nonsense 1 2\n"]
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+@pytest.mark.parametrize("up", [100, 159, 160, 399, 1200])
+def test_the_watch_of_a_node_decides_as_the_function_does(boot, tmp_path, sign, up):
+    off, now = tmp_path / "off", 600
+    boot = replace(boot, boot_seconds=300, expires=now + 1, shutdown=f"touch {off}")
+    uptime = tmp_path / "uptime"
+    uptime.write_text("50.25 1.0\n")
+    (tmp_path / "sign").write_text(sign)
+    # Its clock jumps while it waits for the first time; at the second wait it ends.
+    for name, line in {
+        "sleep": f'[ "$(cat {uptime})" = "50.25 1.0" ] && echo "{up}.75 1.0" > {uptime}',
+        "date": f"echo {now}",
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o700)
+    script = userdata.watch(boot, str(uptime)).replace("/run/workbench", str(tmp_path))
+
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run(["sh", "-u"], input=script, text=True, check=False, env={"PATH": path})
+
+    expected = is_over(up, now, read_sign(sign), start=50, boot_seconds=300, expires=boot.expires)
+    assert off.exists() is expected
+
+
+def test_a_node_that_is_being_set_up_ends_only_when_its_supervisor_is_gone(boot, tmp_path):
+    off, watch = started(boot, tmp_path, boot_seconds=2, expires=time.time() - 1)
+    leave = userdata.sign(seconds=2, expires=0).replace("/run/workbench", str(tmp_path))
+
+    try:
+        for _ in range(20):
+            subprocess.run(["sh", "-c", leave], check=True)
+            with pytest.raises(subprocess.TimeoutExpired):
+                watch.wait(0.25)
+        lived = not off.exists()
+        watch.wait(20)
+    finally:
+        watch.terminate()
+        watch.wait()
+
+    assert lived
+    assert off.exists()

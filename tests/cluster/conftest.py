@@ -15,12 +15,12 @@ from tests.rehearsal.hosts import Hosts, RehearsalHost
 from workbench.cloud.ssh import SshSession, open_session
 from workbench.cluster.fake import FakeCluster
 from workbench.cluster.interface import Cluster
-from workbench.cluster.nodes import Login
-from workbench.cluster.session import MpiCluster
-from workbench.core.generation import WorldFact, WorldState
-from workbench.core.report import Acknowledge, Batch, Message, Pulse
-from workbench.core.run import Assignment, RunKind
-from workbench.core.world import Host, World
+from workbench.cluster.mpi_cluster import MpiCluster
+from workbench.cluster.remote_hosts import Login
+from workbench.core.cluster.generation import WorldFact, WorldState
+from workbench.core.run.model import Assignment, RunKind
+from workbench.core.run.rank_protocol import Acknowledge, Batch, Message, Pulse
+from workbench.core.world.world import Host, World
 
 __all__ = ["possible"]
 PRELUDE = """
@@ -31,8 +31,19 @@ rank, barrier, sleep = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.barrier, time.sleep
 def kill():
     import os, signal
     os.kill(os.getpid(), signal.SIGKILL)
+def spoil():
+    import sys
+    sys.modules["workbench"] = None
+def asked_to_stop():
+    from workbench.engine.run_context import current
+    return current().boundaries.stop_boundary is not None
 """
-DEADLINE = 60.0
+FAKE_PRELUDE = """
+def asked_to_stop():
+    import threading
+    return threading.current_thread().stop_at is not None
+"""
+DEADLINE = 180.0  # a world of two ranks has taken 55 s to start on two busy cores
 T = TypeVar("T")
 
 
@@ -52,7 +63,8 @@ class Bench:
         self._folder = folder
         self._prelude = prelude
         self._generation = 0
-        self._runs = 0
+        self._submitted: dict[str, tuple[int, int]] = {}
+        self._shared = 0
 
     def begin(self, size: int) -> int:
         """Start a world without waiting for it, and return its generation."""
@@ -67,6 +79,26 @@ class Bench:
         self.world_until(generation, lambda fact: fact.state is WorldState.READY)
         return generation
 
+    @contextlib.contextmanager
+    def shared(self) -> Iterator[int]:
+        """Lend the world of two ranks that several tests use; end it if it is left in use.
+
+        A test that fails midway leaves a run behind, which would hold the next test's run up.
+        """
+        self._shared = self._shared or self.ready(2)
+        earlier = len(self._submitted)
+        yield self._shared
+        runs = [*self._submitted.items()][earlier:]
+        mine = [(run, ranks) for run, (world, ranks) in runs if world == self._shared]
+        is_free = all(len(self.ended(run)) == (ranks or 2) for run, ranks in mine)
+        if not is_free or self._states().get(self._shared) is not WorldState.READY:
+            self.cluster.end_world(self._shared)
+            self.until(lambda: self._shared not in self._states() or None)
+            self._shared = 0
+
+    def _states(self) -> dict[int, WorldState]:
+        return {fact.generation: fact.state for fact in self.cluster.observe()}
+
     def world_until(self, generation: int, wanted: Callable[[WorldFact], bool]) -> WorldFact:
         """Observe until the world is as wanted, and return its fact."""
 
@@ -78,16 +110,17 @@ class Bench:
 
         return self.until(look)
 
-    def submit(self, generation: int, source: str, ranks: int = 0, folder: str = "") -> str:
-        """Give the world a cell, and return the run's id."""
-        self._runs += 1
-        run = f"260101-000000-{self._runs:04d}"
+    def submit(
+        self, generation: int, source: str, ranks: int = 0, folder: str = "", times: int = 1
+    ) -> str:
+        """Give the world a cell, several times if need be, and return the run's id."""
+        run = f"260101-{len(self._submitted) + 1:06d}-test"
+        self._submitted[run] = generation, ranks
         source = self._prelude + source
         log = str(self._folder / run)
-        self.cluster.submit(
-            generation,
-            Assignment(run, RunKind.CELL, source, "", folder, (), (), (), ranks, log),
-        )
+        submitted = Assignment(run, RunKind.CELL, source, "", folder, (), (), (), ranks, log)
+        for _ in range(times):
+            self.cluster.submit(generation, submitted)
         return run
 
     def batches_until_ended(self, run: str, size: int) -> dict[int, list[Batch]]:
@@ -95,14 +128,12 @@ class Bench:
 
         def look() -> dict[int, list[Batch]] | None:
             found = self.batches(run)
-            ended = [n for n, batches in found.items() if any(b.ending for b in batches)]
-            return found if len(ended) == size else None
+            for rank, batches in found.items():  # ranks send no more than so much ahead
+                for generation in range(1, self._generation + 1):
+                    self.cluster.send(generation, [rank], Acknowledge(run, batches[-1].sequence))
+            return found if len(self.ended(run)) == size else None
 
-        found = self.until(look)
-        for rank, batches in found.items():
-            for generation in range(1, self._generation + 1):
-                self.cluster.send(generation, [rank], Acknowledge(run, batches[-1].sequence))
-        return found
+        return self.until(look)
 
     def batches(self, run: str) -> dict[int, list[Batch]]:
         """Return the run's batches received so far, by rank, in order, each once."""
@@ -112,6 +143,14 @@ class Bench:
                 by_rank.setdefault(message.rank, {})[message.sequence] = message
         return {n: [found[s] for s in sorted(found)] for n, found in by_rank.items()}
 
+    def reporting(self, run: str) -> set[int]:
+        """Return the ranks of which a value has come."""
+        return {n for n, found in self.batches(run).items() if any(b.samples for b in found)}
+
+    def ended(self, run: str) -> set[int]:
+        """Return the ranks that have told how they left the run."""
+        return {n for n, found in self.batches(run).items() if any(b.ending for b in found)}
+
     def pulses(self, run: str) -> list[Pulse]:
         """Return the run's pulses received so far."""
         return [m for m in self.messages if isinstance(m, Pulse) and m.run == run]
@@ -120,7 +159,7 @@ class Bench:
         """Receive until ``look`` finds something."""
         deadline = time.monotonic() + DEADLINE
         while time.monotonic() < deadline:
-            self.messages += self.cluster.receive(0.02)
+            self.messages += [letter.message for letter in self.cluster.receive(0.02)]
             if (found := look()) is not None:
                 return found
         raise AssertionError(f"nothing came of it within {DEADLINE} s")
@@ -173,7 +212,7 @@ class Several:
 
     def left(self, *known: str) -> list[str]:
         """Return what runs on the hosts and is neither theirs nor named by ``known``."""
-        theirs = ("/init.py", "sshd", "ps axww", "workbench.node.warden", "kill -s", *known)
+        theirs = ("/init.py", "sshd", "ps axww", "workbench.node.agent", "kill -s", *known)
         return [
             f"{host.name}: {line.strip()}"
             for host in self.hosts
@@ -186,7 +225,7 @@ class Several:
     scope="module",
     params=[
         "fake",
-        pytest.param("real", marks=pytest.mark.mpi),
+        pytest.param("real", marks=[pytest.mark.mpi, pytest.mark.either_mpi]),
         pytest.param("hosts", marks=[pytest.mark.mpi, pytest.mark.root]),
     ],
 )
@@ -201,5 +240,5 @@ def bench(
         return
     cluster: Cluster = FakeCluster() if request.param == "fake" else MpiCluster(folder)
     cluster.open({})
-    yield Bench(cluster, folder, "" if request.param == "fake" else PRELUDE)
+    yield Bench(cluster, folder, FAKE_PRELUDE if request.param == "fake" else PRELUDE)
     cluster.close()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.cluster.conftest import Bench
-from workbench.core.generation import WorldState
-from workbench.core.report import Acknowledge, AskPulse, Interrupt, StopAt
+from workbench.core.cluster.generation import WorldState
+from workbench.core.run.rank_protocol import Acknowledge, AskPulse, Batch, Interrupt, StopAt
 
 pytestmark = pytest.mark.contract
 
 
-@pytest.fixture(scope="module")
-def pair(bench: Bench) -> int:
+@pytest.fixture
+def pair(bench: Bench) -> Iterator[int]:
     """Return the generation of a world of two ranks that tests must leave whole."""
-    return bench.ready(2)
+    with bench.shared() as generation:
+        yield generation
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
@@ -71,6 +74,23 @@ def test_a_run_can_take_fewer_ranks_than_its_world(bench: Bench, pair: int) -> N
     assert list(bench.batches_until_ended(run, 1)) == [0]
 
 
+def test_a_run_that_is_submitted_again_is_executed_once(bench: Bench, pair: int) -> None:
+    run = bench.submit(pair, "import time\nprint(time.monotonic_ns())\nbarrier()", times=3)
+
+    bench.batches_until_ended(run, 2)
+    bench.batches_until_ended(bench.submit(pair, "barrier()"), 2)  # the others had their turn
+
+    for rank in range(2):
+        told = {
+            text
+            for message in bench.messages
+            if isinstance(message, Batch) and (message.run, message.rank) == (run, rank)
+            for chunk in message.chunks
+            if (text := chunk.text.strip())  # a line's end may come in a batch of its own
+        }
+        assert len(told) == 1
+
+
 def test_a_rank_that_raises_tells_its_own_traceback(bench: Bench, pair: int) -> None:
     run = bench.submit(pair, "if rank == 1:\n    raise ValueError('broken on one')")
 
@@ -84,16 +104,17 @@ def test_a_rank_that_raises_tells_its_own_traceback(bench: Bench, pair: int) -> 
 
 
 def test_ranks_stop_together_at_the_boundary_they_were_given(bench: Bench, pair: int) -> None:
-    run = bench.submit(pair, "while True:\n    report(loss=1)\n    barrier()\n    sleep(0.01)")
-    bench.until(lambda: bench.batches(run).get(1))
+    # No rank passes the boundary before it knows of it, however long the message takes.
+    wait = "while not asked_to_stop():\n        sleep(0.01)"
+    run = bench.submit(pair, f"while True:\n    report(loss=1)\n    barrier()\n    {wait}")
+    bench.until(lambda: bench.reporting(run) == {0, 1} or None)
     bench.cluster.send(pair, [0, 1], AskPulse(run))
-    pulses = bench.until(lambda: p if len(p := bench.pulses(run)) >= 2 else None)
+    bench.until(lambda: {p.rank for p in bench.pulses(run) if p.boundary == 1} == {0, 1} or None)
 
-    boundary = max(pulse.boundary for pulse in pulses) + 60
-    bench.cluster.send(pair, [0, 1], StopAt(run, boundary))
+    bench.cluster.send(pair, [0, 1], StopAt(run, 4))
 
     endings = [b[-1].ending for b in bench.batches_until_ended(run, 2).values()]
-    assert [(e.state, e.iteration) for e in endings if e] == [("stopped", boundary)] * 2
+    assert [(e.state, e.iteration) for e in endings if e] == [("stopped", 4)] * 2
 
 
 def test_an_interrupt_ends_a_rank_that_passes_no_boundary(bench: Bench, pair: int) -> None:
@@ -152,4 +173,19 @@ def test_a_rank_that_is_killed_is_told_with_its_number(bench: Bench) -> None:
     fact = bench.world_until(generation, lambda fact: bool(fact.deaths))
     assert 1 in {death.rank for death in fact.deaths}
     assert fact.state in (WorldState.BROKEN, WorldState.ENDED)
+    bench.cluster.end_world(generation)
+
+
+def test_a_rank_that_cannot_begin_a_run_is_told_once(bench: Bench) -> None:
+    generation = bench.ready(2)
+    spoiling = bench.submit(generation, "if rank == 1:\n    spoil()")
+    bench.batches_until_ended(spoiling, 2)
+    assert bench.cluster.failed_calls() == ()
+
+    run = bench.submit(generation, "report(loss=1)")
+    failed = bench.until(lambda: bench.cluster.failed_calls() or None)
+
+    assert [(call.run, call.rank) for call in failed] == [(run, 1)]
+    assert "Error: " in failed[0].error
+    assert bench.cluster.failed_calls() == ()
     bench.cluster.end_world(generation)

@@ -11,7 +11,7 @@ import pytest
 
 from workbench.cluster import doctor
 from workbench.cluster.mpi import Mpi, MpiKind
-from workbench.core.cluster import RankFact
+from workbench.core.world.world import RankFact
 
 
 def mpiexec_that(path: Path, script: str) -> Mpi:

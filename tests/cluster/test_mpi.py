@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from workbench.cluster.mpi import (
-    Link,
+    HostNetwork,
     Mpi,
     MpiKind,
     find_mpi,
@@ -21,7 +21,7 @@ from workbench.cluster.mpi import (
     mpiexec_arguments,
     rank_environment,
 )
-from workbench.core.world import Host, plan_world
+from workbench.core.world.world import Host, World, plan_world
 from workbench.errors import MachineError
 
 OPEN_MPI = Mpi(MpiKind.OPENMPI, "/bin/mpiexec", "5.0.11")
@@ -60,6 +60,18 @@ def test_slow_links_want_sockets(mpi):
     assert variables["WORKBENCH_REHEARSAL_LINK"] == "12500000"
     assert "tcp,self" in variables.values()
     assert "WORKBENCH_REHEARSAL_LINK" not in rank_environment(mpi, WORLD)
+
+
+@pytest.mark.parametrize("mpi", [OPEN_MPI, MPICH])
+def test_ranks_know_how_many_sockets_fill_the_network_of_all_hosts(mpi):
+    hosts = tuple(Host(f"172.31.0.{n}", 1, sockets=sockets) for n, sockets in ((1, 2), (4, 3)))
+
+    variables = rank_environment(mpi, World(hosts, 2))
+
+    assert variables["WORKBENCH_SOCKETS"] == "2"
+    assert variables["WORKBENCH_NETWORK"] == "172.31.0.0/29"
+    assert "WORKBENCH_SOCKETS" not in rank_environment(mpi, World(hosts[:1], 1))
+    assert "WORKBENCH_SOCKETS" not in rank_environment(mpi, WORLD)
 
 
 @pytest.mark.parametrize("text", ["", "Intel(R) MPI Library for Linux\n", "usage: mpiexec"])
@@ -124,7 +136,8 @@ def test_open_mpi_is_asked_for_fault_tolerance_and_given_the_environment() -> No
     arguments = mpiexec_arguments(OPEN_MPI, WORLD, "/h", ("A", "B"))
 
     assert " ".join(arguments) == (
-        "--hostfile /h --bind-to none --map-by :OVERSUBSCRIBE --with-ft ulfm -x A -x B"
+        "--hostfile /h --bind-to none --map-by :OVERSUBSCRIBE --with-ft ulfm "
+        "--mca btl ^tcp -x A -x B"
     )
 
 
@@ -133,11 +146,14 @@ def test_an_older_open_mpi_is_not_asked_for_what_it_does_not_have() -> None:
 
 
 def test_mpich_passes_the_environment_on_by_itself() -> None:
-    assert mpiexec_arguments(MPICH, WORLD, "/h", ("A",)) == ["-f", "/h", "-bind-to", "none"]
+    arguments = mpiexec_arguments(MPICH, WORLD, "/h", ("A",))
+
+    assert arguments[:4] == ["-f", "/h", "-bind-to", "none"]
+    assert arguments[4:] == ["-genv", "UCX_NET_DEVICES", "lo"]
 
 
 def test_open_mpi_reaches_other_hosts_by_our_ssh_and_their_network_alone() -> None:
-    arguments = mpiexec_arguments(OPEN_MPI, WORLD, "/h", (), Link("/c", "10.0.0.0/24"))
+    arguments = mpiexec_arguments(OPEN_MPI, WORLD, "/h", (), HostNetwork("/c", "10.0.0.0/24"))
 
     said = " ".join(arguments)
     assert "--prtemca plm_ssh_agent ssh -F /c --prtemca plm_ssh_no_tree_spawn 1" in said
@@ -146,30 +162,32 @@ def test_open_mpi_reaches_other_hosts_by_our_ssh_and_their_network_alone() -> No
 
 
 def test_hosts_of_one_name_are_kept_from_what_would_take_them_for_one() -> None:
-    arguments = mpiexec_arguments(OPEN_MPI, WORLD, "/h", (), Link("/c", distinct=False))
+    arguments = mpiexec_arguments(OPEN_MPI, WORLD, "/h", (), HostNetwork("/c", distinct=False))
 
     assert arguments[-3:] == ["--mca", "coll", "^han"]
     assert "btl_tcp_if_include" not in arguments
 
 
 def test_an_older_open_mpi_is_told_by_its_own_names() -> None:
-    arguments = mpiexec_arguments(OLD_OPEN_MPI, WORLD, "/h", (), Link("/c"))
+    arguments = mpiexec_arguments(OLD_OPEN_MPI, WORLD, "/h", (), HostNetwork("/c"))
 
     assert "--mca plm_rsh_agent ssh -F /c" in " ".join(arguments)
     assert "--prtemca" not in arguments
 
 
 def test_mpich_reaches_other_hosts_by_our_ssh() -> None:
-    arguments = mpiexec_arguments(MPICH, WORLD, "/h", (), Link("/c"))
+    arguments = mpiexec_arguments(MPICH, WORLD, "/h", (), HostNetwork("/c"))
 
     assert arguments[-4:] == ["-launcher", "ssh", "-localhost", "a"]
-    assert link_environment(MPICH, WORLD, Link("/c")) == {"HYDRA_LAUNCHER_EXTRA_ARGS": "-F /c"}
+    assert link_environment(MPICH, WORLD, HostNetwork("/c")) == {
+        "HYDRA_LAUNCHER_EXTRA_ARGS": "-F /c"
+    }
 
 
 def test_mpich_uses_the_network_alone_where_no_two_ranks_share_a_host() -> None:
     apart = plan_world((Host("a", 1), Host("b", 1)), 2)
 
-    assert link_environment(MPICH, apart, Link("/c"))["UCX_TLS"] == "tcp,self"
+    assert link_environment(MPICH, apart, HostNetwork("/c"))["UCX_TLS"] == "tcp,self"
 
 
 @pytest.mark.parametrize(
@@ -200,6 +218,7 @@ def test_an_mpi_says_what_it_is() -> None:
 
 
 @pytest.mark.contract
+@pytest.mark.either_mpi
 def test_the_installed_mpi_is_one_that_is_supported() -> None:
     mpi = find_mpi()
 

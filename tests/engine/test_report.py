@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import workbench
-from workbench.core.report import Progress
+from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
-from workbench.engine.current import current
 from workbench.engine.report import report
+from workbench.engine.run_context import current
 from workbench.errors import InputError
 
 
@@ -89,3 +91,64 @@ def test_the_run_may_stop_there_and_keeps_what_was_reported(current_run, taken) 
         report(loss=2.0)
 
     assert [s.value for s in taken().samples] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "three",
+    [
+        3,
+        3.0,
+        np.int64(3),
+        np.float32(3),
+        np.array(3),
+        np.array(3.0),
+        np.uint8(3),
+        Fraction(3),
+        Decimal(3),
+    ],
+    ids=repr,
+)
+def test_progress_is_counted_in_numbers_of_any_kind(current_run, taken, three) -> None:
+    report(loss=1.0, iteration=three, total=three, epoch=three)
+
+    assert taken().progress == Progress(3, 3, 3.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"iteration": 2**63},
+        {"iteration": -1},
+        {"iteration": 2.5},
+        {"total": 2**70},
+        {"total": math.inf},
+        {"total": [3]},
+        {"epoch": math.nan},
+        {"epoch": math.inf},
+        {"epoch": -0.5},
+        {"epoch": "x"},
+        {"loss": 10**400},
+        {"": 1.0},
+        {"n" * 201: 1.0},
+    ],
+    ids=lambda wrong: repr(wrong)[:30],
+)
+def test_what_nothing_can_be_counted_with_is_refused_and_changes_nothing(
+    current_run, taken, wrong
+) -> None:
+    report(loss=1.0)
+
+    with pytest.raises(InputError) as refusal:
+        report(gap=2.0, **wrong)
+
+    assert refusal.value.__context__ is None or refusal.value.__suppress_context__
+    assert len(str(refusal.value)) < 400
+    assert [s.name for s in taken().samples] == ["loss"]
+    assert current_run.iteration == current_run.boundaries.count == 1
+
+
+def test_a_value_that_is_long_to_write_is_shown_in_part(current_run) -> None:
+    with pytest.raises(InputError) as refusal:
+        report(loss="x" * 10**6)
+
+    assert len(str(refusal.value)) < 300

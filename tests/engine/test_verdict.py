@@ -5,25 +5,26 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.place import Place
-from tests.benchmarks.shaped import ShapedHosts
+from benchmarks.place import Place
+from benchmarks.shaped import ShapedHosts
 from tests.rehearsal.hosts import Hosts, why_not
-from workbench.core.cluster import RankFact
-from workbench.core.report import Batch, Sample
-from workbench.core.run import RunKind, RunWish
+from workbench.analysis.step_breakdown import Anatomy, anatomy_of
+from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.world.world import RankFact
 from workbench.store import Store
-from workbench.view.anatomy import Anatomy, anatomy_of
 
 pytestmark = pytest.mark.mpi
 
 TRAINING = """
 import time
 import numpy as np
-from workbench.engine.log import RunLog
-from workbench.engine.steptime import StepTime
+from workbench.engine.run_log import RunLog
+from workbench.engine.step_time import StepTime
 
 
 class Iterator:
@@ -66,15 +67,23 @@ found.update(train(worlds.offer(0), folder, **late[sys.argv[3]]))
 """
 )
 
+PARTS = f"""
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.engine.programs import parts
+
+comm = worlds.offer(0)
+found.update(parts.train(getattr(parts, sys.argv[3])(comm), rank, folder))
+"""
+
 THERE = """
 import json, sys
 from pathlib import Path
 from mpi4py import MPI
-from workbench.engine.communicator import Worlds
+from workbench.engine.communicator import GenerationWorlds
 """ + (
     TRAINING
     + """
-comm = Worlds(fault_tolerant=False).offer(0)
+comm = GenerationWorlds(fault_tolerant=False).offer(0)
 values = train(
     comm, Path("/tmp"), compute=0.05, nbytes=1_000_000, steps=25, leader=comm.rank
 )
@@ -99,6 +108,7 @@ def told(tmp_path) -> Callable[..., Anatomy]:
                     Sample(name, 40, 0.0, value) for name, value in values.items() if "/" in name
                 )
                 store.add_batches([Batch(wish.id, rank, 1, samples)])
+            store.put_run_fact(wish.id, state=RunState.FINISHED)
             return anatomy_of(store, store.run(wish.id))
 
     return tell
@@ -116,25 +126,41 @@ def shaped() -> Iterator[ShapedHosts]:
         yield ShapedHosts(hosts, place, 100)
 
 
-def test_a_rank_that_is_slow_is_named_with_its_host(on_ranks, told) -> None:
-    seen = told(on_ranks(HERE, 2, "rank"))
+def test_a_rank_that_is_slow_is_named(on_shared_ranks, told) -> None:
+    seen = told(on_shared_ranks(HERE, 2, "rank"))
 
     assert seen.slowest == 1
-    assert seen.says[0].startswith("Straggler: rank 1 on node2 computes for ")
-    assert "See what else runs on node2, or replace that node: with all" in seen.says[0]
+    assert seen.says[0].startswith("Straggler: rank 1 computes for ")
+    assert "the other rank. See what else runs on this machine. With all" in seen.says[0]
 
 
-def test_data_that_comes_late_is_named(on_ranks, told) -> None:
-    seen = told(on_ranks(HERE, 2, "data"))
+def test_data_that_comes_late_is_named(on_shared_ranks, told) -> None:
+    seen = told(on_shared_ranks(HERE, 2, "data"))
 
     assert seen.slowest == -1
     assert seen.says[0].startswith("Data-bound: ")
 
 
-def test_a_training_that_nothing_slows_down_is_told_so(on_ranks, told) -> None:
-    seen = told(on_ranks(HERE, 2, "nothing"))
+def test_a_training_that_nothing_slows_down_is_told_so(on_shared_ranks, told) -> None:
+    seen = told(on_shared_ranks(HERE, 2, "nothing"))
 
     assert seen.says[0].startswith("Compute-bound: ")
+
+
+@pytest.mark.parametrize("how", ["by_chainermn", "by_hand"])
+def test_ranks_that_have_a_part_of_a_model_each_are_told_of_their_messages(
+    on_shared_ranks, told, how
+) -> None:
+    found = on_shared_ranks(PARTS, 2, how)
+    seen = told(found)
+
+    assert seen.parts == ("compute", "communication", "point-to-point", "data", "other")
+    assert all(one["exchange/gradients"] > 0 for one in found)
+    assert "gradients" not in " ".join(seen.says)
+    assert "times as fast" not in seen.says[0]
+    assert all(one["step/compute"] > one["step/other"] for one in found)
+    if how == "by_hand":  # each waits while the other computes
+        assert seen.says[0].startswith("Message-bound: ")
 
 
 @pytest.mark.root
@@ -144,7 +170,7 @@ def test_a_slow_link_is_named_with_its_bytes_and_bandwidth(shaped, told) -> None
     seen = told(found)
 
     assert seen.says[0].startswith("Network-bound: ")
-    said = re.search(r"1 MB of gradients at ([0-9.]+) Gbit/s", seen.says[0])
+    said = re.search(r"gradients \(1 MB, at ([0-9.]+) Gbit/s", seen.says[0])
     assert said
     assert 0.06 < float(said[1]) < 0.12  # of 0.1, and the burst on top
     moving = [parts["moving"] for parts in seen.steps.values()]

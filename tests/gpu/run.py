@@ -112,8 +112,8 @@ def a_trainer_on_the_gpu_reports_every_iteration() -> str:
     import numpy as np
 
     from workbench.engine.chainer_hook import hook_chainer
-    from workbench.engine.current import Current, set_current
-    from workbench.engine.log import RunLog
+    from workbench.engine.run_context import Current, set_current
+    from workbench.engine.run_log import RunLog
 
     hook_chainer()
     with tempfile.TemporaryDirectory() as folder:
@@ -144,7 +144,7 @@ def a_trainer_on_the_gpu_reports_every_iteration() -> str:
 
 @check
 def the_way_to_the_gpu_and_on_it_is_measured() -> str:
-    from workbench.engine.measuring.nodes import devices
+    from workbench.engine.measurement.nodes import devices
 
     found = devices("here")
     assert [rate.what for rate in found] == [
@@ -160,7 +160,7 @@ def the_way_to_the_gpu_and_on_it_is_measured() -> str:
 def the_gauge_takes_norms_on_the_gpu() -> str:
     import cupy
 
-    from workbench.engine.gauge import squared_norm
+    from workbench.engine.gradient_noise import squared_norm
 
     class Parameter:
         def __init__(self, grad: object) -> None:
@@ -197,7 +197,7 @@ def _worst(model: Any, value: float) -> float:
 def nccl_is_there_or_said_not_to_be() -> str:
     import cupy
 
-    from workbench.engine.exchange.device import has_nccl
+    from workbench.engine.exchange.gpu import has_nccl
 
     assert has_nccl() == bool(cupy.cuda.nccl.available)
     version = cupy.cuda.nccl.get_version() if has_nccl() else "none"
@@ -207,7 +207,7 @@ def nccl_is_there_or_said_not_to_be() -> str:
 def _averaged(compress: str) -> str:
     """Average gradients on the GPU with one codec; say which way they went."""
     import workbench
-    from workbench.engine.exchange.device import has_nccl
+    from workbench.engine.exchange.gpu import has_nccl
 
     comm = workbench.create_communicator(compress=compress)
     model = _model(0.5)
@@ -234,9 +234,9 @@ for _codec in ("none", "fp16", "bf16", "int8", "topk", "powersgd"):
 @check
 def gradients_on_the_gpu_go_over_this_host_without_nccl() -> str:
     import workbench
-    from workbench.engine.exchange import device
+    from workbench.engine.exchange import gpu
 
-    real, device.has_nccl = device.has_nccl, lambda: False
+    real, gpu.has_nccl = gpu.has_nccl, lambda: False
     try:
         seen = []
         for dtype in ("f2", "f4", "f8"):
@@ -246,7 +246,7 @@ def gradients_on_the_gpu_go_over_this_host_without_nccl() -> str:
             assert _worst(model, 0.5) == 0
             seen.append(dtype)
     finally:
-        device.has_nccl = real
+        gpu.has_nccl = real
     return ", ".join(seen)
 
 
@@ -259,9 +259,9 @@ def _numpy(dtype: str) -> Any:
 @check
 def the_host_way_keeps_its_pinned_memory_from_step_to_step() -> str:
     import workbench
-    from workbench.engine.exchange import device
+    from workbench.engine.exchange import gpu
 
-    real, device.has_nccl = device.has_nccl, lambda: False
+    real, gpu.has_nccl = gpu.has_nccl, lambda: False
     try:
         comm, model = workbench.create_communicator(), _model(0.5)
         comm.multi_node_mean_grad(model)
@@ -269,7 +269,7 @@ def the_host_way_keeps_its_pinned_memory_from_step_to_step() -> str:
         comm.multi_node_mean_grad(model)
         assert {name: id(array) for name, array in comm.device._pinned.items()} == kept
     finally:
-        device.has_nccl = real
+        gpu.has_nccl = real
     return f"{len(kept)} gradients"
 
 
@@ -278,7 +278,7 @@ def chainermns_nccl_communicator_is_fed_in_the_type_that_is_asked_for() -> str:
     import numpy as np
 
     import workbench
-    from workbench.engine.exchange.device import has_nccl
+    from workbench.engine.exchange.gpu import has_nccl
 
     if not has_nccl():
         return "no NCCL here, nothing to feed"
@@ -307,10 +307,10 @@ def a_missing_gradient_on_the_gpu_is_filled_with_zeros() -> str:
 @check
 def a_gradient_on_the_gpu_that_is_not_finite_is_named() -> str:
     import workbench
-    from workbench.engine.exchange import device
+    from workbench.engine.exchange import gpu
     from workbench.errors import GradientError
 
-    real, device.has_nccl = device.has_nccl, lambda: False
+    real, gpu.has_nccl = gpu.has_nccl, lambda: False
     said = ""
     try:
         comm, model = workbench.create_communicator(), _model(0.5)
@@ -319,7 +319,7 @@ def a_gradient_on_the_gpu_that_is_not_finite_is_named() -> str:
     except GradientError as error:
         said = str(error)
     finally:
-        device.has_nccl = real
+        gpu.has_nccl = real
     assert "The gradient of /0/W on rank 0 is not finite" in said
     return said
 
@@ -328,7 +328,7 @@ def a_gradient_on_the_gpu_that_is_not_finite_is_named() -> str:
 def nccl_between_gpus_is_measured_only_where_there_are_several() -> str:
     from mpi4py import MPI
 
-    from workbench.engine.measuring.nodes import nccl
+    from workbench.engine.measurement.nodes import nccl
 
     assert nccl(MPI.COMM_SELF, "here") == []
     return "one rank has no one to measure with"

@@ -1,4 +1,4 @@
-"""Nodes whose wardens can be asked."""
+"""Nodes whose agents can be asked."""
 
 from tests.cloud.conftest import hosts, possible
 

@@ -14,7 +14,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workbench.core.launch import FOLDER, OUTPUT, Launch, Launched, launch_text, read_launched
+from workbench.core.node.launch_protocol import (
+    FOLDER,
+    OUTPUT,
+    Launch,
+    Launched,
+    launch_text,
+    read_launched,
+)
 
 
 @pytest.fixture

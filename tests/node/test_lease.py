@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.clock import SetClock
 from tests.rehearsal.hosts import until
 from workbench.errors import InputError, MachineError
 from workbench.node.lease import Lease, take
@@ -140,3 +141,17 @@ def test_a_lease_from_before_the_node_was_started_again_does_not_count(lease):
 def test_without_a_command_there_is_no_lease(lease):
     with pytest.raises(InputError):
         take(lease, 60, " ", 0)
+
+
+@pytest.mark.parametrize("seconds", [-3600.0, 3600.0], ids=["back", "forth"])
+def test_a_clock_that_is_set_neither_ends_it_nor_puts_its_last_moment_off(
+    start, tmp_path, monkeypatch, seconds
+):
+    clock = SetClock(tmp_path / "clock", monkeypatch)
+    began = time.monotonic()
+    start(60, expires=time.time() + 4.0)
+
+    clock.set(seconds)
+
+    until((tmp_path / "fired").exists, "command")
+    assert 3.0 < time.monotonic() - began < 15.0

@@ -18,8 +18,8 @@ import pytest
 from tests.cloud.conftest import log_in
 from tests.rehearsal.ec2 import imds
 from tests.rehearsal.hosts import until
-from workbench.core.warden import Alive, Heed, Notice, line_of, read_event
-from workbench.node.notice import Notices, Service, read_action, read_rebalance, usual_place
+from workbench.core.node.agent_protocol import Alive, Heed, Notice, line_of, read_event
+from workbench.node.notice import MetadataService, Notices, read_action, read_rebalance, usual_place
 
 ACTION = "meta-data/spot/instance-action"
 REBALANCE = "meta-data/events/recommendations/rebalance"
@@ -84,7 +84,7 @@ def test_what_is_no_notice_is_none(text):
 
 
 def test_the_service_is_asked_with_a_token_that_is_kept(metadata):
-    service = Service(metadata.url)
+    service = MetadataService(metadata.url)
     assert service.notices() == ()
     metadata.say(action=TAKEN, advice=ADVISED)
 
@@ -94,7 +94,7 @@ def test_the_service_is_asked_with_a_token_that_is_kept(metadata):
 
 
 def test_a_token_that_is_no_longer_good_is_renewed(metadata):
-    service = Service(metadata.url)
+    service = MetadataService(metadata.url)
     metadata.say(action=TAKEN)
     service.notices()
     metadata.tokens.clear()
@@ -108,11 +108,11 @@ def test_proxies_are_not_asked(metadata, monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     metadata.say(action=TAKEN)
 
-    assert Service(metadata.url).notices() == (TERMINATE,)
+    assert MetadataService(metadata.url).notices() == (TERMINATE,)
 
 
 def test_where_there_is_no_service_there_are_no_notices():
-    assert Service("http://127.0.0.1:9").notices() == ()
+    assert MetadataService("http://127.0.0.1:9").notices() == ()
 
 
 def test_a_notice_is_taken_once_and_again_when_asked_anew(metadata):
@@ -149,13 +149,14 @@ def test_the_switch_that_forbids_aws_to_ask_is_obeyed():
 
 
 @pytest.mark.root
-def test_a_warden_tells_what_its_nodes_own_service_says(hosts):
+def test_an_agent_tells_what_its_nodes_own_service_says(hosts):
     host = hosts.start(imds=imds.ADDRESS)
     file = host.folder / "metadata.json"
     file.write_text(json.dumps({ACTION: TAKEN}))
     service = host.popen(sys.executable, "-I", imds.__file__, str(file))
+    until(lambda: host.listens(imds.PORT), "its metadata service")
     with contextlib.closing(log_in(hosts, len(hosts) - 1)) as session:
-        process = session.start([sys.executable, "-m", "workbench.node.warden"])
+        process = session.start([sys.executable, "-m", "workbench.node.agent"])
         events: list[object] = []
 
         def heard(kind: type) -> list[object]:

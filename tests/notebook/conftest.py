@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from workbench.core.cluster import DEFAULT_CLUSTER, ClusterFact, ClusterState, RankFact
-from workbench.core.report import Batch, Chunk, Sample
-from workbench.core.run import Run, RunState
+from workbench.core.cluster.model import DEFAULT_CLUSTER, ClusterFact, ClusterState
+from workbench.core.run.model import Run, RunState
+from workbench.core.run.rank_protocol import Batch, Chunk, Sample
+from workbench.core.world.world import RankFact
+from workbench.requests.wishes import LOCK_NAME
 from workbench.store import Store
-from workbench.store.home import cluster_directory
-from workbench.store.wishes import LOCK_NAME
+from workbench.store.paths import cluster_directory
 
 
 @dataclass

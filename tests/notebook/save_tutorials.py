@@ -17,7 +17,7 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
-from workbench.core.cluster import ClusterState
+from workbench.core.cluster.model import ClusterState
 from workbench.store import Store
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
@@ -81,12 +81,13 @@ def main() -> None:
 
 
 def await_down(timeout: float = 30.0) -> None:
-    """Wait until the cluster is down that a notebook has asked to be gone."""
+    """Wait until the clusters are down that a notebook has asked to be gone."""
     deadline = time.monotonic() + timeout
     with Store() as store:
-        while store.cluster_fact("default").state is not ClusterState.DOWN:
+        names = [wish.name for wish in store.clusters()]
+        while any(store.cluster_fact(name).state is not ClusterState.DOWN for name in names):
             if time.monotonic() > deadline:
-                raise TimeoutError("The notebook's last cell did not take the cluster down.")
+                raise TimeoutError("The notebook's last cell did not delete its cluster.")
             time.sleep(0.1)
 
 

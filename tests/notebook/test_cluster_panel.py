@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 
 import pytest
 
-from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish
-from workbench.notebook.cluster_panel import Buttons, ClusterPanel, close_all, panel_for, sensible
+from workbench.core.cluster.model import ClusterFact, ClusterState
+from workbench.core.fleet.model import FleetWish, Provider
+from workbench.notebook.cluster_panel import ClusterPanel, close_all, panel_for
+from workbench.view.page_messages import cluster_message
 
-UP = ClusterWish("default", up=True, ranks=2)
 READY = ClusterFact("default", ClusterState.READY, ranks=2, generation=1)
 
 
@@ -21,34 +23,10 @@ def panel(home):
     panel.close()
 
 
-@pytest.mark.parametrize(
-    ("wish", "fact", "ranks", "buttons"),
-    [
-        (None, ClusterFact("default"), 2, Buttons(start=True, resize=False, stop=False)),
-        (UP, READY, 2, Buttons(start=False, resize=False, stop=True)),
-        (UP, READY, 3, Buttons(start=False, resize=True, stop=True)),
-        (
-            UP,
-            ClusterFact("default", ClusterState.STARTING),
-            2,
-            Buttons(start=False, resize=False, stop=True),
-        ),
-        (
-            UP,
-            ClusterFact("default", ClusterState.FAILED),
-            2,
-            Buttons(start=True, resize=False, stop=True),
-        ),
-        (
-            ClusterWish("default", up=False, ranks=2),
-            ClusterFact("default", ClusterState.STOPPING, 2),
-            2,
-            Buttons(start=True, resize=False, stop=False),
-        ),
-    ],
-)
-def test_only_buttons_that_make_sense_can_be_pressed(wish, fact, ranks, buttons) -> None:
-    assert sensible(wish, fact, ranks) == buttons
+@pytest.fixture
+def nobody(monkeypatch):
+    """Nobody makes wishes true."""
+    monkeypatch.setattr("workbench.requests.wishes.wake_supervisor", lambda cluster: None)
 
 
 def test_start_writes_the_wish_that_the_magics_write(panel, stand_in, store) -> None:
@@ -61,12 +39,18 @@ def test_start_writes_the_wish_that_the_magics_write(panel, stand_in, store) -> 
     assert (wish.up, wish.ranks, wish.oversubscribe) == (True, 3, True)
 
 
-def test_stop_writes_the_wish_to_be_gone(panel, stand_in, store) -> None:
+def test_delete_asks_and_then_writes_the_wish_to_be_gone(panel, stand_in, store) -> None:
     panel.start.click()
 
-    panel.stop.click()
+    panel.end.click()
+    asked, was_up = panel.delete.shown.value, store.cluster_wish("default").up
+    panel.delete.yes.click()
 
-    assert not store.cluster_wish("default").up
+    assert "Delete cluster default? Its ranks end. The results of its runs are kept." in asked
+    assert (was_up, store.cluster_wish("default").up) == (True, False)
+    wait_until(lambda: store.cluster_fact("default").state is ClusterState.DOWN)
+    panel.refresh(store)
+    assert (read(panel.state), panel.message.value) == ("down", "")
 
 
 def test_asked_and_actual_stand_side_by_side(panel, stand_in, store) -> None:
@@ -75,9 +59,67 @@ def test_asked_and_actual_stand_side_by_side(panel, stand_in, store) -> None:
 
     panel.refresh(store)
 
-    assert panel.state.value == "<b>ready</b>, 2 of 2 ranks"
-    assert panel.start.disabled
-    assert not panel.stop.disabled
+    assert read(panel.state) == "ready, 2 of 2 ranks"
+    assert (panel.start.disabled, panel.start.tooltip) == (True, "The cluster is running.")
+    assert not panel.end.disabled
+
+
+def test_it_is_starting_from_the_click_on(panel, nobody, store) -> None:
+    panel.start.click()
+
+    assert read(panel.state) == "starting, 0 of 2 ranks"
+    assert (panel.start.disabled, panel.message.value) == (True, "")
+    message = cluster_message(store, "default", time.time())
+    assert message["state"] == "starting"
+
+
+def test_a_box_follows_what_is_asked_for_elsewhere(panel, nobody, store) -> None:
+    store.wish_cluster("default", up=True, ranks=5, oversubscribe=True)
+
+    panel.refresh(store)
+
+    assert (panel.ranks.value, panel.oversubscribe.value) == (5, True)
+
+
+def test_a_box_that_is_being_edited_is_left_alone(panel, nobody, store) -> None:
+    panel.oversubscribe.value = True
+    panel.ranks.value = 7
+    store.wish_cluster("default", up=True, ranks=5, oversubscribe=True)
+
+    panel.refresh(store)
+
+    assert panel.ranks.value == 7
+
+
+def test_its_place_follows_what_is_started_elsewhere(panel, nobody, store) -> None:
+    fleet = FleetWish(Provider.REHEARSAL, nodes=3)
+    store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
+
+    panel.refresh(store)
+
+    assert (panel.provider.value, panel.nodes.value) == (Provider.REHEARSAL, 3)
+
+
+def test_a_cluster_of_this_machine_has_no_price(panel) -> None:
+    assert panel.price.layout.display == "none"
+
+
+def test_it_says_whose_it_is_and_starts(panel) -> None:
+    assert ">Cluster default<" in panel.title.value
+    assert panel.start.tooltip == "Start cluster default: 2 ranks, this machine"
+
+
+def test_a_refusal_stays_until_the_next_click(panel, stand_in, monkeypatch) -> None:
+    monkeypatch.setattr("workbench.requests.wishes.local_slots", lambda: 1)
+    panel.oversubscribe.value = False
+    panel.start.click()
+    before = panel.message.value
+
+    panel.oversubscribe.value = True
+    panel.start.click()
+
+    assert "let ranks share cores" in before
+    assert panel.message.value == ""
 
 
 def test_another_size_enables_resize(panel, stand_in, store) -> None:
@@ -102,7 +144,7 @@ def test_more_ranks_than_slots_need_the_checkbox(panel) -> None:
 
 
 def test_a_refusal_is_shown_as_its_sentence(panel, stand_in, monkeypatch) -> None:
-    monkeypatch.setattr("workbench.store.wishes.local_slots", lambda: 1)
+    monkeypatch.setattr("workbench.requests.wishes.local_slots", lambda: 1)
     panel.oversubscribe.value = False
 
     panel.start.click()
@@ -122,12 +164,12 @@ def test_facts_are_followed_while_the_panel_is_shown(home, stand_in, store) -> N
 def test_a_message_that_is_gone_is_no_longer_shown(panel, store) -> None:
     store.put_cluster_fact(ClusterFact("default", ClusterState.FAILED, message="<no> mpiexec"))
     panel.refresh(store)
-    shown = panel.message.value
+    shown = panel.remark.value
 
     store.put_cluster_fact(READY)
     panel.refresh(store)
 
-    assert (shown, panel.message.value) == ("&lt;no&gt; mpiexec", "")
+    assert (shown, panel.remark.value) == ('<span role="status">&lt;no&gt; mpiexec</span>', "")
 
 
 def test_a_second_panel_takes_the_place_of_the_first(home) -> None:
@@ -145,8 +187,13 @@ def test_a_saved_notebook_reads_without_widgets(run_cell, stand_in, store, shell
 
     data, _ = shell.display_formatter.format(result)
     assert "application/vnd.jupyter.widget-view+json" in data
-    assert "There is no cluster called" in data["text/html"]
-    assert "Price: free" in data["text/plain"]
+    assert "There is no cluster" in data["text/html"]
+    assert "Price" not in data["text/plain"]
+
+
+def read(widget) -> str:
+    """Return what a person reads in a widget."""
+    return re.sub("<[^>]*>", "", widget.value).strip()
 
 
 def wait_until(condition, seconds: float = 10.0) -> None:

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.core.test_frames import read
-from workbench.core.run import RunKind, RunState, RunWish
+from tests.core.run.test_frames import read
+from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.errors import InputError
 from workbench.notebook import live_widget
 from workbench.notebook.live_widget import WIDGET_TYPE, Form, LiveWidget, chosen_form
 from workbench.notebook.run_view import RunView
-from workbench.view.record import Record
+from workbench.view.run_record import RunRecord
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_wrong_choice_is_refused_before_anything_is_queued(run_cell, store, mo
 
 
 def test_each_push_sends_what_is_new(store, stand_in, run, sent, module) -> None:
-    record = Record(run)
+    record = RunRecord(run)
     widget = LiveWidget(store, record)
 
     for second in range(3):
@@ -106,7 +106,7 @@ def test_each_push_sends_what_is_new(store, stand_in, run, sent, module) -> None
 
 
 def test_a_page_that_says_hello_gets_the_whole(store, stand_in, run, sent, module) -> None:
-    record = Record(run)
+    record = RunRecord(run)
     widget = LiveWidget(store, record)
     stand_in.report(run, 0, iteration=1, loss=1.0)
     list(record.read(store, 1000.0))
@@ -119,7 +119,7 @@ def test_a_page_that_says_hello_gets_the_whole(store, stand_in, run, sent, modul
 
 
 def test_stop_in_the_widget_is_the_wish_to_stop(store, run, module) -> None:
-    widget = LiveWidget(store, Record(run))
+    widget = LiveWidget(store, RunRecord(run))
 
     widget._hear(None, {"type": "stop"}, [])
     widget.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import threading
@@ -11,10 +12,11 @@ import time
 
 import pytest
 
-from workbench.core.diagnosis import Finding
-from workbench.core.fleet import FleetWish, Node, NodeState, Offer, Place
-from workbench.core.run import RunKind, RunState
-from workbench.core.world import Host
+import workbench
+from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer, Provider
+from workbench.core.node.findings import Finding
+from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.core.world.world import Host
 from workbench.errors import (
     ClusterError,
     InputError,
@@ -24,9 +26,12 @@ from workbench.errors import (
     StateError,
     StoreError,
 )
-from workbench.notebook import sizing
-from workbench.store import asking
-from workbench.store.asking import Market
+from workbench.notebook import resizing
+from workbench.notebook.chosen_cluster import choose, chosen_cluster
+from workbench.notebook.magicspecs import MAGICS, read
+from workbench.requests import cloud_queries
+from workbench.requests.cloud_queries import Market
+from workbench.view.curve_picture import warm_up
 
 TRAIN = "%%dist_train --name digits\nprint('hello')"
 
@@ -64,6 +69,19 @@ def test_a_cluster_is_started_when_there_is_none_and_this_is_said(
 
     assert "Starting cluster 'default' on this machine." in capsys.readouterr().out
     assert store.cluster_wish("default").up
+
+
+def test_after_a_deletion_a_cell_starts_this_machine_and_says_so(
+    run_cell, stand_in, store, sent, capsys
+) -> None:
+    store.wish_cluster("default", up=False, ranks=0, fleet=FleetWish(Provider.REHEARSAL, nodes=2))
+
+    run_cell(TRAIN)
+
+    assert capsys.readouterr().out.startswith(
+        "Starting cluster 'default' on this machine; its nodes in a rehearsal were deleted.\n"
+    )
+    assert store.cluster_wish("default").fleet == FleetWish()
 
 
 def test_rank_0_is_streamed_and_the_others_are_folded(run_cell, stand_in, sent, capsys) -> None:
@@ -123,14 +141,14 @@ def test_a_script_keeps_its_own_options(run_cell, stand_in, store, sent, tmp_pat
         ("%%dist_train --cluster a/b\npass", "cannot name a cluster"),
         ("%dist_cluster --cluster a/b", "cannot name a cluster"),
         ("%dist_doctor --cluster a/b", "cannot name a cluster"),
-        ("%dist_down --cluster a/b", "cannot name a cluster"),
+        ("%dist_delete --cluster a/b", "cannot name a cluster"),
         ("%%dist_train\n\n", "is empty"),
         ("%%dist_train\nx = 1\nfor i in\n", "The cell, line 3: "),
         ("%dist_train", "needs a script"),
         ("%dist_train missing.py", "missing.py cannot be read"),
         ("%%dist_setup\nfor", "line 2"),
         ("%dist_setup", "is empty"),
-        ("%dist_resize", "say how many ranks there are to be, or --nodes N"),
+        ("%dist_resize", "Give one size: a number of ranks"),
         ("%dist_resize many", "must be a whole number, not 'many'"),
         ("%dist_runs --limit x", "--limit must be a whole number"),
         ("%dist_runs --limit 0", "--limit must be at least 1"),
@@ -173,7 +191,7 @@ def test_a_failing_rank_shows_its_own_traceback_alone(run_cell, stand_in, store,
         run_cell(TRAIN)
 
     assert caught.value._render_traceback_() == [
-        "Run 'digits' failed on rank 1 on there.",
+        "Run 'digits' failed on rank 1 (there).",
         "ValueError: bad",
     ]
     assert "failed on rank 1 (there)" in sent.text
@@ -221,21 +239,37 @@ def test_a_second_interrupt_leaves_the_run_to_itself(run_cell, stand_in, store, 
     interrupt_when(lambda: store.runs() and store.runs()[0].fact.started)
     interrupt_when(lambda: store.runs() and store.runs()[0].wish.stop)
 
-    with pytest.raises(StateError, match="No longer following run 'digits', which is being st"):
+    with pytest.raises(StateError, match="Stopping run 'digits' in the background"):
         run_cell(TRAIN)
 
     assert store.run("digits").fact.state is RunState.RUNNING
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_queued_run_says_behind_which_one_it_waits(run_cell, stand_in, store, sent) -> None:
-    stand_in.iterations = 30
+def test_a_queued_run_says_behind_which_one_it_waits(
+    run_cell, stand_in, store, sent, capsys
+) -> None:
+    warm_up()  # which takes longer than the run, on a machine that is busy
+    stand_in.iterations = 100
     run_cell("%%dist_train --background --name first\npass")
 
     run_cell("%%dist_train --name second\npass")
 
     heads = [m.data["text/plain"] for m in sent.messages if "text/plain" in m.data]
-    assert any("behind run 'first'" in head for head in heads)
+    assert any("waits for run 'first'" in head for head in heads)
+    said = capsys.readouterr().out
+    assert "Run 'first' is still active, and this one waits for it." in said
+    assert "interrupt this cell and type %dist_stop." in said
+
+
+def test_a_set_up_cell_that_is_repeated_is_no_run_from_before(
+    run_cell, stand_in, store, capsys
+) -> None:
+    store.wish_run(RunWish("260101-000000-aaaa", "again", RunKind.SETUP, "pass"))
+
+    run_cell("%%dist_train --background\npass")
+
+    assert "from before" not in capsys.readouterr().out
 
 
 def test_the_background_gives_the_prompt_back_at_once(run_cell, stand_in, store, sent) -> None:
@@ -288,7 +322,7 @@ def test_a_new_shell_attaches_and_has_the_whole_curve(run_cell, stand_in, store,
 def test_status_without_a_cluster_says_how_to_have_one(run_cell, store, sent, capsys) -> None:
     run_cell("%dist_status")
 
-    assert "%%dist_train or %dist_cluster starts one" in sent.text
+    assert "start it with %%dist_train or %dist_cluster" in sent.text
     assert capsys.readouterr().out == "No run yet.\n"
 
 
@@ -298,8 +332,21 @@ def test_runs_are_listed_with_their_last_values(run_cell, stand_in, store, sent)
 
     run_cell("%dist_runs")
 
-    assert "digits  finished  2" in sent.text
+    assert "digits  finished      2" in sent.text
     assert "main/loss 0.055" in sent.text
+
+
+def test_runs_are_deleted_when_the_line_says_yes(run_cell, stand_in, store, capsys) -> None:
+    run_cell(TRAIN)
+
+    asked = r"would delete 1 run \(digits\).*Add --yes to delete them"
+    with pytest.raises(StateError, match=asked):
+        run_cell("%dist_runs --delete digits")
+    assert store.runs()
+    run_cell("%dist_runs --delete digits --yes")
+
+    assert "\nDeleted 1 run; " in capsys.readouterr().out
+    assert store.runs() == []
 
 
 def test_two_runs_share_one_picture(run_cell, stand_in, store, sent) -> None:
@@ -311,7 +358,7 @@ def test_two_runs_share_one_picture(run_cell, stand_in, store, sent) -> None:
 
     assert len(sent.final("image/png")) == 1
     assert "a: main/loss falls" in sent.html
-    assert "lr             0.1" in sent.text
+    assert re.search(r"^lr +0\.1 +0\.2$", sent.text, re.MULTILINE)
 
 
 def test_an_unknown_run_is_named(run_cell, store, sent) -> None:
@@ -320,7 +367,7 @@ def test_an_unknown_run_is_named(run_cell, store, sent) -> None:
 
 
 def test_stop_without_a_run_says_so(run_cell, store, sent) -> None:
-    with pytest.raises(StateError, match="No run of cluster 'default' is going on"):
+    with pytest.raises(StateError, match="No run of cluster 'default' is active"):
         run_cell("%dist_stop")
 
 
@@ -341,6 +388,17 @@ def test_a_setup_cell_is_kept_once_it_has_worked(run_cell, stand_in, store, sent
     assert store.setups("default") == []
 
 
+def test_a_deletion_names_the_set_up_cells_that_go_with_it(
+    run_cell, stand_in, store, sent, capsys
+) -> None:
+    run_cell("%%dist_setup --name imports\nimport numpy")
+
+    run_cell("%dist_delete")
+
+    assert "is being deleted with its set-up cells ('imports'); its runs" in capsys.readouterr().out
+    assert store.setups("default") == []
+
+
 def test_a_setup_cell_that_fails_is_not_kept(run_cell, stand_in, store, sent) -> None:
     stand_in.play = lambda stand_in, run: stand_in.end(run, RunState.FAILED, failed_rank=0)
 
@@ -353,23 +411,23 @@ def test_a_setup_cell_that_fails_is_not_kept(run_cell, stand_in, store, sent) ->
 def test_nodes_are_resized_and_shown_with_what_they_cost(
     run_cell, stand_in, store, sent, capsys
 ) -> None:
-    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Place.FAKE, nodes=2))
+    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Provider.REHEARSAL, nodes=2))
     store.put_node("default", Node("i-1", NodeState.JOINED, price=0.2, spent=0.5, launched=1.0))
 
     run_cell("%dist_resize --nodes 0")
     run_cell("%dist_status")
 
-    assert "Asked for 0 nodes; 'default' has 1 now." in capsys.readouterr().out
+    assert "Resizing cluster 'default' to 0 nodes; it has 1 now." in capsys.readouterr().out
     assert store.cluster_wish("default").fleet.nodes == 0
-    assert "Where: rehearsal (nothing is bought). Nodes: 1 of 0 nodes." in sent.text
-    assert "Price: $0.2000/h now, $0.50 spent, no time limit." in sent.text
+    assert "Provider: rehearsal (nothing is bought). Nodes: 1 of 0 nodes." in sent.text
+    assert "Price: $0.20/h now, $0.50 spent, no time limit." in sent.text
     assert "i-1   –        joined" in sent.text
 
 
 def test_more_nodes_that_cost_want_a_yes(run_cell, stand_in, store, capsys, monkeypatch) -> None:
-    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Place.EC2, nodes=2))
+    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Provider.EC2, nodes=2))
     offers = (Offer("c5.large", "a", 0.04, 2, 4.0),)
-    monkeypatch.setattr(asking, "ask_offers", lambda *_: Market("us-east-1", offers))
+    monkeypatch.setattr(cloud_queries, "ask_offers", lambda *_, **__: Market("us-east-1", offers))
 
     with pytest.raises(PriceQuestion, match=r"3 nodes would cost about .* add --yes"):
         run_cell("%dist_resize --nodes 3")
@@ -381,15 +439,15 @@ def test_more_nodes_that_cost_want_a_yes(run_cell, stand_in, store, capsys, monk
 
 
 def test_ranks_and_nodes_are_not_resized_at_once(run_cell, home) -> None:
-    with pytest.raises(InputError, match="say how many ranks"):
+    with pytest.raises(InputError, match="Give one size: a number of ranks"):
         run_cell("%dist_resize 2 --nodes 3")
 
 
 def test_the_doctor_looks_at_a_persons_own_hosts(run_cell, store, sent, monkeypatch) -> None:
     hosts = (Host("127.0.0.1", 1),)
-    store.wish_cluster("default", up=True, ranks=1, fleet=FleetWish(Place.HOSTS, hosts=hosts))
+    store.wish_cluster("default", up=True, ranks=1, fleet=FleetWish(Provider.HOSTS, hosts=hosts))
     found = [Finding("127.0.0.1: clock", False, "60 s off", "Run chrony.")]
-    monkeypatch.setattr(sizing, "ask_host_doctor", lambda asked, cluster: found * len(asked))
+    monkeypatch.setattr(resizing, "ask_host_doctor", lambda asked, cluster: found * len(asked))
 
     run_cell("%dist_doctor")
 
@@ -400,13 +458,13 @@ def test_resize_writes_the_wish(run_cell, stand_in, store, sent, capsys) -> None
     run_cell("%dist_resize 3 --oversubscribe")
 
     assert store.cluster_wish("default").ranks == 3
-    assert "Asked for 3 ranks" in capsys.readouterr().out
+    assert "Resizing cluster 'default' to 3 ranks" in capsys.readouterr().out
 
 
 def test_down_writes_the_wish(run_cell, stand_in, store, sent) -> None:
     run_cell(TRAIN)
 
-    run_cell("%dist_down")
+    run_cell("%dist_delete")
 
     assert not store.cluster_wish("default").up
 
@@ -449,3 +507,67 @@ def interrupt_when(condition) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+# -- which cluster
+
+
+def test_the_cells_use_the_cluster_that_was_named_last(run_cell, store, sent, capsys) -> None:
+    store.wish_cluster("spot", up=False, ranks=1)
+
+    run_cell("%dist_cluster --cluster spot")
+    run_cell("%dist_status")
+    run_cell("%dist_status --cluster default")
+    run_cell("%dist_cluster")
+
+    said = "The cells of this notebook now use cluster 'spot'."
+    assert capsys.readouterr().out.count(said) == 1
+    assert "Cluster spot: down" in sent.text
+    assert "There is no cluster 'default' yet" in sent.text
+    assert chosen_cluster() == "spot"
+
+
+def test_every_magic_that_is_about_a_cluster_uses_the_chosen_one(shell) -> None:
+    choose("spot")
+
+    asked = [read(f"%{name}", "") for name in MAGICS if name != "dist_runs"]
+
+    assert {chosen.cluster for chosen in asked} == {"spot"}
+    with pytest.raises(StateError, match="Cluster 'spot' is down"):
+        workbench.client()
+
+
+def test_after_its_deletion_the_cells_use_the_default_again(run_cell, home, store, capsys) -> None:
+    store.wish_cluster("spot", up=True, ranks=1)
+    run_cell("%dist_cluster --cluster spot")
+
+    run_cell("%dist_delete")
+
+    said = "Cluster 'spot' is being deleted; its runs are kept.\n"
+    assert f"{said}The cells of this notebook now use cluster 'default'." in capsys.readouterr().out
+    assert chosen_cluster() == "default"
+
+
+def test_a_cell_that_starts_a_cluster_names_another_that_is_up(
+    run_cell, stand_in, store, sent, capsys
+) -> None:
+    store.wish_cluster("spot", up=True, ranks=1)
+
+    run_cell(TRAIN)
+
+    assert (
+        "Cluster 'spot' is up; use it with %dist_cluster --cluster spot." in capsys.readouterr().out
+    )
+
+
+def test_a_refusal_names_magics(shell, store, sent, capsys) -> None:
+    store.wish_cluster("default", up=True, ranks=1)
+
+    shell.run_cell("%dist_cluster --rehearsal 2")
+    shell.run_cell("%dist_runs nothing")
+
+    said = capsys.readouterr().out
+    assert (
+        "StateError: Cluster 'default' is on this machine; delete it first (%dist_delete)" in said
+    )
+    assert "%dist_runs lists those that are." in said

@@ -7,20 +7,35 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.cluster import ClusterFact, ClusterState
-from workbench.core.contact import Contact
-from workbench.core.diagnosis import Finding
-from workbench.core.fleet import FleetWish, Leftover, Node, NodeState, Offer, Place, Purchase
-from workbench.core.orders import Order
-from workbench.core.world import Host
-from workbench.errors import CloudRefused
+from tests.view.pages import text_of
+from workbench.core.cluster.model import ClusterFact, ClusterState
+from workbench.core.fleet.model import (
+    FleetWish,
+    Leftover,
+    Needs,
+    Node,
+    NodeState,
+    Offer,
+    Provider,
+    Purchase,
+)
+from workbench.core.fleet.purchases import Order
+from workbench.core.node.findings import Finding
+from workbench.core.node.host_probe import HostProbe
+from workbench.core.world.world import Host
+from workbench.errors import CloudError
 from workbench.notebook.cluster_panel import ClusterPanel
-from workbench.store.asking import Market
+from workbench.requests.cloud_queries import Market
+from workbench.requests.gpu_environment import has_cuda_here
 
 HISTORY = ((0.0, 0.2), (86400.0, 0.3), (172800.0, 0.21))
 OFFERS = (
-    Offer("g4dn.xlarge", "a", 0.21, 4, 16.0, 1, "T4", 16.0, 5.0, 25.0, HISTORY, quota=8),
-    Offer("g4dn.xlarge", "b", 0.22, 4, 16.0, 1, "T4", 16.0, 5.0, 25.0, HISTORY, quota=8),
+    Offer(
+        "g4dn.xlarge", "a", 0.21, 4, 16.0, 1, "T4", 16.0, 5.0, 25.0, HISTORY, quota=8, beside=0.01
+    ),
+    Offer(
+        "g4dn.xlarge", "b", 0.22, 4, 16.0, 1, "T4", 16.0, 5.0, 25.0, HISTORY, quota=8, beside=0.01
+    ),
     Offer("p3.2xlarge", "a", 0.9, 8, 61.0, 1, "V100", 16.0, 2.5, 10.0),
 )
 LINE = "10.0.0.1 ssh-ed25519 AAAA"
@@ -48,7 +63,7 @@ class FakePlaces:
 
     def contact(self, hosts, cluster):
         known = bool(self.trusted)
-        return tuple(Contact(host.address, LINE, "SHA256:abc", known, 1) for host in hosts)
+        return tuple(HostProbe(host.address, LINE, "SHA256:abc", known, 1) for host in hosts)
 
     def trust(self, cluster, lines):
         self.trusted += lines
@@ -64,7 +79,7 @@ def places() -> FakePlaces:
 
 @pytest.fixture
 def panel(home, places, monkeypatch):
-    monkeypatch.setattr("workbench.store.wishes.wake_supervisor", lambda cluster: None)
+    monkeypatch.setattr("workbench.requests.wishes.wake_supervisor", lambda cluster: None)
     panel = ClusterPanel("default", places, background=lambda work: work())
     yield panel
     panel.close()
@@ -72,16 +87,16 @@ def panel(home, places, monkeypatch):
 
 @pytest.fixture
 def spot(panel):
-    panel.where.value = Place.EC2
+    panel.provider.value = Provider.EC2
     panel.nodes.value = 2
     return panel
 
 
 @pytest.fixture
 def up(store, monkeypatch) -> FleetWish:
-    """A cluster of two pretended nodes that is up."""
-    monkeypatch.setattr("workbench.store.wishes.wake_supervisor", lambda cluster: None)
-    fleet = FleetWish(Place.FAKE, nodes=2, budget=2.0, expires=time.time() + 7210)
+    """A cluster of two simulated nodes that is up."""
+    monkeypatch.setattr("workbench.requests.wishes.wake_supervisor", lambda cluster: None)
+    fleet = FleetWish(Provider.REHEARSAL, nodes=2, budget=2.0, expires=time.time() + 7210)
     store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
     node = Node("i-1", NodeState.JOINED, "10.0.0.1", 1, price=0.2, spent=0.1, launched=1.0)
     store.put_nodes("default", [node, Node("i-2", NodeState.BOOTING, price=0.2)])
@@ -101,12 +116,12 @@ def shown(up, home, places):
 
 def test_nothing_starts_before_the_total_was_shown(spot) -> None:
     assert spot.start.disabled
-    assert "Press Show what fits" in spot.form.total.value
+    assert "Press Show what fits" in text_of(spot.form.total.value)
 
     spot.form.find.click()
 
     assert not spot.start.disabled
-    assert "Total $0.4310/h" in spot.form.total.value
+    assert "Total $0.44/h" in text_of(spot.form.total.value)
 
 
 def test_types_that_fit_are_shown_with_prices_network_gpu_and_quota(spot) -> None:
@@ -114,29 +129,71 @@ def test_types_that_fit_are_shown_with_prices_network_gpu_and_quota(spot) -> Non
 
     spot.form.find.click()
 
-    table = spot.form.table.value
-    assert "<caption>What fits, the best first</caption>" in table
+    table = text_of(spot.form.table.value)
+    assert "What fits, best first" in table
     for said in (
-        "a and 1 other", "$0.2100/h", "1 × T4, 16 GiB", "5 Gbit/s (bursts to 25)",
-        "8 vCPUs, 4 too few", "$0.6464/h",
-        'aria-label="from $0.2000/h to $0.3000/h over 48 h, $0.2100/h now"',
+        "a and 1 other", "$0.21/h", "1 × T4, 16 GiB", "5 Gbit/s (bursts to 25)",
+        "8 vCPUs, 4 missing", "$0.66/h",
     ):  # fmt: skip
         assert said in table
+    spoken = 'aria-label="from $0.20/h to $0.30/h over 48 h, $0.21/h now"'
+    assert spoken in spot.form.table.value
+
+
+def test_what_is_listed_at_all_is_said_above_the_table(spot) -> None:
+    spot.form.find.click()
+
+    assert "at least 2 vCPUs, 4 GiB and 1 GiB a rank" in text_of(spot.form.table.value)
+
+
+@pytest.mark.skipif(has_cuda_here(), reason="this environment computes on GPUs itself")
+def test_gpus_that_nobody_could_use_are_told_with_the_remedy_beside(spot, store) -> None:
+    form = spot.form
+    form.gpus.value = 1
+    form.find.click()
+
+    told = text_of(form.total.value)
+    form.cuda.value = True
+    remedied = text_of(form.total.value)
+    spot.start.click()
+
+    assert "has GPUs, and ranks could not use them" in told
+    assert f"tick “{form.cuda.description}” to install cupy-cuda12x" in told
+    assert "could not use them" not in remedied
+    assert store.cluster_wish("default").fleet.cuda
+
+
+def test_a_type_that_slows_down_is_had_where_it_was_named(spot, places) -> None:
+    places.found = (replace(OFFERS[0], type="t3.large", sustained=0.3, placement=False), *OFFERS)
+    spot.form.find.click()
+    listed = spot.form.types.options
+
+    spot.form.show(FleetWish(Provider.EC2, needs=Needs(types=("t3.large",))), time.time())
+    spot.form.find.click()
+
+    assert "t3.large" not in listed
+    assert spot.form.types.value == "t3.large"
+    assert "t3.large slows down to 30 % of its vCPUs" in text_of(spot.form.total.value)
+    assert "2 nodes of t3.large in" in text_of(spot.form.total.value)
 
 
 def test_start_asks_for_what_stands_in_the_boxes(spot, store) -> None:
     form = spot.form
     form.gpus.value, form.zones.value, form.budget.value = 1, "a, b", 2.5
     form.hours.value, form.extras.data.value = 4.0, "s3://mine/data"
+    form.extras.subnets.value = "subnet-0a1b2c3d, subnet-0a1b2c3e"
+    form.extras.disk.value = 200
     form.find.click()
     form.types.value = "g4dn.xlarge"
 
     spot.start.click()
 
     fleet = store.cluster_wish("default").fleet
-    assert (fleet.place, fleet.nodes, fleet.region) == (Place.EC2, 2, "us-east-1")
+    assert (fleet.provider, fleet.nodes, fleet.region) == (Provider.EC2, 2, "us-east-1")
     assert (fleet.needs.gpus, fleet.needs.zones) == (1, ("a", "b"))
     assert fleet.needs.types == ("g4dn.xlarge",)
+    assert fleet.needs.subnets == ("subnet-0a1b2c3d", "subnet-0a1b2c3e")
+    assert fleet.disk == 200
     assert (fleet.budget, fleet.data) == (2.5, "s3://mine/data")
     assert fleet.expires == pytest.approx(time.time() + 4 * 3600, abs=60)
 
@@ -156,32 +213,32 @@ def test_a_permission_that_lacks_keeps_start_shut_and_is_named(spot, places) -> 
     spot.form.find.click()
 
     assert spot.start.disabled
-    assert "1 thing to mend before nodes can be bought" in spot.form.permissions.value
-    assert "Add &lt;it&gt;." in spot.form.permissions.value
+    assert "1 problem to fix before nodes can be bought" in text_of(spot.form.permissions.value)
+    assert "Add <it>." in text_of(spot.form.permissions.value)
     assert places.tried[0].types == ("g4dn.xlarge",)
 
 
 def test_what_costs_more_than_it_may_is_said_and_not_started(spot) -> None:
-    spot.form.most_price.value = 0.1
+    spot.form.max_price.value = 0.1
 
     spot.form.find.click()
 
     assert spot.start.disabled
-    assert "more than the $0.1000/h that all may cost" in spot.form.total.value
+    assert "above the maximum of $0.10/h" in text_of(spot.form.total.value)
 
 
 def test_what_fits_nothing_says_which_need_to_ease(spot, places) -> None:
     spot.form.gpus.value = 8
     spot.form.find.click()
 
-    assert "nothing has 8 GPUs" in spot.form.total.value
+    assert "other requirements has 8 GPUs" in text_of(spot.form.total.value)
     assert spot.start.disabled
 
 
 @pytest.mark.parametrize(
     ("box", "value", "sentence"),
     [
-        ("gpus", -1, "GPUs a node must be at least 0, not -1."),
+        ("gpus", -1, "GPUs per node must be at least 0, not -1."),
         ("budget", -2.0, "Budget, $ must be at least 0, not -2."),
         ("hours", float("nan"), "Time to live, h must be at least 0, not nan."),
     ],
@@ -189,13 +246,22 @@ def test_what_fits_nothing_says_which_need_to_ease(spot, places) -> None:
 def test_bad_input_is_one_sentence(spot, box, value, sentence) -> None:
     getattr(spot.form, box).value = value
 
-    assert sentence in spot.form.total.value
+    assert sentence in text_of(spot.form.total.value)
     assert spot.start.disabled
+
+
+def test_with_0_nodes_there_is_nothing_to_start(spot) -> None:
+    spot.form.find.click()
+
+    spot.nodes.value = 0
+
+    assert spot.start.disabled
+    assert spot.start.tooltip == "With 0 nodes there is nothing to start."
 
 
 def test_fewer_nodes_than_the_least_are_refused(spot, store) -> None:
     spot.form.find.click()
-    spot.least.value = 3
+    spot.min_nodes.value = 3
 
     spot.start.click()
 
@@ -203,26 +269,26 @@ def test_fewer_nodes_than_the_least_are_refused(spot, store) -> None:
 
 
 def test_a_place_that_refuses_is_quoted(spot, places) -> None:
-    places.refusal = CloudRefused("No credentials were found; run aws configure.", "credentials")
+    places.refusal = CloudError("No credentials were found; run aws configure.", "credentials")
 
     spot.form.find.click()
 
-    assert "No credentials were found; run aws configure." in spot.message.value
+    assert "No credentials were found; run aws configure." in text_of(spot.message.value)
 
 
 def test_a_rehearsal_says_that_nothing_is_bought(panel) -> None:
-    panel.where.value = Place.FAKE
+    panel.provider.value = Provider.REHEARSAL
 
     panel.form.find.click()
 
-    assert "(a rehearsal: nothing is bought)" in panel.form.total.value
+    assert "(a rehearsal: nothing is bought)" in text_of(panel.form.total.value)
 
 
 # -- a person's own hosts
 
 
 def test_an_unknown_key_is_shown_once_for_a_yes(panel, places, store) -> None:
-    panel.where.value = Place.HOSTS
+    panel.provider.value = Provider.HOSTS
     panel.form.hosts.value = "10.0.0.1 slots=1\n10.0.0.2 cpu=1"
 
     panel.start.click()
@@ -238,25 +304,25 @@ def test_an_unknown_key_is_shown_once_for_a_yes(panel, places, store) -> None:
 
 
 def test_a_no_to_a_key_starts_nothing(panel, places, store) -> None:
-    panel.where.value = Place.HOSTS
+    panel.provider.value = Provider.HOSTS
     panel.form.hosts.value = "10.0.0.1 slots=1"
     panel.start.click()
 
     panel.keys.no.click()
 
     assert (places.trusted, store.cluster_wish("default")) == ([], None)
-    assert "Nothing was started" in panel.message.value
+    assert "Nothing was started" in text_of(panel.message.value)
 
 
 def test_a_host_file_is_read_as_mpiexec_takes_it(panel, tmp_path) -> None:
     (tmp_path / "hosts").write_text("10.0.0.1:2\n10.0.0.2 slots=2 # the second\n")
-    panel.where.value = Place.HOSTS
+    panel.provider.value = Provider.HOSTS
     panel.form.file.value = str(tmp_path / "hosts")
 
     panel.form.read.click()
 
     assert (panel.form.count(), panel.nodes.value) == (2, 2)
-    assert "2 hosts were read" in panel.message.value
+    assert "2 hosts read." in text_of(panel.message.value)
 
 
 @pytest.mark.parametrize(
@@ -264,21 +330,21 @@ def test_a_host_file_is_read_as_mpiexec_takes_it(panel, tmp_path) -> None:
     [("", "No hosts were given"), ("10.0.0.1 slots=x", "Line 1: slots must be a whole number")],
 )
 def test_hosts_that_will_not_do_are_refused_with_the_line(panel, text, sentence) -> None:
-    panel.where.value = Place.HOSTS
+    panel.provider.value = Provider.HOSTS
     panel.form.hosts.value = text
 
     panel.start.click()
 
-    assert sentence in panel.message.value
+    assert sentence in text_of(panel.message.value)
 
 
 def test_a_host_file_that_is_none_is_refused(panel) -> None:
-    panel.where.value = Place.HOSTS
+    panel.provider.value = Provider.HOSTS
     panel.form.file.value = "/no/such/hosts"
 
     panel.form.read.click()
 
-    assert "The host file /no/such/hosts cannot be read" in panel.message.value
+    assert "The host file /no/such/hosts cannot be read" in text_of(panel.message.value)
 
 
 # -- while it runs, and after
@@ -288,25 +354,56 @@ def test_nodes_money_and_rungs_are_shown_as_they_are(shown, store) -> None:
     store.put_order(Order(Purchase("default", "t", 0, 1, 1, ("g4dn.xlarge",), "a"), 1, 1.0))
     shown.refresh(store)
 
-    assert shown.state.value == "<b>ready</b>, 1 rank, 1 of 2 nodes (1 booting)"
-    assert shown.price.value == "$0.4000/h now, $0.10 spent, $1.90 of $2.00 left, 2 h to live"
-    assert "1 node of g4dn.xlarge in a" in shown.facts.value
-    assert "being tried" in shown.facts.value
-    assert "booting" in shown.facts.value
+    assert text_of(shown.state.value) == " ready, 1 rank, 1 of 2 nodes (1 booting)"
+    assert (
+        text_of(shown.price.value) == "$0.40/h now, $0.10 spent, $1.90 of $2.00 left, 2 h to live"
+    )
+    assert "1 node of g4dn.xlarge in a" in text_of(shown.facts.value)
+    assert "being tried" in text_of(shown.facts.value)
+    assert "booting" in text_of(shown.facts.value)
 
 
 def test_the_boxes_take_up_what_was_asked_for(shown) -> None:
-    assert (shown.where.value, shown.nodes.value) == (Place.FAKE, 2)
+    assert (shown.provider.value, shown.nodes.value) == (Provider.REHEARSAL, 2)
     assert shown.form.budget.value == 2.0
-    assert shown.where.disabled
+    assert shown.provider.disabled
+
+
+def test_a_deleted_cluster_leaves_the_next_one_a_whole_life_on_this_machine(
+    home, places, store, up
+) -> None:
+    store.wish_cluster("default", up=False, ranks=0)
+
+    panel = ClusterPanel("default", places, background=lambda work: work())
+    place, panel.provider.value = panel.provider.value, Provider.REHEARSAL
+
+    assert place is Provider.THIS_MACHINE
+    assert (panel.nodes.value, panel.form.budget.value) == (2, 2.0)  # to be looked at
+    assert panel.asked().expires == pytest.approx(time.time() + 8 * 3600, abs=60)
+    panel.close()
+
+
+def test_a_rehearsal_that_is_typed_has_nothing_of_a_deleted_cluster(
+    home, places, store, up
+) -> None:
+    deleted = replace(up, min_nodes=2, max_nodes=4, needs=Needs(types=("g4dn.xlarge",)))
+    store.wish_cluster("default", up=False, ranks=0, fleet=deleted)
+    store.put_cluster_fact(ClusterFact("default"))
+
+    panel = ClusterPanel("default", places, background=lambda work: work())
+    panel.start_rehearsal(3)
+
+    fleet = store.cluster_wish("default").fleet
+    assert replace(fleet, expires=0.0, region="") == FleetWish(Provider.REHEARSAL, nodes=3)
+    panel.close()
 
 
 def test_more_nodes_that_cost_are_asked_for_after_a_yes_to_their_price(shown, store, up) -> None:
-    store.wish_cluster("default", up=True, ranks=0, fleet=replace(up, place=Place.EC2))
-    shown.where.value, shown.nodes.value = Place.EC2, 3
+    store.wish_cluster("default", up=True, ranks=0, fleet=replace(up, provider=Provider.EC2))
+    shown.provider.value, shown.nodes.value = Provider.EC2, 3
     shown.resize.click()
 
-    assert "3 nodes would cost about $0." in shown.more.shown.value
+    assert "3 nodes would cost about $0." in text_of(shown.more.shown.value)
     assert shown.more.widget.layout.display is None
     shown.more.no.click()
     assert store.cluster_wish("default").fleet.nodes == 2
@@ -334,42 +431,42 @@ def test_extend_lets_it_live_longer(shown, store, up) -> None:
 
 
 def test_delete_says_what_goes_and_waits_for_a_yes(shown, store) -> None:
-    shown.stop.click()
+    shown.end.click()
     still_up = store.cluster_wish("default").up
     shown.delete.no.click()
 
-    assert shown.stop.description == "Delete everything"
-    assert "2 nodes and all that belongs to them are deleted. They cost $0.4000/h now" in (
-        shown.delete.shown.value
-    )
+    assert (
+        "Delete cluster default? 2 nodes and all that belongs to them are deleted. "
+        "Price now: $0.40/h; so far: $0.10. Its ranks end."
+    ) in text_of(shown.delete.shown.value)
     assert (still_up, store.cluster_wish("default").up) == (True, True)
 
 
 @pytest.mark.parametrize(
     ("left", "said"),
     [
-        ((), "Nothing that bears the tags of cluster &#x27;default&#x27; is left"),
+        ((), "no resource of cluster 'default' is left"),
         (
             (Leftover("volume", "vol-1", "default", price=0.01),),
-            "Still there of cluster &#x27;default&#x27;, at $0.0100/h: volume vol-1",
+            "Left of cluster 'default', at $0.01/h: volume vol-1",
         ),
     ],
 )
 def test_after_delete_the_place_is_asked_what_is_left(shown, store, places, left, said) -> None:
     places.left = left
-    shown.stop.click()
+    shown.end.click()
     shown.delete.yes.click()
     store.put_cluster_fact(ClusterFact("default", ClusterState.DOWN))
 
     shown.refresh(store)
 
-    assert said in shown.message.value
-    assert "It would have cost $0.10." in shown.message.value
+    assert said in text_of(shown.message.value)
+    assert "It would have cost $0.10." in text_of(shown.message.value)
 
 
 def test_every_box_and_button_has_a_name(panel) -> None:
-    for place in Place:
-        panel.where.value = place
+    for place in Provider:
+        panel.provider.value = place
         for widget in walk(panel.widget):
             if hasattr(widget, "disabled") and not hasattr(widget, "children"):
                 assert widget.description
@@ -377,16 +474,16 @@ def test_every_box_and_button_has_a_name(panel) -> None:
 
 def test_what_one_needs_stands_there_and_the_rest_is_folded(panel) -> None:
     seen = {}
-    for place in (Place.LOCAL, Place.HOSTS, Place.EC2):
-        panel.where.value = place
+    for place in (Provider.THIS_MACHINE, Provider.HOSTS, Provider.EC2):
+        panel.provider.value = place
         seen[place] = {one.description for one in visible(panel.widget)}
 
-    assert "Nodes" not in seen[Place.LOCAL]
-    assert {"Nodes", "Hosts", "Host file", "Read file"} <= seen[Place.HOSTS]
-    assert {"Nodes", "At least", "GPUs a node", "Region", "Budget, $", "Only type"} <= (
-        seen[Place.EC2]
+    assert "Nodes" not in seen[Provider.THIS_MACHINE]
+    assert {"Nodes", "Hosts", "Host file", "Read file"} <= seen[Provider.HOSTS]
+    assert {"Nodes", "Min nodes", "GPUs per node", "Region", "Budget, $", "Instance type"} <= (
+        seen[Provider.EC2]
     )
-    assert "Prepare script" not in seen[Place.EC2]
+    assert "Prepare script" not in seen[Provider.EC2]
 
     panel.form.extras.more.value = True
     assert "Prepare script" in {one.description for one in visible(panel.widget)}

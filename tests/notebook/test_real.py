@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
-import psutil
 import pytest
-from jupyter_client.manager import KernelManager
 
-from workbench.core.cluster import ClusterState
-from workbench.core.run import RunState
+from tests.notebook.kernel import Notebook, processes_of, wait_until
+from workbench.core.cluster.model import ClusterState
+from workbench.core.run.model import RunState
+from workbench.requests.wishes import ask_down
 from workbench.store import Store
-from workbench.store.wishes import ask_down
 
 pytestmark = [pytest.mark.mpi, pytest.mark.kernel, pytest.mark.timeout(300)]
 
@@ -31,60 +27,6 @@ for i in range(1, {n} + 1):
     time.sleep({pace})
     workbench.report(loss=1 / i + rank, total={n})
 """
-
-
-@dataclass
-class Answer:
-    """What a cell sent to its page."""
-
-    messages: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def text(self) -> str:
-        return "".join(m["content"]["text"] for m in self._of("stream"))
-
-    @property
-    def error(self) -> str:
-        return "\n".join(line for m in self._of("error") for line in m["content"]["traceback"])
-
-    @property
-    def nbytes(self) -> int:
-        return sum(len(json.dumps(message, default=str)) for message in self.messages)
-
-    def all(self, kind: str) -> list[Any]:
-        """Return the data of one MIME type, in the order in which it came."""
-        shown = self._of("display_data", "update_display_data", "execute_result")
-        return [m["content"]["data"][kind] for m in shown if kind in m["content"]["data"]]
-
-    def _of(self, *kinds: str) -> list[dict[str, Any]]:
-        return [message for message in self.messages if message["msg_type"] in kinds]
-
-
-class Notebook:
-    """One kernel."""
-
-    def __init__(self) -> None:
-        self.manager = KernelManager()
-        self.manager.start_kernel()
-        self.client = self.manager.client()
-        self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
-        self.run("%load_ext workbench")
-
-    def run(self, cell: str, timeout: float = 120, then=lambda message: None) -> Answer:
-        answer = Answer()
-
-        def take(message: dict[str, Any]) -> None:
-            answer.messages.append(message)
-            then(message)
-
-        self.client.execute_interactive(cell, output_hook=take, timeout=timeout, allow_stdin=False)
-        return answer
-
-    def close(self) -> None:
-        self.client.stop_channels()
-        if self.manager.has_kernel:
-            self.manager.shutdown_kernel(now=True)
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +52,6 @@ def warm(home) -> Iterator[Notebook]:
 def store(home) -> Iterator[Store]:
     with Store() as store:
         yield store
-
-
-def wait_until(condition, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.05)
 
 
 def test_a_cell_starts_the_cluster_and_leaves_a_picture(warm, store) -> None:
@@ -189,7 +124,7 @@ def test_a_killed_kernel_loses_nothing_of_the_curve(home, store) -> None:
     finally:
         fresh.close()
 
-    assert "Cluster default: ready, 2 ranks of 2 asked for" in status.all("text/plain")[0]
+    assert "Cluster default: ready, 2 of 2 ranks" in status.all("text/plain")[0]
     assert any("loss falls from 1.5 " in text for text in status.all("text/plain"))
     assert len(store.points(store.run("orphan").id)) == 600
     assert "Run orphan: finished on 2 ranks" in ended.all("text/plain")[-1]
@@ -218,7 +153,7 @@ def test_two_kernels_queue_behind_each_other(warm, store) -> None:
 
     answer = warm.run("%%dist_train --name next\nprint('at last')")
 
-    assert any("behind run 'slow'" in text for text in answer.all("text/plain"))
+    assert any("waits for run 'slow'" in text for text in answer.all("text/plain"))
     assert "at last" in answer.text
 
 
@@ -250,12 +185,3 @@ def test_nothing_is_left_when_the_cluster_is_down(home, warm, store) -> None:
 
     mine = {os.getpid(), warm.manager.provisioner.pid}
     wait_until(lambda: not processes_of(home) - mine, 15)
-
-
-def processes_of(home: str) -> set[int]:
-    found = set()
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.environ().get("WORKBENCH_HOME") == home:
-                found.add(process.pid)
-    return found

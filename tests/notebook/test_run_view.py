@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import time
 
-from workbench.core.diagnosis import Finding
-from workbench.core.run import Run, RunFact, RunKind, RunState, RunWish
-from workbench.notebook.listing import findings_table
-from workbench.notebook.run_view import RunView
-from workbench.view.kept import figure_html
+import pytest
+
+from workbench.core.node.findings import Finding
+from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.errors import RunFailed
+from workbench.notebook.run_listing import findings_table
+from workbench.notebook.run_view import STREAM_CHARACTERS, RunView
+from workbench.store import OutputRow
+from workbench.view.following import check_success
+from workbench.view.run_output import RUN_TYPE, figure_html
 from workbench.view.transcript import KEPT_CHARACTERS, Transcript
 
 # What Jupyter wraps around each message on its way to the page.
@@ -23,9 +28,11 @@ class CountingPage:
     def __init__(self) -> None:
         self.nbytes = 0
         self.places: list[str] = []
+        self.last: dict = {}
 
     def show(self, place, bundle, *, final=False) -> None:
         self.places.append(place)
+        self.last = dict(bundle)
         self.nbytes += ENVELOPE_NBYTES + len(json.dumps(dict(bundle)))
 
     def write(self, stream, text) -> None:
@@ -79,10 +86,10 @@ def drawn_while_followed(store, stand_in, pages: int, seconds: int = 25) -> Coun
     """Return the page of a run that reports all the time, ``pages`` others following it."""
     page = CountingPage()
     run = store.wish_run(wish())
-    stand_in.store.put_attendance(run.id, "server", pages, 1000.0 + seconds)
     view = RunView(store.run(run.id), page)
     stand_in.begin(store.run(run.id))
     for second in range(seconds):
+        stand_in.store.put_attendance(run.id, "server", pages, 1000.0 + second)
         stand_in.report(store.run(run.id), 0, iteration=second + 1, loss=1 / (second + 1))
         view.read(store, 1000.0 + second)
         view.draw(1000.0 + second)
@@ -103,6 +110,28 @@ def test_another_page_gets_a_picture_every_ten_seconds(store, stand_in) -> None:
     assert len(page.places) == 1 + 3 + 1  # at once, at 3, 13 and 23 s, and the last
 
 
+@pytest.mark.parametrize("pages", [0, 1], ids=["by the cell", "by the page"])
+def test_a_traceback_is_shown_once(store, stand_in, pages) -> None:
+    page, run = CountingPage(), store.wish_run(wish())
+    view = RunView(store.run(run.id), page)
+    failed = {"failed_rank": 1, "failed_host": "there", "failure": "ValueError: bad"}
+    stand_in.begin(store.run(run.id))
+    stand_in.end(store.run(run.id), RunState.FAILED, error="Traceback …\nValueError: bad", **failed)
+    stand_in.store.put_attendance(run.id, "server", pages, 1000.0)
+
+    view.read(store, 1000.0)
+    view.finish(store, 1000.0)
+    with pytest.raises(RunFailed) as caught:
+        check_success(store.run(run.id), shown=view.shows_error)
+
+    by_cell = "Traceback" in str(caught.value)
+    assert by_cell is not ("Traceback" in page.last["text/html"])
+    assert by_cell is page.last[RUN_TYPE].get("raised", False) is (pages == 0)
+    assert pages == 0 or str(caught.value) == (
+        "Run 'chatty' failed on rank 1 (there): ValueError: bad"
+    )
+
+
 def test_a_description_cannot_leave_its_attribute() -> None:
     html = figure_html(b"", 'a" onerror="x', "<b>")
 
@@ -113,7 +142,7 @@ def test_a_description_cannot_leave_its_attribute() -> None:
 def folded(pieces: list[tuple[int, str]]) -> str:
     transcript = Transcript()
     for rank, text in pieces:
-        transcript.feed(rank, text)
+        transcript.feed(OutputRow(1, rank, "stdout", 0.0, text))
     return transcript.html(streamed=frozenset({0}), final=True)
 
 
@@ -143,4 +172,57 @@ def test_a_flood_is_kept_in_bounded_memory_and_said_to_be_cut() -> None:
 def test_the_doctors_findings_name_the_remedy() -> None:
     bundle = findings_table([Finding("MPI", False, "none", "Install it."), Finding("x", True, "y")])
 
-    assert "MPI    ✗ mend   none   Install it." in bundle["text/plain"]
+    assert "MPI    ✗ problem  none   Install it." in bundle["text/plain"]
+
+
+class KeepingPage(CountingPage):
+    """Keeps what it is sent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text = ""
+        self.last: dict[str, object] = {}
+
+    def show(self, place, bundle, *, final=False) -> None:
+        super().show(place, bundle, final=final)
+        self.last = dict(bundle)
+
+    def write(self, stream, text) -> None:
+        super().write(stream, text)
+        self.text += text
+
+
+def test_of_very_much_that_rank_0_prints_the_page_gets_both_ends_and_says_so(
+    store, stand_in
+) -> None:
+    page = KeepingPage()
+    run = store.run(store.wish_run(wish()).id)
+    view = RunView(run, page)
+    stand_in.begin(run)
+    for start in range(0, 60_000, 10_000):
+        lines = (f"line {n}".ljust(100, ".") for n in range(start, start + 10_000))
+        stand_in.report(run, 0, "\n".join(lines) + "\n")
+        view.read(store, 1000.0 + start)
+    stand_in.end(run, RunState.FINISHED)
+
+    view.finish(store, 90_000.0)
+
+    whole = f"all are in `workbench logs {run.wish.name}`"
+    assert page.text.startswith("line 0.")
+    assert page.text.endswith(f"workbench: the rest is left out here; {whole}.\n")
+    assert len(page.text) < STREAM_CHARACTERS + 200
+    assert "line 59999" in page.last["text/html"]
+    assert "60,000 lines, the newest" in page.last["text/html"]
+    assert page.nbytes < 1_000_000
+
+
+def test_what_is_noted_is_printed_where_the_page_draws_the_state_by_itself(store) -> None:
+    pages = KeepingPage(), KeepingPage()
+    run = store.wish_run(wish())
+    for followers, page in enumerate(pages):
+        store.put_attendance(run.id, "server", followers, 1000.0)
+        view = RunView(store.run(run.id), page)
+        view.read(store, 1000.0)
+        view.note("Stopping…")
+
+    assert [page.text for page in pages] == ["", "Stopping…\n"]

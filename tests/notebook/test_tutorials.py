@@ -15,6 +15,8 @@ from nbconvert import HTMLExporter
 
 RUN = "application/vnd.workbench.run+json"
 MOST_BYTES = 100_000
+# The others run weekly; test_tutorial_order.py begins each.
+OFTEN = "01_dist_train"
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -125,7 +127,13 @@ def test_no_widget_and_no_path_of_the_authors_machine_is_saved(saved) -> None:
 @pytest.mark.kernel
 @pytest.mark.notebook
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[] if path.stem == OFTEN else pytest.mark.weekly, id=path.stem)
+        for path in NOTEBOOKS
+    ],
+)
 def test_a_tutorial_runs_from_top_to_bottom(path, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path / "home"))
 

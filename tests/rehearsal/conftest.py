@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.rehearsal.bare import debian
+from tests.rehearsal.bare.debian import Debian
 from tests.rehearsal.hosts import Hosts, why_not
 
 
@@ -22,3 +27,19 @@ def hosts(possible: None) -> Iterator[Hosts]:
     """Give a network without hosts yet."""
     with Hosts() as hosts:
         yield hosts
+
+
+@pytest.fixture(scope="session")
+def bare(possible: None) -> Iterator[Debian]:
+    """Give Debian's base system, made once; a folder of ``WORKBENCH_BARE`` stays for the next."""
+    if reason := debian.why_not():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    kept = os.environ.get("WORKBENCH_BARE")
+    folder = Path(kept or tempfile.mkdtemp(prefix="bare-"))
+    try:
+        made = Debian(folder)
+        made.make()
+        yield made
+    finally:
+        if not kept:
+            shutil.rmtree(folder)

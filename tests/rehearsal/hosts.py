@@ -19,7 +19,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,17 @@ import psutil
 
 ROOT = Path(__file__).parents[2]
 INIT = Path(__file__).with_name("init.py")
+BOOT = Path(__file__).parent / "bare" / "boot.py"
 PLACE = Path("/run/workbench-rehearsal")
+LOCK = PLACE.with_suffix(".lock")
 PREFIX = "wbr"
+LISTENS = "0A"  # <net/tcp_states.h>
 HOME = pwd.getpwuid(0).pw_dir
 """Of whoever logs in to a host, and there a folder of the host's own."""
-NEEDED = ("unshare", "nsenter", "ip", "ssh-keygen", "/usr/sbin/sshd")
-START_SECONDS = 20.0
-END_SECONDS = 5.0
+NEEDED = ("unshare", "nsenter", "ip", "tc", "ssh-keygen", "/usr/sbin/sshd", "pkill", "sudo")
+# On a slow machine that does other things too; whoever waits goes on as soon as it can.
+START_SECONDS = 60.0
+END_SECONDS = 30.0
 # What a host has of its own, empty: nobody's files are by chance the same on all of them.
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", str(Path.home()))
 SSHD = """\
@@ -62,7 +67,7 @@ def why_not() -> str:
         return "namespaces need root"
     lacking = [program for program in NEEDED if shutil.which(program) is None]
     if lacking:
-        return f"there is no {', '.join(lacking)}: install openssh-server and iproute2"
+        return f"there is no {', '.join(lacking)}: make machines installs it"
     tried = subprocess.run(
         ["unshare", "--net", "--mount", "--pid", "--fork", "true"],
         check=False,
@@ -70,6 +75,25 @@ def why_not() -> str:
         text=True,
     )
     return "" if tried.returncode == 0 else f"namespaces are not allowed: {tried.stderr.strip()}"
+
+
+@dataclass(frozen=True)
+class Disk:
+    """What a host of its own disk has on it when it boots.
+
+    Args:
+        folder: What it writes comes there; made when the host starts, and removed with it.
+        lower: Folders that lie over each other, the uppermost first; it changes none of them.
+        files: Text by path, written before it boots.
+        binds: Folders of this machine to where it sees them.
+        environment: Of its process 1.
+    """
+
+    folder: Path
+    lower: tuple[Path, ...]
+    files: Mapping[str, str] = field(default_factory=dict)
+    binds: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class RehearsalHost:
@@ -90,6 +114,8 @@ class RehearsalHost:
         self.folder = folder
         self.link = link
         self.pid = 0
+        self.disk: Path | None = None
+        """What it has written, where its disk is its own."""
         self._init = init
         self._sshd: subprocess.Popen[str] | None = None
 
@@ -112,12 +138,23 @@ class RehearsalHost:
         """What its sshd said."""
         return (self.folder / "sshd.log").read_text()
 
+    @property
+    def console(self) -> str:
+        """What its process 1 said, and with a disk of its own what booted on it."""
+        return (self.folder / "init.log").read_text(errors="replace")
+
+    def boot(self) -> None:
+        """Let a host with a disk of its own boot; `Hosts.start` leaves it before that."""
+        assert self._init.stdin is not None
+        self._init.stdin.write("\n")
+        self._init.stdin.flush()
+
     def command(self, *command: str) -> list[str]:
         """Return what runs ``command`` on the host, for whoever starts it in a way of their own."""
-        enter = ["nsenter", "-t", str(self.pid), "-n", "-u", "-i", "-p", "-m", "--wd=/"]
-        return [*enter, *command]
+        there = "--wd=/" if self.disk is None else "--wdns=/"
+        return ["nsenter", "-t", str(self.pid), *["-n", "-u", "-i", "-p", "-m"], there, *command]
 
-    def run(self, *command: str, input: str = "", seconds: float = 30.0) -> str:
+    def run(self, *command: str, input: str = "", seconds: float = 60.0) -> str:
         """Run a command on the host without ssh, and return what it wrote."""
         done = subprocess.run(
             self.command(*command),
@@ -206,9 +243,19 @@ class RehearsalHost:
         if self._sshd is not None:
             self._sshd.wait(END_SECONDS)
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self.disk is not None:
+            subprocess.run(
+                ["rm", "-rf", self.disk.parent], check=False
+            )  # many files: not by Python
+
+    def listens(self, port: int) -> bool:
+        """Whether a process of the host accepts connections at a port."""
+        _, *rows = Path("/proc", str(self.pid), "net", "tcp").read_text().splitlines()
+        sockets = [row.split() for row in rows]
+        return any(s[1].endswith(f":{port:04X}") and s[3] == LISTENS for s in sockets)
 
     def _answers(self) -> bool:
-        with contextlib.suppress(OSError), socket.create_connection((self.address, 22), 0.5) as s:
+        with contextlib.suppress(OSError), socket.create_connection((self.address, 22), 2.0) as s:
             return s.recv(4) == b"SSH-"
         return False
 
@@ -278,6 +325,7 @@ class Hosts:
         layered: Sequence[str] = (),
         imds: str = "",
         sshd: bool = True,
+        disk: Disk | None = None,
     ) -> RehearsalHost:
         """Start one more host.
 
@@ -288,15 +336,19 @@ class Hosts:
                 ``/etc`` and ``/usr/sbin`` always are.
             imds: One more address of the host's, on its loopback: ``169.254.169.254``.
             sshd: Whether to start it; `RehearsalHost.start_sshd` does later.
+            disk: Its own, in the place of this machine's. It is as it was made, without a key or
+                sshd, until `RehearsalHost.boot`.
         """
         number = next(self._links)
         address = address or str(self.network[number + 1])
         name = name or f"node{number}"
         folder = self.folder / name
         folder.mkdir(mode=0o700)
-        host = self._born(name, address, folder, layered)
+        host = self._born(name, address, folder, layered, disk)
         self._hosts.append(host)
         self._connect(host, imds)
+        if disk is not None:
+            return host
         host.new_host_key(host_key)
         host.authorize(*([self.public_key] if authorized is None else authorized))
         if sshd:
@@ -317,13 +369,14 @@ class Hosts:
         with contextlib.suppress(subprocess.CalledProcessError):
             ip(f"link del {self.name}", quiet=True)
         shutil.rmtree(self.folder, ignore_errors=True)
-        with contextlib.suppress(OSError):  # others are there
+        with _alone(), contextlib.suppress(OSError):  # others are there
             PLACE.rmdir()
 
     def _open(self) -> None:
-        self.folder.mkdir(parents=True, mode=0o700)
         own = psutil.Process()
-        (self.folder / "owner").write_text(json.dumps([own.pid, own.create_time()]))
+        with _alone():
+            self.folder.mkdir(parents=True, mode=0o700)
+            (self.folder / "owner").write_text(json.dumps([own.pid, own.create_time()]))
         make_key(self.folder / "key")
         self._write_names()
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
@@ -336,12 +389,15 @@ class Hosts:
                 f"link set {self.name} up",
             )
 
-    def _born(self, name: str, address: str, folder: Path, layered: Sequence[str]) -> RehearsalHost:
+    def _born(
+        self, name: str, address: str, folder: Path, layered: Sequence[str], disk: Disk | None
+    ) -> RehearsalHost:
         """Start process 1 in namespaces of its own."""
-        made = ["--net", "--uts", "--ipc", "--pid", "--mount", "--fork", "--mount-proc"]
+        made = ["--net", "--uts", "--ipc", "--pid", "--mount", "--mount-proc", "--kill-child"]
+        program = INIT if disk is None else BOOT
         with (folder / "init.log").open("w") as log:
             init = subprocess.Popen(
-                ["unshare", *made, sys.executable, "-I", str(INIT), self.name],
+                ["unshare", *made, sys.executable, "-I", str(program), self.name],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -361,6 +417,16 @@ class Hosts:
             "shared": self._seen(),
             "layered": list(layered),
         }
+        if disk is not None:
+            host.disk = disk.folder / "upper"
+            host.disk.mkdir(parents=True)
+            wanted |= {
+                "disk": str(disk.folder),
+                "lower": [str(path) for path in disk.lower],
+                "files": dict(disk.files),
+                "binds": dict(disk.binds),
+                "environment": dict(disk.environment),
+            }
         init.stdin.write(json.dumps(wanted) + "\n")
         init.stdin.flush()
         if init.stdout.readline() != "up\n":
@@ -368,6 +434,7 @@ class Hosts:
             host.stop()
             raise RuntimeError(f"{name} did not start: {said}")
         host.pid = psutil.Process(init.pid).children()[0].pid
+        (folder / "pid").write_text(str(host.pid))
         return host
 
     def _connect(self, host: RehearsalHost, imds: str) -> None:
@@ -401,20 +468,30 @@ class Hosts:
 
 def remove_leftovers() -> None:
     """Remove what killed sessions have left: their processes, bridges and files, by name."""
-    for folder in PLACE.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError, ValueError, psutil.Error):
-            pid, created = json.loads((folder / "owner").read_text())
-            if psutil.Process(pid).create_time() == created:
-                continue
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.cmdline()[-2:] == [str(INIT), folder.name]:
-                    process.kill()
-        with contextlib.suppress(subprocess.CalledProcessError):
-            ip(f"link del {folder.name}", quiet=True)
-        shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):  # it is not there, or others are in it
-        PLACE.rmdir()
+    with _alone():
+        for folder in PLACE.glob(f"{PREFIX}*"):
+            if not _is_owned(folder):
+                _remove(folder)
+        with contextlib.suppress(OSError):  # it is not there, or others are in it
+            PLACE.rmdir()
+
+
+def _is_owned(folder: Path) -> bool:
+    """Whether the process that made a folder still runs."""
+    with contextlib.suppress(OSError, ValueError, psutil.Error):
+        pid, created = json.loads((folder / "owner").read_text())
+        return psutil.Process(pid).create_time() == created
+    return False
+
+
+def _remove(folder: Path) -> None:
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.cmdline()[-2:] in [[str(INIT), folder.name], [str(BOOT), folder.name]]:
+                process.kill()
+    with contextlib.suppress(subprocess.CalledProcessError):
+        ip(f"link del {folder.name}", quiet=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def make_key(path: Path, kind: str = "ed25519") -> None:
@@ -447,13 +524,10 @@ def until(condition: Any, what: str, said: Any = str, seconds: float = START_SEC
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Keep other sessions from choosing a network at the same time."""
-    place = os.open(PLACE, os.O_RDONLY)
-    try:
-        fcntl.flock(place, fcntl.LOCK_EX)
+    """Keep other sessions from choosing a network, or removing folders, at the same time."""
+    with LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(place)
 
 
 def _free_network() -> str:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from mpi4py import MPI
 
-from workbench.core.measurement import measurement_json
-from workbench.engine.current import Current
-from workbench.engine.log import RunLog
-from workbench.engine.measuring import exchanges, survey
+from workbench.core.performance.measurement import measurement_json
+from workbench.engine.measurement import exchanges, survey
+from workbench.engine.run_context import Current
+from workbench.engine.run_log import RunLog
 
 # Links are what this is for; of exchanges a few small ones do.
 exchanges.MOST_BYTES = 256_000

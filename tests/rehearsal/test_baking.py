@@ -14,7 +14,7 @@ from tests.rehearsal.test_ec2_cluster import NAME, REGION, Shell, one_endpoint, 
 from workbench.cloud.ec2 import Ec2
 
 __all__ = ["one_endpoint", "possible", "shell"]
-pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(600)]
 PREPARE = """
 mkdir -p ~/.ssh /home/user && echo for all > /home/user/kept
 echo secret > ~/.ssh/id_of_mine
@@ -49,13 +49,15 @@ def test_an_image_has_what_is_set_up_and_nothing_that_is_a_nodes_own(
     real_log = Path("/var/log/auth.log").exists()
     shell.up(1, "--prepare", str(tmp_path / "prepare.sh"))
     [node] = shell.nodes()
-    shell.endpoint.settings(imaging=4)
+    shell.endpoint.settings(imaging=8, picture=4)
 
     said = shell.do("image", "bake", "--cluster", NAME, "--yes")
 
     image = baked_in(said)
-    assert "at about $0.05 a GiB and month: at most $2.50 a month" in said
-    assert f"`workbench up --ec2 --region {REGION} --image {image}` starts nodes from it" in said
+    assert "costs about $0.05 per GiB and month: at most $2.50 a month" in said
+    assert (
+        f"start nodes from it with `workbench up --ec2 --region {REGION} --image {image}`" in said
+    )
     disk = disk_of(image)
     assert disk["home/user/kept"] == "for all\n"
     key = (shell.home / "clusters" / NAME / "key").read_text()
@@ -75,7 +77,7 @@ def test_an_image_has_what_is_set_up_and_nothing_that_is_a_nodes_own(
     shell.do("status")
     assert len(shell.run()) == 1  # a new session was let in
 
-    shell.do("down", "--cluster", NAME)
+    shell.do("delete", "--cluster", NAME)
     assert {one.kind for one in Ec2(REGION).leftovers(images=True)} == {"image", "snapshot"}
     swept = shell.do("sweep-leaks", "--region", REGION, "--yes")
     assert image in swept
@@ -85,7 +87,7 @@ def test_an_image_has_what_is_set_up_and_nothing_that_is_a_nodes_own(
 def test_a_node_that_is_started_from_an_image_installs_nothing(shell: Shell) -> None:
     shell.up(1)
     image = baked_in(shell.do("image", "bake", "--cluster", NAME, "--yes"))
-    shell.do("down", "--cluster", NAME)
+    shell.do("delete", "--cluster", NAME)
 
     shell.up(1, "--image", image)
     hosts = shell.run()
@@ -95,7 +97,7 @@ def test_a_node_that_is_started_from_an_image_installs_nothing(shell: Shell) -> 
         params for action, params in shell.endpoint.calls() if action == "CreateLaunchTemplate"
     ][-1:]
     assert template["LaunchTemplateData"]["ImageId"] == image
-    shell.do("down", "--cluster", NAME)
+    shell.do("delete", "--cluster", NAME)
     deleted = shell.do("image", "delete", image, "--region", REGION, "--yes")
     assert f"Deleted {image}, snap-" in deleted
     shell.nothing_is_left()
@@ -113,4 +115,4 @@ def test_a_node_with_what_a_run_left_is_not_baked(shell: Shell) -> None:
         shell.do("image", "bake", "--cluster", NAME, "--yes")
 
     assert Ec2(REGION).leftovers(NAME, images=True) == Ec2(REGION).leftovers(NAME)
-    shell.do("down", "--cluster", NAME)
+    shell.do("delete", "--cluster", NAME)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import boto3
@@ -19,12 +20,12 @@ import pytest
 from tests.cloud.conftest import log_in
 from tests.rehearsal.ec2 import imds
 from tests.rehearsal.ec2.endpoint import Endpoint
-from tests.rehearsal.hosts import HOME, Hosts, RehearsalHost, until
-from workbench.core.fleet import FleetWish, Place
+from tests.rehearsal.hosts import END_SECONDS, HOME, Hosts, RehearsalHost, until
+from workbench.core.fleet.model import FleetWish, Provider
 from workbench.errors import MachineError
-from workbench.supervisor.staging import Staging, data_folder_of
+from workbench.supervisor.data.staging import Staging, data_folder_of
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.timeout(400)]
 
 BIG = 24_000_000
 ROLE = "meta-data/iam/security-credentials/"
@@ -94,8 +95,9 @@ def with_role(hosts: Hosts) -> Iterator[None]:
             service = host.popen(
                 sys.executable, "-I", imds.__file__, str(path), stdin=subprocess.DEVNULL
             )
-            stack.callback(service.wait, 10)
+            stack.callback(service.wait, END_SECONDS)
             stack.callback(service.kill)
+            until(partial(host.listens, imds.PORT), "its metadata service")
         yield
 
 
@@ -113,12 +115,13 @@ def digests_here(folder: Path) -> set[str]:
 
 
 def test_a_folder_comes_to_three_hosts_side_by_side_though_one_is_cut_off(possible, folder):
-    wish = FleetWish(Place.HOSTS, data=str(folder), prepare='test -s "$WORKBENCH_DATA/big"')
+    wish = FleetWish(Provider.HOSTS, data=str(folder), prepare='test -s "$WORKBENCH_DATA/big"')
     staging, place = Staging("c"), data_folder_of("c", wish)
     said: dict[int, list[str]] = {0: [], 1: [], 2: []}
     with Hosts(3) as hosts, ThreadPoolExecutor(3) as pool:
         for host in hosts:
-            host.shape(60)  # slow enough to be cut in the middle
+            host.shape(60)
+        hosts[1].shape(15)  # slow enough to be cut in the middle
         sessions = [log_in(hosts, number) for number in range(3)]
         under_way = [
             pool.submit(staging.prepare, session, wish, said[number].append)
@@ -126,16 +129,14 @@ def test_a_folder_comes_to_three_hosts_side_by_side_though_one_is_cut_off(possib
         ]
         parts = f"{HOME}/{place[2:].replace('workbench-data/', 'workbench-data/.')}/parts"
         until(
-            lambda: "big" not in said and _size(hosts[1], parts) > BIG / 3,
-            "the first third of the large file",
+            lambda: _size(hosts[1], parts) > BIG / 3, "the first third of the large file", str, 120
         )
         hosts[1].cut()
-        with pytest.raises(
-            MachineError, match="it goes on from there when that machine is reached"
-        ):
-            under_way[1].result(30)
+        with pytest.raises(MachineError, match="staging resumes when that machine is reached"):
+            under_way[1].result(60)
         sessions[1].close()
         hosts[1].mend()
+        hosts[1].shape(60)
         before = _size(hosts[1], parts)
         sessions[1] = log_in(hosts, 1)
 
@@ -163,12 +164,13 @@ def _received(host: RehearsalHost) -> int:
     return int(host.run("cat", "/sys/class/net/eth0/statistics/rx_bytes"))
 
 
-def test_other_errands_of_a_session_go_on_while_data_is_staged(hosts, folder):
+def test_other_tasks_of_a_session_go_on_while_data_is_staged(hosts, folder):
     host = hosts.start()
-    host.shape(100)
+    host.shape(30)
     session = log_in(hosts)
-    wish = FleetWish(Place.HOSTS, data=str(folder))
+    wish = FleetWish(Provider.HOSTS, data=str(folder))
     thread = threading.Thread(target=Staging("c").prepare, args=(session, wish, lambda _: None))
+    started = time.monotonic()
     thread.start()
     longest = 0.0
     while thread.is_alive():
@@ -176,9 +178,10 @@ def test_other_errands_of_a_session_go_on_while_data_is_staged(hosts, folder):
         assert session.run(["true"]).status == 0
         longest = max(longest, time.monotonic() - began)
     thread.join()
+    took = time.monotonic() - started
 
     assert digests(host, data_folder_of("c", wish)) == digests_here(folder)
-    assert longest < 3.0
+    assert longest < took / 2  # behind all of the data, one task would take as long
     session.close()
 
 
@@ -187,7 +190,7 @@ def test_each_host_fetches_from_s3_with_its_own_role(possible, s3, folder, tmp_p
         if path.is_file():
             key = f"some/digits/{path.relative_to(folder)}"
             s3.put_object(Bucket="digits", Key=key, Body=path.read_bytes())
-    wish = FleetWish(Place.HOSTS, data="s3://digits/some/digits")
+    wish = FleetWish(Provider.HOSTS, data="s3://digits/some/digits")
     said: list[str] = []
     with Hosts() as hosts:
         for _ in range(2):
@@ -209,7 +212,7 @@ def test_each_host_fetches_from_s3_with_its_own_role(possible, s3, folder, tmp_p
 def test_a_host_without_a_role_says_what_it_lacks(hosts, s3):
     hosts.start()
     session = log_in(hosts)
-    wish = FleetWish(Place.HOSTS, data="s3://digits/x")
+    wish = FleetWish(Provider.HOSTS, data="s3://digits/x")
 
     with pytest.raises(MachineError, match="There are no AWS credentials for s3://digits/x on"):
         Staging("c").prepare(session, wish, lambda sentence: None)
@@ -235,7 +238,7 @@ def test_a_cluster_has_its_data_and_its_runs_come_to_s3(possible, s3, folder, tm
                 )  # fmt: skip
                 workbench("run", "train.py", "--name", "first")
             finally:
-                workbench("down")
+                workbench("delete")
         kept = hosts[0].run("sh", "-c", "find /root -path '*workbench*' -type f")
 
     found = {
@@ -280,7 +283,7 @@ def _command(hosts: Hosts, folder: Path):
             capture_output=True,
             text=True,
             check=False,
-            timeout=100,
+            timeout=180,
             cwd=folder,
             env=environment,
         )

@@ -8,10 +8,10 @@ import pytest
 
 from tests.rehearsal.hosts import Hosts, RehearsalHost
 from workbench.cloud.userdata import make_host_key, show_host_key
-from workbench.core.fleet import Machine, MachineState
+from workbench.core.fleet.model import Machine, MachineState
 from workbench.errors import MachineError
-from workbench.supervisor.greeting import greet
-from workbench.supervisor.keys import HostKey, KeyRing
+from workbench.supervisor.fleet.bootstrap import greet
+from workbench.supervisor.fleet.keys import HostKey, KeyRing
 
 pytestmark = pytest.mark.root
 ETC = "/etc/ssh/ssh_host_ed25519_key"
@@ -71,7 +71,7 @@ def test_without_the_clusters_key_nobodys_own_keys_are_tried(bench, tmp_path):
 
 
 def test_a_node_nobody_told_a_key_is_not_entered(bench):
-    with pytest.raises(MachineError, match="Nobody wrote down"):
+    with pytest.raises(MachineError, match="No host key is on record"):
         bench.greet("")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.rehearsal.hosts import PLACE, Hosts, remove_leftovers, until
+from tests.rehearsal.hosts import END_SECONDS, PLACE, Hosts, remove_leftovers, until
 
 pytestmark = pytest.mark.root
 
@@ -34,7 +34,7 @@ def ssh(hosts: Hosts, number: int, *command: str) -> subprocess.CompletedProcess
         check=False,
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=60,
     )
 
 
@@ -70,7 +70,7 @@ def test_hosts_reach_each_other_by_name_and_nothing_else(possible):
 
 def test_a_host_that_shuts_down_is_gone_and_the_machine_is_not(hosts):
     host = hosts.start()
-    host.popen("shutdown", "-h", "now").wait(10)
+    host.popen("shutdown", "-h", "now").wait(END_SECONDS)
 
     until(lambda: not host.is_up, "end of the host")
 

@@ -14,25 +14,32 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks.place import Place
-from tests.benchmarks.shaped import ShapedHosts, shape
+from benchmarks.place import Place
+from benchmarks.shaped import ShapedHosts, shape
 from tests.rehearsal.hosts import Hosts, why_not
-from workbench.core.bandwidth import Kind, judge
-from workbench.core.change import Change, Observed, expected
-from workbench.core.cluster import RankFact
-from workbench.core.exchange import Codec
-from workbench.core.measurement import RESULT_STREAM, Measurement, measurement_json, measurement_of
-from workbench.core.report import Batch, Chunk, Sample
-from workbench.core.run import Run, RunKind, RunState, RunWish
-from workbench.core.scaling import Timing, fit
-from workbench.core.verdict import Cause
-from workbench.core.verdict import judge as judge_run
+from workbench.analysis.prediction_record import here
+from workbench.analysis.predictions import observed_run
+from workbench.analysis.step_breakdown import anatomy_of
+from workbench.core.performance.bandwidth import RemarkKind, judge
+from workbench.core.performance.exchange_model import Codec
+from workbench.core.performance.measurement import (
+    RESULT_STREAM,
+    Measurement,
+    measurement_json,
+    measurement_of,
+)
+from workbench.core.performance.scaling import Timing, fit
+from workbench.core.performance.verdict import Cause
+from workbench.core.performance.verdict import judge as judge_run
+from workbench.core.performance.what_if import Change, Observed, expected
+from workbench.core.run.model import Run, RunKind, RunState, RunWish
+from workbench.core.run.rank_protocol import Batch, Chunk, Sample
+from workbench.core.world.world import RankFact
 from workbench.store import Store
-from workbench.view.anatomy import anatomy_of
-from workbench.view.forecasts import here
-from workbench.view.foretold import observed_run
 
-pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(400)]
+pytestmark = [
+    pytest.mark.root, pytest.mark.mpi, pytest.mark.weekly, pytest.mark.timeout(400),
+]  # fmt: skip
 
 NODES, MBITS, FASTER, SLOWER = 4, 100.0, 10, 0.4
 COMPUTE = 0.3
@@ -162,7 +169,7 @@ def test_a_rank_that_was_slowed_is_named(store, kept) -> None:
     name = store.ranks("default", 1)[1].host
     assert anatomy.slowest == 1
     assert anatomy.says[0].startswith(f"Straggler: rank 1 on {name} computes for ")
-    assert "2.0 times as long as the others" in anatomy.says[0]
+    assert "2.0 times as long as the other" in anatomy.says[0]
 
 
 def test_one_and_two_nodes_foretell_three_and_four(store, kept, trained) -> None:
@@ -190,8 +197,11 @@ def test_the_link_that_was_slowed_is_named(shaped, links) -> None:
 
     now = measurement_of(found).survey
     remarks = judge(now, links.survey)
-    slow = [one for one in remarks if one.kind in (Kind.SLOW, Kind.LOST)]
+    slow = [one for one in remarks if one.kind in (RemarkKind.SLOW, RemarkKind.LOST)]
 
     third = (now.nodes[2],)
-    assert {(one.kind, one.nodes) for one in slow} == {(Kind.SLOW, third), (Kind.LOST, third)}
+    assert {(one.kind, one.nodes) for one in slow} == {
+        (RemarkKind.SLOW, third),
+        (RemarkKind.LOST, third),
+    }
     assert all(one.share == pytest.approx(SLOWER, rel=NEAR) for one in slow)

@@ -22,10 +22,10 @@ import numpy
 from mpi4py import MPI
 
 import workbench
-from tests.benchmarks.scripts.pause import Pause
-from workbench.engine.communicator import Worlds
-from workbench.engine.log import RunLog
-from workbench.engine.steptime import StepTime
+from benchmarks.scripts.pause import Pause
+from workbench.engine.communicator import GenerationWorlds
+from workbench.engine.run_log import RunLog
+from workbench.engine.step_time import StepTime
 
 FOUND = "found: "
 # 1.25 million numbers in six layers, as many as SqueezeNet has.
@@ -98,7 +98,7 @@ def train(comm: MPI.Intracomm, way: Way, folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    worlds = Worlds(fault_tolerant=False)
+    worlds = GenerationWorlds(fault_tolerant=False)
     world = worlds.true
     for values in json.loads(sys.argv[1]):
         way = Way(**values)

@@ -19,12 +19,12 @@ from pytest_jupyter.jupyter_server import *  # noqa: F403 - its fixtures are fou
 from tornado.httpclient import HTTPClientError
 from tornado.websocket import WebSocketClosedError
 
-from workbench.core.cluster import ClusterFact, ClusterState
-from workbench.core.report import Batch, Chunk, Sample
-from workbench.core.run import RunKind, RunState, RunWish
+from workbench.core.cluster.model import ClusterFact, ClusterState
+from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.core.run.rank_protocol import Batch, Chunk, Sample
+from workbench.requests.wishes import LOCK_NAME, new_run_id
 from workbench.store import Store
-from workbench.store.home import cluster_directory
-from workbench.store.wishes import LOCK_NAME, new_run_id
+from workbench.store.paths import cluster_directory
 
 ROOT = ("workbench", "api")
 COLUMNS = (

@@ -74,6 +74,7 @@ def test_the_doors_are_all_there_are(all_doors) -> None:
         ("PATCH", "clusters/…"),
         ("DELETE", "clusters/…"),
         ("POST", "clusters/…/stop"),
+        ("POST", "clusters/…/remove"),
         ("POST", "clusters/…/extend"),
         ("POST", "clusters/…/measure"),
         ("GET", "runs"),

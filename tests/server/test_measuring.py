@@ -6,10 +6,15 @@ import time
 
 import pytest
 
-from workbench.core.bandwidth import Exchange, Pair, Survey
-from workbench.core.measurement import RESULT_STREAM, Measurement, Rate, measurement_json
-from workbench.core.report import Batch, Chunk
-from workbench.core.run import RunKind, RunState
+from workbench.core.performance.bandwidth import Exchange, Pair, Survey
+from workbench.core.performance.measurement import (
+    RESULT_STREAM,
+    Measurement,
+    Rate,
+    measurement_json,
+)
+from workbench.core.run.model import RunKind, RunState
+from workbench.core.run.rank_protocol import Batch, Chunk
 
 GBIT = 1e9 / 8
 NAMES = ("alpha", "beta")
@@ -18,7 +23,7 @@ NAMES = ("alpha", "beta")
 def found(at: float, back: float = 1.4) -> Measurement:
     """What two nodes would find, of which the second sends at ``back`` Gbit/s."""
     pairs = (Pair(*NAMES, 50e-6, 1.4 * GBIT), Pair(*reversed(NAMES), 60e-6, back * GBIT))
-    exchanges = (Exchange(1000, 1e-4, 2, "workbench: ring"), Exchange(1000, 2e-4, 2, "mpi"))
+    exchanges = (Exchange(1000, 1e-4, 2, "workbench", "ring"), Exchange(1000, 2e-4, 2, "mpi"))
     rates = (Rate("alpha", "disk write", 3e8),)
     return Measurement(Survey(at, NAMES, pairs, exchanges, rating=10 * GBIT), 2, 12.5, rates)
 
@@ -74,7 +79,9 @@ async def test_a_cluster_that_nobody_wants_up_is_not_started_for_it(ask, store, 
     answer = await ask("POST", "clusters", cluster, "measure")
 
     assert answer.status == 409
-    assert answer.message == "Cluster 'default' is not up, so it has no links; start it first."
+    assert (
+        answer.message == "Cluster 'default' is not up, so it cannot be measured; start it first."
+    )
     assert store.unfinished(cluster) == []
 
 

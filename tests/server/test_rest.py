@@ -12,14 +12,14 @@ from dataclasses import replace
 import pytest
 
 from workbench import __version__
-from workbench.core.cluster import ClusterFact, ClusterState, RankFact
-from workbench.core.cost import extra_price
-from workbench.core.fleet import FleetWish, Node, NodeState, Offer, Place
-from workbench.core.world import MAX_RANKS
-from workbench.server import answers
-from workbench.store import asking, database, schema, wishes
-from workbench.store.asking import Market
-from workbench.view import kept
+from workbench.core.cluster.model import ClusterFact, ClusterState
+from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer, Provider
+from workbench.core.world.world import MAX_RANKS, RankFact
+from workbench.requests import cloud_queries, wishes
+from workbench.requests.cloud_queries import Market
+from workbench.server import operations
+from workbench.store import schema, sqlite_errors
+from workbench.view import run_output
 
 UNKNOWN = "260101-000000-aaaa"
 
@@ -27,7 +27,7 @@ UNKNOWN = "260101-000000-aaaa"
 @pytest.fixture(autouse=True)
 def slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every machine carry four ranks."""
-    for module in (wishes, answers):
+    for module in (wishes, operations):
         monkeypatch.setattr(module, "local_slots", lambda: 4)
 
 
@@ -101,12 +101,12 @@ async def test_a_cluster_is_resized(ask, store, cluster) -> None:
 async def test_of_two_resizes_the_later_stands_and_both_see_it(ask, store, cluster) -> None:
     asked = [ask("PATCH", "clusters", cluster, body={"ranks": ranks}) for ranks in (1, 3)]
 
-    answers = await asyncio.gather(*asked)
+    operations = await asyncio.gather(*asked)
 
     wish = store.cluster_wish(cluster)
-    assert [answer.status for answer in answers] == [200, 200]
+    assert [answer.status for answer in operations] == [200, 200]
     assert wish.revision == 3
-    latest = max((answer.json for answer in answers), key=lambda json: json["revision"])
+    latest = max((answer.json for answer in operations), key=lambda json: json["revision"])
     assert (latest["revision"], latest["ranks_asked"]) == (3, wish.ranks)
 
 
@@ -115,6 +115,25 @@ async def test_a_cluster_is_taken_down(ask, store, cluster) -> None:
 
     assert (answer.status, answer.json["is_wanted"]) == (200, False)
     assert not store.cluster_wish(cluster).up
+
+
+async def test_a_deleted_cluster_is_removed_and_its_runs_stay(ask, store, begin) -> None:
+    store.wish_cluster("lab", up=False, ranks=1)
+    run = begin("digits", cluster="lab")
+    run.end()
+
+    answer = await ask("POST", "clusters", "lab", "remove")
+
+    assert (answer.status, answer.json) == (200, {"removed": "lab"})
+    assert (await ask("GET", "clusters")).json["clusters"] == []
+    assert store.run(run.id).wish.cluster == "lab"
+
+
+async def test_a_cluster_that_is_up_is_not_removed(ask, store, cluster) -> None:
+    answer = await ask("POST", "clusters", cluster, "remove")
+
+    assert answer.status == 409
+    assert store.cluster_wish(cluster).up
 
 
 async def test_all_runs_of_a_cluster_are_asked_to_stop(ask, store, cluster, begin) -> None:
@@ -132,8 +151,8 @@ async def test_all_runs_of_a_cluster_are_asked_to_stop(ask, store, cluster, begi
 async def test_a_wish_wakes_the_supervisor(ask, cluster, monkeypatch, awake, begin) -> None:
     begin()
     woken = []
-    monkeypatch.setattr("workbench.view.care.supervisor_is_awake", lambda name: False)
-    monkeypatch.setattr("workbench.view.care.wake_supervisor", woken.append)
+    monkeypatch.setattr("workbench.requests.keep_awake.supervisor_is_awake", lambda name: False)
+    monkeypatch.setattr("workbench.requests.keep_awake.wake_supervisor", woken.append)
     monkeypatch.setattr(wishes, "wake_supervisor", woken.append)
 
     await ask("PATCH", "clusters", cluster, body={"ranks": 3})
@@ -171,7 +190,9 @@ async def test_a_cluster_that_was_taken_down_meanwhile_is_not_resized(ask, store
 @pytest.fixture
 def fleet(store) -> FleetWish:
     """The nodes of a cluster that is up."""
-    fleet = FleetWish(Place.FAKE, nodes=3, least=2, budget=2.0, expires=time.time() + 3600)
+    fleet = FleetWish(
+        Provider.REHEARSAL, nodes=3, min_nodes=2, budget=2.0, expires=time.time() + 3600
+    )
     store.wish_cluster("lab", up=True, ranks=0, fleet=fleet)
     return fleet
 
@@ -182,7 +203,7 @@ async def test_nodes_and_money_are_told(ask, store, fleet) -> None:
 
     (cluster,) = (await ask("GET", "clusters")).json["clusters"]
 
-    assert (cluster["where"], cluster["nodes_actual"], cluster["nodes_asked"]) == (
+    assert (cluster["provider"], cluster["nodes_actual"], cluster["nodes_asked"]) == (
         "rehearsal", 1, 3,
     )  # fmt: skip
     assert (cluster["price"], cluster["spent"], cluster["budget"]) == (0.5, 0.1, 2.0)
@@ -203,40 +224,52 @@ async def test_a_cluster_is_let_live_longer(ask, store, fleet) -> None:
     assert store.cluster_wish("lab").fleet.nodes == 3
 
 
-async def test_a_cluster_whose_time_is_over_is_not_started(ask, store, fleet) -> None:
+async def test_a_deleted_cluster_is_this_machine_to_a_page(ask, store, fleet) -> None:
     store.wish_cluster("lab", up=False, ranks=0, fleet=replace(fleet, expires=1.0))
 
-    answer = await ask("PUT", "clusters", "lab", body={"nodes": 1})
+    (shown,) = (await ask("GET", "clusters")).json["clusters"]
+    refused = await ask("PUT", "clusters", "lab", body={"nodes": 1})
+    started = await ask("PUT", "clusters", "lab", body={"ranks": 1})
 
-    assert (answer.status, store.cluster_wish("lab").up) == (409, False)
-    assert "The time to live of cluster 'lab' is over" in answer.message
+    assert (shown["provider"], shown["nodes"], shown["price"], shown["expires"]) == (
+        "local", [], None, None,
+    )  # fmt: skip
+    assert (refused.status, started.status) == (409, 200)
+    assert store.cluster_wish("lab").fleet == FleetWish()
 
 
 async def test_more_nodes_that_cost_wait_for_a_yes_to_their_price(
     ask, store, fleet, monkeypatch
 ) -> None:
-    store.wish_cluster("lab", up=True, ranks=0, fleet=replace(fleet, place=Place.EC2))
-    offer = Offer("c5.large", "a", 0.04, 2, 4.0)
-    monkeypatch.setattr(asking, "ask_offers", lambda *_: Market("us-east-1", (offer,)))
+    store.wish_cluster("lab", up=True, ranks=0, fleet=replace(fleet, provider=Provider.EC2))
+    offer = Offer("c5.large", "a", 0.04, 2, 4.0, beside=0.01)
+    monkeypatch.setattr(cloud_queries, "ask_offers", lambda *_, **__: Market("us-east-1", (offer,)))
 
     answer = await ask("PATCH", "clusters", "lab", body={"nodes": 4})
 
     assert (answer.status, store.cluster_wish("lab").fleet.nodes) == (402, 3)
-    assert "4 nodes would cost about $0.18" in answer.message
-    assert answer.json["price"] == pytest.approx(4 * (0.04 + extra_price(Place.EC2)))
+    assert "4 nodes would cost about $0.20" in answer.message
+    assert answer.json["price"] == pytest.approx(4 * (0.04 + 0.01))
     agreed = await ask(
         "PATCH", "clusters", "lab", body={"nodes": 4, "agreed": answer.json["price"]}
     )
     assert (agreed.status, store.cluster_wish("lab").fleet.nodes) == (200, 4)
 
 
-async def test_a_deleted_cluster_that_costs_is_not_started_by_a_page(ask, store, fleet) -> None:
-    store.wish_cluster("lab", up=False, ranks=0, fleet=replace(fleet, place=Place.EC2))
+async def test_nodes_in_other_zones_wait_for_a_word(ask, store, fleet, monkeypatch) -> None:
+    store.wish_cluster("lab", up=True, ranks=0, fleet=replace(fleet, provider=Provider.EC2))
+    store.put_node("lab", Node("i-1", NodeState.JOINED, type="c5.large", zone="b", price=0.05))
+    offer = Offer("c5.large", "a", 0.04, 2, 4.0)
+    monkeypatch.setattr(cloud_queries, "ask_offers", lambda *_, **__: Market("us-east-1", (offer,)))
 
-    answer = await ask("PUT", "clusters", "lab", body={"nodes": 1})
+    refused = await ask("PATCH", "clusters", "lab", body={"nodes": 4})
+    asked = await ask("PATCH", "clusters", "lab", body={"nodes": 4, "across_zones": True})
+    body = {"nodes": 4, "across_zones": True, "agreed": 1.0}
+    agreed = await ask("PATCH", "clusters", "lab", body=body)
 
-    assert (answer.status, store.cluster_wish("lab").up) == (409, False)
-    assert "`workbench up --cluster lab`, or %dist_cluster, shows the price" in answer.message
+    assert (refused.status, asked.status, agreed.status) == (409, 402, 200)
+    assert "traffic between zones costs $0.01/GB on each side" in refused.message
+    assert store.cluster_wish("lab").fleet.across_zones
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "60", 1e300])
@@ -259,10 +292,10 @@ async def test_a_time_that_is_none_is_refused(ask, store, fleet, seconds) -> Non
         ({"ranks": 2, "oversubscribe": 1}, "oversubscribe is 1"),
         (
             {"ranks": 2, "size": 2},
-            "There is no field 'size'; the fields are 'ranks', 'oversubscribe', 'nodes' and ",
+            "There is no field 'size'; the fields are 'ranks', 'oversubscribe', 'nodes', 'agreed' ",
         ),
-        ({"ranks": 2, "nodes": 3}, "2 ranks and 3 nodes were asked for; say one of them."),
-        ({"nodes": 2}, "Cluster 'default' is this machine alone; give it another number of ranks"),
+        ({"ranks": 2, "nodes": 3}, "Give one size: a number of ranks or a number of nodes."),
+        ({"nodes": 2}, "Cluster 'default' runs on this machine alone; change its number"),
         ([1], "What was sent is [1]; send an object"),
         ("{", "What was sent is not JSON"),
         (b"\xff", "What was sent is not JSON"),
@@ -283,7 +316,7 @@ async def test_a_resize_without_a_size_is_refused(ask, cluster) -> None:
     answer = await ask("PATCH", "clusters", cluster)
 
     assert (answer.status, answer.message) == (
-        400, "No size was sent; say how many 'ranks' or 'nodes' there are to be.",
+        400, "Give one size: a number of ranks or a number of nodes.",
     )  # fmt: skip
 
 
@@ -424,7 +457,7 @@ async def test_what_stays_of_a_run_is_told_once_it_has_ended(ask, run) -> None:
     answer = await ask("GET", "runs", run.id, "bundle", request_timeout=60)
 
     assert answer.status == 200
-    assert answer.json[kept.RUN_TYPE]["saved"]["run"]["state"] == "finished"
+    assert answer.json[run_output.RUN_TYPE]["saved"]["run"]["state"] == "finished"
     assert base64.b64decode(answer.json["image/png"]).startswith(b"\x89PNG")
     assert "hello" in answer.json["text/html"]
     assert "text/plain" in answer.json
@@ -433,15 +466,15 @@ async def test_what_stays_of_a_run_is_told_once_it_has_ended(ask, run) -> None:
 async def test_what_stays_is_drawn_once_for_all_pages(ask, begin, monkeypatch) -> None:
     drawn = []
     monkeypatch.setattr(
-        kept, "kept_bundle", lambda store, run, now: drawn.append(run.id) or {"run": run.id}
+        run_output, "kept_bundle", lambda store, run, now: drawn.append(run.id) or {"run": run.id}
     )
     runs = [begin(), begin()]
     for run in runs:
         run.end()
 
-    answers = [await ask("GET", "runs", runs[i].id, "bundle") for i in (0, 1, 0, 1)]
+    operations = [await ask("GET", "runs", runs[i].id, "bundle") for i in (0, 1, 0, 1)]
 
-    assert [answer.json["run"] for answer in answers] == [runs[i].id for i in (0, 1, 0, 1)]
+    assert [answer.json["run"] for answer in operations] == [runs[i].id for i in (0, 1, 0, 1)]
     assert drawn == [run.id for run in runs]
 
 
@@ -451,7 +484,7 @@ async def test_nothing_stays_of_a_run_that_goes_on(ask, begin) -> None:
     answer = await ask("GET", "runs", run.id, "bundle")
 
     assert (answer.status, answer.json["reason"]) == (409, "workbench")
-    assert answer.message == "Run 'digits' is running; ask again once it has ended."
+    assert answer.message == "Run 'digits' is running; try again after it has ended."
 
 
 # -- zooming
@@ -505,7 +538,7 @@ async def test_a_store_that_a_newer_workbench_wrote_is_told_for_each_call(ask, h
 async def test_a_store_that_is_busy_is_told_and_others_are_not_held_up(
     ask, store, cluster, monkeypatch
 ) -> None:
-    monkeypatch.setattr(database, "BUSY_SECONDS", 0.5)
+    monkeypatch.setattr(sqlite_errors, "BUSY_SECONDS", 0.5)
     with sqlite3.connect(store.path, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         wish = asyncio.ensure_future(ask("DELETE", "clusters", cluster))
@@ -546,7 +579,7 @@ async def test_a_data_directory_that_cannot_be_made_is_told(ask, tmp_path, monke
 async def test_the_store_s_threads_are_not_the_server_s(ask, monkeypatch) -> None:
     threads = []
     monkeypatch.setattr(
-        answers, "local_slots", lambda: threads.append(threading.current_thread().name) or 4
+        operations, "local_slots", lambda: threads.append(threading.current_thread().name) or 4
     )
 
     await ask("GET", "clusters")

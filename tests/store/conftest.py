@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.core.run import RunKind, RunWish
+from workbench.core.run.model import RunKind, RunWish
 from workbench.store import Store
 
 OnDisk = Callable[..., subprocess.CompletedProcess[str]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sqlite3
 import stat
 import subprocess
@@ -12,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from workbench.core.cluster import ClusterWish
-from workbench.core.report import Batch, Sample
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.fleet.model import FleetWish, Provider, Purchase
+from workbench.core.performance.exchange_model import Codec, marked_codec
+from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.errors import StoreError
 from workbench.store import Store
 from workbench.store.schema import MIGRATIONS, VERSION
@@ -57,6 +61,108 @@ def test_a_store_of_an_older_version_is_migrated_and_keeps_what_it_had(tmp_path,
         assert store.attendance("run", 0.0) is None
         assert store.surveys("lab") == store.forecasts("lab", 1e12) == []
         assert store._one("PRAGMA user_version") == (VERSION,)
+
+
+def test_a_node_of_an_older_store_keeps_the_disk_that_was_counted(tmp_path) -> None:
+    path = tmp_path / "store.sqlite3"
+    with sqlite3.connect(path) as connection:
+        for step in range(7):
+            connection.executescript(MIGRATIONS[step])
+        for name, place in (("lab", "ec2"), ("desk", "hosts")):
+            fleet = json.dumps({"place": place})
+            connection.execute(
+                "INSERT INTO clusters (name, up, ranks, oversubscribe, revision, fleet) "
+                "VALUES (?, 1, 0, 0, 1, ?)", (name, fleet)
+            )  # fmt: skip
+            connection.execute(
+                "INSERT INTO nodes VALUES (?, 'n', 'joined', '', 1, '', '', 0.1, 0.2, 1, 0, 0, '', "
+                "1, 0)", (name,)
+            )  # fmt: skip
+        connection.execute("PRAGMA user_version = 7")
+    connection.close()
+
+    with Store(path) as store:
+        [rented], [own] = store.nodes("lab"), store.nodes("desk")
+
+    assert rented.beside == pytest.approx(50 * 0.08 / 730)
+    assert (rented.spent, own.beside) == (0.2, 0.0)
+    assert (rented.traffic, own.traffic) == (0.0, 0.0)
+
+
+def test_what_stood_in_texts_and_places_of_an_older_store_has_fields(tmp_path) -> None:
+    path = tmp_path / "store.sqlite3"
+    exchange = {"nbytes": 1000, "seconds": 1e-3, "ranks": 3}
+    old = [
+        exchange | {"algorithm": "workbench: ring: of all"},
+        exchange | {"algorithm": "mpi"},
+        exchange | {"way": "mpi", "choice": "own"},
+    ]
+    survey = {"time": 1.0, "nodes": ["a"], "pairs": [], "exchanges": old, "rating": 1e9}
+    document = json.dumps({"survey": survey, "ranks": 3, "seconds": 1.0}, separators=(",", ":"))
+    names = ["set-up network", "network in generation 6 of lab", "fit"]
+    with sqlite3.connect(path) as connection:
+        for step in range(10):
+            connection.executescript(MIGRATIONS[step])
+        for number, name in enumerate(names, 1):
+            connection.execute(
+                "INSERT INTO runs (number, id, name, cluster, kind, source, path, folder, "
+                "arguments, parameters, environment, wished_ranks, grace, wall_clock_limit, "
+                "created) VALUES (?, ?, ?, 'lab', ?, '', '', '', '[]', '[]', '[]', 0, 1, 0, 1)",
+                (number, f"r{number}", name, "cell" if name == "fit" else "setup"),
+            )
+        connection.execute("INSERT INTO metrics VALUES (5, 'exchange/codec'), (6, 'main/loss')")
+        connection.execute("INSERT INTO points VALUES (3, 1, 0, 9, 1, 5, 0), (3, 2, 0, 9, 1, 6, 0)")
+        connection.execute("INSERT INTO points VALUES (3, 3, 1, 9, 1, 5, 5)")
+        connection.execute("INSERT INTO latest VALUES (3, 5, 0, 9, 0), (3, 6, 0, 9, 0)")
+        connection.execute("INSERT INTO latest VALUES (3, 5, 1, 9, 5)")
+        connection.execute("INSERT INTO surveys VALUES ('r3', 'lab', 1, ?)", (document,))
+        connection.execute("PRAGMA user_version = 10")
+    connection.close()
+
+    with Store(path) as store:
+        setups = [store.run(f"r{number}").wish.setup for number in (1, 2, 3)]
+        measured = store.measured("r3", "exchange/")
+        history = store.history("r3", "exchange/")
+        [kept] = store.surveys("lab")
+
+    assert setups == ["network", "network", ""]
+    assert measured == {0: {"codec none": 1.0}, 1: {"codec powersgd": 1.0}}
+    assert [*map(marked_codec, measured.values())] == [Codec.NONE, Codec.POWERSGD]
+    assert history == {rank: [values] for rank, values in measured.items()}
+    assert [(one.way, one.choice) for one in kept.survey.exchanges] == [
+        ("workbench", "ring: of all"),
+        ("mpi", ""),
+        ("mpi", "own"),
+    ]
+
+
+def test_what_was_asked_for_before_options_had_their_names_is_read(tmp_path) -> None:
+    path, script = tmp_path / "store.sqlite3", 'echo "least": "place": '
+    fleet = {"place": "ec2", "nodes": 3, "least": 2, "most": 5, "most_price": 1.5}
+    purchase = {"cluster": "lab", "token": "t", "rung": 0, "count": 3, "least": 2}
+    purchase |= {"types": ["a"], "most_price": 0.5}
+    with sqlite3.connect(path) as connection:
+        for step in range(11):
+            connection.executescript(MIGRATIONS[step])
+        connection.execute(
+            "INSERT INTO clusters (name, up, ranks, oversubscribe, revision, fleet) "
+            "VALUES ('lab', 1, 0, 0, 1, ?)", (json.dumps(fleet | {"prepare": script}),)
+        )  # fmt: skip
+        connection.execute(
+            "INSERT INTO purchases VALUES (1, 'lab', 't', ?, 1, 0, 'written', 1, '', '', '', '[]')",
+            (json.dumps(purchase),),
+        )
+        connection.execute("PRAGMA user_version = 11")
+    connection.close()
+
+    with Store(path) as store:
+        wish, [order] = store.cluster_wish("lab"), store.orders("lab")
+
+    assert wish is not None
+    assert wish.fleet == FleetWish(
+        Provider.EC2, nodes=3, min_nodes=2, max_nodes=5, max_price=1.5, prepare=script
+    )
+    assert order.purchase == Purchase("lab", "t", 0, 3, 2, ("a",), max_price=0.5)
 
 
 def test_a_migration_that_fails_leaves_nothing_half_done(tmp_path) -> None:
@@ -111,8 +217,28 @@ def test_a_damaged_store_is_told(tmp_path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
 
-    with pytest.raises(StoreError, match=r"is damaged; move the file away"), Store(path) as store:
+    told = r"is damaged, and was left as it is; .*\.recover"
+    with pytest.raises(StoreError, match=told), Store(path) as store:
         store.clusters()
+
+    assert path.read_bytes()[4096:] == b"\xff" * (len(whole) - 4096)
+
+
+@pytest.mark.parametrize("value", [2**70, "\ud800", object(), None])
+def test_a_value_that_cannot_be_kept_is_our_defect_and_loses_nothing(store, run, value) -> None:
+    with pytest.raises(StoreError, match="a defect of workbench, please report it"):
+        store.put_run_fact(run, epoch=value)
+
+    assert store.run(run).fact.epoch == 0
+
+
+def test_a_file_with_other_tables_is_no_store_of_ours(store) -> None:
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("DROP TABLE setups")
+    connection.close()
+
+    with pytest.raises(StoreError, match=r"\(no such table: setups\); another program may have"):
+        store.setups("lab")
 
 
 def test_a_store_in_a_folder_that_is_none_cannot_be_opened(tmp_path) -> None:
@@ -123,7 +249,7 @@ def test_a_store_in_a_folder_that_is_none_cannot_be_opened(tmp_path) -> None:
         Store(path)
 
     assert str(refusal.value) == (
-        f"The store {path} cannot be opened; mend its permissions, or set WORKBENCH_HOME."
+        f"The store {path} cannot be opened; correct its permissions, or set WORKBENCH_HOME."
     )
 
 
@@ -190,7 +316,7 @@ def test_several_may_open_a_fresh_store_at_the_same_moment(tmp_path) -> None:
 
 WRITER = """
 import sys
-from workbench.core.report import Batch, Sample
+from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.store import Store
 
 path, run, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -230,8 +356,8 @@ def test_a_reader_follows_two_writing_processes_without_loss(store, run) -> None
 def test_a_store_that_is_held_too_long_is_told(tmp_path) -> None:
     program = """
 import sys
-from workbench.store import database
-database.BUSY_SECONDS = 0.1
+from workbench.store import sqlite_errors
+sqlite_errors.BUSY_SECONDS = 0.1
 from workbench.store import Store
 Store(sys.argv[1]).wish_cluster("lab", up=True, ranks=1)
 """
@@ -301,11 +427,14 @@ print(store.setups("other"))
 
     answer = on_disk(program)
 
-    assert answer.stdout.splitlines() == [
-        "The store store.sqlite3 is on a full disk; make room, or set WORKBENCH_HOME to "
-        "another disk.",
-        "[('cell', 'pass')]",
-    ]
+    sentence, kept = answer.stdout.splitlines()
+    assert re.fullmatch(
+        r"The store store.sqlite3 cannot be written: its disk is full, /.*/disk "
+        r"\(tmpfs, 1.05 MB with \d+ B free\); make room \(`workbench runs --delete` frees what "
+        r"runs took\), or set WORKBENCH_HOME to a folder on another disk\.",
+        sentence,
+    )
+    assert kept == "[('cell', 'pass')]"
 
 
 @pytest.mark.parametrize("limit", [1000, 40_000, 200_000])
@@ -320,17 +449,16 @@ def test_a_file_that_may_not_grow_is_told(tmp_path, limit) -> None:
         check=True,
     )
 
-    assert answer.stdout.splitlines()[0] == (
-        "The store store.sqlite3 cannot be read or written (disk I/O error); "
-        "see whether the disk is full."
-    )
+    sentence = answer.stdout.splitlines()[0]
+    assert sentence.startswith("The store store.sqlite3 cannot be read or written (disk I/O error)")
+    assert sentence.endswith("see whether your quota is used up, or the disk is broken.")
 
 
 def test_a_read_only_disk_is_told(on_disk) -> None:
     answer = on_disk(FILL, shell='mount -o remount,ro "$1"')
 
     assert answer.stdout.splitlines()[0] == (
-        "The store store.sqlite3 cannot be opened; mend its permissions, or set WORKBENCH_HOME."
+        "The store store.sqlite3 cannot be opened; correct its permissions, or set WORKBENCH_HOME."
     )
 
 

@@ -6,22 +6,22 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.cluster import ClusterWish
-from workbench.core.fleet import FleetWish, Needs, Node, NodeState, Place, Purchase
-from workbench.core.orders import Order, Outcome
-from workbench.core.run import RunKind, RunWish
-from workbench.core.world import Host, World
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Provider, Purchase
+from workbench.core.fleet.purchases import Order, PurchaseOutcome
+from workbench.core.run.model import RunKind, RunWish
+from workbench.core.world.world import Host, World
 from workbench.store.fleet import Account
 
 FLEET = FleetWish(
-    Place.EC2,
+    Provider.EC2,
     nodes=3,
-    least=2,
-    most=4,
+    min_nodes=2,
+    max_nodes=4,
     hosts=(Host("172.31.41.13", 1, "me", 22), Host("other", 2)),
     needs=Needs(gpus=1, network=1.5, types=("a", "b"), zones=("z",)),
     region="eu-west-1",
-    most_price=1.25,
+    max_price=1.25,
     budget=10.0,
     expires=99.5,
     prepare="true",
@@ -150,11 +150,13 @@ def test_an_answer_changes_what_came_of_it_and_not_what_was_bought(store) -> Non
     store.put_order(ORDER)
 
     store.put_order(
-        Order(replace(PURCHASE, count=9), 2, 9.0, Outcome.REFUSED, 3, "capacity", "None left.")
+        Order(
+            replace(PURCHASE, count=9), 2, 9.0, PurchaseOutcome.REFUSED, 3, "capacity", "None left."
+        )
     )
 
     assert store.orders("lab") == [
-        Order(PURCHASE, 2, 9.0, Outcome.REFUSED, 3, "capacity", "None left.")
+        Order(PURCHASE, 2, 9.0, PurchaseOutcome.REFUSED, 3, "capacity", "None left.")
     ]
 
 

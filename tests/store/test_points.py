@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.core.report import Batch, Chunk, Ending, Sample
-from workbench.core.run import RunKind, RunWish
+from workbench.core.run.model import RunKind, RunWish
+from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Sample
 from workbench.errors import StateError
 from workbench.store import OutputRow, PointRow, Store
+from workbench.store.points import AT_ONCE_CHARACTERS, PIECE_CHARACTERS
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=60)
 NUMBERS = itertools.count()
@@ -276,3 +277,28 @@ def test_the_mean_of_all_steps_leaves_out_the_first(store, run) -> None:
 
     assert store.mean_steps(run) == {0: {"compute": pytest.approx(3.0), "data": 0.5}}
     assert store.steps(run)[0]["compute"] == 4.0
+
+
+def test_a_long_text_is_kept_whole_in_pieces_of_whole_lines(store, run) -> None:
+    text = "".join(f"{number:09}\n" for number in range(10_000)) + "x" * 70_000
+    store.add_batches([Batch(run, 0, 1, chunks=(Chunk("stdout", 1.0, text),))])
+
+    rows = store.output(run)
+
+    assert "".join(row.text for row in rows) == text
+    assert max(len(row.text) for row in rows) <= PIECE_CHARACTERS
+    assert [row.text[-1] for row in rows[:3]] == ["\n"] * 3
+    assert [row.sequence for row in rows] == [*range(1, len(rows) + 1)]
+
+
+def test_output_is_read_in_parts_of_bounded_size(store, run) -> None:
+    chunks = tuple(Chunk("stdout", 1.0, "x" * 1_000_000) for _ in range(10))
+    store.add_batches([Batch(run, 0, 1, chunks=chunks)])
+
+    sizes, after = [], 0
+    while rows := store.output(run, after):
+        sizes.append(sum(len(row.text) for row in rows))
+        after = rows[-1].sequence
+
+    assert sum(sizes) == 10_000_000
+    assert max(sizes) <= AT_ONCE_CHARACTERS + PIECE_CHARACTERS

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish, RankFact
-from workbench.core.report import Batch, Sample
-from workbench.core.run import Run, RunFact, RunKind, RunState, RunWish
+from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
+from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.world.world import RankFact
 from workbench.errors import StateError
 from workbench.store import Store
 
@@ -151,8 +152,7 @@ def test_an_unknown_run_is_refused_with_where_it_was_sought(store) -> None:
         store.run("nope")
 
     assert str(refusal.value) == (
-        f"No run is called 'nope' in {store.path}; "
-        "%dist_runs or `workbench runs` lists those that are."
+        f"No run is called 'nope' in {store.path}; `workbench runs` lists those that are."
     )
     assert not store.has_run("nope")
 
@@ -165,7 +165,8 @@ def test_a_name_that_an_unfinished_run_bears_is_refused(store, wish, run, state)
         store.wish_run(wish("fit"))
 
     assert str(refusal.value) == (
-        f"A run called 'fit' is {state}; wait for it, stop it, or choose another name."
+        f"A run called 'fit' is {state}; wait for it, stop it (`workbench stop fit`), "
+        "or choose another name."
     )
     assert len(store.runs()) == 1
 

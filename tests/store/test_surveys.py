@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from workbench.core.bandwidth import Pair, Survey
-from workbench.core.measurement import RESULT_STREAM, Measurement, measurement_json
-from workbench.core.report import Batch, Chunk
-from workbench.core.run import RunKind
+from workbench.core.fleet.model import Node, NodeState
+from workbench.core.performance.bandwidth import Pair, Survey
+from workbench.core.performance.measurement import RESULT_STREAM, Measurement, measurement_json
+from workbench.core.run.model import RunKind
+from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.errors import InputError
-from workbench.store import measuring
-from workbench.store.measuring import ask_measurement
+from workbench.requests import measurement
+from workbench.requests.measurement import ask_measurement
 
 
 def measured(time: float, bandwidth: float = 1e8) -> Measurement:
@@ -56,12 +59,23 @@ def test_a_rating_that_is_none_is_refused(store) -> None:
 
 def test_a_measurement_is_a_run_of_its_own_kind(home, store, monkeypatch) -> None:
     asked = {}
-    monkeypatch.setattr(measuring, "ask_run", lambda store, **wish: asked.update(wish))
+    monkeypatch.setattr(measurement, "ask_run", lambda store, **wish: asked.update(wish))
 
     ask_measurement(store, rating=10)
 
     assert asked["kind"] is RunKind.MEASUREMENT
-    assert dict(asked["parameters"]) == {"rating": 10, "source": ""}
+    assert dict(asked["parameters"]) == {"rating": 10, "flow": 0.0, "source": ""}
+
+
+def test_a_measurement_knows_what_the_slowest_node_sustains(home, store, monkeypatch) -> None:
+    asked = {}
+    monkeypatch.setattr(measurement, "ask_run", lambda store, **wish: asked.update(wish))
+    slow = Node("a", NodeState.JOINED, network=10.0, flow=5.0)
+    store.put_nodes("default", (slow, replace(slow, id="b", network=12.5)))
+
+    ask_measurement(store)
+
+    assert dict(asked["parameters"]) == {"rating": 10.0, "flow": 5.0, "source": ""}
 
 
 def test_the_run_that_measured_last_is_known_by_its_cluster(store, wish) -> None:

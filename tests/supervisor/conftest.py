@@ -10,8 +10,10 @@ from typing import TypeVar
 import pytest
 
 from workbench.cluster.fake import FakeCluster
-from workbench.core.run import Run, RunKind, RunWish
+from workbench.core.moment import Moment
+from workbench.core.run.model import Run, RunKind, RunWish
 from workbench.store import Store
+from workbench.supervisor.clock import moment
 from workbench.supervisor.loop import Supervisor
 
 T = TypeVar("T")
@@ -24,11 +26,17 @@ class Stage:
 
     def __init__(self, store: Store, *, fault_tolerant: bool = True) -> None:
         self.store = store
+        self.shift = 0.0  # seconds by which somebody has set the wall clock
+        self.later = 0.0  # seconds that have passed without a wait
         # A connection of its own, as in life: nobody is told of what one wrote oneself.
         self.own = Store(store.path)
         self.cluster = FakeCluster(fault_tolerant=fault_tolerant)
-        self.supervisor = Supervisor(NAME, self.own, self.cluster)
+        self.supervisor = Supervisor(NAME, self.own, self.cluster, self._clocks)
         self._runs = 0
+
+    def _clocks(self) -> Moment:
+        now = moment()
+        return Moment(now.wall + self.shift + self.later, now.steady + self.later)
 
     def close(self) -> None:
         """End the cluster and let go of the store."""

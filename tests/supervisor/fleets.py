@@ -1,17 +1,18 @@
-"""A keeper on the pretended place, turned by the test itself, whose threads are a queue."""
+"""A keeper on the rehearsal, turned by the test itself, whose threads are a queue."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from typing import Any
 
-from workbench.cloud.fake import FakeCloud, Weather
-from workbench.core.cluster import ClusterWish
-from workbench.core.fleet import FleetWish, MachineState, Needs, Place
-from workbench.core.session import Session
+from workbench.cloud.rehearsal import Fault, RehearsalCloud, Weather
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.fleet.model import FleetWish, MachineState, Needs, Provider
+from workbench.core.world.remote import Session
 from workbench.store import Store
-from workbench.supervisor.fleet import Fleet, FleetKeeper, Lender, Load
+from workbench.supervisor.fleet.keeper import Fleet, FleetKeeper, Load, NodeProvider
 
 START = 1_700_000_000.0
 
@@ -63,35 +64,59 @@ class Stage:
         self.store = store
         self.cluster = cluster
         self.clock = Clock()
-        self.cloud = FakeCloud(clock=self.clock, weather=weather, seed=seed)
+        self.cloud = RehearsalCloud(clock=self.clock, weather=weather, seed=seed)
         self.wish = ClusterWish(cluster, up=False, ranks=0)
         self.load = Load()
         self.prepare: Callable[..., None] | None = None
+        self.parted: set[str] = set()
+        self.received: dict[str, int] = {}
         self.open: Callable[..., Session] = lambda machine: self.cloud.session(machine.id)
         self.start()
 
     def start(self) -> None:
         """Begin as a supervisor that knows only the store."""
         self.queue = Queue()
-        lender = Lender(
+        provider = NodeProvider(
             self.cloud,
             self.open,
             lambda purchase: f"#cloud-config {purchase.token}",
             lambda: self.cloud.noticed(self.cluster),
+            part=self.parted.update,
+            shut_down=self.shut_down,
         )
         self.keeper = FleetKeeper(
-            self.cluster, self.store, lender, prepare=self.prepare, pool=self.queue
+            self.cluster,
+            self.store,
+            provider,
+            prepare=self.prepare,
+            pool=self.queue,
+            received=self._take_received,
         )
 
     def ask(self, nodes: int, *, up: bool = True, **fields: object) -> None:
         """Wish for nodes, as a person does."""
-        fields = {"least": 1, "needs": Needs(types=("cpu.2", "cpu.4"))} | fields
-        fleet = FleetWish(Place.FAKE, nodes=nodes, **fields)
+        fields = {"min_nodes": 1, "needs": Needs(types=("cpu.2", "cpu.4"))} | fields
+        fleet = FleetWish(Provider.REHEARSAL, nodes=nodes, **fields)
         self.wish = self.store.wish_cluster(self.cluster, up=up, ranks=0, fleet=fleet)
 
     def delete(self) -> None:
         """Wish for everything to be gone."""
         self.wish = self.store.wish_cluster(self.cluster, up=False, ranks=0)
+
+    def _take_received(self) -> dict[str, int]:
+        received, self.received = self.received, {}
+        return received
+
+    def shut_down(self, session: Session) -> None:
+        """Have a machine end itself."""
+        for machine in self.cloud.truth():
+            if machine.address == session.host.address:
+                self.cloud.interrupt(machine.id, 0.0)
+
+    def fail(self, *calls: str, code: str = "ExpiredToken") -> None:
+        """Have the place refuse each of these calls from now on, and no others."""
+        faults = tuple(Fault(call, 0, code) for call in calls)
+        self.cloud.weather = replace(self.cloud.weather, faults=faults)
 
     def turn(self, seconds: float = 1.0) -> Fleet:
         """Do one turn, and all that it has begun."""

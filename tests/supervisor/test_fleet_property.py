@@ -10,14 +10,15 @@ from collections.abc import Iterator
 import pytest
 
 from tests.supervisor.fleets import Killed, Stage
-from workbench.cloud.fake import Weather
-from workbench.core.cost import charge
-from workbench.core.fleet import NodeState
-from workbench.core.orders import Order
+from tests.weekly import examples
+from workbench.cloud.rehearsal import Weather
+from workbench.core.fleet.cost import charge
+from workbench.core.fleet.model import NodeState
+from workbench.core.fleet.purchases import Order
 from workbench.store import Store
-from workbench.supervisor.fleet import Load
+from workbench.supervisor.fleet.keeper import Load
 
-SEQUENCES = 1000
+SEQUENCES = examples(1_000)
 BATCH = 50
 STEPS = 50
 BOUND = 6  # nodes that are ever asked for
@@ -69,6 +70,9 @@ class Sequence:
             boot=(1.0, chance.choice([5.0, 90.0])),
             lag=chance.choice([0.0, 2.0, 45.0]),
             quota=chance.choice([4, 8, 256]),
+            counted=chance.choice([0.0, 20.0, 180.0]),
+            unknown=chance.choice([0.0, 0.0, 5.0, 45.0]),
+            apart=chance.choice([frozenset(), frozenset({"cpu.2"}), frozenset({"cpu.2", "cpu.4"})]),
             lifetime=chance.choice([0.0, 0.0, 300.0, 3000.0]),
             trouble=chance.choice([0.0, 0.1, 0.4]),
         )
@@ -86,11 +90,15 @@ class Sequence:
                 self.look()
         finally:
             fate.relent()
-        self.stage.cloud.weather = Weather(boot=self.weather.boot, lag=self.weather.lag)
+        self.calm()
         if self.chance.random() < 0.5:
             self.revive()
         self.stage.delete()
         self.finish()
+
+    def calm(self) -> None:
+        """End the troubles."""
+        self.stage.cloud.weather = Weather(boot=self.weather.boot, lag=self.weather.lag)
 
     def step(self) -> None:
         chance, stage = self.chance, self.stage
@@ -99,7 +107,9 @@ class Sequence:
             if deed == "ask" or not stage.wish.revision:
                 nodes = chance.randint(0, BOUND)
                 self.most = max(self.most, nodes)
-                stage.ask(nodes, least=min(chance.randint(1, 3), max(nodes, 1)))
+                word = chance.random() < 0.2
+                least = min(chance.randint(1, 3), max(nodes, 1))
+                stage.ask(nodes, min_nodes=least, across_zones=word)
             elif deed == "delete":
                 stage.delete()
             elif deed == "load":
@@ -115,10 +125,18 @@ class Sequence:
     def nodes(self):
         return self.store.nodes(self.stage.cluster)
 
+    def standing(self) -> dict[str, str]:
+        """The nodes that are to stay, and their zones."""
+        return {n.id: n.zone for n in self.nodes() if n.state is not NodeState.LEAVING and n.zone}
+
     def turn(self) -> None:
         """Turn, and do some of what is under way, in any order."""
         stage, chance = self.stage, self.chance
+        before, known = self.standing(), len(self.orders())
         stage.keeper.tick(stage.wish, stage.load, stage.clock.now)
+        stayed = {zone for id_, zone in self.standing().items() if before.get(id_) == zone}
+        if stayed and not stage.wish.fleet.across_zones:
+            assert {order.purchase.zone for order in self.orders()[known:]} <= stayed
         waiting = len(stage.queue.waiting)
         for _ in range(waiting if chance.random() < 0.6 else chance.randint(0, waiting)):
             stage.queue.work(chance.randrange(len(stage.queue.waiting)))
@@ -171,6 +189,7 @@ class Sequence:
                 continue
             until = max(node.ended or now, node.launched + 60.0)
             most = charge([(0.0, max(p for _, p in prices[node.id]))], node.launched, until)
+            most += node.beside * (until - node.launched) / 3600.0
             assert 0.0 <= node.spent <= most * 1.000001
             if node.state is NodeState.GONE:
                 assert self.spent.setdefault(node.id, node.spent) == node.spent

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import time
+import sqlite3
+from dataclasses import replace
+
+import pytest
 
 from tests.supervisor.conftest import NAME, Stage
-from workbench.core.cluster import ClusterState
-from workbench.core.run import RunState
+from workbench.cluster.fake import FakeCluster
+from workbench.core.cluster.model import ClusterState
+from workbench.core.run.model import Assignment, RunState
+from workbench.errors import StoreNewer
+from workbench.supervisor.activity import AGAIN_SECONDS
+from workbench.supervisor.clock import moment
 
 
 def test_a_run_goes_through_and_leaves_its_points_and_output(stage: Stage) -> None:
@@ -34,6 +41,53 @@ def test_runs_that_wait_go_one_after_another(stage: Stage) -> None:
     assert stage.store.run(first).fact.ended <= run.fact.started
 
 
+def test_a_run_that_was_lost_on_its_way_to_a_rank_is_submitted_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.up(2)
+    submitted: list[Assignment] = []
+
+    def reach_one_rank_more_each_time(generation: int, assignment: Assignment) -> None:
+        submitted.append(assignment)
+        if len(submitted) > 1:
+            FakeCluster.submit(
+                stage.cluster, generation, replace(assignment, ranks=len(submitted) - 1)
+            )
+
+    monkeypatch.setattr(stage.cluster, "submit", reach_one_rank_more_each_time)
+    run = stage.ask("report(loss=rank)")
+    stage.until(lambda: submitted)
+    stage.later += AGAIN_SECONDS
+    stage.until(lambda: stage.store.run(run).fact.state is RunState.RUNNING)
+    stage.until(lambda: stage.supervisor._activities[1]._active.ranks[0].ending)
+    stage.later += 2 * AGAIN_SECONDS
+
+    fact = stage.ended(run).fact
+
+    assert fact.state is RunState.FINISHED
+    assert sorted(p.value for p in stage.store.points(run)) == [0.0, 1.0]
+    assert submitted == 3 * submitted[:1]  # all ranks are told the same port
+
+
+def test_a_run_that_has_begun_on_all_ranks_is_not_submitted_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.up(2)
+    submitted: list[str] = []
+
+    def submit(generation: int, assignment: Assignment) -> None:
+        submitted.append(assignment.run)
+        FakeCluster.submit(stage.cluster, generation, assignment)
+
+    monkeypatch.setattr(stage.cluster, "submit", submit)
+    run = stage.ask("sleep(0.5)")
+    stage.until(lambda: all(r.begun for r in stage.supervisor._activities[1]._active.ranks))
+    stage.later += 10 * AGAIN_SECONDS
+
+    assert stage.ended(run).fact.state is RunState.FINISHED
+    assert submitted == [run]
+
+
 def test_the_failed_rank_is_named_with_its_own_error(stage: Stage) -> None:
     stage.up(2)
 
@@ -43,6 +97,7 @@ def test_the_failed_rank_is_named_with_its_own_error(stage: Stage) -> None:
     assert (run.fact.failed_rank, run.fact.failed_host) == (1, "fakehost")
     assert "ValueError: no" in run.fact.error
     assert "Rank 1 on fakehost failed: ValueError: no." in run.fact.message
+    assert run.fact.failure == "ValueError: no"
 
 
 def test_the_next_run_follows_on_the_same_world_when_ranks_could_be_freed(stage: Stage) -> None:
@@ -61,8 +116,8 @@ def test_where_ranks_cannot_be_freed_the_next_run_gets_a_new_world(rigid: Stage)
     run = rigid.ended(rigid.ask("report(loss=1)"))
 
     assert (run.fact.state, run.fact.generation) == (RunState.FINISHED, 2)
-    assert "is lost" in rigid.store.run(failed.id).fact.message
-    assert run.fact.message.startswith("Ran on fresh engines")
+    assert "are lost" in rigid.store.run(failed.id).fact.message
+    assert run.fact.message.startswith("Ran on restarted ranks")
 
 
 def test_a_failure_of_all_ranks_alike_keeps_the_world_on_any_mpi(rigid: Stage) -> None:
@@ -82,7 +137,7 @@ def test_a_rank_that_leaves_by_exit_while_another_waits_is_a_failure(stage: Stag
     activity = stage.supervisor._activities[1]
     stage.until(lambda: activity._active.ranks[1].ending)
     pulse = stage.cluster._worlds[1].running[run, 0].pulse()
-    activity.hear(type(pulse)(pulse.run, 0, 0, 0.0, "barrier", 2.0), time.time())
+    activity.hear(type(pulse)(pulse.run, 0, 0, 0.0, "barrier", 2.0), moment())
 
     fact = stage.ended(run).fact
     assert fact.failed_rank == 1
@@ -96,7 +151,7 @@ def test_a_killed_rank_is_named_and_the_world_is_started_again(stage: Stage) -> 
     run = stage.ended(stage.ask("report(loss=1)"))
 
     assert failed.fact.failed_rank == 1
-    assert "is lost" in failed.fact.message
+    assert "are lost" in failed.fact.message
     assert (run.fact.state, run.fact.generation) == (RunState.FINISHED, 2)
 
 
@@ -111,6 +166,7 @@ def test_a_stop_is_taken_at_one_boundary_by_all_ranks(stage: Stage) -> None:
     last = {p.rank: p.iteration for p in stage.store.points(run)}
     assert fact.state is RunState.STOPPED
     assert fact.message == f"Stopped at iteration {fact.iteration}."
+    assert (fact.stopped_at, fact.remark) == (fact.iteration, "")
     assert set(last.values()) == {fact.iteration}
 
 
@@ -135,7 +191,7 @@ def test_a_run_that_does_not_stop_is_ended_with_its_world(stage: Stage) -> None:
 
     stage.store.wish_stop(run)
 
-    assert "is lost" in stage.ended(run).fact.message
+    assert "are lost" in stage.ended(run).fact.message
     assert stage.ended(stage.ask("report(loss=1)")).fact.generation == 2
 
 
@@ -213,3 +269,39 @@ def test_what_a_predecessor_submitted_to_a_world_that_is_gone_is_said_to_be_lost
     stage.up(1)
 
     assert stage.store.run(run).fact.state is RunState.LOST
+
+
+def test_a_store_that_a_newer_workbench_upgraded_ends_the_supervisor(stage: Stage) -> None:
+    stage.up(1)
+
+    with sqlite3.connect(stage.store.path) as newer:
+        newer.execute("PRAGMA user_version = 99")
+    newer.close()
+
+    with pytest.raises(StoreNewer, match="has version 99, newer than this workbench's"):
+        stage.until(lambda: None)
+
+
+def test_the_verdict_is_kept_before_anybody_sees_that_the_run_ended(stage) -> None:
+    stage.up(2)
+    parts = "{'step/compute': 0.1 + 0.1 * rank, 'step/communication': 0.11 - 0.1 * rank}"
+    source = f"for i in range(1, 9):\n    report(loss=1 / i, **{parts})"
+
+    run = stage.ask(source)
+    seen = stage.until(
+        lambda: stage.store.run(run).fact.state.ended and [stage.store.conclusion(run)]
+    )
+
+    assert seen[0].slowest == 1
+    assert seen[0].values["loss"] == 1 / 8
+    assert seen[0].says[0].startswith("Straggler: rank 1 computes for 200 ms a step")
+
+
+def test_a_run_does_not_fail_for_a_verdict_that_cannot_be_made(stage, monkeypatch) -> None:
+    monkeypatch.setattr("workbench.analysis.conclusion._conclude", lambda *_: 1 / 0)
+    stage.up(1)
+
+    run = stage.ended(stage.ask("report(loss=1.0)"))
+
+    assert run.fact.state is RunState.FINISHED
+    assert stage.store.conclusion(run.id) is None

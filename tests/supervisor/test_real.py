@@ -6,88 +6,27 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
 
 import psutil
 import pytest
 
+from tests.supervisor.real import NAME, WORLD, Table, real_table, until
 from workbench.cluster.mpi import find_mpi
-from workbench.core.cluster import ClusterState
-from workbench.core.run import Run, RunKind, RunState
-from workbench.store import Store
-from workbench.store.wishes import (
-    ask_cluster,
-    ask_down,
-    ask_run,
-    supervisor_is_awake,
-    wake_supervisor,
-)
+from workbench.core.run.model import RunState
+from workbench.requests.wishes import wake_supervisor
 
-pytestmark = [pytest.mark.mpi, pytest.mark.contract, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.mpi, pytest.mark.contract, pytest.mark.either_mpi, pytest.mark.timeout(180),
+]  # fmt: skip
 
-T = TypeVar("T")
-NAME = "table"
-DEADLINE = 60.0
-WORLD = "from mpi4py import MPI\ncomm = MPI.COMM_WORLD\n"
 TOLD_WITHIN = 2.0
-
-
-def until(look: Callable[[], T | None], seconds: float = DEADLINE) -> T:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := look():
-            return found
-        time.sleep(0.02)
-    raise AssertionError(f"nothing came of it within {seconds} s")
-
-
-class Table:
-    """A real cluster of two ranks."""
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-
-    def start(self, source: str, **options: object) -> str:
-        return ask_run(
-            self.store,
-            kind=RunKind.CELL,
-            source=source,
-            cluster=NAME,
-            **options,  # type: ignore[arg-type]  # options of several types
-        ).id
-
-    def ended(self, run: str) -> Run:
-        until(lambda: self.store.run(run).fact.state.ended)
-        return self.store.run(run)
-
-    def do(self, source: str) -> Run:
-        return self.ended(self.start(source))
-
-    def fail(self, how: str) -> Run:
-        """Run a cell in which rank 1 notes the moment and then fails while rank 0 waits."""
-        source = (
-            f"{WORLD}import os, signal, sys, time\ncomm.barrier()\n"
-            "if comm.rank == 1:\n"
-            "    print('at', time.time(), flush=True)\n"
-            "    time.sleep(0.3)\n"
-            f"    {how}\n"
-            "comm.barrier()\ntime.sleep(60)\n"
-        )
-        run = self.do(source)
-        at = next(o.text for o in self.store.output(run.id) if o.text.startswith("at "))
-        self.delay = run.fact.ended - float(at.split()[1]) - 0.3
-        return run
 
 
 @pytest.fixture(scope="module")
 def table() -> Iterator[Table]:
-    with Store() as store:
-        ask_cluster(store, 2, cluster=NAME, oversubscribe=True)
-        until(lambda: store.cluster_fact(NAME).state is ClusterState.READY)
-        yield Table(store)
-        ask_down(store, cluster=NAME)
-        until(lambda: not supervisor_is_awake(NAME))
+    with real_table() as made:
+        yield made
 
 
 @pytest.mark.parametrize(
@@ -115,7 +54,7 @@ def test_a_failing_rank_is_named_at_once_and_the_next_cell_runs(
     assert trace in failed.fact.error
     assert table.delay <= TOLD_WITHIN
     assert after.fact.state is RunState.FINISHED
-    assert {o.text for o in table.store.output(after.id)} == {"2\n"}
+    assert table.written(after) == {0: "2\n", 1: "2\n"}
 
 
 def test_variables_survive_a_failed_cell_where_mpi_can_free_its_ranks(table: Table) -> None:
@@ -126,19 +65,46 @@ def test_variables_survive_a_failed_cell_where_mpi_can_free_its_ranks(table: Tab
     table.fail("raise ValueError")
 
     run = table.do("print(kept)")
-    assert {o.text for o in table.store.output(run.id)} == {"43\n"}
+    assert table.written(run) == {0: "43\n", 1: "43\n"}
 
 
-def test_a_communicator_of_before_a_failure_says_what_to_do(table: Table) -> None:
+@pytest.mark.parametrize(
+    ("made", "used", "which"),
+    [
+        ("pair = comm.Dup()", "pair.barrier()", "The communicator 'pair'"),
+        ("class Box: pass\nbox = Box(); box.comm = comm.Dup()", "box.comm.size\nbox.comm.bcast(1)",
+         "The communicator 'box'"),
+        ("pair = comm.Dup()", "MPI.File.Open(pair, 'x', MPI.MODE_RDONLY)",
+         "A communicator that is used here"),
+    ],
+    ids=["by name", "held by an object", "used by MPI itself"],
+)  # fmt: skip
+def test_a_communicator_of_before_a_failure_says_what_to_do_at_once(
+    table: Table, made: str, used: str, which: str
+) -> None:
     if not find_mpi().fault_tolerant:
         pytest.skip("this MPI cannot revoke a communicator; variables are lost, and said to be")
-    table.do(f"{WORLD}")
+    table.do(f"{WORLD}import time\n{made}")
+    lost = table.fail("raise ValueError").wish.name
+
+    run = table.do(f"if MPI.COMM_WORLD.rank == 1:\n    time.sleep(15)\n{used}")
+
+    failure = f"{which} was created before run '{lost}' failed or was stopped"
+    assert run.fact.failure == f"{failure}; run the cell that creates it again"
+    assert run.fact.ended - run.fact.started < 5
+    assert run.fact.error.count("run the cell that creates it again") == 1
+    assert ".pxi" not in run.fact.error
+
+
+def test_a_name_for_the_world_goes_on_after_a_failure(table: Table) -> None:
+    if not find_mpi().fault_tolerant:
+        pytest.skip("this MPI cannot revoke a communicator; variables are lost, and said to be")
+    table.do(f"{WORLD}alias = comm")
     table.fail("raise ValueError")
 
-    run = table.do("old = comm\nold.barrier()")
+    run = table.do("print(alias.allreduce(alias.rank), alias is MPI.COMM_WORLD)")
 
-    assert run.fact.state is RunState.FAILED
-    assert "run the cell that creates it again" in run.fact.error
+    assert table.written(run) == {0: "1 True\n", 1: "1 True\n"}
 
 
 def test_a_stop_leaves_all_ranks_at_one_boundary(table: Table) -> None:
@@ -157,21 +123,6 @@ def test_a_stop_leaves_all_ranks_at_one_boundary(table: Table) -> None:
     last = {p.rank: p.iteration for p in table.store.points(run)}
     assert fact.message == f"Stopped at iteration {fact.iteration}."
     assert set(last.values()) == {fact.iteration}
-
-
-def test_a_watchdog_says_who_waits_for_whom(table: Table) -> None:
-    run = table.start(f"{WORLD}import time\nif comm.rank == 0:\n    comm.barrier()\ntime.sleep(60)")
-
-    def told() -> str:
-        message = table.store.run(run).fact.message
-        return message if "busy" not in message else ""
-
-    message = until(told)
-
-    assert message.startswith("Rank 0 waits in barrier since")
-    assert "rank 1 is at line 7" in message
-    table.store.wish_stop(run)
-    table.ended(run)
 
 
 def test_a_supervisor_that_is_killed_is_followed_by_one_that_misses_nothing(

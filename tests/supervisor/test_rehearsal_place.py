@@ -12,20 +12,21 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from workbench.core.cluster import ClusterState
-from workbench.core.fleet import FleetWish, Node, NodeState, Place
-from workbench.core.run import Run, RunKind, RunState
-from workbench.core.world import NODE_VARIABLE
-from workbench.store import Store
-from workbench.store.asking import ask_interruption, ask_leftovers
-from workbench.store.wishes import (
+from workbench.core.cluster.model import ClusterState
+from workbench.core.cluster.size import Size
+from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
+from workbench.core.run.model import Run, RunKind, RunState
+from workbench.core.world.world import NODE_VARIABLE
+from workbench.requests.cloud_queries import ask_interruption, ask_leftovers
+from workbench.requests.resize import ask_size
+from workbench.requests.wishes import (
     ask_cluster,
     ask_down,
-    ask_nodes,
     ask_run,
     supervisor_is_awake,
     wake_supervisor,
 )
+from workbench.store import Store
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
@@ -54,7 +55,7 @@ def until(look: Callable[[], T | None], seconds: float = DEADLINE) -> T:
 
 
 class Rehearsal:
-    """A cluster of pretended nodes."""
+    """A cluster of simulated nodes."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -91,8 +92,8 @@ class Rehearsal:
         return self.store.run(run)
 
 
-def pretended() -> list[psutil.Process]:
-    """Return the processes that belong to pretended nodes of this session."""
+def simulated() -> list[psutil.Process]:
+    """Return the processes that belong to simulated nodes of this session."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -107,7 +108,7 @@ def pretended() -> list[psutil.Process]:
 @pytest.fixture(scope="module")
 def rehearsal() -> Iterator[Rehearsal]:
     with Store() as store:
-        ask_cluster(store, cluster=NAME, fleet=FleetWish(Place.FAKE, nodes=3))
+        ask_cluster(store, cluster=NAME, fleet=FleetWish(Provider.REHEARSAL, nodes=3))
         yield Rehearsal(store)
         ask_down(store, cluster=NAME)
         until(lambda: not supervisor_is_awake(NAME))
@@ -123,7 +124,7 @@ def test_the_ranks_stand_on_the_nodes_and_are_called_as_they_are(rehearsal: Rehe
 def test_nothing_of_it_talks_to_another_machine(rehearsal: Rehearsal) -> None:
     supervisor = psutil.Process(rehearsal.store.cluster_fact(NAME).supervisor)
 
-    found = [c for one in (supervisor, *pretended()) for c in one.net_connections() if c.raddr]
+    found = [c for one in (supervisor, *simulated()) for c in one.net_connections() if c.raddr]
     assert found
     here = {str(address.address) for of in psutil.net_if_addrs().values() for address in of}
     for connection in found:
@@ -155,6 +156,7 @@ def test_a_node_that_is_taken_back_takes_its_rank_along_and_is_replaced(
     failed = rehearsal.ended(run).fact
     assert failed.failed_host == taken
     assert "its node is gone, or out of reach" in failed.message
+    assert failed.message.endswith("Run the cell again; a run cannot be resumed yet.")
     until(lambda: taken not in {node.id for node in rehearsal.nodes})
     replaced = rehearsal.ready(3)
     assert len(replaced & nodes) == 2
@@ -173,11 +175,11 @@ def test_a_node_that_will_be_taken_back_lets_its_run_end_first(rehearsal: Rehear
 
 
 def test_no_nodes_cost_nothing_and_come_back(rehearsal: Rehearsal) -> None:
-    ask_nodes(rehearsal.store, 0, cluster=NAME)
+    ask_size(rehearsal.store, Size(nodes=0), cluster=NAME)
     until(lambda: rehearsal.store.cluster_fact(NAME).state is ClusterState.PAUSED)
     until(lambda: not rehearsal.nodes)
-    left = pretended()
-    ask_nodes(rehearsal.store, 1, cluster=NAME)
+    left = simulated()
+    ask_size(rehearsal.store, Size(nodes=1), cluster=NAME)
 
     assert left == []
     assert sorted(rehearsal.ready(1)) == rehearsal.hosts()
@@ -185,7 +187,7 @@ def test_no_nodes_cost_nothing_and_come_back(rehearsal: Rehearsal) -> None:
 
 def test_what_lives_no_longer_is_deleted_and_nothing_is_left(rehearsal: Rehearsal) -> None:
     rehearsal.ready(1)
-    soon = FleetWish(Place.FAKE, nodes=1, expires=time.time() + 1.0)
+    soon = FleetWish(Provider.REHEARSAL, nodes=1, expires=time.time() + 1.0)
     ask_cluster(rehearsal.store, 0, cluster=NAME, fleet=soon)
 
     until(lambda: not supervisor_is_awake(NAME))
@@ -193,5 +195,5 @@ def test_what_lives_no_longer_is_deleted_and_nothing_is_left(rehearsal: Rehearsa
     fact = rehearsal.store.cluster_fact(NAME)
     assert fact.state is ClusterState.DOWN
     assert fact.message == "Its time to live is over, and everything is deleted."
-    assert ask_leftovers(Place.FAKE, "", NAME) == ()
-    assert pretended() == []
+    assert ask_leftovers(Provider.REHEARSAL, "", NAME) == ()
+    assert simulated() == []

@@ -10,27 +10,28 @@ from collections.abc import Callable
 
 import pytest
 
-from workbench.core.cluster import ClusterFact, ClusterState
-from workbench.core.run import Run, RunState
+from workbench.core.cluster.model import ClusterFact, ClusterState
+from workbench.core.run.model import Run, RunState
 from workbench.errors import ClusterError, RunFailed
-from workbench.view import care
-from workbench.view.care import CARE_SECONDS, MOST_WAKINGS, WAKING_SECONDS, Care
+from workbench.requests import keep_awake
+from workbench.requests.keep_awake import CARE_SECONDS, MOST_WAKINGS, WAKING_SECONDS, WOKEN, Care
 from workbench.view.following import (
     ASKED,
-    HESITATION_SECONDS,
-    WOKEN,
+    GOES_ON,
+    NOTE_SECONDS,
+    STOPPING,
     check_success,
     follow,
 )
 from workbench.view.interrupts import Interrupts
-from workbench.view.record import Record
+from workbench.view.run_record import RunRecord
 
 
 class Notebook:
     """A view that notes what happens to it, and lets the test act whenever it is drawn."""
 
     def __init__(self, run: Run, act: Callable[[], None] = lambda: None) -> None:
-        self.record = Record(run)
+        self.record = RunRecord(run)
         self.notes: list[str] = []
         self.output = ""
         self.finished = False
@@ -54,8 +55,8 @@ class Notebook:
 def wakings(monkeypatch) -> list[str]:
     """Count wakings of a supervisor that is always found dead."""
     found: list[str] = []
-    monkeypatch.setattr(care, "supervisor_is_awake", lambda cluster: False)
-    monkeypatch.setattr(care, "wake_supervisor", found.append)
+    monkeypatch.setattr(keep_awake, "supervisor_is_awake", lambda cluster: False)
+    monkeypatch.setattr(keep_awake, "wake_supervisor", found.append)
     return found
 
 
@@ -88,23 +89,60 @@ def test_an_interrupt_asks_for_the_run_to_stop_and_says_so(store, supervisor, qu
     assert (ended.fact.state, view.notes) == (RunState.STOPPED, [ASKED])
 
 
-def test_an_interrupt_before_the_end_of_the_process_leaves_the_run_alone(store, queue):
-    run = queue("digits")
-    begun = time.monotonic()
-    with Interrupts() as interrupts:
+def test_an_interrupt_that_may_be_a_restart_is_said_at_once_and_written_later(store, queue):
+    run, begun = queue("digits"), time.monotonic()
+    wished = []
+    view = Notebook(run, lambda: wished.append(store.run(run.id).wish.stop))
+    with Interrupts(reprieve=3 * NOTE_SECONDS) as interrupts:
         os.kill(os.getpid(), signal.SIGINT)
 
-        follow(
-            store,
-            Notebook(run),
-            interrupts=interrupts,
-            left=lambda: time.monotonic() - begun > HESITATION_SECONDS / 2,
-        )
+        follow(store, view, interrupts=interrupts, left=lambda: view.notes[-1:] == [ASKED])
 
-    assert not store.run(run.id).wish.stop
+    assert view.notes == [STOPPING, ASKED]
+    assert wished.count(False) > 2
+    assert time.monotonic() - begun < 6 * NOTE_SECONDS
 
 
-def test_a_second_interrupt_leaves(store, queue):
+def test_an_interrupt_before_the_end_of_the_kernel_leaves_the_run_alone(store, queue):
+    view = Notebook(queue("digits"))
+    with Interrupts(reprieve=2 * NOTE_SECONDS) as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+
+        follow(store, view, interrupts=interrupts, left=lambda: bool(view.notes))
+
+    assert view.notes == [STOPPING, GOES_ON]
+    assert not store.run(view.record.run.id).wish.stop
+
+
+def test_an_interrupt_waits_until_all_that_the_kernel_was_sent_is_heard(store, queue):
+    asked: list[float] = []
+
+    def is_settled() -> bool:
+        asked.append(time.monotonic())
+        return len(asked) > 3
+
+    view = Notebook(queue("digits"))
+    with Interrupts(0.01, is_settled) as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+
+        follow(store, view, interrupts=interrupts, left=lambda: bool(view.notes))
+
+    assert len(asked) == 4
+    assert store.run(view.record.run.id).wish.stop
+
+
+def test_a_second_interrupt_means_at_once(store, queue):
+    view = Notebook(queue("digits"))
+    with Interrupts(reprieve=60) as interrupts:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+        follow(store, view, interrupts=interrupts, left=lambda: ASKED in view.notes)
+
+    assert store.run(view.record.run.id).wish.stop
+
+
+def test_an_interrupt_after_the_run_is_asked_to_stop_leaves(store, queue):
     with Interrupts() as interrupts:
         view = Notebook(queue("digits"), lambda: os.kill(os.getpid(), signal.SIGINT))
 
@@ -149,7 +187,7 @@ def test_a_view_can_be_left_while_the_run_goes_on(store, queue):
 def test_a_supervisor_that_died_is_woken_and_this_is_said(
     store, supervisor, queue, wakings, monkeypatch
 ):
-    monkeypatch.setattr(care, "WAKING_SECONDS", 0.0)
+    monkeypatch.setattr(keep_awake, "WAKING_SECONDS", 0.0)
     run = queue("digits")
 
     def end() -> None:
@@ -175,7 +213,9 @@ def test_a_supervisor_that_will_not_live_is_given_up(wakings):
     watch = Care("mine", 0.0)
     moments = [WAKING_SECONDS * i for i in range(1, MOST_WAKINGS + 2)]
 
-    with pytest.raises(ClusterError, match="`workbench logs --supervisor --cluster mine` says"):
+    with pytest.raises(
+        ClusterError, match="see why with `workbench logs --supervisor --cluster mine`"
+    ):
         [watch.look(now) for now in moments]
 
     assert wakings == ["mine"] * MOST_WAKINGS
@@ -184,7 +224,7 @@ def test_a_supervisor_that_will_not_live_is_given_up(wakings):
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        ({"state": RunState.FAILED, "failed_rank": 1, "failed_host": "here"}, "rank 1 on here"),
+        ({"state": RunState.FAILED, "failed_rank": 1, "failed_host": "here"}, r"rank 1 \(here\)"),
         ({"state": RunState.FAILED, "message": "Rank 1 failed: no."}, "Rank 1 failed: no"),
         ({"state": RunState.LOST}, "Run 'digits' was lost"),
     ],

@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from workbench.core.cluster import ClusterWish
-from workbench.core.fleet import FleetWish, Node, NodeState, Place, Purchase
-from workbench.core.orders import Order, Outcome
-from workbench.view.messages import cluster_message
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider, Purchase
+from workbench.core.fleet.purchases import Order, PurchaseOutcome
 from workbench.view.nodes import (
     MOST_NODES,
     fleet_of,
@@ -19,8 +18,9 @@ from workbench.view.nodes import (
     nodes_table,
     rungs_table,
 )
+from workbench.view.page_messages import cluster_message
 
-SPOT = FleetWish(Place.FAKE, nodes=3, least=2, budget=2.0, expires=7200.0)
+SPOT = FleetWish(Provider.REHEARSAL, nodes=3, min_nodes=2, budget=2.0, expires=7200.0)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def a_node(id_: str, state: NodeState = NodeState.JOINED, **changes) -> Node:
     return Node(id_, state, **{**given, "price": 0.2, "spent": 0.05, "launched": 1.0, **changes})
 
 
-def an_order(rung: int, outcome: Outcome, climb: int = 1, message: str = "") -> Order:
+def an_order(rung: int, outcome: PurchaseOutcome, climb: int = 1, message: str = "") -> Order:
     purchase = Purchase("default", f"{climb}{rung}", rung, 3, 3, ("g4dn.xlarge",), "us-east-1a")
     return Order(purchase, climb, 1.0, outcome, message=message)
 
@@ -46,15 +46,20 @@ def test_what_is_gone_is_paid_for_but_no_longer_a_node(store, spot):
     assert json.loads(json.dumps(message, allow_nan=False)) == message
     assert [node["id"] for node in message["nodes"]] == ["i-1"]
     assert (message["spent"], message["price"]) == (pytest.approx(0.1), 0.2)
-    assert (message["where"], message["budget"], message["expires"]) == ("rehearsal", 2.0, 7200.0)
+    assert (message["provider"], message["budget"], message["expires"]) == (
+        "rehearsal",
+        2.0,
+        7200.0,
+    )
 
 
 def test_a_persons_own_hosts_cost_nothing(store):
-    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Place.HOSTS))
+    store.wish_cluster("default", up=True, ranks=0, fleet=FleetWish(Provider.HOSTS))
 
     message = cluster_message(store, "default", 1.0)
 
-    assert (message["where"], message["price"], message["spent"]) == ("hosts", None, None)
+    assert (message["provider"], message["price"], message["spent"]) == ("hosts", None, None)
+    assert message["traffic"] is None
 
 
 def test_a_cluster_that_is_down_asks_for_no_nodes(store):
@@ -65,9 +70,9 @@ def test_a_cluster_that_is_down_asks_for_no_nodes(store):
 
 def test_only_the_ascent_that_is_under_way_is_told(store, spot):
     for order in (
-        an_order(0, Outcome.BOUGHT),
-        an_order(0, Outcome.REFUSED, 2, "No capacity."),
-        an_order(1, Outcome.WRITTEN, 2),
+        an_order(0, PurchaseOutcome.BOUGHT),
+        an_order(0, PurchaseOutcome.REFUSED, 2, "No capacity."),
+        an_order(1, PurchaseOutcome.WRITTEN, 2),
     ):
         store.put_order(order)
 
@@ -84,7 +89,7 @@ def test_only_the_ascent_that_is_under_way_is_told(store, spot):
 
 
 def test_rungs_are_no_news_once_all_nodes_are_there(store, spot):
-    store.put_order(an_order(0, Outcome.BOUGHT))
+    store.put_order(an_order(0, PurchaseOutcome.BOUGHT))
     store.put_nodes("default", [a_node(f"i-{number}") for number in range(3)])
 
     assert cluster_message(store, "default", 1.0)["rungs"] == []
@@ -102,9 +107,9 @@ def test_the_head_stands_first_then_who_is_furthest(store, spot):
 
     assert nodes_line(fleet) == "1 of 3 nodes (1 booting, 1 verified)"
     assert nodes_table(fleet.nodes).rows == (
-        ("i-3 (head)", "–", "verified", "g4dn.xlarge in us-east-1a", "1", "$0.2000/h", "–", "Wait"),
-        ("i-2", "10.0.0.1", "joined", "g4dn.xlarge in us-east-1a", "1", "$0.2000/h", "$0.05", ""),
-        ("i-1", "10.0.0.1", "booting", "g4dn.xlarge in us-east-1a", "1", "$0.2000/h", "$0.05", ""),
+        ("i-3 (head)", "–", "verified", "g4dn.xlarge in us-east-1a", "1", "$0.20/h", "–", "Wait"),
+        ("i-2", "10.0.0.1", "joined", "g4dn.xlarge in us-east-1a", "1", "$0.20/h", "$0.05", ""),
+        ("i-1", "10.0.0.1", "booting", "g4dn.xlarge in us-east-1a", "1", "$0.20/h", "$0.05", ""),
     )  # fmt: skip
 
 
@@ -114,13 +119,32 @@ def test_money_is_said_with_what_is_left_of_it_and_of_time(store, spot):
     fleet = fleet_of(store, spot, 0, 3600.0)
 
     assert money_line(fleet, 3600.0) == (
-        "$0.4000/h now, $0.10 spent, $1.90 of $2.00 left, 1 h to live"
+        "$0.40/h now, $0.10 spent, $1.90 of $2.00 left, 1 h to live"
     )
+
+
+def test_what_was_spent_on_traffic_is_said_as_a_part_of_it(store, spot):
+    store.put_nodes("default", [a_node("i-1", traffic=0.02), a_node("i-2")])
+
+    fleet, message = fleet_of(store, spot, 0, 3600.0), cluster_message(store, "default", 3600.0)
+
+    assert money_line(fleet, 3600.0) == (
+        "$0.40/h now, $0.10 spent (of which about $0.02 for traffic, estimated), "
+        "$1.90 of $2.00 left, 1 h to live"
+    )
+    assert (message["spent"], message["traffic"]) == (pytest.approx(0.1), 0.02)
+    assert [node["traffic"] for node in message["nodes"]] == [0.02, 0.0]
+
+
+def test_traffic_that_costs_less_than_a_cent_is_not_said(store, spot):
+    store.put_nodes("default", [a_node("i-1", traffic=0.004)])
+
+    assert "traffic" not in money_line(fleet_of(store, spot, 0, 3600.0), 3600.0)
 
 
 @pytest.mark.parametrize(
     ("expires", "said"),
-    [(0.0, "no time limit"), (160.0, "1 min to live"), (99.0, "time to live is over since")],
+    [(0.0, "no time limit"), (160.0, "1 min to live"), (99.0, "expired at")],
 )
 def test_a_time_to_live_is_said(expires, said):
     assert lifetime(expires, 100.0).startswith(said)

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
-from workbench.core.fleet import FleetWish, Needs, Node, NodeState, Offer, Place
-from workbench.core.run import RunState
-from workbench.core.world import Host
+from workbench.analysis.plan_inputs import Asked, basis_of, market_of, nbytes_of
+from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer, Provider
+from workbench.core.run.model import RunState
+from workbench.core.world.world import Host
 from workbench.errors import InputError, StateError
-from workbench.view.plan import curves_table, frontier_table, plan, plan_message, thinned
-from workbench.view.planbasis import Asked, basis_of, market_of, nbytes_of
-from workbench.view.planpicture import describe_plan, plan_png
+from workbench.view.plan import (
+    curves_table,
+    frontier_table,
+    plan,
+    plan_message,
+    recommendation,
+    scale,
+    thinned,
+)
+from workbench.view.plan_picture import describe_plan, plan_png, ticks
 
 SAID = Asked("default", step=0.25, gradients=98e6, batch=32, examples=50_000, gpu="T4")
 OFFERS = (
@@ -56,7 +65,7 @@ def test_what_a_gpu_computes_hides_an_exchange_unless_it_is_plain(store) -> None
         planned(store, Asked(**{**vars(SAID), "plain": plain})) for plain in (False, True)
     )
 
-    assert any("hides under 60 %" in said for said in ours.says)
+    assert any("overlaps with 60 %" in said for said in ours.says)
     assert (ours.task.work.hidden, theirs.task.work.hidden) == (0.6, 0.0)
 
 
@@ -81,11 +90,11 @@ def test_an_epoch_that_nobody_knows_is_told(store, trained) -> None:
     trained(epoch=0.0)
     found = planned(store, Asked("default"), OFFERS[2:])
 
-    assert any("1,000 iterations of one rank stand for it" in said for said in found.says)
+    assert any("1,000 iterations of one rank are assumed" in said for said in found.says)
 
 
 def test_without_a_measured_run_it_is_said_what_to_do(store) -> None:
-    with pytest.raises(StateError, match="Train a while on one node"):
+    with pytest.raises(StateError, match="Train for a minute on one node"):
         planned(store, Asked("default"))
 
 
@@ -95,7 +104,7 @@ def test_a_run_without_gradients_asks_for_their_size(store, queue, report, super
 
     with pytest.raises(StateError, match="--gradients 98MB"):
         planned(store, Asked("default"))
-    with pytest.raises(StateError, match="no step was measured"):
+    with pytest.raises(StateError, match="has no measured step"):
         planned(store, Asked("default", run=queue("empty").wish.name))
 
 
@@ -106,7 +115,7 @@ def test_the_gpu_is_that_of_the_clusters_nodes(store, supervisor, trained) -> No
     assert planned(store, Asked("default")).task.gpu == "T4"
 
 
-@pytest.mark.parametrize("wrong", [{"most": 0}, {"batch": -1}, {"step": -0.5}])
+@pytest.mark.parametrize("wrong", [{"max_nodes": 0}, {"batch": -1}, {"step": -0.5}])
 def test_what_cannot_be_is_refused(store, wrong) -> None:
     with pytest.raises(InputError):
         planned(store, Asked("default", **wrong))
@@ -115,17 +124,21 @@ def test_what_cannot_be_is_refused(store, wrong) -> None:
 def test_each_type_says_up_to_where_adding_nodes_pays(store) -> None:
     rows = {row[0]: row for row in curves_table(planned(store)).rows}
     (alone,) = curves_table(
-        planned(store, Asked(**{**vars(SAID), "plain": True, "most": 3}), OFFERS[:1])
+        planned(store, Asked(**{**vars(SAID), "plain": True, "max_nodes": 3}), OFFERS[:1])
     ).rows
 
-    assert rows["fast.1"][2].endswith("nodes")
-    assert alone[2] == "no gain"
+    assert int(rows["fast.1"][3]) > 1
+    assert alone[3] == "1"
 
 
 def test_the_plan_is_drawn_and_said_in_words(store) -> None:
     found = planned(store)
 
     assert plan_png(found).startswith(b"\x89PNG")
+    assert re.fullmatch(
+        r"Recommended: \d+ × slow.1 with `--compress \w+`, [\d.]+ s and \$[\d.]+ an epoch; .*\.",
+        recommendation(found),
+    )
     assert "× slow.1)" in describe_plan(found)
     assert json.loads(json.dumps(plan_message(found)))["choices"][-1]["nodes"] == 1
 
@@ -144,12 +157,12 @@ def test_a_batch_that_is_fixed_in_total_is_shared_by_more_ranks(store) -> None:
 
 
 def test_this_machine_offers_nothing_and_hosts_what_they_are(store, supervisor) -> None:
-    with pytest.raises(InputError, match="--rehearse"):
+    with pytest.raises(InputError, match="--rehearsal"):
         market_of(store, "default", Needs(), None, "")
 
-    hosts = FleetWish(Place.HOSTS, nodes=1, hosts=(Host("10.0.0.1", 2),))
+    hosts = FleetWish(Provider.HOSTS, nodes=1, hosts=(Host("10.0.0.1", 2),))
     supervisor.wish_cluster("default", up=True, ranks=2, fleet=hosts)
-    with pytest.raises(StateError, match="%dist_bandwidth"):
+    with pytest.raises(StateError, match="`workbench bandwidth`"):
         market_of(store, "default", Needs(), None, "")
 
 
@@ -164,3 +177,27 @@ def test_bytes_are_read_as_people_write_them(text: str, nbytes: float) -> None:
 def test_what_are_no_bytes_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="98MB"):
         nbytes_of(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit"), [([90.0, 4000.0], "min"), ([3600.0], "h"), ([20.0], "s"), ([0.2], "ms")]
+)
+def test_times_of_a_column_share_a_unit_that_its_head_names(seconds, unit) -> None:
+    assert scale(seconds)[0] == unit
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "there"),
+    [
+        (0.9, 2000, [1, 10, 100, 1000]),
+        (0.004, 0.09, [0.005, 0.01, 0.02]),
+        (0.004, 0.0091, [0.004, 0.009]),
+        (1.1, 1.9, [1.2, 1.4]),
+        (0.0271, 0.0282, [0.0272, 0.028]),
+    ],
+)
+def test_an_axis_has_a_few_round_values_however_short_it_is(low, high, there) -> None:
+    made = ticks(low, high)
+
+    assert {*there} <= {*made}
+    assert 4 <= len(made) <= 12

@@ -8,12 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.bandwidth import Exchange, Pair, Survey
-from workbench.core.measurement import RESULT_STREAM, Measurement, Rate, measurement_json
-from workbench.core.report import Batch, Chunk
-from workbench.view.kept import RUN_TYPE, kept_bundle
+from workbench.core.performance.bandwidth import Exchange, Pair, Survey
+from workbench.core.performance.measurement import (
+    RESULT_STREAM,
+    Measurement,
+    Rate,
+    measurement_json,
+)
+from workbench.core.run.rank_protocol import Batch, Chunk
+from workbench.view.picture_style import new_figure
+from workbench.view.run_output import RUN_TYPE, kept_bundle
 from workbench.view.survey import before, remarks, tables
-from workbench.view.surveypicture import can_draw, describe, save_survey
+from workbench.view.survey_picture import _heat_map, _wanted, can_draw, describe, save_survey
 
 GBIT = 1e9 / 8
 NODES = ("node1", "node2", "node3")
@@ -30,7 +36,7 @@ def measured(slow: float = 1.0, at: float = 1000.0, nodes=NODES) -> Measurement:
     )
     exchanges = (
         Exchange(1000, 1e-4, 3, "Open MPI's own choice"),
-        Exchange(1000, 2e-4, 3, "workbench: ring"),
+        Exchange(1000, 2e-4, 3, "workbench", "ring"),
     )
     rates = (Rate("node1", "disk write", 2e8), Rate("node1", "between two ranks", 4e9, 2e-6))
     survey = Survey(at, nodes, pairs, exchanges if nodes else (), rating=1.44 * GBIT)
@@ -76,7 +82,7 @@ def test_figures_stand_in_tables() -> None:
 
     assert links.headers == ("from \\ to", *NODES)
     assert links.rows[0] == ("node1", "–", "1", "0.3")
-    assert exchanges.rows[1] == ("1 kB", "workbench: ring", "0.2", "0.04", "0.0533")
+    assert exchanges.rows[1] == ("1 kB", "workbench: ring", "0.200", "0.04", "0.0533")
     assert rates.rows[0] == ("node1", "between two ranks", "4 GB/s, 2 µs")
     assert rates.rows[1] == ("node1", "disk write", "200 MB/s")
 
@@ -145,3 +151,19 @@ def test_without_a_figure_there_is_no_picture() -> None:
     found = replace(measured(), survey=Survey(0.0, ("here",), ()))
 
     assert not can_draw(found)
+
+
+def test_two_nodes_need_no_map() -> None:
+    found = measured(nodes=("node1", "node3"))
+
+    assert [draw.__name__ for draw in _wanted(found.survey)] == ["_curves"]
+    assert not can_draw(replace(found, survey=replace(found.survey, exchanges=())))
+
+
+@pytest.mark.parametrize(("slow", "least"), [(0.3, 0.3), (0.99, 0.75)])
+def test_colours_tell_links_apart_that_differ_by_more_than_noise(slow, least) -> None:
+    axes = new_figure(4, 3, 80).add_subplot()
+
+    _heat_map(axes, measured(slow).survey)
+
+    assert axes.get_images()[0].get_clim() == pytest.approx((least, 1.0))

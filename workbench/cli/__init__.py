@@ -1,5 +1,5 @@
-"""The ``workbench`` command: writes wishes, reads facts, and shows them in a terminal."""
+"""The ``workbench`` command: writes the desired state, reads the observed one, and shows it."""
 
-from workbench.cli.command import main
+from workbench.cli.catalogue import main
 
 __all__ = ["main"]

@@ -1,4 +1,4 @@
-"""Let ``python -m workbench.cli`` do what ``workbench`` does."""
+"""Run the ``workbench`` command as ``python -m workbench.cli``."""
 
 from workbench.cli import main
 

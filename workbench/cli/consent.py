@@ -1,38 +1,49 @@
-"""Show what a cluster's nodes would be and cost, and ask before anything is started or trusted."""
+"""Show a cluster's nodes and their price, and confirm before anything is started or trusted."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import click
 from rich.console import RenderableType
 
 from workbench.cli.listing import findings_table, text_table
-from workbench.core.cluster import ClusterWish
-from workbench.core.contact import Contact
-from workbench.core.cost import extra_price, is_worth_it
-from workbench.core.diagnosis import Finding
-from workbench.core.fleet import FleetWish, Needs, Offer, Place
-from workbench.core.fleetrequest import COSTLY, DEFAULT_TTL
-from workbench.core.ladder import Rung, purchase, rungs
-from workbench.core.offers import judge_quota, lacking_vcpus, ranked, total, why_none
-from workbench.core.refusal import Kind
-from workbench.core.world import Host
-from workbench.errors import CloudRefused, InputError, MachineError, PriceQuestion, StateError
-from workbench.store import Store
-from workbench.store.asking import (
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.cluster.size import Size
+from workbench.core.fleet.charges import ALL_BILLED, billed_beside, traffic
+from workbench.core.fleet.cloud_errors import ErrorKind
+from workbench.core.fleet.cost import is_worth_it
+from workbench.core.fleet.cuda import without_cuda
+from workbench.core.fleet.fallbacks import Candidate, candidates, first_offer, purchase
+from workbench.core.fleet.model import FleetWish, Needs, Offer, Provider
+from workbench.core.fleet.offers import judge_quota, lacking_vcpus, ranked, total, why_none, why_not
+from workbench.core.fleet.request import COSTLY
+from workbench.core.fleet.suitability import LISTED, refusal, required, slowing
+from workbench.core.node.findings import Finding
+from workbench.core.node.host_probe import HostProbe
+from workbench.core.units import count
+from workbench.core.world.world import Host
+from workbench.errors import CloudError, InputError, MachineError, PriceQuestion, StateError
+from workbench.requests.cloud_queries import (
     Market,
     ask_contact,
     ask_door,
-    ask_more,
     ask_offers,
     ask_permissions,
+    market_of,
     trust,
 )
+from workbench.requests.environment import travel_notes
+from workbench.requests.gpu_environment import has_cuda_here
+from workbench.requests.resize import ask_size
+from workbench.requests.wishes import check_place
+from workbench.store import Store
 from workbench.view.listing import NOTHING, Table
-from workbench.view.phrases import count, dollars, duration, hourly, moment
+from workbench.view.text import dollars, duration, hourly, moment, network
 
 MOST_OFFERS = 12
 HOUR = 3600.0
@@ -42,12 +53,12 @@ Show = Callable[[RenderableType], None]
 
 @dataclass(frozen=True)
 class Consent:
-    """Who is asked, and what was said before.
+    """How to confirm, and what was confirmed in advance by options.
 
     Args:
         now: Epoch seconds.
-        yes: Whether the price needs no question; an unknown host key always does.
-        accepted: Fingerprints that the person said yes to.
+        yes: Whether the price is confirmed in advance; an unknown host key never is.
+        accepted: Fingerprints confirmed in advance.
         show: Prints tables.
     """
 
@@ -59,28 +70,21 @@ class Consent:
 
 
 def renewed(store: Store, consent: Consent, fleet: FleetWish | None) -> FleetWish | None:
-    """Return the nodes to wish for, agreed to if need be; None to leave them as they are.
+    """Return the desired nodes, confirmed if needed; None to keep the present ones.
 
     Args:
-        fleet: What was typed; None when nothing was said of nodes.
+        fleet: What the options say; None when no option is about nodes. A deleted cluster is
+            confirmed again.
 
     Raises:
         InputError: Nothing fits, or a host is not one.
-        StateError: Nobody said yes.
-        CloudRefused: The place refuses, or the dry run failed.
-        MachineError: A host does not answer, or not as it should.
+        StateError: Not confirmed.
+        CloudError: The provider refuses, or the dry run failed.
+        MachineError: A host does not answer, or not correctly.
     """
-    before = store.cluster_wish(consent.cluster)
     if fleet is None:
-        if before is None or before.up:
-            return None
-        if before.fleet.place not in COSTLY:
-            # Hosts cost nothing: with no time to live but the one that is over, they have none.
-            is_over = 0 < before.fleet.expires <= consent.now
-            return replace(before.fleet, expires=0.0) if is_over else None
-        # What was deleted once is not bought again unasked; its time to live begins anew.
-        lives = consent.now + DEFAULT_TTL if before.fleet.expires else 0.0
-        return agree(store, consent, replace(before.fleet, expires=lives))
+        return None
+    before = store.cluster_wish(consent.cluster)
     if before is not None and before.up:
         fleet = replace(fleet, ssh_from=fleet.ssh_from or before.fleet.ssh_from)
     if before is not None and before.up and _is_same(before.fleet, fleet):
@@ -90,53 +94,69 @@ def renewed(store: Store, consent: Consent, fleet: FleetWish | None) -> FleetWis
 
 
 def agree(store: Store, consent: Consent, fleet: FleetWish) -> FleetWish:
-    """Return the wish as the person agreed to it, with what was left open filled in.
+    """Return the confirmed nodes, with all open choices filled in.
 
     Raises:
         InputError: Nothing fits, or a host is not one.
-        StateError: Nobody said yes.
-        CloudRefused: The place refuses, or the dry run failed.
-        MachineError: A host does not answer, or not as it should.
+        StateError: Not confirmed.
+        CloudError: The provider refuses, or the dry run failed.
+        MachineError: A host does not answer, or not correctly.
     """
-    _check_free(store, consent.cluster, fleet)
-    if fleet.place is Place.HOSTS:
+    check_place(store, store.cluster_wish(consent.cluster), fleet)
+    if fleet.provider is Provider.HOSTS:
         return replace(fleet, hosts=_agreed_hosts(consent, fleet))
-    if fleet.place in COSTLY and fleet.nodes:
+    if fleet.provider in COSTLY and fleet.nodes:
         return _agreed_price(consent, fleet)
     return fleet
 
 
-def agree_to_nodes(
-    store: Store, wish: ClusterWish, nodes: int, now: float, *, yes: bool
+def agree_to_size(
+    store: Store,
+    wish: ClusterWish,
+    size: Size,
+    *,
+    yes: bool,
+    oversubscribe: bool = False,
+    across_zones: bool = False,
 ) -> ClusterWish:
-    """Wish for another number of nodes, once the person has agreed to what more of them cost.
+    """Wish for another size, once the person has agreed to what more nodes cost.
 
     Raises:
-        StateError: Nobody said yes, or it would cost more than the cluster may.
+        StateError: Not confirmed, or it would cost more than the cluster's limit.
     """
+    ask = partial(
+        ask_size,
+        store,
+        size,
+        cluster=wish.name,
+        oversubscribe=oversubscribe,
+        across_zones=across_zones,
+    )
     try:
-        return ask_more(store, nodes, cluster=wish.name, now=now)
+        return ask()
     except PriceQuestion as question:
         click.echo(str(question))
         if wish.fleet.expires:
-            seconds = wish.fleet.expires - now
+            seconds = wish.fleet.expires - time.time()
             cost = dollars(question.price * seconds / HOUR)
-            click.echo(f"Until all is deleted, in {duration(seconds)}, that comes to about {cost}.")
+            click.echo(
+                f"Until the cluster is deleted, in {duration(seconds)}, this costs about {cost}."
+            )
         if not yes:
             confirm(
                 "Start them?",
-                "Nobody said yes, and nothing was bought; answer at a terminal, or add --yes.",
+                "Not confirmed, so nothing was bought; answer at a terminal, or add --yes.",
             )
-        return ask_more(store, nodes, cluster=wish.name, now=now, agreed=question.price)
+        return ask(agreed=question.price)
 
 
 def agree_to_keys(
     cluster: str, hosts: Sequence[Host], accepted: Sequence[str]
-) -> tuple[Contact, ...]:
-    """Ask about the keys that are unknown, keep those that were agreed to, and look again.
+) -> tuple[HostProbe, ...]:
+    """Confirm unknown host keys, store the confirmed ones, and check the hosts again.
 
     Raises:
-        StateError: Nobody said yes.
+        StateError: Not confirmed.
     """
     contacts = ask_contact(hosts, cluster)
     given = {one.strip() for text in accepted for one in text.split(",")}
@@ -149,10 +169,10 @@ def agree_to_keys(
 
 
 def confirm(question: str, otherwise: str) -> None:
-    """Ask, and go on only after a yes.
+    """Ask a question, and return only if the answer is yes.
 
     Args:
-        otherwise: The sentence for when nobody is there to answer.
+        otherwise: The error if there is no terminal to ask at.
 
     Raises:
         StateError: There was no yes.
@@ -165,84 +185,76 @@ def confirm(question: str, otherwise: str) -> None:
             raise StateError(otherwise) from error
         raise
     if not said:
-        raise StateError("You did not say yes, so nothing was done.")
+        raise StateError("Not confirmed, so nothing was done.")
 
 
-def offers_table(offers: Sequence[Offer], nodes: int, extra: float = 0.0) -> Table:
-    """Return what fits, in the order given.
-
-    Args:
-        extra: $/h of one node beside its price: its disk.
-    """
+def offers_table(offers: Sequence[Offer], nodes: int) -> Table:
+    """Return a table of the offers, in the order given."""
+    billed = any(offer.beside for offer in offers)
     headers = (
         "type", "zone", "price now", "past days", "GPUs", "vCPUs", "memory", "network, sustained",
-        "quota left", "all nodes, with disks" if extra else "all nodes",
+        "quota left", ALL_BILLED if billed else "all nodes",
     )  # fmt: skip
-    return Table(headers, tuple(_offer_row(offer, nodes, extra) for offer in offers[:MOST_OFFERS]))
+    return Table(headers, tuple(_offer_row(offer, nodes) for offer in offers[:MOST_OFFERS]))
+
+
+def remarks(fleet: FleetWish, rung: Candidate, offers: Sequence[Offer]) -> list[str]:
+    """Return the remarks to show before the price is confirmed."""
+    if fleet.provider is not Provider.EC2:
+        return []
+    first = first_offer(rung, offers)
+    found = [LISTED, slowing(first), without_cuda(fleet, first, has_cuda_here(), "add --cuda")]
+    return [*filter(None, found), *travel_notes(fleet, first)]
 
 
 def find_market(fleet: FleetWish) -> Market:
-    """Return what fits.
+    """Return the offers that fit.
 
     Raises:
-        InputError: Nothing does; the one need that is too much is named.
+        InputError: Nothing fits, and the requirement that excludes all is named; or a named type
+            cannot run ranks.
     """
-    market = ask_offers(fleet.place, fleet.needs, fleet.region)
-    if not market.offers:
-        others = ask_offers(fleet.place, Needs(), fleet.region, 0.0)
-        raise InputError(why_none(replace(fleet, region=market.region), others.offers))
+    market = market_of(fleet)
+    fleet = replace(fleet, region=market.region)
+    if why_not(fleet, market.offers):
+        others = ask_offers(fleet.provider, Needs(subnets=fleet.needs.subnets), fleet.region, 0.0)
+        raise InputError(refusal(fleet, market.offers) or why_none(fleet, others.offers))
     return market
 
 
-def best_rung(fleet: FleetWish, offers: Sequence[Offer]) -> Rung:
-    """Return what would be tried first.
+def best_rung(fleet: FleetWish, offers: Sequence[Offer]) -> Candidate:
+    """Return the candidate that is tried first.
 
     Args:
-        offers: At least one that fits.
+        offers: One or more that fit.
 
     Raises:
-        StateError: What fits costs more than was said, or the quota does not reach.
+        StateError: What fits costs more than the price limit, or exceeds the quota.
     """
-    fitting = ranked(offers, fleet.needs, fleet.nodes)
-    ladder = rungs(
-        fleet.needs,
+    needs = required(fleet)
+    fitting = ranked(offers, needs, fleet.nodes)
+    ladder = candidates(
+        needs,
         offers,
         fleet.nodes,
-        min(fleet.least, fleet.nodes),
-        room=fleet.most_price,
-        extra=extra_price(fleet.place),
+        min(fleet.min_nodes, fleet.nodes),
+        room=fleet.max_price,
         placement=fleet.nodes > 1,
     )
     if ladder:
         return ladder[0]
     quota = judge_quota(fitting[0], fleet.nodes)
-    if all(lacking_vcpus(offer, fleet.least) for offer in fitting):
+    if all(lacking_vcpus(offer, fleet.min_nodes) for offer in fitting):
         raise StateError(f"{quota.found}. {quota.remedy}")
-    cheapest = total(min(offer.price for offer in fitting), fleet.nodes, extra_price(fleet.place))
+    cheapest = min(total(offer, fleet.nodes) for offer in fitting)
     raise StateError(
-        f"{count(fleet.nodes, 'node')} that fit cost {hourly(cheapest)} now, more than "
-        f"{hourly(fleet.most_price)}; raise --max-price, or ask for fewer or smaller nodes."
+        f"{count(fleet.nodes, 'node')} that fit now cost {hourly(cheapest)}, more than "
+        f"{hourly(fleet.max_price)}; raise --max-price, or ask for fewer or smaller nodes."
     )
 
 
-def _check_free(store: Store, cluster: str, fleet: FleetWish) -> None:
-    wish = store.cluster_wish(cluster)
-    if wish is None or not wish.up:
-        return
-    if wish.fleet.region and fleet.region not in ("", wish.fleet.region):
-        raise StateError(
-            f"Cluster {cluster!r} is up in {wish.fleet.region}; delete it first (workbench down), "
-            "or choose another name with --cluster."
-        )
-    if wish.fleet.place is not fleet.place:
-        raise StateError(
-            f"Cluster {cluster!r} is up on nodes of another place ({wish.fleet.place}); "
-            "delete it first (workbench down), or choose another name with --cluster."
-        )
-
-
 def _is_same(before: FleetWish, fleet: FleetWish) -> bool:
-    """Whether nothing more is asked for than what was agreed to; how long is another matter."""
+    """Whether this requests no more than was confirmed, apart from the lifetime."""
     known = {host.address: host.slots for host in before.hosts}
     hosts = tuple(
         replace(host, slots=host.slots or fleet.slots or known.get(host.address, 0))
@@ -265,21 +277,21 @@ def _agreed_hosts(consent: Consent, fleet: FleetWish) -> tuple[Host, ...]:
     for host in hosts:
         if not host.slots:
             raise MachineError(
-                f"{host.address} cannot say how many ranks it carries, as there is no environment "
-                f"as here ({sys.prefix}); `workbench doctor --host {host.address}` says what it "
-                "lacks."
+                f"{host.address} has no Python environment like the one here ({sys.prefix}), so "
+                "its number of slots is unknown; see what it lacks with `workbench doctor --host "
+                f"{host.address}`."
             )
     return hosts
 
 
-def _ask_about_keys(strangers: Sequence[Contact]) -> None:
+def _ask_about_keys(strangers: Sequence[HostProbe]) -> None:
     for one in strangers:
-        click.echo(f"{one.address} shows a host key that is not known here: {one.fingerprint}")
+        click.echo(f"{one.address} has an unknown host key: {one.fingerprint}")
     flags = " ".join(f"--accept-keys {one.fingerprint}" for one in strangers)
     confirm(
         "Does `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` say the same on "
         f"{'the host' if len(strangers) == 1 else 'each host'}, and is it to be trusted?",
-        "Nobody said yes to the host keys, and nothing was started; compare their fingerprints "
+        "The host keys were not confirmed, so nothing was started; compare their fingerprints "
         f"on the hosts, then answer at a terminal or add {flags}.",
     )
 
@@ -287,21 +299,23 @@ def _ask_about_keys(strangers: Sequence[Contact]) -> None:
 def _agreed_price(consent: Consent, fleet: FleetWish) -> FleetWish:
     market = find_market(fleet)
     fleet = replace(fleet, region=market.region)
-    door = ask_door(fleet.place, fleet.region, fleet.ssh_from) if fleet.place is Place.EC2 else ""
+    door = ask_door(fleet) if fleet.provider is Provider.EC2 else ""
     rung = best_rung(fleet, market.offers)
-    fitting = ranked(market.offers, fleet.needs, fleet.nodes)
-    consent.show(text_table(offers_table(fitting, fleet.nodes, extra_price(fleet.place))))
+    fitting = ranked(market.offers, required(fleet), fleet.nodes)
+    consent.show(text_table(offers_table(fitting, fleet.nodes)))
     trial = purchase(consent.cluster, "trial", 0, rung)
-    tried = ask_permissions(fleet.place, fleet.region, trial, fleet.image, fleet.role)
+    tried = ask_permissions(fleet, trial)
     _tell_trial(tried, consent.show)
+    for line in remarks(fleet, rung, market.offers):
+        click.echo(line)
     for line in _terms(fleet, rung, market.offers, consent.now):
         click.echo(line)
     if door:
-        click.echo(f"Nodes let in ssh from {door}, and all else from one another alone.")
+        click.echo(f"Nodes accept ssh from {door}, and all other traffic only from each other.")
     if not consent.yes:
         confirm(
             "Start?",
-            "Nobody said yes, and nothing was bought; answer at a terminal, or add --yes.",
+            "Not confirmed, so nothing was bought; answer at a terminal, or add --yes.",
         )
     return fleet
 
@@ -310,64 +324,62 @@ def _tell_trial(tried: Sequence[Finding], show: Show) -> None:
     faults = [finding for finding in tried if finding.ok is False]
     if faults:
         show(findings_table(faults))
-        raise CloudRefused(
-            f"The dry run failed at {', '.join(fault.check for fault in faults)}, and nothing was "
-            "bought; `workbench doctor --iam` prints the policy that allows it all.",
-            Kind.PERMISSION,
+        raise CloudError(
+            f"The dry run failed at {', '.join(fault.check for fault in faults)}, so nothing was "
+            f"bought. {faults[0].remedy}",
+            ErrorKind.PERMISSION,
         )
     open_ = [finding.check for finding in tried if finding.ok is None]
-    more = f"; not tried: {', '.join(open_)}" if open_ else ""
+    more = f", {len(open_)} cannot be tested before resources exist" if open_ else ""
     click.echo(f"Dry run: {count(len(tried) - len(open_), 'check')} passed{more}.")
 
 
-def _terms(fleet: FleetWish, rung: Rung, offers: Sequence[Offer], now: float) -> list[str]:
-    """Return what the person says yes to: how many of what, and what it costs until when.
+def _terms(fleet: FleetWish, rung: Candidate, offers: Sequence[Offer], now: float) -> list[str]:
+    """Return the terms to confirm: number and type of nodes, price, and duration.
 
     Raises:
-        StateError: The budget is used up as soon as they stand.
+        StateError: The budget would be spent as soon as the nodes are ready.
     """
-    first = min(
-        (one for one in offers if one.type in rung.types and rung.zone in ("", one.zone)),
-        key=lambda one: (rung.types.index(one.type), one.price),
-    )
-    extra = extra_price(fleet.place)
-    price = total(first.price, rung.count, extra)
+    first = first_offer(rung, offers)
+    price = total(first, rung.count)
     if not is_worth_it(0.0, price, fleet.budget):
         raise StateError(
             f"{dollars(fleet.budget)} last {duration(HOUR * fleet.budget / price)} at "
             f"{hourly(price)}, which is too little to start; raise --budget, or ask for fewer or "
             "smaller nodes."
         )
-    most = f", of at most {hourly(fleet.most_price)}" if fleet.most_price else ""
-    disks = f", with {hourly(extra * rung.count)} for their disks" if extra else ""
-    lines = [f"Tried first: {rung}, {hourly(price)} now{disks}{most}."]
+    most = f", of at most {hourly(fleet.max_price)}" if fleet.max_price else ""
+    billed = f", with {billed_beside(first, rung.count)}" if first.beside else ""
+    lines = [f"Tried first: {rung}, {hourly(price)} now{billed}{most}.", *traffic(fleet)]
     if fleet.expires:
         seconds = fleet.expires - now
         lines.append(
-            f"Everything is deleted after {duration(seconds)} ({moment(fleet.expires)}), which "
-            f"comes to about {dollars(price * seconds / HOUR)}."
+            f"The cluster is deleted after {duration(seconds)} ({moment(fleet.expires)}), which "
+            f"costs about {dollars(price * seconds / HOUR)}."
         )
     else:
-        lines.append("It lives, and costs, until somebody deletes it: `workbench down`.")
+        lines.append(
+            "It has no time limit, and costs money until you delete it (`workbench delete`)."
+        )
     if fleet.budget:
-        lines.append(f"It ends before it has cost {dollars(fleet.budget)}.")
-    if fleet.place is Place.FAKE:
-        lines.append("This is a rehearsal: the nodes are pretended, and nothing is paid.")
+        lines.append(f"It is deleted before it has cost {dollars(fleet.budget)}.")
+    if fleet.provider is Provider.REHEARSAL:
+        lines.append("This is a rehearsal: the nodes are simulated and cost nothing.")
     return lines
 
 
-def _offer_row(offer: Offer, nodes: int, extra: float) -> tuple[str, ...]:
+def _offer_row(offer: Offer, nodes: int) -> tuple[str, ...]:
     prices = [price for _, price in offer.history]
-    gpus = f"{offer.gpus} × {offer.gpu or 'GPU'}, {offer.gpu_memory:g} GiB"
+    gpus = f"{offer.gpus} × {offer.gpu or 'GPU'}, {offer.gpu_memory:.3g} GiB"
     return (
         offer.type,
         offer.zone,
         hourly(offer.price),
-        f"${min(prices):.4g}–{max(prices):.4g}" if prices else NOTHING,
+        f"{dollars(min(prices))}–{dollars(max(prices))}" if prices else NOTHING,
         gpus if offer.gpus else NOTHING,
         str(offer.vcpus),
         f"{offer.memory:g} GiB",
-        f"{offer.network:g} Gbit/s" if offer.network else "unknown",
+        network(offer),
         "unknown" if offer.quota is None else f"{offer.quota} vCPUs",
-        hourly(total(offer.price, nodes, extra)),
+        hourly(total(offer, nodes)),
     )

@@ -1,4 +1,4 @@
-"""Train the shipped script on a cluster of its own, show it, and leave nothing running."""
+"""Train the demo script on its own cluster, show it, and leave nothing running."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from types import FrameType
 
 import click
 
-from workbench.cli.chart import draw_chart
-from workbench.cli.follow import TerminalView, exit_code
+from workbench.cli.curve_file import draw_chart
+from workbench.cli.follow_run import TerminalView, exit_code
 from workbench.cli.screen import RunScreen
-from workbench.core.metrics import group_names, seconds_taken
-from workbench.core.run import Run, RunKind
+from workbench.core.run.metrics import group_names, seconds_taken
+from workbench.core.run.model import Run, RunKind
+from workbench.core.units import count
 from workbench.errors import MachineError
+from workbench.requests.wishes import ask_down, ask_run, local_slots, remove_cluster, script_source
 from workbench.store import Store
-from workbench.store.home import cluster_directory, run_directory
-from workbench.store.wishes import ask_down, ask_run, local_slots, script_source
+from workbench.store.paths import cluster_directory, run_directory
 from workbench.view.following import follow
 from workbench.view.interrupts import Interrupts
-from workbench.view.phrases import count, duration, place
 from workbench.view.readiness import wait_down
-from workbench.view.record import Record
+from workbench.view.run_record import RunRecord
+from workbench.view.text import duration, place
 
 CLUSTER = "demo"
 DEFAULT_RANKS = 2
@@ -34,16 +35,16 @@ ACCURACY = "validation/main/accuracy"
 
 
 def run_demo(store: Store, screen: RunScreen, ranks: int | None, keep: bool) -> int:
-    """Train, show and conclude; return the exit code.
+    """Run the demo and return the exit code.
 
     Args:
         store: Where the run is kept.
         screen: Where it is shown.
-        ranks: Asked for; None for the usual number.
+        ranks: Requested number; None for the default.
         keep: Whether the cluster stays up.
 
     Raises:
-        MachineError: scikit-learn, whose data it trains on, is missing.
+        MachineError: scikit-learn, which has the data, is missing.
     """
     if importlib.util.find_spec("sklearn") is None:
         raise MachineError(
@@ -77,7 +78,7 @@ def run_demo(store: Store, screen: RunScreen, ranks: int | None, keep: bool) -> 
         return exit_code(run)
 
 
-def _tell(store: Store, record: Record, run: Run) -> None:
+def _tell(store: Store, record: RunRecord, run: Run) -> None:
     name, taken = run.wish.name, duration(seconds_taken(run.fact, run.fact.ended))
     accuracy = store.final_values(run.id).get(ACCURACY)
     if accuracy is not None and run.fact.state == "finished":
@@ -87,24 +88,27 @@ def _tell(store: Store, record: Record, run: Run) -> None:
         picture = run_directory(run.id) / "curve.png"
         picture.parent.mkdir(parents=True, exist_ok=True)
         draw_chart({name: record.curves}, picture)
-        click.echo(f"The curve is {place(picture)}")
-    click.echo(f"The run is kept as {name!r} in {place(store.path.parent)}; ", nl=False)
-    click.echo(f"`workbench runs {quote(name)}` shows it again.")
+        click.echo(f"The curve is in {place(picture)}")
+    click.echo(f"The run is saved as {name!r} in {place(store.path.parent)}; ", nl=False)
+    click.echo(f"show it again with `workbench runs {quote(name)}`.")
 
 
 def _leave(store: Store, keep: bool) -> None:
     if keep:
-        click.echo(f"Cluster {CLUSTER!r} stays up; `workbench down --cluster {CLUSTER}` ends it.")
+        click.echo(
+            f"Cluster {CLUSTER!r} stays up; delete it with `workbench delete --cluster {CLUSTER}`."
+        )
         return
-    with Interrupts():  # one more Ctrl-C must not cut this short
+    with Interrupts():  # a second Ctrl-C must not interrupt this
         ask_down(store, cluster=CLUSTER)
         wait_down(store, CLUSTER, lambda state: None)
-    click.echo(f"Cluster {CLUSTER!r} is down; no process of it is left.")
+        remove_cluster(store, cluster=CLUSTER)
+    click.echo(f"Cluster {CLUSTER!r} is deleted, and all its processes have ended.")
 
 
 @contextmanager
 def _ended_softly() -> Iterator[None]:
-    """Let a kill or a closed terminal take the same way out as Ctrl-C."""
+    """Handle SIGTERM and SIGHUP like Ctrl-C."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)

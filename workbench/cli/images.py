@@ -1,4 +1,4 @@
-"""The commands about images that nodes boot quicker from."""
+"""The commands that make and delete images."""
 
 from __future__ import annotations
 
@@ -9,97 +9,96 @@ from collections.abc import Callable
 import click
 
 from workbench.cli.consent import confirm
-from workbench.cli.options import cluster_option, no_wait_option, yes_option
 from workbench.cli.terminal import waiting
-from workbench.core.cluster import ClusterWish, check_cluster_name
-from workbench.core.cost import DISK_GIB, MONTH_HOURS, SNAPSHOT_PRICE
-from workbench.core.fleet import NodeState, Place
-from workbench.core.run import check_run_name
-from workbench.errors import ClusterError, InputError, StateError, Unknown
+from workbench.core.cluster.model import ClusterWish, check_cluster_name
+from workbench.core.fleet.cost import DISK_GIB, MONTH_HOURS, SNAPSHOT_PRICE
+from workbench.core.fleet.model import NodeState, Provider
+from workbench.core.quote import shown
+from workbench.errors import ClusterError, InputError, StateError, Unknown, WorkbenchError
+from workbench.requests.cloud_queries import ask_bake, ask_baked, ask_discard
 from workbench.store import Store
-from workbench.store.asking import ask_bake, ask_baked, ask_discard
-from workbench.view.phrases import dollars, duration
+from workbench.view.text import dollars, duration
 
 POLL_SECONDS = 5.0
-# A large disk takes a quarter of an hour; after that it may still come, and is looked for anew.
+# A large disk takes about 15 minutes; after this limit the command can be repeated.
 WAIT_SECONDS = 3600.0
 PENDING, AVAILABLE = "pending", "available"
+_NAME = re.compile(r"[A-Za-z0-9][\w .-]{2,79}", re.ASCII)
 _IMAGE = re.compile(r"ami-[0-9a-f]{8,17}")
 
 
-@click.group()
-def image() -> None:
-    """Make images that nodes boot quicker from, and delete them."""
+def check_image_name(name: str) -> str:
+    """Check the name of an image by EC2's rules, with ASCII letters only."""
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{shown(name)} is not a valid image name; use 3 to 80 of A-Z, a-z, 0-9, spaces and _ "
+            ". -"
+        )
+    return name
 
 
-@image.command()
-@click.option("--node", default="", metavar="ID", help="Which node; the head, if not.")
-@click.option("--name", default="", help="What to call the image.")
-@yes_option
-@no_wait_option
-@cluster_option
 def bake(node: str, name: str, yes: bool, no_wait: bool, cluster: str) -> None:
-    """Make an image of a node that is set up, without its keys, lease and logs.
-
-    The node goes on. Where there is none: `workbench up --ec2 --nodes 1 --cluster bake` starts
-    one, and `workbench down --cluster bake` ends it.
-    """
+    """Make an image of a node."""
     began = time.time()
-    called = check_run_name(name) if name else f"workbench-{time.strftime('%Y%m%d-%H%M%S')}"
+    called = check_image_name(name) if name else f"workbench-{time.strftime('%Y%m%d-%H%M%S')}"
     with Store() as store:
         wish, chosen = _node_of(store, check_cluster_name(cluster), node)
-    click.echo(_terms())
+    click.echo(_terms(wish.fleet.disk or DISK_GIB))
     if not yes:
         confirm(
-            f"Make an image of {chosen}, to which nobody can log in meanwhile?",
-            "Nobody said yes, and nothing was done; answer at a terminal, or add --yes.",
+            f"Make an image of {chosen}? You cannot log in to the node meanwhile.",
+            "Not confirmed, so nothing was done; answer at a terminal, or add --yes.",
         )
     region = wish.fleet.region
     made = ask_bake(wish, chosen, called)
-    use = f"`workbench up --ec2 --region {region} --image {made}` starts nodes from it"
+    use = f"start nodes from it with `workbench up --ec2 --region {region} --image {made}`"
     if no_wait:
         click.echo(f"{made} is being made in {region}; once it is available, {use}.")
         return
     with waiting(f"Image {made}", lines=True, shown_by="workbench sweep-leaks") as say:
-        _wait(region, made, say)
+        try:
+            _wait(region, made, say)
+        except (KeyboardInterrupt, WorkbenchError):
+            click.echo(
+                f"{made} may still be completed and billed; delete it with `workbench image delete "
+                f"{made} --region {region}`.",
+                err=True,
+            )
+            raise
     click.echo(
         f"{made} is available in {region}, after {duration(time.time() - began)}; {use}, and "
-        f"`workbench image delete {made} --region {region}` deletes it with its snapshot."
+        f"delete it with `workbench image delete {made} --region {region}`."
     )
 
 
-@image.command()
-@click.argument("image", metavar="AMI")
-@click.option("--region", default="", metavar="NAME", help="Where it is; AWS's own, if not said.")
-@yes_option
 def delete(image: str, region: str, yes: bool) -> None:
-    """Delete an image that was baked, and the snapshots that it is made of."""
+    """Delete an image and its snapshots."""
     if not _IMAGE.fullmatch(image):
         raise InputError(
-            f"{image!r} is no image's id; `workbench sweep-leaks` lists what was baked."
+            f"{image!r} is not the id of an image; list yours with `workbench sweep-leaks`."
         )
     if not yes:
         confirm(
             f"Delete {image} and its snapshots?",
-            "Nobody said yes, and nothing was deleted; answer at a terminal, or add --yes.",
+            "Not confirmed, so nothing was deleted; answer at a terminal, or add --yes.",
         )
     snapshots = ask_discard(region, image)
     click.echo(f"Deleted {', '.join((image, *snapshots))}.")
 
 
-def _terms() -> str:
+def _terms(disk: int) -> str:
     month = SNAPSHOT_PRICE * MONTH_HOURS
     return (
-        f"An image is kept as a snapshot at about {dollars(month)} a GiB and month: at most "
-        f"{dollars(month * DISK_GIB)} a month for a disk of {DISK_GIB} GiB, until it is deleted."
+        f"Until you delete it, the image's snapshot costs about {dollars(month)} per GiB and "
+        f"month: at most {dollars(month * disk)} a month for a disk of {disk} GiB."
     )
 
 
 def _wait(region: str, image: str, say: Callable[[str], None]) -> None:
-    """Wait until an image is available, and say how far it is.
+    """Wait until an image is available, and show its progress.
 
     Raises:
-        ClusterError: It failed, or takes very long.
+        ClusterError: It failed, or took too long.
     """
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
@@ -108,13 +107,13 @@ def _wait(region: str, image: str, say: Callable[[str], None]) -> None:
             return
         if state != PENDING:
             raise ClusterError(
-                f"{image} came to nothing ({state}); `workbench image delete {image}` deletes what "
-                "is there of it, then bake it anew."
+                f"{image} failed ({state}); `workbench image delete {image}` deletes what "
+                "is there of it, then bake it again."
             )
         if time.monotonic() > deadline:
             raise ClusterError(
-                f"{image} is still being made ({percent} %); `workbench sweep-leaks` lists it, and "
-                "`workbench up --image` takes it once it is available."
+                f"{image} is still being made ({percent} %); find it with `workbench sweep-leaks`, "
+                "and use it with `workbench up --image` once it is available."
             )
         say(f"{percent} %")
         time.sleep(POLL_SECONDS)
@@ -124,12 +123,14 @@ def _node_of(store: Store, cluster: str, node: str) -> tuple[ClusterWish, str]:
     """Return the cluster and the node to make an image of."""
     wish = store.cluster_wish(cluster)
     if wish is None:
-        raise Unknown(f"There is no cluster called {cluster!r}; start it first.")
-    if wish.fleet.place is not Place.EC2:
-        raise StateError(f"Cluster {cluster!r} has no nodes on EC2, of which images are made.")
+        raise Unknown(f"There is no cluster {cluster!r}; start it first.")
+    if wish.fleet.provider is not Provider.EC2:
+        raise StateError(
+            f"Cluster {cluster!r} has no nodes on EC2, and images can only be made of those."
+        )
     if runs := store.unfinished(cluster):
         raise StateError(
-            f"Run {runs[0].wish.name!r} is on, and what it writes would be in the image; wait for "
+            f"Run {runs[0].wish.name!r} is running, and its files would be in the image; wait for "
             "it, or stop it."
         )
     there = [
@@ -140,5 +141,5 @@ def _node_of(store: Store, cluster: str, node: str) -> tuple[ClusterWish, str]:
     if not found:
         known = ", ".join(one.id for one in there) or "none"
         which = f"no node {node!r}" if node else "no node"
-        raise StateError(f"Cluster {cluster!r} has {which} that is set up; there are: {known}.")
+        raise StateError(f"Cluster {cluster!r} has {which} that is ready; it has: {known}.")
     return wish, found[0]

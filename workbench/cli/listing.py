@@ -1,4 +1,4 @@
-"""List clusters, nodes, ranks, runs and the doctor's findings, as tables and as JSON."""
+"""Tables and JSON of clusters, nodes, ranks, runs and the doctor's findings."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from rich import table as rich_table
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from workbench.core.cluster import ClusterWish
-from workbench.core.diagnosis import Finding
-from workbench.core.fleet import Place
-from workbench.core.run import Run
+from workbench.analysis.step_breakdown import anatomy_of, kept_anatomy
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.fleet.model import Provider
+from workbench.core.node.findings import Finding
+from workbench.core.run.model import Run
 from workbench.store import Store
-from workbench.view.anatomy import anatomy_of
-from workbench.view.listing import VERDICTS, Table, ranks_table
+from workbench.store.disk import full_disk
+from workbench.view.hang_text import hang_lines, is_hanging
+from workbench.view.listing import VERDICTS, Table, conclusion, ranks_table
 from workbench.view.nodes import (
     PLACES,
     fleet_message,
@@ -27,9 +29,10 @@ from workbench.view.nodes import (
     nodes_table,
     rungs_table,
 )
-from workbench.view.phrases import cluster_line, state_line
-from workbench.view.record import runs_before
-from workbench.view.waiting import reason
+from workbench.view.page_protocol import as_values
+from workbench.view.run_record import runs_before
+from workbench.view.text import cluster_line, state_line
+from workbench.view.wait_reason import reason
 
 _COLOURS = {True: "green", False: "bold red", None: "dim"}
 
@@ -47,7 +50,7 @@ def clusters_json(store: Store, names: Sequence[str], runs: Iterable[Run], now: 
             {
                 "wish": wish and asdict(wish),
                 "fact": asdict(fact),
-                "fleet": wish and fleet_message(fleet_of(store, wish, fact.ranks, now)),
+                "fleet": wish and as_values(fleet_message(fleet_of(store, wish, fact.ranks, now))),
                 "ranks": [asdict(rank) for rank in store.ranks(name, fact.generation)],
             }
         )
@@ -55,7 +58,7 @@ def clusters_json(store: Store, names: Sequence[str], runs: Iterable[Run], now: 
 
 
 def clusters_table(store: Store, names: Sequence[str], runs: Sequence[Run], now: float) -> Group:
-    """Return each cluster's line and ranks, then what runs and waits.
+    """Return each cluster's line and ranks, then its unfinished runs.
 
     Args:
         store: Where the facts are.
@@ -64,6 +67,8 @@ def clusters_table(store: Store, names: Sequence[str], runs: Sequence[Run], now:
         now: Epoch seconds.
     """
     parts: list[RenderableType] = []
+    if said := full_disk(store.path):
+        parts.append(Text(said))
     for name in names:
         wish, fact = store.cluster_wish(name), store.cluster_fact(name)
         parts.append(Text(cluster_line(wish, fact)))
@@ -71,10 +76,18 @@ def clusters_table(store: Store, names: Sequence[str], runs: Sequence[Run], now:
         ranks = store.ranks(name, fact.generation) if fact.ranks else []
         if ranks:
             parts.append(text_table(ranks_table(ranks)))
+    if not runs:
+        parts.append(Text("No run is active; list earlier runs with `workbench runs`."))
     for run in runs:
         parts.append(Text(f"Run {run.wish.name}: {_standing(store, run, now)}"))
+        parts += _hang(run)
         parts += [Text(f"  {sentence}") for sentence in anatomy_of(store, run).says]
     return Group(*parts)
+
+
+def hangs(runs: Iterable[Run]) -> Group:
+    """Return which ranks wait for which others in each of ``runs``, now or when it ended."""
+    return Group(*(Text(f"{run.wish.name}:").append(line) for run in runs for line in _hang(run)))
 
 
 def runs_json(store: Store, runs: Iterable[Run]) -> str:
@@ -83,43 +96,50 @@ def runs_json(store: Store, runs: Iterable[Run]) -> str:
 
 
 def findings_table(findings: Iterable[Finding]) -> Group:
-    """Return what the doctor found, each fault with its remedy below."""
+    """Return the doctor's findings, each problem with its remedy."""
+    findings = [*findings]
     table = text_table(Table(("check", "verdict", "found"), ()))
     faults = []
     for finding in findings:
         verdict = Text(VERDICTS[finding.ok], _COLOURS[finding.ok])
-        table.add_row(finding.check, verdict, finding.found)
+        table.add_row(finding.title, verdict, finding.found)
         if finding.remedy:
-            faults.append(Text.assemble((finding.check, "bold"), ": ", finding.remedy))
-    return Group(table, *faults)
+            faults.append(Text.assemble((finding.title, "bold"), ": ", finding.remedy))
+    return Group(table, Text(""), Text(conclusion(findings)), *faults)
 
 
 def findings_json(findings: Iterable[Finding]) -> str:
-    """Return what the doctor found as JSON."""
+    """Return the doctor's findings as JSON."""
     return _json([asdict(finding) for finding in findings])
 
 
 def text_table(words: Table) -> rich_table.Table:
     """Return a table for the terminal."""
     table = rich_table.Table(box=None, pad_edge=False, header_style="bold", highlight=False)
-    for header in words.headers:
-        table.add_column(Text(header), overflow="fold")
+    for column, header in enumerate(words.headers):
+        is_numeric = words.is_numeric(-1, column)
+        table.add_column(Text(header), overflow="fold", justify="right" if is_numeric else "left")
     for row in words.rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
 
 
 def _nodes(store: Store, wish: ClusterWish, now: float) -> Iterator[RenderableType]:
-    if wish.fleet.place is Place.LOCAL:
+    if wish.fleet.provider is Provider.THIS_MACHINE:
         return
     fleet = fleet_of(store, wish, 0, now)
     if not wish.up and not fleet.nodes:
-        return  # it costs nothing, and lives no longer
-    yield Text(f"{PLACES[wish.fleet.place]}: {nodes_line(fleet)}, {money_line(fleet, now)}")
+        return  # its price and expiry no longer apply
+    yield Text(f"{PLACES[wish.fleet.provider]}: {nodes_line(fleet)}, {money_line(fleet, now)}")
     if fleet.nodes:
         yield text_table(nodes_table(fleet.nodes))
     if fleet.orders:
         yield text_table(rungs_table(fleet.orders))
+
+
+def _hang(run: Run) -> list[Text]:
+    colour = "yellow" if is_hanging(run) else ""
+    return [Text(f" {line}", colour) for line in hang_lines(run)]
 
 
 def _standing(store: Store, run: Run, now: float) -> str:
@@ -130,8 +150,13 @@ def _standing(store: Store, run: Run, now: float) -> str:
 
 def _run_values(store: Store, run: Run) -> dict[str, object]:
     wish = asdict(run.wish)
-    del wish["source"]  # a script's whole text would bury the rest
-    return {"wish": wish, "fact": asdict(run.fact), "final_values": store.final_values(run.id)}
+    del wish["source"]  # a whole script would hide the rest
+    return {
+        "wish": wish,
+        "fact": asdict(run.fact),
+        "final_values": store.final_values(run.id),
+        "verdict": kept_anatomy(store, run).says,
+    }
 
 
 def _json(value: object) -> str:
@@ -139,7 +164,7 @@ def _json(value: object) -> str:
 
 
 def _finite(value: object) -> object:
-    """Return ``value`` with null for what JSON has no number for."""
+    """Return ``value`` with null for numbers that JSON lacks."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -1,51 +1,57 @@
-"""Print what ranks, engines and the supervisor wrote."""
+"""Print the output of ranks, and the logs of engines and the supervisor."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import click
 
-from workbench.cli.follow import TerminalView
+from workbench.cli.follow_run import TerminalView
 from workbench.cli.screen import prefix
-from workbench.core.metrics import FoldedLine
-from workbench.core.run import Run
+from workbench.core.run.metrics import FoldedLine
+from workbench.core.run.model import Run
+from workbench.core.supervisor.log_reading import Telling
 from workbench.errors import StateError
+from workbench.requests.wishes import FORMER_LOG_NAME, LOG_NAME
 from workbench.store import Store
-from workbench.store.home import cluster_directory
+from workbench.store.paths import cluster_directory
 from workbench.view.following import follow
-from workbench.view.record import Record
+from workbench.view.lines import LineReader
+from workbench.view.run_record import RunRecord
 
 POLL_SECONDS = 0.1
-TAIL_NBYTES = 16_384
+TAIL_NBYTES = 65_536  # enough for a screen of sentences between lines for developers
+RAW_NBYTES = 16_384
+LONGEST_LINE = 2_000
 
 
 class LogScreen:
-    """Nothing but the lines of a run, as they are; what we say goes beside them."""
+    """Print a run's output unchanged on stdout, and our messages on stderr."""
 
     def write(self, lines: Sequence[FoldedLine]) -> None:
         """Print lines with their ranks."""
-        for line in lines:
-            click.echo(f"{prefix(line.ranks)} {line.text}")
+        if lines:  # in one write: a run may have printed millions
+            click.echo("\n".join(f"{prefix(line.ranks)} {line.text}" for line in lines))
 
     def note(self, text: str) -> None:
-        """Print a line of ours on stderr."""
+        """Print a message on stderr."""
         click.echo(text, err=True)
 
-    def draw(self, record: Record, now: float, *, final: bool = False) -> None:
-        """Show nothing of how far the run is."""
+    def draw(self, record: RunRecord, now: float, *, final: bool = False) -> None:
+        """Show no progress."""
 
 
 def print_output(store: Store, run: Run, only: int | None, going_on: bool) -> None:
-    """Print the output of a run, folded; until it has ended, if asked to follow.
+    """Print the output of a run with identical lines folded, optionally until the run has ended.
 
     Args:
         store: Where the output is.
         run: The run.
         only: The one rank whose output is wanted; None for all.
-        going_on: Whether to wait for more.
+        going_on: Whether to follow the run until it has ended.
     """
     view = TerminalView(run, LogScreen(), only)
     if going_on:
@@ -56,34 +62,91 @@ def print_output(store: Store, run: Run, only: int | None, going_on: bool) -> No
         view.finish(store, now)
 
 
-def print_supervisor_log(cluster: str, follow: bool) -> None:
-    """Print the end of each log of ``cluster``; then what is added, if asked to follow.
+def print_traceback(run: Run) -> None:
+    """Print the whole traceback of the rank that failed first.
 
     Raises:
-        StateError: There is none.
+        StateError: No rank failed.
+    """
+    fact = run.fact
+    if not fact.error:
+        raise StateError(
+            f"No rank of run {run.wish.name!r} failed; see the states of all runs with `workbench "
+            "runs`."
+        )
+    click.echo(fact.traceback or fact.error)
+
+
+def print_supervisor_log(cluster: str, follow: bool, least: str) -> None:
+    """Print the log of the supervisor of ``cluster``, optionally following it.
+
+    Args:
+        least: The lowest level to print, as ``core.supervisor.log_reading`` has them.
+
+    Raises:
+        StateError: There is no log.
+    """
+    path = cluster_directory(cluster) / LOG_NAME
+    if not path.exists():
+        raise _no_logs(cluster)
+    telling, reader = Telling(least), LineReader()
+    former = [one for one in (path.with_name(FORMER_LOG_NAME),) if one.exists()]
+    ends = _added(lambda: former, TAIL_NBYTES, follow=False)
+    for _, text in chain(ends, _added(lambda: [path], TAIL_NBYTES, follow)):
+        for line in reader.feed(text, LONGEST_LINE):
+            if (said := telling.line(line)) is not None:
+                click.echo(said)
+
+
+def print_raw_logs(cluster: str, pattern: str, follow: bool) -> None:
+    """Print the end of each raw log of a cluster's world, optionally following it.
+
+    Args:
+        pattern: Which files.
+
+    Raises:
+        StateError: There is no such log.
     """
     folder = cluster_directory(cluster)
-    ends = {path: max(0, path.stat().st_size - TAIL_NBYTES) for path in _logs(folder)}
-    if not ends:
-        raise StateError(f"Cluster {cluster!r} has no logs in {folder}; it was never started.")
+
+    def paths() -> list[Path]:
+        return sorted(folder.rglob(pattern), key=lambda path: path.stat().st_mtime)
+
+    if not paths():
+        raise _no_logs(cluster)
     last: Path | None = None
+    for path, text in _added(paths, RAW_NBYTES, follow):
+        if path != last:
+            click.echo(f"==> {path} <==")
+            last = path
+        click.echo(text, nl=False)
+
+
+def _no_logs(cluster: str) -> StateError:
+    folder = cluster_directory(cluster)
+    return StateError(f"Cluster {cluster!r} has no logs in {folder}; it was never started.")
+
+
+def _added(paths: Callable[[], list[Path]], tail: int, follow: bool) -> Iterator[tuple[Path, str]]:
+    """Yield the ends of files from the start of a line, then what is appended.
+
+    A file that has become shorter is read from its start.
+    """
+    ends: dict[Path, int] = {}
+    is_first = True
     while True:
-        for path in _logs(folder):
-            start = ends.setdefault(path, 0)
+        for path in paths():
+            size = path.stat().st_size
+            start = ends.get(path, max(0, size - tail) if is_first else 0)
             with path.open("rb") as file:
-                file.seek(start)
+                file.seek(start if start <= size else 0)
                 text = file.read()
-            if text and path != last:
-                click.echo(f"==> {path} <==")
-                last = path
-            click.echo(text, nl=False)
-            ends[path] = start + len(text)
+            ends[path] = (start if start <= size else 0) + len(text)
+            if is_first and start:
+                text = text.partition(b"\n")[2]
+            if text:
+                yield path, text.decode(errors="replace")
         if not follow:
             return
+        is_first = False
         time.sleep(POLL_SECONDS)
-
-
-def _logs(folder: Path) -> list[Path]:
-    """Return the logs of a cluster, the supervisor's first."""
-    found = sorted(folder.rglob("*.log"), key=lambda path: path.stat().st_mtime)
-    return sorted(found, key=lambda path: path.name != "supervisor.log")

@@ -1,135 +1,204 @@
-"""The words that several commands share, and what is said of a word that none knows."""
+"""The options of all commands, declared without imports so that --help and Tab are fast."""
 
 from __future__ import annotations
 
-import difflib
-import sys
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, TypeVar
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 import click
 
-from workbench.core.cluster import DEFAULT_CLUSTER
-from workbench.core.job import parameter, seconds
-from workbench.errors import InputError, StateError, WorkbenchError
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-class Commands(click.Group):
-    """A group whose every refusal is one sentence on stderr and an exit code.
-
-    0 all went well, 1 a run or a machine failed, 2 bad input, 130 interrupted.
-    """
-
-    def main(self, args: Sequence[str] | None = None, **options: Any) -> NoReturn:  # type: ignore[override]  # click's own overloads say more than is used
-        """Run the command of ``args`` and exit."""
-        options["standalone_mode"] = False
-        try:
-            code = super().main(args, **options)
-        except click.Abort:
-            sys.exit(130)
-        except click.ClickException as error:
-            context = getattr(error, "ctx", None)
-            path = context.command_path if context else "workbench"
-            click.echo(f"{error.format_message()} `{path} --help` lists what it takes.", err=True)
-            sys.exit(2)
-        except WorkbenchError as error:
-            click.echo(str(error), err=True)
-            sys.exit(2 if isinstance(error, InputError | StateError) else 1)
-        sys.exit(code if isinstance(code, int) else 0)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Suggest the nearest command for one that is unknown."""
-        name = args[0]
-        if self.get_command(ctx, name) is None and not name.startswith("-"):
-            names = self.list_commands(ctx)
-            near = difflib.get_close_matches(name, names, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it knows {', '.join(names)}."
-            raise InputError(f"workbench has no command {name!r}; {hint}")
-        return super().resolve_command(ctx, args)
-
-
-class Checked(click.ParamType[object]):
-    """An option whose value one of our functions reads.
-
-    Args:
-        name: What ``--help`` calls the value.
-        read: Returns the value or raises InputError.
-    """
-
-    def __init__(self, name: str, read: Callable[[str], object]) -> None:
-        self.name = name
-        self._read = read
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> object:
-        """Return the value, or refuse it in our own words."""
-        return self._read(value) if isinstance(value, str) else value
-
-
-SECONDS = Checked("duration", seconds)
-PARAMETER = Checked("name=value", parameter)
-
-cluster_option = click.option(
-    "--cluster", default=DEFAULT_CLUSTER, metavar="NAME", help="Which cluster, if not 'default'."
+from workbench.cli.completion_values import (
+    cluster_names,
+    codec_names,
+    communicator_names,
+    node_names,
+    parameter_starts,
+    run_names,
 )
-oversubscribe_option = click.option(
-    "--oversubscribe", is_flag=True, help="Let ranks share cores when there are too few."
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-no_wait_option = click.option("--no-wait", is_flag=True, help="Ask, and do not wait for it.")
+from workbench.cli.parsing import Checked, CommandOption
+from workbench.core.cluster.model import DEFAULT_CLUSTER
+from workbench.core.fleet.cost import DISK_GIB
+from workbench.view.option_help import HELP
 
-accept_option = click.option(
+SECONDS = Checked("duration", "core.run.job:seconds")
+PARAMETER = Checked("name=value", "core.run.job:parameter")
+AMOUNT = Checked("amount", "cli.fleet_options:amount")
+NBYTES = Checked("bytes", "analysis.plan_inputs:nbytes_of")
+SIZE = Checked("size", "core.run.retention:parse_size")
+KEPT_TIME = Checked("duration", "cli.run_deletion:age")
+KEPT_SIZE = Checked("size", "cli.run_deletion:nbytes")
+FILE, FOLDER = click.Path(), click.Path(file_okay=False)
+PICTURE = click.Path(path_type=Path)
+
+
+def option(name: str, *names: str, **settings: Any) -> CommandOption:
+    """Return an option with its shared help text."""
+    settings.setdefault("help", HELP.get(name))
+    return CommandOption([name, *names], **settings)
+
+
+flag = partial(option, is_flag=True)
+count = partial(option, type=int, metavar="N")
+
+CLUSTER = option("--cluster", default=DEFAULT_CLUSTER, metavar="NAME", shell_complete=cluster_names)
+ANY_CLUSTER = option(
+    "--cluster", metavar="NAME", shell_complete=cluster_names, show_default="all clusters"
+)
+OVERSUBSCRIBE = flag("--oversubscribe")
+JSON = flag("--json", "as_json", help="Print JSON.")
+NO_WAIT = flag("--no-wait", help="Return without waiting.")
+YES = flag("--yes", help=f"{HELP['--yes']} Host keys are still confirmed.")
+ACCEPT_KEYS = option(
     "--accept-keys",
     multiple=True,
     metavar="FINGERPRINT",
-    help="Say yes to host keys that were shown; repeatable, or with commas.",
+    help="Accept host keys with these fingerprints; repeatable, or separated by commas.",
 )
-yes_option = click.option("--yes", is_flag=True, help="Do not ask; host keys are asked about.")
+REGION = option("--region", metavar="NAME", show_default="from your AWS config")
+LINK = option("--link", type=AMOUNT, metavar="GBITS", show_default="no limit")
 
-
-def run_options(command: Command) -> Command:
-    """Add the options that start a run."""
-    for option in reversed(
-        [
-            click.option("--ranks", type=int, metavar="N", help="Ranks to run on; all, if not."),
-            click.option("--name", help="What to call the run."),
-            click.option(
-                "--param",
-                "parameters",
-                type=PARAMETER,
-                multiple=True,
-                help="A name that is set on every rank; may be repeated.",
-            ),
-            click.option("--background", is_flag=True, help="Give the prompt back at once."),
-            oversubscribe_option,
-            click.option(
-                "--grace", type=SECONDS, help="From asking to stop to ending the ranks; 5s, if not."
-            ),
-            click.option("--wall-clock-limit", type=SECONDS, help="Stop the run after this long."),
-            click.option(
-                "--communicator",
-                metavar="NAME",
-                help="auto, ring, doubling, hierarchical or mpi, in place of ChainerMN's naive.",
-            ),
-            click.option(
-                "--compress",
-                metavar="NAME",
-                help="Gradients go as fp16, bf16, int8, topk or powersgd.",
-            ),
-            click.option(
-                "--double-buffering",
-                is_flag=True,
-                help="Each update uses the gradients of the step before, which come meanwhile.",
-            ),
-            click.option("--cluster", metavar="NAME", help="Which cluster, if not 'default'."),
-            accept_option,
-            yes_option,
-        ]
-    ):
-        command = option(command)
-    return command
+HOSTS = [
+    option("--hosts", "host_file", type=FILE, metavar="FILE", help="Host file, as for mpiexec."),
+    option(
+        "--host", "host_lines", multiple=True, metavar="'ADDRESS slots=N'",
+        help="One of your hosts; repeatable.",
+    ),
+]  # fmt: skip
+HERE = flag("--here", help="Use only this machine.")
+MARKET = [flag("--ec2"), flag("--rehearsal"), REGION]
+HOW_MANY = [
+    count("--nodes", show_default="1, or all hosts"),
+    count("--min-nodes", help="Keep running with at least this many nodes.", show_default="1"),
+    count(
+        "--max-nodes",
+        help="Scale up to this many nodes while runs are queued.",
+        show_default="no growth",
+    ),
+    count("--slots", help="Ranks per node.", show_default="1 per GPU, or per core without GPUs"),
+]
+ACROSS_ZONES = flag("--across-zones")
+NEEDS = [
+    count("--gpus"),
+    option("--gpu-memory", type=AMOUNT, metavar="GIB", help="Minimum memory per GPU."),
+    option("--memory", type=AMOUNT, metavar="GIB", help="Minimum memory per node."),
+    count("--vcpus", help="Minimum number of vCPUs per node."),
+    option("--network", type=AMOUNT, metavar="GBITS"),
+    option("--type", "types", multiple=True, metavar="TYPE"),
+    option(
+        "--zone", "zones", multiple=True, metavar="ZONE",
+        help="Allow only this zone; repeatable.",
+    ),
+    option(
+        "--subnet", "subnets", multiple=True, metavar="ID", show_default="default subnets",
+        help="Launch nodes in this subnet; repeatable, one per zone.",
+    ),
+]  # fmt: skip
+MONEY = [
+    option(
+        "--max-price", type=AMOUNT, metavar="$/H",
+        help="Highest price per hour of all nodes together.", show_default="no limit",
+    ),
+    option(
+        "--budget", type=AMOUNT, metavar="$",
+        help="Delete the cluster when it has cost this much.", show_default="no limit",
+    ),
+    option(
+        "--ttl", type=SECONDS, help="Delete the cluster after this time; 0 means never.",
+        show_default="8h for paid nodes, else never",
+    ),
+]  # fmt: skip
+DATA = [
+    option("--data", metavar="PLACE", help="Copy a folder or s3://bucket/prefix to every node."),
+    option(
+        "--output", metavar="PLACE",
+        help="Copy what runs write to this folder or s3://bucket/prefix.",
+    ),
+    option("--prepare", type=FILE, metavar="FILE", help="Run this script on each node first."),
+    option(
+        "--image", metavar="IMAGE", show_default="debian-12, with GPUs gpu-ubuntu-24.04",
+        help="Image that nodes boot: its id (ami-…) or a name such as ubuntu-24.04.",
+    ),
+    option(
+        "--disk", type=int, metavar="GIB", show_default=f"{DISK_GIB}, or what the image needs",
+        help="Size of each node's disk.",
+    ),
+    flag(
+        "--cuda", help="Install CuPy and NCCL on nodes, even if this machine has neither.",
+    ),
+]  # fmt: skip
+NETWORK = [
+    option(
+        "--ssh-from", metavar="ADDRESS", show_default="this machine's, inside EC2",
+        help="Address or network (CIDR) from which nodes accept ssh.",
+    ),
+    option(
+        "--lease", type=SECONDS, show_default="30m",
+        help="Nodes shut down if they do not hear from this computer for this long.",
+    ),
+    LINK,
+]  # fmt: skip
+RUN = {
+    "Options": [
+        count("--ranks", show_default="all"),
+        option("--name", metavar="NAME", show_default="the script's name"),
+        option("--param", "parameters", type=PARAMETER, multiple=True,
+               shell_complete=parameter_starts),
+        flag("--background"),
+        OVERSUBSCRIBE,
+        option("--cluster", metavar="NAME", shell_complete=cluster_names,
+               show_default=DEFAULT_CLUSTER),
+    ],
+    "When it stops": [
+        option("--grace", type=SECONDS, show_default="5s"),
+        option("--wall-clock-limit", type=SECONDS, help="Stop the run after this time.",
+               show_default="no limit; 7d for a job file whose nodes cost"),
+    ],
+    "How ranks exchange gradients": [
+        option("--communicator", metavar="NAME", shell_complete=communicator_names),
+        option("--compress", metavar="NAME", shell_complete=codec_names),
+        flag("--double-buffering"),
+    ],
+    "Nodes": [ACCEPT_KEYS, YES],
+}  # fmt: skip
+DELETION = [
+    flag("--delete"),
+    option("--older-than", "older", type=SECONDS),
+    option("--larger-than", "larger", type=SIZE),
+    count("--keep"),
+    flag("--yes", help="Do not ask before deleting."),
+]
+RETENTION = [
+    option("--retain", type=KEPT_TIME,
+           help="From now on, delete runs this long after their end (90d); 'all' keeps them."),
+    option("--retain-size", type=KEPT_SIZE,
+           help="From now on, delete the oldest runs beyond this total size; 'all' keeps them."),
+]  # fmt: skip
+PLAN = {
+    "Provider": MARKET,
+    "What each node needs": NEEDS,
+    "What is trained": [
+        option("--run", default="", metavar="NAME", shell_complete=run_names,
+               help="Plan for this run.", show_default="the newest measured run"),
+        option("--step", type=SECONDS),
+        option("--gradients", type=NBYTES, metavar="98MB"),
+        count("--batch"),
+        count("--examples"),
+        option("--gpu", default="", metavar="NAME", show_default="the run's"),
+    ],
+    "Assumptions": [
+        count("--max-nodes", default=64),
+        flag("--total-batch"),
+        flag("--plain"),
+        option("--interruptions", type=float, metavar="R", show_default="0.01"),
+    ],
+    "Other": [
+        option("--plot", type=PICTURE, metavar="FILE.png", help="Save a picture of time and cost."),
+        JSON,
+        CLUSTER,
+    ],
+}  # fmt: skip
+NODE = option(
+    "--node", default="", metavar="ID", shell_complete=node_names, help="Which node.",
+    show_default="the head",
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Show a run in a terminal as it goes on, or as plain lines where there is none."""
+"""Show a run live in a terminal, or as plain lines without one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from workbench.core.metrics import FoldedLine, fraction_done, group_names, rank_ranges
-from workbench.core.run import RunState
-from workbench.core.sampling import Curve
-from workbench.view.phrases import number, percent
-from workbench.view.record import Record
+from workbench.core.moment import is_due
+from workbench.core.run.downsampling import Curve
+from workbench.core.run.metrics import FoldedLine, fraction_done, group_names
+from workbench.core.run.model import Run, RunState
+from workbench.core.units import rank_numbers
+from workbench.view.hang_text import hang_lines, is_hanging
+from workbench.view.run_record import RunRecord
+from workbench.view.text import number, percent
 
 REFRESH_SECONDS = 0.25
 REMIND_SECONDS = 30.0
@@ -27,16 +30,16 @@ SPARK_WIDTH = 40
 
 
 class Screen(Protocol):
-    """Where a run is shown."""
+    """The interface of what shows a run."""
 
     def write(self, lines: Sequence[FoldedLine]) -> None:
         """Add lines of output."""
 
     def note(self, text: str) -> None:
-        """Add a line of ours."""
+        """Add a message of ours."""
 
-    def draw(self, record: Record, now: float, *, final: bool = False) -> None:
-        """Show how far the run is, if that is due."""
+    def draw(self, record: RunRecord, now: float, *, final: bool = False) -> None:
+        """Update the progress, if it is due."""
 
 
 class LiveScreen:
@@ -65,28 +68,28 @@ class LiveScreen:
             self._console.print(text, soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """Print a line of ours in another colour."""
+        """Print a message of ours in another colour."""
         self._console.print(Text(text, "yellow"), soft_wrap=True)
 
-    def draw(self, record: Record, now: float, *, final: bool = False) -> None:
+    def draw(self, record: RunRecord, now: float, *, final: bool = False) -> None:
         """Redraw at most four times a second."""
-        if final or now - self._drawn >= REFRESH_SECONDS:
+        if final or is_due(self._drawn, now, REFRESH_SECONDS):
             self._drawn = now
             self._live.update(picture(record, now), refresh=True)
 
 
 class PlainScreen:
-    """Lines for a file or a pipe: output to the one console, how it goes to the other.
+    """Plain lines for a file or a pipe: output to one console, progress to the other.
 
     Args:
-        output: Gets what the ranks write.
-        notes: Gets what we say.
+        output: Receives the output of ranks.
+        notes: Receives our messages.
     """
 
     def __init__(self, output: Console, notes: Console) -> None:
         self._output = output
         self._notes = notes
-        self._said = ""
+        self._said, self._hung = "", False
         self._when = -math.inf
 
     def __enter__(self) -> Self:
@@ -101,43 +104,54 @@ class PlainScreen:
             _plain(self._output, f"{prefix(line.ranks)} {line.text}")
 
     def note(self, text: str) -> None:
-        """Print a line of ours."""
+        """Print a message of ours."""
         _plain(self._notes, text)
 
-    def draw(self, record: Record, now: float, *, final: bool = False) -> None:
-        """Say how it goes when the state changes, at every tenth, and now and then."""
+    def draw(self, record: RunRecord, now: float, *, final: bool = False) -> None:
+        """Print progress when the state changes, at every tenth, and periodically."""
+        run = record.run
+        self._say_hang(run)
         if final:
             return
-        run = record.run
         tenth = math.floor(10 * (fraction_done(run.fact) or 0))
         stage = f"{run.fact.state} {tenth} {record.reason}"
         running = run.fact.state is RunState.RUNNING
-        if stage != self._said or (running and now - self._when >= REMIND_SECONDS):
+        if stage != self._said or (running and is_due(self._when, now, REMIND_SECONDS)):
             self._said, self._when = stage, now
             values = "".join(
                 f", {name} {number(_last(curve))}" for name, curve in _shown(record)[:1]
             )
             self.note(f"{run.wish.name}: {record.line(now)}{values}")
 
+    def _say_hang(self, run: Run) -> None:
+        """Print once which ranks wait for which others."""
+        who = is_hanging(run) and not run.fact.state.ended
+        if who and not self._hung:
+            for line in hang_lines(run):
+                self.note(line)
+        self._hung = who
+
 
 RunScreen = LiveScreen | PlainScreen
 
 
 def screen_for(output: Console, notes: Console) -> RunScreen:
-    """Return the screen that fits."""
+    """Return the live screen for a terminal, the plain one otherwise."""
     return LiveScreen(output) if output.is_terminal else PlainScreen(output, notes)
 
 
-def picture(record: Record, now: float) -> RenderableType:
+def picture(record: RunRecord, now: float) -> RenderableType:
     """Return state, progress bar and the newest values of a run with their curves.
 
     Args:
-        record: What was read of the run.
+        record: The run as read so far.
         now: Epoch seconds.
     """
     run = record.run
     title = Text.assemble((run.wish.name, "bold"), ": ", record.line(now))
     parts: list[RenderableType] = [title]
+    colour = "bold yellow" if is_hanging(run) else ""
+    parts += [Text(line, colour) for line in hang_lines(run)]
     done = fraction_done(run.fact)
     if done is not None:
         row = Table.grid(padding=(0, 1))
@@ -150,8 +164,8 @@ def picture(record: Record, now: float) -> RenderableType:
 
 
 def prefix(ranks: tuple[int, ...]) -> str:
-    """Return ``[0]`` or ``[0-3]``, to stand before a line of output."""
-    return f"[{rank_ranges(ranks).partition(' ')[2]}]"
+    """Return the prefix of a line of output: ``[0]`` or ``[0-3]``."""
+    return f"[{rank_numbers(ranks)}]"
 
 
 def sparkline(curve: Curve, width: int = SPARK_WIDTH) -> str:
@@ -167,7 +181,7 @@ def sparkline(curve: Curve, width: int = SPARK_WIDTH) -> str:
     return "".join(SPARKS[round((cell - low) * scale)] for cell in cells)
 
 
-def _shown(record: Record) -> list[tuple[str, Curve]]:
+def _shown(record: RunRecord) -> list[tuple[str, Curve]]:
     names = [name for group in group_names(record.curves) for name in group.names]
     return [(name, record.curves[name]) for name in names[:MAX_CURVES]]
 

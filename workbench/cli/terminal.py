@@ -1,4 +1,4 @@
-"""Open the terminal's two consoles: one for what was asked for, one for what we say of it."""
+"""The terminal's two consoles: stdout for results, stderr for messages."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from contextlib import contextmanager
 import click
 from rich.console import Console
 
-WIDE = 240  # columns for a file or a pipe, where nothing is gained by folding
+WIDE = 240  # columns for a file or a pipe, where lines are not folded
 
 
 def output() -> Console:
-    """Return the console for what was asked for."""
+    """Return the console for results."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=WIDE)
 
 
 def notes() -> Console:
-    """Return the console for what we say beside it."""
+    """Return the console for messages."""
     return Console(stderr=True, highlight=False)
 
 
@@ -26,11 +26,11 @@ def notes() -> Console:
 def waiting(
     what: str, *, lines: bool = False, shown_by: str = "workbench status"
 ) -> Iterator[Callable[[str], None]]:
-    """Show what is waited for, until it is there or the person leaves.
+    """Show the progress of a wait until it ends or is interrupted.
 
     Args:
-        lines: Whether to say each change in a line where nothing can be redrawn.
-        shown_by: The command that tells more after the person has left.
+        lines: Whether to print each change as a line when there is no terminal.
+        shown_by: The command that shows the state after an interrupt.
     """
     console = notes()
     said = ""
@@ -48,5 +48,5 @@ def waiting(
         with console.status(f"{what} …") as shown:
             yield lambda state: shown.update(f"{what}: {state}")
     except KeyboardInterrupt:
-        click.echo(f"{what}: goes on without you; `{shown_by}` shows it.", err=True)
+        click.echo(f"{what}: continues in the background; `{shown_by}` shows it.", err=True)
         raise

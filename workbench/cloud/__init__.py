@@ -1,1 +1,1 @@
-"""Lend nodes: this machine, hosts that answer to ssh, EC2 spot instances, and a rehearsal of it."""
+"""Provide nodes: this machine, hosts over ssh, EC2 spot instances, and the rehearsal of EC2."""

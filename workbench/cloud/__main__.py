@@ -1,4 +1,4 @@
-"""Answer one question about a place: JSON on standard input, JSON on standard output.
+"""Answer one question about a provider: JSON on standard input, JSON on standard output.
 
 The rooms that only look and ask do not know the places; they start this program by name:
 ``python -m workbench.cloud offers``.
@@ -16,11 +16,12 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.core.fleet import Needs, Place, Purchase
-from workbench.core.refusal import Kind
-from workbench.core.sshconfig import known_hosts_line
-from workbench.core.world import Host
-from workbench.errors import CloudRefused, InputError, WorkbenchError
+from workbench.core.fleet.cloud_errors import ErrorKind
+from workbench.core.fleet.model import Needs, Provider, Purchase
+from workbench.core.fleet.request import check_region
+from workbench.core.world.sshconfig import known_hosts_line
+from workbench.core.world.world import Host
+from workbench.errors import CloudError, InputError, WorkbenchError
 
 if TYPE_CHECKING:
     from workbench.cloud.interface import Cloud
@@ -33,7 +34,7 @@ ANY_REGION = "us-east-1"
 def offers(asked: Question) -> object:
     """Tell the region, and all that would do there."""
     needs = asked["needs"]
-    lists = {name: tuple(needs[name]) for name in ("types", "zones")}
+    lists = {name: tuple(needs[name]) for name in ("types", "zones", "subnets")}
     region, cloud = _place(asked)
     found = cloud.offers(Needs(**{**needs, **lists}), asked["history_seconds"])
     return {"region": region, "offers": found}
@@ -50,32 +51,32 @@ def door(asked: Question) -> object:
     """Tell from which network nodes would let in ssh."""
     from workbench.cloud.ec2 import Ec2
 
-    return Ec2(home_region(asked["region"])).door(asked["wished"])
+    return Ec2(home_region(asked["region"]), subnets=asked["subnets"]).door(asked["wished"])
 
 
 def contact(asked: Question) -> object:
     """Tell what each host answers."""
-    from workbench.cloud.contact import contact_all
+    from workbench.cloud.host_probe import contact_all
 
     return contact_all(_hosts(asked), asked["trusted"])
 
 
 def doctor(asked: Question) -> object:
     """Tell what keeps hosts from being one machine."""
-    from workbench.cloud.contact import examine
+    from workbench.cloud.host_probe import examine
 
     return examine(_hosts(asked), asked["trusted"])
 
 
 def leftovers(asked: Question) -> object:
-    """Tell what bears the tags of a cluster."""
+    """Tell what has the tags of a cluster."""
     return _place(asked)[1].leftovers(asked["cluster"])
 
 
 def sweep(asked: Question) -> object:
-    """Tell what bears our tags anywhere, and which regions were not looked through."""
-    if asked["place"] == Place.FAKE:
-        return {"left": _place(asked)[1].leftovers(), "refused": ()}
+    """Tell what has our tags anywhere, and which regions were not looked through."""
+    if asked["place"] == Provider.REHEARSAL:
+        return {"left": _place(asked)[1].leftovers(), "refused": (), "denied": ()}
     from workbench.cloud import ec2
 
     only = [asked["region"]] if asked["region"] else []
@@ -84,12 +85,12 @@ def sweep(asked: Question) -> object:
     except InputError:
         region = ANY_REGION
     found = ec2.sweep(region, only=only)
-    return {"left": found.left, "refused": found.refused}
+    return found
 
 
 def clean(asked: Question) -> object:
-    """Delete what bears the tags of a cluster, as far as it goes now, and tell what is left."""
-    if asked["place"] == Place.FAKE:
+    """Delete what has the tags of a cluster, as far as it goes now, and tell what is left."""
+    if asked["place"] == Provider.REHEARSAL:
         return _place(asked)[1].clean(asked["cluster"])
     from workbench.cloud.ec2 import Ec2
 
@@ -98,10 +99,12 @@ def clean(asked: Question) -> object:
 
 
 def policy(asked: Question) -> object:
-    """Tell the policy of one principal, as text."""
-    from workbench.cloud.policy import Principal, policy_text
+    """Tell the policy of one principal, as text, and the commands that make a role of it."""
+    from workbench.cloud.policy import Principal, policy_text, role_commands
 
-    return policy_text(Principal(asked["principal"]), asked["store"])
+    principal = Principal(asked["principal"])
+    commands = role_commands() if principal is Principal.NODE else ()
+    return {"text": policy_text(principal, asked["store"]), "commands": commands}
 
 
 def bake(asked: Question) -> object:
@@ -134,9 +137,9 @@ def discard(asked: Question) -> object:
 
 def interrupt(asked: Question) -> object:
     """Have the rehearsal take a node back, and tell which one."""
-    from workbench.cloud.fake import FakeCloud
+    from workbench.cloud.rehearsal import RehearsalCloud
 
-    FakeCloud(Path(asked["folder"])).interrupt(asked["node"], asked["notice"])
+    RehearsalCloud(Path(asked["folder"])).interrupt(asked["node"], asked["notice"])
     return asked["node"]
 
 
@@ -164,7 +167,7 @@ def home_region(named: str = "", environment: Mapping[str, str] = os.environ) ->
     """Return the region that was named, or that AWS's own settings name.
 
     Raises:
-        InputError: None does.
+        InputError: None does, or the one is in a partition that is not supported.
     """
     said = named or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     region = said or _configured_region(environment)
@@ -173,7 +176,7 @@ def home_region(named: str = "", environment: Mapping[str, str] = os.environ) ->
             "No region was named; name one (--region us-east-1), or choose yours once with "
             "aws configure set region us-east-1."
         )
-    return region
+    return check_region(region)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -185,8 +188,8 @@ def main(arguments: Sequence[str]) -> int:
     answer: dict[str, object]
     try:
         answer = {"answer": _plain(ANSWERS[arguments[0]](json.load(sys.stdin)))}
-    except CloudRefused as refused:
-        answer = _refusal(refused, "CloudRefused") | {"kind": refused.kind, "code": refused.code}
+    except CloudError as refused:
+        answer = _refusal(refused, "CloudError") | {"kind": refused.kind, "code": refused.code}
     except InputError as error:
         answer = _refusal(error, "InputError")
     except WorkbenchError as error:
@@ -200,21 +203,23 @@ def _refusal(error: WorkbenchError, kind: str) -> dict[str, object]:
 
 
 def _place(asked: Question) -> tuple[str, Cloud]:
-    """Return the region and what lends there; only what is asked for is loaded."""
-    if asked["place"] == Place.FAKE:
-        from workbench.cloud.fake import FakeCloud
+    """Return the region and the provider there; only what is asked for is loaded."""
+    if asked["place"] == Provider.REHEARSAL:
+        from workbench.cloud.rehearsal import RehearsalCloud
 
-        return "", FakeCloud(Path(asked["folder"]))
-    if asked["place"] != Place.EC2:
-        raise CloudRefused(
-            f"Nothing is lent by {asked['place']!r}; choose {Place.EC2} or {Place.FAKE}.",
-            Kind.CONFIGURATION,
+        return "", RehearsalCloud(Path(asked["folder"]))
+    if asked["place"] != Provider.EC2:
+        raise CloudError(
+            f"No nodes are provided by {asked['place']!r}; "
+            f"choose {Provider.EC2} or {Provider.REHEARSAL}.",
+            ErrorKind.CONFIGURATION,
         )
     from workbench.cloud.ec2 import Ec2
 
     region = home_region(asked["region"])
-    image, role = asked.get("image", ""), asked.get("role", "")
-    return region, Ec2(region, image=image, profile=role, owner=asked["owner"])
+    types = Path(asked["types"]) if asked.get("types") else None
+    nodes = asked.get("nodes", {})
+    return region, Ec2(region, owner=asked["owner"], types=types, **nodes)
 
 
 def _hosts(asked: Question) -> list[Host]:

@@ -1,24 +1,26 @@
-"""Make images of nodes that are set up, without what is a node's own or a person's; delete them."""
+"""Make and delete images of nodes that are set up, without keys or a person's files."""
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.cloud import launch
-from workbench.cloud.calls import Calls, refused
+from workbench.cloud import launch_template
+from workbench.cloud.cluster_resources import Patience
+from workbench.cloud.ec2_api import Calls, refused
 from workbench.cloud.preflight import DRY_RUN
 from workbench.cloud.tags import CLUSTER, IMAGE, OWNER, read
 from workbench.cloud.userdata import RUN
-from workbench.core.refusal import Kind
-from workbench.core.session import Session
-from workbench.core.staging import DATA_ROOT, OUTPUT_ROOT
-from workbench.errors import CloudRefused, MachineError
+from workbench.core.fleet.cloud_errors import ErrorKind
+from workbench.core.node.staging import DATA_ROOT, OUTPUT_ROOT
+from workbench.core.world.remote import Session
+from workbench.errors import CloudError, MachineError
 
 # In memory there: it is in no image.
-STASH = f"{RUN}/bake.tar"
+ARCHIVE = f"{RUN}/bake.tar"
 # Keys, leases, worlds and what a shell remembers; cloud-init's state is of this boot.
 _OF_HOMES = (
     ".ssh", ".aws", ".workbench", ".local/state/workbench", ".bash_history", ".python_history",
@@ -27,13 +29,17 @@ _OF_NODE = ("etc/ssh/ssh_host_*", "etc/machine-id", "var/lib/cloud", "var/lib/sy
 _USELESS = (".cache",)
 _ROOT = "root"
 AWAY_SECONDS = 120.0
-# Whoever began may be gone: then the node puts all back itself.
+# From CreateImage's return until EC2 takes the disk; without a restart it takes seconds.
+TAKEN_SECONDS = 120.0
+_LATE = ("InvalidAMIID", "InvalidSnapshot")
+_DUPLICATE = "InvalidAMIName.Duplicate"
+# The caller may be gone: then the node puts all back itself.
 BACK_SECONDS = 300
 _TIMER = "workbench-bake-timer"
 
 
 @dataclass(frozen=True)
-class Progress:
+class ImageProgress:
     """How far an image is.
 
     Args:
@@ -46,19 +52,26 @@ class Progress:
 
 
 def bake(
-    calls: Calls, session: Session, id_: str, name: str, tags: Sequence[tuple[str, str]]
+    calls: Calls,
+    session: Session,
+    id_: str,
+    name: str,
+    tags: Sequence[tuple[str, str]],
+    patience: Patience,
 ) -> str:
     """Begin to make an image of a node, and return its id; the node goes on as it was.
 
-    Its disk is taken as it is at one moment. For that moment the node lacks what is its own and
-    nobody can log in to it.
+    Its disk is taken as it is at one moment, which comes some time after CreateImage has answered:
+    EC2 makes images asynchronously. Until the snapshots show that it has come, the node lacks what
+    is its own, and nobody can log in to it. An image that may hold that is deleted again.
 
     Args:
         session: With the node; as root, or as somebody who may do all.
         tags: Of the image and its snapshots.
+        patience: Keeps the time.
 
     Raises:
-        CloudRefused: EC2 does not make it.
+        CloudError: EC2 does not make it.
         MachineError: Something of a person's is there that cannot be taken off and put back.
     """
     request = {
@@ -66,47 +79,57 @@ def bake(
         "Name": name,
         # Restarted, it would come up as a node that nobody knows.
         "NoReboot": True,
-        "TagSpecifications": [*launch.tagged("image", tags), *launch.tagged("snapshot", tags)],
+        "TagSpecifications": [
+            *launch_template.tagged("image", tags),
+            *launch_template.tagged("snapshot", tags),
+        ],
     }
     _try(calls, "create_image", request)
     try:
         _as_root(session, away())
-        return str(calls.call("ec2", "create_image", **request)["ImageId"])
+        image = _created(calls, request)
+        try:
+            _await_disk(calls, image, patience)
+        except BaseException as error:
+            _undo(calls, image, error, patience)
+            raise
+        return image
     finally:
         _as_root(session, back())
 
 
-def progress(calls: Calls, image: str) -> Progress:
-    """Return how far an image is.
+def progress(calls: Calls, image: str, patience: Patience) -> ImageProgress:
+    """Return how far an image is; one that is new is not known everywhere at once.
 
     Raises:
-        CloudRefused: There is none, or the place does not answer.
+        CloudError: There is none, or the place does not answer.
     """
-    found = _described(calls, image)
+    answer = patience.call("describe_images", {"ImageIds": [image]}, _LATE)
+    found = _only(calls, image, answer)
     state = str(found["State"])
     if state != "pending":
         reason = (found.get("StateReason") or {}).get("Message", "")
-        return Progress(state if state == "available" else reason or state, 100)
+        return ImageProgress(state if state == "available" else reason or state, 100)
     ids = _snapshots(found)
     if not ids:
-        return Progress(state)
-    rows = calls.rows("ec2", "describe_snapshots", "Snapshots", SnapshotIds=ids)
+        return ImageProgress(state)
+    rows = patience.call("describe_snapshots", {"SnapshotIds": ids}, _LATE)["Snapshots"]
     done = [int(str(row.get("Progress") or "0").rstrip("%") or 0) for row in rows]
-    return Progress(state, min(done, default=0))
+    return ImageProgress(state, min(done, default=0))
 
 
 def discard(calls: Calls, image: str) -> tuple[str, ...]:
     """Delete an image that was baked, with its snapshots; return their ids.
 
     Raises:
-        CloudRefused: It is none of ours, or something may not be deleted.
+        CloudError: It is none of ours, or something may not be deleted.
     """
     found = _described(calls, image)
     if IMAGE not in dict(read(found.get("Tags"))):
-        raise CloudRefused(
+        raise CloudError(
             f"{image} was not baked by workbench, and stays; delete it in the console if it is "
             "really to go.",
-            Kind.CONFIGURATION,
+            ErrorKind.CONFIGURATION,
         )
     ids = _snapshots(found)
     calls.call("ec2", "deregister_image", ImageId=image)
@@ -124,7 +147,7 @@ def found_node(calls: Calls, id_: str, cluster: str) -> dict[str, Any]:
     """Return what EC2 says of a node of ``cluster``.
 
     Raises:
-        CloudRefused: There is none, or the place does not answer.
+        CloudError: There is none, or the place does not answer.
     """
     rows = calls.rows("ec2", "describe_instances", "Reservations.Instances", InstanceIds=[id_])
     found = next(iter(rows), {})
@@ -157,7 +180,7 @@ def away() -> str:
         # Without a lease it would end the node.
         f"pkill -STOP -f {RUN}/watch || true\n"
         f"mkdir -p {RUN}\n"
-        f'tar -cf {STASH} -- "$@"\n'
+        f'tar -cf {ARCHIVE} -- "$@"\n'
         f"setsid sh -c {shlex.quote(f'sleep {BACK_SECONDS}; {back()}')} {_TIMER} "
         "</dev/null >/dev/null 2>&1 &\n"
         'rm -rf -- "$@"\n'
@@ -171,9 +194,97 @@ def back() -> str:
     """Return the script that puts it back; also after one that was cut off."""
     return (
         "set -eu\numask 077\ncd /\n"
-        f"if [ -s {STASH} ]; then tar -xpf {STASH}; fi\n"
-        f"rm -f {STASH}\n"
+        f"if [ -s {ARCHIVE} ]; then tar -xpf {ARCHIVE}; fi\n"
+        f"rm -f {ARCHIVE}\n"
         f"pkill -CONT -f {RUN}/watch || true\n"
+    )
+
+
+def _created(calls: Calls, request: dict[str, Any]) -> str:
+    """Begin to make the image.
+
+    Raises:
+        CloudError: EC2 does not, or does and says otherwise: then it says which image there is.
+    """
+    try:
+        return str(calls.call("ec2", "create_image", **request)["ImageId"])
+    except CloudError as error:
+        known = [] if error.code == _DUPLICATE else _named(calls, request["Name"])
+        if not known:
+            raise
+        raise CloudError(
+            f"{error} Yet {known[0]} of that name is there, is billed, and may hold keys of the "
+            f"node; {_deletes(calls, known[0])}.",
+            error.kind,
+            error.code,
+        ) from error
+
+
+def _named(calls: Calls, name: str) -> list[str]:
+    """Return our images of a name; none where nobody says."""
+    filters = [{"Name": "name", "Values": [name]}, {"Name": "tag-key", "Values": [IMAGE]}]
+    with contextlib.suppress(CloudError):
+        answer = calls.call("ec2", "describe_images", Owners=["self"], Filters=filters)
+        return [str(one["ImageId"]) for one in answer["Images"]]
+    return []
+
+
+def _await_disk(calls: Calls, image: str, patience: Patience) -> None:
+    """Wait until all snapshots of an image have begun: what is written from then on is in none.
+
+    Raises:
+        CloudError: They have not within ``TAKEN_SECONDS``, or the image came to nothing.
+    """
+    late = CloudError(
+        f"EC2 has not taken the disk for {image} within {TAKEN_SECONDS:.0f} s, so the image was "
+        "deleted; bake it again, and see with `workbench sweep-leaks` that no snapshot came.",
+        ErrorKind.UNKNOWN,
+    )
+    deadline = patience.until(TAKEN_SECONDS)
+    while not _has_disk(calls, image):
+        patience.wait(deadline, late)
+
+
+def _has_disk(calls: Calls, image: str) -> bool:
+    try:
+        found = _described(calls, image)
+        if found["State"] not in ("pending", "available"):
+            reason = (found.get("StateReason") or {}).get("Message") or found["State"]
+            raise CloudError(f"{image} failed ({reason}).", ErrorKind.UNKNOWN)
+        disks = [one["Ebs"] for one in found.get("BlockDeviceMappings", ()) if "Ebs" in one]
+        ids = _snapshots(found)
+        if not ids or len(ids) < len(disks):
+            return False
+        rows = calls.call("ec2", "describe_snapshots", SnapshotIds=ids)["Snapshots"]
+    except CloudError as error:
+        if error.is_early or error.code.startswith(_LATE) or error.kind is ErrorKind.THROTTLING:
+            return False
+        raise
+    return len(rows) == len(ids) and all(row.get("StartTime") for row in rows)
+
+
+def _undo(calls: Calls, image: str, error: BaseException, patience: Patience) -> None:
+    """Delete an image that may hold what is the node's own; say where that fails.
+
+    Raises:
+        CloudError: It is there still.
+    """
+    try:
+        patience.call("describe_images", {"ImageIds": [image]}, _LATE)
+        discard(calls, image)
+    except CloudError as kept:
+        raise CloudError(
+            f"The disk for {image} was not seen to be taken ({error}), so that it may hold keys of "
+            f"the node, and it could not be deleted ({kept}); {_deletes(calls, image)}.",
+            kept.kind,
+            kept.code,
+        ) from error
+
+
+def _deletes(calls: Calls, image: str) -> str:
+    return (
+        f"`workbench image delete {image} --region {calls.region}` deletes it, and `workbench "
+        "sweep-leaks` shows what is left"
     )
 
 
@@ -190,7 +301,7 @@ def _as_root(session: Session, script: str) -> None:
         said = (done.errors.strip() or "it said nothing").splitlines()[-1]
         raise MachineError(
             f"{session.host.address} could not be made ready for its image ({said}); see "
-            f"{shlex.quote(STASH)} there, which has what was taken off."
+            f"{shlex.quote(ARCHIVE)} there, which has what was taken off."
         )
 
 
@@ -198,17 +309,21 @@ def _try(calls: Calls, operation: str, request: dict[str, Any]) -> None:
     """Make a call without doing anything.
 
     Raises:
-        CloudRefused: It would not be done.
+        CloudError: It would not be done.
     """
     try:
         calls.call("ec2", operation, **request, DryRun=True)
-    except CloudRefused as error:
+    except CloudError as error:
         if error.code != DRY_RUN:
             raise
 
 
 def _described(calls: Calls, image: str) -> dict[str, Any]:
-    found = calls.call("ec2", "describe_images", ImageIds=[image])["Images"]
+    return _only(calls, image, calls.call("ec2", "describe_images", ImageIds=[image]))
+
+
+def _only(calls: Calls, image: str, answer: dict[str, Any]) -> dict[str, Any]:
+    found = answer["Images"]
     if not found:
         raise refused("InvalidAMIID.NotFound", f"{image} is not in {calls.region}")
     one: dict[str, Any] = found[0]

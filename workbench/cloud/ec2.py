@@ -1,96 +1,44 @@
-"""Lend nodes from EC2's spot market: one region, one zone and one type for each purchase."""
+"""The EC2 spot provider: one region, one zone and one type for each purchase."""
 
 from __future__ import annotations
 
-import logging
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from types import TracebackType
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-import boto3
-from botocore import exceptions
-from botocore.config import Config
-from botocore.parsers import ResponseParserError
-
-from workbench.cloud import baking, launch, removal
-from workbench.cloud.calls import refused
-from workbench.cloud.catalogue import Catalogue
-from workbench.cloud.doors import find_door
-from workbench.cloud.foundation import Foundation, Patience, Settings
+from workbench.cloud import baking, launch_template, removal
+from workbench.cloud.cluster_resources import (
+    POLL_SECONDS,
+    RIGHTS_SECONDS,
+    Foundation,
+    Patience,
+    Settings,
+)
+from workbench.cloud.ec2_api import error_of, is_denied
+from workbench.cloud.ec2_charges import Billed
+from workbench.cloud.ec2_client import ATTEMPTS, Connection
+from workbench.cloud.ec2_offers import Catalogue
+from workbench.cloud.image_lookup import Found
 from workbench.cloud.inventory import machine
-from workbench.cloud.preflight import find_network, try_all
+from workbench.cloud.network import Network, check_reach, find_network
+from workbench.cloud.preflight import NodeWish, try_all
+from workbench.cloud.ssh_ingress import find_door
 from workbench.cloud.tags import CLUSTER, Whose, borne
-from workbench.core.cost import DISK_GIB
-from workbench.core.diagnosis import Finding
-from workbench.core.doors import is_public
-from workbench.core.fleet import Leftover, Machine, MachineState, Needs, Offer, Purchase
-from workbench.core.orders import LAG_SECONDS
-from workbench.core.refusal import Kind, classify
-from workbench.core.session import Session
-from workbench.errors import CloudRefused
+from workbench.core.fleet.cloud_errors import ErrorKind, of_fleet, of_rung
+from workbench.core.fleet.cost import DISK_GIB
+from workbench.core.fleet.fallbacks import member
+from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
+from workbench.core.fleet.purchases import LAG_SECONDS
+from workbench.core.node.findings import Finding
+from workbench.core.world.remote import Session
+from workbench.errors import CloudError
 
 AT_ONCE = 8
-# It tells each time where it found its settings.
-logging.getLogger("botocore").setLevel(logging.WARNING)
-ATTEMPTS = 5
-
-
-class Connection:
-    """One region of AWS, through boto3; every error is mapped here, once.
-
-    Args:
-        endpoint: Where the API is, for a rehearsal; empty for AWS.
-        attempts: Calls in all, further and further apart, while it asks for patience.
-    """
-
-    def __init__(self, region: str, endpoint: str = "", attempts: int = ATTEMPTS) -> None:
-        self.region = region
-        self._attempts = attempts
-        self.endpoint = endpoint
-        self._clients: dict[str, Any] = {}
-        self._session: Any = None
-        self._lock = threading.Lock()
-
-    def call(self, service: str, operation: str, **request: Any) -> dict[str, Any]:
-        """Make one call."""
-        with _Mapped():
-            answer: dict[str, Any] = getattr(self.client(service), operation)(**request)
-            return answer
-
-    def rows(
-        self, service: str, operation: str, path: str, **request: Any
-    ) -> Iterator[dict[str, Any]]:
-        """Give the entries of all pages."""
-        with _Mapped():
-            client = self.client(service)
-            if client.can_paginate(operation):
-                pages = client.get_paginator(operation).paginate(**request)
-            else:
-                pages = [getattr(client, operation)(**request)]
-            for page in pages:
-                yield from _entries(page, path.split("."))
-
-    def client(self, service: str) -> Any:
-        """Return boto3's client, the same one each time."""
-        with self._lock:  # two threads may share a client, but not a session that makes one
-            if service not in self._clients:
-                self._session = self._session or boto3.Session()
-                self._clients[service] = self._session.client(
-                    service,
-                    region_name=self.region,
-                    endpoint_url=self.endpoint or None,
-                    config=Config(
-                        retries={"mode": "standard", "total_max_attempts": self._attempts},
-                        connect_timeout=10,
-                        read_timeout=60,
-                        user_agent_extra="workbench",
-                    ),
-                )
-            return self._clients[service]
 
 
 class Ec2:
@@ -98,7 +46,6 @@ class Ec2:
 
     Args:
         endpoint: Where the API is, for a rehearsal; empty for AWS.
-        public_key: The cluster's user key; empty where none is needed, as to sweep.
         owner: Who keeps the clusters; of nobody else's anything is listed or deleted. Empty for
             everybody's, as to sweep.
         doors: Networks whose ssh is let in, such as ``10.0.0.5/32`` for this computer; or what
@@ -108,8 +55,13 @@ class Ec2:
         profile: Instance profile of the nodes' role; empty for nodes without any right; or what
             returns it.
         image: An image's id; empty for one that is looked up; or what returns it.
-        disk: GiB of each root volume.
+        known: What was looked up for the cluster before, and is written down; see
+            ``cloud.image_lookup`` and ``cloud.ec2_client``.
+        subnets: Ids of those in which nodes are launched; empty for the default ones; or what
+            returns them.
+        disk: GiB of each root volume; or what returns them.
         attempts: As of ``Connection``.
+        types: A folder in which the region's types are kept for a day; None to keep none.
         clock: Gives epoch seconds.
         sleep: Waits.
     """
@@ -119,72 +71,121 @@ class Ec2:
         region: str,
         *,
         endpoint: str = "",
-        public_key: str = "",
         owner: str = "",
         doors: Sequence[str] | Callable[[], Sequence[str]] = (),
         must_reach: bool = False,
         profile: str | Callable[[], str] = "",
         image: str | Callable[[], str] = "",
-        disk: int = DISK_GIB,
+        known: Found | None = None,
+        subnets: Sequence[str] | Callable[[], Sequence[str]] = (),
+        disk: int | Callable[[], int] = DISK_GIB,
         attempts: int = ATTEMPTS,
+        types: Path | None = None,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._calls = Connection(region, endpoint, attempts)
-        self._catalogue = Catalogue(self._calls, clock)
+        known = {} if known is None else known
+        self._calls = Connection(region, endpoint, attempts, clock, known)
+        self._catalogue = Catalogue(self._calls, clock, types)
         self._patience = Patience(self._calls, clock, sleep)
         self._foundation = Foundation(
             self._calls,
             self._catalogue,
             self._patience,
             Settings(
-                public_key,
                 doors if callable(doors) else lambda: doors,
                 must_reach,
                 profile if callable(profile) else lambda: profile,
                 image if callable(image) else lambda: image,
-                disk,
+                disk if callable(disk) else lambda: disk,
                 owner,
+                known,
+                subnets if callable(subnets) else lambda: subnets,
             ),
         )
+        self._billed = Billed(self._calls, self._foundation.settings)
         self._owner = owner
         self._clock = clock
         self._lock = threading.Lock()
         self._bought: dict[str, Machine] = {}
+        self._settled: frozenset[str] = frozenset()  # fleets that cannot be deleted
 
     def __repr__(self) -> str:
         return f"<Ec2 {self._calls.region}>"
 
     def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
         """Return all types that fit, one for each zone that has them, cheapest first."""
-        places = set(find_network(self._calls).subnets)
+        network = find_network(self._calls, needs.subnets)
+        places = set(network.places)
         wished = places & set(needs.zones) if needs.zones else places
-        return self._catalogue.offers(needs, wished, history_seconds)
+        found = self._catalogue.offers(needs, wished, history_seconds)
+        return self._billed.offers(found, network)
 
     def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
         """Try every call that ``purchase`` and its deletion need, without doing anything."""
         known = self._foundation.settings
-        return try_all(self._calls, self._catalogue, purchase, known.image(), known.profile())
+        wish = NodeWish(known.image(), known.profile(), known.subnets(), known.public)
+        return try_all(self._calls, self._catalogue, purchase, wish)
 
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
         """Ask for the nodes; the same token again asks for nothing more."""
-        network = find_network(self._calls)
-        template = self._foundation.template(purchase, user_data, tags, network.vpc)
-        request = launch.fleet(purchase, template, network.subnets, tags, self._owner)
         try:
-            answer = self._patience.call("create_fleet", request)
-        except CloudRefused as error:
+            self._buy(purchase, user_data, tags)
+        except CloudError as error:
+            kind = of_rung(error.kind, placement=purchase.placement)
+            if kind == error.kind:
+                raise
+            raise CloudError(str(error), kind, error.code) from error
+
+    def _buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
+        self._calls.keep_account()
+        network = self._network()
+        if self._foundation.settings.public:
+            check_reach(self._calls, network, purchase.zone)
+        template = self._foundation.template(purchase, user_data, tags, network.vpc)
+        request = launch_template.fleet(purchase, template, network.subnets, tags, self._owner)
+        try:
+            ids = self._granted(purchase, request)
+        except CloudError as error:
             if error.code == "IdempotentParameterMismatch":
                 self._has_come(purchase, error)
                 return
-            if error.kind != Kind.THROTTLING:
-                self._foundation.withdraw(template)
+            if error.kind != ErrorKind.THROTTLING:
+                self._foundation.withdraw(purchase, template)
             raise
-        ids = [id_ for part in answer.get("Instances", ()) for id_ in part["InstanceIds"]]
-        if not ids:
-            self._foundation.withdraw(template, answer.get("FleetId", ""))
-            raise _nothing(answer)
         self._remember(purchase, ids)
+
+    def _granted(self, purchase: Purchase, request: launch_template.Request) -> list[str]:
+        """Make the call until it is granted, or refused for good; return the machines' ids.
+
+        A 200 that says of all pools that something is not known yet is kept for its token, so
+        the next call has the next token of the purchase's family. That follows from the token
+        that is written down: who repeats the purchase goes through the same answers again.
+
+        Raises:
+            CloudError: Nothing was bought.
+        """
+        deadline, is_second = self._clock() + LAG_SECONDS, False
+        for number in itertools.count():
+            token = member(purchase.token, number)
+            answer = self._patience.call("create_fleet", {**request, "ClientToken": token})
+            ids = [id_ for part in answer.get("Instances", ()) for id_ in part["InstanceIds"]]
+            if ids:
+                return ids
+            self._foundation.withdraw_fleet(answer.get("FleetId", ""))
+            error = error_of(of_fleet(_errors(answer)))
+            if not error.is_early:
+                if is_second or not self._patience.may_be_permitted(error.kind):
+                    raise error
+                is_second = True
+            self._patience.wait(deadline, error, POLL_SECONDS if error.is_early else RIGHTS_SECONDS)
+            # Nobody says for how long such an answer is kept.
+            if self._is_there(purchase):
+                break
+        return []
+
+    def _is_there(self, purchase: Purchase) -> bool:
+        return any(one.token == purchase.token for one in self.machines(purchase.cluster))
 
     def door(self, wished: str = "") -> str:
         """Return the network from which nodes would let in ssh.
@@ -194,13 +195,13 @@ class Ec2:
 
         Raises:
             InputError: What is wished is no such network.
-            CloudRefused: It cannot be said, or the place does not answer.
+            CloudError: It cannot be said, or the place does not answer.
         """
-        return find_door(self._calls, wished)
+        return find_door(self._calls, wished, self._foundation.settings.subnets())
 
     def admit(self, cluster: str) -> None:
         """Let in who is to be let in by now, where the cluster has anything yet."""
-        self._foundation.admit(cluster, find_network(self._calls).vpc)
+        self._foundation.admit(cluster, self._network().vpc)
 
     def machines(self, cluster: str = "") -> tuple[Machine, ...]:
         """Return the machines of ``cluster``, or all that are ours, also those just gone."""
@@ -210,7 +211,7 @@ class Ec2:
             "Reservations.Instances",
             Filters=Whose(cluster, self._owner).filters(),
         )
-        public = is_public(self._foundation.settings.doors())
+        public = self._foundation.settings.public
         listed = [self._machine(row, public=public) for row in rows]
         with self._lock:
             for one in listed:
@@ -223,20 +224,22 @@ class Ec2:
             return
         try:
             self._calls.call("ec2", "terminate_instances", InstanceIds=list(ids))
-        except CloudRefused as error:  # one that is not there keeps EC2 from ending any
+        except CloudError as error:  # one that is not there keeps EC2 from ending any
             if not removal.GONE.search(error.code):
                 raise
             for id_ in ids:
                 self._end_one(id_)
 
     def leftovers(self, cluster: str = "", *, images: bool = False) -> tuple[Leftover, ...]:
-        """Return all that bears our tags, machines that are gone left out.
+        """Return all with our tags, machines that are gone left out.
 
         Args:
-            images: Whether images that were baked are told too.
+            images: Whether images that were baked are listed too.
         """
         whose = Whose(cluster, self._owner)
-        listed = removal.leftovers(self._calls, whose, self._price, images=images)
+        listed = removal.leftovers(
+            self._calls, whose, self._price, images=images, settled=self._settled
+        )
         with self._lock:
             lagging = bool(self._bought)
         if not lagging:
@@ -259,36 +262,39 @@ class Ec2:
             images: Whether images that were baked from it go too.
         """
         whose = Whose(cluster, self._owner)
-        removal.remove(self._calls, whose, self._clock(), images=images)
+        self._settled |= removal.remove(self._calls, whose, self._clock(), images=images)
         return self.leftovers(cluster, images=images)
 
     def address(self, id_: str, cluster: str) -> str:
         """Return how this computer reaches a node of ``cluster``."""
         row = baking.found_node(self._calls, id_, cluster)
-        return machine(row, public=is_public(self._foundation.settings.doors())).reach
+        return machine(row, public=self._foundation.settings.public).reach
 
     def bake(self, session: Session, id_: str, name: str, cluster: str) -> str:
         """Begin to make an image of a node that is set up; return the image's id."""
         tags = baking.image_tags(cluster, self._owner)
-        return baking.bake(self._calls, session, id_, name, tags)
+        return baking.bake(self._calls, session, id_, name, tags, self._patience)
 
-    def image(self, id_: str) -> baking.Progress:
+    def image(self, id_: str) -> baking.ImageProgress:
         """Return how far an image is."""
-        return baking.progress(self._calls, id_)
+        return baking.progress(self._calls, id_, self._patience)
 
     def discard(self, image: str) -> tuple[str, ...]:
         """Delete a baked image with its snapshots, and return their ids."""
         return baking.discard(self._calls, image)
 
-    def _has_come(self, purchase: Purchase, error: CloudRefused) -> None:
+    def _network(self) -> Network:
+        return find_network(self._calls, self._foundation.settings.subnets())
+
+    def _has_come(self, purchase: Purchase, error: CloudError) -> None:
         """Wait until what was bought with this token before, in other words, is listed.
 
         Raises:
-            CloudRefused: It came to nothing, so the next rung is due.
+            CloudError: It came to nothing, so the next rung is due.
         """
         deadline = self._clock() + LAG_SECONDS
-        nothing = CloudRefused(str(error), Kind.CAPACITY, error.code)
-        while not any(one.token == purchase.token for one in self.machines(purchase.cluster)):
+        nothing = CloudError(str(error), ErrorKind.CAPACITY, error.code)
+        while not self._is_there(purchase):
             self._patience.wait(deadline, nothing)
 
     def _remember(self, purchase: Purchase, ids: Sequence[str]) -> None:
@@ -318,16 +324,17 @@ class Ec2:
         with self._lock:
             known = id_ in self._bought
         try:
-            new = ("InvalidInstanceID",) if known else ()
+            new = ("InvalidInstanceID.NotFound",) if known else ()
             self._patience.call("terminate_instances", {"InstanceIds": [id_]}, new)
-        except CloudRefused as error:
+        except CloudError as error:
             if not removal.GONE.search(error.code):
                 raise
 
     def _machine(self, row: Mapping[str, Any], *, public: bool) -> Machine:
-        slots = self._catalogue.kind(row["InstanceType"]).slots
+        kind = self._catalogue.kind(row["InstanceType"])
         price = 0.0 if row["State"]["Name"] == "terminated" else self._price(row)
-        return machine(row, price, slots, public=public)
+        found = machine(row, price, kind.slots, public, kind.network)
+        return replace(found, beside=self._billed.machine(row))
 
     def _price(self, row: Mapping[str, Any]) -> float:
         return self._catalogue.price(row["InstanceType"], row["Placement"]["AvailabilityZone"])
@@ -339,104 +346,54 @@ class Sweep:
 
     Args:
         refused: Region, and the sentence why it was not looked through.
+        denied: Regions that a policy denies explicitly, as an organisation does for all but some.
     """
 
     left: tuple[Leftover, ...]
     refused: tuple[tuple[str, str], ...]
+    denied: tuple[str, ...] = ()
 
 
 def regions(region: str, endpoint: str = "") -> tuple[str, ...]:
     """Return the regions that the account has.
 
     Raises:
-        CloudRefused: They are not told.
+        CloudError: They cannot be listed.
     """
     rows = Connection(region, endpoint).rows("ec2", "describe_regions", "Regions")
     return tuple(sorted(row["RegionName"] for row in rows))
 
 
 def sweep(region: str, endpoint: str = "", only: Sequence[str] = ()) -> Sweep:
-    """Look for what bears our tags in all regions that the account has, baked images too.
+    """Look for what has our tags in all regions that the account has, baked images too.
 
     Args:
         region: Any; it is asked for the others.
         only: Regions to look through instead of all.
 
     Raises:
-        CloudRefused: The regions are not told.
+        CloudError: The regions cannot be listed.
     """
     names = tuple(only) or regions(region, endpoint)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         found = list(pool.map(lambda name: _swept(name, endpoint), names))
     return Sweep(
-        tuple(left for part, _ in found for left in part),
-        tuple((name, said) for name, (_, said) in zip(names, found, strict=True) if said),
+        tuple(left for one in found for left in one.left),
+        tuple(refusal for one in found for refusal in one.refused),
+        tuple(region for one in found for region in one.denied),
     )
 
 
-def _swept(region: str, endpoint: str) -> tuple[tuple[Leftover, ...], str]:
+def _swept(region: str, endpoint: str) -> Sweep:
     try:
-        return Ec2(region, endpoint=endpoint).leftovers(images=True), ""
-    except CloudRefused as error:
-        return (), str(error)
+        return Sweep(Ec2(region, endpoint=endpoint).leftovers(images=True), ())
+    except CloudError as error:
+        if is_denied(error):
+            return Sweep((), (), (region,))
+        return Sweep((), ((region, str(error)),))
 
 
-def _entries(page: Mapping[str, Any], path: Sequence[str]) -> Iterator[dict[str, Any]]:
-    for entry in page.get(path[0]) or ():
-        if path[1:]:
-            yield from _entries(entry, path[1:])
-        else:
-            yield entry
-
-
-def _nothing(answer: Mapping[str, Any]) -> CloudRefused:
-    """Return the refusal that a 200 without machines is."""
-    errors = answer.get("Errors") or [{"ErrorCode": "UnfulfillableCapacity"}]
-    refusals = [
-        classify(error.get("ErrorCode") or "", error.get("ErrorMessage") or "") for error in errors
-    ]
-    # A type that one of the zones never has says nothing where another pool gives a reason. And
-    # where one pool only lacks capacity, another rung may do; else a person mends the first.
-    said = [one for one in refusals if one.code != "Unsupported"] or refusals
-    chosen = next((one for one in said if one.kind is Kind.CAPACITY), said[0])
-    return CloudRefused(chosen.sentence, chosen.kind, chosen.code)
-
-
-class _Mapped:
-    """A context in which boto3's errors become ``CloudRefused``."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, exceptions.ClientError):
-            told = error.response.get("Error", {})
-            raise refused(told.get("Code") or "NoAnswer", told.get("Message") or "") from error
-        if isinstance(error, _NO_CREDENTIALS):
-            raise refused("NoCredentials", str(error)) from error
-        if isinstance(error, exceptions.BotoCoreError | ResponseParserError):
-            raise refused(_code(error), str(error)) from error
-
-
-_NO_CREDENTIALS = (
-    exceptions.NoCredentialsError,
-    exceptions.PartialCredentialsError,
-    exceptions.CredentialRetrievalError,
-    exceptions.TokenRetrievalError,
-    exceptions.SSOError,
-    exceptions.ProfileNotFound,
-)
-
-
-_NO_ANSWER = (exceptions.HTTPClientError, exceptions.ConnectionError, ResponseParserError)
-
-
-def _code(error: Exception) -> str:
-    if isinstance(error, _NO_ANSWER):
-        return "NoAnswer"
-    return f"Invalid.{type(error).__name__}"
+def _errors(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Give code and sentence of each pool in a 200 without machines."""
+    for error in answer.get("Errors", ()):
+        yield error.get("ErrorCode") or "", error.get("ErrorMessage") or ""

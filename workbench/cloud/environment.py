@@ -1,4 +1,4 @@
-"""Say what a Python environment holds, as JSON; it needs no more than the standard library.
+"""List what a Python environment holds, as JSON, with the standard library alone.
 
 The same text runs here and, sent over a session, in an environment that lacks this package.
 """
@@ -43,17 +43,22 @@ def package_hash(folder: Path) -> str:
 
 
 def environment() -> dict[str, object]:
-    """Return Python's version, the package's hash, and each distribution's version and origin."""
+    """Return Python's version, the package's hash, and what is known of each distribution."""
     folder = package_folder()
-    held = {
-        found.metadata["Name"]: [found.version, found.read_text("direct_url.json") or ""]
-        for found in importlib.metadata.distributions()
-        if found.metadata["Name"]
-    }
+    held, pythons, conda = {}, {}, []
+    for found in importlib.metadata.distributions():
+        if name := found.metadata["Name"]:
+            held[name] = [found.version, found.read_text("direct_url.json") or ""]
+            pythons[name] = found.metadata["Requires-Python"] or ""
+            if (found.read_text("INSTALLER") or "").strip() == "conda":
+                conda.append(name)
     return {
         "python": "{}.{}".format(*sys.version_info),
+        "release": "{}.{}.{}".format(*sys.version_info),
         "package": package_hash(folder) if folder else "",
         "distributions": held,
+        "conda": conda,
+        "pythons": {name: text for name, text in pythons.items() if text},
     }
 
 

@@ -1,19 +1,19 @@
-"""What is asked of a place that lends nodes, and of a session with a node; fakes answer alike."""
+"""The interfaces of a provider of nodes and of a session with a node."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Protocol
 
-from workbench.core.diagnosis import Finding
-from workbench.core.fleet import Leftover, Machine, Needs, Offer, Purchase
-from workbench.core.session import Completed, RemoteProcess, Session
+from workbench.core.fleet.model import Leftover, Machine, Needs, Offer, Purchase
+from workbench.core.node.findings import Finding
+from workbench.core.world.remote import Completed, RemoteProcess, Session
 
 __all__ = ["Cloud", "Completed", "RemoteProcess", "Session"]
 
 
 class Cloud(Protocol):
-    """A place that lends nodes. Calls take as long as the place takes: use a thread."""
+    """A place that provides nodes. Calls take as long as the place takes: use a thread."""
 
     def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
         """Return all types that fit, one for each zone that has them, cheapest first.
@@ -22,7 +22,7 @@ class Cloud(Protocol):
             history_seconds: How far back the prices go.
 
         Raises:
-            CloudRefused: The place does not answer, or not to us.
+            CloudError: The place does not answer, or not to us.
         """
         ...
 
@@ -38,7 +38,7 @@ class Cloud(Protocol):
             tags: Borne by the nodes, and all that belongs to them, from the first moment.
 
         Raises:
-            CloudRefused: Nothing was bought; ``kind`` says what may help.
+            CloudError: Nothing was bought; ``kind`` says what may help.
         """
         ...
 
@@ -46,7 +46,7 @@ class Cloud(Protocol):
         """Return the machines of ``cluster``, or all that are ours, also those just gone.
 
         Raises:
-            CloudRefused: The place does not answer, or not to us.
+            CloudError: The place does not answer, or not to us.
         """
         ...
 
@@ -54,12 +54,12 @@ class Cloud(Protocol):
         """Begin to end machines; one that is gone already is as good.
 
         Raises:
-            CloudRefused: The place does not answer, or not to us.
+            CloudError: The place does not answer, or not to us.
         """
         ...
 
     def leftovers(self, cluster: str = "") -> tuple[Leftover, ...]:
-        """Return all that bears our tags, costs or not, machines that are gone left out."""
+        """Return all with our tags, costs or not, machines that are gone left out."""
         ...
 
     def clean(self, cluster: str) -> tuple[Leftover, ...]:

@@ -1,4 +1,4 @@
-"""Read EC2's answers into machines, offers and quotas."""
+"""Parse EC2's answers into machines, offers and quotas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from workbench.cloud.tags import TOKEN, read
-from workbench.core.fleet import Machine, MachineState, Needs, Offer
+from workbench.core.fleet.connection_limits import one_flow_gbits
+from workbench.core.fleet.model import Machine, MachineState, Needs, Offer
+from workbench.core.fleet.quotas import quota_code
+from workbench.core.performance.gpu_datasheets import is_driven
 
 MIB_PER_GIB = 1024
 STATES = {
@@ -20,35 +23,42 @@ STATES = {
     "stopped": MachineState.STOPPING,
     "terminated": MachineState.GONE,
 }
-# Service Quotas' codes of "All … Spot Instance Requests", in vCPUs, by the letters of the family.
-QUOTAS = {
-    "a": "L-34B43A08",
-    "c": "L-34B43A08",
-    "d": "L-34B43A08",
-    "h": "L-34B43A08",
-    "i": "L-34B43A08",
-    "m": "L-34B43A08",
-    "r": "L-34B43A08",
-    "t": "L-34B43A08",
-    "z": "L-34B43A08",
-    "g": "L-3819A6DF",
-    "vt": "L-3819A6DF",
-    "gr": "L-3819A6DF",
-    "p": "L-7212CCBC",
-    "p5": "L-C4BD4855",
-    "dl": "L-85EED4F7",
-    "inf": "L-B5D1601B",
-    "trn": "L-6B0D517C",
-    "f": "L-88CF9481",
-    "x": "L-E3A00192",
-}
+# Flexible types compute at 40 % of their vCPUs, and for 95 % of a day above: EC2 guide, "Flex
+# instances".
+FLEX = 0.4
+_BURSTABLE = re.compile(r"t\d")
+# EC2 guide, "Key concepts for burstable performance instances": baseline utilization a vCPU.
+_T3 = {
+    "nano": 0.05, "micro": 0.1, "small": 0.2, "medium": 0.2, "large": 0.3, "xlarge": 0.4,
+    "2xlarge": 0.4,
+}  # fmt: skip
+_T2 = _T3 | {"xlarge": 0.225, "2xlarge": 0.17}
+_BASELINES = {"t2": _T2, "t3": _T3, "t3a": _T3, "t4g": _T3}
+_SLOWEST = 0.05  # of a family that the table does not have yet
+# Accelerators that no framework here computes on, and no image here drives.
+_STRANGE = {
+    "NeuronInfo", "InferenceAcceleratorInfo", "FpgaInfo", "MediaAcceleratorInfo",
+}  # fmt: skip
+# Of a machine that ends at its launch; EC2 user guide, "Troubleshoot instance launch issues" and
+# "Grant access to customer managed keys for use with encrypted AMIs and EBS snapshots".
+KEY_IS_SHUT = (
+    "its disk is encrypted with a KMS key that spot may not use; run: aws kms create-grant "
+    "--key-id KEY --grantee-principal arn:aws:iam::ACCOUNT:role/aws-service-role/"
+    "spot.amazonaws.com/AWSServiceRoleForEC2Spot --operations Decrypt Encrypt GenerateDataKey "
+    "GenerateDataKeyWithoutPlaintext CreateGrant DescribeKey ReEncryptFrom ReEncryptTo; KEY is "
+    "what aws ec2 get-ebs-default-kms-key-id says"
+)
 # Prices of one type in one zone: epoch seconds and $/h, oldest first.
 Prices = Mapping[tuple[str, str], Sequence[tuple[float, float]]]
 
 
 @dataclass(frozen=True)
-class Kind:
-    """One type of machine; fields as in ``Offer``."""
+class InstanceType:
+    """One type of machine; fields as in ``Offer``.
+
+    Args:
+        credits: Whether it computes by CPU credits, as T types do.
+    """
 
     type: str
     vcpus: int
@@ -59,6 +69,10 @@ class Kind:
     gpu_memory: float
     network: float
     burst: float
+    placement: bool = True
+    sustained: float = 1.0
+    credits: bool = False
+    has_driver: bool = True
 
     @property
     def slots(self) -> int:
@@ -66,12 +80,16 @@ class Kind:
         return self.gpus or self.cores
 
 
-def kind(answer: Mapping[str, Any]) -> Kind:
-    """Read one entry of DescribeInstanceTypes."""
-    cards = answer.get("NetworkInfo", {}).get("NetworkCards", ())
+def kind(answer: Mapping[str, Any]) -> InstanceType:
+    """Read one entry of DescribeInstanceTypes.
+
+    A node has one network interface, on the card that is the type's default: of other cards it
+    has nothing.
+    """
+    card = _card(answer.get("NetworkInfo", {}))
     gpus = answer.get("GpuInfo", {}).get("Gpus", ())
     vcpus = answer["VCpuInfo"]["DefaultVCpus"]
-    return Kind(
+    return InstanceType(
         type=answer["InstanceType"],
         vcpus=vcpus,
         cores=answer["VCpuInfo"].get("DefaultCores", max(1, vcpus // 2)),
@@ -82,32 +100,41 @@ def kind(answer: Mapping[str, Any]) -> Kind:
             (gpu.get("MemoryInfo", {}).get("SizeInMiB", 0) / MIB_PER_GIB for gpu in gpus),
             default=0.0,
         ),
-        network=sum(card.get("BaselineBandwidthInGbps", 0.0) for card in cards),
-        burst=sum(card.get("PeakBandwidthInGbps", 0.0) for card in cards),
+        network=card.get("BaselineBandwidthInGbps", 0.0),
+        burst=card.get("PeakBandwidthInGbps", 0.0),
+        placement="cluster" in answer.get("PlacementGroupInfo", {}).get("SupportedStrategies", ()),
+        sustained=sustained(answer["InstanceType"]),
+        credits=answer.get("BurstablePerformanceSupported", False),
+        has_driver=not _STRANGE & answer.keys()
+        and all(
+            gpu.get("Count", 0) >= 1 and is_driven(gpu.get("Manufacturer", ""), gpu.get("Name", ""))
+            for gpu in gpus
+        ),
     )
 
 
-def quota_code(type_: str) -> str:
-    """Return the code of the quota that a type counts against; empty when it is not known."""
-    family = type_.partition(".")[0]
-    letters = re.match(r"[a-z]*", family)
-    word = letters.group() if letters else ""
-    if family.startswith(("p5", "p6")):
-        return QUOTAS["p5"]
-    if word.startswith("u") or word == "hpc":
-        return ""
-    known = [word[:length] for length in (3, 2, 1) if word[:length] in QUOTAS]
-    return QUOTAS[known[0]] if known else ""
+def sustained(type_: str) -> float:
+    """Return the share of its vCPUs' time that a type computes without end."""
+    family, _, size = type_.partition(".")
+    if family.endswith("-flex"):
+        return FLEX
+    return _BASELINES.get(family, {}).get(size, _SLOWEST) if _BURSTABLE.match(family) else 1.0
+
+
+def _card(network: Mapping[str, Any]) -> Mapping[str, Any]:
+    cards = network.get("NetworkCards", ())
+    index = network.get("DefaultNetworkCardIndex", 0)
+    return next((card for card in cards if card.get("NetworkCardIndex", 0) == index), {})
 
 
 def offers(
-    kinds: Iterable[Kind],
+    kinds: Iterable[InstanceType],
     zones: Iterable[tuple[str, str]],
     prices: Prices,
     quotas: Mapping[str, int],
     since: float,
 ) -> tuple[Offer, ...]:
-    """Put together what was told of types, zones, prices and quotas; cheapest first.
+    """Put together types, zones, prices and quotas into offers; cheapest first.
 
     Args:
         zones: Type and zone in which it is offered.
@@ -129,6 +156,11 @@ def offers(
             burst=named[type_].burst,
             history=_since(prices[type_, zone], since),
             quota=quotas.get(quota_code(type_)),
+            slots=named[type_].slots,
+            flow=one_flow_gbits(named[type_].placement),
+            placement=named[type_].placement,
+            sustained=named[type_].sustained,
+            has_driver=named[type_].has_driver,
         )
         for type_, zone in zones
         if type_ in named and prices.get((type_, zone))
@@ -136,7 +168,7 @@ def offers(
     return tuple(sorted(found, key=lambda offer: (offer.price, offer.type, offer.zone)))
 
 
-def fits(needs: Needs, kind: Kind) -> bool:
+def fits(needs: Needs, kind: InstanceType) -> bool:
     """Return whether a type has what each node must have at least."""
     return (
         (not needs.types or kind.type in needs.types)
@@ -158,32 +190,46 @@ def prices(answer: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], list[tu
 
 
 def machine(
-    answer: Mapping[str, Any], price: float = 0.0, slots: int = 0, public: bool = False
+    answer: Mapping[str, Any],
+    price: float = 0.0,
+    slots: int = 0,
+    public: bool = False,
+    network: float = 0.0,
 ) -> Machine:
     """Read one entry of DescribeInstances.
 
     Args:
         public: Whether this computer reaches it by its public address.
+        network: Gbit/s that its type sustains; 0 when unknown.
     """
     tags = read(answer.get("Tags"))
     reason = answer.get("StateReason") or {}
     address = answer.get("PrivateIpAddress") or ""
+    place = answer.get("Placement") or {}
     return Machine(
         id=answer["InstanceId"],
         state=STATES.get(answer["State"]["Name"], MachineState.STOPPING),
         address=address,
         reach=(answer.get("PublicIpAddress") or "") if public else address,
         type=answer.get("InstanceType", ""),
-        zone=(answer.get("Placement") or {}).get("AvailabilityZone", ""),
+        zone=place.get("AvailabilityZone", ""),
         price=price,
         slots=slots,
         launched=epoch(answer.get("LaunchTime")),
         ended=ended(answer.get("StateTransitionReason") or ""),
         token=dict(tags).get(TOKEN, ""),
         tags=tags,
-        reason=reason.get("Message", ""),
+        reason=_reason(reason),
         interrupted=reason.get("Code", "").startswith("Server.Spot"),
+        network=network,
+        flow=one_flow_gbits(placement=bool(place.get("GroupName"))),
     )
+
+
+def _reason(told: Mapping[str, str]) -> str:
+    """Return why a machine is in its state, with the remedy where one is known."""
+    said = told.get("Message", "")
+    return f"{KEY_IS_SHUT} ({said})" if told.get("Code") == "Client.InternalError" else said
 
 
 def ended(reason: str) -> float:

@@ -1,4 +1,4 @@
-"""Say which rights are needed in AWS, and no more: a person's, a node's, an image baker's."""
+"""Build the IAM policies with the fewest rights: for a person, a node and an image baker."""
 
 from __future__ import annotations
 
@@ -7,11 +7,22 @@ from enum import StrEnum
 from importlib.resources import files
 from typing import Any
 
+from workbench.core.fleet.model import NODE_ROLE
 from workbench.errors import InputError
 
 _BUCKET, _PREFIX = "BUCKET", "PREFIX"
 # IAM counts what is not white space.
 MAX_CHARACTERS = 6144
+_TRUST = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"Service": "ec2.amazonaws.com"},
+            "Action": "sts:AssumeRole",
+        }
+    ],
+}
 
 
 class Principal(StrEnum):
@@ -45,6 +56,29 @@ def policy_text(principal: Principal, store: str = "") -> str:
     return json.dumps(policy(principal, store), indent=2)
 
 
+def profile_commands(role: str = NODE_ROLE) -> tuple[str, ...]:
+    """Return the commands that make the nodes' role, and the instance profile that carries it.
+
+    A role made in the console has a profile of its name; one made by commands has none.
+    """
+    trust = json.dumps(_TRUST, separators=(",", ":"))
+    return (
+        f"aws iam create-role --role-name {role} --assume-role-policy-document '{trust}'",
+        f"aws iam create-instance-profile --instance-profile-name {role}",
+        f"aws iam add-role-to-instance-profile --instance-profile-name {role} --role-name {role}",
+    )
+
+
+def role_commands(file: str = "node.json", role: str = NODE_ROLE) -> tuple[str, ...]:
+    """Return the commands that make the nodes' role with the policy that lies in ``file``."""
+    made, *profile = profile_commands(role)
+    rights = (
+        f"aws iam put-role-policy --role-name {role} --policy-name {role} "
+        f"--policy-document file://{file}"
+    )
+    return (made, rights, *profile)
+
+
 def allowed(document: dict[str, Any], action: str) -> bool:
     """Return whether some statement allows an action, whatever its conditions."""
     return any(
@@ -58,8 +92,12 @@ def _parts(store: str) -> tuple[str, str]:
     bucket, _, prefix = store.removeprefix("s3://").partition("/")
     prefix = prefix.strip("/")
     if not store.startswith("s3://") or not bucket or not prefix:
-        raise InputError(f"{store!r} is not s3://bucket/prefix; name a bucket and a prefix in it.")
+        raise InputError(
+            f"{store!r} is not s3://bucket/prefix", "name a bucket and a prefix in it."
+        )
     # They come into a JSON text, where "*" would mean more than one prefix.
     if set(store) & set('"\\*?${}\n'):
-        raise InputError(f"{store!r} has a character that a policy reads otherwise; leave it out.")
+        raise InputError(
+            f"{store!r} has a character that a policy reads otherwise", "leave it out."
+        )
     return bucket, prefix

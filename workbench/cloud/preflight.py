@@ -1,26 +1,25 @@
-"""Find what a launch needs in a region, and try every permission without doing anything."""
+"""Find what a launch needs in a region, and test every permission by dry runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.cloud import launch
-from workbench.cloud.calls import Calls, refused
-from workbench.cloud.catalogue import Catalogue
-from workbench.cloud.inventory import quota_code
+from workbench.cloud import launch_template
+from workbench.cloud.ec2_api import Calls, refused
+from workbench.cloud.ec2_offers import Catalogue
+from workbench.cloud.image_lookup import find_image
+from workbench.cloud.network import check_reach, find_network
+from workbench.cloud.policy import profile_commands
 from workbench.cloud.tags import Whose, borne
-from workbench.core.diagnosis import Finding
-from workbench.core.fleet import Purchase
-from workbench.core.refusal import Kind
-from workbench.errors import CloudRefused
+from workbench.core.fleet.cloud_errors import ErrorKind
+from workbench.core.fleet.model import Purchase
+from workbench.core.fleet.quotas import quota_code
+from workbench.core.node.findings import Finding
+from workbench.errors import CloudError, InputError
 
-# Public parameters, maintained by AWS and Canonical; the first one that a region has is taken.
-_DEEP = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-{}/latest/ami-id"
-_PLAIN = "/aws/service/canonical/ubuntu/server/{}/stable/current/amd64/hvm/{}/ami-id"
-GPU_IMAGES = (_DEEP.format("ubuntu-24.04"), _DEEP.format("ubuntu-22.04"))
-PLAIN_IMAGES = (_PLAIN.format("24.04", "ebs-gp3"), _PLAIN.format("22.04", "ebs-gp2"))
 # Things that do not exist, which the policy lets be deleted: so a trial is answered by what the
 # policy says, and not by what a condition on tags makes of nothing.
 NOTHING = "00000000000000000"
@@ -30,65 +29,34 @@ DRY_RUN = "DryRunOperation"
 
 
 @dataclass(frozen=True)
-class Network:
-    """Where nodes are launched.
+class NodeWish:
+    """What nodes are to be like; fields as of ``Ec2``.
 
     Args:
-        subnets: Zone to its default subnet.
+        public: Whether they are reached through the internet.
     """
 
-    vpc: str
-    subnets: Mapping[str, str]
+    image: str = ""
+    profile: str = ""
+    subnets: Sequence[str] = ()
+    public: bool = False
 
 
-def find_network(calls: Calls) -> Network:
-    """Return the default network of the region.
-
-    Raises:
-        CloudRefused: There is none, or the place does not answer.
-    """
-    default = [{"Name": "is-default", "Values": ["true"]}]
-    vpcs = list(calls.rows("ec2", "describe_vpcs", "Vpcs", Filters=default))
-    if not vpcs:
-        raise refused("VPCIdNotSpecified", f"{calls.region} has no default VPC")
-    vpc = str(vpcs[0]["VpcId"])
-    filters = [
-        {"Name": "vpc-id", "Values": [vpc]},
-        {"Name": "default-for-az", "Values": ["true"]},
-    ]
-    rows = calls.rows("ec2", "describe_subnets", "Subnets", Filters=filters)
-    subnets = {row["AvailabilityZone"]: row["SubnetId"] for row in rows}
-    if not subnets:
-        raise refused("InvalidSubnetID.NotFound", f"{vpc} has no default subnet in any zone")
-    return Network(vpc, subnets)
-
-
-def find_image(calls: Calls, wished: str, *, gpus: bool) -> launch.Image:
-    """Return what nodes boot.
+@dataclass(frozen=True)
+class _Trial:
+    """One call that is tried.
 
     Args:
-        wished: An image's id, or the name of a parameter that holds one; empty to look it up.
-        gpus: Whether the nodes have any, and need its driver.
-
-    Raises:
-        CloudRefused: There is no such image, or the place does not answer.
+        absent: Pattern of the codes that only say that something does not exist yet.
     """
-    names = (wished,) if wished.startswith("/") else (GPU_IMAGES if gpus else PLAIN_IMAGES)
-    id_ = wished if wished and not wished.startswith("/") else _looked_up(calls, names)
-    found = calls.call("ec2", "describe_images", ImageIds=[id_])["Images"]
-    if not found:
-        raise refused("InvalidAMIID.NotFound", f"{id_} is not in {calls.region}")
-    root = str(found[0].get("RootDeviceName") or "/dev/sda1")
-    sizes = [
-        mapping["Ebs"].get("VolumeSize", 0)
-        for mapping in found[0].get("BlockDeviceMappings", ())
-        if mapping.get("DeviceName") == root and "Ebs" in mapping
-    ]
-    return launch.Image(id_, root, max([8, *sizes]))
+
+    operation: str
+    request: launch_template.Request
+    absent: str = ""
 
 
 def try_all(
-    calls: Calls, catalogue: Catalogue, purchase: Purchase, image: str, profile: str
+    calls: Calls, catalogue: Catalogue, purchase: Purchase, wish: NodeWish
 ) -> tuple[Finding, ...]:
     """Try what ``purchase`` and its deletion need; without credentials, nothing else is tried."""
     known = _tried("credentials", lambda: calls.call("sts", "get_caller_identity")["Arn"])
@@ -96,43 +64,33 @@ def try_all(
         return (known,)
     findings = [
         known,
-        _tried("network", lambda: _told_network(calls, purchase)),
-        _tried("image", lambda: _told_image(calls, catalogue, purchase, image)),
+        _tried("network", lambda: _told_network(calls, purchase, wish)),
+        _tried("image", lambda: _told_image(calls, catalogue, purchase, wish.image)),
         _tried("quota", lambda: _told_quota(catalogue, purchase)),
     ]
     findings += [
-        _permitted(calls, operation, request)
-        for operation, request in _trials(calls, catalogue, purchase, image, profile)
+        _permitted(calls, trial, wish.profile)
+        for trial in _trials(calls, catalogue, purchase, wish)
     ]
     return tuple(findings)
 
 
-def _looked_up(calls: Calls, names: tuple[str, ...]) -> str:
-    answer = calls.call("ssm", "get_parameters", Names=list(names))
-    found = {row["Name"]: row["Value"] for row in answer["Parameters"]}
-    ids = [str(found[name]) for name in names if name in found]
-    if not ids:
-        raise CloudRefused(
-            f"{calls.region} has no public image for these nodes (no SSM parameter "
-            f"{' or '.join(names)}); name one that it has (--image ami-…), or choose another "
-            "region.",
-            Kind.CONFIGURATION,
-            "InvalidAMIID.NotFound",
-        )
-    return ids[0]
-
-
-def _told_network(calls: Calls, purchase: Purchase) -> str:
-    network = find_network(calls)
-    if purchase.zone and purchase.zone not in network.subnets:
-        raise refused("InvalidSubnetID.NotFound", f"{purchase.zone} has no default subnet")
-    return f"{network.vpc}, a subnet in {', '.join(sorted(network.subnets))}"
+def _told_network(calls: Calls, purchase: Purchase, wish: NodeWish) -> str:
+    network = find_network(calls, wish.subnets)
+    if purchase.zone and purchase.zone not in network.places:
+        raise refused("InvalidSubnetID.NotFound", f"{purchase.zone} has no subnet to launch in")
+    if wish.public:
+        check_reach(calls, network, purchase.zone)
+    public = wish.public or all(one.public for one in network.within(purchase.zone).values())
+    addresses = "public addresses" if public else "private addresses alone"
+    return f"{network.vpc}, a subnet in {', '.join(sorted(network.places))}, {addresses}"
 
 
 def _told_image(calls: Calls, catalogue: Catalogue, purchase: Purchase, image: str) -> str:
     gpus = any(catalogue.kind(type_).gpus for type_ in purchase.types)
     found = find_image(calls, image, gpus=gpus)
-    return f"{found.id}, root {found.root} of {found.size} GiB"
+    called = f"{found.title}, " if found.title else ""
+    return f"{called}{found.id}, root {found.root} of {found.size} GiB"
 
 
 def _told_quota(catalogue: Catalogue, purchase: Purchase) -> str:
@@ -151,34 +109,63 @@ def _told_quota(catalogue: Catalogue, purchase: Purchase) -> str:
 
 
 def _trials(
-    calls: Calls, catalogue: Catalogue, purchase: Purchase, image: str, profile: str
-) -> Iterator[tuple[str, launch.Request]]:
+    calls: Calls, catalogue: Catalogue, purchase: Purchase, wish: NodeWish
+) -> Iterator[_Trial]:
     """Give each call of a purchase's life, in the order in which it would be made."""
     try:
-        network = find_network(calls)
+        network = find_network(calls, wish.subnets)
         gpus = any(catalogue.kind(type_).gpus for type_ in purchase.types)
-        boots = find_image(calls, image, gpus=gpus)
-    except CloudRefused:
-        return  # told already, and without them there is nothing to ask for
+        boots = find_image(calls, wish.image, gpus=gpus)
+        group = _default_group(calls, network.vpc)
+    except (CloudError, InputError):
+        return  # reported already, and without them there is nothing to ask for
     whose = Whose(purchase.cluster)
     tags = borne(whose, purchase.token)
-    group = f"sg-{NOTHING}"
-    template = launch.template(purchase, "", tags, image=boots, group_id=group, profile=profile)
-    subnet = network.subnets.get(purchase.zone) or next(iter(network.subnets.values()))
-    yield "create_security_group", launch.group(whose, network.vpc, tags)
-    yield "authorize_security_group_ingress", launch.ingress(group, ())[0]
-    yield "import_key_pair", launch.key_pair(whose, _A_KEY, tags)
-    yield "create_placement_group", launch.placement_group(whose, tags)
-    yield "create_launch_template", template
+    template = launch_template.template(
+        purchase,
+        "",
+        tags,
+        image=boots,
+        group_id=group,
+        public=wish.public,
+        profile=wish.profile,
+    )
+    rule = launch_template.ingress(f"sg-{NOTHING}", ())[0]
     nothing = {"LaunchTemplateId": f"lt-{NOTHING}"}
-    yield "create_fleet", launch.fleet(purchase, nothing, network.subnets, ())
-    yield "run_instances", _alone(template["LaunchTemplateData"], purchase, subnet)
-    yield from _DELETIONS.items()
-    yield from ((operation, {}) for operation in _READS)
+    fleet = launch_template.fleet(purchase, nothing, network.subnets, ())
+    [subnet, *_] = network.within(purchase.zone).values()
+    yield _Trial("create_security_group", launch_template.group(whose, network.vpc, tags))
+    yield _Trial("authorize_security_group_ingress", rule, _NO_GROUP)
+    yield _Trial("revoke_security_group_ingress", rule, _NO_GROUP)
+    yield _Trial(
+        "create_placement_group", launch_template.placement_group(whose, purchase.zone, tags)
+    )
+    yield _Trial("create_launch_template", template)
+    yield _Trial("create_fleet", fleet, r"InvalidLaunchTemplate\w*\.NotFound")
+    yield _Trial("run_instances", _alone(template["LaunchTemplateData"], purchase, subnet.id))
+    yield from (_Trial(operation, request, _GONE) for operation, request in _DELETIONS.items())
+    yield from (_Trial(operation, {}) for operation in _READS)
 
 
-_A_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-_DELETIONS: Mapping[str, launch.Request] = {
+def _default_group(calls: Calls, vpc: str) -> str:
+    """Return a security group that is there: EC2 looks each id up before it says what is allowed.
+
+    Raises:
+        CloudError: The place does not answer, or not to us.
+    """
+    filters = [
+        {"Name": "vpc-id", "Values": [vpc]},
+        {"Name": "group-name", "Values": ["default"]},
+    ]
+    rows = list(calls.rows("ec2", "describe_security_groups", "SecurityGroups", Filters=filters))
+    if not rows:
+        raise refused("InvalidGroup.NotFound", f"{vpc} has no default security group")
+    return str(rows[0]["GroupId"])
+
+
+_NO_GROUP = r"Invalid(Group|SecurityGroupI[dD])\.NotFound"
+_GONE = r"NotFound|\.Unknown|InvalidFleetId"
+_DELETIONS: Mapping[str, launch_template.Request] = {
     "delete_fleets": {"FleetIds": [NO_FLEET], "TerminateInstances": True},
     "terminate_instances": {"InstanceIds": [f"i-{NOTHING}"]},
     "cancel_spot_instance_requests": {"SpotInstanceRequestIds": ["sir-00000000"]},
@@ -191,6 +178,7 @@ _DELETIONS: Mapping[str, launch.Request] = {
 }
 _READS = (
     "describe_regions",
+    "describe_route_tables",
     "describe_instances",
     "describe_fleets",
     "describe_spot_instance_requests",
@@ -209,34 +197,59 @@ _READS = (
 )
 
 
-def _alone(template: launch.Request, purchase: Purchase, subnet: str) -> launch.Request:
-    """Return the launch of one node without a fleet: CreateFleet's own trial looks no deeper."""
-    left_out = ("Placement", "KeyName")
+def _alone(
+    template: launch_template.Request, purchase: Purchase, subnet: str
+) -> launch_template.Request:
+    """Return the launch of one node without a fleet: CreateFleet's own trial looks no deeper.
+
+    A subnet stands beside the groups: with an interface that is the interface.
+    """
+    request = {key: value for key, value in template.items() if key != "Placement"}
+    cards = [{**card, "SubnetId": subnet} for card in request.get("NetworkInterfaces", ())]
+    where: launch_template.Request = {"NetworkInterfaces": cards} if cards else {"SubnetId": subnet}
     return {
-        **{key: value for key, value in template.items() if key not in left_out},
+        **request,
+        **where,
         "InstanceType": purchase.types[0],
-        "SubnetId": subnet,
         "MinCount": 1,
         "MaxCount": 1,
         "InstanceMarketOptions": {"MarketType": "spot"},
     }
 
 
-def _permitted(calls: Calls, operation: str, request: launch.Request) -> Finding:
-    """Try one call with ``DryRun``; any answer but a refusal of permission is a permission."""
-    action = "ec2:" + "".join(word.capitalize() for word in operation.split("_"))
+def _permitted(calls: Calls, trial: _Trial, profile: str) -> Finding:
+    """Try one call with ``DryRun``: it is allowed where EC2 says ``DryRunOperation``, and only so.
+
+    EC2 looks up first what a call names, so for what does not exist it is unknown.
+    """
+    action = "ec2:" + "".join(word.capitalize() for word in trial.operation.split("_"))
     try:
-        calls.call("ec2", operation, **request, DryRun=True)
-    except CloudRefused as error:
-        if error.kind in (Kind.PERMISSION, Kind.CREDENTIALS):
-            return Finding(action, False, error.code, str(error))
-        if error.kind == Kind.THROTTLING and error.code != "InvalidInstanceID.NotFound":
-            return Finding(action, None, f"not tried: {error.code}")
-    return Finding(action, True, "allowed")
+        calls.call("ec2", trial.operation, **trial.request, DryRun=True)
+    except CloudError as error:
+        if error.code == DRY_RUN:
+            return Finding(action, True, "allowed")
+        if trial.absent and re.search(trial.absent, error.code):
+            return Finding(action, None, f"unknown: what it names does not exist ({error.code})")
+        if "Invalid IAM Instance Profile" in error.said:
+            return Finding(action, False, error.code, _no_profile(profile))
+        if error.kind == ErrorKind.THROTTLING:
+            return Finding(action, None, f"unknown: not tried ({error.code})")
+        return Finding(action, False, error.code, str(error))
+    return Finding(action, None, "unknown: EC2 took no notice of DryRun")
+
+
+def _no_profile(profile: str) -> str:
+    return (
+        f"There is no instance profile {profile!r}, which gives nodes the right to your bucket; "
+        f"make it once, or have an administrator do so: {' && '.join(profile_commands(profile))}; "
+        "`workbench doctor --iam node` prints the policy that this role needs."
+    )
 
 
 def _tried(check: str, found: Callable[[], Any]) -> Finding:
     try:
         return Finding(check, True, str(found()))
-    except CloudRefused as error:
+    except CloudError as error:
         return Finding(check, False, error.code, str(error))
+    except InputError as error:
+        return Finding(check, False, "refused", str(error))

@@ -1,21 +1,21 @@
-"""List all that bears our tags in a region, and delete it in the order that EC2 allows."""
+"""List all resources with our tags in a region, and delete them in the order that EC2 allows."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from workbench.cloud.calls import Calls
+from workbench.cloud.ec2_api import Calls
 from workbench.cloud.inventory import epoch
 from workbench.cloud.tags import CLUSTER, IMAGE, OWNER, TOKEN, Whose, read
-from workbench.core.cost import SNAPSHOT_PRICE, storage_price
-from workbench.core.fleet import Leftover
-from workbench.core.orders import LAG_SECONDS
-from workbench.core.refusal import Kind
-from workbench.errors import CloudRefused
+from workbench.core.fleet.cloud_errors import ErrorKind
+from workbench.core.fleet.cost import SNAPSHOT_PRICE, storage_price
+from workbench.core.fleet.model import Leftover
+from workbench.core.fleet.purchases import LAG_SECONDS
+from workbench.errors import CloudError
 
 GONE = re.compile(r"NotFound|\.Unknown|InvalidFleetId")
 LATER = re.compile(
@@ -48,6 +48,11 @@ class _Sort:
     more: tuple[tuple[str, object], ...] = ()
 
 
+# Refused purchases leave fleets whose tags are listed for a while: not one call for each.
+MOST_NAMED = 100
+# A tag that EC2 puts on the machines of a fleet.
+_FLEET = "aws:ec2:fleet-id"
+_NO_DELETION = ("fleetIdDoesNotExist", "fleetNotInDeletableState")
 _ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
 # In this order: what costs first, then what others hold on to last.
 SORTS = (
@@ -105,9 +110,24 @@ IMAGE_SORTS = (
 
 
 def leftovers(
-    calls: Calls, whose: Whose, price_of: PriceOf, *, images: bool = False
+    calls: Calls,
+    whose: Whose,
+    price_of: PriceOf,
+    *,
+    images: bool = False,
+    settled: Collection[str] = (),
 ) -> tuple[Leftover, ...]:
-    """Return all that bears our tags, machines that are gone left out."""
+    """Return all with our tags, machines that are gone left out.
+
+    Args:
+        settled: Fleets that cannot be deleted; without a living machine they are left out too.
+    """
+    found = [
+        (sort, row)
+        for sort in (*SORTS, *(IMAGE_SORTS if images else ()))
+        for row in _listed(calls, sort, whose)
+    ]
+    of_living = {dict(_tags(row)).get(_FLEET) for sort, row in found if sort.kind == "instance"}
     return tuple(
         Leftover(
             kind=sort.kind,
@@ -118,33 +138,38 @@ def leftovers(
             created=_created(row.get(sort.created)),
             owner=dict(_tags(row)).get(OWNER, ""),
         )
-        for sort in (*SORTS, *(IMAGE_SORTS if images else ()))
-        for row in _listed(calls, sort, whose)
+        for sort, row in found
+        if row[sort.id] not in settled or row[sort.id] in of_living
     )
 
 
-def remove(calls: Calls, whose: Whose, now: float, *, images: bool = False) -> None:
+def remove(calls: Calls, whose: Whose, now: float, *, images: bool = False) -> frozenset[str]:
     """Begin to delete all these things, as far as it goes now.
 
+    Returns:
+        The fleets that cannot be deleted.
+
     Raises:
-        CloudRefused: Something may not be deleted; the rest was, as far as it went.
+        CloudError: Something may not be deleted; the rest was, as far as it went.
     """
-    refused: list[CloudRefused] = []
+    refused: list[CloudError] = []
+    settled: list[str] = []
     for sort in (*SORTS, *(IMAGE_SORTS if images else ())):
         try:
             rows = list(_listed(calls, sort, whose))
             if sort.kind == "launch template":
                 tokens = _tokens(calls, whose)
                 rows = [row for row in rows if _answered(row, tokens, now)]
-        except CloudRefused as error:
+        except CloudError as error:
             refused.append(error)
             continue
         for row in rows:
             if not _held(row):
-                refused += _deleted(calls, sort, row[sort.id])
+                refused += _deleted(calls, sort, row[sort.id], settled)
     for one in refused:
-        if one.kind != Kind.THROTTLING:
+        if one.kind != ErrorKind.THROTTLING:
             raise one
+    return frozenset(settled)
 
 
 def _tokens(calls: Calls, whose: Whose) -> set[str]:
@@ -159,7 +184,7 @@ def _answered(row: Mapping[str, Any], tokens: set[str], now: float) -> bool:
     """Return whether what a template was made for is sure to be seen by now.
 
     A purchase makes its template first. While that is young, and no machine with its token is
-    listed, there may be some that are not listed yet: the template stays, and is told as left.
+    listed, there may be some that are not listed yet: the template stays, and is listed as left.
     """
     seen = dict(_tags(row)).get(TOKEN, "") in tokens
     return seen or now - epoch(row.get("CreateTime")) > LAG_SECONDS
@@ -186,20 +211,39 @@ def _listed(calls: Calls, sort: _Sort, whose: Whose) -> Iterator[dict[str, Any]]
 
 
 def _fleets(calls: Calls, sort: _Sort, whose: Whose) -> Iterator[dict[str, Any]]:
-    """Give the fleets; one that is ``instant`` is told only to who names it."""
+    """Give the fleets; one that is ``instant`` is listed only by its id."""
     owners = _said(calls, OWNER, whose.owner)
-    for id_, tag in _said(calls, CLUSTER, whose.cluster).items():
-        if whose.owner and id_ not in owners:
-            continue
-        tags = [tag, *([owners[id_]] if id_ in owners else [])]
-        try:
-            named = calls.rows("ec2", sort.list, sort.path, FleetIds=[id_])
-            yield from (
-                {**row, "Tags": tags} for row in named if "deleted" not in row["FleetState"]
-            )
-        except CloudRefused as error:
-            if not GONE.search(error.code):
-                raise
+    found = {
+        id_: [tag, *([owners[id_]] if id_ in owners else [])]
+        for id_, tag in _said(calls, CLUSTER, whose.cluster).items()
+        if not whose.owner or id_ in owners
+    }
+    ids = list(found)
+    for first in range(0, len(ids), MOST_NAMED):
+        for row in _named(calls, sort, ids[first : first + MOST_NAMED]):
+            if _is_left(row):
+                yield {**row, "Tags": found[row[sort.id]]}
+
+
+def _named(calls: Calls, sort: _Sort, ids: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the fleets of these ids that there are; EC2 answers for none if one is unknown."""
+    try:
+        return list(calls.rows("ec2", sort.list, sort.path, FleetIds=list(ids)))
+    except CloudError as error:
+        if not GONE.search(error.code):
+            raise
+    if len(ids) == 1:
+        return []
+    half = len(ids) // 2
+    return _named(calls, sort, ids[:half]) + _named(calls, sort, ids[half:])
+
+
+def _is_left(fleet: Mapping[str, Any]) -> bool:
+    """Return whether a fleet may have machines; one that failed has none, and costs nothing.
+
+    States: ``FleetStateCode`` of the EC2 API reference.
+    """
+    return "deleted" not in fleet["FleetState"] and fleet["FleetState"] != "failed"
 
 
 def _said(calls: Calls, key: str, value: str) -> dict[str, dict[str, Any]]:
@@ -213,28 +257,35 @@ def _said(calls: Calls, key: str, value: str) -> dict[str, dict[str, Any]]:
     return {row["ResourceId"]: row for row in rows}
 
 
-def _deleted(calls: Calls, sort: _Sort, id_: str) -> list[CloudRefused]:
-    """Delete one, and return why that is not permitted, if it is not."""
+def _deleted(calls: Calls, sort: _Sort, id_: str, settled: list[str]) -> list[CloudError]:
+    """Delete one, and return why that is not permitted, if it is not.
+
+    Args:
+        settled: Takes it, if it is a fleet that cannot be deleted.
+    """
     operation, argument = sort.delete
     value: object = [id_] if sort.many else id_
     try:
-        _read_failures(calls.call("ec2", operation, **{argument: value}, **dict(sort.more)))
-    except CloudRefused as error:
+        answer = calls.call("ec2", operation, **{argument: value}, **dict(sort.more))
+        settled += _read_failures(answer)
+    except CloudError as error:
         if not GONE.search(error.code) and not LATER.search(error.code):
             return [error]
     return []
 
 
-def _read_failures(answer: Mapping[str, Any]) -> None:
-    """Read what DeleteFleets says of those that it did not delete, in a 200."""
-    for failed in answer.get("UnsuccessfulFleetDeletions", ()):
+def _read_failures(answer: Mapping[str, Any]) -> list[str]:
+    """Return which fleets cannot be deleted, as DeleteFleets says in a 200."""
+    failures = answer.get("UnsuccessfulFleetDeletions", ())
+    for failed in failures:
         error = failed.get("Error", {})
-        if error.get("Code") not in ("fleetIdDoesNotExist", "fleetNotInDeletableState"):
-            raise CloudRefused(
+        if error.get("Code") not in _NO_DELETION:
+            raise CloudError(
                 f"The fleet {failed.get('FleetId')} was not deleted: {error.get('Message')}.",
-                Kind.UNKNOWN,
+                ErrorKind.UNKNOWN,
                 error.get("Code", ""),
             )
+    return [str(failed.get("FleetId")) for failed in failures]
 
 
 def _tags(row: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:

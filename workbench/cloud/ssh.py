@@ -1,6 +1,6 @@
-"""Log in to nodes by ssh, trusting no host key that nobody said yes to.
+"""Log in to nodes by ssh, with host keys that are on record or were accepted by a person.
 
-One thread of this process carries all sessions; whoever calls waits for it.
+One thread of this process carries all sessions; callers wait for it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, NoReturn
 import asyncssh
 from asyncssh.encryption import get_default_encryption_algs
 
-from workbench.cloud.sshprocess import LOOP, START, Answer, SshProcess
-from workbench.core.session import Completed
-from workbench.core.sshconfig import (
+from workbench.cloud.ssh_process import LOOP, START, Answer, SshProcess
+from workbench.core.world.remote import Completed
+from workbench.core.world.sshconfig import (
     ALIVE_COUNT,
     SSH_PORT,
     fingerprint,
@@ -28,7 +28,7 @@ from workbench.core.sshconfig import (
     known_hosts_line,
     known_hosts_name,
 )
-from workbench.core.world import Host
+from workbench.core.world.world import Host
 from workbench.errors import InputError, KeyUnknown, MachineError
 
 CONNECT_SECONDS = 15.0
@@ -48,7 +48,7 @@ logging.getLogger("asyncssh").setLevel(logging.WARNING)
 
 
 class SshSession:
-    """A verified ssh session; see ``core.session.Session``. Made by `open_session`."""
+    """A verified ssh session; see ``core.world.remote.Session``. Made by `open_session`."""
 
     def __init__(self, host: Host, connection: asyncssh.SSHClientConnection) -> None:
         self._host = host
@@ -91,8 +91,13 @@ class SshSession:
         if not process.ended.wait(max(0.0, seconds - (time.monotonic() - began))):
             process.end(force=True)
             raise MachineError(
-                f"{command[0]} on {self._host.address} did not end within {seconds:g} s; "
-                "see what that machine is busy with."
+                f"{command[0]} on {self._host.address} did not end within {seconds:g} s",
+                "see what that machine is busy with.",
+            )
+        if process.trouble:
+            raise MachineError(
+                f"{command[0]} on {self._host.address} answers what it cannot ({process.trouble})",
+                "see what runs there.",
             )
         if process.status == -1 and not self.is_open:
             raise self._lost()
@@ -128,8 +133,8 @@ class SshSession:
                 raise self._lost()
             said = process.errors.strip().rpartition("\n")[2] or f"not within {seconds:.0f} s"
             raise MachineError(
-                f"{path} could not be written on {self._host.address} ({said}); "
-                "see to its permissions and to the room on its disk."
+                f"{path} could not be written on {self._host.address} ({said})",
+                "see to its permissions and to the room on its disk.",
             )
 
     def bring(self, ports: Sequence[int]) -> None:
@@ -178,8 +183,8 @@ class SshSession:
             return await self._connection.forward_remote_port("127.0.0.1", port, "127.0.0.1", port)
         except asyncssh.ChannelListenError as error:
             raise MachineError(
-                f"Port {port} of {self._host.address}'s own loopback cannot be used; end what has "
-                "it there, and see that its sshd has AllowTcpForwarding yes."
+                f"Port {port} of {self._host.address}'s own loopback cannot be used",
+                "end what has it there, and see that its sshd has AllowTcpForwarding yes.",
             ) from error
 
     async def _close(self) -> None:
@@ -204,16 +209,16 @@ class SshSession:
             if not self.is_open:
                 raise self._lost() from error
             raise MachineError(
-                f"{self._host.address} would not do one thing more at a time ({error.reason}); "
-                "raise MaxSessions in its sshd_config."
+                f"{self._host.address} would not do one thing more at a time ({error.reason})",
+                "raise MaxSessions in its sshd_config.",
             ) from error
         except (TimeoutError, asyncssh.Error, OSError) as error:
             raise self._lost() from error
 
     def _lost(self) -> MachineError:
         return MachineError(
-            f"The ssh session with {self._host.address} is lost; "
-            "see whether that machine is up and can be reached."
+            f"The ssh session with {self._host.address} is lost",
+            "see whether that machine is up and can be reached.",
         )
 
 
@@ -301,9 +306,9 @@ async def _connect(
         raise
     except asyncssh.PermissionDenied as error:
         raise MachineError(
-            f"{host.address} lets nobody in as {options.username}; try "
-            f"`ssh {options.username}@{host.address} true`, and put your public key into "
-            "~/.ssh/authorized_keys there, or name the user as user@address."
+            f"{host.address} refuses the login of {options.username}",
+            f"try `ssh {options.username}@{host.address} true`, and put your public key into "
+            "~/.ssh/authorized_keys there, or name the user as user@address.",
         ) from error
 
 
@@ -342,8 +347,8 @@ def _imported(key: str) -> asyncssh.SSHKey:
         return asyncssh.import_private_key(key)
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
         raise MachineError(
-            f"The cluster's private key cannot be read ({error}); delete the cluster and "
-            "make it anew."
+            f"The cluster's private key cannot be read ({error})",
+            "delete the cluster and make it again.",
         ) from error
 
 
@@ -383,15 +388,15 @@ def _wrong_key(options: asyncssh.SSHClientConnectionOptions, known: _Known) -> M
     name = known_hosts_name(options.host_key_alias or options.host, options.port)
     if known.names_it:
         return MachineError(
-            f"{name} shows another host key than the one that is known, and was not logged in to; "
-            "if it was made anew, compare the new key's fingerprint on the machine itself, then "
+            f"{name} shows another host key than the one that is known, and was not logged in to",
+            "if it was reinstalled, compare the new key's fingerprint on the machine itself, then "
             f"remove the old one (ssh-keygen -R '{name}', and its line in the cluster's own "
-            "known_hosts); if not, another machine answers for it."
+            "known_hosts); otherwise another machine answers at this address.",
         )
     return KeyUnknown(
-        f"The host key of {name} is not known, and it was not logged in to; compare the "
-        "fingerprint that it shows with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on "
-        "the machine itself, and say yes to it."
+        f"The host key of {name} is not known, and it was not logged in to",
+        "compare the fingerprint that it shows with `ssh-keygen -lf "
+        "/etc/ssh/ssh_host_ed25519_key.pub` on the machine itself, and say yes to it.",
     )
 
 
@@ -400,18 +405,19 @@ def _refuse(host: Host, error: Exception, seconds: float) -> NoReturn:
     where = known_hosts_name(host.address, host.port or SSH_PORT)
     if isinstance(error, socket.gaierror):
         raise InputError(
-            f"The name {host.address} is not known here; correct it, or give its address."
+            f"The name {host.address} is not known here", "correct it, or give its address."
         ) from error
     if isinstance(error, ConnectionRefusedError):
         raise MachineError(
-            f"{where} refuses connections; start sshd there, or give its port as address:port."
+            f"{where} refuses connections", "start sshd there, or give its port as address:port."
         ) from error
     if isinstance(error, TimeoutError | asyncio.TimeoutError):
         raise MachineError(
-            f"{where} did not answer within {seconds:g} s; see that it is up, and that no "
-            f"firewall keeps this machine from its port {host.port or SSH_PORT}."
+            f"{where} did not answer within {seconds:g} s",
+            "see that it is up, and that no firewall keeps this machine from its port "
+            f"{host.port or SSH_PORT}.",
         ) from error
     said = getattr(error, "reason", "") or getattr(error, "strerror", "") or str(error)
     raise MachineError(
-        f"{where} cannot be reached by ssh ({said}); try `ssh {host.address} true`."
+        f"{where} cannot be reached by ssh ({said})", f"try `ssh {host.address} true`."
     ) from error

@@ -1,4 +1,4 @@
-"""Name the tags by which all that a cluster owns is found again."""
+"""The tags by which a cluster's resources are found again."""
 
 from __future__ import annotations
 
@@ -29,8 +29,16 @@ class Whose:
 
     @property
     def name(self) -> str:
-        """What is called of which a cluster has one: group, key pair, placement group."""
+        """What is called of which a cluster has one: security group, key pair."""
         return "-".join(filter(None, ("workbench", self.owner, self.cluster)))
+
+    def name_in(self, zone: str) -> str:
+        """Return what is called of which a cluster has one in each zone: placement group.
+
+        A placement group belongs to the zone of the nodes in it: a launch in another one is
+        refused with ``InvalidPlacementGroup.InUse``.
+        """
+        return "-".join(filter(None, (self.name, zone)))
 
     def filters(self, key: str = CLUSTER) -> list[dict[str, Any]]:
         """Return what EC2 is asked for, to list these things alone.
@@ -46,7 +54,7 @@ class Whose:
 def borne(
     whose: Whose, token: str = "", tags: Iterable[tuple[str, str]] = ()
 ) -> tuple[tuple[str, str], ...]:
-    """Return the tags that something bears: ours, and those that were asked for, by name."""
+    """Return the tags that something has: ours, and those that were asked for, by name."""
     ours = {CLUSTER: whose.cluster, OWNER: whose.owner, TOKEN: token}
     return tuple(
         sorted({**dict(tags), **{key: value for key, value in ours.items() if value}}.items())

@@ -1,4 +1,4 @@
-"""Write what a node does when it boots, in cloud-init's form, and what is said to it at first."""
+"""Write the user-data of a node: what cloud-init does when the node boots."""
 
 from __future__ import annotations
 
@@ -8,24 +8,36 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from workbench.cloud.launch import MAX_USER_DATA_NBYTES
+from workbench.cloud.launch_template import MAX_USER_DATA_NBYTES
+from workbench.core.node import environment_paths
+from workbench.core.node.boot_deadline import BOOT_SECONDS
 from workbench.errors import InputError
 
 RUN = "/run/workbench"
 READY = f"{RUN}/ready"
 FAILED = f"{RUN}/failed"
 LOG = f"{RUN}/setup.log"
+SIGN = f"{RUN}/sign"
 LOOK_SECONDS = 5
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
-# What MPI over hosts needs beside the environment; all else comes from the package index.
-PACKAGES = ("openssh-client", "openssh-server", "python3-venv", "ca-certificates", "rsync")
+# Whether something is there, and the package that brings it; all else is of the package index.
+PACKAGES = (
+    ("command -v ssh", "openssh-client"),
+    ("test -s /etc/ssl/certs/ca-certificates.crt", "ca-certificates"),
+    ("python3 -c 'import ensurepip, venv'", "python3-venv"),
+)
+# A list that is locked or does not answer is tried again: apt waits for other locks, not for the
+# one of its lists.
+APT = "apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::http::Timeout=20"
+APT_TRIES = 5
+APT_AGAIN_SECONDS = 10
 
 
 @dataclass(frozen=True)
 class Boot:
-    """What is told to a node before anybody has spoken to it.
+    """What a node is given before its first contact.
 
-    Nothing here is a secret for long: whoever may describe the node can read it. So the host key
+    Nothing here is a secret for long: who may describe the node can read it. So the host key
     is thrown away at the first session, and the user's key is the public half.
 
     Args:
@@ -33,10 +45,10 @@ class Boot:
         host_public: Its public half.
         user_key: The cluster's public user key.
         user: Who logs in; made if need be, and may do all.
-        prefix: Where the environment is here, and has to be there.
-        python: Its version, such as ``3.11``.
+        prefix: Where the environment is there.
+        python: Its version, such as ``3.11``: the image's own where it has it, else uv's.
         requirements: What the environment holds, such as ``numpy==2.2.0``; not ``workbench``.
-        boot_seconds: Without a lease by then, the node shuts down.
+        boot_seconds: Where nobody has logged in by then, the node shuts down.
         expires: Epoch seconds at which it shuts down in any case; 0 for never.
         shutdown: What ends the node.
     """
@@ -45,11 +57,11 @@ class Boot:
     host_key: str = field(repr=False)
     host_public: str
     user_key: str
-    prefix: str
     python: str
     user: str = "workbench"
+    prefix: str = environment_paths.PREFIX
     requirements: tuple[str, ...] = ()
-    boot_seconds: float = 900.0
+    boot_seconds: float = BOOT_SECONDS
     expires: float = 0.0
     shutdown: str = "shutdown -h now"
 
@@ -60,7 +72,7 @@ def node_user() -> str:
 
 
 def user_data(boot: Boot) -> str:
-    """Return the user-data: YAML's subset that JSON is, so nothing in it needs quoting anew.
+    """Return the user-data: YAML's subset that JSON is, so nothing in it needs quoting again.
 
     Raises:
         InputError: It is longer than EC2 takes.
@@ -82,7 +94,8 @@ def user_data(boot: Boot) -> str:
     if len(text.encode()) > MAX_USER_DATA_NBYTES:
         raise InputError(
             f"What a node does when it boots takes {len(text.encode())} bytes, and EC2 takes "
-            f"{MAX_USER_DATA_NBYTES}; name fewer requirements, or bake an image."
+            f"{MAX_USER_DATA_NBYTES}",
+            "name fewer requirements, or bake an image.",
         )
     return text
 
@@ -92,7 +105,7 @@ def is_ready(seconds: float) -> str:
     return (
         f"left={seconds:.0f}\n"
         f"until [ -e {READY} ]; do\n"
-        f"  [ ! -e {FAILED} ] || {{ tail -n 5 {LOG} >&2; exit 1; }}\n"
+        f"  [ ! -e {FAILED} ] || {{ tail -n 60 {LOG} >&2; exit 1; }}\n"
         '  [ "$left" -gt 0 ] || { echo "it is still being set up" >&2; exit 2; }\n'
         "  left=$((left - 1)); sleep 1\n"
         "done\n"
@@ -143,7 +156,7 @@ def show_host_key(path: str = HOST_KEY) -> str:
 
 
 def first_host_key(user_data: str) -> str:
-    """Return the public half of the throw-away host key that a node was told; empty without one."""
+    """Return the public half of a node's throw-away host key; empty without one."""
     try:
         config = json.loads(user_data.removeprefix("#cloud-config\n"))
         return " ".join(config["ssh_keys"]["ed25519_public"].split()[:2])
@@ -171,27 +184,50 @@ def _users(boot: Boot) -> list[object]:
 def _start_watch(boot: Boot) -> str:
     return (
         f"mkdir -p {RUN}\n"
-        f"cat > {RUN}/watch <<'END'\n{_watch(boot)}END\n"
+        f"cat > {RUN}/watch <<'END'\n{watch(boot)}END\n"
         f"setsid sh {RUN}/watch </dev/null >/dev/null 2>&1 &\n"
     )
 
 
-def _watch(boot: Boot) -> str:
-    """Return what ends a node that nobody came for; a lease of this boot takes over from it.
+def watch(boot: Boot, uptime: str = "/proc/uptime") -> str:
+    """Return the script that ends a node which nobody attends to.
 
-    Also for the time to live: a person may have let the cluster live longer since.
+    The rule is ``core.node.boot_deadline.is_over``.
+    A lease of this boot takes over from it.
     """
     return (
-        "start=$(cut -d. -f1 /proc/uptime)\n"
+        f"start=$(cut -d. -f1 {uptime})\n"
         "boot=$(cat /proc/sys/kernel/random/boot_id)\n"
         f"lease={shlex.quote(lease_file(boot))}\n"
         f"while sleep {LOOK_SECONDS}; do\n"
-        "  up=$(cut -d. -f1 /proc/uptime)\n"
         '  if grep -qs "$boot" "$lease"; then continue; fi\n'
-        f"  if [ $((up - start)) -ge {boot.boot_seconds:.0f} ]; then\n    {boot.shutdown}\n  fi\n"
-        f'  if [ {boot.expires:.0f} -gt 0 ] && [ "$(date +%s)" -ge {boot.expires:.0f} ]; '
-        f"then\n    {boot.shutdown}\n  fi\n"
+        f"  up=$(cut -d. -f1 {uptime})\n"
+        f"  since=$start seconds={boot.boot_seconds:.0f} expires={boot.expires:.0f}\n"
+        f"  if grep -Eqsx '[0-9]{{1,12}} [0-9]{{1,12}} [0-9]{{1,12}}' {SIGN}; then\n"
+        f"    read -r signed for until < {SIGN}\n"
+        '    if [ "$signed" -le "$up" ]; then\n'
+        "      since=$signed seconds=$for expires=$until\n"
+        "    fi\n"
+        "  fi\n"
+        '  if [ "$((up - since))" -ge "$seconds" ] ||\n'
+        '    { [ "$expires" -gt 0 ] && [ "$(date +%s)" -ge "$expires" ]; }; then\n'
+        f"    {boot.shutdown}\n"
+        "  fi\n"
         "done\n"
+    )
+
+
+def sign(seconds: float, expires: float, uptime: str = "/proc/uptime") -> str:
+    """Return the script by which a supervisor leaves a sign that a node is attended to; as root.
+
+    Args:
+        seconds: For how long it holds.
+        expires: Epoch seconds at which the node ends in any case; 0 for never.
+    """
+    return (
+        "umask 022\n"
+        f'echo "$(cut -d. -f1 {uptime}) {seconds:.0f} {expires:.0f}" > {SIGN}.new &&\n'
+        f"mv -f {SIGN}.new {SIGN}\n"
     )
 
 
@@ -204,18 +240,41 @@ def _setup(boot: Boot) -> str:
         f"trap '[ $? = 0 ] || touch {FAILED}' EXIT\n"
         "set -eux\n"
         f"if [ ! -x {prefix}/bin/python ]; then\n"
-        "  export DEBIAN_FRONTEND=noninteractive\n"
-        "  apt-get -q -o DPkg::Lock::Timeout=300 update\n"
-        "  apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "
-        f"{' '.join(PACKAGES)}\n"
-        "  python3 -m venv /opt/uv\n"
-        "  /opt/uv/bin/pip install -q uv\n"
-        "  export UV_PYTHON_INSTALL_DIR=/opt/python\n"
-        f"  /opt/uv/bin/uv venv --seed --python {boot.python} {prefix}\n"
+        f"{packages()}"
+        f"  python3 -m venv --clear {environment_paths.UV}\n"
+        f"  {environment_paths.UV}/bin/pip install -q uv=={environment_paths.UV_VERSION}\n"
+        f"  export UV_PYTHON_INSTALL_DIR={environment_paths.PYTHONS}\n"
+        f"  {environment_paths.UV}/bin/uv venv --clear --seed --python {boot.python} {prefix}\n"
         f"{_install(boot.requirements, prefix)}"
         f"  chown -R {boot.user}: {prefix}\n"
         "fi\n"
         f"touch {READY}\n"
+    )
+
+
+def packages(
+    needed: Sequence[tuple[str, str]] = PACKAGES, seconds: float = APT_AGAIN_SECONDS
+) -> str:
+    """Return the script that brings the packages which an image lacks; run by root.
+
+    One list of somebody else's that fails is no matter while what is lacking can be installed.
+
+    Args:
+        needed: Commands that succeed where something is there, and the package that brings it.
+        seconds: Between two tries.
+    """
+    asked = "".join(f'  {there} >/dev/null 2>&1 || set -- "$@" {name}\n' for there, name in needed)
+    return (
+        f"  set --\n{asked}"
+        "  export DEBIAN_FRONTEND=noninteractive\n"
+        f"  left={APT_TRIES}\n"
+        '  while [ "$#" -gt 0 ]; do\n'
+        f"    {APT} update || true\n"
+        f'    if {APT} install -y --no-install-recommends "$@"; then break; fi\n'
+        "    left=$((left - 1))\n"
+        '    [ "$left" -gt 0 ] || exit 1\n'
+        f"    sleep {seconds:g}\n"
+        "  done\n"
     )
 
 
@@ -225,7 +284,7 @@ def _install(requirements: Sequence[str], prefix: str) -> str:
     wanted = "\n".join(requirements)
     return (
         f"  cat > {RUN}/requirements.txt <<'END'\n{wanted}\nEND\n"
-        f"  /opt/uv/bin/uv pip install -q --python {prefix}/bin/python "
+        f"  {environment_paths.UV}/bin/uv pip install -q --python {prefix}/bin/python "
         f"-r {RUN}/requirements.txt\n"
     )
 

@@ -1,1 +1,1 @@
-"""Hold one ipyparallel controller and its MPI worlds."""
+"""One ipyparallel controller and its MPI worlds."""

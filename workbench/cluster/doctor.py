@@ -1,6 +1,6 @@
-"""Look at this machine and say what stands in the way of a cluster, without changing it.
+"""Examine this machine for what would keep a cluster from starting, without changing it.
 
-Run as ``python -m workbench.cluster.doctor``; whoever has a store tells it of the ranks.
+Run as ``python -m workbench.cluster.doctor``; callers with a store give it the ranks.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from workbench.cluster.mpi import (
     mpiexec_arguments,
     rank_environment,
 )
-from workbench.core.cluster import RankFact
-from workbench.core.diagnosis import (
+from workbench.core.node.findings import (
     Finding,
     judge_blas,
     judge_chainer,
@@ -44,7 +43,7 @@ from workbench.core.diagnosis import (
     judge_versions,
     judge_world,
 )
-from workbench.core.world import Host, plan_world
+from workbench.core.world.world import Host, RankFact, plan_world
 from workbench.errors import MachineError
 
 WORLD_DEADLINE_SECONDS = 20.0
@@ -68,14 +67,14 @@ def examine_mpi() -> tuple[Mpi | None, Finding]:
     try:
         mpi = find_mpi()
     except MachineError as error:
-        return None, judge_mpi("", "", str(error))
-    return mpi, judge_mpi(mpi.mpiexec, f"{mpi.kind} {mpi.version}", "")
+        return None, judge_mpi("", "", error.what, error.remedy)
+    return mpi, judge_mpi(mpi.mpiexec, f"{mpi.kind} {mpi.version}")
 
 
 def examine_world(mpi: Mpi | None) -> Finding:
     """Start two ranks as a cluster does, and let them add a number."""
     if mpi is None:
-        return Finding("world forms", None, "there is no MPI to form one")
+        return Finding("MPI test", None, "there is no MPI")
     world = plan_world((Host("localhost", len(os.sched_getaffinity(0))),), 2, oversubscribe=True)
     environment = rank_environment(mpi, world)
     began = time.monotonic()

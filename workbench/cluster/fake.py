@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from workbench.core.cluster import RankFact
-from workbench.core.generation import Death, WorldFact, WorldState
-from workbench.core.report import (
+from workbench.core.cluster.generation import Death, FailedCall, WorldFact, WorldState
+from workbench.core.run.model import Assignment
+from workbench.core.run.rank_protocol import (
     Acknowledge,
     AskPulse,
     Batch,
@@ -25,14 +25,13 @@ from workbench.core.report import (
     Command,
     Ending,
     Interrupt,
-    Message,
+    Letter,
     Progress,
     Pulse,
     Sample,
     StopAt,
 )
-from workbench.core.run import Assignment
-from workbench.core.world import World
+from workbench.core.world.world import RankFact, World
 
 HOST = "fakehost"
 
@@ -97,7 +96,20 @@ class _Rank(threading.Thread):
             ending,
         )
         self.batches.append(batch)
-        self._world.inbox.put(batch)
+        self._world.send(batch)
+
+    def obey(self, command: Command) -> None:
+        match command:
+            case Acknowledge(_, sequence, resend):
+                self.acknowledged = max(self.acknowledged, sequence)
+                for batch in self.batches[sequence:] if resend else ():
+                    self._world.send(batch)
+            case AskPulse():
+                self._world.send(self.pulse())
+            case StopAt(_, boundary):
+                self.stop_at = boundary
+            case Interrupt():
+                self.interrupted = True
 
     def pulse(self) -> Pulse:
         return Pulse(self._assignment.run, self.number, self.boundary, 1.0, self.call)
@@ -110,6 +122,7 @@ class _Rank(threading.Thread):
             "barrier": self._barrier,
             "print": self._print,
             "kill": self._kill,
+            "spoil": lambda: self._world.spoiled.add(self.number),
             "sleep": self._sleep,
             **dict(self._assignment.parameters),
         }
@@ -150,7 +163,7 @@ class _Rank(threading.Thread):
 
 
 class _World:
-    def __init__(self, generation: int, world: World, inbox: queue.Queue[Message]) -> None:
+    def __init__(self, generation: int, world: World, inbox: queue.Queue[Letter]) -> None:
         self.generation = generation
         self.world = world
         self.inbox = inbox
@@ -158,8 +171,12 @@ class _World:
         self.deaths: tuple[Death, ...] = ()
         self.ended = False
         self.seen = False
+        self.spoiled: set[int] = set()  # ranks that can begin no other run
         self._barriers: dict[str, tuple[int, threading.Event]] = {}
         self._lock = threading.Lock()
+
+    def send(self, message: Batch | Pulse) -> None:
+        self.inbox.put(Letter(self.generation, message))
 
     def arrive(self, run: str, size: int) -> threading.Event:
         with self._lock:
@@ -206,8 +223,9 @@ class FakeCluster:
     def __init__(self, *, fault_tolerant: bool = True) -> None:
         self.fault_tolerant = fault_tolerant
         self._worlds: dict[int, _World] = {}
-        self._inbox: queue.Queue[Message] = queue.Queue()
+        self._inbox: queue.Queue[Letter] = queue.Queue()
         self._recovered: dict[int, bool] = {}
+        self._failed: list[FailedCall] = []
 
     def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
         """Do nothing: threads do not outlive their process."""
@@ -226,13 +244,23 @@ class FakeCluster:
         return facts
 
     def submit(self, generation: int, assignment: Assignment) -> None:
-        """Start a thread for each rank that takes part."""
+        """Start a thread for each rank that takes part, and has not begun the run already."""
         world = self._worlds[generation]
         size = assignment.ranks or world.world.size
         for number in range(size):
+            if (assignment.run, number) in world.running:
+                continue
+            if number in world.spoiled:
+                self._failed.append(FailedCall(assignment.run, number, "ImportError: spoiled"))
+                continue
             rank = _Rank(world, number, replace(assignment, ranks=size))
             world.running[assignment.run, number] = rank
             rank.start()
+
+    def failed_calls(self) -> tuple[FailedCall, ...]:
+        """Return which ranks were spoiled when they were to begin."""
+        failed, self._failed = tuple(self._failed), []
+        return failed
 
     def warm_up(self, generation: int) -> None:
         """Do nothing: threads have imported all there is."""
@@ -251,17 +279,17 @@ class FakeCluster:
         for number in ranks:
             rank = world.running.get((command.run, number)) if world else None
             if rank is not None:
-                self._command(rank, command)
+                rank.obey(command)
 
-    def receive(self, seconds: float) -> list[Message]:
+    def receive(self, seconds: float) -> list[Letter]:
         """Return what the ranks sent."""
-        messages: list[Message] = []
+        letters: list[Letter] = []
         try:
-            messages.append(self._inbox.get(timeout=seconds))
+            letters.append(self._inbox.get(timeout=seconds))
             while True:
-                messages.append(self._inbox.get_nowait())
+                letters.append(self._inbox.get_nowait())
         except queue.Empty:
-            return messages
+            return letters
 
     def end_world(self, generation: int) -> None:
         """Have all ranks of a world leave."""
@@ -276,16 +304,3 @@ class FakeCluster:
             for rank in world.running.values():
                 rank.join(5)
         self._worlds.clear()
-
-    def _command(self, rank: _Rank, command: Command) -> None:
-        match command:
-            case Acknowledge(_, sequence, resend):
-                rank.acknowledged = max(rank.acknowledged, sequence)
-                for batch in rank.batches[sequence:] if resend else ():
-                    self._inbox.put(batch)
-            case AskPulse():
-                self._inbox.put(rank.pulse())
-            case StopAt(_, boundary):
-                rank.stop_at = boundary
-            case Interrupt():
-                rank.interrupted = True

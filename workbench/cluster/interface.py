@@ -1,15 +1,14 @@
-"""What the supervisor asks of a cluster; a real one and a fake one answer alike."""
+"""The interface between the supervisor and a cluster, real or fake."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from workbench.core.cluster import RankFact
-from workbench.core.generation import WorldFact
-from workbench.core.report import Command, Message
-from workbench.core.run import Assignment
-from workbench.core.world import World
+from workbench.core.cluster.generation import FailedCall, WorldFact
+from workbench.core.run.model import Assignment
+from workbench.core.run.rank_protocol import Command, Letter
+from workbench.core.world.world import RankFact, World
 
 
 class Cluster(Protocol):
@@ -52,7 +51,17 @@ class Cluster(Protocol):
         ...
 
     def submit(self, generation: int, assignment: Assignment) -> None:
-        """Have all ranks that take part execute ``assignment``."""
+        """Have all ranks that take part execute ``assignment``; a rank that has begun it does not.
+
+        Where a rank cannot be reached at this moment, it is lost without a word.
+        """
+        ...
+
+    def failed_calls(self) -> tuple[FailedCall, ...]:
+        """Return where ``submit`` came to nothing since this was last asked.
+
+        What goes wrong inside of a run is reported by its rank.
+        """
         ...
 
     def warm_up(self, generation: int) -> None:
@@ -71,8 +80,8 @@ class Cluster(Protocol):
         """Send ``command`` to some ranks of a world."""
         ...
 
-    def receive(self, seconds: float) -> list[Message]:
-        """Return the messages of all ranks, waiting at most ``seconds`` for the first."""
+    def receive(self, seconds: float) -> list[Letter]:
+        """Return what ranks sent, waiting at most ``seconds`` for the first; each as itself."""
         ...
 
     def end_world(self, generation: int) -> None:

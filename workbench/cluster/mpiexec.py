@@ -1,4 +1,4 @@
-"""Hold an mpiexec that runs, here or on another host."""
+"""A running mpiexec, here or on another host."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import psutil
 
-from workbench.cluster.warden import Warden
-from workbench.core.launch import OUTPUT, Launched
+from workbench.cluster.process_monitor import ProcessMonitor
+from workbench.core.node.launch_protocol import OUTPUT, Launched
 
 
 class Mpiexec(Protocol):
@@ -34,11 +34,11 @@ class LocalMpiexec:
     """One that ipyparallel's launcher started on this machine."""
 
     launcher: Any
-    warden: Warden
+    monitor: ProcessMonitor
 
     def is_alive(self) -> bool:
         """Whether it goes on."""
-        return self.warden.is_alive(self.launcher.pid)
+        return self.monitor.is_alive(self.launcher.pid)
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal, unless the launcher knows that it ended."""
@@ -47,24 +47,24 @@ class LocalMpiexec:
 
     def log(self) -> str | None:
         """Return what it wrote."""
-        return self.warden.tail(self.launcher.output_file)
+        return self.monitor.tail(self.launcher.output_file)
 
 
 @dataclass(frozen=True)
 class NodeMpiexec:
     """One that ``workbench.node.launch`` started on the first host of its world."""
 
-    warden: Warden
+    monitor: ProcessMonitor
     launched: Launched
 
     def is_alive(self) -> bool:
         """Whether it goes on."""
-        return self.warden.is_alive(self.launched.pid)
+        return self.monitor.is_alive(self.launched.pid)
 
     def signal(self, number: signal.Signals) -> None:
         """Have its keeper end it, whichever signal: that one uses force by itself."""
-        self.warden.signal((self.launched.pid,), signal.SIGTERM)
+        self.monitor.signal((self.launched.pid,), signal.SIGTERM)
 
     def log(self) -> str | None:
         """Return the end of what it wrote."""
-        return self.warden.tail(f"{self.launched.folder}/{OUTPUT}")
+        return self.monitor.tail(f"{self.launched.folder}/{OUTPUT}")

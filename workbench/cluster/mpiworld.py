@@ -1,4 +1,4 @@
-"""Hold one MPI world: who watches its ranks, how it is seen to break, and how it ends."""
+"""One MPI world: monitors its ranks, detects that it broke, and ends it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,25 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from workbench.cluster.ending import cause_of_end, lost_host, named_processes, stack_of_crash
+from workbench.cluster.exit_cause import (
+    cause_of_end,
+    last_words,
+    lost_host,
+    named_processes,
+    stack_of_crash,
+)
+from workbench.cluster.launcher import GENERATION_VARIABLE
 from workbench.cluster.mpiexec import Mpiexec
-from workbench.cluster.warden import Warden
-from workbench.core.cluster import RankFact
-from workbench.core.generation import Death, WorldFact, WorldState
-from workbench.core.world import World
-from workbench.errors import WorkbenchError
+from workbench.cluster.process_monitor import ProcessMonitor
+from workbench.core.cluster.generation import Death, WorldFact, WorldState
+from workbench.core.quote import shown
+from workbench.core.world.world import RankFact, World
+from workbench.errors import MachineError, WorkbenchError
 
 KILL_SECONDS = 2.0
 LAST_WORDS_SECONDS = 0.7
 ANSWER_SECONDS = 3.0
+MOST_PID = 2**22  # <linux/threads.h>
 
 
 @dataclass(frozen=True)
@@ -27,27 +35,34 @@ class Footing:
     """What a world stands on once it is started.
 
     Args:
-        wardens: One for each host, in their order; a single one when all are on this machine.
+        monitors: One for each host, in their order; a single one when all are on this machine.
         crashes: The folder in which a crash leaves its Python stack, as each host has it.
-        world: Needed where hosts share a host name.
+        world: Says which host has which rank, where there are several.
+        mark: What tells the world's processes from all others.
     """
 
     mpiexec: Mpiexec
-    wardens: tuple[Warden, ...]
+    monitors: tuple[ProcessMonitor, ...]
     crashes: str
     world: World | None = None
+    mark: str = ""
 
-    def warden_of(self, rank: RankFact) -> Warden:
+    def monitor_of(self, rank: RankFact) -> ProcessMonitor:
         """Return who watches ``rank``."""
-        named = {id(warden): warden for warden in self.wardens if warden.host == rank.host}
-        if len(self.wardens) == 1 or len(named) == 1 or self.world is None:
-            return next(iter(named.values()), self.wardens[0])
+        if len(self.monitors) == 1 or self.world is None:
+            return self.monitors[0]
+        # Not by what it calls its host: it could name another one, and processes there.
         addresses = [host.address for host in self.world.hosts]
-        return self.wardens[addresses.index(self.world.placement[rank.rank])]
+        return self.monitors[addresses.index(self.world.placement[rank.rank])]
 
     def crash_file(self, rank: RankFact) -> str:
         """Return where ``rank`` leaves its stack."""
         return f"{self.crashes}/crash-{rank.generation}-{rank.rank}.txt"
+
+    def words_files(self, rank: RankFact) -> tuple[str, ...]:
+        """Return where is what ``rank`` has written and nobody has read."""
+        path = f"{self.crashes}/words-{rank.generation}-{rank.rank}"
+        return f"{path}.stdout", f"{path}.stderr"
 
 
 @dataclass
@@ -69,6 +84,7 @@ class MpiWorld:
     ranks: tuple[RankFact, ...] = ()
     deaths: tuple[Death, ...] = ()
     reason: str = ""
+    _joined_here: bool = False
     _watched: bool = False
     _ending_since: float = 0.0
     _told_to_end: bool = False
@@ -99,7 +115,8 @@ class MpiWorld:
             self._watch(footing)
         gone = not footing.mpiexec.is_alive()
         if self.is_ending:
-            return WorldState.ENDED if self._press(footing, gone) else WorldState.BROKEN
+            ended = self._press(footing, gone) and self._end_rest(footing)
+            return WorldState.ENDED if ended else WorldState.BROKEN
         self._find_lost(footing)
         if self._find_deaths(footing, gone) or not (gone or self.deaths or self.reason):
             return None
@@ -112,14 +129,42 @@ class MpiWorld:
             if gone:
                 self._signal(footing, signal.SIGKILL)
             return WorldState.BROKEN
-        return WorldState.ENDED
+        return WorldState.ENDED if self._end_rest(footing) else WorldState.BROKEN
 
     def fact(self, state: WorldState) -> WorldFact:
-        """Return what is told of it."""
+        """Return its fact."""
         return WorldFact(self.generation, self.size, state, self.ranks, self.deaths, self.reason)
 
-    def adopt(self, ranks: Sequence[RankFact]) -> None:
-        """Take its ranks into account."""
+    def checked(self, engines: Sequence[int], ranks: Sequence[RankFact]) -> Sequence[RankFact]:
+        """Return what its engines said of themselves, in the order of ``engines``.
+
+        Raises:
+            MachineError: Together they are not this world.
+        """
+        are_here = [rank.rank for rank in sorted(ranks, key=lambda rank: rank.rank)]
+        same = all(rank.generation == self.generation for rank in ranks)
+        if are_here != [*range(self.size)] or [rank.engine for rank in ranks] != [*engines]:
+            raise MachineError(f"the ranks of {self.size} say to be {shown(are_here)}")
+        if not same:
+            raise MachineError(f"one is not of generation {self.generation}")
+        if strange := [rank.pid for rank in ranks if not self._is_process(rank)]:
+            raise MachineError(f"{shown(strange[0])} is no process of theirs")
+        return ranks
+
+    def _is_process(self, rank: RankFact) -> bool:
+        if self.started is None or not 1 < rank.pid < MOST_PID:
+            return False
+        mark, parent = f"{GENERATION_VARIABLE}={self.generation}", self.parents.get(rank.engine, 0)
+        return self.started.monitor_of(rank).confirms(rank.pid, parent, mark)
+
+    def adopt(self, ranks: Sequence[RankFact], *, joined: bool = False) -> None:
+        """Take its ranks into account.
+
+        Args:
+            joined: Whether they have just joined: those that a predecessor knew may be gone, and
+                their numbers others'.
+        """
+        self._joined_here = joined
         self.ranks = tuple(sorted(ranks, key=lambda rank: rank.rank))
         self._watched = False
 
@@ -136,12 +181,13 @@ class MpiWorld:
         footing = self.started
         if footing is not None:
             for rank in self.ranks:
-                footing.warden_of(rank).remove(footing.crash_file(rank))
+                for path in (footing.crash_file(rank), *footing.words_files(rank)):
+                    footing.monitor_of(rank).remove(path)
 
     def _watch(self, footing: Footing) -> None:
         self._watched = True
         for rank in self.ranks:
-            footing.warden_of(rank).watch(self._processes(rank))
+            footing.monitor_of(rank).watch(self._processes(rank))
 
     def _processes(self, rank: RankFact) -> list[int]:
         parent = self.parents.get(rank.engine)
@@ -171,18 +217,26 @@ class MpiWorld:
 
     def _signal(self, footing: Footing, number: signal.Signals) -> None:
         for rank in self.ranks:
-            footing.warden_of(rank).signal([rank.pid], number)
+            footing.monitor_of(rank).signal([rank.pid], number)
+
+    def _end_rest(self, footing: Footing) -> bool:
+        """End what the ranks started and left; true when nothing of it is left."""
+        groups: dict[ProcessMonitor, list[int]] = {monitor: [] for monitor in footing.monitors}
+        for rank in self.ranks if self._joined_here else ():
+            groups[footing.monitor_of(rank)].append(rank.pid)
+        done = [monitor.end_rest(footing.mark, pids) for monitor, pids in groups.items()]
+        return all(done)
 
     def _signal_daemons(self, footing: Footing) -> None:
         """End daemons that outlive the mpiexec that started them."""
         for rank in self.ranks:
-            warden, parent = footing.warden_of(rank), self.parents.get(rank.engine)
-            if parent and warden.is_alive(parent):
-                warden.signal([parent], signal.SIGKILL)
+            monitor, parent = footing.monitor_of(rank), self.parents.get(rank.engine)
+            if parent and monitor.is_alive(parent):
+                monitor.signal([parent], signal.SIGKILL)
 
     def _any_alive(self, footing: Footing) -> bool:
         return any(
-            footing.warden_of(rank).is_alive(pid)
+            footing.monitor_of(rank).is_alive(pid)
             for rank in self.ranks
             for pid in self._processes(rank)
         )
@@ -190,15 +244,15 @@ class MpiWorld:
     # -- its deaths
 
     def _find_lost(self, footing: Footing) -> None:
-        lost = [warden for warden in footing.wardens if warden.lost]
+        lost = [monitor for monitor in footing.monitors if monitor.lost]
         if not lost:
             return
         self.reason = self.reason or lost[0].lost
         known = {death.rank for death in self.deaths}
         for rank in self.ranks:
-            warden = footing.warden_of(rank)
-            if warden.lost and rank.rank not in known:
-                self.deaths += (Death(rank.rank, rank.host, warden.lost),)
+            monitor = footing.monitor_of(rank)
+            if monitor.lost and rank.rank not in known:
+                self.deaths += (Death(rank.rank, rank.host, monitor.lost),)
 
     def _find_deaths(self, footing: Footing, gone: bool) -> bool:
         """Note the ranks that are gone; true when there are some whose cause is yet to come."""
@@ -206,18 +260,21 @@ class MpiWorld:
         new = [
             rank
             for rank in self.ranks
-            if rank.rank not in known and not footing.warden_of(rank).is_alive(rank.pid)
+            if rank.rank not in known and not footing.monitor_of(rank).is_alive(rank.pid)
         ]
         if not new or self._may_say_more(new, gone):
             return bool(new)
         text = footing.mpiexec.log()
-        traces = {rank.rank: _crash_text(footing, rank) for rank in new}
-        if (text is None or None in traces.values()) and not self._is_late():
+        left = {rank.rank: _left(footing, rank) for rank in new}
+        if (text is None or any(None in of for of in left.values())) and not self._is_late():
             return True
-        self._note_deaths(new, text or "", {n: stack_of_crash(t or "") for n, t in traces.items()})
+        self._note_deaths(
+            new, text or "", {n: [part or "" for part in of] for n, of in left.items()}
+        )
         return False
 
-    def _note_deaths(self, new: list[RankFact], text: str, traces: dict[int, str]) -> None:
+    def _note_deaths(self, new: list[RankFact], text: str, left: dict[int, list[str]]) -> None:
+        traces = {number: stack_of_crash(of[0]) for number, of in left.items()}
         blamed, out_of_reach = named_processes(text), lost_host(text)
         # mpiexec ends the others when one is gone: the one to show is the one that began it.
         new.sort(
@@ -228,11 +285,11 @@ class MpiWorld:
             )
         )
         for rank in new:
-            trace = traces[rank.rank]
-            cause = trace.partition("\n")[0] or cause_of_end(text, rank.rank)
+            trace, words = traces[rank.rank], last_words(*left[rank.rank][1:])
+            cause = trace.partition("\n")[0] or cause_of_end(f"{text}\n{words}", rank.rank)
             if rank.host == out_of_reach:
                 cause = f"{rank.host} is out of reach of the other hosts"
-            self.deaths += (Death(rank.rank, rank.host, cause, trace),)
+            self.deaths += (Death(rank.rank, rank.host, cause, trace, words),)
 
     def _may_say_more(self, dead: Sequence[RankFact], gone: bool) -> bool:
         """Whether several ranks went at once and mpiexec is still about to say which was first."""
@@ -246,8 +303,10 @@ class MpiWorld:
         return time.monotonic() - self._dying_since > ANSWER_SECONDS
 
 
-def _crash_text(footing: Footing, rank: RankFact) -> str | None:
-    return footing.warden_of(rank).tail(footing.crash_file(rank))
+def _left(footing: Footing, rank: RankFact) -> list[str | None]:
+    """Return what a crash left, and what the rank wrote last to each stream."""
+    monitor = footing.monitor_of(rank)
+    return [monitor.tail(path) for path in (footing.crash_file(rank), *footing.words_files(rank))]
 
 
 def _sentence(error: BaseException) -> str:

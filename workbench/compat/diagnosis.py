@@ -1,4 +1,4 @@
-"""Say what a Chainer type error means on NumPy 2, without importing Chainer."""
+"""Explain a Chainer type error on NumPy 2, without importing Chainer."""
 
 REMEDY = (
     "an array is float64 where the model's parameters are float32 "

@@ -1,4 +1,4 @@
-"""Find Chainer's modules and load them with their replacements; leave every other import alone.
+"""Load Chainer's modules with their replacements, and leave every other import alone.
 
 Runs at the start of every interpreter, so it imports nothing that the interpreter has not loaded.
 """

@@ -1,4 +1,4 @@
-"""Replace exact text in a module's source, or refuse; it never guesses."""
+"""Replace exact text in a module's source, or refuse."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

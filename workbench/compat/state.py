@@ -1,4 +1,4 @@
-"""Tell what the compat layer has done in this interpreter, without importing Chainer."""
+"""Report what the compat layer has done in this interpreter, without importing Chainer."""
 
 import platform
 import sys

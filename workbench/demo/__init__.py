@@ -1,1 +1,1 @@
-"""Hold the script that ``workbench demo`` runs on every rank."""
+"""The script that ``workbench demo`` runs on every rank."""

@@ -1,10 +1,10 @@
-"""Train a small convolutional network on scikit-learn's digits, as any ChainerMN script would.
+"""Train a small convolutional network on scikit-learn's digits, as an ordinary ChainerMN script.
 
-Runs by itself too: ``mpiexec -n 2 python digits.py``.
+It also runs without workbench: ``mpiexec -n 2 python digits.py``.
 """
 
 # mypy: ignore-errors
-# It is a user's script, kept as a user writes one: Chainer has no annotations to check against.
+# Written as a user's script; Chainer has no annotations to check against.
 
 import argparse
 import random
@@ -36,7 +36,7 @@ class Net(chainer.Chain):
 
 
 def digits():
-    """Return the 1,797 images as a training and a test set, the same ones every time."""
+    """Return the 1,797 images as a training and a test set, with a fixed split."""
     images, labels = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32).reshape(-1, 1, 8, 8)
     order = np.random.RandomState(0).permutation(len(labels))

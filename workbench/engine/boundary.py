@@ -1,4 +1,4 @@
-"""Count a run's iteration boundaries: the places where all ranks may leave together.
+"""Count a run's iteration boundaries, at which all ranks can leave together.
 
 Synchronous ranks pass the same boundaries in the same order, so that a number names one moment
 for all of them and no message between the ranks is needed to stop as one.
@@ -18,23 +18,26 @@ class RunStopped(KeyboardInterrupt):
 
 
 class Boundaries:
-    """The boundaries that one rank has passed in one run."""
+    """The boundaries that one rank has passed in one run.
+
+    ``stop_boundary`` is the boundary at which the rank was asked to leave, or None.
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self.rate = 0.0
         self.hooks: list[Callable[[int], None]] = []
-        self._stop_at: int | None = None
+        self.stop_boundary: int | None = None
         self._marked = (0, time.monotonic())
 
     def stop_at(self, boundary: int) -> None:
         """Leave at boundary number ``boundary``; may be called from another thread."""
-        self._stop_at = boundary
+        self.stop_boundary = boundary
 
     @property
     def due(self) -> bool:
         """Whether the rank shall leave at this boundary."""
-        return self._stop_at is not None and self.count >= self._stop_at
+        return self.stop_boundary is not None and self.count >= self.stop_boundary
 
     def passed(self) -> None:
         """Note that one more iteration is done; snapshots and the like hook in here."""
@@ -58,4 +61,6 @@ class Boundaries:
         if now - moment > 0.2:
             self.rate = (self.count - count) / (now - moment)
             self._marked = (self.count, now)
+        elif not self.rate and now > moment:  # a stop may be wished when the run has just begun
+            return (self.count - count) / (now - moment)
         return self.rate

@@ -1,8 +1,9 @@
-"""Let every Chainer ``Trainer`` report, be timed and stop at a boundary, without a change to it."""
+"""Make every Chainer ``Trainer`` report, record step times and stop at boundaries, unchanged."""
 
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -13,16 +14,17 @@ from typing import Any
 
 import numpy
 
-from workbench.core.report import Progress
+from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
-from workbench.engine.current import Current, current
-from workbench.engine.gauge import BatchGauge
-from workbench.engine.steptime import StepTime
+from workbench.engine.gradient_noise import BatchGauge
+from workbench.engine.run_context import Current, current
+from workbench.engine.step_time import StepTime
 
 TRAINER = "chainer.training.trainer"
 EXTENSION_NAME = "workbench"
 LAST = -1_000  # Chainer runs extensions by falling priority; readers have 100.
 DEVICE_SECONDS = 0.25
+ROUNDING = 1e-6
 _PLAIN = (numpy.ndarray, numpy.float32, numpy.float64)
 
 
@@ -101,7 +103,7 @@ class ReportExtension:
         self._on_device: list[tuple[str, int, Any]] = []
         self._fetched = time.monotonic()
         self._iterations_total, self._epochs_total = _totals(trainer.stop_trigger)
-        self._updater = trainer.updater
+        self._note_progress(trainer.updater)
         batch = _batch(trainer.updater)
         self.timing = StepTime(run.log, leader=run.leader, batch=batch)
         self.gauge = BatchGauge(run.log, batch)
@@ -113,6 +115,7 @@ class ReportExtension:
         iteration = updater.iteration
         run = self._run
         run.iteration = iteration
+        self._note_progress(updater)
         values = []
         for name, value in trainer.observation.items():
             number = value if type(value) in _PLAIN else getattr(value, "array", value)
@@ -136,13 +139,17 @@ class ReportExtension:
 
     def progress(self) -> Progress:
         """Return how far the training is; may be asked by another thread."""
-        iteration = self._updater.iteration
-        epoch = getattr(self._updater, "epoch_detail", 0.0)
+        iteration, epoch = self._done
         return Progress(iteration, self._iterations(iteration, epoch), epoch, self._epochs_total)
+
+    def _note_progress(self, updater: Any) -> None:
+        # Within an iteration the two differ by a batch, and so would the total that they make.
+        self._done = updater.iteration, getattr(updater, "epoch_detail", 0.0)
 
     def _iterations(self, iteration: int, epoch: float) -> int:
         if self._epochs_total and epoch:
-            return max(iteration, round(iteration * self._epochs_total / epoch))
+            left = self._epochs_total / epoch - 1
+            return iteration + max(0, math.ceil(iteration * left - ROUNDING))
         return self._iterations_total
 
     def _note(self, name: str, iteration: int, value: Any) -> None:

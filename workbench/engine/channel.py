@@ -1,4 +1,4 @@
-"""Carry batches and pulses from a rank to the supervisor, and commands back, from a thread.
+"""The connection of a rank to the supervisor: batches and pulses out, commands in, on a thread.
 
 The thread works while the main thread is busy, also while it is blocked in MPI.
 """
@@ -6,14 +6,16 @@ The thread works while the main thread is busy, also while it is blocked in MPI.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import zmq
 
-from workbench.core.report import (
+from workbench.core.run.rank_protocol import (
     Acknowledge,
     AskPulse,
     Command,
@@ -21,19 +23,18 @@ from workbench.core.report import (
     Interrupt,
     Pulse,
     StopAt,
-    decode,
-    encode,
 )
-from workbench.engine.contact import Contact, leave_for_good, patience
-from workbench.engine.log import RunLog
+from workbench.core.run.rank_wire import decode, encode
+from workbench.engine.run_log import RunLog
+from workbench.engine.supervisor_timeout import SupervisorTimeout, leave_for_good, patience
 
 # Rank 0 is what a person watches; the others' points may come a moment later.
 FLUSH_SECONDS = 0.08
 FLUSH_OTHERS_SECONDS = 0.24
 PULSE_SECONDS = 1.0
 IDLE_SECONDS = 0.5
-RESEND_SECONDS = 2.0
-MOST_UNSENT = 1_000
+TAKING_SECONDS = 0.05
+MOST_UNSENT = 200
 _BELL = "inproc://bell"
 
 
@@ -57,6 +58,8 @@ class Channel:
         pulse: Says what the rank is doing in the run that is on.
         stop_at: Called with the boundary at which the run shall be left.
         interrupt: Called to free the main thread, from the channel's thread.
+        gather: Called at each turn, to bring in output that is to be fetched.
+        died: Called with its traceback should the thread fail: the rank is of no use without it.
     """
 
     def __init__(
@@ -68,6 +71,8 @@ class Channel:
         pulse: Callable[[str], Pulse],
         stop_at: Callable[[int], None],
         interrupt: Callable[[], None],
+        gather: Callable[[], None] = lambda: None,
+        died: Callable[[str], None] = lambda trace: None,
     ) -> None:
         self._address = address
         self._generation = generation
@@ -75,6 +80,10 @@ class Channel:
         self._pulse = pulse
         self._stop_at = stop_at
         self._interrupt = interrupt
+        self._gather = gather
+        self._died = died
+        self._left: set[str] = set()
+        self._placed: set[str] = set()
         self._logs: dict[str, RunLog] = {}
         self._cancelled: set[str] = set()
         self._closing = threading.Event()
@@ -111,64 +120,102 @@ class Channel:
             self._bell.send(b"", zmq.DONTWAIT)
 
     def _work(self) -> None:
+        try:
+            self._serve()
+        except BaseException as error:  # noqa: BLE001  # the thread's outermost edge
+            if not self._closing.is_set():
+                self._died("".join(traceback.format_exception(error)))
+
+    def _serve(self) -> None:
         with self._context.socket(zmq.DEALER) as socket, self._context.socket(zmq.PAIR) as bell:
             bell.connect(_BELL)
             contact = self._connect(socket)
             poller = zmq.Poller()
             poller.register(socket, zmq.POLLIN)
             poller.register(bell, zmq.POLLIN)
-            socket.send(encode(Hello(self._generation, self._rank)))
-            next_pulse = last_send = 0.0
-            flush = FLUSH_OTHERS_SECONDS if self._rank else FLUSH_SECONDS
+            _post(socket, encode(Hello(self._generation, self._rank)))
+            next_pulse = 0.0
             while not self._closing.is_set():
-                active = bool(self._logs)
-                wait = flush if active else IDLE_SECONDS
-                ready = dict(poller.poll(int(wait * 1000)))
+                ready = dict(poller.poll(int(self._pause() * 1000)))
                 if bell in ready:
                     bell.recv()
                 asked = socket in ready and self._obey(socket)
                 now = time.monotonic()
-                if contact is not None:
-                    contact.look(now)
+                is_anew = contact.look(now)
+                with self._guarded(*self._logs.values()):
+                    self._gather()
+                is_due = asked or now >= next_pulse
+                next_pulse = now + PULSE_SECONDS if is_due else next_pulse
                 for log in [*self._logs.values()]:
-                    last_send = self._flush(socket, log, now, last_send)
-                    if asked or (now >= next_pulse and not log.closed):
-                        _post(socket, encode(self._pulse(log.run)))
-                        next_pulse = now + PULSE_SECONDS
+                    if is_anew:
+                        log.outbox.resend()
+                    with self._guarded(log):
+                        self._flush(socket, log, now)
+                        self._say_where(socket, log, is_due=is_due)
                     if log.settled:
+                        log.discard()
                         del self._logs[log.run]
-            if contact is not None:
-                contact.close()
+                        self._left.discard(log.run)
+                        self._placed.discard(log.run)
+            contact.close()
 
-    def _connect(self, socket: zmq.Socket[bytes]) -> Contact | None:
+    def _pause(self) -> float:
+        """Return the seconds until there may be something to send."""
+        if any(log.is_behind for log in self._logs.values()):
+            return 0.0
+        if not self._logs:
+            return IDLE_SECONDS
+        return FLUSH_OTHERS_SECONDS if self._rank else FLUSH_SECONDS
+
+    @contextlib.contextmanager
+    def _guarded(self, *logs: RunLog) -> Iterator[None]:
+        """Have what goes wrong with one batch be said in its run, and go on without it."""
+        try:
+            yield
+        except zmq.ZMQError:
+            raise
+        except Exception as error:  # noqa: BLE001  # this thread also hears commands
+            for log in logs:
+                log.refuse(error)
+
+    def _connect(self, socket: zmq.Socket[bytes]) -> SupervisorTimeout:
         public, secret = zmq.curve_keypair()
         socket.curve_publickey, socket.curve_secretkey = public, secret
         socket.curve_serverkey = self._address.server_key
         socket.routing_id = f"{self._generation}.{self._rank}".encode()
         socket.linger = 0
         socket.sndhwm = MOST_UNSENT
-        seconds = patience()
-        contact = Contact(socket, seconds, leave_for_good) if seconds else None
+        contact = SupervisorTimeout(socket, patience() or math.inf, leave_for_good)
         socket.connect(self._address.endpoint)
         return contact
 
-    def _flush(self, socket: zmq.Socket[bytes], log: RunLog, now: float, last: float) -> float:
-        line = log.take()
-        if line is not None:
-            _post(socket, line)
-            return now
-        # A supervisor that was away, or a message that was lost: send again what it lacks.
-        if log.acknowledged < log.sequence and now - last > RESEND_SECONDS:
-            for line in log.unacknowledged():
-                _post(socket, line)
-            return now
-        return last
+    def _flush(self, socket: zmq.Socket[bytes], log: RunLog, now: float) -> None:
+        """Take what has gathered, for a moment; commands are to be heard meanwhile."""
+        while log.take() is not None and log.is_behind:
+            if time.monotonic() - now > TAKING_SECONDS:
+                break
+        log.outbox.resend_after_silence(now)
+        while (line := log.outbox.due()) is not None and _post(socket, line):
+            log.outbox.sent(now)
+
+    def _say_where(self, socket: zmq.Socket[bytes], log: RunLog, *, is_due: bool) -> None:
+        """Send a pulse where one is due; and at once when the rank begins, and when it leaves."""
+        has_left = log.ending is not None
+        leaves_now = has_left and log.run not in self._left and not log.closed
+        if is_due or leaves_now or log.run not in self._placed:
+            self._placed.add(log.run)
+            _post(socket, encode(replace(self._pulse(log.run), left=has_left)))
+        if leaves_now:
+            self._left.add(log.run)
 
     def _obey(self, socket: zmq.Socket[bytes]) -> bool:
         """Carry out all commands that have come; true if one of them asks for a pulse."""
         asked = False
         while socket.poll(0):
-            command = decode(socket.recv())
+            try:
+                command = decode(socket.recv())
+            except ValueError:
+                continue  # by a supervisor of another version
             asked = isinstance(command, AskPulse) or asked
             log = self._logs.get(getattr(command, "run", ""))
             if log is None and isinstance(command, Interrupt):
@@ -181,8 +228,7 @@ class Channel:
         if isinstance(command, Acknowledge):
             log.acknowledge(command.sequence)
             if command.resend:
-                for line in log.unacknowledged():
-                    _post(socket, line)
+                log.outbox.resend()
         elif log.ending is not None:
             return  # the rank has left, and may be in its next run already
         elif isinstance(command, StopAt):
@@ -191,7 +237,10 @@ class Channel:
             self._interrupt()
 
 
-def _post(socket: zmq.Socket[bytes], line: bytes) -> None:
+def _post(socket: zmq.Socket[bytes], line: bytes) -> bool:
     # A full queue means that the supervisor is away; the log sends again what was not confirmed.
-    with contextlib.suppress(zmq.Again):
+    try:
         socket.send(line, zmq.DONTWAIT)
+    except zmq.Again:
+        return False
+    return True

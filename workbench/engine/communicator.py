@@ -1,4 +1,4 @@
-"""Watch what a rank does in MPI, and free it from a call that no other rank will answer.
+"""Watch a rank's MPI calls, and free it from one that no other rank will answer.
 
 ``MPI.COMM_WORLD`` is replaced, for the user's code, by a duplicate of the real world whose calls
 are timed and whose descendants are remembered. Revoking them frees every rank that is blocked in
@@ -7,6 +7,7 @@ one of them; the real world stays whole, and the next duplicate is made from it.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import threading
 import time
@@ -17,7 +18,9 @@ from typing import Any
 from mpi4py import MPI
 from numpy import ndarray
 
-from workbench.engine.looking import Meetings, Watch, size_of
+from workbench.engine.object_reduction import REDUCTIONS
+from workbench.engine.stale_communicators import refusal
+from workbench.engine.step_probe import Meetings, MpiActivity, size_of
 
 BARRIERS = ("Barrier", "barrier")
 COLLECTIVES = (
@@ -59,10 +62,15 @@ POINT_TO_POINT = (
 )
 CREATORS = ("Split", "Split_type", "Dup", "Clone", "Create", "Create_group")
 
+# What can be asked of a communicator that is revoked.
+_HARMLESS = frozenset(
+    {"rank", "size", "name", "group", "handle", "Get_rank", "Get_size", "Get_name", "Free"}
+)
+
 _MAIN = threading.main_thread().ident
 
 
-watch = Watch()
+watch = MpiActivity()
 _derived: list[MPI.Intracomm] = []
 _on_abort: list[Callable[[int, str], None]] = []
 
@@ -88,7 +96,7 @@ class WatchedComm(MPI.Intracomm):
 
 
 def _timed(name: str) -> Callable[..., Any]:
-    original = getattr(MPI.Intracomm, name)
+    original = REDUCTIONS.get(name) or getattr(MPI.Intracomm, name)
     clock = time.perf_counter
     ident = threading.get_ident
 
@@ -107,7 +115,8 @@ def _timed(name: str) -> Callable[..., Any]:
     return call
 
 
-def _barred(name: str) -> Callable[..., Any]:
+def _counted(name: str, counter: str) -> Callable[..., Any]:
+    """Return a timed call whose seconds are counted apart as well."""
     timed = _timed(name)
 
     @functools.wraps(timed)
@@ -116,7 +125,7 @@ def _barred(name: str) -> Callable[..., Any]:
         try:
             return timed(self, *args, **kwargs)
         finally:
-            watch.barred += watch.seconds - before
+            setattr(watch, counter, getattr(watch, counter) + watch.seconds - before)
 
     return call
 
@@ -151,7 +160,7 @@ def _exchanging() -> Callable[..., Any]:
 
 
 def _remembered(name: str) -> Callable[..., Any]:
-    original = getattr(MPI.Intracomm, name)
+    original = _timed(name)
 
     @functools.wraps(original)
     def create(self: MPI.Intracomm, *args: Any, **kwargs: Any) -> Any:
@@ -160,10 +169,12 @@ def _remembered(name: str) -> Callable[..., Any]:
     return create
 
 
-for _name in (*COLLECTIVES, *POINT_TO_POINT):
+for _name in COLLECTIVES:
     setattr(WatchedComm, _name, _timed(_name))
+for _name in POINT_TO_POINT:
+    setattr(WatchedComm, _name, _counted(_name, "passed"))
 for _name in BARRIERS:
-    setattr(WatchedComm, _name, _barred(_name))
+    setattr(WatchedComm, _name, _counted(_name, "barred"))
 WatchedComm.Allreduce = _exchanging()  # type: ignore[method-assign]  # timed like the others
 for _name in CREATORS:
     setattr(WatchedComm, _name, _remembered(_name))
@@ -178,7 +189,21 @@ def _adopt(comm: MPI.Intracomm) -> MPI.Intracomm:
     return watched
 
 
-class Worlds:
+class StaleComm(WatchedComm):
+    """A communicator of before a failure: whatever it is used for says what to do."""
+
+    _after = ""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_") or name in _HARMLESS:
+            return super().__getattribute__(name)
+        raise refusal(self, self._after)
+
+    def Free(self) -> None:  # noqa: N802  # MPI's own name
+        """Do nothing: it is revoked."""
+
+
+class GenerationWorlds:
     """The real world of this generation, and the duplicate that user code sees.
 
     Args:
@@ -191,7 +216,9 @@ class Worlds:
     ) -> None:
         self.true = MPI.COMM_WORLD
         self.fault_tolerant = fault_tolerant
+        self.lost = ""
         self._offered: dict[int, MPI.Intracomm] = {}
+        self._known: dict[int, MPI.Intracomm] = {}
         _on_abort[:] = [on_abort] if on_abort else []
         self._renew()
 
@@ -203,7 +230,7 @@ class Worlds:
         ranks = ranks or self.true.size
         if ranks not in self._offered:
             group = self.true.Get_group().Incl(list(range(ranks)))
-            self._offered[ranks] = _adopt(self.true.Create_group(group))
+            self._offer_anew(ranks, self.true.Create_group(group))
         MPI.COMM_WORLD = self._offered[ranks]  # type: ignore[misc]  # the one seam to user code
         return MPI.COMM_WORLD
 
@@ -219,22 +246,49 @@ class Worlds:
                     continue
         return True
 
-    def recover(self) -> bool:
+    @property
+    def revoked(self) -> bool:
+        """Whether a communicator of the run that is on was revoked, here or by another rank."""
+        living = [comm for comm in _derived if comm != MPI.COMM_NULL]
+        return self.fault_tolerant and any(comm.Is_revoked() for comm in living)
+
+    def recover(self, run: str = "") -> bool:
         """Make fresh communicators after a failure; collective over the real world.
 
-        Communicators made before are revoked on every rank: used again they raise, where an
-        unanswered message of the failed cell would otherwise be taken for one of the next.
+        What a cell kept of ``MPI.COMM_WORLD`` goes on with the fresh one. Communicators made from
+        it are revoked on every rank: used again they raise, where an unanswered message of the
+        failed cell would otherwise be taken for one of the next.
+
+        Args:
+            run: The name of the run after which it is needed.
         """
         if not self.revoke():
             return False
         self.true.Agree(1)
+        self.lost = run
         self._renew()
         return True
 
     def _renew(self) -> None:
+        for comm in _derived:
+            if comm != MPI.COMM_NULL:
+                comm.__class__ = StaleComm
+                comm._after = self.lost  # type: ignore[attr-defined]  # a class of ours
         _derived.clear()
         self._offered.clear()
-        self._offered[self.true.size] = _adopt(self.true.Dup())
+        self._offer_anew(self.true.size, self.true.Dup())
+
+    def _offer_anew(self, ranks: int, fresh: MPI.Intracomm) -> None:
+        """Offer ``fresh`` as the world of ``ranks`` ranks, in the object that was it before."""
+        known = self._known.get(ranks)
+        if known is None:
+            known = self._known[ranks] = _adopt(fresh)
+        else:
+            known.__class__ = WatchedComm
+            ctypes.memmove(MPI._addressof(known), MPI._addressof(fresh), MPI._sizeof(MPI.Comm))
+            known._meetings = None  # type: ignore[attr-defined]  # a class of ours
+            _derived.append(known)
+        self._offered[ranks] = known
 
 
 def is_echo(error: BaseException) -> bool:
@@ -244,3 +298,9 @@ def is_echo(error: BaseException) -> bool:
     echoes = {"ERR_REVOKED", "ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING"}
     codes = {getattr(MPI, name, None) for name in echoes}
     return error.Get_error_class() in codes
+
+
+def is_revoked(error: BaseException) -> bool:
+    """Whether ``error`` says that a communicator was revoked."""
+    revoked = getattr(MPI, "ERR_REVOKED", None)
+    return isinstance(error, MPI.Exception) and error.Get_error_class() == revoked

@@ -1,4 +1,4 @@
-"""Run a cell or a script on this rank, and say how it ended."""
+"""Run a cell or a script on this rank, and report how it ended."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ import linecache
 import os
 import socket
 import sys
-import traceback
 import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
-from workbench.core.report import Ending
-from workbench.core.run import Assignment, RunKind
-from workbench.core.staging import DATA_VARIABLE, OUTPUT_VARIABLE
+from workbench.core.node.staging import DATA_VARIABLE, OUTPUT_VARIABLE
+from workbench.core.run.model import Assignment, RunKind
+from workbench.core.run.rank_protocol import Ending
+from workbench.engine.asyncio_support import cancel_rest, evaluate, own_loop
 from workbench.engine.boundary import RunStopped
 from workbench.engine.communicator import is_echo
-from workbench.engine.current import Current
-from workbench.engine.exchange.creation import substituted
+from workbench.engine.display_capture import figures_shown, show_value
+from workbench.engine.exchange.create import substituted
+from workbench.engine.forked_children import ended_if_forked
+from workbench.engine.process_state import restored
 from workbench.engine.rank import Rank
+from workbench.engine.run_context import Current
+from workbench.engine.run_log import make_for_owner
+from workbench.engine.traceback_format import last_line, own_traceback
 
 MAGIC_LINE = "%%dist_train\n"
-STALE = (
-    "\nThis communicator was made before a failure ended the cell that used it; "
-    "run the cell that creates it again."
-)
 
 
 def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
@@ -40,7 +42,7 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
     run = rank.enter(assignment)
     ending = Ending("failed", 0, "ended by its engine")
     try:
-        with _surroundings(assignment):
+        with _surroundings(assignment), restored():
             ending = _attempt(rank, run, assignment, shell)
     finally:
         rank.leave(run, ending)
@@ -49,26 +51,32 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
 def _attempt(rank: Rank, run: Current, assignment: Assignment, shell: Any) -> Ending:
     try:
         body = _BODIES.get(assignment.kind, _cell)
-        with rank.interruptible(), substituted():
+        with own_loop(), rank.interruptible(), substituted(), figures_shown(), ended_if_forked():
             body(run, assignment, shell)
     except RunStopped:
         return Ending("stopped", run.iteration)
     except KeyboardInterrupt as error:
-        return Ending("stopped", run.iteration, "interrupted", _own_traceback(error, run))
+        return Ending("stopped", run.iteration, "interrupted", _own_traceback(error, run)[0])
     except SystemExit as error:
         if error.code in (None, 0):
             return Ending("finished", run.iteration, exited=True)
         return _failed(error, run, exited=True)
     except BaseException as error:  # noqa: BLE001  # the outermost edge of a user's code
-        return _failed(error, run)
+        return _failed(error, run, stale=rank.stale(error))
     return Ending("finished", run.iteration)
 
 
-def _failed(error: BaseException, run: Current, *, exited: bool = False) -> Ending:
-    last = traceback.format_exception_only(error)[-1].strip()
-    text = _own_traceback(error, run)
+def _failed(error: BaseException, run: Current, *, exited: bool = False, stale: str = "") -> Ending:
+    """Return how a rank failed.
+
+    Args:
+        stale: What is to be said of a communicator of before a failure, if it is one.
+    """
+    text, whole = _own_traceback(error, run)
+    if stale:
+        return Ending("failed", run.iteration, stale, f"{stale}\n{text}", whole=whole)
     echo = is_echo(error)
-    return Ending("failed", run.iteration, last, text + (STALE if echo else ""), exited, echo)
+    return Ending("failed", run.iteration, last_line(error), text, exited, echo, whole=whole)
 
 
 def _cell(run: Current, assignment: Assignment, shell: Any) -> None:
@@ -80,12 +88,21 @@ def _cell(run: Current, assignment: Assignment, shell: Any) -> None:
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     space = shell.user_ns
     space.update(assignment.parameters)
-    exec(compile(tree, name, "exec", dont_inherit=True), space)
+    parts = [_compiled(tree, name, "exec")]
     if isinstance(last, ast.Expr):
-        expression = ast.Expression(last.value)
-        value = eval(compile(expression, name, "eval", dont_inherit=True), space)
+        parts.append(_compiled(ast.Expression(last.value), name, "eval"))
+    try:
+        value = evaluate(parts, space)
         if value is not None and not _is_silenced(source):
-            print(repr(value))
+            show_value(shell, value)
+    finally:
+        cancel_rest()
+
+
+def _compiled(tree: ast.Module | ast.Expression, name: str, mode: str) -> CodeType:
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    code: CodeType = compile(tree, name, mode, flags, dont_inherit=True)
+    return code
 
 
 def _script(run: Current, assignment: Assignment, shell: Any) -> None:
@@ -109,7 +126,7 @@ def _script(run: Current, assignment: Assignment, shell: Any) -> None:
 def _measurement(run: Current, assignment: Assignment, _: Any) -> None:
     from mpi4py import MPI
 
-    from workbench.engine.measuring.survey import measure
+    from workbench.engine.measurement.survey import measure
 
     measure(run, MPI.COMM_WORLD, **dict(assignment.parameters))
 
@@ -140,11 +157,11 @@ def _places(assignment: Assignment) -> dict[str, str]:
     places = {name: str(Path(path).expanduser()) for name, path in named.items() if path}
     if output := places.get(OUTPUT_VARIABLE):
         try:
-            Path(output).mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_for_owner(Path(output))
         except OSError as error:
             print(
                 f"{output} cannot be made on {socket.gethostname()} ({error.strerror}), so "
-                "nothing that the run leaves is kept; mend that folder there.",
+                "nothing that the run writes is kept; correct that folder there.",
                 file=sys.stderr,
             )
     return places
@@ -172,17 +189,11 @@ def _is_silenced(source: str) -> bool:
     return source.rstrip().endswith(";")
 
 
-def _own_traceback(error: BaseException, run: Current) -> str:
-    """Format ``error`` from the user's first frame on, without the frames that led there."""
-    tb = error.__traceback__
-    first = tb
-    while first is not None and first.tb_frame.f_code.co_filename != run.source_name:
-        first = first.tb_next
-    text = traceback.TracebackException(type(error), error, first, compact=True)
-    if first is None:
-        text = traceback.TracebackException(type(error), error, None, compact=True)
+def _own_traceback(error: BaseException, run: Current) -> tuple[str, str]:
+    """Return the error as it is shown, with advice, and whole where frames are folded in it."""
+    folded, whole = own_traceback(error, run.source_name)
     advice = _advice(error)
-    return "".join(text.format()).rstrip() + (f"\n{advice}" if advice else "")
+    return folded + (f"\n{advice}" if advice else ""), whole
 
 
 def _advice(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Scale the learning rate with the batch, and come to it gradually.
+"""Scale the learning rate with the batch, with a warm-up.
 
 P. Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour" (2017), arXiv
 1706.02677: a batch ``k`` times as large takes ``k`` times the learning rate, which rises evenly
@@ -11,7 +11,7 @@ from typing import Any
 
 from chainer.training import Extension
 
-from workbench.core.batch import WARM_UP_EPOCHS, WarmUp, warm_up
+from workbench.core.performance.batch_size import WARM_UP_EPOCHS, WarmUp, warm_up
 from workbench.errors import InputError
 
 _NAMES = ("lr", "alpha")
@@ -33,7 +33,7 @@ class LinearScaling(Extension):
         optimizer: By default the updater's main one.
 
     Raises:
-        InputError: An argument will not do.
+        InputError: An argument is invalid.
     """
 
     trigger = (1, "iteration")
@@ -109,5 +109,5 @@ def _attribute(optimizer: Any) -> str:
         if name in known:
             return name
     raise InputError(
-        f"{type(optimizer).__name__} has neither lr nor alpha; name its rate, as in attr='eta'."
+        f"{type(optimizer).__name__} has neither lr nor alpha", "name its rate, as in attr='eta'."
     )

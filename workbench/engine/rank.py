@@ -1,4 +1,4 @@
-"""This process as one rank of one generation: joined once, told what to run many times."""
+"""This process as one rank of one generation: joins once, then executes many runs."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ import platform
 import random
 import signal
 import socket
-import sys
 import threading
 import time
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
 from mpi4py import MPI
 
-from workbench.core.cluster import RankFact
-from workbench.core.report import Ending, Pulse
-from workbench.core.run import Assignment
-from workbench.core.world import torch_environment
+from workbench.core.run.model import Assignment
+from workbench.core.run.rank_protocol import Ending, Pulse
+from workbench.core.world.world import RankFact, torch_environment
 from workbench.engine.channel import Address, Channel
-from workbench.engine.communicator import Worlds, watch
-from workbench.engine.current import Current, current, set_current
-from workbench.engine.log import RunLog
-from workbench.engine.pretending import host_name, node_of, slow_links
+from workbench.engine.communicator import GenerationWorlds, is_revoked, watch
+from workbench.engine.descriptor_capture import Descriptors
+from workbench.engine.exit_report import tell_of_exits
+from workbench.engine.forked_children import Children
+from workbench.engine.node_emulation import host_name, node_of, slow_links
+from workbench.engine.output_capture import catch_up_by
+from workbench.engine.run_context import Current, current, set_current
+from workbench.engine.run_log import RunLog, owners_only
+from workbench.engine.stale_communicators import sentence
+from workbench.engine.thread_position import Sampler
 
 PORTS = 32
 PORT_RANGE = (12_000, 32_000)
@@ -50,13 +55,18 @@ class Rank:
     ) -> None:
         self.generation = generation
         self.number = MPI.COMM_WORLD.Get_rank()
-        self.worlds = Worlds(fault_tolerant=fault_tolerant, on_abort=self._aborting)
+        self.worlds = GenerationWorlds(fault_tolerant=fault_tolerant, on_abort=self._aborting)
         self._interruptible = self._interrupt_wanted = False
+        self._sampler, self._run_name = Sampler(), ""
         slow_links(MPI.COMM_WORLD)
         self._local_rank, self._leader, self._master = _place(MPI.COMM_WORLD)
         self._ports = _free_ports(MPI.COMM_WORLD) if _head() else ()
         folder = Path.home() / crash_folder
         self._crash_file = _watch_for_crashes(folder, generation, self.number)
+        self._descriptors = Descriptors(folder / f"words-{generation}-{self.number}")
+        catch_up_by(self._gather)
+        engines = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+        self._children = Children([*filter(callable, engines), self._on_signal])
         self._channel = Channel(
             address,
             generation,
@@ -64,8 +74,11 @@ class Rank:
             pulse=self._pulse,
             stop_at=self._stop_at,
             interrupt=self._interrupt,
+            gather=self._gather,
+            died=self._cut_off,
         )
         self._channel.open()
+        tell_of_exits(self._exiting)
 
     def fact(self, engine: int) -> RankFact:
         """Describe this rank."""
@@ -88,12 +101,14 @@ class Rank:
     def enter(self, assignment: Assignment) -> Current:
         """Begin a run: its world, its log, its place as the current one."""
         self._interrupt_wanted = False
+        self._run_name = assignment.name or assignment.run
         path = Path(assignment.directory) / f"rank-{self.number}.log"
         run = Current(RunLog(assignment.run, self.number, path), leader=self._leader)
+        self._gather()  # what was written before is not this run's
         set_current(run)
         self._channel.carry(run.log)
         world = self.worlds.offer(assignment.ranks)
-        watch.seconds = 0.0
+        watch.seconds = watch.passed = 0.0
         # As torchrun does, so that init_process_group() needs no argument.
         port = self._master_port(assignment)
         os.environ.update(
@@ -109,9 +124,25 @@ class Rank:
 
     def leave(self, run: Current, ending: Ending) -> None:
         """End a run; its log goes on being carried until the supervisor has all of it."""
-        run.log.finish(ending)
+        self._finish(run, ending)
         set_current(None)
+        self._descriptors.stay()
         self._channel.ring()
+
+    def _finish(self, run: Current, ending: Ending) -> None:
+        """Bring in what was written past ``sys.stdout`` until now, then say how the run ended."""
+        self._descriptors.pull_all(run.log.note, lambda: self._wait_while(run.log.holds_output))
+        with self._descriptors.lock:
+            run.log.finish(ending)
+
+    def _gather(self) -> None:
+        """Bring what was written past ``sys.stdout`` into the run, or else to mpiexec's log."""
+        with self._descriptors.lock:
+            run = current()
+            if run is None:
+                self._descriptors.forward()
+            elif run.log.ending is None:
+                self._descriptors.pull(run.log.note)
 
     @contextlib.contextmanager
     def interruptible(self) -> Any:
@@ -128,7 +159,14 @@ class Rank:
 
     def recover(self) -> bool:
         """Make fresh communicators after a failure; collective over the generation."""
-        return self.worlds.recover()
+        return self.worlds.recover(self._run_name)
+
+    def stale(self, error: BaseException) -> str:
+        """Return what to say if ``error`` comes of a communicator of before a failure."""
+        worlds = self.worlds
+        if not is_revoked(error) or not worlds.lost or worlds.revoked:
+            return ""
+        return sentence("A communicator that is used here", worlds.lost)
 
     def _on_signal(self, *_: object) -> None:
         if self._interruptible:
@@ -148,36 +186,59 @@ class Rank:
 
     def _aborting(self, code: int, stack: str) -> None:
         """Let the supervisor know who aborts before everything ends."""
+        self._say_farewell(f"MPI_Abort({code})", stack)
+
+    def _exiting(self, status: int, stack: str) -> None:
+        """Let the supervisor know who leaves by ``os._exit``, and with which status."""
+        self._say_farewell(f"it left by itself with exit status {status & 0xFF}", stack)
+
+    def _say_farewell(self, error: str, stack: str) -> None:
         if (run := current()) is None:
             return
-        run.log.finish(
-            Ending("failed", run.iteration, f"MPI_Abort({code})", _from_user(stack, run))
-        )
-        self._channel.ring()
+        ending = Ending("failed", run.iteration, error, _from_user(stack, run), gone=True)
+        self._finish(run, ending)
+        self._wait_while(lambda: not run.log.settled)
+
+    def _wait_while(self, condition: Callable[[], bool]) -> None:
+        """Let the channel work for a second at most."""
+        if threading.current_thread() is threading.main_thread():
+            self._channel.ring()
         deadline = time.monotonic() + 1.0
-        while not run.log.settled and time.monotonic() < deadline:
-            time.sleep(0.01)
+        while condition() and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def _cut_off(self, trace: str) -> None:
+        """End this rank, which nobody hears any longer, and leave why where crashes do."""
+        lines = trace.rstrip().splitlines()
+        frames = [line for line in lines if line.lstrip().startswith("File ")]
+        said = f"Fatal error: its thread that speaks with the supervisor ended ({lines[-1]})"
+        self._crash_file.write("\n".join([said, *reversed(frames)]))
+        self._crash_file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def _pulse(self, name: str) -> Pulse:
         run = current()
         if run is None or run.log.run != name:
             return Pulse(name, self.number, 0)
         call, since = watch.call, watch.since
+        place = self._sampler.look(run.source_name, run.boundaries.count)
         return Pulse(
             name,
             self.number,
             run.boundaries.count,
             run.boundaries.measure(),
-            call,
-            time.perf_counter() - since if call else 0.0,
-            _where(run.source_name),
+            call or place.call,
+            time.perf_counter() - since if call else place.still,
+            place.line,
+            place.doing,
+            place.still,
         )
 
 
 def _place(world: MPI.Intracomm) -> tuple[int, int, str]:
     """Return local rank, the node's lowest rank, and rank 0's host; collective over ``world``.
 
-    Pretended nodes share their machine's devices, and so its local ranks.
+    Simulated nodes share their machine's devices, and so its local ranks.
     """
     machine, node = world.Split_type(MPI.COMM_TYPE_SHARED), node_of(world)
     local_rank, alone = machine.rank, machine.size == world.size
@@ -207,19 +268,6 @@ def _free_ports(world: MPI.Intracomm) -> tuple[int, ...]:
     return tuple(world.bcast(found))
 
 
-def _where(source_name: str) -> str:
-    """Return ``file:line`` of the main thread's innermost frame in the user's source."""
-    frame = sys._current_frames().get(threading.main_thread().ident or 0)
-    innermost = frame
-    while frame is not None:
-        if frame.f_code.co_filename == source_name:
-            return f"line {frame.f_lineno}"
-        frame = frame.f_back
-    if innermost is None:
-        return ""
-    return f"{Path(innermost.f_code.co_filename).name}:{innermost.f_lineno}"
-
-
 def _from_user(stack: str, run: Current) -> str:
     """Drop the frames above the user's source from a formatted stack."""
     marker = f'  File "{run.source_name}"'
@@ -229,8 +277,9 @@ def _from_user(stack: str, run: Current) -> str:
 
 def _watch_for_crashes(folder: Path, generation: int, rank: int) -> TextIO:
     """Let a segmentation fault leave its Python stack in a file of this rank."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = (folder / f"crash-{generation}-{rank}.txt").open("w", encoding="utf-8")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / f"crash-{generation}-{rank}.txt"
+    file = open(path, "w", opener=owners_only)  # noqa: SIM115  # for as long as the rank lives
     faulthandler.enable(file, all_threads=False)
     return file
 

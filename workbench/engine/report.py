@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex
 
-from workbench.engine.current import current
+from workbench.core.run.rank_protocol import MOST, NAME_CHARACTERS
+from workbench.engine.run_context import current
 from workbench.errors import InputError
+
+_SHOWN = 120  # characters of a value that is refused
 
 
 def report(
     *,
-    iteration: int | None = None,
-    total: int | None = None,
-    epoch: float | None = None,
+    iteration: SupportsIndex | SupportsFloat | None = None,
+    total: SupportsIndex | SupportsFloat | None = None,
+    epoch: SupportsFloat | SupportsIndex | None = None,
     **values: Any,
 ) -> None:
     """Report one iteration's values; the curve grows and the run may stop here.
@@ -25,24 +28,29 @@ def report(
         iteration: The number of the iteration; by default one more than last time.
         total: Iterations to do, for the progress bar.
         epoch: Epochs done, may be fractional.
-        values: Names and numbers; anything that ``float`` takes, 0-d arrays and tensors too.
+        values: Names and numbers, which may be infinite or NaN.
+
+    All numbers may be of any type that ``float`` takes, 0-d arrays and tensors too.
 
     Raises:
-        InputError: A value is not a number.
+        InputError: A value is not a number, or nothing can be counted with it.
     """
     run = current()
     if run is None:
         return
-    number = run.iteration + 1 if iteration is None else operator.index(iteration)
-    run.iteration = number
-    for name, value in values.items():
-        run.log.add(name, number, _number(name, value))
-    run.log.progress = replace(
-        run.log.progress,
+    before = run.log.progress
+    number = _count("iteration", run.iteration + 1 if iteration is None else iteration)
+    progress = replace(
+        before,
         iteration=number,
-        iterations_total=total if total is not None else run.log.progress.iterations_total,
-        epoch=epoch if epoch is not None else run.log.progress.epoch,
+        iterations_total=before.iterations_total if total is None else _count("total", total),
+        epoch=before.epoch if epoch is None else _epochs(epoch),
     )
+    numbers = [(_name(name), _number(name, value)) for name, value in values.items()]
+    run.iteration = number
+    for name, value in numbers:
+        run.log.add(name, number, value)
+    run.log.progress = progress
     run.boundaries.passed()
     run.boundaries.check()
 
@@ -50,7 +58,47 @@ def report(
 def _number(name: str, value: Any) -> float:
     try:
         return float(getattr(value, "array", value))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError):
+        # Without the cause, whose frames are ours: the first line shown is to be the caller's.
         raise InputError(
-            f"report({name}=…) takes a number, not {value!r}; pass float(…) of one value."
-        ) from error
+            f"report({name}=…) takes a number, not {_shown(value)}", "pass float(…) of one value."
+        ) from None
+
+
+def _count(name: str, value: Any) -> int:
+    """Return a whole number, whatever type it is of: ``np.int64``, a tensor, ``3.0``."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        approximate = _number(name, value)
+        number = int(approximate) if approximate.is_integer() else -1
+    if not 0 <= number <= MOST:
+        raise InputError(
+            f"report({name}=…) takes a whole number from 0 to 2**53, not {_shown(value)}",
+            "leave it out where it is not known.",
+        )
+    return number
+
+
+def _epochs(value: Any) -> float:
+    number = _number("epoch", value)
+    if not 0 <= number <= MOST:
+        raise InputError(
+            f"report(epoch=…) takes a finite number, 0 or more, not {_shown(value)}",
+            "leave it out where it is not known.",
+        )
+    return number
+
+
+def _name(name: str) -> str:
+    if not 0 < len(name) <= NAME_CHARACTERS:
+        raise InputError(
+            f"report(…) was given a name of {len(name):,} characters, {_shown(name)}",
+            f"give each value one of 1 to {NAME_CHARACTERS}.",
+        )
+    return name
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

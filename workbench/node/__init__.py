@@ -1,1 +1,1 @@
-"""Run on every node: watch its ranks, tell what it is, and end it when nobody asks for it."""
+"""Runs on every node beside the ranks: agent, lease, notices, data and output."""

@@ -1,4 +1,4 @@
-"""Fetch objects side by side, in pieces, check each whole, and go on with what a cut has left."""
+"""Fetch objects in parallel parts, check each, and resume after an interruption."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from functools import partial
 from hashlib import md5, sha256
 from pathlib import Path
 
-from workbench.core.staging import CHUNK_NBYTES, Entry, check_entries, ranges, total_nbytes
+from workbench.core.node.staging import CHUNK_NBYTES, Entry, check_entries, ranges, total_nbytes
 from workbench.errors import MachineError
-from workbench.node.bucket import AT_ONCE, Bucket, Checks, Unanswered
-from workbench.node.stash import Stash
+from workbench.node.data_cache import DataCache
+from workbench.node.s3 import AT_ONCE, Checks, S3Bucket, Unanswered
 
 PIECE_NBYTES = 16 << 20
 TELL_SECONDS = 1.0
@@ -55,11 +55,11 @@ class Coming:
 
 
 class Fetching:
-    """What is to come from a bucket into a stash."""
+    """What is to come from a bucket into a cache."""
 
-    def __init__(self, bucket: Bucket, stash: Stash) -> None:
+    def __init__(self, bucket: S3Bucket, cache: DataCache) -> None:
         self._bucket = bucket
-        self._stash = stash
+        self._cache = cache
         self._fetched = 0
         self._items: deque[Coming] = deque()
         self._work: deque[tuple[Coming, Work]] = deque()
@@ -73,18 +73,18 @@ class Fetching:
         known = self._bucket.entries()
         keys, entries = list(known), list(known.values())
         check_entries(entries)
-        needed = self._stash.missing(entries)
+        needed = self._cache.missing(entries)
         self._items.extend(self._coming(keys[n], entries[n]) for n in needed)
         lacking = sum(length for item in self._items for _, length in item.left)
-        self._stash.check_room(lacking)
+        self._cache.check_room(lacking)
         total = total_nbytes(entries)
         for _ in self._all():
             yield total - lacking + min(self._fetched, lacking), total, self._fetched
-        self._stash.finish(entries)
+        self._cache.finish(entries)
         yield total, total, self._fetched
 
     def _coming(self, key: str, entry: Entry) -> Coming:
-        item = Coming(key, entry, self._stash.part(entry), [(0, entry.nbytes)])
+        item = Coming(key, entry, self._cache.part(entry), [(0, entry.nbytes)])
         if not item.is_small:
             done = _offsets(item.journal) if item.part.exists() else set()
             item.left = [
@@ -129,12 +129,12 @@ class Fetching:
             return
         item.journal.unlink(missing_ok=True)
         if is_sound:
-            self._stash.keep(item.entry, item.part)
+            self._cache.keep(item.entry, item.part)
             return
         item.part.unlink(missing_ok=True)
         if item.tries + 1 >= TRIES:
             raise MachineError(
-                f"{item.key} of {self._bucket.url} came damaged {TRIES} times; put it there anew"
+                f"{item.key} of {self._bucket.url} came damaged {TRIES} times; upload it again"
             )
         again = self._coming(item.key, item.entry)
         again.tries = item.tries + 1

@@ -1,4 +1,4 @@
-"""Start on this node what standard input describes, so that it outlives whoever asked.
+"""Start a detached process on this node, as described on standard input.
 
 Run as ``python -m workbench.node.launch``; writes process id and folder as one line of JSON. The
 process stays with what it started: when that ends, or SIGTERM comes, nothing of it is left here.
@@ -18,7 +18,14 @@ from pathlib import Path
 
 import psutil
 
-from workbench.core.launch import OUTPUT, PID, Launch, Launched, launched_text, read_launch
+from workbench.core.node.launch_protocol import (
+    OUTPUT,
+    PID,
+    Launch,
+    Launched,
+    launched_text,
+    read_launch,
+)
 
 END_SECONDS = 2.0
 LOOK_SECONDS = 0.05

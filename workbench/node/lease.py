@@ -1,9 +1,11 @@
-"""End this node when nobody has asked for it any longer; run as ``python -m workbench.node.lease``.
+"""End this node when its lease has expired; run as ``python -m workbench.node.lease``.
 
 A lease is a process of its own that outlives every session. It needs no right but that of running
 its command. Started again for the same cluster it takes the place of the one before, so that a
-deadline or a command can be changed. Times are of the clock that no one sets, so a corrected
-clock ends nothing; ``--expires`` alone goes by the calendar.
+deadline or a command can be changed. Times are of the clock that no one sets and that counts
+while the node is suspended, so a corrected clock ends nothing and puts nothing off. Of
+``--expires``, which the calendar names, the seconds until then are counted when the lease starts;
+where the clock was wrong by then, the lease is still renewed only until the supervisor's own end.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import secrets
 import shlex
@@ -21,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from workbench.core.cluster import check_cluster_name
+from workbench.core.cluster.model import check_cluster_name
 from workbench.errors import InputError, MachineError, WorkbenchError
 
 SHUTDOWN = "shutdown -h now"
@@ -38,7 +41,7 @@ class Holder:
     Args:
         token: Its own; empty once the lease was released.
         boot: The start of the node that its times count from.
-        expires: Epoch seconds at which it fires whoever renews it; 0 for never.
+        expires: Epoch seconds at which it fires also if it is renewed; 0 for never.
     """
 
     token: str
@@ -61,7 +64,7 @@ class Lease:
 
     @property
     def until_file(self) -> Path:
-        """Says how long it runs; whoever renews it writes this file and no other."""
+        """Says how long it runs; its renewer writes this file and no other."""
         return self.holder_file.with_suffix(".until")
 
     def renew(self, seconds: float) -> None:
@@ -74,14 +77,14 @@ class Lease:
             holder = self.holder()
             if holder is None or not holder.token or holder.boot != _boot():
                 raise MachineError(
-                    f"No lease of the cluster {self.cluster} is in {self.folder}; start one there "
-                    "with `python -m workbench.node.lease`."
+                    f"No lease of the cluster {self.cluster} is in {self.folder}",
+                    "start one there with `python -m workbench.node.lease`.",
                 )
-            _write(self.until_file, json.dumps([_boot(), time.monotonic() + seconds]))
+            _write(self.until_file, json.dumps([_boot(), _steady() + seconds]))
         except OSError as error:
             raise MachineError(
-                f"The lease in {self.folder} cannot be renewed ({error.strerror}); give the "
-                "folder to the user who logs in."
+                f"The lease in {self.folder} cannot be renewed ({error.strerror})",
+                "give the folder to the user who logs in.",
             ) from error
 
     def release(self) -> None:
@@ -111,15 +114,15 @@ def take(lease: Lease, seconds: float, command: str, expires: float) -> Holder:
         MachineError: The files cannot be written.
     """
     if not shlex.split(command):
-        raise InputError("A lease's command must not be empty; leave it out for a shutdown.")
+        raise InputError("A lease's command must not be empty", "leave it out for a shutdown.")
     holder = Holder(secrets.token_hex(8), _boot(), command, expires)
     try:
         lease.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write(lease.until_file, json.dumps([_boot(), time.monotonic() + seconds]))
+        _write(lease.until_file, json.dumps([_boot(), _steady() + seconds]))
         _write(lease.holder_file, json.dumps(asdict(holder)))
     except OSError as error:
         raise MachineError(
-            f"A lease cannot be kept in {lease.folder} ({error.strerror}); name another folder."
+            f"A lease cannot be kept in {lease.folder} ({error.strerror})", "name another folder."
         ) from error
     return holder
 
@@ -132,11 +135,10 @@ def hold(lease: Lease, mine: Holder, until: float) -> None:
     Args:
         until: When it runs out if the file that says so is lost.
     """
+    last = _steady() + mine.expires - time.time() if mine.expires else math.inf
     while (lease.holder() or mine).token == mine.token:
         until = lease.until() or until
-        left = until - time.monotonic()
-        if mine.expires:
-            left = min(left, mine.expires - time.time())
+        left = min(until, last) - _steady()
         if left <= 0:
             _run(mine.command)
             time.sleep(AGAIN_SECONDS)
@@ -163,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except WorkbenchError as error:
         print(error, file=sys.stderr)
         return 1
-    _detach(lease, holder, time.monotonic() + options.seconds)
+    _detach(lease, holder, _steady() + options.seconds)
     return 0
 
 
@@ -200,6 +202,11 @@ def _run(command: str) -> None:
         subprocess.run(shlex.split(command), stdin=subprocess.DEVNULL, check=False)
     except (OSError, ValueError) as error:
         print(f"{stamp} {error}", flush=True)
+
+
+def _steady() -> float:
+    """Return seconds since the node was started, those included in which it was suspended."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _boot() -> str:

@@ -1,4 +1,4 @@
-"""Ask EC2's metadata service, on the node itself, whether the node will be taken back.
+"""Ask EC2's metadata service on the node for an interruption notice.
 
 It needs no AWS right. Nothing is asked before ``Notices.begin``, and nowhere but at ``METADATA``
 unless another place is named.
@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import urlsplit
 
-from workbench.core.warden import Notice
+from workbench.core.node.agent_protocol import Notice
 
 METADATA = "http://169.254.169.254"
 ACTION = "/latest/meta-data/spot/instance-action"
 REBALANCE = "/latest/meta-data/events/recommendations/rebalance"
 ACTIONS = ("terminate", "stop", "hibernate")
-# Told two minutes ahead; AWS advises to ask every five seconds.
+# Sent two minutes ahead; AWS advises to ask every five seconds.
 ASK_SECONDS = 2.0
 ANSWER_SECONDS = 1.0
 TOKEN_SECONDS = 21600
@@ -29,7 +29,7 @@ MOST_NBYTES = 1 << 12
 
 
 class Notices:
-    """What was said, asked for on a thread of its own: whoever takes it never waits.
+    """What was said, asked for on a thread of its own: taking it never waits.
 
     Args:
         base: The service's URL; empty for no service, and so no notice.
@@ -57,7 +57,7 @@ class Notices:
         return new
 
     def _ask_on(self) -> None:
-        service = Service(self._base)
+        service = MetadataService(self._base)
         while True:
             self._heard += [n for n in service.notices() if n not in self._heard]
             time.sleep(self._seconds)
@@ -69,8 +69,8 @@ def usual_place(environment: Mapping[str, str]) -> str:
     return "" if forbidden else METADATA
 
 
-class Service:
-    """The metadata service, in its second version: every question bears a token."""
+class MetadataService:
+    """The metadata service, in its second version: every question has a token."""
 
     def __init__(self, base: str = METADATA) -> None:
         self._base = urlsplit(base)

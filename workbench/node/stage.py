@@ -1,4 +1,4 @@
-"""Put a cluster's data on this node, whole and checked; what a cut has left is gone on with.
+"""Put a cluster's data on this node, complete and checked; an interrupted transfer resumes.
 
 Run as ``python -m workbench.node.stage FOLDER``, which takes the files from standard input, or
 ``… FOLDER s3://bucket/prefix``, which fetches them. It ends when standard input does.
@@ -15,7 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from workbench.core.parcels import (
+from workbench.core.node.staging import CHUNK_NBYTES, Entry, check_entries
+from workbench.core.node.transfer_protocol import (
     AGAIN,
     DATA,
     DONE,
@@ -32,11 +33,10 @@ from workbench.core.parcels import (
     read_files,
     read_header,
 )
-from workbench.core.staging import CHUNK_NBYTES, Entry, check_entries
 from workbench.errors import WorkbenchError
-from workbench.node.stash import Stash
+from workbench.node.data_cache import DataCache
 
-# So much is taken in before the sender is told; far less than it keeps on its way.
+# So much is taken in before the sender is answered; far less than it keeps on its way.
 TELL_NBYTES = 64 << 10
 
 Say = Callable[[str], None]
@@ -88,10 +88,10 @@ class Arrival:
 class Receiver:
     """Takes in the files that a sender has."""
 
-    def __init__(self, source: BinaryIO, say: Say, stash: Stash) -> None:
+    def __init__(self, source: BinaryIO, say: Say, cache: DataCache) -> None:
         self._source = source
         self._say = say
-        self._stash = stash
+        self._cache = cache
         self._entries: list[Entry] = []
         self._arrival: Arrival | None = None
         self._again: list[int] = []
@@ -125,15 +125,15 @@ class Receiver:
     def _ask(self) -> None:
         check_entries(self._entries)
         needed, lacking = [], 0
-        for number in self._stash.missing(self._entries):
+        for number in self._cache.missing(self._entries):
             entry = self._entries[number]
             if not entry.nbytes:
-                self._close(number, Arrival(entry, self._stash.part(entry)))
+                self._close(number, Arrival(entry, self._cache.part(entry)))
                 continue
-            offset = Arrival(entry, self._stash.part(entry)).nbytes
+            offset = Arrival(entry, self._cache.part(entry)).nbytes
             needed.append((number, offset))
             lacking += entry.nbytes - offset
-        self._stash.check_room(lacking)
+        self._cache.check_room(lacking)
         for text in need_lines(needed):
             self._say(text)
 
@@ -142,7 +142,7 @@ class Receiver:
         if self._arrival is None or self._arrival.entry is not entry:
             if self._arrival is not None:
                 self._arrival.close()
-            self._arrival = Arrival(entry, self._stash.part(entry))
+            self._arrival = Arrival(entry, self._cache.part(entry))
         self._arrival.add(self._read(header.nbytes))
         self._got += header.nbytes
         if self._arrival.nbytes >= entry.nbytes:
@@ -154,7 +154,7 @@ class Receiver:
 
     def _close(self, number: int, arrival: Arrival) -> None:
         if arrival.is_sound():
-            self._stash.keep(arrival.entry, arrival.part)
+            self._cache.keep(arrival.entry, arrival.part)
         else:
             arrival.part.unlink(missing_ok=True)
             self._again.append(number)
@@ -165,26 +165,26 @@ class Receiver:
             self._say(line(AGAIN, self._again))
             self._again = []
             return False
-        self._stash.finish(self._entries)
+        self._cache.finish(self._entries)
         self._say(line(DONE))
         return True
 
 
 def receive(source: BinaryIO, say: Say, folder: Path) -> None:
     """Take the data from ``source`` into ``folder``."""
-    stash = Stash(folder)
-    with stash.open():
-        Receiver(source, say, stash).receive()
+    cache = DataCache(folder)
+    with cache.open():
+        Receiver(source, say, cache).receive()
 
 
 def fetch(url: str, say: Say, folder: Path) -> None:
     """Fetch the data from S3 into ``folder``, and tell how far it is."""
-    from workbench.node.bucket import Bucket  # it takes a second to load, which many never need
     from workbench.node.fetching import Fetching
+    from workbench.node.s3 import S3Bucket  # it takes a second to load, which many never need
 
-    stash = Stash(folder)
-    with stash.open():
-        fetching = Fetching(Bucket(url), stash)
+    cache = DataCache(folder)
+    with cache.open():
+        fetching = Fetching(S3Bucket(url), cache)
         began = time.monotonic()
         for done, total, fetched in fetching.turns():
             rate = fetched / max(time.monotonic() - began, 0.1)
@@ -193,7 +193,7 @@ def fetch(url: str, say: Say, folder: Path) -> None:
 
 
 def _leave_with(source: BinaryIO) -> None:
-    """End this process when standard input does: whoever asked for it is gone."""
+    """End this process when standard input does: its caller is gone."""
 
     def wait() -> None:
         while source.read(1 << 16):
@@ -231,7 +231,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _sentence(error: Exception, folder: Path) -> str:
     if isinstance(error, OSError):
         where: Any = error.filename or folder
-        return f"{where} could not be written ({error.strerror}); make room there, or mend it"
+        return f"{where} could not be written ({error.strerror}); make room there, or correct it"
     return str(error).rstrip(".")
 
 

@@ -1,4 +1,4 @@
-"""Lay out the boxes and buttons of a cluster's panel; what they do is the panel's."""
+"""The layout of a cluster's panel: boxes and buttons, without their actions."""
 
 from __future__ import annotations
 
@@ -6,67 +6,73 @@ from collections.abc import Callable
 
 import ipywidgets as widgets
 
-from workbench.core.cluster import ClusterWish
-from workbench.core.fleet import Place
-from workbench.notebook.agreement import Agreement
-from workbench.notebook.deletion import DeleteQuestion
-from workbench.notebook.fields import STYLE, amount, button, row, whole
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.fleet.model import Provider
+from workbench.notebook.cluster_style import CLASS, title_html
+from workbench.notebook.deletion_confirm import DeleteQuestion
+from workbench.notebook.form_fields import STYLE, HtmlBox, amount, button, row, size, whole
 from workbench.notebook.hosts_form import HostsForm, KeyQuestion
 from workbench.notebook.local_form import LocalForm
 from workbench.notebook.market_form import MarketForm
-from workbench.store.wishes import local_slots
+from workbench.notebook.spending_confirm import Agreement
+from workbench.requests.wishes import local_slots
 
-WHERE = (
-    ("This machine", Place.LOCAL),
-    ("ssh hosts", Place.HOSTS),
-    ("EC2 spot", Place.EC2),
-    ("Rehearsal: no account, nothing is bought", Place.FAKE),
+PROVIDERS = (
+    ("This machine", Provider.THIS_MACHINE),
+    ("ssh hosts", Provider.HOSTS),
+    ("EC2 spot", Provider.EC2),
+    ("Rehearsal: no account, nothing is bought", Provider.REHEARSAL),
 )
 
 
 class ClusterBoxes:
-    """All that can be seen of one cluster's panel.
+    """The widgets of one cluster's panel.
 
     Args:
-        wish: What was asked for before.
-        on_delete: Called when everything is to be deleted.
-        on_keys: Called with whether the keys that were shown are the hosts' own.
+        cluster: The cluster's name.
+        wish: The cluster's present desired state.
+        on_delete: Called when deletion is confirmed.
+        on_keys: Called with whether the shown host keys are trusted.
     """
 
     def __init__(
         self,
+        cluster: str,
         wish: ClusterWish | None,
         on_delete: Callable[[], None],
         on_keys: Callable[[bool], None],
     ) -> None:
         local = LocalForm(wish, local_slots())
         self.ranks, self.oversubscribe = local.ranks, local.oversubscribe
-        self.forms: dict[Place, LocalForm | HostsForm | MarketForm] = {
-            Place.LOCAL: local,
-            Place.HOSTS: HostsForm(),
-            Place.EC2: MarketForm(Place.EC2),
-            Place.FAKE: MarketForm(Place.FAKE),
+        self.forms: dict[Provider, LocalForm | HostsForm | MarketForm] = {
+            Provider.THIS_MACHINE: local,
+            Provider.HOSTS: HostsForm(),
+            Provider.EC2: MarketForm(Provider.EC2),
+            Provider.REHEARSAL: MarketForm(Provider.REHEARSAL),
         }
-        self.where = widgets.Dropdown(
-            options=WHERE,
-            value=Place.LOCAL,
-            description="Where",
+        self.title = HtmlBox(value=title_html(cluster))
+        self.provider = widgets.Dropdown(
+            options=PROVIDERS,
+            value=Provider.THIS_MACHINE,
+            description="Provider",
             style=STYLE,
-            layout=widgets.Layout(width="34em"),
+            layout=widgets.Layout(width="36em"),
         )
-        self.nodes = whole("Nodes", 2, "How many; 0 keeps the definition and pays nothing")
-        self.least = whole("At least", 1, "Below as many nothing starts, and no world goes on")
-        self.most = whole("Grow up to", 0, "While runs wait; 0 not to grow by itself")
-        self.sizes = row(self.nodes, self.least, self.most)
-        self.hours = amount("Longer by, h", 1.0, "How much longer the cluster may live")
-        self.extend = button("Extend", "Let the cluster live longer", "clock-o")
-        self.state = widgets.HTML(description="State", style=STYLE)
-        self.price = widgets.HTML(value="free")
-        self.price.description = "Price"
-        self.message, self.facts = widgets.HTML(), widgets.HTML()
-        self.start = button("Start", "Start the cluster as the boxes say", "play", "success")
-        self.resize = button("Resize", "Give the cluster this size", "arrows-h")
-        self.stop = button("Stop", "Stop the cluster's ranks", "stop", "danger")
+        self.nodes = size("Nodes", 2, "0 releases all nodes and keeps the cluster's definition")
+        self.min_nodes = whole("Min nodes", 1, "Keep running with at least this many nodes")
+        self.max_nodes = whole(
+            "Max nodes", 0, "Add nodes up to this number while runs are queued; 0 = fixed size"
+        )
+        self.sizes = row(self.nodes, self.min_nodes, self.max_nodes)
+        self.hours = amount("Extend by, h", 1.0, "Hours to add to the lifetime")
+        self.extend = button("Extend", "Delete the cluster this much later")
+        self.state = HtmlBox(description="State", style=STYLE)
+        self.price = HtmlBox(description="Price", style=STYLE)
+        self.remark, self.message, self.facts = (HtmlBox() for _ in range(3))
+        self.start, self.resize, self.end = (
+            button(label, "", style=style)
+            for label, style in (("Start", ""), ("Resize", ""), ("Delete", "danger"))
+        )
         self.delete = DeleteQuestion(on_delete)
         self.keys = KeyQuestion(on_keys)
         self.more = Agreement()
@@ -74,11 +80,14 @@ class ClusterBoxes:
         self.longer = row(self.hours, self.extend)
         self.widget = widgets.VBox(
             [
-                widgets.HBox([self.where, self.price]),
+                self.title,
+                self.provider,
                 self.sizes,
                 self.box,
                 self.state,
-                widgets.HBox([self.start, self.resize, self.stop]),
+                self.price,
+                self.remark,
+                row(self.start, self.resize, self.end),
                 self.longer,
                 self.delete.widget,
                 self.keys.widget,
@@ -87,8 +96,9 @@ class ClusterBoxes:
                 self.facts,
             ]
         )
+        self.widget.add_class(CLASS)
 
     @property
     def form(self) -> LocalForm | HostsForm | MarketForm:
-        """What asks for a cluster at the place that was chosen."""
-        return self.forms[self.where.value]
+        """What asks for a cluster from the provider that was chosen."""
+        return self.forms[self.provider.value]

@@ -1,39 +1,33 @@
-"""Show what is so of a cluster's nodes: money, the rungs that are tried, and each node."""
+"""The observed state of a cluster's nodes: costs, purchases, and each node."""
 
 from __future__ import annotations
 
-from html import escape
+from workbench.core.fleet.model import Provider
+from workbench.notebook.cell_output import dense, table
+from workbench.view.html import Html
+from workbench.view.nodes import FleetNodes, nodes_line, nodes_table, rungs_table
+from workbench.view.run_output import Bundle
 
-from workbench.core.fleet import Place
-from workbench.notebook.page import dense, table
-from workbench.view.kept import Bundle
-from workbench.view.nodes import Fleet, money_line, nodes_line, nodes_table, rungs_table
 
-
-def fleet_tables(fleet: Fleet) -> list[Bundle]:
-    """Return the rungs, while nodes are missing, and the nodes by their state, as tables."""
+def fleet_tables(fleet: FleetNodes) -> list[Bundle]:
+    """Return the purchases, while nodes are missing, and the nodes by state, as tables."""
     parts = []
     if fleet.orders:
-        parts.append(table(rungs_table(fleet.orders), "What is tried, one after another"))
+        parts.append(
+            table(rungs_table(fleet.orders), "Purchases, in the order in which they are tried")
+        )
     if fleet.nodes:
         parts.append(table(nodes_table(fleet.nodes), "Nodes"))
     return parts
 
 
-def fleet_html(fleet: Fleet) -> str:
+def fleet_html(fleet: FleetNodes) -> Html:
     """Return the tables for a page."""
-    return dense("".join(str(part["text/html"]) for part in fleet_tables(fleet)))
+    return dense(part["text/html"] for part in fleet_tables(fleet))
 
 
-def price_html(fleet: Fleet, now: float) -> str:
-    """Return price, money and time."""
-    if fleet.wish.fleet.place is Place.LOCAL:
-        return "free"
-    return escape(money_line(fleet, now))
-
-
-def standing(fleet: Fleet) -> str:
-    """Return nodes against nodes asked for; nothing for this machine."""
-    if fleet.wish.fleet.place is Place.LOCAL or not (fleet.asked or fleet.nodes):
+def standing(fleet: FleetNodes) -> str:
+    """Return the actual and desired number of nodes; empty for this machine."""
+    if fleet.wish.fleet.provider is Provider.THIS_MACHINE or not (fleet.asked or fleet.nodes):
         return ""
-    return f", {escape(nodes_line(fleet))}"
+    return f", {nodes_line(fleet)}"

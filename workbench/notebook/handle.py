@@ -1,13 +1,13 @@
-"""Follow runs in the background, and hold on to one."""
+"""Follow runs in the background, and the handle of such a run."""
 
 from __future__ import annotations
 
 import threading
 import time
 
-from workbench.core.run import RunState
+from workbench.core.run.model import RunState
 from workbench.errors import StateError, WorkbenchError
-from workbench.notebook.page import NotebookPage, Page
+from workbench.notebook.cell_output import CellDisplay, NotebookDisplay
 from workbench.notebook.run_view import RunView
 from workbench.store import Store
 from workbench.view.following import POLL_SECONDS, check_success, follow
@@ -16,7 +16,7 @@ _watchers: dict[str, Watcher] = {}
 
 
 class RunHandle:
-    """A run that goes on while the prompt is free.
+    """The handle of a run in the background.
 
     Args:
         run: The run's id.
@@ -34,13 +34,13 @@ class RunHandle:
 
     @property
     def state(self) -> RunState:
-        """Where the run stands now."""
+        """The run's current state."""
         with Store() as store:
             return store.run(self.id).fact.state
 
     @property
     def values(self) -> dict[str, float]:
-        """The last value of every name, averaged over the ranks."""
+        """The last value of every name, the median over the ranks."""
         with Store() as store:
             return store.final_values(self.id)
 
@@ -48,16 +48,18 @@ class RunHandle:
         """Wait until the run has ended.
 
         Args:
-            timeout: Seconds; None to wait for as long as it takes.
+            timeout: Seconds; None to wait without a limit.
 
         Raises:
             RunFailed: A rank failed.
-            StateError: The run goes on after ``timeout``.
+            StateError: The run is still active after ``timeout``.
         """
         watcher = _watchers.get(self.id) or watch(self.id, SilentPage())
         watcher.join(timeout)
         if timeout is not None and watcher.is_alive():
-            raise StateError(f"Run {self.name!r} goes on after {timeout:g} s; wait longer.")
+            raise StateError(
+                f"Run {self.name!r} is still running after {timeout:g} s; wait longer."
+            )
         if watcher.error:
             raise watcher.error
         with Store() as store:
@@ -65,17 +67,17 @@ class RunHandle:
         return self
 
     def stop(self) -> None:
-        """Ask for the run to stop; it does so at an iteration boundary."""
+        """Request that the run stops, at an iteration boundary."""
         with Store() as store:
             store.wish_stop(self.id)
 
     def view(self) -> None:
-        """Show the run here, from its first point on, and keep it up to date."""
-        watch(self.id, NotebookPage())
+        """Show the run here, from its first point, and keep it up to date."""
+        watch(self.id, NotebookDisplay())
 
 
 class SilentPage:
-    """Shows nothing."""
+    """An output area that shows nothing."""
 
     def show(self, place: str, bundle: object, *, final: bool = False) -> None:
         """Draw nothing."""
@@ -83,9 +85,15 @@ class SilentPage:
     def write(self, stream: str, text: str) -> None:
         """Write nothing."""
 
+    def put(self, place: str, bundle: object, metadata: object) -> None:
+        """Show nothing."""
+
+    def clear(self) -> None:
+        """Clear nothing."""
+
 
 class Watcher(threading.Thread):
-    """Keeps one view of one run up to date, until the run ends or another view takes over."""
+    """A thread that updates one view of one run, until the run ends or another view replaces it."""
 
     def __init__(self, view: RunView) -> None:
         super().__init__(daemon=True, name=f"workbench view of {view.record.run.id}")
@@ -94,7 +102,7 @@ class Watcher(threading.Thread):
         self._superseded = threading.Event()
 
     def leave(self) -> None:
-        """Follow no longer."""
+        """Stop following."""
         self._superseded.set()
 
     def run(self) -> None:
@@ -110,10 +118,10 @@ class Watcher(threading.Thread):
                 del _watchers[self._view.record.run.id]
 
 
-def watch(run: str, page: Page) -> Watcher:
-    """Show ``run`` on ``page`` at once and keep it up to date from a thread.
+def watch(run: str, page: CellDisplay) -> Watcher:
+    """Show ``run`` on ``page`` and update it from a thread.
 
-    An earlier view of the same run in this process is left as it is.
+    An earlier view of the same run in this process is no longer updated.
     """
     with Store() as store:
         view = RunView(store.run(run), page, streams=False)
@@ -130,7 +138,7 @@ def watch(run: str, page: Page) -> Watcher:
 
 
 def leave_all() -> None:
-    """Follow no run any longer; the runs go on."""
+    """Stop following all runs; the runs continue."""
     for watcher in list(_watchers.values()):
         watcher.leave()
         watcher.join(2.0)

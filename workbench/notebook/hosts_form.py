@@ -1,46 +1,47 @@
-"""Ask for a person's own hosts, and for a yes to the keys that they show."""
+"""The form for the user's own hosts, and the confirmation of their keys."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
 
-from workbench.core.contact import Contact
-from workbench.core.fleet import FleetWish, Place
-from workbench.core.hosts import hosts_text, parse_hosts
+from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.node.host_probe import HostProbe
+from workbench.core.world.hostfile import hosts_text, parse_hosts
 from workbench.errors import InputError
 from workbench.notebook.extras_form import ExtrasForm
-from workbench.notebook.fields import button, page, row, text
-from workbench.notebook.page import table
-from workbench.view.listing import NOTHING, Table
+from workbench.notebook.form_fields import HtmlBox, button, page, row, text, warned
+from workbench.view.html import Html, joined
+from workbench.view.listing import NOTHING, Table, table_html
 
 MOST_BYTES = 1 << 20
 
 
 class HostsForm:
-    """The hosts, in a box or from a file, as mpiexec takes them."""
+    """The hosts, in a box or from a file, in mpiexec's format."""
 
-    place = Place.HOSTS
+    provider = Provider.HOSTS
 
     def __init__(self) -> None:
-        self.hosts = page("Hosts", "172.31.41.13 slots=1", "One on each line, as mpiexec takes it")
+        self.hosts = page("Hosts", "172.31.41.13 slots=1", "One per line, in mpiexec's format")
         self.file = text("Host file", "/path/to/hosts", "A file on this machine to read them from")
-        self.read = button("Read file", "Put the file's hosts into the box above", "folder-open")
-        self.extras = ExtrasForm(self.place)
+        self.read = button("Read file", "Put the file's hosts into the box above")
+        self.extras = ExtrasForm(self.provider)
         self.widget = widgets.VBox([self.hosts, row(self.file, self.read), self.extras.widget])
 
-    def wish(self, nodes: int, least: int, most: int, now: float) -> FleetWish:
+    def wish(self, nodes: int, min_nodes: int, max_nodes: int, now: float) -> FleetWish:
         """Return what the boxes ask for.
 
         Raises:
             InputError: They ask for what cannot be.
         """
         hosts = parse_hosts(self.hosts.value)
-        asked = FleetWish(self.place, nodes=nodes, least=least, most=most, hosts=hosts)
+        asked = FleetWish(
+            self.provider, nodes=nodes, min_nodes=min_nodes, max_nodes=max_nodes, hosts=hosts
+        )
         return self.extras.added_to(asked)
 
     def show(self, wish: FleetWish, now: float) -> None:
@@ -67,7 +68,7 @@ class HostsForm:
         return len(hosts)
 
     def count(self) -> int:
-        """Return how many hosts stand in the box; 0 while a line of it will not do."""
+        """Return the number of hosts in the box; 0 while a line is not valid."""
         try:
             return len(parse_hosts(self.hosts.value))
         except InputError:
@@ -75,37 +76,37 @@ class HostsForm:
 
 
 class KeyQuestion:
-    """Shows the keys of hosts that nobody knows yet, once, for a yes.
+    """The confirmation of host keys that are not trusted yet.
 
     Args:
-        on_answer: Called with whether it was a yes.
+        on_answer: Called with whether the keys were confirmed.
     """
 
     def __init__(self, on_answer: Any) -> None:
-        self.keys: tuple[Contact, ...] = ()
-        self.shown = widgets.HTML()
-        self.yes = button("Yes, trust these keys", "Compare each fingerprint first", "check")
-        self.no = button("No", "Start nothing")
+        self.keys: tuple[HostProbe, ...] = ()
+        self.shown = HtmlBox()
+        self.yes = button("Trust these keys", "Compare each fingerprint first", "primary")
+        self.no = button("Cancel", "Start nothing")
         self.yes.on_click(lambda _: on_answer(True))
         self.no.on_click(lambda _: on_answer(False))
         self.widget = widgets.VBox([self.shown, row(self.yes, self.no)])
         self.ask(())
 
-    def ask(self, keys: Sequence[Contact]) -> None:
-        """Show keys; nothing, and no buttons, for none."""
+    def ask(self, keys: Sequence[HostProbe]) -> None:
+        """Show the keys; hide everything if there are none."""
         self.keys = tuple(keys)
         self.shown.value = keys_html(self.keys) if keys else ""
         self.widget.layout.display = None if keys else "none"
 
 
-def keys_html(keys: Sequence[Contact]) -> str:
-    """Return the keys as a table with what to compare them with."""
+def keys_html(keys: Sequence[HostProbe]) -> Html:
+    """Return the keys as a table, and how to compare them."""
     rows = tuple(
         (one.address, (one.line.split() or [NOTHING] * 2)[1], one.fingerprint) for one in keys
     )
-    listed = table(Table(("host", "kind of key", "fingerprint"), rows))["text/html"]
-    advice = "on each host, ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub prints its own."
-    return (
-        '<p role="alert">Nobody has said yes to these host keys yet. Compare them: '
-        f"{escape(advice)}</p>{listed}"
+    listed = table_html(Table(("host", "kind of key", "fingerprint"), rows))
+    advice = (
+        "These host keys are not trusted yet. Compare the fingerprints: on each host, "
+        "`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` prints it."
     )
+    return joined([warned(advice), listed])

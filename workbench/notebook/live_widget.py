@@ -1,12 +1,13 @@
-"""Draw a run's curves by a widget, where the lab extension is not: VS Code, Colab, plain Notebook.
+"""A widget for a run's curves without the lab extension: VS Code, Colab, plain Notebook.
 
-The widget's module is the extension's own run view. What is sent before a page has loaded it is
-lost, and a kernel that is busy with the cell hears no page: so the whole is repeated every now and
-then as the widget's state, which a page gets whenever it comes.
+The widget's module is the extension's own run view. Messages sent before a page has loaded it are
+lost, and a kernel that is busy with the cell receives none from the page: so the whole state is
+repeated periodically as the widget's state, which a page gets when it opens.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from enum import StrEnum
@@ -15,11 +16,12 @@ from typing import Any
 
 import psutil
 
+from workbench.core.moment import is_due
 from workbench.errors import InputError
-from workbench.notebook.keeping import NAME_VARIABLE
+from workbench.notebook.notebook_file import NAME_VARIABLE
 from workbench.store import Store
-from workbench.view.feed import Feed
-from workbench.view.record import Record
+from workbench.view.page_feed import Feed
+from workbench.view.run_record import RunRecord
 
 VARIABLE = "WORKBENCH_LIVE_VIEW"
 WIDGET_TYPE = "application/vnd.jupyter.widget-view+json"
@@ -31,35 +33,35 @@ SNAPSHOT_SECONDS = 5.0
 
 
 class Form(StrEnum):
-    """How a page that does not follow a run by itself is to show it."""
+    """How to show a run on a page without the extension."""
 
     WIDGET = "widget"
     PICTURE = "picture"
 
 
 def chosen_form(environment: dict[str, str] | None = None) -> Form:
-    """Return what will work on the page that this kernel most likely has.
+    """Return the form that works on the page that this kernel most likely has.
 
     Raises:
-        InputError: The variable that chooses says something else.
+        InputError: The environment variable has another value.
     """
     environment = dict(os.environ) if environment is None else environment
     asked = environment.get(VARIABLE, "")
     if asked and asked not in set(Form):
-        raise InputError(f"{VARIABLE} is {asked!r}; set it to widget or picture, or to nothing.")
+        raise InputError(f"{VARIABLE} is {asked!r}; set it to widget or picture, or unset it.")
     if not MODULE.is_file():
         return Form.PICTURE
     if asked:
         return Form(asked)
     if "VSCODE_PID" in environment or "google.colab" in sys.modules:
         return Form.WIDGET
-    # The lab extension shows the run itself, or else our picture: never a widget.
+    # The lab extension shows the run itself, otherwise the picture: never a widget.
     draws_by_widget = _shares_the_servers_python(environment) and not _has_lab_extension()
     return Form.WIDGET if draws_by_widget else Form.PICTURE
 
 
 def _shares_the_servers_python(environment: dict[str, str]) -> bool:
-    """Whether a Jupyter server has the packages that this kernel has, anywidget among them."""
+    """Whether a Jupyter server has this kernel's packages, including anywidget."""
     if NAME_VARIABLE not in environment:
         return False
     try:
@@ -78,43 +80,43 @@ class LiveWidget:
 
     Args:
         store: Where the run is read.
-        record: What was read of it, which somebody keeps up to date.
+        record: Its record, which the caller keeps up to date.
     """
 
-    def __init__(self, store: Store, record: Record) -> None:
+    def __init__(self, store: Store, record: RunRecord) -> None:
         self._feed = Feed(store, record.run.id, record=record)
         self._store = store
         self._run = record.run.id
         self._sent = 0
-        self._next_push = self._next_words = self._next_snapshot = 0.0
+        self._pushed = self._worded = self._snapped = -math.inf
         self._widget = _widget_class()()
         self._widget.on_msg(self._hear)
 
     @property
     def view(self) -> dict[str, Any]:
-        """What has a page show it."""
+        """The MIME bundle that shows it."""
         return {"version_major": 2, "version_minor": 0, "model_id": self._widget.model_id}
 
     def push(self, now: float) -> None:
-        """Send what is new and due.
+        """Send updates that are due.
 
         Args:
             now: Epoch seconds.
         """
         self._feed.refresh(now)
-        if now >= self._next_words:
-            self._next_words = now + WORDS_SECONDS
+        if is_due(self._worded, now, WORDS_SECONDS):
+            self._worded = now
             self._widget.run = self._feed.run_message(now)
             self._widget.steps = self._feed.steps_message() or {}
-        if now >= self._next_snapshot:
-            self._next_snapshot = now + SNAPSHOT_SECONDS
+        if is_due(self._snapped, now, SNAPSHOT_SECONDS):
+            self._snapped = now
             self._widget.snapshot = self._feed.frame(0) or b""
-        if now >= self._next_push:
-            self._next_push = now + PUSH_SECONDS
+        if is_due(self._pushed, now, PUSH_SECONDS):
+            self._pushed = now
             self._send(self._feed.frame(self._sent))
 
     def close(self) -> None:
-        """Take it off the page."""
+        """Remove it from the page."""
         self._widget.close()
 
     def _send(self, frame: bytes | None) -> None:
@@ -131,7 +133,7 @@ class LiveWidget:
 
 
 def _widget_class() -> Any:
-    """Return the class, whose parent takes long to import."""
+    """Return the class, whose parent is slow to import."""
     import anywidget
     import traitlets
 

@@ -1,16 +1,19 @@
-"""Show what a place offers: a table of types, each with a small picture of its price."""
+"""The table of a provider's offers, each with a small picture of its price history."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 
-from workbench.core.diagnosis import Finding
-from workbench.core.fleet import Offer
-from workbench.core.offers import lacking_vcpus, total
-from workbench.notebook.page import dense
-from workbench.view.listing import NOTHING, VERDICTS
-from workbench.view.phrases import count, duration, hourly
+from workbench.core.fleet.charges import ALL_BILLED
+from workbench.core.fleet.model import Offer
+from workbench.core.fleet.offers import lacking_vcpus, total
+from workbench.core.fleet.suitability import LISTED
+from workbench.core.node.findings import Finding
+from workbench.core.units import count
+from workbench.notebook.cell_output import dense
+from workbench.view.html import Html, element, words
+from workbench.view.listing import NOTHING, VERDICTS, Table, cell, framed, head_cell, table_html
+from workbench.view.text import duration, hourly, network
 
 MOST_ROWS = 12
 _WIDTH, _HEIGHT = 120, 24
@@ -25,41 +28,48 @@ _HEADERS = (
     "network (baseline)",
     "quota left",
 )
+_SIDES = (
+    *("left", "left", "right"),
+    *("left", "left"),
+    *("right", "right", "right"),
+    "left",
+    "right",
+)
 
 
-def offers_html(offers: Sequence[Offer], nodes: int, extra: float = 0.0) -> str:
+def offers_html(offers: Sequence[Offer], nodes: int) -> Html:
     """Return the offers, the best first, as a table.
 
     Args:
-        extra: $/h of one node beside its price: its disk.
-        offers: As ``core.offers.ranked`` returns them; of a type only its best zone is shown.
+        offers: As ``core.fleet.offers.ranked`` returns them; only the best zone of each type is
+            shown.
     """
     if not offers:
-        return ""
+        return words("")
     best: dict[str, Offer] = {}
     for offer in offers:
         best.setdefault(offer.type, offer)
     shown = list(best.values())[:MOST_ROWS]
     zones = {one.type: sum(o.type == one.type for o in offers) - 1 for one in shown}
-    rows = "".join(_row(offer, zones[offer.type], nodes, extra) for offer in shown)
-    heads = (*_HEADERS, "all nodes, with disks" if extra else "all nodes")
-    head = "".join(f'<th scope="col">{header}</th>' for header in heads)
+    rows = [_row(offer, zones[offer.type], nodes) for offer in shown]
+    billed = any(offer.beside for offer in offers)
+    heads = (*_HEADERS, ALL_BILLED if billed else "all nodes")
+    head = element("tr", *map(head_cell, heads, _SIDES))
     hidden = len(best) - len(shown)
-    more = f"; {count(hidden, 'more type')} would do as well" if hidden else ""
-    return dense(
-        f"<table><caption>What fits, the best first{more}</caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    )
+    more = f"; {count(hidden, 'more type')} fit as well" if hidden else ""
+    more += f". {LISTED}" if billed else ""
+    parts = [element("thead", head), element("tbody", *rows)]
+    return dense([framed(parts, f"What fits, best first{more}")])
 
 
-def chart(history: Sequence[tuple[float, float]], price: float) -> str:
-    """Return a price's past as a small picture that is also said in words.
+def chart(history: Sequence[tuple[float, float]], price: float) -> Html:
+    """Return a price history as a small picture with a description.
 
     Args:
-        history: Epoch seconds and $/h, oldest first; a price stands until the next one.
+        history: Epoch seconds and $/h, oldest first; a price is valid until the next one.
     """
     if len(history) < 2:
-        return NOTHING
+        return words(NOTHING)
     low, high = (edge(value for _, value in history) for edge in (min, max))
     first, last = history[0][0], history[-1][0]
     across = _WIDTH / ((last - first) or 1)
@@ -68,42 +78,45 @@ def chart(history: Sequence[tuple[float, float]], price: float) -> str:
     for (at, value), (until, _) in zip(history, (*history[1:], history[-1]), strict=True):
         y = _HEIGHT - 2 - up * (value - low)
         points += [f"{across * (x - first):.1f},{y:.1f}" for x in (at, until)]
-    words = (
+    said = (
         f"from {hourly(low)} to {hourly(high)} over {duration(last - first)}, {hourly(price)} now"
     )
-    return (
-        f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="{words}">'
-        f"<title>{words}</title>"
-        '<polyline fill="none" stroke="currentColor" stroke-width="1.5" '
-        f'points="{" ".join(points)}"/></svg> '
-        f'<span style="white-space: nowrap">{hourly(low).removesuffix("/h")}–{hourly(high)}</span>'
+    line = element(
+        "polyline", fill="none", stroke="currentColor", stroke_width=1.5, points=" ".join(points)
     )
+    sides = {"width": _WIDTH, "height": _HEIGHT}
+    drawn = element("svg", line, **sides, role="img", aria_label=said)
+    edges = f"{hourly(low).removesuffix('/h')}–{hourly(high)}"
+    range_ = element("span", edges, style="white-space: nowrap")
+    return element("span", drawn, " ", range_, title=said)
 
 
-def findings_html(findings: Sequence[Finding]) -> str:
-    """Return what a dry run found; what is well is folded."""
+def _passed(findings: Sequence[Finding]) -> str:
+    unknown = sum(finding.ok is None for finding in findings)
+    passed = f"{count(len(findings) - unknown, 'check')} of the dry run passed"
+    return f"{passed}, {unknown} cannot be tested before resources exist" if unknown else passed
+
+
+def findings_html(findings: Sequence[Finding]) -> Html:
+    """Return the findings of a dry run; passed checks are folded."""
     if not findings:
-        return ""
+        return words("")
     faults = [finding for finding in findings if finding.ok is False]
-    rows = "".join(
-        f"<tr><td>{escape(f.check)}</td><td>{VERDICTS[f.ok]}</td>"
-        f"<td>{escape(f.found)}</td><td>{escape(f.remedy)}</td></tr>"
+    rows = tuple(
+        (f.check, VERDICTS[f.ok], f.found, f.remedy)
         for f in (*faults, *(f for f in findings if f.ok is not False))
     )
-    heads = "".join(f'<th scope="col">{h}</th>' for h in ("check", "verdict", "found", "remedy"))
+    listed = table_html(Table(("check", "verdict", "found", "remedy"), rows))
     said = (
-        f"{count(len(faults), 'thing')} to mend before nodes can be bought"
+        f"{count(len(faults), 'problem')} to fix before nodes can be bought"
         if faults
-        else f"{count(len(findings), 'check')} of the dry run passed, or did not apply"
+        else _passed(findings)
     )
-    return dense(
-        f"<details{' open' if faults else ''}><summary>{said}</summary>"
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></details>"
-    )
+    return dense([element("details", element("summary", said), listed, open=bool(faults))])
 
 
-def _row(offer: Offer, zones: int, nodes: int, extra: float) -> str:
-    gpu = f"{offer.gpus} × {offer.gpu}, {offer.gpu_memory:g} GiB" if offer.gpus else "none"
+def _row(offer: Offer, zones: int, nodes: int) -> Html:
+    gpu = f"{offer.gpus} × {offer.gpu}, {offer.gpu_memory:.3g} GiB" if offer.gpus else "none"
     burst = f" (bursts to {offer.burst:g})" if offer.burst > offer.network else ""
     cells = (
         offer.zone + (f" and {count(zones, 'other')}" if zones else ""),
@@ -112,19 +125,19 @@ def _row(offer: Offer, zones: int, nodes: int, extra: float) -> str:
         gpu,
         str(offer.vcpus),
         f"{offer.memory:g} GiB",
-        f"{offer.network:g} Gbit/s{burst}" if offer.network else f"unknown{burst}",
+        f"{network(offer)}{burst}",
         _quota(offer, nodes),
-        hourly(total(offer.price, nodes, extra)),
+        hourly(total(offer, nodes)),
     )
-    shown = "".join(
-        f"<td>{chart(offer.history, offer.price) if cell is None else escape(cell)}</td>"
-        for cell in cells
+    shown = (
+        cell(chart(offer.history, offer.price) if text is None else text, side)
+        for text, side in zip(cells, _SIDES[1:], strict=True)
     )
-    return f'<tr><th scope="row">{escape(offer.type)}</th>{shown}</tr>'
+    return element("tr", head_cell(offer.type, scope="row"), *shown)
 
 
 def _quota(offer: Offer, nodes: int) -> str:
     if offer.quota is None:
         return "unknown"
     lacking = lacking_vcpus(offer, nodes)
-    return f"{offer.quota} vCPUs" + (f", {lacking} too few" if lacking else "")
+    return f"{offer.quota} vCPUs" + (f", {lacking} missing" if lacking else "")

@@ -1,18 +1,87 @@
-"""Parse what follows a magic's name; a mistake is one sentence, never an exit."""
+"""Parse and document the options of magics; an error is one sentence, never an exit."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import NoReturn
 
-from workbench.core.cluster import DEFAULT_CLUSTER, check_cluster_name
-from workbench.core.job import parameter, seconds
-from workbench.core.run import DEFAULT_GRACE
 from workbench.errors import InputError
-from workbench.view.planbasis import RATE, nbytes_of
+from workbench.view.option_help import HELP
+
+MANY = "*"
+OPTIONAL = "?"
+HELP_COLUMNS = 24
+
+
+@dataclass(frozen=True)
+class MagicOption:
+    """An option or argument of a magic, for its parser, its help and Tab completion.
+
+    Args:
+        name: ``--ranks``; without dashes it is a positional argument.
+        value: The placeholder of the value in the help; empty for a flag.
+        what: One line of help (default: the shell's for the same option).
+        read: Returns the value or raises InputError.
+        default: The value, or a function that returns it at parse time.
+        shown: The default as shown in the help, in place of ``default``.
+        many: Whether it is repeatable.
+        dest: The attribute of the value, if it is not named like the option.
+        offers: The kind of Tab completion, by a name of ``completion``.
+    """
+
+    name: str
+    value: str = ""
+    what: str = ""
+    read: Callable[[str], object] = str
+    default: object = None
+    shown: str = ""
+    many: bool = False
+    dest: str = ""
+    offers: str = ""
+
+    @property
+    def is_word(self) -> bool:
+        """Whether it is positional."""
+        return not self.name.startswith("-")
+
+    @property
+    def line(self) -> str:
+        """Its line in the help."""
+        head = self.value if self.is_word else f"{self.name} {self.value}".strip()
+        shown = self.shown or (str(self.default) if self.default not in (None, 0, 0.0, "") else "")
+        default = f" [default: {shown}]" if shown else ""
+        return f"  {head:<{HELP_COLUMNS}}  {self.what or HELP[self.name]}{default}"
+
+
+@dataclass(frozen=True)
+class Magic:
+    """The options of a magic, with its help.
+
+    Args:
+        forms: Its usage, one line each, with ``[OPTIONS]``.
+        text: Additional help.
+        examples: Lines that can be typed.
+    """
+
+    forms: tuple[str, ...]
+    options: tuple[MagicOption, ...]
+    examples: tuple[str, ...]
+    text: str = ""
+
+    def explained(self, first: str) -> str:
+        """Return the full help, for ``?``.
+
+        Args:
+            first: What it does, in a sentence.
+        """
+        parts = [first, "\n".join(self.forms), self.text]
+        parts += ["\n".join(["Options:", *(option.line for option in self.options)])]
+        parts += ["\n".join(["Examples:", *(f"  {line}" for line in self.examples)])]
+        return "\n\n".join(part for part in parts if part) + "\n"
 
 
 class Options(argparse.ArgumentParser):
@@ -20,21 +89,24 @@ class Options(argparse.ArgumentParser):
 
     Args:
         magic: Its name with its percent signs.
+        options: The options.
     """
 
-    def __init__(self, magic: str) -> None:
+    def __init__(self, magic: str, options: Iterable[MagicOption]) -> None:
         super().__init__(prog=magic, add_help=False, allow_abbrev=False)
+        for option in options:
+            self._add(option)
 
     def read(self, line: str) -> argparse.Namespace:
         """Parse the magic's whole line.
 
         Raises:
-            InputError: Something in it is not known or will not do.
+            InputError: Something in it is unknown or not valid.
         """
         return self.read_words(words(line, self.prog))
 
     def read_words(self, given: list[str]) -> argparse.Namespace:
-        """Parse words that were split already."""
+        """Parse a list of words."""
         result, unknown = self.parse_known_args(given)
         if unknown:
             raise InputError(self._unknown(unknown[0]))
@@ -49,14 +121,28 @@ class Options(argparse.ArgumentParser):
         action = self._option_string_actions.get(word)
         return action is not None and action.nargs != 0
 
+    def _add(self, option: MagicOption) -> None:
+        if option.is_word:
+            nargs = MANY if option.many else OPTIONAL
+            self.add_argument(option.name, nargs=nargs, type=option.read, default=option.default)
+            return
+        dest = option.dest or option.name.strip("-").replace("-", "_")
+        default = option.default() if callable(option.default) else option.default
+        if not option.value:
+            self.add_argument(option.name, dest=dest, action="store_true")
+        elif option.many:
+            self.add_argument(option.name, dest=dest, action="append", default=[], type=option.read)
+        else:
+            self.add_argument(option.name, dest=dest, type=option.read, default=default)
+
     def _unknown(self, word: str) -> str:
         known = sorted(self._option_string_actions)
         if not word.startswith("-"):
             return f"{self.prog} does not take {word!r}; its options are {', '.join(known)}."
         option = word.partition("=")[0]
         close = difflib.get_close_matches(option, known, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        return f"{self.prog} has no option {option!r}; {hint}It has {', '.join(known)}."
+        hint = f"did you mean {close[0]}? It has" if close else "it has"
+        return f"{self.prog} has no option {option!r}; {hint} {', '.join(known)}."
 
 
 def words(line: str, magic: str) -> list[str]:
@@ -80,112 +166,13 @@ def split_script(options: Options, line: str) -> tuple[list[str], list[str]]:
     return given[:position], given[position:]
 
 
-def train_options(magic: str) -> Options:
-    """Return the options that start a run."""
-    options = cluster_options(magic)
-    options.add_argument("--ranks", type=_whole("--ranks"))
-    options.add_argument("--name")
-    options.add_argument("--param", dest="parameters", action="append", default=[], type=parameter)
-    options.add_argument("--background", action="store_true")
-    options.add_argument("--oversubscribe", action="store_true")
-    options.add_argument("--communicator")
-    options.add_argument("--compress")
-    options.add_argument("--double-buffering", action="store_true")
-    options.add_argument("--grace", type=seconds, default=DEFAULT_GRACE)
-    return options
+def whole(name: str) -> Callable[[str], int]:
+    """Return a parser of whole numbers.
 
+    Args:
+        name: The name in the message.
+    """
 
-def setup_options(magic: str) -> Options:
-    """Return the options of the set-up magic."""
-    options = cluster_options(magic)
-    options.add_argument("--name")
-    options.add_argument("--clear", action="store_true")
-    return options
-
-
-def runs_options(magic: str) -> Options:
-    """Return the options of the listing."""
-    options = Options(magic)
-    options.add_argument("names", nargs="*")
-    options.add_argument("--limit", type=_whole("--limit"), default=20)
-    return options
-
-
-def resize_options(magic: str) -> Options:
-    """Return the options of the resize magic."""
-    options = cluster_options(magic)
-    options.add_argument("ranks", nargs="?", type=_whole("the number of ranks"))
-    options.add_argument("--nodes", type=_whole("--nodes"))
-    options.add_argument("--oversubscribe", action="store_true")
-    options.add_argument("--wait", action="store_true")
-    options.add_argument("--yes", action="store_true")
-    return options
-
-
-def panel_options(magic: str) -> Options:
-    """Return the options of the magic that shows a cluster."""
-    options = cluster_options(magic)
-    options.add_argument("--rehearse", type=_whole("--rehearse"), metavar="N")
-    options.add_argument("--link", type=_amount("--link"), metavar="GBITS")
-    return options
-
-
-def down_options(magic: str) -> Options:
-    """Return the options of the magic that takes a cluster down."""
-    options = cluster_options(magic)
-    options.add_argument("--wait", action="store_true")
-    return options
-
-
-def plan_options(magic: str) -> Options:
-    """Return the options of the plan."""
-    options = cluster_options(magic)
-    options.add_argument("run", nargs="*")
-    for flag in ("--ec2", "--rehearse", "--total-batch", "--plain"):
-        options.add_argument(flag, action="store_true")
-    for name in ("--region", "--gpu"):
-        options.add_argument(name, default="")
-    options.add_argument("--type", dest="types", action="append", default=[])
-    for name in ("--gpus", "--batch", "--examples"):
-        options.add_argument(name, type=_whole(name), default=0)
-    options.add_argument("--most", type=_whole("--most"), default=64)
-    options.add_argument("--network", type=_amount("--network"), default=0.0)
-    options.add_argument("--interruptions", type=_amount("--interruptions"), default=RATE)
-    options.add_argument("--step", type=seconds, default=0.0)
-    options.add_argument("--gradients", type=nbytes_of, default=0.0)
-    return options
-
-
-def bandwidth_options(magic: str) -> Options:
-    """Return the options of the measurement."""
-    options = cluster_options(magic)
-    options.add_argument("--rating", type=_amount("--rating"))
-    return options
-
-
-def stop_options(magic: str) -> Options:
-    """Return the options of the stop magic."""
-    options = cluster_options(magic)
-    options.add_argument("run", nargs="*")
-    return options
-
-
-def interrupt_options(magic: str) -> Options:
-    """Return the options of the magic that takes a pretended node back."""
-    options = cluster_options(magic)
-    options.add_argument("node", nargs="?", default="")
-    options.add_argument("--notice", type=seconds, default=0.0)
-    return options
-
-
-def cluster_options(magic: str) -> Options:
-    """Return options that only choose a cluster."""
-    options = Options(magic)
-    options.add_argument("--cluster", default=DEFAULT_CLUSTER, type=check_cluster_name)
-    return options
-
-
-def _whole(name: str) -> Callable[[str], int]:
     def parse(text: str) -> int:
         try:
             return int(text)
@@ -195,7 +182,13 @@ def _whole(name: str) -> Callable[[str], int]:
     return parse
 
 
-def _amount(name: str) -> Callable[[str], float]:
+def amount(name: str) -> Callable[[str], float]:
+    """Return a parser of numbers.
+
+    Args:
+        name: The name in the message.
+    """
+
     def parse(text: str) -> float:
         try:
             return float(text)

@@ -1,30 +1,39 @@
-"""Show a plan below a cell: time against money, and where adding nodes stops paying."""
+"""Show a plan below a cell: time and cost, and where adding nodes stops paying."""
 
 from __future__ import annotations
 
 import argparse
 import base64
 
-from workbench.core.fleet import Needs, Place
+from workbench.analysis.plan_inputs import Asked, basis_of, market_of
+from workbench.core.fleet.model import Needs, Provider
 from workbench.errors import InputError
-from workbench.notebook.page import paragraph, stacked, table
+from workbench.notebook.cell_output import paragraph, stacked, table
 from workbench.store import Store
-from workbench.view.kept import Bundle, figure_html
-from workbench.view.plan import Plan, curves_table, frontier_table, plan
-from workbench.view.planbasis import Asked, basis_of, market_of
-from workbench.view.planpicture import describe_plan, plan_png
+from workbench.view.html import joined
+from workbench.view.plan import (
+    BEST,
+    PAYING,
+    TrainingPlan,
+    curves_table,
+    frontier_table,
+    plan,
+    recommendation,
+)
+from workbench.view.plan_picture import describe_plan, plan_png
+from workbench.view.run_output import Bundle, figure_html
 
 
 def planned(store: Store, chosen: argparse.Namespace) -> Bundle:
-    """Return the plan that the options of ``%dist_plan`` ask for.
+    """Return the plan for the options of ``%dist_plan``.
 
     Raises:
-        InputError: An option will not do, or nobody lends there.
+        InputError: An option is not valid, or the provider has no offers.
         StateError: Nothing was measured yet.
     """
-    if chosen.ec2 and chosen.rehearse:
-        raise InputError("Plan with one market: --ec2, or --rehearse.")
-    place = Place.EC2 if chosen.ec2 else Place.FAKE if chosen.rehearse else None
+    if chosen.ec2 and chosen.rehearsal:
+        raise InputError("Plan with one provider: --ec2, or --rehearsal.")
+    place = Provider.EC2 if chosen.ec2 else Provider.REHEARSAL if chosen.rehearsal else None
     needs = Needs(gpus=chosen.gpus, network=chosen.network, types=tuple(chosen.types))
     asked = Asked(
         chosen.cluster,
@@ -34,7 +43,7 @@ def planned(store: Store, chosen: argparse.Namespace) -> Bundle:
         batch=chosen.batch,
         examples=chosen.examples,
         gpu=chosen.gpu,
-        most=chosen.most,
+        max_nodes=chosen.max_nodes,
         total=chosen.total_batch,
         plain=chosen.plain,
         interruptions=chosen.interruptions,
@@ -44,22 +53,17 @@ def planned(store: Store, chosen: argparse.Namespace) -> Bundle:
     return plan_bundle(plan(store, asked, basis, market.offers))
 
 
-def plan_bundle(found: Plan) -> Bundle:
+def plan_bundle(found: TrainingPlan) -> Bundle:
     """Return a plan as a picture, tables and sentences."""
     told = paragraph(*found.says, *found.frontier.left_out)
     if not found.frontier.choices:
-        return stacked([paragraph("Of what is on offer, nothing can be planned with."), told])
-    tables = stacked(
-        [
-            table(frontier_table(found), "Nothing is both quicker and cheaper"),
-            table(curves_table(found), "Where adding nodes stops paying"),
-            told,
-        ]
-    )
+        return stacked([paragraph("None of the offers can be used for a plan."), told])
+    first = paragraph(recommendation(found))
+    tables = stacked([table(frontier_table(found), BEST), table(curves_table(found), PAYING), told])
     picture = plan_png(found)
-    shown = figure_html(picture, describe_plan(found), "An epoch; rings mark where it stops paying")
+    shown = figure_html(picture, describe_plan(found), "")
     return {
         "image/png": base64.b64encode(picture).decode(),
-        "text/html": shown + tables["text/html"],
-        "text/plain": tables["text/plain"],
+        "text/html": joined([first["text/html"], shown, tables["text/html"]]),
+        "text/plain": f"{first['text/plain']}\n{tables['text/plain']}",
     }

@@ -1,28 +1,37 @@
-"""Show a run below its cell, for as long as no page does so by itself, and what is kept of it."""
+"""The view of a run below its cell, for pages without the extension, and its final output."""
 
 from __future__ import annotations
 
+import math
 import time
-from itertools import groupby
 
-from workbench.core.run import Run
+from workbench.analysis.step_breakdown import anatomy_so_far
+from workbench.core.moment import is_due
+from workbench.core.run.display import CLEAR
+from workbench.core.run.model import Run
 from workbench.errors import WorkbenchError
-from workbench.notebook.keeping import keep_result
+from workbench.notebook.cell_output import CellDisplay
 from workbench.notebook.live_widget import WIDGET_TYPE, Form, LiveWidget, chosen_form
-from workbench.notebook.page import Page
-from workbench.store import Store
-from workbench.view import bars
-from workbench.view.anatomy import anatomy_of
-from workbench.view.kept import bundle_of, figure_html, live_bundle
-from workbench.view.panels import describe, panels_of
-from workbench.view.picture import LivePicture, warm_up
-from workbench.view.record import Record
+from workbench.notebook.notebook_file import keep_result
+from workbench.notebook.rank0_output import InlineOutput
+from workbench.store import OutputRow, Store
+from workbench.surfaces import in_notebook
+from workbench.view import step_bars
+from workbench.view.curve_layout import describe, panels_of
+from workbench.view.curve_picture import LivePicture, warm_up
+from workbench.view.hang_text import hang_line
+from workbench.view.html import joined
+from workbench.view.run_output import bundle_of, figure_html, kept_bundle, live_bundle
+from workbench.view.run_record import RunRecord
 from workbench.view.transcript import Transcript
 
 PLACE = "run"
+# Limit of rank 0's output as ordinary output of the cell, which cannot be shortened later.
+STREAM_CHARACTERS = 200_000
+TEXT_STREAMS = ("stdout", "stderr")
 PICTURE_SECONDS = 10.0
 ATTENDANCE_SECONDS = 1.0
-# A page with our extension is there within this time, and then needs no picture.
+# A page with our extension connects within this time, and then needs no picture.
 FIRST_PICTURE_SECONDS = 3.0
 
 
@@ -32,22 +41,24 @@ class RunView:
     Args:
         run: The run to show.
         page: Where to show it.
-        streams: Whether rank 0's output is added as ordinary output; otherwise it is redrawn
-            like that of the others, as a page must be that the prompt has left.
+        streams: Whether rank 0's output is ordinary output; otherwise it is redrawn like the
+            others', as needed after the cell has ended.
     """
 
-    def __init__(self, run: Run, page: Page, *, streams: bool = True) -> None:
-        self.record = Record(run)
+    def __init__(self, run: Run, page: CellDisplay, *, streams: bool = True) -> None:
+        self.record = RunRecord(run)
         self._remark = ""
         self._store: Store | None = None
         self._page = page
-        self._transcript = Transcript()
+        self._transcript = Transcript(run.wish.name)
         self._picture = LivePicture()
-        self._streamed = frozenset({0}) if streams else frozenset()
+        self._streams = frozenset({0}) if streams else frozenset[int]()
+        self._streamed, self._room = self._streams, STREAM_CHARACTERS
+        self._inline = InlineOutput(run.id, page, lambda: self._show(time.time()))
         self._shown = ""
         self._figure, self._bars, self._described = "", "", ""
-        self._drawn, self._next_picture = 0, 0.0
-        self._next_attendance, self._attended = 0.0, False
+        self._drawn, self._pictured, self._picture_gap = 0, 0.0, FIRST_PICTURE_SECONDS
+        self._asked_attendance, self._attended = -math.inf, False
         self._form = chosen_form()
         self._widget: LiveWidget | None = None
 
@@ -55,43 +66,63 @@ class RunView:
         return f"<RunView of {self.record.run!r}>"
 
     def read(self, store: Store, now: float) -> None:
-        """Take in what the store has, and write rank 0's output.
+        """Read the store, and write rank 0's output.
 
         Args:
             now: Epoch seconds.
         """
         self._store = store
-        if now >= self._next_attendance:
-            self._next_attendance = now + ATTENDANCE_SECONDS
+        if is_due(self._asked_attendance, now, ATTENDANCE_SECONDS):
+            self._asked_attendance = now
             self._attended = bool(store.attendance(self.record.run.id, now))
+        run = self.record.run.id
         for rows in self.record.read(store, now):
-            for row in rows:
-                self._transcript.feed(row.rank, row.text)
-            streamed = [row for row in rows if row.rank in self._streamed]
-            for stream, pieces in groupby(streamed, key=lambda row: row.stream):
-                self._page.write(stream, "".join(piece.text for piece in pieces))
+            self._transcript.feed_all(rows)
+            own = [row for row in rows if row.rank in self._streams]
+            streamed = [part for row in own for part in self._bounded(row)]
+            self._inline.feed(streamed, lambda place: store.shown(run, place))
+
+    def _bounded(self, row: OutputRow) -> list[OutputRow]:
+        """Return the output of rank 0 to append, of long text only the first part.
+
+        If it is cut, its newest lines are in the run's own view, like the others'.
+        """
+        if row.stream == CLEAR:
+            self._room, self._streamed = STREAM_CHARACTERS, self._streams
+        if row.stream not in TEXT_STREAMS:
+            return [row]
+        room = self._room
+        self._room -= len(row.text)
+        if self._room >= 0 or room < 0:
+            return [row] if room > 0 else []
+        self._streamed = frozenset()
+        said = f"\nworkbench: the rest is left out here; {self._transcript.whole}.\n"
+        return [row._replace(text=row.text[:room]), row._replace(stream="stderr", text=said)]
 
     def note(self, text: str) -> None:
-        """Have ``text`` stand behind the state from now on."""
-        self._remark = text.rstrip(".")
+        """Show ``text`` after the state from now on."""
+        said = in_notebook(text)
+        self._remark = said.rstrip(".")
+        if self._attended or self._widget:
+            self._page.write("stdout", f"{said}\n")
 
     def draw(self, now: float) -> None:
-        """Draw what is due: nothing while a page follows the run by itself.
+        """Draw what is due; nothing while a page follows the run by itself.
 
         Args:
             now: Epoch seconds.
         """
         if not self._shown:
-            self._next_picture = now + FIRST_PICTURE_SECONDS
-            self._draw_figure()  # a run that is attached to has curves already
+            self._pictured = now
+            self._draw_figure()  # an existing run has curves already
             self._show(now)
-            warm_up()  # meanwhile the cluster starts, or the first iteration is on
+            warm_up()  # meanwhile the cluster starts, or the first iteration runs
         elif self._attended:
             return
         elif self._widget:
             self._widget.push(now)
-        elif now >= self._next_picture:
-            self._next_picture = now + PICTURE_SECONDS
+        elif is_due(self._pictured, now, self._picture_gap):
+            self._pictured, self._picture_gap = now, PICTURE_SECONDS
             if self._form is Form.WIDGET and self._store:
                 self._widget = LiveWidget(self._store, self.record)
             self._draw_figure()
@@ -100,7 +131,7 @@ class RunView:
             self._show(now)
 
     def finish(self, store: Store, now: float) -> None:
-        """Leave what stays in the saved notebook.
+        """Show the final output for the saved notebook.
 
         Args:
             now: Epoch seconds.
@@ -108,13 +139,26 @@ class RunView:
         self._remark = ""
         self.read(store, now)
         self._close_widget()
-        bundle = bundle_of(store, self.record, self._transcript, now, self._streamed)
+        bundle = bundle_of(
+            store,
+            self.record,
+            self._transcript,
+            now,
+            self._streamed,
+            raised=not self.shows_error and bool(self.record.run.fact.error),
+        )
         self._page.show(PLACE, bundle, final=True)
         if store.attendance(self.record.run.id, now) is not None:
-            keep_result(self.record.run.id, bundle)
+            run = self.record.run
+            keep_result(run.id, lambda store: kept_bundle(store, run, now))
+
+    @property
+    def shows_error(self) -> bool:
+        """Whether a page follows the run by itself, and shows the failed rank's traceback."""
+        return self._attended
 
     def give_up(self, error: WorkbenchError) -> None:
-        """Show why the run is followed no longer."""
+        """Show why the run is no longer followed."""
         self.note(str(error))
         self._close_widget()
         self._show(time.time())
@@ -126,7 +170,8 @@ class RunView:
 
     @property
     def _state(self) -> str:
-        return f"{self.record.run.fact.state} {self.record.reason} {self._remark}"
+        run = self.record.run
+        return f"{run.fact.state} {self.record.reason} {self._remark} {hang_line(run)}"
 
     def _draw_figure(self) -> None:
         panels = panels_of({"": self.record.curves})
@@ -135,14 +180,14 @@ class RunView:
             self._described = describe(panels)
             self._figure = figure_html(self._picture.png(panels), self._described, "")
             if self._store:
-                self._bars = bars.html(anatomy_of(self._store, self.record.run))
+                self._bars = step_bars.html(anatomy_so_far(self._store, self.record.run))
 
     def _show(self, now: float) -> None:
         self._shown = self._state
         line = self.record.line(now, self._remark)
         output = self._transcript.html(streamed=self._streamed, final=False)
-        below = self._figure + self._bars + output
-        bundle = live_bundle(self.record.run, line, below, self._described)
+        below = joined([self._figure, self._bars, output])
+        bundle = live_bundle(self.record.run, line, below, self._described, self._streamed)
         if self._widget:
             bundle[WIDGET_TYPE] = self._widget.view
         self._page.show(PLACE, bundle)

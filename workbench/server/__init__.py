@@ -1,4 +1,4 @@
-"""Jupyter's server over the store: wishes and facts by REST, points and output by WebSocket."""
+"""The Jupyter server extension: clusters and runs by REST, points and output by WebSocket."""
 
 from __future__ import annotations
 

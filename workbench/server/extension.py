@@ -1,25 +1,25 @@
-"""Add our routes to a Jupyter server, and take them down with it; it asks nothing of the store."""
+"""Add our routes to a Jupyter server, and close them with it; it does not read the store."""
 
 from __future__ import annotations
 
 from jupyter_server.extension.application import ExtensionApp
 
-from workbench.server.feeds import Feeds
-from workbench.server.follow import FollowHandler
 from workbench.server.rest import ROUTES, RUN
-from workbench.server.turns import Turns
+from workbench.server.run_feeds import Feeds
+from workbench.server.save_lock import Turns
+from workbench.server.websocket import FollowHandler
 from workbench.server.workers import Workers
 
 ROOT = "/workbench/api"
 
 
 class WorkbenchExtension(ExtensionApp):
-    """The extension, as Jupyter's server loads and stops it."""
+    """The extension's class, which Jupyter's server loads and stops."""
 
     name = "workbench"
 
     def initialize_handlers(self) -> None:
-        """Add the routes, and what they share."""
+        """Add the routes and their shared settings."""
         self._workers = Workers()
         self._feeds = Feeds(self._workers, self.log)
         shared = {"workers": self._workers, "turns": Turns()}
@@ -28,6 +28,6 @@ class WorkbenchExtension(ExtensionApp):
         self.handlers.append((f"{ROOT}/{RUN}/follow", FollowHandler, {"feeds": self._feeds}))
 
     async def stop_extension(self) -> None:
-        """Say goodbye to the pages, and end the threads."""
+        """Close the connections of all pages, and end the threads."""
         await self._feeds.close()
         self._workers.close()

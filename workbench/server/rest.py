@@ -1,4 +1,4 @@
-"""REST: facts are read and wishes are written; what they mean is decided elsewhere."""
+"""The REST handlers: they read facts and write wishes, and decide nothing."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from workbench.errors import (
     Unknown,
     WorkbenchError,
 )
-from workbench.server import answers
-from workbench.server.checks import holder_id, whole_number
-from workbench.server.told import as_json
-from workbench.server.turns import Turns
+from workbench.server import operations
+from workbench.server.path_validation import holder_id, whole_number
+from workbench.server.run_messages import as_json
+from workbench.server.save_lock import Turns
 from workbench.server.workers import Workers
 from workbench.store import Store
+from workbench.surfaces import in_page
 
-RESOURCE = "workbench"  # what an authorizer is asked about
+RESOURCE = "workbench"  # the resource for Jupyter's authorizer
 CLUSTER = "clusters/([^/]+)"
 RUN = "runs/([^/]+)"
 _MOST_RUNS = 200
 _MOST_BUCKETS = 4000
-# The first that fits; of our other errors none can be mended by whoever asks.
+# The first that fits; all our other errors are the server's, not the client's.
 _STATUS = {
     InputError: HTTPStatus.BAD_REQUEST,
     Unknown: HTTPStatus.NOT_FOUND,
@@ -45,31 +46,31 @@ _STATUS = {
 T = TypeVar("T")
 
 
-class Refusal(web.HTTPError):
-    """One of our errors, on its way to the page."""
+class ErrorResponse(web.HTTPError):
+    """An HTTP error with one of our messages."""
 
     def __init__(self, error: WorkbenchError) -> None:
         status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
         super().__init__(status)
-        self.told: dict[str, Any] = {"message": str(error), "reason": RESOURCE}
+        self.told: dict[str, Any] = {"message": in_page(str(error)), "reason": RESOURCE}
         if isinstance(error, PriceQuestion):
             self.told["price"] = error.price
 
 
 class Handler(APIHandler):
-    """What all our REST handlers have in common."""
+    """The base class of our REST handlers."""
 
     auth_resource = RESOURCE
 
     def initialize(self, workers: Workers, turns: Turns) -> None:
-        """Take what the routes share."""
+        """Store the shared settings."""
         self._workers, self._turns = workers, turns
 
     async def _ask(self, question: Callable[[Store], T], *, draws: bool = False) -> T:
         try:
             return await self._workers.ask(question, draws=draws)
         except WorkbenchError as error:
-            raise Refusal(error) from error
+            raise ErrorResponse(error) from error
 
     async def _answer(self, question: Callable[[Store], dict[str, Any]]) -> None:
         self.finish(as_json(await self._ask(question)))
@@ -78,12 +79,12 @@ class Handler(APIHandler):
         try:
             return whole_number(name, self.get_query_argument(name, None), *bounds)
         except InputError as error:
-            raise Refusal(error) from error
+            raise ErrorResponse(error) from error
 
     def write_error(self, status_code: int, **options: Any) -> None:
-        """Tell our errors from those of a server that lacks us."""
+        """Mark our errors, unlike those of a server without this extension."""
         _, error, _ = options.get("exc_info", (None, None, None))
-        if not isinstance(error, Refusal):
+        if not isinstance(error, ErrorResponse):
             super().write_error(status_code, **options)
             return
         self.finish(as_json(error.told))
@@ -96,7 +97,7 @@ class ClustersHandler(Handler):
     @authorized
     async def get(self) -> None:
         """Return them."""
-        await self._answer(answers.clusters)
+        await self._answer(operations.clusters)
 
 
 class ClusterHandler(Handler):
@@ -106,19 +107,19 @@ class ClusterHandler(Handler):
     @authorized
     async def put(self, name: str) -> None:
         """Wish for it to be up."""
-        await self._answer(partial(answers.bring_up, name=name, body=self.request.body))
+        await self._answer(partial(operations.bring_up, name=name, body=self.request.body))
 
     @web.authenticated
     @authorized
     async def patch(self, name: str) -> None:
         """Wish for another size."""
-        await self._answer(partial(answers.resize, name=name, body=self.request.body))
+        await self._answer(partial(operations.resize, name=name, body=self.request.body))
 
     @web.authenticated
     @authorized
     async def delete(self, name: str) -> None:
         """Wish for it to be gone."""
-        await self._answer(partial(answers.take_down, name=name, body=self.request.body))
+        await self._answer(partial(operations.take_down, name=name, body=self.request.body))
 
 
 class ClusterStopHandler(Handler):
@@ -128,7 +129,17 @@ class ClusterStopHandler(Handler):
     @authorized
     async def post(self, name: str) -> None:
         """Wish for them to stop."""
-        await self._answer(partial(answers.stop_all, name=name, body=self.request.body))
+        await self._answer(partial(operations.stop_all, name=name, body=self.request.body))
+
+
+class ClusterRemoveHandler(Handler):
+    """The entry of one cluster that is deleted."""
+
+    @web.authenticated
+    @authorized
+    async def post(self, name: str) -> None:
+        """Take it off all lists."""
+        await self._answer(partial(operations.remove, name=name, body=self.request.body))
 
 
 class ClusterExtendHandler(Handler):
@@ -138,7 +149,7 @@ class ClusterExtendHandler(Handler):
     @authorized
     async def post(self, name: str) -> None:
         """Wish for more of it."""
-        await self._answer(partial(answers.extend, name=name, body=self.request.body))
+        await self._answer(partial(operations.extend, name=name, body=self.request.body))
 
 
 class ClusterMeasureHandler(Handler):
@@ -148,7 +159,7 @@ class ClusterMeasureHandler(Handler):
     @authorized
     async def post(self, name: str) -> None:
         """Wish for it."""
-        await self._answer(partial(answers.measure, name=name, body=self.request.body))
+        await self._answer(partial(operations.measure, name=name, body=self.request.body))
 
 
 class RunsHandler(Handler):
@@ -160,7 +171,7 @@ class RunsHandler(Handler):
         """Return them."""
         limit = self._number("limit", 1, _MOST_RUNS, 20)
         cluster = self.get_query_argument("cluster", None)
-        await self._answer(partial(answers.runs, cluster=cluster, limit=limit))
+        await self._answer(partial(operations.runs, cluster=cluster, limit=limit))
 
 
 class RunHandler(Handler):
@@ -170,7 +181,7 @@ class RunHandler(Handler):
     @authorized
     async def get(self, identity: str) -> None:
         """Return it."""
-        await self._answer(partial(answers.run, identity=identity))
+        await self._answer(partial(operations.run, identity=identity))
 
 
 class RunStopHandler(Handler):
@@ -180,7 +191,7 @@ class RunStopHandler(Handler):
     @authorized
     async def post(self, identity: str) -> None:
         """Wish for it."""
-        await self._answer(partial(answers.stop, identity=identity, body=self.request.body))
+        await self._answer(partial(operations.stop, identity=identity, body=self.request.body))
 
 
 class SurveyHandler(Handler):
@@ -190,7 +201,7 @@ class SurveyHandler(Handler):
     @authorized
     async def get(self, identity: str) -> None:
         """Return it."""
-        await self._answer(partial(answers.survey, identity=identity))
+        await self._answer(partial(operations.survey, identity=identity))
 
 
 class BundleHandler(Handler):
@@ -200,7 +211,7 @@ class BundleHandler(Handler):
     @authorized
     async def get(self, identity: str) -> None:
         """Return it."""
-        self.finish(await self._ask(partial(answers.bundle, identity=identity), draws=True))
+        self.finish(await self._ask(partial(operations.bundle, identity=identity), draws=True))
 
 
 class CurvesHandler(Handler):
@@ -214,23 +225,23 @@ class CurvesHandler(Handler):
         last = self._number("last", first)
         buckets = self._number("buckets", 2, _MOST_BUCKETS)
         question = partial(
-            answers.curves, identity=identity, first=first, last=last, buckets=buckets
+            operations.curves, identity=identity, first=first, last=last, buckets=buckets
         )
         self.finish(await self._ask(question), set_content_type="application/octet-stream")
 
 
 class TurnHandler(Handler):
-    """A page's turn at saving a notebook, of which the store knows nothing."""
+    """A page's turn at saving a notebook, in memory only."""
 
     @web.authenticated
     @authorized
     async def put(self, identity: str) -> None:
-        """Take it, unless it is another's."""
+        """Take it, unless another page has it."""
         try:
             holder = holder_id(identity)
-            path = await self._workers.do(partial(answers.notebook, self.request.body))
+            path = await self._workers.do(partial(operations.notebook, self.request.body))
         except InputError as error:
-            raise Refusal(error) from error
+            raise ErrorResponse(error) from error
         self.finish(as_json({"granted": self._turns.take(holder, path, time.monotonic())}))
 
     @web.authenticated
@@ -246,6 +257,7 @@ ROUTES = {
     "clusters": ClustersHandler,
     CLUSTER: ClusterHandler,
     f"{CLUSTER}/stop": ClusterStopHandler,
+    f"{CLUSTER}/remove": ClusterRemoveHandler,
     f"{CLUSTER}/extend": ClusterExtendHandler,
     f"{CLUSTER}/measure": ClusterMeasureHandler,
     "runs": RunsHandler,

@@ -1,4 +1,4 @@
-"""Do in threads what would hold up the server: reading and writing the store, drawing."""
+"""Threads for slow work of the server: the store, and drawing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 class Workers:
-    """The server's threads, which begin when they are needed."""
+    """The server's threads, started when needed."""
 
     def __init__(self) -> None:
         self._many = ThreadPoolExecutor(_THREADS, "workbench")
-        self._drawer = ThreadPoolExecutor(1, "workbench drawer")  # matplotlib wants to be alone
+        self._drawer = ThreadPoolExecutor(1, "workbench drawer")  # matplotlib is not thread-safe
 
     async def do(self, function: Callable[[], T], *, draws: bool = False) -> T:
-        """Return what ``function`` returns.
+        """Run ``function`` in a thread and return its result.
 
         Args:
             draws: Whether it draws a picture.
@@ -32,11 +32,11 @@ class Workers:
         return await asyncio.get_running_loop().run_in_executor(executor, function)
 
     async def ask(self, question: Callable[[Store], T], *, draws: bool = False) -> T:
-        """Return what ``question`` returns, given a store that is closed afterwards."""
+        """Run ``question`` with a store that is closed afterwards, and return its result."""
         return await self.do(partial(_asked, question), draws=draws)
 
     def close(self) -> None:
-        """End the threads, once they have done what they were asked."""
+        """End the threads after their pending work."""
         self._many.shutdown()
         self._drawer.shutdown()
 

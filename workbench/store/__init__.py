@@ -1,7 +1,28 @@
-"""The SQLite file that holds wishes and facts, points and output."""
+"""The SQLite file that holds wishes (desired) and facts (observed), points and output."""
 
-from workbench.store.home import home_directory
-from workbench.store.points import OutputRow, PointRow
-from workbench.store.store import Store
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from workbench.store.paths import home_directory
+    from workbench.store.points import OutputRow, PointRow
+    from workbench.store.store import Store
 
 __all__ = ["OutputRow", "PointRow", "Store", "home_directory"]
+
+# Loaded when asked for: a Tab in a shell needs names out of the file, and nothing else.
+_HOMES = {
+    "OutputRow": "workbench.store.points",
+    "PointRow": "workbench.store.points",
+    "Store": "workbench.store.store",
+    "home_directory": "workbench.store.paths",
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'workbench.store' has no attribute {name!r}")

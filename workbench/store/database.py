@@ -1,26 +1,31 @@
-"""Open the SQLite file, take turns at writing it, and explain its errors.
+"""Open the SQLite file, serialize writes, and explain its errors.
 
 Several processes write. Each write is one short ``BEGIN IMMEDIATE`` transaction that waits up to
-``BUSY_SECONDS`` for its turn; readers never wait, the journal is a write-ahead log.
+``troubles.BUSY_SECONDS`` for its turn; readers never wait, the journal is a write-ahead log. That
+one needs memory which processes share, so on a disk that machines share the journal is a plain
+one, for one machine alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from workbench.errors import StoreError
-from workbench.store.home import home_directory
-from workbench.store.schema import migrate
+from workbench.store import sqlite_errors
+from workbench.store.claim import claim, this_machine
+from workbench.store.disk import mount_under
+from workbench.store.paths import FILE_NAME, home_directory
+from workbench.store.schema import migrate, refuse_newer
+from workbench.store.sqlite_errors import explained
 
-BUSY_SECONDS = 10.0
-FILE_NAME = "store.sqlite3"
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 class Database:
@@ -31,13 +36,19 @@ class Database:
 
     Raises:
         StoreError: The file cannot be opened, or a newer workbench wrote it.
+        MachineError: It lies on a shared disk, and another machine uses it.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = Path(path) if path is not None else home_directory() / FILE_NAME
         self._local = threading.local()
         self._open: list[sqlite3.Connection] = []
-        with _explained(self.path):
+        folder = self.path.absolute().parent
+        mount = mount_under(folder)
+        self._is_shared = mount.is_shared
+        if self._is_shared:
+            claim(folder, mount, this_machine())
+        with explained(self.path):
             migrate(self._connection, str(self.path))
 
     def __repr__(self) -> str:
@@ -56,9 +67,17 @@ class Database:
         self.close()
 
     def data_version(self) -> int:
-        """Return a number that changes whenever another connection has committed."""
+        """Return a number that changes whenever another connection has committed.
+
+        Raises:
+            StoreNewer: A newer workbench has upgraded the file meanwhile.
+        """
         row = self._one("PRAGMA data_version")
         assert row is not None
+        if row[0] != getattr(self._local, "version", None):
+            self._local.version = row[0]
+            with explained(self.path):
+                refuse_newer(self._connection, str(self.path))
         return int(row[0])
 
     # -- inside
@@ -67,23 +86,42 @@ class Database:
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = _connect(self.path)
+            connection = _connect(self.path, shared=self._is_shared)
             self._local.connection = connection
             self._open.append(connection)
         return connection
 
     def _one(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None:
-        with _explained(self.path):
+        with explained(self.path):
             row: tuple[Any, ...] | None = self._connection.execute(query, values).fetchone()
             return row
 
     def _all(self, query: str, values: Sequence[object] = ()) -> list[Any]:
-        with _explained(self.path):
+        with explained(self.path):
             return self._connection.execute(query, values).fetchall()
+
+    def _some(
+        self,
+        query: str,
+        values: Sequence[object],
+        size: Callable[[tuple[Any, ...]], int],
+        enough: int,
+    ) -> list[Any]:
+        """Return rows until they are together larger than ``enough``; no more are read."""
+        rows, total = list[Any](), 0
+        with explained(self.path):
+            cursor = self._connection.execute(query, values)
+            for row in cursor:
+                rows.append(row)
+                total += size(row)
+                if total > enough:
+                    break
+            cursor.close()
+        return rows
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with _explained(self.path):
+        with explained(self.path):
             connection = self._connection
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -95,52 +133,32 @@ class Database:
                 raise
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    fresh = not path.exists()
+def _connect(path: Path, *, shared: bool) -> sqlite3.Connection:
+    with contextlib.suppress(OSError):  # there already, or SQLite says why not
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     connection = sqlite3.connect(
-        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        path, timeout=sqlite_errors.BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
-    if fresh:
-        os.chmod(path, 0o600)
-    _use_write_ahead_log(connection)
-    connection.execute("PRAGMA synchronous = NORMAL")
+    try:
+        if connection.execute("PRAGMA page_count").fetchone() == (0,):
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        _use_journal(connection, "DELETE" if shared else "WAL")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if shared else 'NORMAL'}")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
-def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+def _use_journal(connection: sqlite3.Connection, mode: str) -> None:
     """Switch a fresh file over; SQLite does not wait by itself when several processes do."""
-    deadline = time.monotonic() + BUSY_SECONDS
+    deadline = time.monotonic() + sqlite_errors.BUSY_SECONDS
     while True:
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(f"PRAGMA journal_mode = {mode}")
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
+            if error.sqlite_errorcode not in _LOCKED or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
         else:
             return
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into sentences with a remedy."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise StoreError(f"The store {path} {_remedy(str(error))}") from error
-
-
-def _remedy(reason: str) -> str:
-    remedies = {
-        "full": "is on a full disk; make room, or set WORKBENCH_HOME to another disk.",
-        "readonly": "cannot be written; mend its permissions, or set WORKBENCH_HOME.",
-        "unable to open": "cannot be opened; mend its permissions, or set WORKBENCH_HOME.",
-        "locked": f"was busy for {BUSY_SECONDS:.0f} s; end the program that holds it, try again.",
-        "not a database": "is not a workbench store; move the file away, or set WORKBENCH_HOME.",
-        "malformed": "is damaged; move the file away, or set WORKBENCH_HOME to another folder.",
-        "disk I/O": "cannot be read or written (disk I/O error); see whether the disk is full.",
-    }
-    for part, remedy in remedies.items():
-        if part in reason:
-            return remedy
-    return f"answered: {reason}; set WORKBENCH_HOME to another folder to start afresh."

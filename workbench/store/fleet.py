@@ -1,4 +1,4 @@
-"""Keep a cluster's nodes, what was bought, and what it all cost: also what is gone."""
+"""Store a cluster's nodes, purchases and costs, also those of the past."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workbench.core.cluster import THIS_MACHINE
-from workbench.core.fleet import FleetWish, Needs, Node, NodeState, Place, Purchase
-from workbench.core.orders import Order, Outcome
-from workbench.core.world import Host
+from workbench.core.cluster.model import THIS_MACHINE
+from workbench.core.fleet.model import FleetWish, Node, NodeState
+from workbench.core.fleet.purchases import Order
 from workbench.store.database import Database
+from workbench.store.rows import built, readable, reading
 
 _NODE = tuple(Node.__dataclass_fields__)
 _ORDER = tuple(name for name in Order.__dataclass_fields__ if name != "purchase")
@@ -22,7 +22,7 @@ class Account:
     """Whose money it is that the nodes of a cluster cost.
 
     Args:
-        founded: Epoch seconds at which the cluster was defined; a deleted one is founded anew.
+        founded: Epoch seconds at which the cluster was defined; a deleted one is defined again.
         asked: Epoch seconds at which the wish that stands was first seen.
         spent_before: $ of what was deleted before.
     """
@@ -58,7 +58,7 @@ class Fleets(Database):
             "ORDER BY id",
             (cluster, gone, NodeState.GONE),
         )
-        return [_node(row) for row in rows]
+        return [*readable(self.path, f"a node of {cluster!r}", rows, _node)]
 
     # -- money
 
@@ -81,9 +81,10 @@ class Fleets(Database):
             "SELECT node, since, price FROM prices WHERE cluster = ? ORDER BY node, since",
             (cluster,),
         )
-        for node, since, price in rows:
-            found.setdefault(node, []).append((since, price))
-        return {node: tuple(segments) for node, segments in found.items()}
+        segments = readable(self.path, f"the prices of {cluster!r}", rows, _segment)
+        for node, segment in segments:
+            found.setdefault(node, []).append(segment)
+        return {node: tuple(all_) for node, all_ in found.items()}
 
     def spent(self, cluster: str) -> float:
         """Return the $ that all nodes cost since the cluster was last deleted, gone or not."""
@@ -149,7 +150,10 @@ class Fleets(Database):
             "SELECT user_data, tags FROM purchases WHERE cluster = ? AND token = ?",
             (cluster, token),
         )
-        return (row[0], tuple((key, value) for key, value in json.loads(row[1]))) if row else None
+        if row is None:
+            return None
+        with reading(self.path, f"a purchase of {cluster!r}"):
+            return str(row[0]), tuple((str(key), str(value)) for key, value in json.loads(row[1]))
 
     def orders(self, cluster: str) -> list[Order]:
         """Return all orders of ``cluster``, in the order in which they were first written."""
@@ -158,7 +162,8 @@ class Fleets(Database):
             "WHERE cluster = ? ORDER BY number",
             (cluster,),
         )
-        return [_order(text, fields) for text, *fields in rows]
+        what = f"a purchase of {cluster!r}"
+        return [*readable(self.path, what, rows, lambda row: _order(row[0], row[1:]))]
 
 
 def fleet_text(wish: FleetWish) -> str:
@@ -170,28 +175,17 @@ def fleet_wish(text: str) -> FleetWish:
     """Return the wish that ``fleet_text`` was given."""
     if not text:
         return THIS_MACHINE
-    values = json.loads(text)
-    needs = values["needs"]
-    return FleetWish(
-        **values
-        | {
-            "place": Place(values["place"]),
-            "hosts": tuple(Host(**host) for host in values["hosts"]),
-            "needs": Needs(
-                **needs | {"types": tuple(needs["types"]), "zones": tuple(needs["zones"])}
-            ),
-        }
-    )
+    return built(FleetWish, json.loads(text))
 
 
 def _node(row: Sequence[Any]) -> Node:
-    values = dict(zip(_NODE, row, strict=True))
-    values |= {name: bool(values[name]) for name in ("head", "failed")}
-    return Node(**values | {"state": NodeState(values["state"])})
+    return built(Node, dict(zip(_NODE, row, strict=True)))
+
+
+def _segment(row: Sequence[Any]) -> tuple[str, tuple[float, float]]:
+    return str(row[0]), (float(row[1]), float(row[2]))
 
 
 def _order(text: str, fields: Sequence[Any]) -> Order:
-    purchase = json.loads(text)
     values = dict(zip(_ORDER, fields, strict=True))
-    values["outcome"] = Outcome(values["outcome"])
-    return Order(Purchase(**purchase | {"types": tuple(purchase["types"])}), **values)
+    return built(Order, values | {"purchase": json.loads(text)})

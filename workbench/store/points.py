@@ -1,18 +1,23 @@
-"""Keep what ranks reported and printed: each batch once, in order, followed by sequence number."""
+"""Store what ranks reported and printed: each batch once, in order, by sequence number."""
 
 from __future__ import annotations
 
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from workbench.core.measurement import RESULT_STREAM
-from workbench.core.report import Batch, Chunk, Ending, Sample
+from workbench.core.performance.measurement import RESULT_STREAM
+from workbench.core.run.display import DISPLAY, UPDATE, Display
+from workbench.core.run.metrics import is_measured, last_value
+from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Sample
 from workbench.errors import StateError
-from workbench.store.database import Database
+from workbench.store.conclusions import Conclusions
+from workbench.store.displays import Displays, add_display
+from workbench.store.rows import built, readable, reading
 from workbench.store.surveys import put_survey
 
 if TYPE_CHECKING:
@@ -23,6 +28,9 @@ if TYPE_CHECKING:
 _ANY_ITERATION = 2**63 - 1
 _NEARBY = 2_000  # points
 _TAIL_PIECES = 5_000
+# A piece is small enough to be shown alone; a reader takes in so much at once.
+PIECE_CHARACTERS = 32_000
+AT_ONCE_CHARACTERS = 4_000_000
 
 
 class PointRow(NamedTuple):
@@ -37,13 +45,21 @@ class PointRow(NamedTuple):
 
 
 class OutputRow(NamedTuple):
-    """A piece of a rank's output as the store holds it; follow by ``sequence``."""
+    """A piece of a rank's output as the store holds it; follow by ``sequence``.
+
+    Args:
+        stream: ``stdout`` or ``stderr``, or what was done to a display: ``display``, ``update`` or
+            ``clear``.
+        text: What was written, or the words that stand for a display.
+        place: Which display is meant, see ``Displays``.
+    """
 
     sequence: int
     rank: int
     stream: str
     time: float
     text: str
+    place: int = 0
 
 
 class Columns(NamedTuple):
@@ -54,7 +70,7 @@ class Columns(NamedTuple):
     values: NDArray[np.float64]
 
 
-class Points(Database):
+class Points(Displays, Conclusions):
     """The part of the store that holds points and output."""
 
     def add_batches(self, batches: Iterable[Batch]) -> dict[tuple[str, int], int]:
@@ -94,10 +110,11 @@ class Points(Database):
             (run, after, limit),
         )
         names = self._names()
-        return [
-            PointRow(s, r, i, t, names[m], math.nan if v is None else v)
-            for s, r, i, t, m, v in rows
-        ]
+        with reading(self.path, f"the points of run {run!r}"):
+            return [
+                PointRow(s, int(r), int(i), float(t), names[m], math.nan if v is None else float(v))
+                for s, r, i, t, m, v in rows
+            ]
 
     def point_columns(
         self,
@@ -123,40 +140,59 @@ class Points(Database):
             "AND iteration BETWEEN ? AND ? ORDER BY sequence LIMIT ?",
             (run, after, first, last, limit),
         )
-        return (rows[-1][0], self._by_name(rows)) if rows else (after, {})
+        with reading(self.path, f"the points of run {run!r}"):
+            return (rows[-1][0], self._by_name(rows)) if rows else (after, {})
 
     def output(self, run: str, after: int = 0, limit: int = 10_000) -> list[OutputRow]:
-        """Return at most ``limit`` pieces of output above ``after``, in order."""
-        rows = self._all(
+        """Return pieces of output above ``after``, in order: some, if there are any.
+
+        They are at most ``limit``, and together hardly more than ``AT_ONCE_CHARACTERS``.
+        """
+        rows = self._some(
             "SELECT sequence, rank, stream, time, text FROM output "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence > ? "
             "ORDER BY sequence LIMIT ?",
             (run, after, limit),
+            lambda row: len(row[4]),
+            AT_ONCE_CHARACTERS,
         )
-        return [OutputRow(*row) for row in rows]
+        return [_output_row(*row) for row in rows]
 
     def output_tail(self, run: str, after: int, characters: int) -> int:
         """Return the piece, ``after`` or a later one, behind which about ``characters`` lie."""
-        rows = self._all(
+        rows = self._some(
             "SELECT sequence, length(text) FROM output "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence > ? "
             "ORDER BY sequence DESC LIMIT ?",
             (run, after, _TAIL_PIECES),
+            lambda row: int(row[1]),
+            characters,
         )
         for sequence, length in rows:
             characters -= length
             if characters < 0:
                 return int(sequence)
-        return rows[-1][0] - 1 if rows else after
+        # Numbers may be missing, because rows that are no longer needed are dropped.
+        return int(rows[-1][0]) - 1 if len(rows) == _TAIL_PIECES else after
 
     def final_values(self, run: str) -> dict[str, float]:
-        """Return the last value of every name, averaged over the ranks that reported it."""
+        """Return the last value of every name, see ``last_value``; a mean of what we measured.
+
+        Of a run that was concluded it stays what it was then.
+        """
+        if (concluded := self.conclusion(run)) is not None:
+            return dict(concluded.values)
         rows = self._all(
-            "SELECT metrics.name, avg(value) FROM latest JOIN metrics ON number = metric "
-            "WHERE run = (SELECT number FROM runs WHERE id = ?) GROUP BY metric ORDER BY 1",
+            "SELECT metrics.name, iteration, value FROM latest JOIN metrics ON number = metric "
+            "WHERE run = (SELECT number FROM runs WHERE id = ?) ORDER BY 1",
             (run,),
         )
-        return {name: math.nan if value is None else value for name, value in rows}
+        found: dict[str, list[tuple[int, float]]] = {}
+        with reading(self.path, f"what run {run!r} reported last"):
+            for name, iteration, value in rows:
+                known = math.nan if value is None else float(value)
+                found.setdefault(name, []).append((int(iteration), known))
+        return {name: _last(name, latest) for name, latest in found.items()}
 
     def spark(self, run: str, name: str, amount: int) -> list[float]:
         """Return about ``amount`` values of ``name``, evenly spread over all points of ``run``.
@@ -178,7 +214,8 @@ class Points(Database):
             "FROM places, chosen WHERE last IS NOT NULL ORDER BY place",
             (run, name, amount, amount, _NEARBY),
         )
-        return [math.nan if value is None else value for (value,) in rows]
+        with reading(self.path, f"the points of run {run!r}"):
+            return [math.nan if value is None else float(value) for (value,) in rows]
 
     def endings(self, run: str) -> dict[int, Ending]:
         """Return how each rank left the run, for those that have."""
@@ -187,7 +224,7 @@ class Points(Database):
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND ending != ''",
             (run,),
         )
-        return {rank: Ending(**json.loads(ending)) for rank, ending in rows}
+        return dict(readable(self.path, f"how ranks left run {run!r}", rows, _ending))
 
     # -- inside
 
@@ -218,7 +255,8 @@ class Points(Database):
 
         # Floats hold whole numbers below 2**53 exactly; None becomes nan.
         table = np.array(rows, np.float64)
-        numbers, ranks, iterations = table[:, 1:4].astype(np.int64).T
+        with np.errstate(invalid="raise"):
+            numbers, ranks, iterations = table[:, 1:4].astype(np.int64).T
         names = self._names()
         found = {}
         for number in set(numbers.tolist()):
@@ -228,6 +266,15 @@ class Points(Database):
 
     def _names(self) -> dict[int, str]:
         return dict(self._all("SELECT number, name FROM metrics"))
+
+
+def _last(name: str, latest: list[tuple[int, float]]) -> float:
+    # Ranks tell of their steps when a second is over, each at another iteration.
+    return fmean(value for _, value in latest) if is_measured(name) else last_value(latest)
+
+
+def _ending(row: tuple[int, str]) -> tuple[int, Ending]:
+    return int(row[0]), built(Ending, json.loads(row[1]))
 
 
 def _run_number(connection: sqlite3.Connection, run: str) -> int:
@@ -251,18 +298,51 @@ def _last_sequence(connection: sqlite3.Connection, table: str, run: int) -> int:
 
 
 def _add_chunks(
-    connection: sqlite3.Connection, run: int, rank: int, chunks: Sequence[Chunk]
+    connection: sqlite3.Connection, run: int, rank: int, chunks: Sequence[Chunk | Display]
 ) -> None:
-    for result in (chunk.text for chunk in chunks if chunk.stream == RESULT_STREAM):
-        put_survey(connection, run, result)
-    chunks = [chunk for chunk in chunks if chunk.stream != RESULT_STREAM]
-    if not chunks:
-        return
-    start = _last_sequence(connection, "output", run)
-    connection.executemany(
-        "INSERT INTO output VALUES (?, ?, ?, ?, ?, ?)",
-        [(run, start + i, rank, c.stream, c.time, c.text) for i, c in enumerate(chunks, 1)],
-    )
+    # Counted from here: a row that a later one makes needless may be the last.
+    sequence = _last_sequence(connection, "output", run) if chunks else 0
+    rows = list[tuple[int, int, int, str, float, str]]()
+    for chunk in chunks:
+        if isinstance(chunk, Display):
+            _write_rows(connection, rows)
+            text = add_display(connection, run, rank, sequence + 1, chunk)
+            stream = chunk.action
+        elif chunk.stream == RESULT_STREAM:
+            put_survey(connection, run, chunk.text)
+            continue
+        else:
+            # No other stream is a rank's to name: what is displayed has rows of its own.
+            stream, text = "stderr" if chunk.stream == "stderr" else "stdout", chunk.text
+        if text is not None:
+            for piece in _pieces(text):
+                sequence += 1
+                rows.append((run, sequence, rank, stream, chunk.time, piece))
+    _write_rows(connection, rows)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Give a text in pieces, each a number of whole lines where lines are not that long."""
+    start = 0
+    while len(text) - start > PIECE_CHARACTERS:
+        end = text.rfind("\n", start, start + PIECE_CHARACTERS) + 1 or start + PIECE_CHARACTERS
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
+def _write_rows(
+    connection: sqlite3.Connection, rows: list[tuple[int, int, int, str, float, str]]
+) -> None:
+    connection.executemany("INSERT INTO output VALUES (?, ?, ?, ?, ?, ?)", rows)
+    rows.clear()
+
+
+def _output_row(sequence: int, rank: int, stream: str, time: float, text: str) -> OutputRow:
+    if stream == UPDATE:
+        return OutputRow(sequence, rank, stream, time, "", int(text))
+    place = sequence if stream == DISPLAY else 0
+    return OutputRow(sequence, rank, stream, time, text, place)
 
 
 def _metric(connection: sqlite3.Connection, name: str) -> int:

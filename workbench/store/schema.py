@@ -1,12 +1,12 @@
-"""The tables, their version, and how an older file becomes a newer one."""
+"""The tables, their version, and the migrations of older files."""
 
 from __future__ import annotations
 
 import sqlite3
 
-from workbench.errors import StoreError
+from workbench.errors import StoreNewer
 
-VERSION = 4
+VERSION = 12
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -202,21 +202,148 @@ CREATE TABLE forecasts (
 CREATE INDEX forecasts_by_time ON forecasts (cluster, told);
 """
 
+# A display stands where its row of the output does; place 0 is a rank's last clearing.
+_DISPLAYS = """
+CREATE TABLE displays (
+    run INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    updated INTEGER NOT NULL,
+    size INTEGER NOT NULL,
+    data TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    PRIMARY KEY (run, sequence)
+);
+CREATE INDEX displays_by_rank ON displays (run, rank, place);
+"""
+
+# Runs whose rows are still being deleted, by number, which no new run may get meanwhile.
+_RETENTION = """
+CREATE TABLE doomed (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL
+);
+CREATE TABLE settings (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+
+# What a run's message says, in fields: nobody has to take the sentence apart again.
+_ENDINGS = """
+ALTER TABLE runs ADD COLUMN failure TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN stopped_at INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE runs ADD COLUMN remark TEXT NOT NULL DEFAULT '';
+"""
+
+# Of each run that has ended what is said of it: once, so that all views say the same.
+_CONCLUSIONS = """
+CREATE TABLE conclusions (
+    run TEXT PRIMARY KEY,
+    document TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+
+# Who waits for whom, and the frames that the error as shown leaves out.
+_HANGS = """
+ALTER TABLE runs ADD COLUMN hang TEXT NOT NULL DEFAULT '';
+ALTER TABLE runs ADD COLUMN traceback TEXT NOT NULL DEFAULT '';
+"""
+
+# What a node's network sustains, and how much of that one connection gets; 0 when unknown.
+_NETWORKS = """
+ALTER TABLE nodes ADD COLUMN network REAL NOT NULL DEFAULT 0;
+ALTER TABLE nodes ADD COLUMN flow REAL NOT NULL DEFAULT 0;
+"""
+
+# What is billed beside each machine. So far that was a disk of 50 GiB, for whatever image.
+_BESIDE = """
+ALTER TABLE nodes ADD COLUMN beside REAL NOT NULL DEFAULT 0;
+UPDATE nodes SET beside = 50 * 0.08 / 730 WHERE cluster IN
+    (SELECT name FROM clusters WHERE fleet LIKE '%"place": "ec2"%')
+"""
+
+# $ of a node's ``spent`` for what it sent; until now that was not counted.
+_TRAFFIC = """
+ALTER TABLE nodes ADD COLUMN traffic REAL NOT NULL DEFAULT 0
+"""
+
+# The name of a set-up cell, which was a part of its runs' names.
+_SETUPS = """
+ALTER TABLE runs ADD COLUMN setup TEXT NOT NULL DEFAULT '';
+UPDATE runs SET setup = CASE
+    WHEN name LIKE 'set-up %' THEN substr(name, 8)
+    WHEN instr(name, ' in generation ') THEN substr(name, 1, instr(name, ' in generation ') - 1)
+    ELSE name END
+WHERE kind = 'setup';
+"""
+
+# Which codec carried the gradients was a place in a list; now each has a mark of its own.
+_CODEC = """'exchange/codec ' || CASE value WHEN 0 THEN 'none' WHEN 1 THEN 'fp16'
+    WHEN 2 THEN 'bf16' WHEN 3 THEN 'int8' WHEN 4 THEN 'topk' ELSE 'powersgd' END"""
+_PLACE = "(SELECT number FROM metrics WHERE name = 'exchange/codec')"
+_TO_MARKS = f"""SET metric = (SELECT number FROM metrics WHERE name = {_CODEC}), value = 1
+WHERE metric = {_PLACE} AND value IN (0, 1, 2, 3, 4, 5)"""
+_CODECS = f"""
+INSERT INTO metrics (name) SELECT {_CODEC} FROM (SELECT 0 AS value UNION SELECT 1 UNION SELECT 2
+    UNION SELECT 3 UNION SELECT 4 UNION SELECT 5) WHERE {_PLACE} IS NOT NULL;
+UPDATE points {_TO_MARKS} AND run IN (SELECT run FROM latest WHERE metric = {_PLACE});
+UPDATE latest {_TO_MARKS};
+DELETE FROM metrics WHERE name = 'exchange/codec';
+"""
+
+# Whose algorithm an exchange was and which one stood in one text, as in 'workbench: ring'.
+_WAYS = """
+UPDATE surveys SET document = json_set(document, '$.survey.exchanges', (
+    SELECT json_group_array(json(CASE WHEN text IS NULL THEN value ELSE json_remove(
+        json_set(value,
+            '$.way', substr(text, 1, instr(text || ': ', ': ') - 1),
+            '$.choice', substr(text, instr(text || ': ', ': ') + 2)),
+        '$.algorithm') END))
+    FROM (SELECT value, json_extract(value, '$.algorithm') AS text
+        FROM json_each(document, '$.survey.exchanges'))))
+WHERE json_valid(document) AND document LIKE '%"algorithm":%'
+"""
+
+# The keys of what was asked for, as its options are called. A quote in a text has a backslash
+# before it, so a key is found nowhere else.
+_OPTION_NAMES = """
+UPDATE clusters SET fleet = replace(replace(replace(replace(fleet,
+    '"place": ', '"provider": '), '"least": ', '"min_nodes": '), '"most": ', '"max_nodes": '),
+    '"most_price": ', '"max_price": ');
+UPDATE purchases SET purchase = replace(replace(purchase,
+    '"least": ', '"min_nodes": '), '"most_price": ', '"max_price": ')
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
-MIGRATIONS: dict[int, str] = {0: _TABLES, 1: _ATTENDANCE, 2: _FLEETS, 3: _SURVEYS + _FORECASTS}
+MIGRATIONS: dict[int, str] = {
+    0: _TABLES,
+    1: _ATTENDANCE,
+    2: _FLEETS,
+    3: _SURVEYS + _FORECASTS,
+    4: _DISPLAYS + _RETENTION + _ENDINGS,
+    5: _CONCLUSIONS,
+    6: _HANGS,
+    7: _NETWORKS,
+    8: _BESIDE,
+    9: _TRAFFIC,
+    10: _SETUPS + _CODECS + _WAYS,
+    11: _OPTION_NAMES,
+}
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:
     """Bring the file behind ``connection`` to ``VERSION``.
 
     Raises:
-        StoreError: A newer workbench wrote the file.
+        StoreNewer: A newer workbench wrote the file.
     """
-    if _version(connection, path) == VERSION:
+    if refuse_newer(connection, path) == VERSION:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for version in range(_version(connection, path), VERSION):
+        for version in range(refuse_newer(connection, path), VERSION):
             for statement in MIGRATIONS[version].split(";"):
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -227,11 +354,16 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
         raise
 
 
-def _version(connection: sqlite3.Connection, path: str) -> int:
+def refuse_newer(connection: sqlite3.Connection, path: str) -> int:
+    """Return the file's version; it may have been upgraded since it was opened.
+
+    Raises:
+        StoreNewer: A newer workbench wrote it.
+    """
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if version > VERSION:
-        raise StoreError(
-            f"The store {path} has version {version}, newer than this workbench's {VERSION}; "
-            "upgrade workbench, or set WORKBENCH_HOME to another folder."
+        raise StoreNewer(
+            f"The store {path} has version {version}, newer than this workbench's {VERSION}",
+            "upgrade workbench, or set WORKBENCH_HOME to another folder.",
         )
     return version

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from typing import Any
 
-from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish, RankFact
-from workbench.core.fleet import FleetWish
-from workbench.core.metrics import STEP_PREFIX
-from workbench.core.run import ENDED, Run, RunFact, RunKind, RunState, RunWish
-from workbench.core.world import World
+from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
+from workbench.core.fleet.model import FleetWish
+from workbench.core.run.metrics import STEP_PREFIX
+from workbench.core.run.model import ENDED, Run, RunFact, RunWish
+from workbench.core.world.world import RankFact, World
 from workbench.errors import StateError, Unknown
 from workbench.store.fleet import Fleets, fleet_text, fleet_wish
-from workbench.store.forecasts import ForecastsKept
 from workbench.store.points import Points
+from workbench.store.predictions import ForecastsKept
+from workbench.store.removal import Removal
+from workbench.store.rows import built, readable, reading
 from workbench.store.surveys import Surveys
 
 # A server repeats this often enough for as long as it has pages.
@@ -27,10 +30,21 @@ MOST_POINTS = 100_000
 
 _ENDED = tuple(sorted(ENDED))
 _FACT_COLUMNS = tuple(RunFact.__dataclass_fields__)
+_CLUSTER_COLUMNS = tuple(ClusterFact.__dataclass_fields__)
+_WISH_COLUMNS = ("name", "up", "ranks", "oversubscribe", "revision")
+_RANK_COLUMNS = (
+    "generation", "rank", "host", "pid", "engine", "python", "mpi", "blas_threads", "versions",
+    "address",
+)  # fmt: skip
+# What ended well and reported nothing; what failed or was stopped is worth a look.
+_ONLY_PRINTED = (
+    "kind = 'cell' AND state = 'finished' "
+    "AND NOT EXISTS (SELECT 1 FROM latest WHERE latest.run = runs.number)"
+)
 
 
-class Store(Points, Fleets, Surveys, ForecastsKept):
-    """Wishes and facts; with its bases also points, output, nodes, money, surveys and forecasts."""
+class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
+    """Wishes and facts; with its bases also points, output, nodes, money and what was measured."""
 
     # -- clusters
 
@@ -59,19 +73,39 @@ class Store(Points, Fleets, Surveys, ForecastsKept):
         row = self._one("SELECT * FROM clusters WHERE name = ?", (name,))
         if row is None:
             return None
-        return ClusterWish(row[0], bool(row[1]), row[2], bool(row[3]), row[4], fleet_wish(row[5]))
+        with reading(self.path, f"what was requested of cluster {name!r}"):
+            values = dict(zip(_WISH_COLUMNS, row[:5], strict=True))
+            return replace(built(ClusterWish, values), fleet=fleet_wish(row[5]))
 
     def cluster_fact(self, name: str) -> ClusterFact:
         """Return what was last seen of the cluster (down, when nothing was)."""
         row = self._one("SELECT * FROM cluster_facts WHERE name = ?", (name,))
         if row is None:
             return ClusterFact(name)
-        return ClusterFact(row[0], ClusterState(row[1]), *row[2:])
+        with reading(self.path, f"cluster {name!r}"):
+            return built(ClusterFact, dict(zip(_CLUSTER_COLUMNS, row, strict=True)))
 
     def clusters(self) -> list[ClusterWish]:
         """Return the standing wishes of all clusters, by name."""
         names = self._all("SELECT name FROM clusters ORDER BY name")
-        return [wish for (name,) in names if (wish := self.cluster_wish(name))]
+        wishes = readable(self.path, "a cluster", names, lambda row: self.cluster_wish(row[0]))
+        return [wish for wish in wishes if wish]
+
+    def forget_cluster(self, name: str) -> bool:
+        """Take a deleted cluster off all lists, with its set-up cells; its runs stay.
+
+        Returns:
+            Whether it was deleted: one that is wanted, or of which something is left, stays.
+        """
+        with self._transaction() as connection:
+            gone = connection.execute(
+                "DELETE FROM clusters WHERE name = ? AND NOT up AND NOT EXISTS (SELECT 1 FROM "
+                "cluster_facts WHERE name = clusters.name AND state != ?)",
+                (name, ClusterState.DOWN),
+            ).rowcount
+            if gone:
+                connection.execute("DELETE FROM setups WHERE cluster = ?", (name,))
+        return bool(gone)
 
     def put_cluster_fact(self, fact: ClusterFact) -> None:
         """Write what was seen of a cluster."""
@@ -103,10 +137,7 @@ class Store(Points, Fleets, Surveys, ForecastsKept):
             "address FROM ranks WHERE cluster = ? AND generation = ? ORDER BY rank",
             (cluster, generation),
         )
-        return [
-            RankFact(*(*row[:-2], tuple((n, v) for n, v in json.loads(row[-2])), row[-1]))
-            for row in rows
-        ]
+        return [*readable(self.path, f"the ranks of {cluster!r}", rows, _rank)]
 
     def put_setup(self, cluster: str, name: str, source: str) -> None:
         """Keep a cell that is repeated in each new generation; the same name replaces it."""
@@ -131,29 +162,33 @@ class Store(Points, Fleets, Surveys, ForecastsKept):
 
     # -- runs
 
-    def wish_run(self, wish: RunWish, world: World | None = None) -> RunWish:
-        """Queue a run; a name that an ended run bears gets a number added.
+    def wish_run(
+        self, wish: RunWish, world: World | None = None, fleet: FleetWish | None = None
+    ) -> RunWish:
+        """Queue a run; a name that an ended run has gets a number added.
 
         Args:
             wish: The run.
             world: What its cluster is to be at the same moment; None to leave it as it is. A
                 supervisor that is taking the cluster down would end a run that it saw first.
+            fleet: The nodes that carry that world; None for those that it was to have before.
 
         Returns:
             The wish as it was written, with the name that it got.
 
         Raises:
-            StateError: An unfinished run bears the name.
+            StateError: An unfinished run has the name.
         """
         with self._transaction() as connection:
             wish = replace(wish, name=_free_name(connection, wish.name))
             if world is not None:
-                _put_cluster(connection, wish.cluster, True, world.size, world.oversubscribe)
+                _put_cluster(connection, wish.cluster, True, world.size, world.oversubscribe, fleet)
             connection.execute(
-                "INSERT INTO runs (id, name, cluster, kind, source, path, folder, arguments, "
-                "parameters, environment, wished_ranks, grace, wall_clock_limit, created) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO runs (number, id, name, cluster, kind, source, path, folder, "
+                "arguments, parameters, environment, wished_ranks, grace, wall_clock_limit, "
+                "created, setup) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
+                    _next_number(connection),
                     wish.id,
                     wish.name,
                     wish.cluster,
@@ -168,6 +203,7 @@ class Store(Points, Fleets, Surveys, ForecastsKept):
                     wish.grace,
                     wish.wall_clock_limit,
                     wish.created,
+                    wish.setup,
                 ),
             )
         return wish
@@ -186,10 +222,11 @@ class Store(Points, Fleets, Surveys, ForecastsKept):
         row = self._one("SELECT * FROM runs WHERE id = ? OR name = ?", (name_or_id, name_or_id))
         if row is None:
             raise Unknown(
-                f"No run is called {name_or_id!r} in {self.path}; "
-                "%dist_runs or `workbench runs` lists those that are."
+                f"No run is called {name_or_id!r} in {self.path}",
+                "`workbench runs` lists those that are.",
             )
-        return _run(row)
+        with reading(self.path, f"run {name_or_id!r}"):
+            return _run(row)
 
     def steps(self, run: str) -> dict[int, dict[str, float]]:
         """Return for each rank where the time of its latest steps went, in seconds a step."""
@@ -212,10 +249,30 @@ class Store(Points, Fleets, Surveys, ForecastsKept):
             "GROUP BY rank, metric ORDER BY rank",
             (run, MOST_POINTS, f"{STEP_PREFIX}*"),
         )
-        found = self.steps(run)  # of what was told but once
+        found = self.steps(run)  # of what was reported only once
         for rank, name, value in rows:
             found[rank][name.removeprefix(STEP_PREFIX)] = value
         return found
+
+    def history(self, run: str, prefix: str) -> dict[int, list[dict[str, float]]]:
+        """Return for each rank what begins with ``prefix``, without it, each time it was reported.
+
+        Of a very long run it is the latest.
+        """
+        rows = self._all(
+            "WITH chosen AS (SELECT number AS run, (SELECT max(sequence) FROM points "
+            "    WHERE run = number) AS last FROM runs WHERE id = ?) "
+            "SELECT rank, iteration, name, value FROM points, chosen JOIN metrics "
+            "ON metrics.number = metric WHERE points.run = chosen.run AND sequence > last - ? "
+            "AND name GLOB ? AND value IS NOT NULL ORDER BY rank, iteration",
+            (run, MOST_POINTS, f"{prefix}*"),
+        )
+        found: dict[int, dict[int, dict[str, float]]] = {}
+        with reading(self.path, f"what run {run!r} reported"):
+            for rank, iteration, name, value in rows:
+                told = found.setdefault(rank, {}).setdefault(iteration, {})
+                told[name.removeprefix(prefix)] = float(value)
+        return {rank: [*told.values()] for rank, told in found.items()}
 
     def measured(self, run: str, prefix: str) -> dict[int, dict[str, float]]:
         """Return for each rank its latest values of what begins with ``prefix``, without it."""
@@ -227,7 +284,8 @@ class Store(Points, Fleets, Surveys, ForecastsKept):
         )
         found: dict[int, dict[str, float]] = {}
         for rank, name, value in rows:
-            found.setdefault(rank, {})[name.removeprefix(prefix)] = value
+            with reading(self.path, f"what run {run!r} reported last"):
+                found.setdefault(rank, {})[name.removeprefix(prefix)] = float(value)
         return found
 
     # -- pages
@@ -244,22 +302,48 @@ class Store(Points, Fleets, Surveys, ForecastsKept):
         rows = self._all("SELECT pages, seen FROM attendance WHERE run = ?", (run,))
         if not rows:
             return None
-        return sum(int(pages) for pages, seen in rows if now - seen < ATTENDANCE_SECONDS)
+        told = readable(
+            self.path, f"who follows run {run!r}", rows, lambda row: (int(row[0]), float(row[1]))
+        )
+        return sum(pages for pages, seen in told if abs(now - seen) < ATTENDANCE_SECONDS)
 
     def has_run(self, run: str) -> bool:
         """Whether a run with this id was ever wished for."""
         return self._one("SELECT 1 FROM runs WHERE id = ?", (run,)) is not None
 
+    def carried_by(self, run: str) -> tuple[int, int]:
+        """Return the generation that a run went to last and its ranks; zeros where it has none."""
+        row = self._one("SELECT generation, ranks FROM runs WHERE id = ?", (run,))
+        return (int(row[0]), int(row[1])) if row else (0, 0)
+
     def runs(
-        self, cluster: str | None = None, *, limit: int = 50, setups: bool = False
+        self,
+        cluster: str | None = None,
+        *,
+        limit: int = 50,
+        setups: bool = False,
+        printed: bool = True,
     ) -> list[Run]:
-        """Return the newest runs first; the repeats of set-up cells only when asked."""
+        """Return the newest runs first; the repeats of set-up cells only when asked.
+
+        Args:
+            printed: Cells that only printed are among them.
+        """
         rows = self._all(
             "SELECT * FROM runs WHERE (? IS NULL OR cluster = ?) AND (? OR kind != 'setup') "
-            "ORDER BY number DESC LIMIT ?",
-            (cluster, cluster, setups, limit),
+            f"AND (? OR NOT ({_ONLY_PRINTED})) ORDER BY number DESC LIMIT ?",
+            (cluster, cluster, setups, printed, limit),
         )
-        return [_run(row) for row in rows]
+        return [*readable(self.path, "a run", rows, _run)]
+
+    def count_printed(self, since: str = "") -> int:
+        """Return how many cells only printed, of those not older than the run ``since``."""
+        row = self._one(
+            f"SELECT count(*) FROM runs WHERE {_ONLY_PRINTED} AND "
+            "number >= coalesce((SELECT number FROM runs WHERE id = ?), 0)",
+            (since,),
+        )
+        return int(row[0]) if row else 0
 
     def unfinished(self, cluster: str) -> list[Run]:
         """Return the runs of ``cluster`` that have not ended, oldest first."""
@@ -268,7 +352,7 @@ class Store(Points, Fleets, Surveys, ForecastsKept):
             f"SELECT * FROM runs WHERE cluster = ? AND state NOT IN ({marks}) ORDER BY number",
             (cluster, *_ENDED),
         )
-        return [_run(row) for row in rows]
+        return [*readable(self.path, "a run", rows, _run)]
 
     def put_run_fact(self, run: str, **changes: object) -> None:
         """Write the named fields of the run's fact."""
@@ -298,6 +382,16 @@ def _put_cluster(
         connection.execute(
             "UPDATE clusters SET fleet = ? WHERE name = ?", (fleet_text(fleet), name)
         )
+    if not up:  # the next cluster of this name is another one
+        connection.execute("DELETE FROM setups WHERE cluster = ?", (name,))
+
+
+def _next_number(connection: sqlite3.Connection) -> int:
+    """Return a number that no run has, and none of which something may be left."""
+    row = connection.execute(
+        "SELECT max(number) FROM (SELECT number FROM runs UNION ALL SELECT number FROM doomed)"
+    ).fetchone()
+    return int(row[0] or 0) + 1
 
 
 def _free_name(connection: sqlite3.Connection, name: str) -> str:
@@ -310,8 +404,8 @@ def _free_name(connection: sqlite3.Connection, name: str) -> str:
         return name
     if states[name] not in _ENDED:
         raise StateError(
-            f"A run called {name!r} is {states[name]}; "
-            "wait for it, stop it, or choose another name."
+            f"A run called {name!r} is {states[name]}",
+            f"wait for it, stop it (`workbench stop {shlex.quote(name)}`), or choose another name.",
         )
     number = 2
     while f"{name} {number}" in states:
@@ -320,28 +414,38 @@ def _free_name(connection: sqlite3.Connection, name: str) -> str:
 
 
 def _run(row: tuple[Any, ...]) -> Run:
-    # The columns of the table, in its order: number, the wish's, then the fact's.
-    return Run(_run_wish(row[1:16]), RunFact(row[1], RunState(row[16]), *row[17:]))
+    # The columns of the table, in its order: number, the wish's but for ``setup``, the fact's.
+    *columns, setup = row
+    fact = dict(zip(_FACT_COLUMNS, (columns[1], *columns[16:]), strict=True))
+    return Run(_run_wish((*columns[1:16], setup)), built(RunFact, fact))
+
+
+def _rank(row: tuple[Any, ...]) -> RankFact:
+    return built(
+        RankFact, dict(zip(_RANK_COLUMNS, row, strict=True)) | {"versions": json.loads(row[-2])}
+    )
 
 
 @lru_cache(maxsize=64)  # a run is read again and again while it goes on, and its wish stays
 def _run_wish(columns: tuple[Any, ...]) -> RunWish:
     (id_, name, cluster, kind, source, path, folder, arguments, parameters) = columns[:9]
-    (environment, ranks, grace, limit, created, stop) = columns[9:]
-    return RunWish(
-        id=id_,
-        name=name,
-        kind=RunKind(kind),
-        source=source,
-        cluster=cluster,
-        path=path,
-        folder=folder,
-        arguments=tuple(json.loads(arguments)),
-        parameters=tuple((k, v) for k, v in json.loads(parameters)),
-        environment=tuple((k, v) for k, v in json.loads(environment)),
-        ranks=ranks,
-        grace=grace,
-        wall_clock_limit=limit,
-        created=created,
-        stop=bool(stop),
-    )
+    (environment, ranks, grace, limit, created, stop, setup) = columns[9:]
+    values = {
+        "id": id_,
+        "name": name,
+        "kind": kind,
+        "source": source,
+        "cluster": cluster,
+        "path": path,
+        "folder": folder,
+        "arguments": json.loads(arguments),
+        "parameters": json.loads(parameters),
+        "environment": json.loads(environment),
+        "ranks": ranks,
+        "grace": grace,
+        "wall_clock_limit": limit,
+        "created": created,
+        "stop": stop,
+        "setup": setup,
+    }
+    return built(RunWish, values)

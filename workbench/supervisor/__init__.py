@@ -1,1 +1,1 @@
-"""The loop that makes wishes true: observe, plan, act, again and again."""
+"""The loop that brings the observed state to the desired one: observe, plan, act."""

@@ -1,18 +1,49 @@
-"""Become the supervisor of one cluster, detached from whoever asked: ``python -m … CLUSTER``."""
+"""Become the detached supervisor of one cluster: ``python -m … CLUSTER``."""
 
 import os
+import select
 import sys
+
+BIRTH_SECONDS = 120.0
 
 
 def main() -> None:
-    """Fork; the child takes the lock and supervises until its cluster is gone."""
+    """Fork twice: the last child supervises, the one before waits for its first word."""
+    if "--foreground" in sys.argv:
+        _supervise(-1)
+        return
     # The parent returns at once, so that the supervisor is nobody's child and nobody's zombie.
-    if "--foreground" not in sys.argv and os.fork():
+    if os.fork():
         os._exit(0)
+    reader, writer = os.pipe()
+    if child := os.fork():
+        os.close(writer)
+        _attend(child, reader)
+        os._exit(0)
+    os.close(reader)
+    _supervise(writer)
 
+
+def _supervise(writer: int) -> None:
     from workbench.supervisor.process import supervise
 
-    supervise(sys.argv[1])
+    def begun() -> None:
+        if writer >= 0:
+            os.write(writer, b"1")
+            os.close(writer)
+
+    supervise(sys.argv[1], begun)
+
+
+def _attend(child: int, reader: int) -> None:
+    """Wait until the supervisor works; where it ends before it does, write that down for it."""
+    if not select.select([reader], [], [], BIRTH_SECONDS)[0] or os.read(reader, 1):
+        return
+    _, status = os.waitpid(child, 0)
+    if status:
+        from workbench.supervisor.final_message import say_unborn
+
+        say_unborn(sys.argv[1], status)
 
 
 if __name__ == "__main__":

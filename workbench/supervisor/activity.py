@@ -1,15 +1,21 @@
-"""One run that is on: take in what its ranks say, and carry out what is decided about it."""
+"""One active run: receive what its ranks send, and carry out what is decided about it."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
 from workbench.cluster.interface import Cluster
-from workbench.core.generation import Death, WorldFact
-from workbench.core.leaving import (
+from workbench.core.cluster.generation import Death, WorldFact
+from workbench.core.moment import Moment
+from workbench.core.run.hang import decoded, encoded, hang_of
+from workbench.core.run.model import Run, RunKind, RunState
+from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
+from workbench.core.run.termination import (
     Active,
     AskPulses,
     Cancel,
@@ -18,21 +24,25 @@ from workbench.core.leaving import (
     GiveUpWorld,
     RankStanding,
     Recover,
-    Release,
+    ReleaseWorld,
     SendStop,
     Step,
     next_steps,
-    waiting_message,
 )
-from workbench.core.report import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
-from workbench.core.run import Run, RunState
+from workbench.core.supervisor import log_messages
+from workbench.errors import DataRefused, WorkbenchError
 from workbench.store import Store
 
 log = logging.getLogger("workbench.supervisor")
 BUSY_SECONDS = 3.0
+# A rank that has not begun by then may have been out of reach; twice as long before each next time.
+AGAIN_SECONDS = 5.0
+# What a rank itself says of its end goes another way than its engine's answer, and goes first.
+LAST_WORD_SECONDS = 1.0
 PROGRESS_SECONDS = 0.2
-LOST_VARIABLES = "The engines are started again; what cells left in their variables is lost."
-FRESH_ENGINES = "Ran on fresh engines: what earlier cells left in their variables is lost."
+LOST_VARIABLES = "The ranks are restarted, and the variables of earlier cells are lost."
+FRESH_ENGINES = "Ran on restarted ranks: the variables of earlier cells are lost."
+AGAIN = "Run the {} again; a run cannot be resumed yet."
 
 
 class Activity:
@@ -50,7 +60,7 @@ class Activity:
         store: Store,
         cluster: Cluster,
         *,
-        now: float,
+        now: Moment,
         fresh: bool = False,
     ) -> None:
         self.run = run
@@ -66,16 +76,53 @@ class Activity:
         self._fact = run.fact
         self._kept = run.fact
         self._kept_at = 0.0
-        self._submitted = now
+        self._submitted = now.steady
+        self._submit: Callable[[], None] | None = None
+        self._again_seconds = AGAIN_SECONDS
+        self._again = now.steady + AGAIN_SECONDS
         self._notice = FRESH_ENGINES if fresh else ""
         self._why_stopped = ""
+        self._failed_calls: dict[int, tuple[float, str]] = {}
 
     @property
     def told(self) -> bool:
         """Whether the reader knows how the run ended."""
         return self._fact.state.ended
 
-    def hear(self, message: Batch | Pulse, now: float) -> None:
+    @property
+    def carrier(self) -> tuple[int, int]:
+        """The generation that it is on, and its ranks."""
+        return self.world.generation, len(self._active.ranks)
+
+    @contextlib.contextmanager
+    def guarded(self, now: Moment) -> Iterator[None]:
+        """Have what goes wrong in the body fail this run alone; the store's own troubles pass."""
+        try:
+            yield
+        except DataRefused as error:
+            self.refuse(str(error), now)
+        except WorkbenchError:
+            raise
+        except Exception as error:  # a run's data must not end what all runs need
+            log.exception("Run %r failed.", self.run.wish.name)
+            self.refuse(f"What its ranks sent cannot be taken in ({error!r:.200}).", now)
+
+    def refuse(self, why: str, now: Moment) -> None:
+        """Fail the run for what its ranks sent, and have them leave it.
+
+        Args:
+            why: One sentence.
+        """
+        log.warning("%s", log_messages.run_ended(self.run.wish.name, RunState.FAILED, why))
+        self._active = replace(self._active, failed=self._active.failed or now.steady)
+        if not self.told:  # what the store did not take is dropped with the rest of that fact
+            self._fact = replace(self._kept, state=RunState.FAILED, message=why, ended=now.wall)
+        else:
+            self._fact = replace(
+                self._kept, state=self._fact.state, ended=now.wall, message=self._fact.message
+            )
+
+    def hear(self, message: Batch | Pulse, now: Moment) -> None:
         """Take in what a rank says."""
         ranks = list(self._active.ranks)
         if message.rank >= len(ranks):
@@ -86,10 +133,13 @@ class Activity:
                 begun=True,
                 boundary=message.boundary,
                 rate=message.rate,
-                heard=now,
+                heard=now.steady,
                 call=message.call,
                 waiting=message.seconds,
-                where=message.where,
+                line=message.line,
+                doing=message.doing,
+                still=message.still,
+                left=message.left,
             )
         else:
             self._note_progress(message, now)
@@ -97,7 +147,16 @@ class Activity:
             ranks[message.rank] = replace(ranks[message.rank], begun=True, ending=ending)
         self._active = replace(self._active, ranks=tuple(ranks))
 
-    def wish_stop(self, now: float, why: str = "") -> None:
+    def begin(self, submit: Callable[[], None]) -> None:
+        """Have the ranks begin.
+
+        Args:
+            submit: Asks all of them; those that have begun ignore it.
+        """
+        self._submit = submit
+        submit()
+
+    def wish_stop(self, now: Moment, why: str = "") -> None:
         """Begin to stop the run; asking again changes nothing.
 
         Args:
@@ -105,40 +164,48 @@ class Activity:
         """
         if not self._active.stop_wished:
             self._why_stopped = why
-            self._active = replace(self._active, stop_wished=now)
+            log.info("Stopping run %r%s", self.run.wish.name, log_messages.because(why))
+            self._active = replace(self._active, stop_wished=now.steady)
             if not self.told:
                 self._fact = replace(self._fact, state=RunState.STOPPING)
 
-    def bury(self, deaths: tuple[Death, ...], reason: str, now: float) -> None:
+    def fail_call(self, rank: int, error: str, now: Moment) -> None:
+        """Take in that a rank could not begin the run, or not end it, for what its engine says."""
+        self._failed_calls.setdefault(rank, (now.steady, error))
+
+    def bury(self, deaths: tuple[Death, ...], reason: str, now: Moment) -> None:
         """Take in that the world is gone, with the ranks that died in it."""
         if not self.told:
             death = deaths[0] if deaths else None
             ending = self._own_ending(death.rank) if death else None
             if ending is not None and death is not None:
                 # It said why before it died, as it does before MPI_Abort.
-                self._tell_failure(death.rank, ending.error, ending.traceback, now)
+                self._tell_failure(death.rank, ending.error, ending.traceback, now, ending.whole)
             elif death is not None:
-                self._tell_failure(death.rank, death.cause, death.trace, now)
+                self._tell_failure(death.rank, death.cause, death.told, now)
             elif self._active.stop_wished:
-                self._tell(RunState.STOPPED, self._stopped_text() + f" {LOST_VARIABLES}", now)
+                self._tell_stop(now, LOST_VARIABLES)
             else:
                 self._tell(RunState.LOST, f"The world of this run ended: {reason}.", now)
             if death is not None:
-                self._fact = replace(
-                    self._fact, message=f"{self._fact.message} {LOST_VARIABLES}".strip()
-                )
+                self._add(LOST_VARIABLES)
+            if self._fact.state is RunState.LOST or (death and death.is_lost):
+                self._add(AGAIN.format(self.run.wish.kind))
         self.over = True
 
-    def advance(self, now: float) -> None:
+    def advance(self, now: Moment) -> None:
         """Decide and act, then keep what changed."""
         if self._active.recovering:
             recovered = self._cluster.recovered(self.world.generation)
             self._active = replace(self._active, recovered=recovered)
-        for step in next_steps(self._active, now):
-            log.info("run %s: %s", self.run.id, step)
+        self._end_where_calls_failed(now)
+        self._submit_again(now)
+        for step in () if self.over else next_steps(self._active, now.steady):
+            log.debug("run %s: %s", self.run.id, step)
             self._carry_out(step, now)
         if not self.told:
             self._fact = replace(self._fact, message=self._waiting(now))
+            self._look_for_hang(now)
 
     def keep(self) -> None:
         """Write what changed of the run's fact; mere progress only now and then."""
@@ -152,6 +219,8 @@ class Activity:
             for name in new.__dataclass_fields__
             if getattr(new, name) != getattr(old, name)
         }
+        if new.state.ended and not old.state.ended:
+            self._conclude()
         if changes:
             self._store.put_run_fact(self.run.id, **changes)
             self._kept = new
@@ -159,84 +228,145 @@ class Activity:
 
     # -- inside
 
-    def _waiting(self, now: float) -> str:
-        if self._fact.state is RunState.SUBMITTED and now - self._submitted > BUSY_SECONDS:
-            return "The engines are busy, with a %%px cell or with imports; this run comes next."
-        return waiting_message(self._active) or self._notice
+    def _conclude(self) -> None:
+        """Have the verdict kept before anybody sees that the run has ended."""
+        from workbench.analysis.conclusion import concluded  # a start need not wait for it
 
-    def _carry_out(self, step: Step, now: float) -> None:
+        try:
+            concluded(self._store, Run(self.run.wish, self._fact))
+        except Exception:  # the first view concludes it then; a run does not fail for that
+            log.exception("run %s: no conclusion", self.run.id)
+
+    def _waiting(self, now: Moment) -> str:
+        if self._fact.state is RunState.SUBMITTED and now.steady - self._submitted > BUSY_SECONDS:
+            return "The engines are busy, with a %%px cell or with imports; this run comes next."
+        return self._notice
+
+    def _look_for_hang(self, now: Moment) -> None:
+        """Note who waits for whom, up to where the ranks are interrupted."""
+        if self._active.interrupted or self.run.wish.kind is RunKind.MEASUREMENT:
+            return  # where measured in pairs, the others wait
+        self._fact = replace(self._fact, hang=encoded(hang_of(self._active, now.steady)))
+
+    def _carry_out(self, step: Step, now: Moment) -> None:
         generation, active = self.world.generation, self._active
         match step:
             case AskPulses():
-                self._active = replace(active, pulses_asked=now)
+                self._active = replace(active, pulses_asked=now.steady)
                 self._cluster.send(generation, active.remaining, AskPulse(active.run))
             case SendStop(boundary):
-                self._active = replace(active, stop_sent=now)
+                self._active = replace(active, stop_sent=now.steady)
                 self._cluster.send(generation, active.remaining, StopAt(active.run, boundary))
             case Free(ranks):
-                self._active = replace(active, interrupted=now)
+                self._active = replace(active, interrupted=now.steady)
                 self._cluster.send(generation, ranks, Interrupt(active.run))
             case Cancel():
                 self._cluster.send(generation, active.remaining, Interrupt(active.run))
                 self._tell(RunState.STOPPED, "Stopped before it began.", now)
                 self.over = True
-            case Fail(rank, error, traceback):
-                self._active = replace(active, failed=now)
-                self._tell_failure(rank, error, traceback, now)
+            case Fail(rank, error, traceback, whole):
+                self._active = replace(active, failed=now.steady)
+                self._tell_failure(rank, error, traceback, now, whole)
             case Recover():
-                self._active = replace(active, recovering=now)
+                self._active = replace(active, recovering=now.steady)
                 self._cluster.recover(generation)
             case GiveUpWorld(reason):
                 self._give_up(reason, now)
-            case Release():
+            case ReleaseWorld():
                 self._finish(now)
                 self.over = True
             case _:
                 assert_never(step)
 
-    def _finish(self, now: float) -> None:
+    def _submit_again(self, now: Moment) -> None:
+        """Ask again where a rank has not begun: its connection may just have been coming back.
+
+        The controller drops what is for an engine that is not connected, and says nothing.
+        """
+        is_over = self.over or self.told or self._active.stop_wished or self._active.failed
+        if self._submit is None or is_over or now.steady < self._again:
+            return
+        if any(not rank.begun for rank in self._active.ranks):
+            log.debug("run %s is submitted again", self.run.id)
+            self._submit()
+        self._again_seconds *= 2
+        self._again = now.steady + self._again_seconds
+
+    def _end_where_calls_failed(self, now: Moment) -> None:
+        """End the run, and its world, for a rank of which nothing else will be heard."""
+        for rank, (since, error) in self._failed_calls.items():
+            standing = self._active.ranks[rank]
+            if standing.ending or standing.left or now.steady - since < LAST_WORD_SECONDS:
+                continue
+            if not self.told:
+                self._tell_failure(rank, error, "", now)
+            self._give_up(f"rank {rank} can run no other cell", now)
+            return
+
+    def _finish(self, now: Moment) -> None:
         if self.told:
             return
-        stopped = any(rank.ending and rank.ending.state == "stopped" for rank in self._active.ranks)
-        if stopped:
-            self._tell(RunState.STOPPED, self._stopped_text(), now)
+        endings = [rank.ending for rank in self._active.ranks if rank.ending is not None]
+        if any(ending.state != "finished" for ending in endings):
+            self._tell_stop(now)
         else:
             self._tell(RunState.FINISHED, self._notice, now)
 
-    def _give_up(self, reason: str, now: float) -> None:
+    def _give_up(self, reason: str, now: Moment) -> None:
         self.gave_up = reason
         if not self.told:
-            self._tell(RunState.STOPPED, f"{self._stopped_text()} {LOST_VARIABLES}", now)
+            self._tell_stop(now, LOST_VARIABLES)
         else:
-            text = f"{self._fact.message} {reason[0].upper()}{reason[1:]}. {LOST_VARIABLES}"
-            self._fact = replace(self._fact, message=text.strip())
+            self._add(f"{reason[0].upper()}{reason[1:]}. {LOST_VARIABLES}")
         self.over = True
 
-    def _stopped_text(self) -> str:
+    def _tell_stop(self, now: Moment, lost: str = "") -> None:
         endings = [rank.ending for rank in self._active.ranks if rank.ending is not None]
         iteration = max([self._fact.iteration, *(e.iteration for e in endings)])
-        return f"Stopped at iteration {iteration}. {self._why_stopped}".rstrip()
+        self._tell(RunState.STOPPED, f"Stopped at iteration {iteration}.", now)
+        self._fact = replace(self._fact, stopped_at=iteration)
+        self._add(f"{self._why_stopped} {lost}")
 
-    def _tell_failure(self, rank: int, error: str, traceback: str, now: float) -> None:
+    def _tell_failure(
+        self, rank: int, error: str, traceback: str, now: Moment, whole: str = ""
+    ) -> None:
         hosts = {fact.rank: fact.host for fact in self.world.ranks}
         host = hosts.get(rank, "an unknown host")
-        text = f"Rank {rank} on {host} failed: {error.rstrip('.')}. {self._notice}"
-        self._tell(RunState.FAILED, text.rstrip(), now)
-        self._fact = replace(self._fact, failed_rank=rank, failed_host=host, error=traceback)
+        failure = error.rstrip(".")
+        self._tell(RunState.FAILED, f"Rank {rank} on {host} failed: {failure}.", now)
+        self._fact = replace(
+            self._fact,
+            failed_rank=rank,
+            failed_host=host,
+            error=traceback,
+            failure=failure,
+            traceback=whole,
+        )
+        self._add(self._notice)
 
-    def _tell(self, state: RunState, message: str, now: float) -> None:
-        self._fact = replace(self._fact, state=state, message=message, ended=now)
+    def _tell(self, state: RunState, message: str, now: Moment) -> None:
+        hang = decoded(self._fact.hang)
+        kept = self._fact.hang if hang and hang.sure and state is not RunState.FINISHED else ""
+        self._fact = replace(self._fact, state=state, message=message, ended=now.wall, hang=kept)
+        log.info("%s", log_messages.run_ended(self.run.wish.name, state, message))
+
+    def _add(self, remark: str) -> None:
+        """Say something else of a run whose end is reported."""
+        if remark := remark.strip():
+            fact = self._fact
+            message, before = f"{fact.message} {remark}", f"{fact.remark} {remark}"
+            self._fact = replace(fact, message=message.strip(), remark=before.strip())
 
     def _own_ending(self, rank: int) -> Ending | None:
         ending = self._active.ranks[rank].ending if rank < len(self._active.ranks) else None
         return ending if ending is not None and ending.state == "failed" else None
 
-    def _note_progress(self, batch: Batch, now: float) -> None:
+    def _note_progress(self, batch: Batch, now: Moment) -> None:
         if self.told:
             return
         fact = self._fact
         if fact.state is RunState.SUBMITTED:
-            fact = replace(fact, state=RunState.RUNNING, started=now)
+            fact = replace(fact, state=RunState.RUNNING, started=now.wall)
         if batch.progress is not None and batch.progress.iteration >= fact.iteration:
             fact = replace(
                 fact,

@@ -1,15 +1,15 @@
-"""Say what a generation is to execute for a run, and which port is free for it."""
+"""Build the assignment of a run to a generation, with a free port."""
 
 from __future__ import annotations
 
 import socket
 
-from workbench.core.run import Assignment, Run
-from workbench.store.home import run_directory
+from workbench.core.run.model import Assignment, Run
+from workbench.store.paths import run_directory
 
 
 def assignment_of(run: Run, *, data: str, output: str) -> Assignment:
-    """Return what the ranks are told of a run that was submitted.
+    """Return the assignment of a run that was submitted.
 
     Args:
         data: Where each rank finds the data.
@@ -30,6 +30,7 @@ def assignment_of(run: Run, *, data: str, output: str) -> Assignment:
         master_port=_free_port(),
         data=data,
         output=output,
+        name=wish.name,
     )
 
 

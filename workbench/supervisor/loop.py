@@ -1,23 +1,23 @@
-"""Observe, plan, act: one turn of the loop that makes a cluster's wishes true."""
+"""One turn of the loop that brings the observed state to the desired one."""
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from workbench.cluster.interface import Cluster
-from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish
-from workbench.core.fleet import NodeState
-from workbench.core.generation import (
+from workbench.core.cluster.generation import (
     NOT_READY,
     Action,
     CloseCluster,
     EndWorld,
-    Prepare,
     Queued,
+    RunSetup,
     StartWorld,
     Submit,
     WorldFact,
@@ -25,23 +25,35 @@ from workbench.core.generation import (
     cluster_state,
     plan,
 )
-from workbench.core.run import Run, RunKind, RunState, RunWish, length
-from workbench.core.world import Host, World
+from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
+from workbench.core.fleet.model import NodeState
+from workbench.core.moment import Deadlines, Moment, Reckoning
+from workbench.core.run.model import Run, RunKind, RunState, RunWish, length
+from workbench.core.supervisor import log_messages
+from workbench.core.supervisor.heartbeat import PATIENCE_SECONDS
+from workbench.core.world.world import Host, World
+from workbench.requests.wishes import new_run_id
 from workbench.store import Store
-from workbench.store.wishes import new_run_id
+from workbench.store.reserve import with_reserve
 from workbench.supervisor.activity import Activity
 from workbench.supervisor.assignment import assignment_of
-from workbench.supervisor.ground import Ground
-from workbench.supervisor.lender import Load
-from workbench.supervisor.mail import Mail, is_urgent
-from workbench.supervisor.outputs import Outputs
-from workbench.supervisor.staging import data_place
+from workbench.supervisor.clock import moment
+from workbench.supervisor.data.outputs import Outputs
+from workbench.supervisor.data.staging import data_place
+from workbench.supervisor.fleet.provider import Load
+from workbench.supervisor.heartbeat import LONG_SECONDS, Heart
+from workbench.supervisor.hosts import Ground
+from workbench.supervisor.housekeeping import Housekeeping
+from workbench.supervisor.rank_messages import Mail, is_urgent
+from workbench.supervisor.store_outage import Bridge
 from workbench.supervisor.worlds import Worlds
 
 log = logging.getLogger("workbench.supervisor")
 
 LOOK_SECONDS = 0.15
 READ_SECONDS = 1.0
+EXPIRES = "expires"
+TIME_IS_OVER = "Its time to live is over, and everything is deleted."
 
 
 class Supervisor:
@@ -49,9 +61,10 @@ class Supervisor:
 
     Args:
         name: The cluster's name.
-        now: The clock, in epoch seconds.
+        now: The clocks.
         ground: Keeps the nodes that are to carry it; by default there is this machine alone.
         outputs: Keeps what runs leave there; by default it stays where it is.
+        heart: Says to others that this supervisor moves; None where nobody is to know.
     """
 
     def __init__(
@@ -59,9 +72,10 @@ class Supervisor:
         name: str,
         store: Store,
         cluster: Cluster,
-        now: Callable[[], float] = time.time,
+        now: Callable[[], Moment] = moment,
         ground: Ground | None = None,
         outputs: Outputs | None = None,
+        heart: Heart | None = None,
     ) -> None:
         self._name = name
         self._store = store
@@ -75,13 +89,22 @@ class Supervisor:
         self._fact = ClusterFact(name)
         self._activities: dict[int, Activity] = {}
         self._mail = Mail(store, cluster)
+        self._bridge = Bridge(store.path)
         self._worlds = Worlds()
+        self._housekeeping = Housekeeping(
+            store, name, lambda: [world.generation for world in self._worlds.standing()]
+        )
         self._setups: list[tuple[str, str]] = []
         self._used = 0
         self._failures = 0
         self._message = ""
         self._version = -1
-        self._looked = self._read = 0.0
+        self._looked = self._read = -math.inf
+        self._heart = heart
+        began = now()
+        self._deadlines, self._reckoning = (
+            heart.taken_over(began) if heart else (Deadlines(), Reckoning(began.wall, began.steady))
+        )
         self._closed = False
 
     def open(self) -> None:
@@ -90,6 +113,7 @@ class Supervisor:
         Raises:
             WorkbenchError: The controller could not be started.
         """
+        self._beat(LONG_SECONDS)
         before = self._store.cluster_fact(self._name)
         self._fact = before
         known = {
@@ -99,7 +123,7 @@ class Supervisor:
         }
         self._read_wishes()
         joined = [n for n in self._store.nodes(self._name) if n.state is NodeState.JOINED]
-        self._ground.take_up(self._wish, frozenset(n.address for n in joined), self._now)
+        self._ground.take_up(self._wish, frozenset(n.address for n in joined), self._reckon)
         self._cluster.open({g: ranks for g, ranks in known.items() if ranks})
         self._look()
         self._used = self._worlds.take_up(self._setup_names())
@@ -107,41 +131,59 @@ class Supervisor:
         self._outputs.open()
 
     def tick(self) -> bool:
-        """Do one turn; false when the cluster is gone and the supervisor can end."""
-        messages = self._mail.gather()
-        now = self._now()
-        self._mail.take(messages, self._activity_of, self._worlds.standing(), now)
-        wished = self._store_changed(now)
-        if wished:
-            self._read_wishes()
-        due = now - self._looked >= LOOK_SECONDS
+        """Do one turn; false when the cluster is gone and the supervisor can end.
+
+        A full disk under the store ends no turn: ranks hold what is not confirmed, nodes that
+        are to go do so, and what has to be written waits.
+        """
+        self._beat()
+        if self._closed:  # and the store did not take that yet
+            time.sleep(READ_SECONDS)
+            self._bridge.turn(self._now().steady)
+            return not self._bridge.has_all
+        letters = self._mail.gather()
+        now, over = self._now(), self._bridge.over
+        self._bridge.is_leaving = not self._wish.up
+        self._bridge.turn(now.steady)
+        with over():
+            self._mail.take(letters, self._activity_of, now)
+        wished = False
+        with over():
+            wished = self._store_changed(now)
+            if wished:
+                self._read_wishes()
+        due = now.steady - self._looked >= LOOK_SECONDS
         if due:
-            self._look()
-            self._looked = now
-            self._ground.keep(self._wish, self._load(), now)
+            self._looked = now.steady
+            with over():
+                self._look()
+            with over():
+                self._ground.keep(self._reckoned_wish(), self._load(), self._reckon())
         self._advance(now)
         # Mere points change no plan, and a training's cores are dear.
-        if wished or due or any(map(is_urgent, messages)):
-            for action in self._plan(now):
-                self._act(action, now)
-            state = cluster_state(
-                self._wish,
-                self._target,
-                self._worlds.standings(self._setup_names(), self._activities),
-                failures=self._failures,
-            )
-            self._keep_fact(state)
+        if wished or due or any(is_urgent(letter.message) for letter in letters):
+            with over():
+                for action in self._plan(now):
+                    self._act(action, now)
+            self._keep_fact()
             self._warm_up()
-        return not self._closed
+        if due:
+            with over():
+                self._housekeeping.turn(self._reckon(), now.steady)
+        return not (self._closed and self._bridge.has_all)
 
     # -- observe
 
-    def _store_changed(self, now: float) -> bool:
+    def _beat(self, patience: float = PATIENCE_SECONDS) -> None:
+        if self._heart:
+            self._heart.beat(self._now(), self._reckoning, self._deadlines, patience=patience)
+
+    def _store_changed(self, now: Moment) -> bool:
         version = self._store.data_version()
-        changed = version != self._version or now - self._read >= READ_SECONDS
+        changed = version != self._version or now.steady - self._read >= READ_SECONDS
         self._version = version
         if changed:
-            self._read = now
+            self._read = now.steady
         return changed
 
     def _read_wishes(self) -> None:
@@ -165,43 +207,74 @@ class Supervisor:
     def _end_in_time(self) -> None:
         """Wish the cluster gone when its time to live is over, as was asked for with it."""
         wish, name = self._wish, self._name
-        if wish.up and wish.fleet.expires and self._now() >= wish.fleet.expires:
-            log.info("the time to live of %s is over", name)
-            self._wish = self._store.wish_cluster(
-                name, up=False, ranks=wish.ranks, oversubscribe=wish.oversubscribe
-            )
-            self._message = "Its time to live is over, and everything is deleted."
+        expires = wish.fleet.expires
+        if not (wish.up and expires):
+            self._deadlines.forget(EXPIRES)
+        elif self._deadlines.has_come(EXPIRES, expires, self._now()):
+            log.info("The time to live of cluster %r is over; deleting it.", name)
+            self._wish = replace(wish, up=False)  # even where it cannot be written
+            self._message = TIME_IS_OVER
+            with self._bridge.over():
+                self._wish = with_reserve(
+                    self._store.path,
+                    lambda: self._store.wish_cluster(
+                        name, up=False, ranks=wish.ranks, oversubscribe=wish.oversubscribe
+                    ),
+                )
 
     def _queue_or_stop(self, run: Run, stop: bool) -> None:
         if stop:
-            self._end_unstarted(run.id, RunState.STOPPED, "Stopped before it began.")
+            with self._bridge.over():  # else it is asked again at the next look
+                self._end_unstarted(run, RunState.STOPPED, "Stopped before it began.")
         else:
             self._queue.append(run)
 
     def _over_limit(self, run: Run) -> str:
         """Return why a run is to stop without anybody's wish; empty while it is not."""
         limit, started = run.wish.wall_clock_limit, run.fact.started
-        if not (limit and started and self._now() - started > limit):
+        if not (limit and started):
+            return ""
+        if not self._deadlines.has_come(run.id, started + limit, self._now()):
             return ""
         return f"Its wall-clock limit of {length(limit)} was over."
 
+    def _reckon(self) -> float:
+        """Return the time by which the fleet's books are kept."""
+        self._reckoning = self._reckoning.at(self._now())
+        return self._reckoning.epoch
+
+    def _reckoned_wish(self) -> ClusterWish:
+        """Return the wish with its end as the fleet's books have it, where the clocks disagree."""
+        wish, known = self._wish, self._deadlines.all.get(EXPIRES)
+        if self._reckoning.astray is None or known is None:
+            return wish
+        end = self._reckoning.epoch + known.steady - self._reckoning.steady
+        return replace(wish, fleet=replace(wish.fleet, expires=float(round(end))))
+
     def _look(self) -> None:
         now = self._now()
-        for world in self._worlds.see(self._cluster.observe(), now):
-            log.info("generation %d is ready: %d ranks", world.generation, world.size)
-            self._store.put_ranks(self._name, self._worlds.ranks(world))
+        for world in self._worlds.see(self._cluster.observe(), now.steady):
+            log.info("%s", log_messages.ready(world.generation, world.size))
+            ranks = self._worlds.ranks(world)
+            self._bridge.write(
+                ("ranks", world.generation), partial(self._store.put_ranks, self._name, ranks)
+            )
+        for call in self._cluster.failed_calls():
+            if (activity := self._activity_of(call.run)) is not None:
+                activity.fail_call(call.rank, call.error, now)
         for world in self._worlds.seen:
             if world.state in (WorldState.BROKEN, WorldState.ENDED):
                 self._bury(world, now)
 
-    def _bury(self, world: WorldFact, now: float) -> None:
+    def _bury(self, world: WorldFact, now: Moment) -> None:
         activity = self._activities.pop(world.generation, None)
         if activity is not None:
             why = world.reason or self._worlds.why_ended(world.generation) or "as asked"
-            activity.bury(self._worlds.deaths(world, self._ground.why_gone), why, now)
-            activity.keep()
+            with activity.guarded(now):
+                activity.bury(self._worlds.deaths(world, self._ground.why_gone), why, now)
+            self._bridge.write(("run", activity.run.id), activity.keep)
         if world.state is WorldState.ENDED:
-            log.info("generation %d has ended: %s", world.generation, world.reason or "as asked")
+            log.info("%s", log_messages.ended(world.generation, world.reason))
             if not world.ranks and world.reason:
                 self._failures += 1
                 self._message = f"The ranks did not start: {world.reason}"
@@ -215,7 +288,7 @@ class Supervisor:
         used, whole = self._worlds.hosts()
         return Load(len(self._queue), bool(self._activities), used, whole)
 
-    def _plan(self, now: float) -> list[Action]:
+    def _plan(self, now: Moment) -> list[Action]:
         self._target = self._ground.target(self._wish, self._load().used)
         return plan(
             self._wish,
@@ -224,36 +297,40 @@ class Supervisor:
             [Queued(run.id, run.wish.ranks) for run in self._queue],
             next_generation=max(self._fact.generation, self._worlds.newest) + 1,
             failures=self._failures,
-            now=now,
+            now=now.steady,
         )
 
     # -- act
 
-    def _advance(self, now: float) -> None:
+    def _advance(self, now: Moment) -> None:
         for generation, activity in [*self._activities.items()]:
-            activity.advance(now)
-            activity.keep()
+            with self._bridge.over(), activity.guarded(now):
+                activity.advance(now)
+                activity.keep()
             if activity.gave_up:
                 self._end_world(generation, activity.gave_up)
             if activity.over:
                 self._activities.pop(generation, None)
+                self._bridge.write(("run", activity.run.id), activity.keep)
                 self._mail.forget()
                 self._outputs.end(activity.run.id)
+                self._deadlines.forget(activity.run.id)
 
-    def _act(self, action: Action, now: float) -> None:
+    def _act(self, action: Action, now: Moment) -> None:
         match action:
             case StartWorld(generation, world):
-                log.info("starting generation %d: %r", generation, world)
-                self._worlds.begin(generation, world.placement, now)
+                log.info("%s", log_messages.starting(generation, world.placement))
+                self._worlds.begin(generation, world.placement, now.steady)
                 self._cluster.start_world(generation, world)
                 self._look()
             case EndWorld(generation, reason):
                 self._end_world(generation, reason)
-            case Prepare(generation):
+            case RunSetup(generation):
                 self._prepare(generation, now)
             case Submit(run, generation):
                 self._submit(next(r for r in self._queue if r.id == run), generation)
             case CloseCluster() if self._ground.is_cleared:
+                self._beat(LONG_SECONDS)
                 self._ground.close()
                 self._outputs.close()
                 self._cluster.close()
@@ -271,11 +348,11 @@ class Supervisor:
         if reason == NOT_READY:
             self._failures += 1
             self._message = f"The ranks did not start: {reason}."
-        log.info("ending generation %d: %s", generation, reason)
+        log.info("%s", log_messages.ending(generation, reason))
         self._cluster.end_world(generation)
         self._look()
 
-    def _prepare(self, generation: int, now: float) -> None:
+    def _prepare(self, generation: int, now: Moment) -> None:
         """Run the next set-up cell there; one that waits in the queue counts as its run."""
         name = self._worlds.prepare(generation, self._setup_names())
         source = dict(self._setups)[name]
@@ -284,9 +361,11 @@ class Supervisor:
             None,
         )
         if waiting is None:
-            id_ = new_run_id(now)
+            id_ = new_run_id(now.wall)
             text = f"{name} in generation {generation} of {self._name}"
-            wish = RunWish(id_, text, RunKind.SETUP, source, self._name, created=now)
+            wish = RunWish(
+                id_, text, RunKind.SETUP, source, self._name, created=now.wall, setup=name
+            )
             waiting = self._store.run(self._store.wish_run(wish).id)
         self._submit(waiting, generation)
 
@@ -296,11 +375,11 @@ class Supervisor:
         ranks = run.wish.ranks or world.size
         if ranks > world.size:
             text = f"It asks for {ranks} ranks, but the cluster was resized to {world.size}."
-            self._end_unstarted(run.id, RunState.FAILED, text)
+            self._end_unstarted(run, RunState.FAILED, text)
             return
         fact = replace(run.fact, state=RunState.SUBMITTED, generation=generation, ranks=ranks)
         self._store.put_run_fact(run.id, state=fact.state, generation=generation, ranks=ranks)
-        log.info("run %s goes to generation %d on %d ranks", run.id, generation, ranks)
+        log.info("%s", log_messages.begins(run.wish.name, generation, ranks))
         self._begin(Run(run.wish, fact), world)
 
     def _begin(self, run: Run, world: WorldFact) -> None:
@@ -308,18 +387,15 @@ class Supervisor:
         if run.wish.kind is not RunKind.SETUP:
             fresh = self._used not in (0, world.generation)
             self._used = world.generation
-        self._activities[world.generation] = Activity(
-            run, world, self._store, self._cluster, now=self._now(), fresh=fresh
-        )
+        activity = Activity(run, world, self._store, self._cluster, now=self._now(), fresh=fresh)
+        self._activities[world.generation] = activity
         hosts = self._worlds.placement(world.generation)
         if run.wish.kind is not RunKind.SETUP:
             self._outputs.begin(run.id, hosts, self._wish.fleet.output)
         if run.fact.state is RunState.SUBMITTED:
             output = "" if run.wish.kind is RunKind.SETUP else self._outputs.place(run.id, hosts)
-            self._cluster.submit(
-                world.generation,
-                assignment_of(run, data=self._data_place(hosts), output=output),
-            )
+            assignment = assignment_of(run, data=self._data_place(hosts), output=output)
+            activity.begin(partial(self._cluster.submit, world.generation, assignment))
 
     def _data_place(self, hosts: Sequence[str]) -> str:
         sessions = [self._ground.reach(Host(address, 1)) for address in hosts]
@@ -336,15 +412,23 @@ class Supervisor:
             if world is not None:
                 self._begin(run, world)
             else:
-                self._end_unstarted(run.id, RunState.LOST, "Its ranks ended meanwhile.")
+                end = partial(self._end_unstarted, run, RunState.LOST)
+                self._bridge.write(("run", run.id), partial(end, "Its ranks ended meanwhile."))
 
-    def _end_unstarted(self, run: str, state: RunState, message: str) -> None:
-        self._store.put_run_fact(run, state=state, message=message, ended=self._now())
+    def _end_unstarted(self, run: Run, state: RunState, message: str) -> None:
+        self._store.put_run_fact(run.id, state=state, message=message, ended=self._now().wall)
+        log.info("%s", log_messages.run_ended(run.wish.name, state, message))
 
     def _activity_of(self, run: str) -> Activity | None:
         return next((a for a in self._activities.values() if a.run.id == run), None)
 
-    def _keep_fact(self, state: ClusterState) -> None:
+    def _keep_fact(self) -> None:
+        state = cluster_state(
+            self._wish,
+            self._target,
+            self._worlds.standings(self._setup_names(), self._activities),
+            failures=self._failures,
+        )
         usable = [
             s.fact
             for s in self._worlds.standings(self._setup_names(), self._activities)
@@ -360,5 +444,5 @@ class Supervisor:
             connection_file="" if self._closed else self._cluster.connection_file,
         )
         if fact != self._fact:
-            self._fact = replace(fact, updated=self._now())
-            self._store.put_cluster_fact(self._fact)
+            self._fact = replace(fact, updated=self._now().wall)
+            self._bridge.write("fact", partial(self._store.put_cluster_fact, self._fact))

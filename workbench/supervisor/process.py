@@ -1,4 +1,4 @@
-"""The supervisor as a process: its lock, its signals, its log, its end."""
+"""The supervisor as a process: its lock, signals, log and end."""
 
 from __future__ import annotations
 
@@ -8,91 +8,128 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from workbench.cluster.nodes import Login
+from workbench.cluster.mpi_cluster import MpiCluster
 from workbench.cluster.profile import install_profile
-from workbench.cluster.session import MpiCluster
-from workbench.core.cluster import ClusterState, ClusterWish
-from workbench.core.fleet import Place
-from workbench.core.session import Session
-from workbench.errors import WorkbenchError
+from workbench.cluster.remote_hosts import Login
+from workbench.core.cluster.model import ClusterState, ClusterWish
+from workbench.core.fleet.model import Provider
+from workbench.core.world.remote import Session
+from workbench.errors import StoreFull, StoreNewer, WorkbenchError
+from workbench.requests.wishes import LOCK_NAME, LOG_NAME, store_to_leave, wake_supervisor
 from workbench.store import Store
-from workbench.store.home import cluster_directory
-from workbench.store.wishes import LOCK_NAME, wake_supervisor
-from workbench.supervisor.fleet import FleetKeeper
-from workbench.supervisor.ground import Ground
+from workbench.store.paths import cluster_directory, owners_only
+from workbench.store.reserve import take_back_reserve
+from workbench.supervisor.data.outputs import Outputs
+from workbench.supervisor.final_message import say_failed
+from workbench.supervisor.fleet.keeper import FleetKeeper
+from workbench.supervisor.heartbeat import Heart
+from workbench.supervisor.hosts import Ground
+from workbench.supervisor.logfile import begin_log
 from workbench.supervisor.loop import Supervisor
-from workbench.supervisor.outputs import Outputs
 
 log = logging.getLogger("workbench.supervisor")
 LOCK_TRIES = 10
 
 
-def supervise(cluster: str) -> None:
-    """Supervise ``cluster`` until it is gone; return at once if another process does."""
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+def supervise(cluster: str, begun: Callable[[], None] = lambda: None) -> None:
+    """Supervise ``cluster`` until it is gone; return at once if another process does.
+
+    Args:
+        begun: Called once whatever happens from then on is said in the store.
+    """
     folder = cluster_directory(cluster)
+    begin_log(folder / LOG_NAME)
     with _locked(folder / LOCK_NAME) as mine:
         if not mine:
             return
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        log.info("supervising %s as process %d", cluster, os.getpid())
-        with Store() as store:
-            while _work(store, cluster, folder):
-                log.info("%s was asked for again while it was taken down", cluster)
-        log.info("supervisor of %s ends", cluster)
-    with Store() as store:
-        # Asked for between that look and the lock's end: whoever asked saw the lock still held.
-        if _is_wanted(store, cluster):
-            wake_supervisor(cluster)
+        log.info("The supervisor of cluster %r starts (process %d).", cluster, os.getpid())
+        heart = Heart(folder)
+        with _opened() as store:
+            begun()
+            while _work(store, cluster, folder, heart):
+                log.info("Cluster %r was started again during its deletion.", cluster)
+        log.info("The supervisor of cluster %r ends.", cluster)
+    _wake_successor(cluster)
 
 
-def _work(store: Store, cluster: str, folder: Path) -> bool:
+def _wake_successor(cluster: str) -> None:
+    """Wake another where one is wanted: the caller meanwhile saw the lock still held."""
+    try:
+        with _opened() as store:
+            is_wanted = _is_wanted(store, cluster)
+    except StoreNewer:
+        is_wanted = True  # this Python may have been upgraded in its place
+    if is_wanted:
+        wake_supervisor(cluster)
+
+
+def _opened() -> Store:
+    """Open the store, also on a full disk: what costs money has to be taken down from there."""
+    try:
+        return Store()
+    except StoreFull as error:
+        log.error("%s", error)
+        store = store_to_leave()
+        take_back_reserve(store.path)  # what is left of it, for the wish to be gone
+        return store
+
+
+def _work(store: Store, cluster: str, folder: Path, heart: Heart) -> bool:
     """Supervise to the end; true if the cluster is wanted again by then."""
     try:
         install_profile()
         ground = Ground(lambda wish: _keeper_of(wish, store, mpi, outputs))
         mpi = MpiCluster(folder, ground.reach, lambda hosts: _login_of(cluster), mark=ground.mark)
         outputs = Outputs(cluster, ground.reach, folder)
-        supervisor = Supervisor(cluster, store, mpi, ground=ground, outputs=outputs)
+        supervisor = Supervisor(cluster, store, mpi, ground=ground, outputs=outputs, heart=heart)
         supervisor.open()
         while supervisor.tick():
             pass
+        heart.end()
         return _is_wanted(store, cluster)
+    except StoreNewer as error:
+        log.error("%s", error)  # what is written there is for a newer one to say
+        return False
     except WorkbenchError as error:
         log.error("%s", error)
-        _say(store, cluster, str(error))
+        say_failed(store, cluster, str(error))
     except Exception as error:  # the process's outermost edge
-        log.exception("the supervisor failed")
-        _say(store, cluster, f"The supervisor failed ({error!r}); see its log.")
+        log.exception("The supervisor failed.")
+        say_failed(store, cluster, f"The supervisor failed ({error!r}); see its log.")
+    heart.end()
     return False
 
 
 def _keeper_of(wish: ClusterWish, store: Store, mpi: MpiCluster, outputs: Outputs) -> FleetKeeper:
     # What talks to other machines takes long to load, and most clusters have none.
-    from workbench.supervisor.places import lender_of
+    from workbench.supervisor.fleet.providers import provider_of
 
-    if wish.fleet.place is not Place.HOSTS:
-        return FleetKeeper(wish.name, store, lender_of(wish, store), save=outputs.flush)
+    if wish.fleet.provider is not Provider.HOSTS:
+        return FleetKeeper(
+            wish.name,
+            store,
+            provider_of(wish, store),
+            save=outputs.flush,
+            received=outputs.take_received,
+        )
 
     # They go on without us; what was bought is gone, with all that was on it.
     def leave(session: Session) -> None:
         outputs.flush(session)
         mpi.leave(session)
 
-    lender = lender_of(wish, store)
-    return FleetKeeper(wish.name, store, lender, leave=leave, save=outputs.flush)
+    provider = provider_of(wish, store)
+    return FleetKeeper(wish.name, store, provider, leave=leave, save=outputs.flush)
 
 
 def _login_of(cluster: str) -> Login:
-    from workbench.supervisor.keys import login_of
+    from workbench.supervisor.fleet.keys import login_of
 
     return login_of(cluster)
 
@@ -103,21 +140,10 @@ def _is_wanted(store: Store, cluster: str) -> bool:
     return wish is not None and wish.up and not failed
 
 
-def _say(store: Store, cluster: str, message: str) -> None:
-    """Leave a last word where people look; the store itself may be what failed."""
-    with contextlib.suppress(WorkbenchError):
-        fact = store.cluster_fact(cluster)
-        store.put_cluster_fact(
-            replace(
-                fact, state=ClusterState.FAILED, message=message, supervisor=0, updated=time.time()
-            )
-        )
-
-
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Hold the lock, or not; whoever only asks whether it is held holds it for an instant."""
-    with path.open("a+b") as file:
+    """Hold the lock, or not; a mere check holds it for an instant."""
+    with open(path, "a+b", opener=owners_only) as file:
         yield any(_try_lock(file, attempt) for attempt in range(LOCK_TRIES))
 
 

@@ -1,12 +1,12 @@
-"""Remember of each world what the cluster itself does not say: since when, where, how prepared."""
+"""What the supervisor knows of each world: start time, nodes, set-up cells."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from workbench.core.cluster import RankFact
-from workbench.core.generation import Death, Standing, WorldFact, WorldState
+from workbench.core.cluster.generation import Death, ObservedWorld, WorldFact, WorldState
+from workbench.core.world.world import RankFact
 
 
 class Worlds:
@@ -76,7 +76,7 @@ class Worlds:
         self._cold -= warm
         return sorted(warm.difference(busy))
 
-    # -- what is so
+    # -- observed state
 
     @property
     def newest(self) -> int:
@@ -91,7 +91,7 @@ class Worlds:
         """Return those that have ranks."""
         return [world for world in self.seen if world.ranks]
 
-    def standings(self, setups: Sequence[str], busy: Collection[int]) -> list[Standing]:
+    def standings(self, setups: Sequence[str], busy: Collection[int]) -> list[ObservedWorld]:
         """Return all, as a plan wants to know them.
 
         Args:
@@ -99,7 +99,7 @@ class Worlds:
             busy: Generations on which a run is on.
         """
         return [
-            Standing(
+            ObservedWorld(
                 world,
                 self._since[world.generation],
                 prepared=world.generation in self._prepared
@@ -145,5 +145,6 @@ class Worlds:
         placement = self.placement(world.generation)
         for death in world.deaths:
             why = why_gone(placement[death.rank]) if placement else ""
-            told.append(replace(death, cause=why) if why and not death.trace else death)
+            lost = bool(why) and not death.trace
+            told.append(replace(death, cause=why, is_lost=True) if lost else death)
         return tuple(sorted(told, key=lambda death: death in world.deaths))

@@ -1,4 +1,4 @@
-"""What the notebook and the shell show of a run alike: sentences, waiting, following, figures.
+"""What the notebook and the shell share to show runs: sentences, waiting, following, figures.
 
 It displays nothing itself.
 """

@@ -1,4 +1,4 @@
-"""Follow a run until it has ended, and see that its supervisor stays awake meanwhile."""
+"""Follow a run until it has ended, and restart its supervisor if it dies meanwhile."""
 
 from __future__ import annotations
 
@@ -6,38 +6,41 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from workbench.core.run import Run, RunState
+from workbench.core.run.model import Run, RunState
 from workbench.errors import ClusterError, RunFailed
+from workbench.requests.keep_awake import Care
 from workbench.store import Store
-from workbench.view.care import Care
+from workbench.view.disk_notice import Room
 from workbench.view.interrupts import Interrupts
-from workbench.view.record import Record
-from workbench.view.waiting import hopeless
+from workbench.view.run_record import RunRecord
+from workbench.view.text import all_frames
+from workbench.view.wait_reason import hopeless
 
 POLL_SECONDS = 0.05
 READ_SECONDS = 0.1
-# A Jupyter server interrupts a kernel right before it has it end; `left` says so by then.
-HESITATION_SECONDS = 0.3
-ASKED = "Asked the ranks to stop; interrupt again to leave them to it."
-WOKEN = "The supervisor had ended and was started again."
+# The end of a kernel also interrupts it; after this time that is known, and no stop is shown.
+NOTE_SECONDS = 0.2
+STOPPING = "Stopping…"
+GOES_ON = "The kernel is shutting down; the run continues."
+ASKED = "Stopping after this iteration; interrupt again to stop watching."
 
 
 class View(Protocol):
-    """What shows the run that is followed."""
+    """The interface of a view of the followed run."""
 
-    record: Record
+    record: RunRecord
 
     def read(self, store: Store, now: float) -> None:
-        """Take in what the store has of it."""
+        """Read what is new in the store."""
 
     def note(self, text: str) -> None:
-        """Say something that happened while it was followed."""
+        """Show a message about something that happened meanwhile."""
 
     def draw(self, now: float) -> None:
-        """Show what has changed, where that is due."""
+        """Show what has changed, if an update is due."""
 
     def finish(self, store: Store, now: float) -> None:
-        """Show what stays, once it has ended."""
+        """Show the final state, after the run's end."""
 
 
 def follow(
@@ -50,57 +53,74 @@ def follow(
     """Keep ``view`` up to date until its run has ended, and return the run.
 
     Args:
-        interrupts: The first of them writes the wish to stop.
-        left: Says when to follow no longer, though the run goes on.
+        interrupts: The first one requests that the run stops.
+        left: Returns True to stop following while the run continues.
 
     Raises:
         ClusterError: The run cannot begin, because the cluster failed.
-        KeyboardInterrupt: At the second interrupt.
+        KeyboardInterrupt: At a second interrupt.
     """
-    record, begun = view.record, time.time()
-    care = Care(record.run.wish.cluster, begun)
-    seen, due, asked = -1, 0.0, False
+    record, begun = view.record, time.monotonic()
+    care, room = Care(record.run.wish.cluster, begun), Room(store.path)
+    seen, due, is_said = -1, 0.0, False
     record.look(store)
-    view.draw(begun)  # first, so that state and curves stand above the output
+    view.draw(time.time())  # first, so that state and curves are above the output
     while not left():
-        now = time.time()
-        if interrupts and interrupts.count and not asked and _is_meant(interrupts, now):
-            asked, seen = True, -1  # a connection does not see its own writing as news
+        now, steady = time.time(), time.monotonic()
+        if interrupts and interrupts.is_meant(steady) and not left():
+            seen = -1  # a connection does not notice its own writes
             store.wish_stop(record.run.id)
+            interrupts.asked = True
             view.note(ASKED)
+        elif interrupts and interrupts.is_pending(steady, NOTE_SECONDS) and not is_said:
+            is_said = True
+            view.note(STOPPING)
         version = store.data_version()
-        if version != seen and now >= due:
-            # A short run is over when it is over; a long one is not worth reading that often.
-            seen, due = version, now + min(READ_SECONDS, (now - begun) / 10)
+        if version != seen and steady >= due:
+            # The end of a short run is noticed quickly; a long one is read less often.
+            seen, due = version, steady + min(READ_SECONDS, (steady - begun) / 10)
             view.read(store, now)
         if record.run.fact.state.ended:
             view.finish(store, now)
             break
         if verdict := hopeless(record.run, record.cluster, now):
-            # Else it would begin, to everyone's surprise, when the cluster is mended some day.
+            # Otherwise it would start unexpectedly when the cluster is repaired later.
             store.wish_stop(record.run.id)
             raise ClusterError(verdict)
         view.draw(now)
-        if care.look(now):
-            view.note(WOKEN)
+        if done := care.look(steady):
+            view.note(done)
+        if said := room.look(steady):
+            view.note(said)
         time.sleep(POLL_SECONDS)
+    if is_said and interrupts and not interrupts.asked:
+        view.note(GOES_ON)
+        view.draw(time.time())
     return record.run
 
 
-def _is_meant(interrupts: Interrupts, now: float) -> bool:
-    return now - interrupts.first >= HESITATION_SECONDS
+def check_success(run: Run, *, shown: bool = False) -> None:
+    """Raise an error for a run that failed or was lost.
 
-
-def check_success(run: Run) -> None:
-    """Refuse a run that ended otherwise than it should, or than somebody wanted.
+    Args:
+        shown: Whether the rank's traceback is already displayed.
 
     Raises:
         RunFailed: A rank failed, or the run was lost.
     """
     fact = run.fact
+    error = "" if shown else "\n".join(filter(None, [fact.error, all_frames(run)]))
     if fact.state is RunState.FAILED:
-        host = f" on {fact.failed_host}" if fact.failed_host else ""
-        where = f"Run {run.wish.name!r} failed on rank {fact.failed_rank}{host}."
-        raise RunFailed(fact.message or where, fact.error)
+        raise RunFailed(_failure(run, shown=shown), error)
     if fact.state is RunState.LOST:
-        raise RunFailed(fact.message or f"Run {run.wish.name!r} was lost.", fact.error)
+        raise RunFailed(fact.message or f"Run {run.wish.name!r} was lost.", error)
+
+
+def _failure(run: Run, *, shown: bool) -> str:
+    """Return one line with the run, the failed rank and the error."""
+    fact = run.fact
+    if fact.message and not (shown and fact.failure):
+        return fact.message
+    host = f" ({fact.failed_host})" if fact.failed_host else ""
+    where = f"Run {run.wish.name!r} failed on rank {fact.failed_rank}{host}"
+    return f"{where}: {fact.failure}" if fact.failure else f"{where}."

@@ -1,4 +1,4 @@
-"""Put the pieces that ranks wrote together to lines, each as a terminal shows it."""
+"""Join the output of ranks into lines, as a terminal shows them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _ESCAPES = re.compile(
 
 
 class LineReader:
-    """Takes in what one rank writes, piece by piece, and gives lines."""
+    """Splits the output of one rank into lines."""
 
     def __init__(self) -> None:
         self._partial = ""
 
     def feed(self, text: str, limit: int) -> list[str]:
-        """Take in a piece of output and return the lines that it completes.
+        """Add a piece of output and return the lines that it completes.
 
         Args:
-            limit: Characters that are kept of a line while it has no end; the newest are.
+            limit: Number of newest characters kept of an unfinished line.
         """
         *whole, partial = (self._partial + text).split("\n")
         self._partial = _last_stage(partial)[-limit:]
@@ -27,7 +27,7 @@ class LineReader:
 
     @property
     def partial(self) -> str:
-        """The line that has no end yet."""
+        """The unfinished line."""
         return as_printed(self._partial) if self._partial else ""
 
 
@@ -37,6 +37,6 @@ def as_printed(line: str) -> str:
 
 
 def _last_stage(line: str) -> str:
-    """Return what stands behind the last carriage return that something follows."""
+    """Return the text after the last carriage return that has text after it."""
     end = len(line.rstrip("\r"))
     return line[line.rfind("\r", 0, end) + 1 :]

@@ -1,39 +1,87 @@
-"""Lay runs, ranks and the doctor's findings out as tables of words."""
+"""Tables of runs, ranks and the doctor's findings."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 
-from workbench.core.cluster import RankFact
-from workbench.core.metrics import STEP_PREFIX, is_step_time, reported, seconds_taken
-from workbench.core.run import Run
+from workbench.analysis.step_breakdown import anatomy_of
+from workbench.core.node.findings import Finding
+from workbench.core.performance.comparison import StepSummary, compared
+from workbench.core.performance.step_sampling import LABELS
+from workbench.core.run.metrics import reported, seconds_taken
+from workbench.core.run.model import Run
+from workbench.core.units import count, milliseconds
+from workbench.core.world.world import RankFact
 from workbench.store import Store
-from workbench.view.anatomy import anatomy_of
-from workbench.view.phrases import duration, moment, number, values_line
+from workbench.view.html import Html, element, sentence
+from workbench.view.text import duration, moment, number, values_line
 
 Row = tuple[str, ...]
 NOTHING = "–"
-VERDICTS = {True: "✓ good", False: "✗ mend", None: f"{NOTHING} not checked"}
+INDENT = "\N{NO-BREAK SPACE}" * 2
+VERDICTS = {True: "✓ good", False: "✗ problem", None: f"{NOTHING} not checked"}
+_AMOUNT = r"\$?[−-]?\d[\d,]*(\.\d+)?(e-?\d+)?"
+_UNIT = r"( ?([µmk]?s|min|h|d|%|[kMGT]?B|[KMGT]iB|[MG]bit/s|it/s)(/[sh])?|/h)?"
+_NUMBER = re.compile(rf"{_AMOUNT}{_UNIT}([–/ ]{_AMOUNT}{_UNIT})*")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
+# JupyterLab aligns cells to the right and centres tables by default.
+_CELL = "padding: 2px 12px 2px 4px; text-align:"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Words in rows, each as long as ``headers``."""
+    """Rows of text, each as long as ``headers``.
+
+    Args:
+        sideways: Whether each row, not each column, has one quantity.
+    """
 
     headers: Row
     rows: tuple[Row, ...]
+    sideways: bool = False
+
+    def is_numeric(self, row: int, column: int) -> bool:
+        """Whether a cell is aligned as a number; row -1 is the header."""
+        if self.sideways:
+            return row >= 0 and column > 0 and _are_numbers(self.rows[row][1:])
+        return _are_numbers(cells[column] for cells in self.rows)
 
 
-def table_html(table: Table, caption: str = "") -> str:
+def table_html(table: Table, caption: str = "") -> Html:
     """Return a table for a page."""
-    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in table.headers)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in table.rows
-    )
-    title = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    sides = [
+        ["right" if table.is_numeric(row, column) else "left" for column in range(len(cells))]
+        for row, cells in enumerate((table.headers, *table.rows), -1)
+    ]
+    head = map(head_cell, table.headers, sides[0])
+    body = [
+        element("tr", *map(cell, row, side))
+        for row, side in zip(table.rows, sides[1:], strict=True)
+    ]
+    return framed([element("thead", element("tr", *head)), element("tbody", *body)], caption)
+
+
+def framed(parts: Iterable[Html], caption: str = "") -> Html:
+    """Return a table of these parts, with a caption as wide as the page."""
+    made = element("table", *parts, style="margin: 0; border-collapse: collapse")
+    if not caption:
+        return made
+    title = element("figcaption", sentence(caption), style="text-align: left; font-weight: bold")
+    return element("figure", title, made, style="margin: 0 0 8px 0")
+
+
+def cell(text: str, side: str = "left") -> Html:
+    """Return a cell of a table."""
+    is_short = side == "right" or _MOMENT.fullmatch(text)
+    style = f"{_CELL} {side}; white-space: nowrap" if is_short else f"{_CELL} {side}"
+    return element("td", sentence(text), style=style)
+
+
+def head_cell(text: str, side: str = "left", scope: str = "col") -> Html:
+    """Return a header cell of a column or a row."""
+    return element("th", sentence(text), scope=scope, style=f"{_CELL} {side}")
 
 
 def table_text(table: Table, caption: str = "") -> str:
@@ -41,20 +89,32 @@ def table_text(table: Table, caption: str = "") -> str:
     rows = (table.headers, *table.rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
+        "  ".join(
+            f"{text:{'>' if table.is_numeric(number, column) else '<'}{widths[column]}}"
+            for column, text in enumerate(row)
+        ).rstrip()
+        for number, row in enumerate(rows, -1)
     ]
     return "\n".join([caption, *lines] if caption else lines)
 
 
+def conclusion(findings: Sequence[Finding]) -> str:
+    """Summarize the doctor's findings in one sentence."""
+    problems = sum(finding.ok is False for finding in findings)
+    if not problems:
+        return "No problems found."
+    remedies = "its remedy" if problems == 1 else "their remedies"
+    return f"{count(problems, 'problem')} found, with {remedies}."
+
+
 def ranks_table(ranks: Iterable[RankFact]) -> Table:
-    """Return where each rank is and what it runs."""
+    """Return the table of ranks: host, process and versions."""
     rows = tuple((str(r.rank), r.host, str(r.pid), r.python, r.mpi) for r in ranks)
     return Table(("rank", "host", "process", "Python", "MPI"), rows)
 
 
 def runs_table(store: Store, runs: Iterable[Run], now: float) -> Table:
-    """Return runs in the order in which they come.
+    """Return the table of runs, in the given order.
 
     Args:
         now: Epoch seconds.
@@ -75,13 +135,34 @@ def runs_table(store: Store, runs: Iterable[Run], now: float) -> Table:
     return Table(headers, tuple(rows))
 
 
+def folded_line(store: Store, listed: Sequence[Run], limit: int, command: str) -> str:
+    """Return a sentence on the cells that are not listed; empty without any.
+
+    Args:
+        limit: Maximum number of listed runs.
+        command: The command that lists them.
+    """
+    whole = len(listed) < limit
+    folded = store.count_printed(since="" if whole else listed[-1].id)
+    if not folded:
+        return ""
+    lead = "And" if listed else "There are no runs but"
+    return f"{lead} {count(folded, 'cell')} that only printed; `{command}` lists them."
+
+
 def comparison_table(store: Store, runs: Sequence[Run], now: float) -> Table:
-    """Return runs side by side: a column each.
+    """Return the comparison table: one column for each run.
 
     Args:
         now: Epoch seconds.
     """
-    return Table(("", *(run.wish.name for run in runs)), tuple(_compared(store, runs, now)))
+    headers = ("", *(run.wish.name for run in runs))
+    return Table(headers, tuple(_compared(store, runs, now)), sideways=True)
+
+
+def _are_numbers(cells: Iterable[str]) -> bool:
+    known = [text for text in cells if text not in ("", NOTHING)]
+    return bool(known) and all(_NUMBER.fullmatch(text) for text in known)
 
 
 def _compared(store: Store, runs: Sequence[Run], now: float) -> Iterator[Row]:
@@ -97,12 +178,31 @@ def _compared(store: Store, runs: Sequence[Run], now: float) -> Iterator[Row]:
     measured = {name: 0.0 for found in values for name in found}
     for name in reported(measured):
         yield name, *(number(found[name]) if name in found else NOTHING for found in values)
-    for name in sorted(filter(is_step_time, measured)):
-        milliseconds = (number(1000 * v[name]) if name in v else NOTHING for v in values)
-        yield f"{name.removeprefix(STEP_PREFIX)}, ms a step", *milliseconds
-    says = [" ".join(anatomy_of(store, run).says) for run in runs]
-    if any(says):
-        yield "verdict", *(sentence or NOTHING for sentence in says)
+    yield from _steps([anatomy_of(store, run).summary for run in runs])
+
+
+def _steps(steps: Sequence[StepSummary | None]) -> Iterator[Row]:
+    """Yield the rows of a step's time in milliseconds: the total, then its parts, indented."""
+    longest = max((step.total for step in steps if step), default=0.0)
+    if any(steps):
+        totals = (milliseconds(step.total, longest) if step else NOTHING for step in steps)
+        yield "ms a step", *totals
+    for part, label in LABELS.items():
+        if any(step and part in step.parts for step in steps):
+            taken = (step.parts.get(part) if step else None for step in steps)
+            cells = (NOTHING if took is None else milliseconds(took, longest) for took in taken)
+            yield INDENT + label, *cells
+
+
+def comparison_sentence(store: Store, runs: Sequence[Run]) -> str:
+    """Compare the speed of runs in a sentence; empty if unknown."""
+    return compared([(run.wish.name, anatomy_of(store, run).summary) for run in runs])
+
+
+def verdict_lines(store: Store, runs: Sequence[Run]) -> list[str]:
+    """Return the verdicts of the runs that have one."""
+    says = ((run.wish.name, anatomy_of(store, run).says) for run in runs)
+    return [f"{name}: {' '.join(sentences)}" for name, sentences in says if sentences]
 
 
 def _duration(run: Run, now: float) -> str:

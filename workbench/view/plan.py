@@ -1,39 +1,48 @@
-"""Plan: what training would take and cost on a market's offers, in tables of words."""
+"""Plans: predicted time and cost of training on a provider's offers, as tables."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from workbench.core.exchange import CODINGS, PLAIN, Codec
-from workbench.core.fleet import Node, Offer
-from workbench.core.forecast import Forecasts, Teller
-from workbench.core.frontier import Choice, Curve, Frontier, Interruptions, Task, frontier
-from workbench.core.scaling import Batch
-from workbench.core.size import gbits, size_text
-from workbench.core.step import OVERLAPPED
+from workbench.analysis.observation import survey_of
+from workbench.analysis.plan_inputs import ITERATIONS, Asked, Basis
+from workbench.analysis.prediction_record import here, here_sentence, of_offers
+from workbench.core.fleet.model import Node, Offer
+from workbench.core.performance.exchange_model import CODINGS, PLAIN, Codec
+from workbench.core.performance.frontier import (
+    Choice,
+    Frontier,
+    Interruptions,
+    Task,
+    TypeCurve,
+    frontier,
+)
+from workbench.core.performance.prediction import Forecasts, Teller
+from workbench.core.performance.recommendation import recommended
+from workbench.core.performance.scaling import BatchPolicy
+from workbench.core.performance.step_model import OVERLAPPED
+from workbench.core.units import count, gbits, percent_of, size_text
 from workbench.store import Store
-from workbench.view.forecasts import here, here_sentence, of_offers
-from workbench.view.listing import NOTHING, Table
-from workbench.view.observation import survey_of
-from workbench.view.phrases import count, dollars, duration, hourly
-from workbench.view.planbasis import ITERATIONS, Asked, Basis
+from workbench.view.listing import Table
+from workbench.view.text import dollars, duration, number
 
 MOST_CHOICES = 12
 MOST_CURVES = 8
-# What was learned is said where it changes communication by more.
+BEST = "Best choices (Pareto frontier of time and cost)"
+PAYING = "Each type, and the number of nodes up to which adding one pays"
+# The correction is mentioned if it changes communication by more than this factor.
 TOLD = 0.01
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A frontier, and what it goes by.
+class TrainingPlan:
+    """A frontier, and its assumptions.
 
     Args:
-        says: What it goes by, a sentence each.
+        says: The assumptions, a sentence each.
     """
 
     task: Task
@@ -41,11 +50,11 @@ class Plan:
     says: tuple[str, ...]
 
 
-def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> Plan:
-    """Return what training on these offers would take and cost."""
+def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> TrainingPlan:
+    """Return the predicted time and cost of training on these offers."""
     ranks = len(basis.observed.ranks) if basis.observed else 1
     work = basis.work
-    if asked.total:  # what all ranks do together, on one
+    if asked.total:  # the work of all ranks together, on one
         work = replace(work, batch=work.batch * ranks, compute=work.compute * ranks)
     gpu = asked.gpu or _gpu(basis.nodes, offers)
     if not asked.plain:
@@ -54,7 +63,7 @@ def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> P
         work,
         basis.examples,
         gpu,
-        Batch.TOTAL if asked.total else Batch.PER_RANK,
+        BatchPolicy.TOTAL if asked.total else BatchPolicy.PER_RANK,
         basis.correction.factor,
     )
     links = _links(store, basis)
@@ -62,7 +71,7 @@ def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> P
     found = frontier(
         task,
         offers,
-        most=asked.most,
+        most=asked.max_nodes,
         codings=(PLAIN,) if asked.plain else codings,
         interruptions=Interruptions(asked.interruptions),
         measured=links,
@@ -75,11 +84,11 @@ def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> P
     told += of_offers(task, found, offers, codings, ours=not asked.plain, measured=links)
     source = basis.run.id if basis.run else ""
     store.keep_forecasts(asked.cluster, Forecasts(Teller.PLAN, source, time.time(), tuple(told)))
-    return Plan(task, found, tuple(says))
+    return TrainingPlan(task, found, tuple(says))
 
 
 def _hidden(basis: Basis, gpu: str) -> float:
-    """Return the share of compute that an exchange of our communicator hides under."""
+    """Return the share of compute that overlaps with our communicator's exchange."""
     seen = basis.observed
     if seen is not None and seen.backward:
         return max(seen.hidden, seen.overlapped)
@@ -87,13 +96,13 @@ def _hidden(basis: Basis, gpu: str) -> float:
 
 
 def _gpu(nodes: Sequence[Node], offers: Sequence[Offer]) -> str:
-    """Return the GPU of the cluster's nodes, where the market knows their type."""
+    """Return the GPU of the cluster's nodes, if their type is among the offers."""
     types = {node.type for node in nodes if node.type}
     return next((offer.gpu for offer in offers if offer.type in types and offer.gpus), "")
 
 
 def _links(store: Store, basis: Basis) -> dict[str, float]:
-    """Return bytes a second between nodes of the types that were measured."""
+    """Return the measured bytes per second between nodes of each type."""
     types = {node.type for node in basis.nodes if node.type}
     if basis.run is None or len(types) != 1:
         return {}
@@ -104,24 +113,24 @@ def _links(store: Store, basis: Basis) -> dict[str, float]:
 
 def _says(asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]) -> Iterator[str]:
     work, on = basis.work, task.gpu or "a CPU"
-    source = f"run {basis.run.wish.name}" if basis.run else "what was said"
+    source = f"run {basis.run.wish.name}" if basis.run else "the given options"
     yield (
-        f"By {source}: a rank computes {1000 * work.compute:.3g} ms a step of "
+        f"By {source}: a rank computes {duration(work.compute)} a step of "
         f"{count(round(work.batch), 'example')} on {on}, and exchanges "
         f"{size_text(work.nbytes)} of gradients."
     )
     if task.work.hidden:
         yield (
-            f"An exchange of our communicator hides under {100 * task.work.hidden:.0f} % of a "
-            "step's compute (--plain leaves this and compression out)."
+            f"An exchange of our communicator overlaps with {percent_of(task.work.hidden)} of a "
+            "step's compute (--plain plans without this and without compression)."
         )
     if not basis.exact:
         yield (
-            f"How many examples an epoch has is unknown; {ITERATIONS:,} iterations of one rank "
-            "stand for it (--examples N says it)."
+            f"The number of examples in an epoch is unknown; {ITERATIONS:,} iterations of one rank "
+            "are assumed (set it with --examples N)."
         )
     for type_, bandwidth in links.items():
-        yield f"Between nodes of type {type_} {gbits(bandwidth)} Gbit/s were measured."
+        yield f"The measured bandwidth between nodes of type {type_} is {gbits(bandwidth)} Gbit/s."
     if abs(basis.correction.factor - 1) >= TOLD:
         yield (
             f"Communication took {basis.correction.factor:.2f} times as long as the model says in "
@@ -134,27 +143,38 @@ def _says(asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]) ->
         )
 
 
-def money(amount: float) -> str:
-    """Return $ of an epoch, often parts of a cent, in three digits."""
-    if not 0 < amount < 1:
-        return dollars(amount)
-    digits = 2 - math.floor(math.log10(amount))
-    return f"${amount:.{digits}f}"
+def recommendation(found: TrainingPlan) -> str:
+    """Return what to rent in one sentence; empty without a choice."""
+    best = recommended(found.frontier.curves)
+    if best is None:
+        return ""
+    how = "" if best.codec is Codec.NONE else f" with `--compress {best.codec}`"
+    return (
+        f"Recommended: {best.nodes} × {best.type}{how}, {duration(best.seconds)} and "
+        f"{dollars(best.dollars)} an epoch; {best.further}."
+    )
 
 
-def span(seconds: float) -> str:
-    """Return the seconds of an epoch, which may be a short one."""
-    return duration(seconds) if seconds >= 1 else f"{1000 * seconds:.0f} ms"
+def scale(seconds: Sequence[float]) -> tuple[str, float]:
+    """Return the unit for all of ``seconds``, and its length: the shortest is at least one unit."""
+    least = min(seconds, default=1.0)
+    units = (("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 0.001))
+    return next((one for one in units if least >= one[1]), units[-1])
 
 
-def frontier_table(found: Plan) -> Table:
-    """Return the choices that none beats in both time and money, the quickest first."""
-    headers = ("nodes", "type", "gradients", "epoch", "between", "an epoch costs", "price", "lost")
-    return Table(headers, tuple(_row(one) for one in thinned(found.frontier.choices)))
+def frontier_table(found: TrainingPlan) -> Table:
+    """Return the table of best choices, fastest first: no other is both faster and cheaper."""
+    chosen = thinned(found.frontier.choices)
+    unit, size = scale([one.seconds for one in chosen])
+    headers = (
+        "nodes", "type", "gradients", f"epoch, {unit}", f"likely range, {unit}", "epoch, $",
+        "price, $/h", "lost to interruptions, %",
+    )  # fmt: skip
+    return Table(headers, tuple(_row(one, size) for one in chosen))
 
 
 def thinned(choices: Sequence[Choice]) -> tuple[Choice, ...]:
-    """Return a few of many choices, spread evenly, both ends among them."""
+    """Return a few of many choices, evenly spaced, with both ends."""
     if len(choices) <= MOST_CHOICES:
         return tuple(choices)
     last = len(choices) - 1
@@ -162,48 +182,56 @@ def thinned(choices: Sequence[Choice]) -> tuple[Choice, ...]:
     return tuple(choices[place] for place in sorted(places))
 
 
-def _row(one: Choice) -> tuple[str, ...]:
+def _row(one: Choice, size: float) -> tuple[str, ...]:
+    low, high = (number(seconds / size, 3) for seconds in (one.low, one.high))
     return (
         str(one.nodes),
         f"{one.type} in {one.zone}" + (" (guessed)" if one.guessed else ""),
-        "as they are" if one.codec is Codec.NONE else str(one.codec),
-        span(one.seconds),
-        f"{span(one.low)}–{span(one.high)}",
-        money(one.dollars),
-        hourly(one.price),
-        f"{one.lost:.1%}".replace("%", " %"),
+        "uncompressed" if one.codec is Codec.NONE else str(one.codec),
+        number(one.seconds / size, 3),
+        f"{low}–{high}",
+        _cost(one.dollars),
+        dollars(one.price).removeprefix("$"),
+        number(100 * one.lost, 2),
     )
 
 
-def curves_table(found: Plan) -> Table:
-    """Return for each type up to where adding nodes pays, the cheapest epoch first."""
+def curves_table(found: TrainingPlan) -> Table:
+    """Return the table of types with the number of nodes that pays, cheapest epoch first."""
+    curves = found.frontier.curves[:MOST_CURVES]
+    unit, size = scale([min(one.seconds) for one in curves])
     headers = (
-        "type",
-        "one node",
-        "adding nodes pays up to",
-        "then",
-        "quickest",
-        "then an epoch is",
-    )
-    return Table(headers, tuple(_curve_row(one) for one in found.frontier.curves[:MOST_CURVES]))
+        "type", f"1 node: epoch, {unit}", "epoch, $", "nodes that pay", f"epoch, {unit}",
+        "epoch, $", "fastest: nodes", f"epoch, {unit}", "epoch, $",
+    )  # fmt: skip
+    return Table(headers, tuple(_curve_row(one, size) for one in curves))
 
 
-def _curve_row(one: Curve) -> tuple[str, ...]:
-    at = one.sizes.index(one.stops)
-    best = one.sizes.index(one.fastest)
+def _curve_row(one: TypeCurve, size: float) -> tuple[str, ...]:
+    def epoch(nodes: int) -> tuple[str, str]:
+        at = one.sizes.index(nodes)
+        return number(one.seconds[at] / size, 3), _cost(one.dollars[at])
+
+    pays = one.stops if one.gains else one.sizes[0]
     return (
         one.type + (" (guessed)" if one.guessed else ""),
-        f"{span(one.seconds[0])}, {money(one.dollars[0])}",
-        count(one.stops, "node") if one.gains else "no gain",
-        f"{span(one.seconds[at])}, {money(one.dollars[at])}" if one.gains else NOTHING,
-        count(one.fastest, "node"),
-        f"{span(one.seconds[best])}, {money(one.dollars[best])}",
+        *epoch(one.sizes[0]),
+        str(pays),
+        *epoch(pays),
+        str(one.fastest),
+        *epoch(one.fastest),
     )
 
 
-def plan_message(found: Plan) -> dict[str, Any]:
-    """Return the plan in values that JSON can carry."""
+def _cost(amount: float) -> str:
+    """Return $ of an epoch, in three digits, because choices differ by little."""
+    return number(amount, 3)
+
+
+def plan_message(found: TrainingPlan) -> dict[str, Any]:
+    """Return the plan as JSON values."""
     return {
+        "recommendation": recommendation(found),
         "says": list(found.says),
         "task": asdict(found.task),
         "choices": [asdict(one) for one in found.frontier.choices],

@@ -1,154 +1,181 @@
-"""Wait until a cluster is as it was asked to be, or gone, and say what was found then."""
+"""Wait until a cluster has reached its desired state, and describe the result."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from workbench.core.cluster import ClusterFact, ClusterState, ClusterWish
-from workbench.core.fleet import NodeState, Place
-from workbench.core.fleetrequest import COSTLY
-from workbench.core.ladder import rung_of
+from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
+from workbench.core.fleet.fallbacks import rung_of
+from workbench.core.fleet.model import LOCATED, NodeState, Provider
+from workbench.core.fleet.request import COSTLY
+from workbench.core.units import count
 from workbench.errors import ClusterError, StateError
+from workbench.requests.cloud_queries import ask_leftovers
+from workbench.requests.keep_awake import Care
+from workbench.requests.supervisor_lock import rouse
+from workbench.requests.wishes import supervisor_is_awake
 from workbench.store import Store
-from workbench.store.asking import ask_leftovers
-from workbench.store.wishes import supervisor_is_awake
-from workbench.view.care import Care
+from workbench.store.disk import full_disk
 from workbench.view.following import POLL_SECONDS
-from workbench.view.nodes import OUTCOMES, PLACES, fleet_of, money_line, nodes_line
-from workbench.view.phrases import count, dollars, duration
-from workbench.view.waiting import failure
+from workbench.view.nodes import OUTCOMES, fleet_of, money_line, nodes_line
+from workbench.view.text import dollars, duration
+from workbench.view.wait_reason import failure
 
-# A wish that changes the number of nodes is seen by then, and what can be had is asked for.
+# By then the supervisor has seen a new number of nodes, and has requested them.
 SETTLE_SECONDS = 20.0
 
 
 def wait_ready(store: Store, cluster: str, say: Callable[[str], None]) -> ClusterFact:
-    """Wait until ``cluster`` has the ranks or the nodes that were asked for.
+    """Wait until ``cluster`` has the requested ranks or nodes.
 
     Args:
         store: Where its facts are.
         cluster: Its name.
-        say: Shows where it stands.
+        say: Shows the current state.
 
     Raises:
         ClusterError: It failed.
-        StateError: Somebody took it down meanwhile.
+        StateError: It was deleted meanwhile.
     """
-    asked = time.time()
-    care = Care(cluster, asked)
+    asked, begun = time.time(), time.monotonic()
+    care = Care(cluster, begun)
     while True:
+        waited = time.monotonic() - begun
         now, wish, fact = time.time(), store.cluster_wish(cluster), store.cluster_fact(cluster)
         if wish is None or not wish.up:
-            raise StateError(f"Somebody took cluster {cluster!r} down while it was starting.")
-        if _is_ready(store, wish, fact, now - asked):
+            raise StateError(f"Cluster {cluster!r} was deleted while it was starting.")
+        if _is_ready(store, wish, fact, waited):
             return fact
-        if verdict := failure(fact, asked, now):
+        if verdict := failure(fact, asked, asked + waited):
             raise ClusterError(verdict)
         say(_standing(store, wish, fact, now))
-        care.look(now)
+        care.look(begun + waited)
         time.sleep(POLL_SECONDS)
 
 
 def wait_down(store: Store, cluster: str, say: Callable[[str], None]) -> float:
-    """Wait until nothing of ``cluster`` is left, its supervisor included; return what it cost.
+    """Wait until ``cluster`` and its supervisor are gone; return its cost.
 
     Args:
         store: Where its facts are.
         cluster: Its name.
-        say: Shows where it stands.
+        say: Shows the current state.
 
     Raises:
-        StateError: Somebody started it again meanwhile.
+        StateError: It was started again meanwhile.
     """
-    care = Care(cluster, time.time())
+    care = Care(cluster, time.monotonic())
     spent = 0.0
     while True:
         now, wish, fact = time.time(), store.cluster_wish(cluster), store.cluster_fact(cluster)
-        spent = max(spent, spent_on(store, cluster))  # nothing is written of it in the end
+        spent = max(spent, spent_on(store, cluster))  # its last state is not written
         if wish is not None and wish.up:
-            raise StateError(f"Somebody started cluster {cluster!r} again while it was stopping.")
+            raise StateError(f"Cluster {cluster!r} was started again while it was being deleted.")
         if fact.state is not ClusterState.DOWN:
-            care.look(now)
+            care.look(time.monotonic())
         elif not supervisor_is_awake(cluster):
             return spent
+        else:
+            rouse(cluster)  # it may hang in its last action
         say(_standing(store, wish, fact, now))
         time.sleep(POLL_SECONDS)
 
 
 def prove_gone(wish: ClusterWish) -> str:
-    """Return what the place itself says of a cluster that is down.
+    """Return the provider's own confirmation that nothing is left, as the end of a sentence.
 
     Raises:
         ClusterError: Something is left.
-        CloudRefused: The place does not answer.
+        CloudError: The provider does not answer.
     """
     fleet = wish.fleet
-    if fleet.place not in COSTLY:
-        return "nothing of it is left running"
-    left = ask_leftovers(fleet.place, fleet.region, wish.name)
+    if fleet.provider not in COSTLY:
+        return "; none of its processes is left."
+    left = ask_leftovers(fleet.provider, fleet.region, wish.name)
     if left:
         things = ", ".join(f"{one.kind} {one.id}" for one in left)
         raise ClusterError(
-            f"Of cluster {wish.name!r} there is still {things}; `workbench sweep-leaks` deletes it."
+            f"Cluster {wish.name!r} still has {things}; delete it with `workbench sweep-leaks`."
         )
-    return f"{PLACES[fleet.place]} was asked just now, and nothing bears its tags"
+    return ". Verified: no resource of it is left."
 
 
 def spent_on(store: Store, cluster: str) -> float:
-    """Return $ that the nodes of a cluster have cost so far."""
+    """Return the cost of a cluster's nodes so far, in $."""
     return sum(node.spent for node in store.nodes(cluster, gone=True))
 
 
+def start_sentence(before: ClusterWish | None, wish: ClusterWish) -> str:
+    """Return where a cluster is being started, and whether its provider has changed.
+
+    Args:
+        before: The previous wish.
+    """
+    moved = before is not None and before.fleet.provider is not wish.fleet.provider
+    remark = (
+        f"; its nodes {LOCATED[before.fleet.provider]} were deleted" if before and moved else ""
+    )
+    return f"Starting cluster {wish.name!r} {LOCATED[wish.fleet.provider]}{remark}."
+
+
+def deletion_sentence(store: Store, cluster: str) -> str:
+    """Return what is deleted with a cluster, and what is kept."""
+    names = ", ".join(repr(name) for name, _ in store.setups(cluster))
+    also = f" with its set-up cells ({names})" if names else ""
+    return f"Cluster {cluster!r} is being deleted{also}; its runs are kept."
+
+
 def ready_sentence(store: Store, cluster: str, taken: float) -> str:
-    """Return what stands of a cluster that was waited for, for ``taken`` seconds."""
+    """Return the state of a cluster after a wait of ``taken`` seconds."""
     wish, fact = store.cluster_wish(cluster), store.cluster_fact(cluster)
     assert wish is not None
-    if wish.fleet.place is Place.LOCAL:
-        return (
-            f"Cluster {cluster!r} is ready: {count(fact.ranks, 'rank')}, after {duration(taken)}."
-        )
-    return f"Cluster {cluster!r}: {nodes_sentence(store, cluster)}, after {duration(taken)}."
+    size = count(fact.ranks, "rank")
+    if wish.fleet.provider is not Provider.THIS_MACHINE:
+        fleet = fleet_of(store, wish, fact.ranks, time.time())
+        if not fleet.asked:
+            return (
+                f"Cluster {cluster!r} has no nodes now, and costs nothing; start some with "
+                "`workbench resize --nodes N`."
+            )
+        size += f" on {nodes_line(fleet)}"
+        if fleet.joined < fleet.asked:
+            size += "; the others join when they are available"
+    return f"Cluster {cluster!r} is ready: {size}, after {duration(taken)}."
+
+
+def removed_sentence(cluster: str) -> str:
+    """Return the result for a cluster that was already deleted."""
+    return f"Cluster {cluster!r} was already deleted; it is no longer listed. Its runs are kept."
 
 
 def gone_sentence(wish: ClusterWish, spent: float) -> str:
-    """Return what the place itself says of a cluster that is down, and what it cost.
+    """Return the provider's confirmation that a cluster is gone, and its cost.
 
     Args:
         spent: $ in all.
 
     Raises:
         ClusterError: Something is left.
-        CloudRefused: The place does not answer.
+        CloudError: The provider does not answer.
     """
     cost = ""
-    if wish.fleet.place in COSTLY and spent:
-        verb = "would have cost" if wish.fleet.place is Place.FAKE else "cost"
+    if wish.fleet.provider in COSTLY and spent:
+        verb = "would have cost" if wish.fleet.provider is Provider.REHEARSAL else "cost"
         cost = f" It {verb} {dollars(spent)}."
-    return f"Cluster {wish.name!r} is down; {prove_gone(wish)}.{cost}"
-
-
-def nodes_sentence(store: Store, cluster: str) -> str:
-    """Return what stands of a cluster's nodes, and how to get at the rest."""
-    wish, fact = store.cluster_wish(cluster), store.cluster_fact(cluster)
-    assert wish is not None
-    fleet = fleet_of(store, wish, fact.ranks, time.time())
-    if not fleet.asked:
-        return "no nodes, and nothing is paid; `workbench resize --nodes N` starts some"
-    more = "; the others join when they can be had" if fleet.joined < fleet.asked else ""
-    return f"{count(fact.ranks, 'rank')} on {nodes_line(fleet)}{more}"
+    return f"Cluster {wish.name!r} is deleted{prove_gone(wish)}{cost}"
 
 
 def cost_sentence(store: Store, cluster: str, now: float) -> str:
-    """Return what goes on to be paid for a cluster; nothing where that is nothing."""
+    """Return the continuing cost of a cluster; empty if it costs nothing."""
     wish = store.cluster_wish(cluster)
-    if wish is None or wish.fleet.place not in COSTLY:
+    if wish is None or wish.fleet.provider not in COSTLY:
         return ""
     return f" ({money_line(fleet_of(store, wish, 0, now), now)})"
 
 
 def _is_ready(store: Store, wish: ClusterWish, fact: ClusterFact, waited: float) -> bool:
-    if wish.fleet.place is Place.LOCAL:
+    if wish.fleet.provider is Provider.THIS_MACHINE:
         return fact.state is ClusterState.READY and fact.ranks == wish.ranks
     nodes = store.nodes(wish.name)
     if wish.fleet.nodes == 0:
@@ -158,14 +185,15 @@ def _is_ready(store: Store, wish: ClusterWish, fact: ClusterFact, waited: float)
     joined = sum(node.state is NodeState.JOINED for node in nodes)
     if joined == wish.fleet.nodes == len(nodes):
         return True
-    # Some may not be had for hours; those that are there can be used meanwhile.
+    # Some nodes may be unavailable for hours; the present ones can be used meanwhile.
     coming = len([node for node in nodes if not node.failed]) > joined
-    return waited > SETTLE_SECONDS and not coming and joined >= wish.fleet.least
+    return waited > SETTLE_SECONDS and not coming and joined >= wish.fleet.min_nodes
 
 
 def _standing(store: Store, wish: ClusterWish | None, fact: ClusterFact, now: float) -> str:
-    said = f"{fact.state}: {fact.message}" if fact.message else str(fact.state)
-    if wish is None or wish.fleet.place is Place.LOCAL:
+    told = full_disk(store.path) or fact.message
+    said = f"{fact.state}: {told}" if told else str(fact.state)
+    if wish is None or wish.fleet.provider is Provider.THIS_MACHINE:
         return said
     fleet = fleet_of(store, wish, fact.ranks, now)
     tried = fleet.orders[-1] if fleet.orders else None

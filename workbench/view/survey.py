@@ -1,25 +1,24 @@
-"""Lay out what was measured on a cluster as tables and sentences."""
+"""The results of a measurement as tables and sentences."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 
-from workbench.core.bandwidth import Survey, judge, matrix, sentence
-from workbench.core.measurement import Measurement, Rate
-from workbench.core.size import gbits, size_text
+from workbench.core.performance.bandwidth import Survey, judge, matrix, sentence
+from workbench.core.performance.measurement import Measurement, Rate
+from workbench.core.units import count, gbits, microseconds, milliseconds, size_text
 from workbench.store import Store
 from workbench.view.listing import NOTHING, Table
-from workbench.view.phrases import count, duration, moment
+from workbench.view.text import duration, moment
 
-MOST_NODES = 16  # that make a matrix; of more the slowest links are listed
+MOST_NODES = 16  # largest number of nodes shown as a matrix; of more, the slowest links are listed
 SLOWEST = 8
 _WEEK = 6 * 86_400.0
-_BITS = 8e-9
 
 
 def before(store: Store, cluster: str, found: Measurement) -> Survey | None:
-    """Return what was measured last between some of the same nodes."""
+    """Return the previous measurement between some of the same nodes."""
     ends = {(pair.source, pair.target) for pair in found.survey.pairs}
     for earlier in store.surveys(cluster):
         known = {(pair.source, pair.target) for pair in earlier.survey.pairs}
@@ -29,17 +28,17 @@ def before(store: Store, cluster: str, found: Measurement) -> Survey | None:
 
 
 def remarks(found: Measurement, earlier: Survey | None, now: float) -> list[str]:
-    """Return what there is to say, the slowest link first.
+    """Return the remarks, starting with the slowest link.
 
     Args:
-        earlier: What is compared with.
+        earlier: The measurement to compare with.
         now: Epoch seconds.
     """
     survey, said = found.survey, list[str]()
     if slowest := survey.slowest:
         said.append(
             f"The slowest link is from {slowest.source} to {slowest.target}: "
-            f"{gbits(slowest.bandwidth)} Gbit/s, {1e6 * slowest.latency:.0f} µs."
+            f"{gbits(slowest.bandwidth)} Gbit/s, {microseconds(slowest.latency)} µs."
         )
     if len(survey.nodes) == 1:
         said.append("All ranks are on one node, so there is no link to measure.")
@@ -51,7 +50,7 @@ def remarks(found: Measurement, earlier: Survey | None, now: float) -> list[str]
 
 
 def heading(found: Measurement) -> str:
-    """Return what was measured when, in one line."""
+    """Return the measurement's size and time, in one line."""
     nodes = count(len(found.survey.nodes), "node")
     return (
         f"{nodes} with {count(found.ranks, 'rank')}, measured {moment(found.survey.time)} "
@@ -83,7 +82,7 @@ def _links(survey: Survey) -> Table:
 
 def _slowest(survey: Survey) -> Table:
     pairs = sorted(survey.pairs, key=lambda one: one.bandwidth)[:SLOWEST]
-    rows = ((p.source, p.target, gbits(p.bandwidth), f"{1e6 * p.latency:.0f}") for p in pairs)
+    rows = ((p.source, p.target, gbits(p.bandwidth), microseconds(p.latency)) for p in pairs)
     return Table(("the slowest: from", "to", "Gbit/s", "µs"), tuple(rows))
 
 
@@ -92,9 +91,9 @@ def _exchanges(survey: Survey) -> Table:
         (
             size_text(one.nbytes),
             one.algorithm,
-            f"{1000 * one.seconds:.3g}",
-            f"{_BITS * one.algbw:.3g}",
-            f"{_BITS * one.busbw:.3g}",
+            milliseconds(one.seconds),
+            gbits(one.algbw),
+            gbits(one.busbw),
         )
         for one in survey.exchanges
     )
@@ -108,7 +107,7 @@ def _rates(rates: tuple[Rate, ...]) -> Table:
 
 def _rate(rate: Rate) -> str:
     said = f"{size_text(rate.bandwidth)}/s"
-    return f"{said}, {1e6 * rate.latency:.3g} µs" if rate.latency else said
+    return f"{said}, {microseconds(rate.latency)} µs" if rate.latency else said
 
 
 def _order(rate: Rate) -> tuple[str, str]:
@@ -116,12 +115,12 @@ def _order(rate: Rate) -> tuple[str, str]:
 
 
 def ways(survey: Survey) -> Iterator[str]:
-    """Yield whose algorithms were measured, in the order in which they were."""
-    yield from dict.fromkeys(one.algorithm.partition(":")[0] for one in survey.exchanges)
+    """Yield the measured communicators, in order."""
+    yield from dict.fromkeys(one.way for one in survey.exchanges)
 
 
 def _weekday(since: float, now: float) -> str:
-    """Return the weekday of what is less than a week ago, but not today."""
+    """Return the weekday of a time less than a week ago, but not today."""
     if not since or now - since > _WEEK:
         return ""
     then = time.localtime(since)

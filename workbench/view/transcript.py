@@ -1,17 +1,28 @@
-"""Keep what ranks wrote, in bounded memory, and show it folded."""
+"""The output of ranks, in bounded memory, with identical lines folded."""
 
 from __future__ import annotations
 
+import shlex
 from collections import deque
-from collections.abc import Iterable
-from html import escape
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from types import MappingProxyType
 
-from workbench.core.metrics import FoldedLine, fold_lines, rank_ranges
+from workbench.core.run.display import CLEAR, DISPLAY, UPDATE
+from workbench.core.run.metrics import FoldedLine, fold_lines
+from workbench.core.units import count, rank_ranges
+from workbench.store import OutputRow
+from workbench.store.displays import Shown
+from workbench.view.html import Html, element, joined, sentence, words
 from workbench.view.lines import LineReader
-from workbench.view.phrases import count
+from workbench.view.safe_display import static_html
 
 KEPT_CHARACTERS = 300_000
 PREVIEW_CHARACTERS = 4_000
+# A line that marks a display; no line that a rank wrote has this character.
+_MARK = "\0"
+_NEWLINE = "\n"
+_TEXT = "text"
 
 
 class RankLines:
@@ -20,17 +31,33 @@ class RankLines:
     def __init__(self) -> None:
         self.lines: deque[str] = deque()
         self.dropped = 0
+        self.words: dict[int, str] = {}  # displays, by position
         self._reader = LineReader()
         self._size = 0
 
     def feed(self, text: str, limit: int) -> None:
-        """Take in a piece of output; keep about the last ``limit`` characters."""
+        """Add a piece of output; keep about the last ``limit`` characters."""
+        if len(text) > 2 * limit and (cut := text.rfind("\n", 0, -limit) + 1):
+            self._drop_all(text.count("\n", 0, cut))
+            text = text[cut:]
         for line in self._reader.feed(text, limit):
             self.lines.append(line[:limit])
             self._size += len(self.lines[-1]) + 1
         while self._size > limit and len(self.lines) > 1:
             self._size -= len(self.lines.popleft()) + 1
             self.dropped += 1
+
+    def _drop_all(self, lines: int) -> None:
+        """Drop all lines, and count ``lines`` that were never read."""
+        self.dropped += len(self.lines) + lines
+        self.lines.clear()
+        self._size, self._reader = 0, LineReader()
+
+    def mark(self, place: int, words: str) -> None:
+        """Mark the position of a display, with ``words`` as its text."""
+        self.words[place] = words.rstrip("\n")
+        self.lines.append(f"{_MARK}{place}")
+        self._size += len(self.lines[-1]) + 1
 
     def tail(self, limit: int) -> list[str]:
         """Return the newest lines, together at most ``limit`` characters, but at least one."""
@@ -50,58 +77,120 @@ class RankLines:
 
 
 class Transcript:
-    """What every rank wrote."""
+    """The output and displays of all ranks.
 
-    def __init__(self) -> None:
+    Args:
+        run: Its name, for the command that prints all output.
+        is_cut: Whether only the newest part of the output is added.
+    """
+
+    def __init__(self, run: str = "", *, is_cut: bool = False) -> None:
+        self._is_cut = is_cut
         self.ranks: dict[int, RankLines] = {}
+        self.whole = (
+            f"all are in `workbench logs{' ' * bool(run)}{shlex.quote(run) if run else ''}`"
+        )
 
-    def feed(self, rank: int, text: str) -> None:
-        """Take in a piece of the output of ``rank``."""
-        lines = self.ranks.setdefault(rank, RankLines())
-        lines.feed(text, KEPT_CHARACTERS // max(1, len(self.ranks)))
+    def feed_all(self, rows: Iterable[OutputRow]) -> None:
+        """Add many pieces; consecutive ones of the same rank are joined."""
+        for (_, stream), group in groupby(rows, key=lambda row: (row.rank, _kind(row))):
+            pieces = [*group]
+            if stream == _TEXT:
+                pieces = [pieces[0]._replace(text="".join(piece.text for piece in pieces))]
+            for piece in pieces:
+                self.feed(piece)
+
+    def feed(self, row: OutputRow) -> None:
+        """Add a piece of output."""
+        if row.stream == CLEAR:
+            self.ranks.pop(row.rank, None)
+            return
+        lines = self.ranks.setdefault(row.rank, RankLines())
+        if row.stream == DISPLAY:
+            lines.mark(row.place, row.text)
+        else:
+            lines.feed(row.text, KEPT_CHARACTERS // max(1, len(self.ranks)))
 
     def written(self, ranks: Iterable[int]) -> int:
         """Return how many lines ``ranks`` wrote so far."""
         return sum(self.ranks[rank].written for rank in ranks)
 
-    def html(self, *, streamed: frozenset[int], final: bool) -> str:
+    def html(
+        self,
+        *,
+        streamed: frozenset[int],
+        final: bool,
+        shown: Mapping[int, Shown] = MappingProxyType({}),
+    ) -> Html:
         """Return the output, folded: the newest lines of each rank, all when ``final``.
 
         Args:
-            streamed: Ranks whose output stands on the page already.
+            streamed: Ranks whose output is on the page already.
+            shown: The displays by position; missing ones are replaced by their text.
         """
         hidden = set(self.ranks) - streamed
         if not hidden:
-            return ""
-        blocks = [self._block({0}, final, is_open=True)] if 0 in hidden else []
+            return words("")
+        blocks = [self._block({0}, final, shown, is_open=True)] if 0 in hidden else []
         others = hidden - {0}
-        blocks += [self._block(others, final, is_open=False)] if others else []
-        return "".join(blocks)
+        blocks += [self._block(others, final, shown, is_open=False)] if others else []
+        return joined(blocks)
 
     def text(self, ranks: Iterable[int]) -> str:
         """Return the newest output of ``ranks`` as text."""
         return "\n".join(
-            f"{rank_ranges(line.ranks)} | {line.text}" for line in self._fold(ranks, False)
+            f"{rank_ranges(line.ranks)} | {self._worded(line)}" for line in self._fold(ranks, False)
         )
 
-    def _block(self, ranks: set[int], final: bool, *, is_open: bool) -> str:
+    def _block(
+        self, ranks: set[int], final: bool, shown: Mapping[int, Shown], *, is_open: bool
+    ) -> Html:
         lines = [line for line in self._fold(ranks | {0}, final) if ranks & set(line.ranks)]
         width = max((len(rank_ranges(line.ranks)) for line in lines), default=0)
         alone = len(ranks) == 1
-        rows = "\n".join(
-            escape(line.text if alone else f"{rank_ranges(line.ranks):<{width}} | {line.text}")
-            for line in lines
-        )
+        blocks = self._blocks(lines, 0 if alone else width, shown)
         title = f"Output of {rank_ranges(ranks)}: {count(self.written(ranks), 'line')}"
-        shown = sum(len(ranks & set(line.ranks)) for line in lines)
-        if shown < self.written(ranks):
-            title += f", the newest {shown:,} here"
-        return (
-            f"<details{' open' if is_open else ''}><summary>{escape(title)}</summary>"
-            f"<pre>{rows}</pre></details>"
-        )
+        written = sum(len(ranks & set(line.ranks)) for line in lines)
+        if self._is_cut:
+            title = f"Output of {rank_ranges(ranks)}: the newest {count(written, 'line')} here"
+        elif written < self.written(ranks):
+            title += f", the newest {written:,} here"
+        if final and (self._is_cut or written < self.written(ranks)):
+            title += f"; earlier lines are left out, {self.whole}"
+        return element("details", element("summary", sentence(title)), *blocks, open=is_open)
+
+    def _blocks(
+        self, lines: Iterable[FoldedLine], width: int, shown: Mapping[int, Shown]
+    ) -> Iterator[Html]:
+        """Yield lines in HTML, with displays between them.
+
+        Args:
+            width: Of the ranks before each line; 0 for none.
+        """
+        text = ""
+        for line in lines:
+            prefix = f"{rank_ranges(line.ranks):<{width}} | " if width else ""
+            found = shown.get(int(line.text[1:])) if line.text.startswith(_MARK) else None
+            if found is None:
+                text += f"{prefix}{self._worded(line)}{_NEWLINE}"
+                continue
+            if before := f"{text}{prefix}".removesuffix(_NEWLINE):
+                yield element("pre", before)
+            yield element("div", static_html(found.data, found.metadata))
+            text = ""
+        if text:
+            yield element("pre", text.removesuffix(_NEWLINE))
+
+    def _worded(self, line: FoldedLine) -> str:
+        if not line.text.startswith(_MARK):
+            return line.text
+        return self.ranks[line.ranks[0]].words.get(int(line.text[1:]), "")
 
     def _fold(self, ranks: Iterable[int], final: bool) -> list[FoldedLine]:
         present = [rank for rank in ranks if rank in self.ranks]
         limit = (KEPT_CHARACTERS if final else PREVIEW_CHARACTERS) // max(1, len(present))
         return fold_lines({rank: self.ranks[rank].tail(limit) for rank in present})
+
+
+def _kind(row: OutputRow) -> str:
+    return row.stream if row.stream in (CLEAR, DISPLAY, UPDATE) else _TEXT

@@ -92,16 +92,10 @@ it('shows the later of two wishes, whoever had it', async () => {
 
 it('keeps the sentence of a refused request until the next one', async () => {
   await model.refresh();
-  server.refusal = new Refusal(
-    404,
-    "There is no cluster called 'default'.",
-    true
-  );
+  server.refusal = new Refusal(404, "There is no cluster 'default'.", true);
 
   expect(await model.remove('default')).toBe(false);
-  expect(model.refusal('default')).toBe(
-    "There is no cluster called 'default'."
-  );
+  expect(model.refusal('default')).toBe("There is no cluster 'default'.");
   expect(model.isBusy('default')).toBe(false);
 
   server.refusal = null;

@@ -59,6 +59,7 @@ it('describes the arguments of every command', async () => {
     expect(args).toMatchObject({ type: 'object' });
     expect(commands.label(id)).not.toBe('');
     expect(commands.caption(id)).not.toBe('');
+    expect(commands.icon(id)).toBeDefined();
   }
 });
 
@@ -166,7 +167,7 @@ describe('the Running panel', () => {
 
     expect(items.map(item => item.label())).toEqual(['default']);
     expect(items[0].detail?.()).toBe('2 ranks');
-    expect(items[0].labelTitle?.()).toBe('ready, 2 of 2 ranks, price: free');
+    expect(items[0].labelTitle?.()).toBe('ready, 2 of 2 ranks');
   });
 
   it('shuts all of them down', async () => {

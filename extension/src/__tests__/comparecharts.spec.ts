@@ -5,9 +5,13 @@ import { aRun } from './samples';
 
 /** Two buckets of a curve on four ranks. */
 function aCurve(name: string): ISeriesUpdate {
+  const isLoss = name.includes('loss');
   const values = Float32Array.of(1, 2);
   return {
-    ...{ name, reset: true, width: 1, ranks: 4 },
+    ...{ name, quantity: isLoss ? 'loss' : name },
+    ...{ family: isLoss ? 'loss' : 'share' },
+    is_validation: name.startsWith('val_'),
+    ...{ reset: true, width: 1, ranks: 4 },
     ...{ nonfinite: 0, nonfinite_first: -1 },
     x: Float64Array.of(1, 2),
     index: Int32Array.of(1, 2),
@@ -28,7 +32,7 @@ function aModel(name: string, names: string[]): RunModel {
 it('draws a chart for each quantity, a colour for each run, validation dashed', () => {
   const models = [
     aModel('a', ['train_loss', 'val_loss', 'accuracy']),
-    aModel('b', ['train_loss', 'epoch'])
+    aModel('b', ['train_loss'])
   ];
   const drawn = comparisons(models).map(({ quantity, curves }) => [
     quantity,

@@ -7,14 +7,14 @@ describe('compareRows', () => {
     parameters: { lr: 0.1, units: 100 },
     values: {
       'main/loss': 0.5,
-      'validation/main/loss': 0.7,
-      'step/compute': 0.002
-    }
+      'validation/main/loss': 0.7
+    },
+    step: { parts: { compute: 0.002, moving: 0.001 }, noise: 0.1, batch: 64 }
   });
   const second = aRun({
     ...{ state: 'finished', is_ended: true, ranks: 0, started: 0 },
     parameters: { lr: 0.01, units: 100, name: 'b' },
-    values: { 'main/loss': null, accuracy: 0.9, epoch: 3 }
+    values: { 'main/loss': null, accuracy: 0.9 }
   });
   const parts = compareRows([first, second], ENGLISH);
   const rows = (title: string) =>
@@ -26,11 +26,11 @@ describe('compareRows', () => {
 
   it('says what each run is, with a dash for what is not known', () => {
     expect(rows('Run')).toEqual({
-      State: ['running, 42%', 'finished'],
+      State: ['running, 42 %', 'finished'],
       Cluster: ['default', 'default'],
       Ranks: ['2', '–'],
       Iterations: ['420', '420'],
-      Duration: ['0:09', '–']
+      Duration: ['9.0 s', '–']
     });
   });
 
@@ -42,7 +42,7 @@ describe('compareRows', () => {
     });
   });
 
-  it('holds what training reported, losses first and no clocks', () => {
+  it('holds what training reported, in the order in which it is told', () => {
     expect(Object.entries(rows('Last values'))).toEqual([
       ['main/loss', ['0.5', 'nan']],
       ['validation/main/loss', ['0.7', '–']],
@@ -50,8 +50,27 @@ describe('compareRows', () => {
     ]);
   });
 
-  it('tells step times in milliseconds', () => {
-    expect(rows('Milliseconds a step')).toEqual({ compute: ['2', '–'] });
+  it('tells step times in milliseconds, the total first, then its parts', () => {
+    expect(Object.entries(rows('Milliseconds per step'))).toEqual([
+      ['total', ['3.00', '–']],
+      ['compute', ['2.00', '–']],
+      ['moving bytes', ['1.00', '–']]
+    ]);
+    const { rows: steps } = parts[parts.length - 1];
+    expect(steps.map(row => !!row.isPart)).toEqual([false, true, true]);
+  });
+
+  it('puts numbers at the right, and words at the left', () => {
+    const numeric = parts.flatMap(part =>
+      part.rows.filter(row => row.isNumeric).map(row => row.name)
+    );
+
+    expect(numeric).toEqual(
+      expect.arrayContaining(['Ranks', 'lr', 'main/loss', 'total', 'compute'])
+    );
+    expect(numeric).not.toEqual(
+      expect.arrayContaining([expect.stringMatching(/State|Cluster|name/)])
+    );
   });
 
   it('marks the parameters in which runs differ', () => {

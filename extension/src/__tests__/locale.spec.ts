@@ -28,14 +28,14 @@ it('leaves names of runs and their percent signs alone', async () => {
   const cluster = aCluster({ ranks_asked: 4, runs: [aRun({ name: '50%2' })] });
 
   expect(statusText([cluster], await japanese())).toBe(
-    '2 / 4 ランク · 50%2 42%'
+    '2 / 4 ランク · 50%2 42 %'
   );
 });
 
 it('shows a cell magic as it is typed', async () => {
   const trans = await japanese();
   const said = trans.__(
-    'No runs yet. A cell that begins with %1 makes one.',
+    'No runs yet. Start one with a cell that begins with %1.',
     '%%dist_train'
   );
 

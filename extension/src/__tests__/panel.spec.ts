@@ -95,7 +95,7 @@ describe('clusters', () => {
     expect(one('.wb-empty').textContent).toContain('%%dist_train');
     expect(box().value).toBe('4');
 
-    await press('Start');
+    await press('Start on this machine');
 
     expect(server.asked).toContain('start default');
     expect(one('.wb-cluster-state').textContent).toBe('starting');
@@ -105,9 +105,7 @@ describe('clusters', () => {
     server.held = [aCluster({ ranks_asked: 4, nodes_asked: 2 })];
     await look();
 
-    expect(facts()).toEqual([
-      ...['2 of 4', '1 of 2', 'this machine', 'free', 'free', 'no limit']
-    ]);
+    expect(facts()).toEqual([...['2 of 4', 'this machine']]);
   });
 
   it('offers the buttons that make sense', async () => {
@@ -124,6 +122,39 @@ describe('clusters', () => {
     await type('5');
     expect(canPress('Resize')).toBe(false);
     expect(box().getAttribute('aria-invalid')).toBe('true');
+    expect(button('Resize').title).toBe('The number is out of range.');
+    expect(button('Start').title).toBe('The cluster is running.');
+  });
+
+  it('says what Start starts', async () => {
+    server.held = [aFleet({ is_wanted: false, state: 'down' })];
+    await look();
+
+    expect(button('Start').title).toBe(
+      'Start cluster default: 2 nodes, rehearsal (nothing is bought)'
+    );
+  });
+
+  it('removes a cluster that is deleted from the list', async () => {
+    server.held = [aDownCluster()];
+    await look();
+    expect(button('Delete')).toBeUndefined();
+    expect(facts()).toEqual(['this machine']);
+
+    await press('Remove from list');
+
+    expect(server.asked).toContain('forget default');
+    expect(button('Start on this machine')).toBeDefined();
+  });
+
+  it('keeps the focus when a cluster is gone', async () => {
+    server.held = [aCluster()];
+    await look();
+    button('Delete').focus();
+    server.held = [aDownCluster()];
+    await look();
+
+    expect(document.activeElement?.textContent).toBe('Remove from list');
   });
 
   it('has the links of a cluster measured', async () => {
@@ -140,7 +171,7 @@ describe('clusters', () => {
   });
 
   it('does not start a cluster to measure it', async () => {
-    server.held = [aDownCluster()];
+    server.held = [aCluster({ state: 'failed' })];
     await look();
 
     expect(canPress('Measure bandwidth')).toBe(false);
@@ -155,7 +186,7 @@ describe('clusters', () => {
     const bar = one('.wb-bandwidth progress') as HTMLProgressElement;
     expect(bar.value).toBe(0.25);
     expect(bar.getAttribute('aria-label')).toBe('Progress of the measurement');
-    expect(one('.wb-bandwidth').textContent).toContain('running, 25%');
+    expect(one('.wb-bandwidth').textContent).toContain('running, 25 %');
 
     await press('Show');
     expect(executed).toContainEqual([CommandIDs.openRun, { id: run.id }]);
@@ -224,18 +255,14 @@ describe('clusters', () => {
     server.held = [aCluster()];
     await look();
     await type('3');
-    server.refusal = new Refusal(
-      404,
-      "There is no cluster called 'default'.",
-      true
-    );
+    server.refusal = new Refusal(404, "There is no cluster 'default'.", true);
     await press('Resize');
     server.refusal = null;
     server.held = [];
     await look();
 
     expect(one('.wb-refusal').textContent).toBe(
-      "There is no cluster called 'default'."
+      "There is no cluster 'default'."
     );
   });
 
@@ -244,13 +271,13 @@ describe('clusters', () => {
     await look();
 
     expect(facts()).toEqual([
-      ...['1 of 1', '1 of 2', 'rehearsal: nothing is bought'],
-      ...['$0.4000 per hour', '$0.10', '$1.90 of $2.00 left', '2 h 0 min']
+      ...['1 of 1', '1 of 2', 'rehearsal (nothing is bought)'],
+      ...['$0.40/h', '$0.10', '$1.90 of $2.00 left', '2 h']
     ]);
     expect(one('.wb-nodes summary').textContent).toBe('1 booting, 1 joined');
     expect(all('.wb-node').map(node => node.textContent)).toEqual([
-      'i-1 (head) joined10.0.0.1 · g4dn.xlarge, us-east-1a · 1 slot · $0.2000 per hour · $0.05 so far',
-      'i-2 booting10.0.0.1 · g4dn.xlarge, us-east-1a · 1 slot · $0.2000 per hour · $0.05 so farWaits.'
+      'i-1 (head) joined10.0.0.1 · g4dn.xlarge, us-east-1a · 1 slot · $0.20/h · $0.05 so far',
+      'i-2 booting10.0.0.1 · g4dn.xlarge, us-east-1a · 1 slot · $0.20/h · $0.05 so farWaits.'
     ]);
   });
 
@@ -356,9 +383,37 @@ describe('recent runs', () => {
 
   it('are listed with state and last value', () => {
     expect(all('.wb-listed-name').map(node => node.textContent)).toEqual([
-      ...['first', 'running, 42%', 'second', 'finished', 'third', 'failed']
+      ...['first', 'running, 42 %', 'second', 'finished', 'third', 'failed']
     ]);
     expect(row(0, 'open').textContent).toContain('0.5');
+  });
+
+  it('show their state as a shape, and a curve only where there is one', async () => {
+    server.listed = [
+      aRun({ state: 'failed', is_ended: true, sparkline_name: '' }),
+      aRun({ id: 'b' })
+    ];
+    await look();
+
+    expect(row(0, 'open').querySelector('.wb-state-failed')).not.toBeNull();
+    expect(row(0, 'open').querySelector('svg')).toBeNull();
+    expect(row(1, 'open').querySelector('svg')).not.toBeNull();
+  });
+
+  it('that only printed are folded', async () => {
+    server.listed = [
+      aRun({ id: 'a', name: 'print', only_printed: true, is_ended: true }),
+      aRun({ id: 'b', name: 'fit' })
+    ];
+    await look();
+    const names = () => all('.wb-listed-open .wb-listed-name');
+    expect(names()[0].textContent).toBe('fit');
+    expect(all('.wb-listed-run').length).toBe(1);
+
+    await press('Show 1 run without values');
+
+    expect(all('.wb-listed-run').length).toBe(2);
+    expect(button('Hide 1 run without values')).toBeDefined();
   });
 
   it('open in a tab', () => {

@@ -41,7 +41,7 @@ class Output implements IRenderMime.IMimeModel {
   }
 
   data: IRenderMime.IMimeModel['data'];
-  readonly trusted = false;
+  trusted = true;
   readonly metadata = {};
   readonly setData = jest.fn(
     ({ data }: IRenderMime.IMimeModel.ISetDataOptions) => {
@@ -63,15 +63,19 @@ const api = {
 };
 const onLive = jest.fn();
 const onKept = jest.fn();
+const onWhole = jest.fn();
+const isFed = jest.fn(() => false);
 let renderer: RunRenderer;
 
 beforeEach(() => {
   jest.useFakeTimers();
   jest.clearAllMocks();
+  isFed.mockReturnValue(false);
   show(true);
   FakeSocket.made = [];
   const options: IRendererOptions = {
-    ...{ trans: ENGLISH, api, onLive, onKept, create: FakeSocket.create }
+    ...{ trans: ENGLISH, api, onLive, onKept, onWhole, isFed },
+    create: FakeSocket.create
   };
   renderer = createRendererFactory(options).createRenderer({
     sanitizer: { sanitize: (dirty: string) => dirty.replace(/<script.*/, '') }
@@ -109,6 +113,35 @@ test('untrusted notebooks are shown as well', () => {
   });
 });
 
+test('a run that a stranger’s notebook names is followed on a click', async () => {
+  const output = new Output(undefined, { 'image/png': 'iVBO' });
+  output.trusted = false;
+
+  await renderer.renderModel(output);
+  await renderer.renderModel(output);
+  await settle();
+  expect(FakeSocket.made).toHaveLength(0);
+  expect(api.getRun).not.toHaveBeenCalled();
+  expect(renderer.node.querySelectorAll('img')).toHaveLength(1);
+
+  renderer.node.querySelector<HTMLButtonElement>('.wb-follow')!.click();
+  await settle();
+
+  expect(FakeSocket.made).toHaveLength(1);
+  expect(renderer.node.querySelector('.wb-follow')).toBeNull();
+});
+
+test('what is saved in a stranger’s notebook is shown without asking anybody', async () => {
+  const output = new Output(SAVED);
+  output.trusted = false;
+
+  await renderer.renderModel(output);
+  await settle();
+
+  expect(FakeSocket.made).toHaveLength(0);
+  expect(renderer.node.querySelector('.wb-follow')).toBeNull();
+});
+
 test('a run that goes on is followed', async () => {
   await live();
 
@@ -137,7 +170,7 @@ test('what was measured and saved is drawn without a server', async () => {
   await renderer.renderModel(new Output(saved));
   await jest.advanceTimersByTimeAsync(60_000);
 
-  expect(renderer.node.querySelectorAll('.wb-heat')).toHaveLength(1);
+  expect(renderer.node.querySelectorAll('.wb-surveychart')).toHaveLength(1);
   expect(api.getSurvey).not.toHaveBeenCalled();
   expect(FakeSocket.made).toHaveLength(0);
 });
@@ -150,6 +183,21 @@ test('what was saved needs no server', async () => {
   expect(renderer.node.querySelectorAll('.wb-chart')).toHaveLength(1);
   expect(api.getRun).not.toHaveBeenCalled();
   expect(FakeSocket.made).toHaveLength(0);
+});
+
+test.each([
+  ['the cell’s own error shows', true],
+  ['only we can show', false]
+])('a traceback that %s', async (_, raised) => {
+  const run = anEndedRun({ state: 'failed', error: 'ValueError: bad' });
+  const data = { run: ID, name: 'digits', raised, saved: { ...SAVED, run } };
+  const output = new Output();
+  output.data = { [RUN_TYPE]: data } as unknown as typeof output.data;
+
+  await renderer.renderModel(output);
+
+  const error = renderer.node.querySelector<HTMLElement>('.wb-error')!;
+  expect(error.hidden).toBe(raised);
 });
 
 describe('at the end', () => {
@@ -358,6 +406,41 @@ test('Stop asks the server, not the kernel', async () => {
 
   expect(api.stopRun).toHaveBeenCalledWith(ID);
   expect(text()).toContain('stopping…');
+});
+
+describe('what rank 0 left in the cell', () => {
+  it('gives way to a result that has it', async () => {
+    await live();
+    await end();
+
+    expect(onWhole.mock.calls).toEqual([[ID, renderer]]);
+  });
+
+  it('stays where the kernel says how the run ended', async () => {
+    isFed.mockReturnValue(true);
+    const output = new Output();
+    (output.data[RUN_TYPE] as unknown as ISavedRun).streamed = true;
+    await live(output);
+    await end();
+    await jest.advanceTimersByTimeAsync(1_000);
+    output.setData({ data: BUNDLE as never });
+    await jest.advanceTimersByTimeAsync(20_000);
+
+    expect(api.getBundle).not.toHaveBeenCalled();
+    expect(onWhole).not.toHaveBeenCalled();
+  });
+
+  it('stays where the kernel may still say something', async () => {
+    isFed.mockReturnValue(true);
+    const output = new Output();
+    (output.data[RUN_TYPE] as unknown as ISavedRun).streamed = true;
+    await live(output);
+    await end();
+    await jest.advanceTimersByTimeAsync(20_000);
+
+    expect(api.getBundle).toHaveBeenCalledTimes(1);
+    expect(onWhole).not.toHaveBeenCalled();
+  });
 });
 
 test('nothing is left behind', async () => {

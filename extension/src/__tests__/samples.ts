@@ -56,15 +56,16 @@ export function aCluster(changes: Partial<ICluster> = {}): ICluster {
     nodes_asked: 1,
     nodes_actual: 1,
     nodes_defined: 1,
-    nodes_least: 1,
-    nodes_most: 0,
+    min_nodes: 1,
+    max_nodes: 0,
     oversubscribe: false,
     revision: 1,
     generation: 1,
     updated: 1000,
-    where: 'local',
+    provider: 'local',
     price: null,
     spent: null,
+    traffic: null,
     budget: null,
     expires: null,
     node_states: {},
@@ -90,6 +91,7 @@ export function aNode(changes: Partial<INode> = {}): INode {
     slots: 1,
     price: 0.2,
     spent: 0.05,
+    traffic: 0,
     head: false,
     message: '',
     ...changes
@@ -99,9 +101,9 @@ export function aNode(changes: Partial<INode> = {}): INode {
 /** A cluster of two pretended nodes, of which one is still to come. */
 export function aFleet(changes: Partial<ICluster> = {}): ICluster {
   return aCluster({
-    ...{ where: 'rehearsal', ranks_asked: 1, ranks_actual: 1 },
+    ...{ provider: 'rehearsal', ranks_asked: 1, ranks_actual: 1 },
     ...{ nodes_asked: 2, nodes_actual: 1, nodes_defined: 2 },
-    ...{ price: 0.4, spent: 0.1, budget: 2 },
+    ...{ price: 0.4, spent: 0.1, traffic: 0, budget: 2 },
     expires: Date.now() / 1000 + 7200,
     node_states: { booting: 1, joined: 1 },
     nodes: [
@@ -189,6 +191,11 @@ export class FakeServer implements IApi {
     return this._change('remove', name, {
       ...{ is_wanted: false, state: 'stopping', ranks_asked: 0 }
     });
+  }
+
+  async forget(name: string): Promise<void> {
+    await this._answer(`forget ${name}`);
+    this.held = this.held.filter(one => one.name !== name);
   }
 
   async measure(name: string): Promise<IRun> {

@@ -4,7 +4,7 @@ import type { Contents } from '@jupyterlab/services';
 import { Signal } from '@lumino/signaling';
 
 import { RUN_TYPE } from '../protocol';
-import { NotebookSaver } from '../saving';
+import { dropStreamed, NotebookSaver } from '../saving';
 import type { ITurnsApi } from '../turns';
 
 const RUN = '250101-120000-abcd';
@@ -237,4 +237,34 @@ describe('pages that show the same notebook', () => {
     expect(await new FakePage(file).show()).toBe(1);
     warn.mockRestore();
   });
+});
+
+test('what rank 0 left in a cell is dropped, and nothing else', () => {
+  const own = { workbench: { run: RUN } };
+  const of = (run: string) => ({ [RUN_TYPE]: { run } });
+  const outputs = [
+    { type: 'stream', data: { text: 'Starting' }, metadata: {} },
+    { type: 'display_data', data: of(RUN), metadata: {} },
+    { type: 'stream', data: { text: 'of rank 0' }, metadata: {} },
+    { type: 'display_data', data: { 'image/png': 'AAAA' }, metadata: own },
+    { type: 'display_data', data: { 'image/png': 'BBBB' }, metadata: {} },
+    { type: 'display_data', data: of('another'), metadata: {} },
+    { type: 'stream', data: { text: 'of another' }, metadata: {} }
+  ];
+  const left = outputs.filter((_, index) => index !== 2 && index !== 3);
+  const model = {
+    get: (index: number) => outputs[index],
+    get length() {
+      return outputs.length;
+    }
+  };
+
+  const sharedModel = {
+    updateOutputs: (start: number, end: number) =>
+      outputs.splice(start, end - start)
+  };
+
+  dropStreamed({ outputs: model, sharedModel } as never, RUN);
+
+  expect(outputs).toEqual(left);
 });

@@ -1,75 +1,56 @@
+import type { ClusterState, Provider } from '../protocol';
+import { ENGLISH } from '../run/trans';
 import {
   numberOf,
+  refusals,
   resting,
-  sensible,
   size,
   sizeOf,
   suggested
 } from '../sizing';
+import { clusterWord } from '../words';
+import said from './cluster.json';
 import { aCluster, aDownCluster, aFleet, aRun } from './samples';
 
 const BOUNDS = { slots: 4, max_ranks: 64 };
 
-describe('sensible', () => {
-  const can = (
-    changes: Parameters<typeof aCluster>[0],
-    ranks: number | null = 3
-  ) => sensible(aCluster(changes), ranks);
+interface ICase {
+  provider: Provider;
+  up: boolean;
+  state: ClusterState;
+  asked: number;
+  number: number | null;
+  start: string;
+  resize: string;
+  delete: string;
+}
 
-  it('lets a ready cluster be resized and deleted, but not started', () => {
-    expect(can({})).toEqual({
-      start: false,
-      resize: true,
-      stop: false,
-      remove: true,
-      extend: false
-    });
+describe('refusals', () => {
+  it.each(said.buttons as ICase[])('are those of the widget: %j', one => {
+    const asked = one.up ? one.asked : 0;
+    const sizes = { ranks_asked: asked, nodes_asked: asked };
+    const { provider, state, up: is_wanted } = one;
+    const cluster = aCluster({ provider, state, is_wanted, ...sizes });
+
+    const { start, resize, remove } = refusals(cluster, one.number, ENGLISH);
+
+    expect([start, resize, remove]).toEqual([
+      ...[one.start, one.resize, one.delete]
+    ]);
   });
 
-  it('does not resize to the number that was asked for already', () => {
-    expect(can({}, 2).resize).toBe(false);
+  it('stop training only where a run goes on that nobody has stopped', () => {
+    const stop = (changes: Parameters<typeof aRun>[0]) =>
+      refusals(aCluster({ runs: [aRun(changes)] }), 2, ENGLISH).stop;
+
+    expect(stop({})).toBe('');
+    expect(stop({ is_stopping: true })).toBe('No run is in progress.');
   });
 
-  it('does not resize what is starting, stopping or failed', () => {
-    for (const state of ['starting', 'stopping', 'failed'] as const) {
-      expect(can({ state }).resize).toBe(false);
+  it('come with the words of the widget for states', () => {
+    for (const [state, word] of Object.entries(said.states)) {
+      expect(clusterWord(state as ClusterState, ENGLISH)).toBe(word);
     }
-  });
-
-  it('resizes again while a change of size goes on', () => {
-    expect(can({ state: 'resizing' }).resize).toBe(true);
-  });
-
-  it('starts what nobody wants up, what is down and what failed', () => {
-    expect(sensible(aDownCluster(), 2).start).toBe(true);
-    expect(can({ state: 'down' }).start).toBe(true);
-    expect(can({ state: 'failed' }).start).toBe(true);
-    expect(can({ state: 'stopping', is_wanted: false }).start).toBe(true);
-  });
-
-  it('deletes what is wanted or still there, unless it stops already', () => {
-    expect(sensible(aDownCluster(), 2).remove).toBe(false);
-    expect(can({ state: 'failed', is_wanted: false }).remove).toBe(true);
-    expect(can({ state: 'stopping', is_wanted: false }).remove).toBe(false);
-  });
-
-  it('stops training only where a run goes on that nobody has stopped', () => {
-    expect(can({ runs: [aRun()] }).stop).toBe(true);
-    expect(can({ runs: [aRun({ is_stopping: true })] }).stop).toBe(false);
-  });
-
-  it('sizes nodes where there are some, also while it waits for capacity', () => {
-    const starting = aFleet({ state: 'starting' });
-
-    expect(sensible(starting, 1).resize).toBe(true);
-    expect(sensible(starting, 2).resize).toBe(false);
-    expect(sensible(aFleet({ state: 'paused' }), 0).resize).toBe(true);
-    expect(sensible(starting, 0).extend).toBe(true);
-  });
-
-  it('neither starts nor resizes with a number that will not do', () => {
-    expect(can({}, null).resize).toBe(false);
-    expect(sensible(aDownCluster(), null).start).toBe(false);
   });
 });
 

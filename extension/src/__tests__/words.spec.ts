@@ -1,12 +1,13 @@
 import { ENGLISH } from '../run/trans';
 import {
   against,
+  budget,
   isOver,
   lastValue,
   moment,
   nodesAgainst,
   nodesSummary,
-  place,
+  providerWord,
   price,
   ranksWord,
   spent,
@@ -21,14 +22,14 @@ import { aCluster, aDownCluster, aFleet, aRun } from './samples';
 describe('a cluster in words', () => {
   it('says how many there are against how many were asked for', () => {
     expect(against(2, 4, ENGLISH)).toBe('2 of 4');
-    expect(against(2, 1, ENGLISH)).toBe('2, 1 asked for');
+    expect(against(2, 1, ENGLISH)).toBe('2, 1 requested');
     expect(against(0, 0, ENGLISH)).toBe('–');
     expect(ranksWord(2, 4, ENGLISH)).toBe('2 of 4 ranks');
-    expect(ranksWord(1, 0, ENGLISH)).toBe('1 rank, 0 asked for');
+    expect(ranksWord(1, 0, ENGLISH)).toBe('1 rank, 0 requested');
   });
 
   it('says between which bounds it may grow by itself', () => {
-    const grows = aFleet({ nodes_asked: 2, nodes_least: 1, nodes_most: 4 });
+    const grows = aFleet({ nodes_asked: 2, min_nodes: 1, max_nodes: 4 });
 
     expect(nodesAgainst(grows, ENGLISH)).toBe('1 of 1 to 4');
     expect(nodesAgainst(aFleet(), ENGLISH)).toBe('1 of 2');
@@ -41,28 +42,38 @@ describe('a cluster in words', () => {
     expect(isOver(aDownCluster())).toBe(false);
   });
 
-  it('is free and has no limit on this machine', () => {
+  it('says nothing of money and time on this machine', () => {
     const cluster = aCluster();
 
-    expect(price(cluster, ENGLISH)).toBe('free');
-    expect(spent(cluster, ENGLISH)).toBe('free');
-    expect(timeToLive(cluster, 0, ENGLISH)).toBe('no limit');
+    expect(price(cluster, ENGLISH)).toBe('');
+    expect(spent(cluster, ENGLISH)).toBe('');
+    expect(budget(cluster, ENGLISH)).toBe('');
+    expect(timeToLive(cluster, 0, ENGLISH)).toBe('');
+  });
+
+  it('says what traffic has cost from a cent on, as a part of the rest', () => {
+    const cluster = aCluster({ price: 3.6, spent: 1.5, traffic: 0.9 });
+
+    expect(spent(cluster, ENGLISH)).toBe(
+      '$1.50 (of which about $0.90 for traffic, estimated)'
+    );
+    expect(spent({ ...cluster, traffic: 0.004 }, ENGLISH)).toBe('$1.50');
   });
 
   it('has a price, a price so far and a time to live elsewhere', () => {
     const cluster = aCluster({ price: 3.6, spent: 0.455, expires: 5500 });
 
-    expect(price(cluster, ENGLISH)).toBe('$3.60 per hour');
+    expect(price(cluster, ENGLISH)).toBe('$3.60/h');
     expect(spent(cluster, ENGLISH)).toBe('$0.46');
     expect(timeToLive(cluster, 100, ENGLISH)).toBe('1 h 30 min');
     expect(timeToLive(cluster, 5000, ENGLISH)).toBe('8 min');
-    expect(timeToLive(cluster, 6000, ENGLISH)).toBe('0 min');
+    expect(timeToLive(cluster, 6000, ENGLISH)).toBe('0 s');
   });
 });
 
 describe('a run in words', () => {
   it('stands with its share while it goes on', () => {
-    expect(standing(aRun(), ENGLISH)).toBe('running, 42%');
+    expect(standing(aRun(), ENGLISH)).toBe('running, 42 %');
     expect(standing(aRun({ fraction: null }), ENGLISH)).toBe('running');
   });
 
@@ -96,7 +107,7 @@ describe('the status bar', () => {
   it('says how many ranks there are and how far the run is', () => {
     const cluster = aCluster({ runs: [aRun()] });
 
-    expect(statusText([cluster], ENGLISH)).toBe('2 ranks · digits 42%');
+    expect(statusText([cluster], ENGLISH)).toBe('2 ranks · digits 42 %');
   });
 
   it('says how many ranks are still to come', () => {
@@ -113,7 +124,7 @@ describe('the status bar', () => {
     const clusters = [aCluster({ price: 1.2 }), aCluster({ price: 2.4, runs })];
 
     expect(statusText(clusters, ENGLISH)).toBe(
-      '4 ranks · $3.60/h · now 42% · 1 more run'
+      '4 ranks · $3.60/h · now 42 % · 1 more run'
     );
   });
 
@@ -128,19 +139,19 @@ describe('clusters of nodes', () => {
   it('are told by place, money and states of their nodes', () => {
     const fleet = aFleet({ spent: 0.004, price: 12 });
 
-    expect(place(fleet, ENGLISH)).toBe('rehearsal: nothing is bought');
-    expect(price(fleet, ENGLISH)).toBe('$12.00 per hour');
-    expect(spent(fleet, ENGLISH)).toBe('$0.0040');
+    expect(providerWord(fleet, ENGLISH)).toBe('rehearsal (nothing is bought)');
+    expect(price(fleet, ENGLISH)).toBe('$12.00/h');
+    expect(spent(fleet, ENGLISH)).toBe('$0.004');
     expect(nodesSummary(fleet, ENGLISH)).toBe('1 booting, 1 joined');
     expect(statusText([fleet], ENGLISH)).toBe('1 node · 1 rank · $12.00/h');
   });
 
   it('say what deleting them deletes and what that cost', () => {
     expect(whatGoes(aFleet(), ENGLISH)).toBe(
-      '2 nodes and all that belongs to them are deleted. Price now: $0.4000 per hour; so far: $0.10.'
+      '2 nodes and all that belongs to them are deleted. Price now: $0.40/h; so far: $0.10.'
     );
-    expect(whatGoes(aFleet({ where: 'hosts' }), ENGLISH)).toBe(
-      'The hosts themselves stay on.'
+    expect(whatGoes(aFleet({ provider: 'hosts' }), ENGLISH)).toBe(
+      'The hosts themselves keep running.'
     );
     expect(whatGoes(aCluster(), ENGLISH)).toBe('');
   });

@@ -1,13 +1,12 @@
 /**
- * Tell those who listen to the page what changed, and no more often than they can follow.
+ * Announce changes of a run to screen readers, at a limited rate.
  */
 import { element } from './dom';
 
 const EVERY = 3_000;
 
 /**
- * The views of a run that are in sight, in the order of the page. The first tells the run's news,
- * and nobody else does.
+ * The views of a run that are in sight, in the order of the page. Only the first announces the run's news.
  */
 export function viewsInSight(run: string): HTMLElement[] {
   return [...document.querySelectorAll<HTMLElement>('.wb-run')].filter(

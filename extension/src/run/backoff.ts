@@ -1,5 +1,5 @@
 /**
- * Say how long to wait before trying again.
+ * The delay before the next attempt.
  */
 
 const FIRST = 250;

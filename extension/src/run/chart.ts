@@ -1,6 +1,7 @@
 /**
  * Draw the curves of one quantity, of one run or of several, and let them be read and zoomed.
  */
+import type { Family } from '../protocol';
 import type uPlot from 'uplot';
 
 import { element, setAttribute } from './dom';
@@ -30,6 +31,7 @@ const HEIGHT = 210;
 export interface IChartOptions {
   /** What the curves measure, such as `loss`. */
   quantity: string;
+  family: Family;
   trans: ITrans;
   /** Shared by the charts that show the same iterations. */
   zoom: Zoom;
@@ -64,6 +66,10 @@ export class Chart implements IPlotted, IReadable {
   curves: readonly ICurve[] = [];
   layout: ILayout = layOut([], { log: false, smoothing: 0 });
 
+  get family(): Family {
+    return this.options.family;
+  }
+
   get theme(): ITheme {
     this._theme ??= readTheme(this.node);
     return this._theme;
@@ -85,10 +91,12 @@ export class Chart implements IPlotted, IReadable {
    * Have `curves` drawn when it is due. The series themselves may grow before that.
    *
    * @param slowest - the slowest rank; -1 when unknown
+   * @param hasRanges - whether least and greatest values are shown, here or in a chart beside it
    */
-  update(curves: readonly ICurve[], slowest = -1): void {
+  update(curves: readonly ICurve[], slowest = -1, hasRanges = false): void {
     this._given = curves;
     this._slowest = slowest;
+    this._hasRanges = hasRanges;
     this._pacer.request();
   }
 
@@ -182,8 +190,7 @@ export class Chart implements IPlotted, IReadable {
       colour: theme.curves[curve.colour % theme.curves.length],
       dash: dashOf(theme, curve, place)
     }));
-    const isSmoothed = this.style.smoothing > 0;
-    this._table.rebuild(curves, looks, this._slowest, isSmoothed);
+    this._table.rebuild(curves, looks, this._slowest, this._hasRanges);
   }
 
   /** All but the values: while it stays, the plot is kept. */
@@ -192,6 +199,7 @@ export class Chart implements IPlotted, IReadable {
     return JSON.stringify([
       style.log,
       this._slowest,
+      this._hasRanges,
       linesOf(curves, style),
       curves.map(one => [one.label, one.colour, one.dashed, one.series.hasBand])
     ]);
@@ -206,7 +214,7 @@ export class Chart implements IPlotted, IReadable {
       const left = cursor === null ? -10 : this._plot.valToPos(cursor, 'x');
       this._plot.setCursor({ left, top: cursor === null ? -10 : 0 }, false);
     }
-    this._table.show(this.curves, this.layout, cursor);
+    this._table.show(this.curves, cursor);
     this._reader.update();
   }
 
@@ -226,6 +234,7 @@ export class Chart implements IPlotted, IReadable {
   private readonly _resizes: ResizeObserver;
   private _given: readonly ICurve[] = [];
   private _slowest = -1;
+  private _hasRanges = false;
   private _theme: ITheme | null = null;
   private _plot: uPlot | null = null;
   private _shape = '';

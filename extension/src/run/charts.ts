@@ -3,11 +3,16 @@
  */
 import { Chart, type ICurve, type IStyle } from './chart';
 import { element, setText } from './dom';
-import { groupNames, MOST_GROUPS, type IGroup } from './metrics';
+import { groupsOf, MOST_GROUPS, type IGroup } from './groups';
 import type { RunModel } from './model';
 import { nonfiniteRemark } from './phrases';
 import type { ITrans } from './trans';
 import type { Range, Zoom } from './zoom';
+
+/** The last value as it is stored, of a run that is over. */
+export function lastValue({ run }: RunModel, name: string): number | undefined {
+  return (run?.is_ended ? run.values[name] : null) ?? undefined;
+}
 
 export class RunCharts {
   constructor(
@@ -20,7 +25,7 @@ export class RunCharts {
     this.update();
   }
 
-  readonly node = element('div');
+  readonly node = element('div', { class: 'wb-section' });
 
   /** Number of charts. */
   get size(): number {
@@ -38,17 +43,20 @@ export class RunCharts {
   /** The curves have changed. */
   update(): void {
     const { curves, slowest } = this.model;
-    const names = [...curves.keys()].filter(name => curves.get(name)!.length);
-    const groups = groupNames(names);
+    const known = [...curves.values()].filter(one => one.length);
+    const hasRanges = known.some(one => one.hasBand);
+    const groups = groupsOf(known);
     const drawn = groups.slice(0, MOST_GROUPS);
     this._arrange(drawn);
     for (const { quantity, names } of drawn) {
       this._charts.get(quantity)!.update(
         names.map((name, colour): ICurve => {
           const series = curves.get(name)!;
-          return { series, label: name, colour, dashed: false };
+          const look = { label: name, colour, dashed: false };
+          return { series, ...look, last: lastValue(this.model, name) };
         }),
-        slowest
+        slowest,
+        hasRanges
       );
     }
     this._remarks(groups);
@@ -75,9 +83,10 @@ export class RunCharts {
     const { zoom, trans, _style: style } = this;
     const before = new Map(this._charts);
     this._charts.clear();
-    for (const quantity of wanted) {
+    for (const { quantity, family } of groups) {
       const chart =
-        before.get(quantity) ?? new Chart({ quantity, trans, zoom, style });
+        before.get(quantity) ??
+        new Chart({ quantity, family, trans, zoom, style });
       before.delete(quantity);
       this._charts.set(quantity, chart);
       this._grid.append(chart.node);

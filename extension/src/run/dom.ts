@@ -27,7 +27,7 @@ export function element<K extends keyof HTMLElementTagNameMap>(
   return made;
 }
 
-/** Split a sentence at what is to be typed, which stands between backticks. */
+/** Split a sentence at its code, which is between backticks. */
 export function withCode(sentence: string): (Node | string)[] {
   return sentence
     .split('`')

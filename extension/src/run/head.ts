@@ -1,8 +1,8 @@
 /**
- * Show where a run stands: its name and state, a line, how much is done, and what is wrong.
+ * The head of a run's view: name, state, progress, and errors.
  */
 import type { IRun } from '../protocol';
-import { element, setAttribute, setText } from './dom';
+import { element, setAttribute, setText, withCode } from './dom';
 import { asPrinted } from './lines';
 import { percent } from './numbers';
 import { stateLine, stateWord } from './phrases';
@@ -11,7 +11,7 @@ import type { ITrans } from './trans';
 export class RunHead {
   /**
    * @param name - the run's, while nothing else is known of it
-   * @param stop - asks the run to stop, and may have something to say; null where nobody can
+   * @param stop - asks the run to stop, and may return a message; null if it cannot be stopped
    */
   constructor(
     private readonly trans: ITrans,
@@ -24,7 +24,7 @@ export class RunHead {
     this._bar.hidden = true;
     this._error.hidden = true;
     this._badge.hidden = true;
-    this._error.append(this._errorTitle, this._traceback);
+    this._error.append(this._errorTitle, this._traceback, this._frames);
     this.node.append(
       element(
         'div',
@@ -42,7 +42,7 @@ export class RunHead {
     this._stop.addEventListener('click', () => void this._onStop());
   }
 
-  readonly node = element('div');
+  readonly node = element('div', { class: 'wb-section' });
 
   show(run: IRun): void {
     const { trans } = this;
@@ -59,6 +59,14 @@ export class RunHead {
     this._showBar(run);
     this._showStop();
     this._showError(run);
+  }
+
+  /** Leave the traceback out if it is on the page already. */
+  setRaised(isRaised: boolean): void {
+    this._isRaised = isRaised;
+    if (this._run) {
+      this._showError(this._run);
+    }
   }
 
   private _showBar(run: IRun): void {
@@ -101,9 +109,7 @@ export class RunHead {
       this._say((await this.stop?.()) || '');
     } catch (error) {
       const { message } = error as Error;
-      this._say(
-        this.trans.__('The run could not be asked to stop: %1', message)
-      );
+      this._say(this.trans.__('The run could not be stopped: %1', message));
     }
     this._isAsking = false;
     this._showStop();
@@ -116,7 +122,7 @@ export class RunHead {
 
   private _showError(run: IRun): void {
     const { trans } = this;
-    this._error.hidden = !run.error;
+    this._error.hidden = !run.error || this._isRaised;
     if (run.error) {
       const { failed_rank: rank, failed_host: host } = run;
       setText(
@@ -131,6 +137,10 @@ export class RunHead {
         this._traceback,
         'aria-label',
         this._errorTitle.textContent!
+      );
+      this._frames.hidden = !run.is_folded;
+      this._frames.replaceChildren(
+        ...withCode(trans.__('All frames: %1', `\`${command(run.name)}\``))
       );
       setText(this._traceback, run.error.split('\n').map(asPrinted).join('\n'));
     }
@@ -157,6 +167,14 @@ export class RunHead {
     tabindex: '0',
     role: 'group'
   });
+  private readonly _frames = element('p', { class: 'wb-frames' });
   private _run: IRun | null = null;
   private _isAsking = false;
+  private _isRaised = false;
+}
+
+/** What prints all frames of the failed rank's traceback. */
+function command(name: string): string {
+  const quoted = /^[\w.+=-]+$/.test(name) ? name : `'${name}'`;
+  return `workbench logs ${quoted} --traceback`;
 }

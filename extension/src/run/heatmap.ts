@@ -6,6 +6,9 @@ import { element } from './dom';
 import { gigabits, microseconds } from './sizes';
 import type { ITrans } from './trans';
 
+/** The bandwidths at the two ends of the colours. */
+type Scale = [least: number, most: number];
+
 /** Nodes whose figures fit into the cells. */
 const MOST_WRITTEN = 16;
 
@@ -18,10 +21,15 @@ const COLOURS = [
   [254, 232, 56]
 ];
 
+/** Links that differ by less than this look nearly the same: that is how measurements differ. */
+const LEAST_SPREAD = 0.25;
+
 /** The links from each node (row) to each (column), the slowest one marked. */
 export function heatMap(survey: ISurvey, trans: ITrans): HTMLElement {
   const { nodes, links } = survey;
-  const most = Math.max(...links.flat().map(one => one ?? 0));
+  const found = links.flat().flatMap(one => one ?? []);
+  const most = Math.max(...found);
+  const scale: Scale = [Math.min(...found, (1 - LEAST_SPREAD) * most), most];
   const title = trans.__('Gbit/s from each node (row) to each (column)');
   const heads = nodes.map(text => element('th', { scope: 'col', text }));
   const rows = nodes.map((text, from) =>
@@ -29,7 +37,7 @@ export function heatMap(survey: ISurvey, trans: ITrans): HTMLElement {
       'tr',
       {},
       element('th', { scope: 'row', text }),
-      ...nodes.map((_, to) => cell(survey, from, to, most, trans))
+      ...nodes.map((_, to) => cell(survey, from, to, scale, trans))
     )
   );
   const table = element(
@@ -43,7 +51,7 @@ export function heatMap(survey: ISurvey, trans: ITrans): HTMLElement {
     'div',
     { class: 'wb-heatmap', role: 'group', 'aria-label': title, tabindex: '0' },
     table,
-    scale(most)
+    scaleBar(scale)
   );
 }
 
@@ -51,7 +59,7 @@ function cell(
   survey: ISurvey,
   from: number,
   to: number,
-  most: number,
+  [least, most]: Scale,
   trans: ITrans
 ): HTMLElement {
   const { nodes, links, latencies, slowest } = survey;
@@ -59,7 +67,7 @@ function cell(
   if (bandwidth === null) {
     return element('td', {}, element('span', { 'aria-hidden': 'true' }));
   }
-  const share = most ? bandwidth / most : 0;
+  const share = (bandwidth - least) / (most - least || 1);
   const found = latencies.find(([a, b]) => a === from && b === to);
   const made = element('td', {
     title: trans.__(
@@ -85,15 +93,15 @@ function cell(
   return made;
 }
 
-/** Which colour stands for how much. */
-function scale(most: number): HTMLElement {
+/** Which colour is how much. */
+function scaleBar([least, most]: Scale): HTMLElement {
   const bar = element('span', { class: 'wb-heatscale-bar' });
   const stops = COLOURS.map(rgb => `rgb(${rgb.join(', ')})`);
   bar.style.background = `linear-gradient(to right, ${stops.join(', ')})`;
   return element(
     'div',
     { class: 'wb-heatscale', 'aria-hidden': 'true' },
-    '0',
+    gigabits(least),
     bar,
     `${gigabits(most)} Gbit/s`
   );
@@ -102,7 +110,7 @@ function scale(most: number): HTMLElement {
 /**
  * The colour of a bandwidth.
  *
- * @param share - of the greatest, from 0 to 1
+ * @param share - from 0, the least of the scale, to 1, its greatest
  */
 export function colour(share: number): string {
   const place = Math.min(1, Math.max(0, share)) * (COLOURS.length - 1);

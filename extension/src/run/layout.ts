@@ -19,6 +19,8 @@ export interface ICurve {
   /** Which of the theme's colours. */
   colour: number;
   dashed: boolean;
+  /** The run's last value as it is stored, of a run that is over. */
+  last?: number;
 }
 
 /** A curve of so few values shows each, and is not smoothed. */
@@ -27,9 +29,12 @@ export const FEW = 30;
 /** How curves are drawn. */
 export interface IStyle {
   log: boolean;
-  /** Weight of the smoothing, from 0 to below 1. */
+  /** How far averages reach to each side, in percent of what is in sight; 0 for none. */
   smoothing: number;
 }
+
+/** What makes a noisy curve legible, however many points it has. */
+export const SMOOTHING = 2;
 
 /** `raw`: what a smoothed line was before; `slowest`: the slowest rank alone. */
 export type LineKind = 'raw' | 'slowest' | 'line';
@@ -58,9 +63,7 @@ export interface ILayout {
   /** The common iterations, then a row for each line. */
   data: uPlot.AlignedData;
   drawn: IDrawn[];
-  /** The whole smoothed line of each curve; the median where nothing is smoothed. */
-  smoothed: ArrayLike<number>[];
-  /** Where each bucket that is drawn of each curve stands among the common iterations. */
+  /** The index of each drawn bucket of each curve among the common iterations. */
   places: Int32Array[];
 }
 
@@ -76,14 +79,16 @@ export function layOut(
   shown: Range | null = null,
   width = Infinity
 ): ILayout {
-  const smoothed = curves.map(({ series: { median } }) =>
-    style.smoothing > 0 && median.length > FEW
-      ? smooth(median, style.smoothing)
-      : median
-  );
-  const drawn = curves.map(({ series }, i) =>
-    inSight(series, smoothed[i], shown, width)
-  );
+  const drawn = curves.map(curve => {
+    const { x, median, slowest } = curve.series;
+    const [first, last] = shown ?? curve.series.span ?? [0, 0];
+    const smoothed = (values: Float32Array) =>
+      isSmoothed(curve, style)
+        ? smooth(x, values, (style.smoothing / 100) * (last - first))
+        : values;
+    const lines = { line: smoothed(median), slowest: smoothed(slowest) };
+    return inSight(curve.series, lines, shown, width);
+  });
   const x = union(drawn.map(one => one.x));
   const places = drawn.map(one => placesIn(x, one.x));
   const lines = linesOf(curves, style);
@@ -91,7 +96,7 @@ export function layOut(
     row(x.length, places[curve], drawn[curve][kind], style.log)
   );
   const data = [x, ...rows] as uPlot.AlignedData;
-  return { lines, data, drawn, smoothed, places };
+  return { lines, data, drawn, places };
 }
 
 /** The lines to draw, the most important last, so that it is on top. */
@@ -103,12 +108,15 @@ export function linesOf(curves: readonly ICurve[], style: IStyle): ILine[] {
       .filter(
         line =>
           kind === 'line' ||
-          (kind === 'raw' &&
-            style.smoothing > 0 &&
-            curves[line.curve].series.length > FEW) ||
+          (kind === 'raw' && isSmoothed(curves[line.curve], style)) ||
           (kind === 'slowest' && hasSlowest(curves[line.curve].series))
       )
   );
+}
+
+/** Whether an average of `curve` is drawn, and what was reported faintly behind it. */
+export function isSmoothed({ series }: ICurve, style: IStyle): boolean {
+  return style.smoothing > 0 && series.length > FEW;
 }
 
 /** Whether the slowest rank is one of several, and reported `series` lately. */
@@ -167,17 +175,17 @@ export function heightOf(
 /** What there is to be drawn of a curve, one bucket beyond both edges included. */
 function inSight(
   series: Series,
-  line: ArrayLike<number>,
+  lines: Pick<IDrawn, 'line' | 'slowest'>,
   shown: Range | null,
   width: number
 ): IDrawn {
-  const { x, low, median, high, slowest, hasBand } = series;
+  const { x, low, median, high, hasBand } = series;
   const first = shown ? Math.max(0, series.nearest(shown[0]) - 1) : 0;
   const end = shown ? series.nearest(shown[1]) + 2 : series.length;
   const most = hasBand
     ? Math.max(FEWEST_BUCKETS, width / BAND_PIXELS)
     : MOST_BUCKETS;
-  const columns = { x, low, high, raw: median, slowest, line };
+  const columns = { x, low, high, raw: median, ...lines };
   return thin(columns, Math.min(MOST_BUCKETS, most), first, end);
 }
 

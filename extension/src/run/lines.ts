@@ -35,7 +35,7 @@ export function asPrinted(line: string): string {
   return lastStage(line).replace(ESCAPES, '');
 }
 
-/** What stands behind the last carriage return that something follows. */
+/** The text after the last carriage return that has text after it. */
 function lastStage(line: string): string {
   const end = line.replace(/\r+$/, '').length;
   return line.slice(line.lastIndexOf('\r', end - 1) + 1);

@@ -1,5 +1,5 @@
 /**
- * Hold all that a page knows of one run, wherever it came from.
+ * The model of one run on a page, from any source.
  */
 import { Signal, type ISignal } from '@lumino/signaling';
 
@@ -77,9 +77,11 @@ export class RunModel {
     return this._points;
   }
 
-  /** The rank that the others wait for; -1 when unknown. */
+  /** The rank that the others wait for, whose line the curves have; -1 when unknown. */
   get slowest(): number {
-    return this._slowest;
+    // Of two messages one comes first: until they agree, no rank is called the slowest.
+    const isAgreed = !this._steps || this._steps.slowest === this._slowest;
+    return isAgreed ? this._slowest : -1;
   }
 
   readonly output = new Output();
@@ -116,8 +118,8 @@ export class RunModel {
       case 'output':
         this.output.after = message.after;
         this.output.isCut ||= message.skipped > 0;
-        for (const [rank, stream, text] of message.pieces) {
-          this.output.add(rank, stream, text);
+        for (const piece of message.pieces) {
+          this.output.take(piece);
         }
         this._changed.emit('output');
         break;
@@ -155,7 +157,7 @@ export class RunModel {
     );
     const frame = decodeFrame(bytes.buffer);
     if (saved.survey) {
-      this.setSurvey(saved.survey); // first, so that nobody asks a server for it
+      this.setSurvey(saved.survey); // first, so that no request is sent for it
     }
     this._takeRun(saved.run);
     this.setSteps(saved.steps);

@@ -1,6 +1,7 @@
 /**
- * Put numbers into text, in the language of the page.
+ * Put numbers into text, in the language of the page; `workbench/core/units.py` has the same rules.
  */
+import type { ITrans } from './trans';
 
 const formats = new Map<string, Intl.NumberFormat>();
 
@@ -9,7 +10,10 @@ export function integer(value: number): string {
   return formatted(Math.round(value), {});
 }
 
-/** A value with a few significant digits; `nan` when it is none. */
+/**
+ * A value in four significant digits, and what is above a thousand in whole numbers; `nan` when it
+ * is none.
+ */
 export function number(value: number, digits = 4): string {
   if (!Number.isFinite(value)) {
     return 'nan';
@@ -17,7 +21,9 @@ export function number(value: number, digits = 4): string {
   const size = Math.abs(value);
   const isExtreme = size !== 0 && (size < 1e-4 || size >= 1e7);
   const text = formatted(value, {
-    maximumSignificantDigits: digits,
+    ...(size < 10 ** (digits - 1) || isExtreme
+      ? { maximumSignificantDigits: digits }
+      : { maximumFractionDigits: 0 }),
     notation: isExtreme ? 'scientific' : 'standard'
   });
   return isExtreme ? text.replace('E', 'e') : text;
@@ -40,7 +46,7 @@ function placesOf(step: number): number {
 }
 
 /**
- * Where a tick of an axis stands.
+ * The position of a tick of an axis.
  *
  * @param step - from one tick to the next
  */
@@ -65,17 +71,62 @@ export function tick(value: number, step: number): string {
 
 /** A share of one in percent, rounded down: only what is done is 100 %. */
 export function percent(share: number): string {
-  return formatted(Math.floor(100 * share + 1e-9) / 100, { style: 'percent' });
+  return `${integer(Math.floor(100 * share + 1e-9))} %`;
 }
 
-/** A length of time as a clock shows it, as in `0:41` or `1:02:03`. */
-export function clock(seconds: number): string {
-  const whole = Math.max(0, Math.round(seconds));
-  const two = (part: number) => String(part % 60).padStart(2, '0');
-  const minutes = Math.floor(whole / 60);
-  return minutes < 60
-    ? `${minutes}:${two(whole)}`
-    : `${Math.floor(minutes / 60)}:${two(minutes)}:${two(whole)}`;
+/**
+ * An amount of money, without its sign: cents, and below ten cents two significant digits, so that
+ * only nothing is `0.00`.
+ */
+export function money(amount: number): string {
+  const places = Math.max(2, 1 - Math.floor(Math.log10(amount || 1)));
+  return formatted(amount, {
+    minimumFractionDigits: 2,
+    maximumFractionDigits: Math.min(20, places)
+  });
+}
+
+/** Decimal places of milliseconds, such that the longest has three digits. */
+export function millisecondPlaces(longest: number): number {
+  return Math.max(0, 2 - Math.floor(Math.log10(1000 * longest || 100)));
+}
+
+/**
+ * A length of time in the largest unit, to a tenth below ten of it, as in `5.6 ms` or `41 s`; from
+ * a minute on in two units, of which seconds end at ten minutes.
+ */
+export function duration(seconds: number, trans: ITrans): string {
+  if (seconds > 0 && seconds < 999.5e-6) {
+    return trans.__('%1 µs', tenths(1e6 * seconds));
+  }
+  if (seconds > 0 && seconds < 0.9995) {
+    return trans.__('%1 ms', tenths(1000 * seconds));
+  }
+  if (seconds < 59.5) {
+    return trans.__('%1 s', seconds > 0 ? tenths(seconds) : '0');
+  }
+  const [minutes, rest] = parted(Math.round(seconds));
+  if (minutes < 10) {
+    return rest
+      ? trans.__('%1 min %2 s', minutes, rest)
+      : trans.__('%1 min', minutes);
+  }
+  const [hours, left] = parted(Math.round(seconds / 60));
+  if (!hours) {
+    return trans.__('%1 min', left);
+  }
+  return left
+    ? trans.__('%1 h %2 min', integer(hours), left)
+    : trans.__('%1 h', integer(hours));
+}
+
+function tenths(amount: number): string {
+  return fixed(amount, amount < 9.95 ? 1 : 0);
+}
+
+/** Whole sixties, and what is left of them. */
+function parted(amount: number): [number, number] {
+  return [Math.floor(amount / 60), amount % 60];
 }
 
 function formatted(value: number, options: Intl.NumberFormatOptions): string {

@@ -1,6 +1,5 @@
 /**
- * Let something be drawn when it is due: in a frame of the browser, a few times a second, and not
- * while nobody can see it.
+ * Schedule drawing: in a frame of the browser, a few times a second, and only while it is visible.
  */
 
 /** Milliseconds between two drawings. */
@@ -66,7 +65,7 @@ export class Pacer {
   };
 
   /**
-   * Go on to the next drawing, and return when it is due. A beat is kept, so that neither waiting
+   * Schedule the next drawing, and return when it is due. A beat is kept, so that neither waiting
    * for a frame nor a request that comes a little late makes them rarer; one that is missed is not
    * made up for.
    */

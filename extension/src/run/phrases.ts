@@ -3,7 +3,7 @@
  */
 import type { IRun, RunState } from '../protocol';
 import type { Connection } from './model';
-import { clock, integer, number } from './numbers';
+import { duration, integer, number } from './numbers';
 import type { Series } from './series';
 import type { ITrans } from './trans';
 
@@ -22,7 +22,7 @@ export function stateWord(run: IRun, trans: ITrans): string {
   return run.is_stopping ? words.stopping : (words[run.state] ?? run.state);
 }
 
-/** Where a run stands, in one line; its state itself stands beside it. */
+/** A run's progress in one line; its state is shown beside it. */
 export function stateLine(run: IRun, trans: ITrans): string {
   const isRunning = run.state === 'running' && !run.is_stopping;
   const [ending, said] = endingOf(run, trans);
@@ -34,10 +34,10 @@ export function stateLine(run: IRun, trans: ITrans): string {
     parts.push(trans.__('%1 it/s', number(run.rate, 3)));
   }
   if (isRunning && run.seconds_left !== null) {
-    parts.push(trans.__('%1 left', clock(run.seconds_left)));
+    parts.push(trans.__('%1 left', duration(run.seconds_left, trans)));
   }
   if (run.is_ended && run.started) {
-    parts.push(trans.__('took %1', clock(run.seconds_taken)));
+    parts.push(trans.__('took %1', duration(run.seconds_taken, trans)));
   }
   parts.push(withoutStop(run.waiting || said));
   return parts.filter(part => part).join(' · ');
@@ -60,7 +60,7 @@ export function connectionRemark(
       );
     case 'no-server':
       return trans.__(
-        'The server extension of workbench is not enabled here; `jupyter server extension enable workbench.server` enables it. Below stands what the notebook holds.'
+        'The server extension of workbench is not enabled here; enable it with `jupyter server extension enable workbench.server`. The view below was saved with the notebook.'
       );
     default:
       return '';
@@ -84,8 +84,8 @@ export function nonfiniteRemark(series: Series, trans: ITrans): string {
         count
       )
     : trans._n(
-        '%2 is not finite since iteration %3 (%4 value)',
-        '%2 is not finite since iteration %3 (%4 values)',
+        '%2 has not been finite since iteration %3 (%4 value)',
+        '%2 has not been finite since iteration %3 (%4 values)',
         nonfinite,
         name,
         first,
@@ -142,30 +142,27 @@ export function describe(label: string, series: Series, trans: ITrans): string {
 
 /** How the run ended, if that says more than its state does, and what else is to be said. */
 function endingOf(run: IRun, trans: ITrans): [ending: string, said: string] {
+  const { message, failure, stopped_at: at = -1, remark = '' } = run;
   if (run.state === 'stopped') {
-    if (run.message.startsWith('Stopped before')) {
-      return [trans.__('stopped before it began'), ''];
+    if (at < 0 && !run.started && !run.iteration) {
+      return [trans.__('stopped before it started'), remark];
     }
-    // The message begins with where it was: "Stopped at iteration 7. Ranks are new."
-    return [
-      trans.__('stopped at iteration %1', integer(run.iteration)),
-      run.message.replace(/^Stopped at iteration \S* ?/, '')
-    ];
+    if (at < 0 && message) {
+      return ['', message]; // kept before the iteration was a field
+    }
+    const iteration = integer(at < 0 ? run.iteration : at);
+    return [trans.__('stopped at iteration %1', iteration), remark];
   }
   if (run.state === 'failed' && run.failed_rank >= 0) {
     const { failed_rank: rank, failed_host: host } = run;
-    // The message begins with where it was: "Rank 1 on node-0 failed: ValueError: no."
-    const where = `Rank ${rank} on ${host} failed: `;
     return [
       host
         ? trans.__('failed on rank %1 (%2)', rank, host)
         : trans.__('failed on rank %1', rank),
-      run.message.startsWith(where)
-        ? run.message.slice(where.length)
-        : run.message
+      failure ? [failure, remark].filter(text => text).join('. ') : message
     ];
   }
-  return ['', run.message];
+  return ['', message];
 }
 
 function progress(run: IRun, trans: ITrans): string[] {

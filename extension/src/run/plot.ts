@@ -1,31 +1,38 @@
 /**
  * Set uPlot up for a chart: axes, lines, bands and cursor in the colours of the theme.
  */
+import type { Family } from '../protocol';
 import uPlot from 'uplot';
 
+import { axisOf, logAxisOf } from './axes';
 import {
   FEW,
   heightOf,
+  isSmoothed,
   type ICurve,
   type IDrawn,
   type ILayout,
   type ILine,
   type IStyle
 } from './layout';
-import { tick } from './numbers';
+import { integer, tick } from './numbers';
 import { nearest } from './series';
 import type { ITheme } from './theme';
 import type { Range } from './zoom';
 
 const BAND_ALPHA = 0.18;
-const RAW_ALPHA = 0.35;
+// Of what lies behind a smoothed line.
+const FAINT_BAND_ALPHA = 0.1;
+const RAW_ALPHA = 0.3;
+const EDGE = 8; // CSS pixels of a tick and the gap to its label
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [14, 4], [5, 2]];
 const DASHED = [6, 3];
 export const DOTTED: readonly number[] = [1.5, 2.5];
-const LABEL_WIDTH = 6.4; // CSS pixels of a digit on an axis, more or less
 
 /** What a plot asks of its chart while it draws. */
 export interface IPlotted {
+  /** What kind of quantity the curves measure. */
+  readonly family: Family;
   readonly curves: readonly ICurve[];
   readonly layout: ILayout;
   readonly style: IStyle;
@@ -33,9 +40,9 @@ export interface IPlotted {
   readonly shown: Range | null;
   /** The mouse moved the cursor; null when it left. */
   onPoint(iteration: number | null): void;
-  /** Somebody drew a range. */
+  /** The user selected a range. */
   onSelect(range: Range): void;
-  /** Somebody wants to see everything. */
+  /** The user reset the zoom. */
   onReset(): void;
 }
 
@@ -57,7 +64,8 @@ export function makePlot(
   const options: uPlot.Options = {
     width,
     height,
-    padding: [8, 18, 0, 0],
+    // The last label of the iterations ends where the chart does.
+    padding: [8, () => labelWidth(chart) / 2 + 1, 0, 0],
     legend: { show: false },
     scales: {
       x: { time: false, range: () => [...widened(chart.shown ?? [0, 1])] },
@@ -76,8 +84,8 @@ export function makePlot(
       {
         ...axis,
         space: 28,
-        size: (_, values) =>
-          14 + LABEL_WIDTH * Math.max(3, ...(values ?? []).map(v => v.length)),
+        // The longest label begins where the chart's title does.
+        size: (_, values) => EDGE + widest(values ?? [], theme.font),
         values: (_, splits, __, ___, step) =>
           style.log ? labels(splits, 0) : labels(splits, step)
       }
@@ -117,13 +125,14 @@ export function makePlot(
 }
 
 function seriesOf(chart: IPlotted, line: ILine): uPlot.Series {
-  const { theme, curves } = chart;
+  const { theme, curves, style } = chart;
   const curve = curves[line.curve];
   const colour = theme.curves[curve.colour % theme.curves.length];
   const isThick = theme.isHighContrast;
   const dash = dashOf(theme, curve, line.curve);
+  const width = isSmoothed(curve, style) ? 2 : 1.5;
   const shapes = {
-    line: { width: isThick ? 2.5 : 1.5, dash, alpha: 1 },
+    line: { width: isThick ? 2.5 : width, dash, alpha: 1 },
     raw: { width: 1, dash: [], alpha: RAW_ALPHA },
     slowest: { width: isThick ? 2 : 1.25, dash: [...DOTTED], alpha: 0.9 }
   };
@@ -162,21 +171,27 @@ function verticalRange(chart: IPlotted): uPlot.Range.MinMax {
   const shown = chart.shown;
   const found = shown && heightOf(chart.curves, chart.layout, shown, log);
   const [low, high] = found ?? (log ? [0.1, 1] : [0, 1]);
-  if (log) {
-    const [bottom, top] = [rounded(low, Math.floor), rounded(high, Math.ceil)];
-    return [bottom, bottom < top ? top : 10 * bottom];
+  const choose = log ? logAxisOf : axisOf;
+  return [...choose(chart.family, [low, high])];
+}
+
+function labelWidth({ shown, theme }: IPlotted): number {
+  return shown ? widest([integer(shown[1])], theme.font) : 0;
+}
+
+/** CSS pixels of the widest of some labels. */
+function widest(labels: readonly string[], font: string): number {
+  ruler ??= document.createElement('canvas').getContext('2d');
+  if (!ruler) {
+    return 0;
   }
-  const room = 0.06 * (high - low) || 0.1 * Math.abs(high) || 1;
-  return [low - room, high + room];
+  ruler.font = font;
+  return Math.max(0, ...labels.map(text => ruler!.measureText(text).width));
 }
 
-/** A number with one digit: what the ticks of a logarithmic axis begin and end with. */
-function rounded(value: number, round: (value: number) => number): number {
-  const unit = 10 ** Math.floor(Math.log10(value));
-  return Number((round(value / unit) * unit).toPrecision(1));
-}
+let ruler: CanvasRenderingContext2D | null = null;
 
-/** Where the value under the cursor stands among the common iterations. */
+/** The index of the value under the cursor among the common iterations. */
 function placeOf(
   chart: IPlotted,
   line: number,
@@ -213,9 +228,11 @@ function drawBands(chart: IPlotted, plot: uPlot): void {
   ctx.beginPath();
   ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
   ctx.clip();
-  ctx.globalAlpha = BAND_ALPHA;
   curves.forEach((curve, i) => {
     if (curve.series.hasBand) {
+      ctx.globalAlpha = isSmoothed(curve, style)
+        ? FAINT_BAND_ALPHA
+        : BAND_ALPHA;
       ctx.fillStyle = theme.curves[curve.colour % theme.curves.length];
       ctx.fill(bandOf(plot, layout.drawn[i], style.log));
     }

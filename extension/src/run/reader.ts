@@ -1,6 +1,5 @@
 /**
- * Let a chart be read and zoomed with the keyboard: a cursor that arrow keys move, and that says
- * the values it stands at.
+ * Keyboard access to a chart: a cursor moved by arrow keys, whose values are announced, and zoom.
  */
 import { element, setAttribute } from './dom';
 import type { ITrans } from './trans';

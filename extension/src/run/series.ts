@@ -1,7 +1,7 @@
 /**
  * Hold one curve in typed arrays, smooth it and thin it; nothing is drawn here.
  */
-import type { ISeriesUpdate } from '../protocol';
+import type { Family, ISeriesUpdate } from '../protocol';
 
 const FIRST_CAPACITY = 256;
 const SINGLES = ['low', 'median', 'high', 'mean', 'slowest'] as const;
@@ -12,6 +12,10 @@ type Single = (typeof SINGLES)[number];
 export class Series {
   constructor(readonly name: string) {}
 
+  /** What it measures, such as `loss`. */
+  quantity = '';
+  family: Family = 'other';
+  isValidation = false;
   /** Iterations that a bucket stands for. */
   width = 1;
   /** How many ranks reported it. */
@@ -64,6 +68,9 @@ export class Series {
     if (update.reset || update.width !== this.width) {
       this.length = 0;
     }
+    this.quantity = update.quantity;
+    this.family = update.family;
+    this.isValidation = update.is_validation;
     this.width = update.width;
     this.ranks = update.ranks;
     this.nonfinite = update.nonfinite;
@@ -142,35 +149,46 @@ export class Series {
 }
 
 /**
- * Smooth exponentially, without the pull towards zero at the beginning, as TensorBoard does.
+ * Average around each point with weights that fall exponentially to both sides, so that nothing
+ * lags; `workbench/core/run/smoothing.py` does the same.
  *
- * @param weight - from 0 (nothing is smoothed) to below 1
+ * @param reach - the distance along `x` over which a weight falls to 1/e: where there are more
+ *   points, more of them make an average
  */
 export function smooth(
+  x: ArrayLike<number>,
   values: ArrayLike<number>,
-  weight: number
+  reach: number
 ): Float64Array {
-  const smoothed = new Float64Array(values.length);
-  let sum = 0;
-  let faded = 1;
-  for (let i = 0; i < values.length; i++) {
-    if (Number.isFinite(values[i])) {
-      sum = sum * weight + (1 - weight) * values[i];
-      faded *= weight;
-      smoothed[i] = sum / (1 - faded);
-    } else {
-      smoothed[i] = NaN;
+  const sums = new Float64Array(values.length);
+  const weights = new Float64Array(values.length);
+  const sweep = (first: number, step: 1 | -1) => {
+    let [sum, total, before] = [0, 0, NaN];
+    for (let i = first; i >= 0 && i < values.length; i += step) {
+      if (Number.isFinite(values[i])) {
+        const away = Math.abs(x[i] - before);
+        const kept = total ? Math.exp(-away / reach) : 0;
+        // Each sweep gives what is before a point; the point itself counts once.
+        sums[i] += kept * sum;
+        weights[i] += kept * total;
+        sum = kept * sum + values[i];
+        total = kept * total + 1;
+        before = x[i];
+      }
     }
-  }
-  return smoothed;
+  };
+  sweep(0, 1);
+  sweep(values.length - 1, -1);
+  return sums.map((sum, i) =>
+    Number.isFinite(values[i]) ? (sum + values[i]) / (weights[i] + 1) : NaN
+  );
 }
 
 /**
  * Thin columns to at most `most` buckets, and one more where the first is cut.
  *
  * Of `low` and `high` every extreme is kept, `x` stays in the middle, and all else is averaged.
- * Always as many buckets become one, counted from the first there is, so that a curve which grows
- * stands still.
+ * Always as many buckets become one, counted from the first there is, so that a growing curve does not move.
  *
  * @param first - the place to begin at
  * @param end - the place to end before

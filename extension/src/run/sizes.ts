@@ -4,6 +4,7 @@
 import { number } from './numbers';
 
 const UNITS: [unit: string, size: number][] = [
+  ['TB', 1e12],
   ['GB', 1e9],
   ['MB', 1e6],
   ['kB', 1e3]
@@ -21,7 +22,10 @@ export function microseconds(seconds: number): string {
 
 /** A number of bytes, as in `4 MB`. */
 export function sizeText(nbytes: number): string {
-  const [unit, size] = UNITS.find(([, size]) => nbytes >= size) ?? ['B', 1];
+  const [unit, size] = UNITS.find(([, size]) => nbytes >= 0.9995 * size) ?? [
+    'B',
+    1
+  ];
   return `${number(nbytes / size, 3)} ${unit}`;
 }
 

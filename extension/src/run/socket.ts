@@ -1,8 +1,8 @@
 /**
- * Follow one run over a WebSocket that comes back after every cut and goes on where it was.
+ * Follow one run over a WebSocket that reconnects after every cut and resumes.
  *
  * A frame is acknowledged once it is taken in and the page is visible, so a hidden page costs the
- * server nothing but where the run stands. When the run has ended, all is acknowledged at once,
+ * server only the run's state. When the run has ended, all is acknowledged at once,
  * since only then the server says that this was all.
  */
 import {
@@ -49,7 +49,7 @@ export class RunSocket {
     }
   }
 
-  /** Follow no longer, unless somebody asks for output. */
+  /** Stop following, unless output is requested. */
   stop(): void {
     this._isOver = true;
     clearInterval(this._watch);
@@ -130,7 +130,7 @@ export class RunSocket {
     this._settle();
   }
 
-  /** Acknowledge what was taken in, unless nobody looks. */
+  /** Acknowledge received points, unless the page is hidden. */
   private _settle(): void {
     const { model } = this.options;
     if (document.hidden && !model.run?.is_ended) {
@@ -197,7 +197,7 @@ export class RunSocket {
     }
   };
 
-  /** Open the connection anew when it is dead. */
+  /** Open the connection again when it is dead. */
   private _look(patience: number): void {
     if (!this._socket) {
       return;

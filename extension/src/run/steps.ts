@@ -1,9 +1,10 @@
 /**
- * Show where the time of a step goes on each rank.
+ * The step breakdown of each rank, as bars and a table.
  */
 import type { ISteps, StepPart } from '../protocol';
 import { element, setText, withCode } from './dom';
-import { fixed, integer } from './numbers';
+import { fixed, millisecondPlaces, integer } from './numbers';
+import { partNames } from './parts';
 import type { ITrans } from './trans';
 
 /** What `ISteps.ranks` has where nothing else is said. */
@@ -31,7 +32,7 @@ export class StepTable {
       this._head,
       this._body
     );
-    this.node = element(
+    const scrolled = element(
       'div',
       {
         class: 'wb-steps',
@@ -39,13 +40,13 @@ export class StepTable {
         'aria-label': trans.__('Time of a step'),
         tabindex: '0'
       },
-      table,
-      this._says
+      table
     );
+    this.node.append(scrolled, this._says);
     this.node.hidden = true;
   }
 
-  readonly node: HTMLElement;
+  readonly node = element('div', { class: 'wb-section' });
 
   show(steps: ISteps | null): void {
     const ranks = steps?.ranks ?? [];
@@ -66,7 +67,7 @@ export class StepTable {
     }
     const sums = ranks.map(([, ...parts]) => parts.reduce((a, b) => a + b, 0));
     const longest = Math.max(...sums) || 1;
-    const places = Math.max(0, 2 - Math.floor(Math.log10(1000 * longest)));
+    const places = millisecondPlaces(longest);
     ranks.forEach(([rank, ...parts], i) => {
       const { node, name, bars, cells } = this._rows[i];
       const isSlowest = rank === steps.slowest && steps.total > 1;
@@ -92,14 +93,7 @@ export class StepTable {
 
   private _titles(): HTMLElement {
     const { trans } = this;
-    const words: { [part in StepPart]: string } = {
-      compute: trans.__('compute'),
-      communication: trans.__('communication'),
-      waiting: trans.__('waiting'),
-      moving: trans.__('moving bytes'),
-      data: trans.__('data'),
-      other: trans.__('other')
-    };
+    const words = partNames(trans);
     return element(
       'tr',
       {},
@@ -108,15 +102,23 @@ export class StepTable {
       ...this._parts.map(part =>
         element(
           'th',
-          { scope: 'col' },
-          element('span', {
-            class: `wb-square wb-part-${part}`,
-            'aria-hidden': 'true'
-          }),
-          words[part]
+          { scope: 'col', class: `wb-column-${part}` },
+          element(
+            'span',
+            { class: 'wb-part' },
+            element('span', {
+              class: `wb-square wb-part-${part}`,
+              'aria-hidden': 'true'
+            }),
+            element('span', { text: words.get(part)! })
+          )
         )
       ),
-      element('th', { scope: 'col', text: trans.__('total') })
+      element('th', {
+        scope: 'col',
+        class: 'wb-column-total',
+        text: trans.__('total')
+      })
     );
   }
 
@@ -134,7 +136,7 @@ export class StepTable {
   private readonly _caption = element('caption');
   private readonly _head = element('thead');
   private readonly _body = element('tbody');
-  private readonly _says = element('div');
+  private readonly _says = element('div', { class: 'wb-says' });
   private _parts: readonly StepPart[] = [];
   private _said = '';
   private _rows: IRow[] = [];
@@ -145,7 +147,9 @@ function makeRow(parts: readonly StepPart[]): IRow {
   const bars = parts.map(part => element('span', { class: `wb-part-${part}` }));
   const bar = element('div', { class: 'wb-bar', 'aria-hidden': 'true' });
   bar.append(...bars);
-  const cells = [...parts, 'total'].map(() => element('td'));
+  const cells = [...parts, 'total'].map(part =>
+    element('td', { class: `wb-column-${part}` })
+  );
   const node = element(
     'tr',
     {},

@@ -4,12 +4,12 @@
 import type { ISurvey } from '../protocol';
 import { element } from './dom';
 import { heatMap } from './heatmap';
-import { clock, integer, number } from './numbers';
+import { duration, fixed, integer, millisecondPlaces } from './numbers';
 import { gigabits, microseconds, rateText, sizeText } from './sizes';
 import { surveyChart } from './surveychart';
 import type { ITrans } from './trans';
 
-/** A cell of a table: a name stands at the left, an amount at the right. */
+/** A cell of a table: names are aligned left, amounts right. */
 type Row = [name: string, ...amounts: string[]];
 
 export class SurveyView {
@@ -18,7 +18,10 @@ export class SurveyView {
     this.node.hidden = true;
   }
 
-  readonly node = element('div', { class: 'wb-survey', role: 'group' });
+  readonly node = element('div', {
+    class: 'wb-survey wb-section',
+    role: 'group'
+  });
 
   show(survey: ISurvey | null): void {
     this.node.hidden = !survey;
@@ -46,14 +49,14 @@ export class SurveyView {
       ofNodes,
       withRanks,
       when,
-      clock(seconds)
+      duration(seconds, trans)
     );
   }
 
   private _figures(survey: ISurvey): HTMLElement[] {
     const { trans } = this;
     return [
-      ...(survey.slowest ? [heatMap(survey, trans)] : []),
+      ...(survey.slowest && isMapped(survey) ? [heatMap(survey, trans)] : []),
       ...(survey.exchanges.length ? [surveyChart(survey, trans)] : [])
     ];
   }
@@ -61,7 +64,7 @@ export class SurveyView {
   private _tables(survey: ISurvey): HTMLElement[] {
     const { trans } = this;
     const { nodes, latencies, links, exchanges, rates } = survey;
-    const made: [string, string[], Row[]][] = [
+    const made: [string, string[], Row[], boolean?][] = [
       [
         trans.__('Allreduce'),
         [
@@ -74,7 +77,7 @@ export class SurveyView {
         exchanges.map(one => [
           [one.way, one.algorithm].filter(Boolean).join(': '),
           sizeText(one.nbytes),
-          number(1000 * one.seconds, 3),
+          fixed(1000 * one.seconds, millisecondPlaces(one.seconds)),
           gigabits(one.algbw),
           gigabits(one.busbw)
         ])
@@ -86,7 +89,8 @@ export class SurveyView {
           `${nodes[from]} → ${nodes[to]}`,
           gigabits(links[from][to] ?? NaN),
           microseconds(seconds)
-        ])
+        ]),
+        !isMapped(survey)
       ],
       [
         trans.__('On each node'),
@@ -100,14 +104,26 @@ export class SurveyView {
     ];
     return made
       .filter(([, , rows]) => rows.length)
-      .map(([title, titles, rows]) => folded(title, titles, rows));
+      .map(([title, titles, rows, isOpen]) =>
+        folded(title, titles, rows, isOpen)
+      );
   }
 
   private _shown: ISurvey | null = null;
 }
 
-/** A table that is opened by who wants to see its figures. */
-function folded(title: string, titles: string[], rows: Row[]): HTMLElement {
+/** Whether there are so many links that a map of them shows more than their table. */
+function isMapped({ nodes }: ISurvey): boolean {
+  return nodes.length > 2;
+}
+
+/** A table that can be opened to see its figures. */
+function folded(
+  title: string,
+  titles: string[],
+  rows: Row[],
+  isOpen = false
+): HTMLElement {
   const head = titles.map(text => element('th', { scope: 'col', text }));
   const body = rows.map(([name, ...amounts]) =>
     element(
@@ -119,7 +135,7 @@ function folded(title: string, titles: string[], rows: Row[]): HTMLElement {
   );
   return element(
     'details',
-    {},
+    { open: isOpen },
     element('summary', { text: title }),
     element(
       'table',

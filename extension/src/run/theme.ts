@@ -22,7 +22,7 @@ const ON_DARK = [
   ...['#56B4E9', '#E69F00', '#2BBF95', '#E29BC4', '#9DB2FF', '#F0E442']
 ];
 
-/** Read the theme as it is where `node` stands. */
+/** Read the theme at `node`. */
 export function readTheme(node: HTMLElement): ITheme {
   const style = getComputedStyle(node);
   const variable = (name: string, otherwise: string) =>
@@ -76,7 +76,7 @@ function isHighContrast(): boolean {
   );
 }
 
-/** Whether text of this colour stands on a dark ground. */
+/** Whether text of this colour is on a dark background. */
 function isLightColour(colour: string): boolean {
   const [red = 0, green = 0, blue = 0] =
     colour.match(/[\d.]+/g)?.map(Number) ?? [];

@@ -3,10 +3,11 @@
  */
 import { element, setText } from './dom';
 import type { IStyle } from './layout';
+import { number } from './numbers';
 import type { ITrans } from './trans';
 import type { Range, Zoom } from './zoom';
 
-const SMOOTHEST = 0.99;
+const SMOOTHEST = 10; // percent of what is in sight
 
 const ICONS = {
   in: 'M7 1a6 6 0 1 0 3.7 10.7l3.3 3.3 1-1-3.3-3.3A6 6 0 0 0 7 1zm0 1.5a4.5 4.5 0 1 1 0 9 4.5 4.5 0 0 1 0-9zM6.3 4.5v1.8H4.5v1.4h1.8v1.8h1.4V7.7h1.8V6.3H7.7V4.5z',
@@ -17,7 +18,7 @@ const ICONS = {
 export class Toolbar {
   /**
    * @param whole - what there is to be shown
-   * @param onStyle - somebody wants another style
+   * @param onStyle - called with another style
    */
   constructor(
     private readonly zoom: Zoom,
@@ -32,10 +33,14 @@ export class Toolbar {
       element('label', {}, this._log, trans.__('Log scale')),
       element(
         'label',
-        {},
+        {
+          title: trans.__(
+            'Strong line: moving average over this share of the iterations in sight. Faint line: as reported. The tables show values as reported.'
+          )
+        },
         trans.__('Smoothing'),
         this._smoothing,
-        this._weight
+        this._reach
       ),
       button(trans.__('Zoom in'), ICONS.in, () => this._scale(0.5)),
       this._out,
@@ -53,7 +58,7 @@ export class Toolbar {
   set(style: IStyle): void {
     this._log.checked = style.log;
     this._smoothing.value = String(style.smoothing);
-    this._showWeight();
+    this._showReach();
   }
 
   dispose(): void {
@@ -61,13 +66,13 @@ export class Toolbar {
   }
 
   private _tell(): void {
-    this._showWeight();
+    this._showReach();
     const smoothing = Number(this._smoothing.value);
     this.onStyle({ log: this._log.checked, smoothing });
   }
 
-  private _showWeight(): void {
-    setText(this._weight, Number(this._smoothing.value).toFixed(2));
+  private _showReach(): void {
+    setText(this._reach, `${number(Number(this._smoothing.value))} %`);
   }
 
   private _scale(factor: number): void {
@@ -88,11 +93,11 @@ export class Toolbar {
     type: 'range',
     min: '0',
     max: String(SMOOTHEST),
-    step: '0.01',
+    step: '0.5',
     value: '0'
   });
-  private readonly _weight = element('span', {
-    class: 'wb-weight',
+  private readonly _reach = element('span', {
+    class: 'wb-reach',
     'aria-hidden': 'true'
   });
   private readonly _out: HTMLButtonElement;

@@ -9,7 +9,7 @@ export interface ITrans {
   _n(singular: string, plural: string, n: number, ...args: unknown[]): string;
 }
 
-/** English as it stands in the sources. */
+/** The English text of the sources. */
 export const ENGLISH: ITrans = {
   __: fill,
   _n: (singular, plural, n, ...args) =>

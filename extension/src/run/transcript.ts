@@ -1,6 +1,8 @@
 /**
- * Show what ranks wrote, of all or of one, once somebody opens it.
+ * The output of all ranks or of one, shown when it is opened.
  */
+import type { IDisplayed } from '../protocol';
+import { displayed, type Render } from './displayed';
 import { element, setText } from './dom';
 import type { RunModel } from './model';
 import type { ILine } from './output';
@@ -8,17 +10,19 @@ import { Pacer } from './pacer';
 import type { ITrans } from './trans';
 
 const ALL = 'all';
-/** Pixels from the end within which somebody is reading the newest lines. */
+/** Pixels from the end within which the view follows the newest lines. */
 const AT_END = 24;
 
 export class Transcript {
   /**
    * @param follow - has output come, or no more
+   * @param render - shows what has to be sanitized
    */
   constructor(
     private readonly model: RunModel,
     private readonly trans: ITrans,
-    private readonly follow: (follows: boolean) => void
+    private readonly follow: (follows: boolean) => void,
+    private readonly render?: Render
   ) {
     this._choice.setAttribute('aria-label', trans.__('Ranks'));
     this._text.setAttribute('aria-label', trans.__('Output by rank'));
@@ -30,6 +34,9 @@ export class Transcript {
     this._text.append(this._lines, this._partial);
     this.node.addEventListener('toggle', () => this._onToggle());
     this._choice.addEventListener('change', () => this._restart());
+    this.node.firstElementChild!.addEventListener('click', () => {
+      this._isChosen = true;
+    });
     this._pacer = new Pacer(this.node, () => this._draw());
   }
 
@@ -39,6 +46,20 @@ export class Transcript {
   update(): void {
     if (this.node.open) {
       this._pacer.request();
+    }
+  }
+
+  /**
+   * Show output and displays, unless the user has opened or closed this.
+   *
+   * @param rank - the one to show; all unless given
+   */
+  open(rank?: number): void {
+    if (!this._isChosen && !this.node.open) {
+      this._isChosen = true;
+      this._offer((rank ?? 0) + 1);
+      this._choice.value = rank === undefined ? ALL : String(rank);
+      this.node.open = true;
     }
   }
 
@@ -52,13 +73,22 @@ export class Transcript {
   }
 
   private _restart(): void {
-    this._lines.replaceChildren();
-    this._shown = 0;
+    this._forget();
     this.update();
+  }
+
+  private _forget(): void {
+    this._lines.replaceChildren();
+    this._nodes.clear();
+    this._shown = 0;
   }
 
   private _draw(): void {
     const { output, run, connection } = this.model;
+    if (this._clearings !== output.clearings) {
+      this._clearings = output.clearings;
+      this._forget();
+    }
     this._offer(Math.max(run?.ranks ?? 0, ...output.ranks.map(r => r + 1)));
     const wanted = this._choice.value;
     const isWanted = ({ rank }: ILine) =>
@@ -77,12 +107,27 @@ export class Transcript {
       block.append(...this._printed(news.filter(isWanted), wanted === ALL));
       this._lines.append(block);
     }
+    this._refresh();
     const partial = output.partial.filter(isWanted);
     this._partial.replaceChildren(...this._printed(partial, wanted === ALL));
-    this._text.hidden = !this._text.textContent;
+    this._text.hidden = !this._text.textContent && !this._nodes.size;
     setText(this._remark, this._says(output.isCut, connection === 'ended'));
     if (isAtEnd) {
       this._text.scrollTop = this._text.scrollHeight;
+    }
+  }
+
+  /** Show what places have now, where it is not what they had. */
+  private _refresh(): void {
+    for (const [place, { node, what }] of this._nodes) {
+      const now = this.model.output.displayed(place);
+      if (!node.isConnected && !this._lines.contains(node)) {
+        this._nodes.delete(place);
+      } else if (now && now !== what) {
+        const made = displayed(now, this.render);
+        node.replaceWith(made);
+        this._nodes.set(place, { node: made, what: now });
+      }
     }
   }
 
@@ -94,17 +139,23 @@ export class Transcript {
     const { trans, model } = this;
     if (!model.output.ranks.length) {
       return isOver
-        ? trans.__('Nothing was written.')
-        : trans.__('Nothing was written yet.');
+        ? trans.__('There is no output.')
+        : trans.__('There is no output yet.');
     }
-    return isCut ? trans.__('Earlier output is left out.') : '';
+    return isCut
+      ? trans.__(
+          'Earlier output is left out; see all of it with `workbench logs %1`.',
+          model.id
+        )
+      : '';
   }
 
-  /** Lines as they stand there; neighbours of one kind share an element. */
+  /** Lines as elements; neighbours of one kind share an element. */
   private _printed(lines: ILine[], namesRank: boolean): HTMLElement[] {
     const made: HTMLElement[] = [];
     let kind = '';
-    for (const { rank, stream, text } of lines) {
+    for (const { rank, stream, text, place } of lines) {
+      const what = this.model.output.displayed(place);
       const printed = `${text}\n`;
       if (namesRank) {
         const label = element('span', {
@@ -114,7 +165,12 @@ export class Transcript {
         made.push(label);
         kind = '';
       }
-      if (kind === stream) {
+      if (what) {
+        const node = displayed(what, this.render);
+        this._nodes.set(place, { node, what });
+        made.push(node);
+        kind = '';
+      } else if (kind === stream) {
         made[made.length - 1].append(printed);
       } else {
         made.push(element('span', { class: `wb-${stream}`, text: printed }));
@@ -148,6 +204,13 @@ export class Transcript {
   private readonly _lines = element('span');
   private readonly _partial = element('span');
   private readonly _pacer: Pacer;
+  /** What is displayed, by its place. */
+  private readonly _nodes = new Map<
+    number,
+    { node: HTMLElement; what: IDisplayed }
+  >();
+  private _clearings = 0;
+  private _isChosen = false;
   /** The number of the first line that was not shown yet. */
   private _shown = 0;
 }

@@ -2,13 +2,16 @@
  * Show the values of a chart's curves in a table: the last ones, or those under the cursor.
  */
 import { element, setText } from './dom';
-import { hasSlowest, type ICurve, type ILayout } from './layout';
+import { hasSlowest, type ICurve } from './layout';
 import { integer, number } from './numbers';
 import { DOTTED } from './plot';
 import { nearest } from './series';
 import type { ITrans } from './trans';
 
 const SVG = 'http://www.w3.org/2000/svg';
+
+/** As wide in every chart, whatever the values. */
+const COLUMNS = ['wb-valuecolumn', 'wb-rangecolumn'];
 
 /** A cell of a table, and how to fill it. */
 type Fill = (at: number | null) => string;
@@ -33,20 +36,22 @@ export class ValueTable {
 
   readonly node = element('table', { class: 'wb-values' });
 
-  /** Make the rows anew: other curves, or others of their values. */
+  /**
+   * Rebuild the rows: for other curves or other columns.
+   *
+   * @param hasRanges - whether there is a column of least and greatest values
+   */
   rebuild(
     curves: readonly ICurve[],
     looks: readonly ILook[],
     slowest: number,
-    isSmoothed: boolean
+    hasRanges: boolean
   ): void {
     const { trans } = this;
     this._cells = [];
-    const hasBand = curves.some(({ series }) => series.hasBand);
     const titles = [
       trans.__('value'),
-      ...(isSmoothed ? [trans.__('smoothed')] : []),
-      ...(hasBand ? [trans.__('min – max')] : [])
+      ...(hasRanges ? [trans.__('min – max')] : [])
     ];
     this._when = element('th', { scope: 'col' });
     this._head.replaceChildren(
@@ -54,15 +59,14 @@ export class ValueTable {
         'tr',
         {},
         this._when,
-        ...titles.map(text => element('th', { scope: 'col', text }))
+        ...titles.map((text, i) =>
+          element('th', { scope: 'col', text, class: COLUMNS[i] })
+        )
       )
     );
     const rows = curves.flatMap((curve, i) => {
-      const fills: Fill[] = [at => this._value(i, at, 'median')];
-      if (isSmoothed) {
-        fills.push(at => this._value(i, at, 'smoothed'));
-      }
-      if (hasBand) {
+      const fills: Fill[] = [at => this._value(i, at)];
+      if (hasRanges) {
         fills.push(at => this._range(i, at));
       }
       const made = [this._row(curve.label, looks[i], fills)];
@@ -71,7 +75,7 @@ export class ValueTable {
         const blank: Fill[] = titles.slice(1).map(() => () => '');
         made.push(
           this._row(label, { ...looks[i], dash: DOTTED }, [
-            at => this._value(i, at, 'slowest'),
+            at => this._slowest(i, at),
             ...blank
           ])
         );
@@ -87,9 +91,8 @@ export class ValueTable {
    *
    * @param at - the iteration that is looked at; null for the last of each curve
    */
-  show(curves: readonly ICurve[], layout: ILayout, at: number | null): void {
+  show(curves: readonly ICurve[], at: number | null): void {
     this._curves = curves;
-    this._layout = layout;
     setText(
       this._when,
       at === null
@@ -115,25 +118,25 @@ export class ValueTable {
     );
   }
 
-  private _value(
-    curve: number,
-    at: number | null,
-    kind: 'median' | 'smoothed' | 'slowest'
-  ): string {
-    const values =
-      kind === 'smoothed'
-        ? this._layout!.smoothed[curve]
-        : this._curves[curve].series[kind];
+  private _value(curve: number, at: number | null): string {
+    const { series, last } = this._curves[curve];
     const place = this._place(curve, at);
-    return place < 0 ? '' : number(values[place]);
+    const value =
+      at === null && last !== undefined ? last : series.median[place];
+    return place < 0 ? '' : number(value);
+  }
+
+  private _slowest(curve: number, at: number | null): string {
+    const place = this._place(curve, at);
+    return place < 0 ? '' : number(this._curves[curve].series.slowest[place]);
   }
 
   private _range(curve: number, at: number | null): string {
-    const { low, high } = this._curves[curve].series;
+    const { low, high, hasBand } = this._curves[curve].series;
     const place = this._place(curve, at);
-    return place < 0 || Number.isNaN(low[place])
+    return !hasBand || place < 0 || Number.isNaN(low[place])
       ? ''
-      : `${number(low[place], 3)} – ${number(high[place], 3)}`;
+      : `${number(low[place])} – ${number(high[place])}`;
   }
 
   private _place(curve: number, at: number | null): number {
@@ -145,7 +148,6 @@ export class ValueTable {
   private readonly _body = element('tbody');
   private _when = element('th');
   private _curves: readonly ICurve[] = [];
-  private _layout: ILayout | null = null;
   private _cells: { node: HTMLElement; fill: Fill }[] = [];
 }
 

@@ -1,12 +1,14 @@
 /**
- * Show one run: where it stands, its curves, where the time goes, and what its ranks wrote.
+ * The view of one run: state, curves, step breakdown, and output.
  */
 import { Announcer, viewsInSight } from './announcer';
 import { RunCharts } from './charts';
+import type { Render } from './displayed';
 import { element, setText } from './dom';
+import { HangLine } from './hang';
 import { RunHead } from './head';
 import { keepKeys } from './keys';
-import type { IStyle } from './layout';
+import { SMOOTHING, type IStyle } from './layout';
 import type { Aspect, RunModel } from './model';
 import { Pacer } from './pacer';
 import { connectionRemark, stateWord } from './phrases';
@@ -34,17 +36,22 @@ export interface IRunViewOptions {
   actions: IRunActions;
   /** The run's name, while nothing else is known of it. */
   name?: string;
-  /** How curves are drawn unless somebody chose otherwise for this run. */
+  /** How curves are drawn unless set for this run. */
   style?: IStyle;
+  /** Shows what ranks display, where it has to be sanitized. */
+  render?: Render;
+  /** Whether rank 0's displays are beside this view, so that it need not be opened. */
+  isBeside?: () => boolean;
 }
 
-/** What was chosen for single runs, as long as the page stands. */
+/** The settings of single runs, as long as the page is open. */
 const chosen = new Map<string, IStyle>();
 
 export class RunView {
   constructor(private readonly options: IRunViewOptions) {
     const { model, trans, actions, name = '' } = options;
     this._head = new RunHead(trans, name, actions.stop ?? null);
+    this._hang = new HangLine(trans);
     this._zoom = new Zoom(actions.curves ? this._finer : null);
     this._charts = new RunCharts(model, trans, this._zoom, this._style);
     this._toolbar = new Toolbar(
@@ -56,11 +63,14 @@ export class RunView {
     this._toolbar.set(this._style);
     this._steps = new StepTable(trans);
     this._survey = new SurveyView(trans);
+    const text = trans.__('Curves appear with the first report.');
+    this._empty = element('p', { class: 'wb-note', text });
     this._transcript = actions.output
-      ? new Transcript(model, trans, actions.output)
+      ? new Transcript(model, trans, actions.output, options.render)
       : null;
     this.node.append(
       this._head.node,
+      this._hang.node,
       this._remark,
       this._toolbar.node,
       this._charts.node,
@@ -85,11 +95,16 @@ export class RunView {
   /** Its `data-run`, `data-points` and `data-state` tell what it shows to those who look from outside. */
   readonly node = element('div', { class: 'wb-run', role: 'group' });
 
-  /** How curves are drawn where nobody chose otherwise. */
+  /** How curves are drawn by default. */
   setStyle(style: IStyle): void {
     this.options.style = style;
     this._toolbar.set(this._style);
     this._charts.setStyle(this._style);
+  }
+
+  /** Leave the failed rank's traceback to the cell's own error, or show it. */
+  setRaised(isRaised: boolean): void {
+    this._head.setRaised(isRaised);
   }
 
   dispose(): void {
@@ -106,7 +121,9 @@ export class RunView {
 
   private get _style(): IStyle {
     const { model, style } = this.options;
-    return chosen.get(model.id) ?? style ?? { log: false, smoothing: 0 };
+    return (
+      chosen.get(model.id) ?? style ?? { log: false, smoothing: SMOOTHING }
+    );
   }
 
   private _choose(style: IStyle): void {
@@ -135,9 +152,12 @@ export class RunView {
         break;
       case 'steps':
         this._steps.show(this.options.model.steps);
+        this._showEmptiness();
+        this._charts.update(); // which mark the rank that is marked there
         break;
       case 'survey':
         this._survey.show(this.options.model.survey);
+        this._showEmptiness();
         break;
       case 'output':
         this._transcript?.update();
@@ -159,7 +179,7 @@ export class RunView {
     this._survey.show(model.survey);
   }
 
-  /** How many points were taken in, for whoever watches over the page. */
+  /** The number of received points, for tests and benchmarks. */
   private _showPoints(): void {
     this.node.dataset.points = String(this.options.model.points);
   }
@@ -172,7 +192,17 @@ export class RunView {
       return;
     }
     this._head.show(run);
+    const hang = this._hang.show(run);
+    if (hang) {
+      this._announce(hang);
+    }
     this.node.dataset.state = run.state;
+    if (run.displays && !this.options.isBeside?.()) {
+      this._transcript?.open(0);
+    }
+    if (run.is_ended) {
+      this._charts.update(); // which shows the last values as they are stored
+    }
     const word = stateWord(run, trans);
     if (this._word && word !== this._word) {
       this._announce(trans.__('Run %1: %2', run.name, word));
@@ -197,27 +227,33 @@ export class RunView {
     }
     setText(this._remark, remark);
     this._remark.hidden = !remark;
-    if (this._transcript) {
-      this._transcript.node.hidden =
-        connection === 'unknown' || connection === 'no-server';
-    }
   }
 
+  /** Leave out what there is no reason to show: a cell that only prints has its output. */
   private _showEmptiness(): void {
-    const { model, trans } = this.options;
+    const { model, isBeside } = this.options;
+    const { run, connection } = model;
     const isEmpty = !this._charts.size;
-    const isOver = !!model.run?.is_ended;
-    const isWaiting = ['connecting', 'live', 'lost'].includes(model.connection);
-    this._toolbar.node.hidden = isEmpty;
+    const isKnown = connection !== 'unknown' && connection !== 'no-server';
     // Of a run that is over, the curves may still be on their way.
-    const isCurved = model.run?.kind !== 'measurement';
-    this._empty.hidden = !isCurved || !isEmpty || isWaiting === isOver;
-    setText(
-      this._empty,
-      isOver
-        ? trans.__('No curves were reported.')
-        : trans.__('Curves appear with the first report.')
-    );
+    const isAll = connection === 'ended' || connection === 'saved';
+    const isPlain = isEmpty && isAll && isUneventful(model);
+    this.node.classList.toggle('wb-plain', isPlain);
+    this._charts.node.hidden = isEmpty;
+    this._toolbar.node.hidden = isEmpty;
+    this._empty.hidden =
+      !isEmpty ||
+      !isKnown ||
+      !run ||
+      run.is_ended ||
+      run.kind === 'measurement';
+    if (this._transcript) {
+      const isSaid = !!isBeside?.() && run?.ranks === 1;
+      this._transcript.node.hidden = !isKnown || isSaid;
+      if (isPlain && connection === 'ended' && !isBeside?.()) {
+        this._transcript.open();
+      }
+    }
   }
 
   private _retheme(): void {
@@ -228,6 +264,7 @@ export class RunView {
   }
 
   private readonly _head: RunHead;
+  private readonly _hang: HangLine;
   private readonly _zoom: Zoom;
   private readonly _charts: RunCharts;
   private readonly _toolbar: Toolbar;
@@ -237,7 +274,17 @@ export class RunView {
   private readonly _transcript: Transcript | null;
   private readonly _announcer = new Announcer();
   private readonly _remark = element('p', { class: 'wb-remark', hidden: true });
-  private readonly _empty = element('p', { class: 'wb-note' });
+  private readonly _empty: HTMLElement;
   private readonly _endings: (() => void)[];
   private _word = '';
+}
+
+/** Whether there is nothing to be said of a run beside what its ranks wrote. */
+function isUneventful({ run, steps, survey }: RunModel): boolean {
+  return (
+    run?.state === 'finished' &&
+    run.kind !== 'measurement' &&
+    !steps?.ranks.length &&
+    !survey
+  );
 }

@@ -15,7 +15,7 @@ export type Finer = (first: number, last: number) => Promise<IFrame | null>;
 const SETTLING = 200;
 /** Milliseconds after which the newest end of a live curve is fetched again. */
 const STALE = 3_000;
-/** Room at both sides, as a share of the range, so that curves go on beyond the edge. */
+/** Room at both sides, as a share of the range, so that curves continue beyond the edge. */
 const ROOM = 0.05;
 const NARROWEST = 4;
 

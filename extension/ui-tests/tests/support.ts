@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 
 import {
@@ -27,8 +27,12 @@ const TOKEN = given('WORKBENCH_UI_TOKEN');
 const ROOT = given('WORKBENCH_UI_ROOT');
 const PYTHON = given('WORKBENCH_UI_PYTHON');
 const PLAYER = given('WORKBENCH_UI_PLAYER');
+const GALLERY = join(dirname(PLAYER), '..', 'view', 'gallery.py');
 const SERVER = given('WORKBENCH_UI_PID');
 const PICTURES = process.env.WORKBENCH_UI_PICTURES;
+
+/** What only ours has in it; a checkout's folder may be called workbench. */
+const OURS = /workbench-lab|workbench\/api|workbench:|\bwb-/i;
 
 /** A number of words that ours may be said in, or that a cut connection makes a browser say. */
 const NETWORK =
@@ -58,7 +62,7 @@ export const test = base.extend<{ errors: string[]; kernels: void }>({
       const errors: string[] = [];
       context.on('weberror', event => {
         const { message, stack = '' } = event.error();
-        if (/workbench/.test(message + stack)) {
+        if (OURS.test(message + stack)) {
           errors.push(stack || message);
         }
       });
@@ -66,7 +70,7 @@ export const test = base.extend<{ errors: string[]; kernels: void }>({
         const text = message.text();
         if (
           message.type() === 'error' &&
-          /workbench|wb-/i.test(text + message.location().url) &&
+          OURS.test(text + message.location().url) &&
           !NETWORK.test(text)
         ) {
           errors.push(text);
@@ -85,10 +89,19 @@ export const test = base.extend<{ errors: string[]; kernels: void }>({
 export async function openLab(page: Page, path = ''): Promise<void> {
   const tree = path ? `/tree/${path}` : '';
   await visit(page, `lab/workspaces/${randomUUID()}${tree}`);
+  if (!path) {
+    // It opens last of all, and takes the focus from whatever has it by then.
+    await expect(page.locator('.jp-Launcher')).toBeFocused();
+  }
 }
 
 /** Open a page of the server. */
 export async function visit(page: Page, path: string): Promise<void> {
+  // JupyterLab gives a theme 1.5 seconds, and a busy machine may take longer.
+  const complaint = page.getByRole('dialog', { name: 'Error Loading Theme' });
+  await page.addLocatorHandler(complaint, dialog =>
+    dialog.getByRole('button', { name: 'OK' }).click()
+  );
   await page.goto(`${path}?token=${TOKEN}`);
   await untilReady(page);
 }
@@ -126,6 +139,22 @@ export async function command(
     ([id, args]) => (window as any).jupyterapp.commands.execute(id, args),
     [id, args] as const
   );
+}
+
+/** Press a command's keys, as soon as JupyterLab has read that they are the command's. */
+export async function pressKeysOf(
+  page: Page,
+  id: string,
+  keys: string
+): Promise<void> {
+  await page.waitForFunction(
+    id =>
+      (window as any).jupyterapp.commands.keyBindings.some(
+        (binding: { command: string }) => binding.command === id
+      ),
+    id
+  );
+  await page.keyboard.press(keys);
 }
 
 /** The panel at the left, opened. */
@@ -307,7 +336,7 @@ export async function runCells(page: Page, count: number): Promise<void> {
     await page.keyboard.press('Shift+Enter');
     const prompt = first.locator('.jp-InputPrompt');
     await expect(prompt).toHaveText(/\[\d+\]:/, { timeout: 4_000 });
-  }).toPass({ timeout: 60_000 });
+  }).toPass({ timeout: 180_000 });
   for (let cell = 1; cell < count; cell++) {
     await page.keyboard.press('Shift+Enter');
   }
@@ -345,6 +374,11 @@ export async function expectBusy(path: string): Promise<void> {
 /** The run view below the cells of the notebook. */
 export function runView(page: Page): Locator {
   return page.locator('.jp-OutputArea .wb-run');
+}
+
+/** Ask for the run that an untrusted notebook names. */
+export async function follow(output: Locator): Promise<void> {
+  await output.getByRole('button', { name: 'Follow this run' }).click();
 }
 
 /** How many points a view says it has. */
@@ -405,6 +439,11 @@ export async function fixedRuns(): Promise<{ [name: string]: string }> {
   return JSON.parse(await python(PLAYER, 'fixed'));
 }
 
+/** Runs that are hard to draw well: names to ids. */
+export async function oddRuns(): Promise<{ [name: string]: string }> {
+  return JSON.parse(await python(PLAYER, 'odd'));
+}
+
 /** Have the player's cluster measured yesterday, when all was well; the run that did it. */
 export async function measuredBefore(): Promise<string> {
   return JSON.parse(await python(PLAYER, 'measured'));
@@ -413,6 +452,11 @@ export async function measuredBefore(): Promise<string> {
 /** What stays of a run in a saved notebook. */
 export async function bundleOf(run: string): Promise<any> {
   return JSON.parse(await python(PLAYER, 'bundle', run));
+}
+
+/** All that we display as HTML, by the name of what makes it. */
+export async function gallery(): Promise<{ [name: string]: string }> {
+  return JSON.parse(await python(GALLERY));
 }
 
 /** Say something in a shell. */
@@ -430,7 +474,7 @@ async function python(...words: string[]): Promise<string> {
 export async function expectState(run: string, state: string): Promise<void> {
   await expect
     .poll(async () => (await facts(run)).state, {
-      timeout: 60_000,
+      timeout: 180_000,
       intervals: [250],
       message: `run ${run}`
     })

@@ -7,7 +7,7 @@ import tracemalloc
 from types import SimpleNamespace
 import numpy as np
 import workbench
-from workbench.core.exchange import Algorithm, Codec
+from workbench.core.performance.exchange_model import Algorithm, Codec
 from workbench.errors import WorkbenchError
 
 comm_world = worlds.offer(0)

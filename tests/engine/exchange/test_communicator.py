@@ -8,12 +8,15 @@ from .contract import EXACT, READY
 
 pytestmark = [pytest.mark.mpi, pytest.mark.contract]
 
-SIZES = pytest.mark.parametrize("size", [1, 2, 3, 4], ids="{} ranks".format)
+EITHER = pytest.mark.either_mpi
+SIZES = pytest.mark.parametrize(
+    "size", [1, 2, 3, pytest.param(4, marks=EITHER)], ids="{} ranks".format
+)
 
 
 @SIZES
-def test_means_are_exact_and_have_the_same_bits_on_all_ranks(on_ranks, size) -> None:
-    for mine in on_ranks(EXACT, size):
+def test_means_are_exact_and_have_the_same_bits_on_all_ranks(on_shared_ranks, size) -> None:
+    for mine in on_shared_ranks(EXACT, size):
         assert mine["wrong"] == []
 
 
@@ -40,16 +43,22 @@ for codec in Codec:
 )
 
 
-@SIZES
-def test_what_a_codec_loses_comes_back_and_all_ranks_have_the_same_bits(on_ranks, size) -> None:
-    for mine in on_ranks(CODED, size):
+@pytest.mark.parametrize(
+    "size",
+    [1, pytest.param(2, marks=EITHER), 3, pytest.param(4, marks=pytest.mark.weekly)],
+    ids="{} ranks".format,
+)
+def test_what_a_codec_loses_comes_back_and_all_ranks_have_the_same_bits(
+    on_shared_ranks, size
+) -> None:
+    for mine in on_shared_ranks(CODED, size):
         for what, (alike, error, _) in mine.items():
             assert alike, what
             assert error < (0.95 if what.startswith(("topk", "powersgd")) else 1e-3), what
 
 
-def test_compressed_gradients_take_fewer_bytes(on_ranks) -> None:
-    mine = on_ranks(CODED, 2)[0]
+def test_compressed_gradients_take_fewer_bytes(on_shared_ranks) -> None:
+    mine = on_shared_ranks(CODED, 2)[0]
 
     sent = {what.split()[0]: nbytes for what, (_, _, nbytes) in mine.items()}
     assert sent["fp16"] < 0.6 * sent["none"]
@@ -79,8 +88,8 @@ for step in range(2):
 )
 
 
-def test_views_shared_and_read_only_gradients_are_averaged_once(on_ranks) -> None:
-    for mine in on_ranks(STRANGE, 2):
+def test_views_shared_and_read_only_gradients_are_averaged_once(on_shared_ranks) -> None:
+    for mine in on_shared_ranks(STRANGE, 2):
         assert mine == {"means": True, "alike": True}
 
 
@@ -126,9 +135,11 @@ for name, options in WAYS.items():
 )
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_what_is_amiss_is_said_alike_on_all_ranks_with_rank_and_parameter(on_ranks, size) -> None:
-    all_found = on_ranks(ERRORS, size)
+@pytest.mark.parametrize("size", [pytest.param(2, marks=EITHER), 3])
+def test_what_is_amiss_is_said_alike_on_all_ranks_with_rank_and_parameter(
+    on_shared_ranks, size
+) -> None:
+    all_found = on_shared_ranks(ERRORS, size)
 
     last = size - 1
     for mine in all_found:
@@ -165,8 +176,8 @@ for codec in ("none", "fp16", "bf16", "int8"):
 )
 
 
-def test_a_step_takes_no_new_memory(on_ranks) -> None:
-    for mine in on_ranks(MEMORY, 2):
+def test_a_step_takes_no_new_memory(on_shared_ranks) -> None:
+    for mine in on_shared_ranks(MEMORY, 2):
         for how, nbytes in mine.items():
             assert nbytes < 100_000, how  # of 2.2 MB that are exchanged
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from workbench.core.exchange import CODINGS, Codec
+from workbench.core.performance.exchange_model import CODINGS, Codec
 from workbench.engine.exchange.costs import coded_bytes, coding_seconds, sample
 
 from .contract import READY

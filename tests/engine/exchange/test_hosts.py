@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks.place import Place
-from tests.benchmarks.shaped import ShapedHosts, shape
+from benchmarks.place import Place
+from benchmarks.shaped import ShapedHosts, shape
 from tests.engine.conftest import WATCHED
 from tests.rehearsal.hosts import Hosts, why_not
 
@@ -56,6 +56,17 @@ print("found: " + json.dumps(found), flush=True)
 )
 
 
+OVER_SOCKETS = (
+    WATCHED
+    + EXACT
+    + """
+found["sockets"] = make("auto").reducer.lanes.count
+found["rank"] = rank
+print("found: " + json.dumps(found), flush=True)
+"""
+)
+
+
 @pytest.fixture(scope="module")
 def two() -> Iterator[ShapedHosts]:
     """Two hosts whose links are as quick as the machine."""
@@ -71,11 +82,11 @@ def found(two) -> list[dict[str, Any]]:
     return on_two(two, PROGRAM)
 
 
-def on_two(two: ShapedHosts, text: str) -> list[dict[str, Any]]:
+def on_two(two: ShapedHosts, text: str, sockets: int = 1) -> list[dict[str, Any]]:
     """Run a program on two ranks of each host; return what each found."""
     program = two.hosts.folder / "program.py"
     program.write_text(text)
-    return two.mpi(program, "/tmp", "0", nodes=2, per_node=2)
+    return two.mpi(program, "/tmp", "0", nodes=2, per_node=2, sockets=sockets)
 
 
 def test_means_between_hosts_are_exact_with_the_same_bits_on_all_ranks(found) -> None:
@@ -95,6 +106,12 @@ def test_each_codec_ends_with_the_same_bits_on_all_ranks_of_all_hosts(found) -> 
 def test_a_rank_of_another_host_whose_gradient_is_not_finite_is_named(found, name) -> None:
     for mine in found:
         assert "The gradient of /a on rank 3 is not finite" in mine[f"nan {name}"]
+
+
+def test_means_over_several_sockets_are_exact_too(two) -> None:
+    for mine in on_two(two, OVER_SOCKETS, sockets=3):
+        assert mine["sockets"] == 3
+        assert mine["wrong"] == []
 
 
 def test_a_slow_link_between_hosts_is_measured_and_crossed_by_the_hierarchy(two, found) -> None:

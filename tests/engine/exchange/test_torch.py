@@ -118,13 +118,15 @@ found = {"right": found, "said": words}
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_gradients_of_torch_become_their_means_in_place(on_ranks, size) -> None:
-    for mine in on_ranks(CONTRACT, size):
+def test_gradients_of_torch_become_their_means_in_place(on_shared_ranks, size) -> None:
+    for mine in on_shared_ranks(CONTRACT, size):
         assert [what for what, right in mine["right"].items() if not right] == []
 
 
-def test_what_is_amiss_with_torchs_gradients_is_said_with_rank_and_parameter(on_ranks) -> None:
-    all_found = on_ranks(CONTRACT, 2)
+def test_what_is_amiss_with_torchs_gradients_is_said_with_rank_and_parameter(
+    on_shared_ranks,
+) -> None:
+    all_found = on_shared_ranks(CONTRACT, 2)
 
     for mine in all_found:
         said = mine["said"]

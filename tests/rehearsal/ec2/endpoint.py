@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import socket
@@ -12,9 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from botocore.loaders import JSONFileLoader
+
+from tests.rehearsal.hosts import PLACE
 
 ROOT = Path(__file__).parents[3]
 END_SECONDS = 30.0
+# Disks are removed with it.
+BARE_END_SECONDS = 120.0
+
+# Each session of boto3 parses the models of its services again, which takes longer than most tests.
+_parsed = functools.cache(JSONFileLoader().load_file)
+JSONFileLoader.load_file = lambda self, file_path: _parsed(file_path)
 
 
 class Endpoint:
@@ -22,10 +32,13 @@ class Endpoint:
 
     Args:
         machines: Whether a host stands behind each instance.
+        bare: Folder of `tests.rehearsal.bare.debian.Debian`, made: each host has its own disk.
     """
 
-    def __init__(self, *, machines: bool = False) -> None:
+    def __init__(self, *, machines: bool = False, bare: Path | None = None) -> None:
         self._options = ["--machines"] if machines else []
+        self._options += ["--bare", str(bare)] if bare else []
+        self._end_seconds = BARE_END_SECONDS if bare else END_SECONDS
         self._process: subprocess.Popen[str] | None = None
         self.url = ""
 
@@ -52,7 +65,7 @@ class Endpoint:
         assert self._process.stdout is not None
         self._process.stdin.close()
         try:
-            self._process.wait(END_SECONDS)
+            self._process.wait(self._end_seconds)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -74,6 +87,24 @@ class Endpoint:
             for address in addresses
             if address.family is socket.AF_INET
         )
+
+    def expire(self, *keys: str) -> None:
+        """Let access keys expire; calls that are signed with one are refused from now on."""
+        self._do("expire", *keys)
+
+    def know(self, *keys: str) -> None:
+        """Know these access keys and no others."""
+        self._do("know", *keys)
+
+    def throttle(self, action: str, calls: float, refill: float) -> None:
+        """Set how many calls of an action are taken at once, and how many more each second."""
+        self._do("throttle", action, calls, refill)
+
+    @property
+    def roots(self) -> list[Path]:
+        """The root folders of its machines that run, as they themselves see them."""
+        pids = [path.read_text() for path in PLACE.glob(f"wbr{self.pid}x*/*/pid")]
+        return [Path("/proc", pid, "root") for pid in pids]
 
     def pool(self, type: str, zone: str, free: int, close: int | None = None) -> None:
         """Set how many machines of a type a zone has left, and of them close together."""
@@ -118,13 +149,21 @@ class Endpoint:
         """Have a machine shut itself down."""
         self._do("shut_down", id=id)
 
-    def settings(self, **values: float) -> None:
-        """Set how long things take: lag, boot, ending; and how far its clock is ahead."""
+    def subnets(self, *, public: bool) -> None:
+        """Set whether the subnets give public addresses."""
+        self._do("subnets", public=public)
+
+    def settings(self, **values: Any) -> None:
+        """Set how long things take: lag, boot, ending, late; and how far its clock is ahead."""
         self._do("settings", **values)
 
     def calls(self) -> list[tuple[str, dict[str, Any]]]:
         """Return the calls of EC2 since the last reset: action and parameters."""
         return [(action, params) for action, params in self._do("calls")]
+
+    def machines(self) -> list[dict[str, Any]]:
+        """Return all machines as they are: id, state, tags, and whether a notice was given."""
+        return list(self._do("machines"))
 
     def instance(self, id: str) -> dict[str, Any]:
         """Return what DescribeInstances does not tell of an instance."""
@@ -135,8 +174,8 @@ class Endpoint:
         """Forget everything."""
         self._do("reset")
 
-    def _do(self, deed: str, **what: Any) -> Any:
-        asked = json.dumps({"do": deed, "with": what}).encode()
+    def _do(self, deed: str, *args: Any, **what: Any) -> Any:
+        asked = json.dumps({"do": deed, "args": args, "with": what}).encode()
         request = urllib.request.Request(f"{self.url}/rehearsal", asked)
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:

@@ -13,8 +13,24 @@ from pathlib import Path
 from typing import ClassVar
 
 ADDRESS = "169.254.169.254"
+PORT = 80
 TTL = "X-aws-ec2-metadata-token-ttl-seconds"
 TOKEN = "X-aws-ec2-metadata-token"
+
+
+def look_up(known: dict[str, str], path: str) -> str | None:
+    """Return what stands at a path, or the names in a folder; None for what is not there.
+
+    Every version of the service, such as ``latest`` or ``2021-03-23``, says the same.
+    """
+    within = path.lstrip("/").partition("/")[2].rstrip("/")
+    if within in known:
+        return known[within]
+    start = f"{within}/" if within else ""
+    names = {name.removeprefix(start) for name in known if name.startswith(start)}
+    # A folder's name ends with a stroke.
+    shown = sorted({f"{name.split('/')[0]}{'/' if '/' in name else ''}" for name in names})
+    return "\n".join(shown) if shown else None
 
 
 class Metadata(BaseHTTPRequestHandler):
@@ -35,8 +51,7 @@ class Metadata(BaseHTTPRequestHandler):
         if self.headers.get(TOKEN) not in self.tokens:
             self._say(401, "")
             return
-        known = json.loads(self.file.read_text())
-        text = known.get(self.path.removeprefix("/latest/"))
+        text = look_up(json.loads(self.file.read_text()), self.path)
         self._say(404 if text is None else 200, text or "")
 
     def log_message(self, format: str, *args: object) -> None:
@@ -51,4 +66,4 @@ class Metadata(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     Metadata.file = Path(sys.argv[1])
-    ThreadingHTTPServer((ADDRESS, 80), Metadata).serve_forever()
+    ThreadingHTTPServer((ADDRESS, PORT), Metadata).serve_forever()

@@ -13,24 +13,35 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.rehearsal.ec2 import imds, plugin
-from tests.rehearsal.ec2.plugin import MARKET
-from tests.rehearsal.hosts import PLACE, Hosts, RehearsalHost
+from tests.rehearsal.bare import debian
+from tests.rehearsal.bare.debian import Debian
+from tests.rehearsal.bare.mirror import Mirror
+from tests.rehearsal.ec2 import images, imds, instances
+from tests.rehearsal.ec2.market import MARKET
+from tests.rehearsal.hosts import PLACE, Hosts, RehearsalHost, until
+from workbench.core.node import environment_paths
 
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 # What a node has on its own disk, though here it is this machine's.
-LAYERED = ("/home", "/var/log", "/var/lib")
+LAYERED = ("/home", "/opt", "/var/log", "/var/lib")
 ON_DISK = f"/etc /home {Path.home()} /var/log /var/lib/cloud /var/lib/systemd"
 LOOK_SECONDS = 0.1
 AT_ONCE = 4
 RUN = Path("/run/workbench")  # shared with this machine, so each host gets one of its own
+MAC = "02:00:00:00:00:01"
 FIRST = 10  # the network's first addresses are the bridge's and nobody's
 
 
 class Machines:
-    """The hosts of all instances; a context, at whose end all are gone."""
+    """The hosts of all instances; a context, at whose end all are gone.
 
-    def __init__(self) -> None:
+    Args:
+        base: Debian, for machines with disks of their own; without it they share this one's.
+    """
+
+    def __init__(self, base: Debian | None = None) -> None:
+        self._base = base
+        self._mirror: Mirror | None = None
         self._hosts = Hosts()
         self._found: dict[str, RehearsalHost] = {}
         self._told: dict[str, str] = {}
@@ -43,11 +54,15 @@ class Machines:
     def __enter__(self) -> Machines:
         self._hosts.__enter__()
         RUN.mkdir(exist_ok=True)
-        plugin.on_launch.append(self._launch)
-        plugin.on_end.append(self._end)
-        plugin.on_address.append(self._address)
-        plugin.on_image.append(self._image)
-        plugin.is_ready.append(self._ready.__contains__)
+        if self._base is not None:
+            hosts, kept = debian.registries(self._base), self._base.packages
+            self._mirror = Mirror(self._hosts.address, hosts, kept, debian.proxies())
+            self._mirror.__enter__()
+        instances.on_launch.append(self._launch)
+        instances.on_end.append(self._end)
+        instances.on_address.append(self._address)
+        images.on_image.append(self._image)
+        instances.is_ready.append(self._ready.__contains__)
         self._watcher.start()
         return self
 
@@ -56,6 +71,8 @@ class Machines:
         self._watcher.join()
         self._pool.shutdown(cancel_futures=True)
         self._hosts.close()
+        if self._mirror is not None:
+            self._mirror.__exit__()
         if not any(path.is_dir() for path in PLACE.glob("*")):
             with contextlib.suppress(OSError):
                 RUN.rmdir()
@@ -66,6 +83,9 @@ class Machines:
 
     def _image(self, image: str, id_: str) -> None:
         """Take a node's disk as it is at this moment."""
+        if self._base is not None:
+            self._base.keep(image, self._found[id_])
+            return
         names = "--exclude=/etc/hosts --exclude=/etc/hostname"
         there = f"$(ls -d {ON_DISK} 2>/dev/null)"
         tar = f"tar -P --one-file-system {names} -cf {self._picture(image)} {there}"
@@ -75,7 +95,7 @@ class Machines:
         return PLACE / self._hosts.name / f"{image}.tar"
 
     def _launch(self, instance: Any, now: float) -> None:
-        data = plugin.user_data(instance)
+        data = instances.user_data(instance)
         self._pool.submit(self._boot, instance, data).add_done_callback(_tell)
 
     def _end(self, id_: str) -> None:
@@ -84,39 +104,64 @@ class Machines:
             self._pool.submit(self._hosts.stop, host).add_done_callback(_tell)
 
     def _boot(self, instance: Any, data: str) -> None:
-        address = instance.private_ip_address
+        name = f"ip-{instance.private_ip_address.replace('.', '-')}"
+        host = self._bare(name, instance) if self._base else self._sharing(name, instance)
+        self._tell_metadata(instance, host)
+        with MARKET.lock:
+            if instance.state != "pending":  # ended before it was up
+                self._pool.submit(self._hosts.stop, host)
+                return
+            self._found[instance.id] = host
+        if self._base is None:
+            host.popen(sys.executable, "-I", imds.__file__, str(_metadata(host)))
+            until(lambda: host.listens(imds.PORT), f"metadata service of {name}")
+            carry_out(host, data)
+        else:
+            serve_metadata(host)
+            host.boot()
+        self._ready.add(instance.id)
+
+    def _sharing(self, name: str, instance: Any) -> RehearsalHost:
+        """Start a host that sees this machine's disk, and what its image adds to it."""
         host = self._hosts.start(
-            f"ip-{address.replace('.', '-')}",
-            address,
+            name,
+            instance.private_ip_address,
             authorized=(),
             layered=LAYERED,
             imds=imds.ADDRESS,
             sshd=False,
         )
         host.run("mount", "-t", "tmpfs", "rehearsal", str(RUN))
+        # It shares this machine's environment, where a rented node has its own.
+        host.run("mkdir", "-p", environment_paths.FOLDER)
+        host.run("ln", "-sfn", sys.prefix, environment_paths.PREFIX)
         if (disk := self._picture(instance.image_id)).exists():
             host.run("tar", "-P", "-xpf", str(disk))
-        self._tell_metadata(instance, host)
-        host.popen(sys.executable, "-I", imds.__file__, str(_metadata(host)))
-        with MARKET.lock:
-            if instance.state != "pending":  # ended before it was up
-                self._pool.submit(self._hosts.stop, host)
-                return
-            self._found[instance.id] = host
-        carry_out(host, data)
-        self._ready.add(instance.id)
+        return host
+
+    def _bare(self, name: str, instance: Any) -> RehearsalHost:
+        """Start a host on its image's disk, or on Debian's base; it boots when it is let."""
+        assert self._base is not None
+        assert self._mirror is not None
+        picture = self._base.images / instance.image_id
+        disk = self._base.disk(
+            f"{self._hosts.name}-{instance.id}",
+            self._mirror.url,
+            picture if picture.exists() else None,
+        )
+        return self._hosts.start(name, instance.private_ip_address, imds=imds.ADDRESS, disk=disk)
 
     def _watch(self) -> None:
         """Tell each machine what is said of it, and EC2 which machines have shut down."""
         while not self._closing.wait(LOOK_SECONDS):
             with MARKET.lock:
                 for id_, host in list(self._found.items()):
-                    instance = plugin.instance_of(id_)
+                    instance = instances.instance_of(id_)
                     if host.is_up:
                         self._tell_metadata(instance, host)
                     else:
-                        plugin.begin_end(instance)
-                    plugin.settle(instance.ec2_backend)
+                        instances.begin_end(instance)
+                    instances.settle(instance.ec2_backend)
 
     def _tell_metadata(self, instance: Any, host: RehearsalHost) -> None:
         text = json.dumps(metadata(instance))
@@ -127,15 +172,47 @@ class Machines:
             os.replace(new, _metadata(host))
 
 
+def serve_metadata(host: RehearsalHost) -> subprocess.Popen[bytes]:
+    """Serve it on a bare host's network and among its processes, until the host's end."""
+    enter = ["nsenter", "-t", str(host.pid), "-n", "-p"]
+    serve = [sys.executable, "-I", imds.__file__, str(_metadata(host))]
+    return subprocess.Popen([*enter, *serve], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
 def metadata(instance: Any) -> dict[str, str]:
     """Return what the metadata service says, by path."""
+    address = instance.private_ip_address
+    zone = instance.availability_zone
+    name = f"ip-{address.replace('.', '-')}.ec2.internal"
+    card = f"meta-data/network/interfaces/macs/{MAC}"
     known = {
+        "meta-data/ami-id": instance.image_id,
+        "meta-data/ami-launch-index": "0",
+        "meta-data/hostname": name,
+        "meta-data/instance-action": "none",
         "meta-data/instance-id": instance.id,
+        "meta-data/instance-life-cycle": "spot",
         "meta-data/instance-type": instance.instance_type,
-        "meta-data/local-ipv4": instance.private_ip_address,
-        "meta-data/placement/availability-zone": instance.availability_zone,
-        "user-data": plugin.user_data(instance),
-    }
+        "meta-data/local-hostname": name,
+        "meta-data/local-ipv4": address,
+        "meta-data/mac": MAC,
+        "meta-data/placement/availability-zone": zone,
+        "meta-data/placement/region": zone[:-1],
+        "meta-data/services/domain": "amazonaws.com",
+        "meta-data/services/partition": "aws",
+        f"{card}/device-number": "0",
+        f"{card}/local-ipv4s": address,
+        f"{card}/mac": MAC,
+        "dynamic/instance-identity/document": json.dumps(
+            {
+                "accountId": "123456789012", "architecture": "x86_64", "availabilityZone": zone,
+                "imageId": instance.image_id, "instanceId": instance.id,
+                "instanceType": instance.instance_type, "privateIp": address, "region": zone[:-1],
+                "version": "2017-09-30",
+            }
+        ),
+        "user-data": instances.user_data(instance),
+    }  # fmt: skip
     if at := MARKET.notices.get(instance.id):
         known["meta-data/spot/instance-action"] = json.dumps(
             {"action": "terminate", "time": _time(at)}

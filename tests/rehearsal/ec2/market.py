@@ -14,7 +14,6 @@ QUOTAS = {
     "L-34B43A08": 640, "L-3819A6DF": 256, "L-7212CCBC": 128, "L-C4BD4855": 192,
     "L-85EED4F7": 96, "L-B5D1601B": 64, "L-6B0D517C": 64, "L-88CF9481": 64, "L-E3A00192": 128,
 }  # fmt: skip
-DRY_RUN = "DryRunOperation"
 
 
 @dataclass
@@ -46,7 +45,22 @@ class Market:
         boot: Seconds until it runs.
         ending: Seconds until it is gone.
         imaging: Seconds until an image of one is available.
+        ahead: Seconds by which the clock is before this machine's.
+        clock: Epoch seconds at which the clock stands; 0 where it goes.
         images: Images to when they were begun.
+        picture: Seconds after CreateImage's return until the disk's state is taken.
+        taken: Images for which it has been.
+        expired: Access keys that have expired.
+        keys: Access keys that are known; none for all.
+        rates: Actions to their bucket of calls and its refill per second, where not AWS's own.
+        buckets: Region and action to the tokens left, and when.
+        credits: Burstable machines to their mode.
+        late: Seconds until a new group, key pair, template, placement group or profile is known.
+        counted: Seconds for which a terminated machine still counts against quota and pool.
+        held: Terminated machines that still count: their type, zone and end.
+        made: Region, kind and name of such things to when they were made.
+        free_plan: Whether the account is on AWS's free plan.
+        customer_key: Whether volumes are encrypted with a key that spot may not use.
     """
 
     pools: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -69,14 +83,32 @@ class Market:
     ending: float = 0.0
     imaging: float = 0.0
     images: dict[str, float] = field(default_factory=dict)
+    picture: float = 0.0
+    taken: set[str] = field(default_factory=set)
+    expired: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+    rates: dict[str, tuple[float, float]] = field(default_factory=dict)
+    buckets: dict[tuple[str, str], tuple[float, float]] = field(default_factory=dict)
+    credits: dict[str, str] = field(default_factory=dict)
+    late: float = 0.0
+    counted: float = 0.0
+    held: dict[str, tuple[str, str, float]] = field(default_factory=dict)
+    made: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    free_plan: bool = False
+    customer_key: bool = False
     ahead: float = 0.0
+    clock: float = 0.0
     region_of: dict[str, str] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock, repr=False)
 
     @property
     def now(self) -> float:
         """The time there."""
-        return time.time() + self.ahead
+        return self.clock or time.time() + self.ahead
+
+    def is_known(self, id_: str) -> bool:
+        """Whether calls that name a machine find it."""
+        return id_ in self.launched and self.is_listed(id_)
 
     def price(self, type_: str, zone: str, vcpus: int, gpus: int, at: float) -> float:
         """Return $/h: what a test fixed, or a wave about a third of the list price."""
@@ -120,3 +152,6 @@ class Market:
     def is_listed(self, id_: str) -> bool:
         """Whether DescribeInstances knows of a machine yet."""
         return self.now - self.launched.get(id_, 0.0) >= self.lag
+
+
+MARKET = Market()

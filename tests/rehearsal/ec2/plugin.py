@@ -2,233 +2,92 @@
 
 from __future__ import annotations
 
-import base64
 import copy
 import json
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import moto.ec2.urls
 import moto.servicequotas.urls
-from moto.core.exceptions import JsonRESTError, ServiceException
 from moto.core.responses import ActionResult
 from moto.ec2.exceptions import DryRunClientError
-from moto.ec2.models import ec2_backends
-from moto.ec2.models.elastic_block_store import Snapshot
-from moto.ec2.models.instance_types import INSTANCE_TYPES
-from moto.ec2.responses import EC2Response
-from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, convert_tag_spec, random_fleet_id, random_id
-from moto.servicequotas.responses import ServiceQuotasResponse
+from moto.ec2.models.amis import AmiBackend
+from moto.ec2.utils import EC2_PREFIX_TO_RESOURCE, random_id
+from moto.iam.models import IAMBackend
 from moto.ssm.models import SimpleSystemManagerBackend
 
-from tests.rehearsal.ec2.market import Market
-from workbench.cloud.inventory import quota_code
-from workbench.cloud.preflight import GPU_IMAGES, PLAIN_IMAGES
+from tests.rehearsal.ec2 import dryruns, gateways, images, late, throttling
+from tests.rehearsal.ec2.answers import Refused, at, gpus, plain, vcpus
+from tests.rehearsal.ec2.fleets import Fleets
+from tests.rehearsal.ec2.images import PARAMETERS, Images
+from tests.rehearsal.ec2.instances import begin_end, settle
+from tests.rehearsal.ec2.market import MARKET
+from tests.rehearsal.ec2.quotas import Quotas
 
-MARKET = Market()
 PAGE = 60
-IMAGES = {GPU_IMAGES[0]: "ami-dca37ea5", PLAIN_IMAGES[0]: "ami-785db401"}
-INTERRUPTED = "Server.SpotInstanceTermination"
-# Told when a machine is launched, and when its end begins; a rehearsal with machines listens.
-on_launch: list[Callable[[Any, float], None]] = []
-on_end: list[Callable[[str], None]] = []
-on_address: list[Callable[[], str]] = []
-is_ready: list[Callable[[str], bool]] = []
-on_image: list[Callable[[str, str], None]] = []
+CONSTANT = frozenset({"DescribeInstanceTypes", "DescribeInstanceTypeOfferings"})
+_constant: dict[tuple[str, str, str], Any] = {}
 
 
-class Refused(ServiceException):
-    """An answer of EC2's that is an error."""
-
-
-class Growing(Snapshot):  # type: ignore[misc]  # moto has no types
-    """A snapshot that takes its time."""
-
-    done = "0%"
-
-    @property
-    def progress(self) -> str:
-        return self.done
-
-
-class Rehearsed(EC2Response):
-    """moto's EC2, mended."""
+class Rehearsed(Fleets, Images):
+    """moto's EC2, as strict as AWS's."""
 
     def call_action(self) -> Any:
-        action = self._get_action()
+        action, params = self._get_action(), self._get_params()
         with MARKET.lock:
-            MARKET.calls.append((action, _plain(self._params())))
+            MARKET.calls.append((action, plain(params)))
+            images.publish(self.ec2_backend)
+            gateways.attach(self.ec2_backend)
             self._settle()
+            if refusal := throttling.refuse(action, self.region):
+                return self._refused(*refusal)
             if fault := MARKET.fault(action, after=False):
-                return self.serialized(ActionResult(Refused(fault.code, fault.message)))
+                return self._refused(fault.code, fault.message)
             if self._get_param("DryRun", False):
-                return self.serialized(ActionResult(DryRunClientError()))
-            answer = super().call_action()
+                refusal = dryruns.refuse(action, self.ec2_backend, params)
+                no = Refused(*refusal) if refusal else DryRunClientError()
+                return self.serialized(ActionResult(no))
+            answer = self._answered(action, params)
+            if answer[0] == 200:
+                late.note(action, self.region, params)
             if fault := MARKET.fault(action, after=True):
-                return self.serialized(ActionResult(Refused(fault.code, fault.message)))
+                return self._refused(fault.code, fault.message)
             return answer
 
-    def _params(self) -> dict[str, Any]:
-        params: dict[str, Any] = self._get_params()
-        return params
+    def _answered(self, action: str, params: dict[str, Any]) -> Any:
+        """Answer; what never changes, and takes long to write, is written once."""
+        if action not in CONSTANT:
+            return super().call_action()
+        key = (self.region, action, json.dumps(plain(params), sort_keys=True))
+        if key not in _constant:
+            _constant[key] = super().call_action()
+        status, headers, body = _constant[key]
+        return status, dict(headers), body
 
-    def create_fleet(self) -> ActionResult:
-        token = self._get_param("ClientToken") or random_id()
-        asked = json.dumps(_plain(self._params()), sort_keys=True)
-        if token in MARKET.tokens:
-            before, answer = MARKET.tokens[token]
-            if before != asked:
-                raise Refused("IdempotentParameterMismatch", "The token was used before.")
-            return ActionResult(answer)
-        answer = self._fleet()
-        MARKET.tokens[token] = (asked, answer)
-        return ActionResult(answer)
+    def _refused(self, code: str, message: str) -> Any:
+        return self.serialized(ActionResult(Refused(code, message)))
 
-    def _fleet(self) -> dict[str, Any]:
-        [config] = self._get_param("LaunchTemplateConfigs")
-        name = config["LaunchTemplateSpecification"]["LaunchTemplateName"]
-        template = self.ec2_backend.get_launch_template_by_name(name).get_version("1").data
-        options = self._get_param("SpotOptions", {})
-        count = int(self._get_param("TargetCapacitySpecification")["TotalTargetCapacity"])
-        least = int(options.get("MinTargetCapacity", 1))
-        tags = convert_tag_spec(self._get_param("TagSpecifications", []))
-        fleet = random_fleet_id()
-        self.ec2_backend.create_tags([fleet], tags.get("fleet", {}))
-        MARKET.fleets[fleet] = {
-            "FleetId": fleet, "FleetState": "active", "Type": "instant", "Region": self.region,
-            "CreateTime": _at(MARKET.now), "Instances": [],
-        }  # fmt: skip
-        if MARKET.refusals:
-            errors = MARKET.refusals.pop(0)
-            return {"FleetId": fleet, "Instances": [], "Errors": [_error(*one) for one in errors]}
-        close = bool(template.get("Placement", {}).get("GroupName"))
-        errors, pools = [], []
-        for override in config["Overrides"]:
-            type_, subnet = override["InstanceType"], override["SubnetId"]
-            zone = self.ec2_backend.get_subnet(subnet).availability_zone
-            free = min(MARKET.free(type_, zone, close=close), count)
-            if refusal := self._refusal(override, type_, zone, free, least):
-                errors.append(_error(*refusal, override))
-            else:
-                pools.append((-free, self._now_price(type_, zone), type_, subnet, override))
-        if not pools:
-            return {"FleetId": fleet, "Instances": [], "Errors": errors}
-        free, _, type_, subnet, override = min(pools, key=lambda pool: pool[:4])
-        ids = self._launch(template, type_, subnet, -free, tags.get("instance", {}), fleet)
-        part = {
-            "InstanceIds": ids, "InstanceType": type_, "Lifecycle": "spot",
-            "LaunchTemplateAndOverrides": {"Overrides": override},
-        }  # fmt: skip
-        MARKET.fleets[fleet]["Instances"] = [part]
-        return {"FleetId": fleet, "Instances": [part], "Errors": errors if -free < count else []}
+    def authorize_security_group_ingress(self) -> ActionResult:
+        id_ = self._get_param("GroupId")
+        group = self.ec2_backend.get_security_group_from_id(id_)
+        if group is None or self._is_late(late.GROUP, group.name):
+            raise Refused("InvalidGroup.NotFound", f"The security group '{id_}' does not exist")
+        return super().authorize_security_group_ingress()
 
-    def _refusal(
-        self, override: dict[str, Any], type_: str, zone: str, free: int, least: int
-    ) -> tuple[str, str] | None:
-        """Return why a pool does not take part."""
-        if not self._offered(type_, zone):
-            return "Unsupported", f"{type_} is not supported in {zone}."
-        if float(override.get("MaxPrice") or 10**6) < self._now_price(type_, zone):
-            return "SpotMaxPriceTooLow", "Your Spot request price is lower than the minimum."
-        if free < least:
-            return "InsufficientInstanceCapacity", f"There is no Spot capacity for {type_}."
-        code = quota_code(type_)
-        left = MARKET.quotas.get(code, 10**6) - self._used(code)
-        if least * _vcpus(type_) > left:
-            return "MaxSpotInstanceCountExceeded", "Max spot instance count exceeded"
-        return None
+    def describe_security_groups(self) -> ActionResult:
+        return self._without_late(super().describe_security_groups(), late.GROUP, "name")
 
-    def _launch(
-        self,
-        template: dict[str, Any],
-        type_: str,
-        subnet: str,
-        count: int,
-        tags: dict[str, str],
-        fleet: str,
-    ) -> list[str]:
-        told = convert_tag_spec(template.get("TagSpecifications", []))
-        group = template.get("Placement", {}).get("GroupName")
-        if group and (self.region, group) not in MARKET.groups:
-            raise Refused("InvalidPlacementGroup.Unknown", f"{group} does not exist")
-        ids = []
-        for _ in range(count):
-            reservation = self.ec2_backend.run_instances(
-                template["ImageId"],
-                1,
-                template.get("UserData"),
-                [],
-                security_group_ids=list(template["SecurityGroupIds"]),
-                instance_type=type_,
-                is_instance_type_default=False,
-                subnet_id=subnet,
-                key_name=template.get("KeyName"),
-                tags={
-                    "instance": {**told.get("instance", {}), **tags, "aws:ec2:fleet-id": fleet},
-                    "volume": told.get("volume", {}),
-                },
-                lifecycle="spot",
-                metadata_options=template.get("MetadataOptions", {}),
-                instance_initiated_shutdown_behavior=template.get(
-                    "InstanceInitiatedShutdownBehavior"
-                ),
-                block_device_mappings=template["BlockDeviceMappings"],
-                region_name=self.region,
-            )
-            [instance] = reservation.instances
-            instance.instance_lifecycle = "spot"
-            instance.placement.group_name = group or ""
-            instance._state.name, instance._state.code = "pending", 0
-            for nic in instance.nics.values():
-                for give in on_address:  # where the hosts are, and moto's subnets are not
-                    nic.private_ip_address = give()
-                    nic.private_ip_addresses[0]["PrivateIpAddress"] = nic.private_ip_address
-                self.ec2_backend.create_tags([nic.id], told.get("network-interface", {}))
-            self._spot_request(instance, told.get("spot-instances-request", {}))
-            MARKET.launched[instance.id] = MARKET.now
-            MARKET.region_of[instance.id] = self.region
-            MARKET.take(type_, instance.availability_zone, 1)
-            for listener in on_launch:
-                listener(instance, MARKET.now)
-            ids.append(instance.id)
-        self._settle()
-        return ids
+    def describe_key_pairs(self) -> ActionResult:
+        return self._without_late(super().describe_key_pairs(), late.KEY, "key_name")
 
-    def _spot_request(self, instance: Any, tags: dict[str, str]) -> None:
-        request = f"sir-{random_id()[-8:]}"
-        instance.spot_instance_request_id = request
-        self.ec2_backend.create_tags([request], tags)
-        MARKET.requests[request] = {
-            "SpotInstanceRequestId": request, "InstanceId": instance.id, "State": "active",
-            "Type": "one-time", "CreateTime": _at(MARKET.now), "Region": self.region,
-        }  # fmt: skip
+    def _without_late(self, answer: ActionResult, kind: str, name: str) -> ActionResult:
+        [(key, rows)] = answer.result.items()
+        known = [row for row in rows if not self._is_late(kind, getattr(row, name))]
+        return ActionResult({key: known})
 
-    def describe_fleets(self) -> ActionResult:
-        ids = self._get_param("FleetIds", [])
-        found = [MARKET.fleets[id_] for id_ in ids if id_ in MARKET.fleets]
-        if len(found) < len(ids):
-            raise Refused("InvalidFleetId.NotFound", f"{ids} not found")
-        return self._page("Fleets", found)
-
-    def delete_fleets(self) -> ActionResult:
-        done, failed = [], []
-        for id_ in self._get_param("FleetIds", []):
-            fleet = MARKET.fleets.get(id_)
-            if fleet is None:
-                error = {"Code": "fleetIdDoesNotExist", "Message": "not there"}
-                failed.append({"FleetId": id_, "Error": error})
-                continue
-            for part in fleet["Instances"]:
-                for instance in part["InstanceIds"]:
-                    self._begin_end(instance)
-            fleet["FleetState"] = "deleted"
-            done.append(
-                {"FleetId": id_, "CurrentFleetState": "deleted", "PreviousFleetState": "active"}
-            )
-        return ActionResult(
-            {"SuccessfulFleetDeletions": done, "UnsuccessfulFleetDeletions": failed}
-        )
+    def _is_late(self, kind: str, name: str) -> bool:
+        return late.is_late(self.region, kind, name)
 
     def describe_instances(self) -> ActionResult:
         ids = self._get_param("InstanceIds", [])
@@ -294,12 +153,16 @@ class Rehearsed(EC2Response):
         return ActionResult({"PlacementGroup": group})
 
     def describe_placement_groups(self) -> ActionResult:
-        groups = {group["GroupId"]: group for group in MARKET.groups.values()}
+        groups = {
+            group["GroupId"]: group
+            for (_, name), group in MARKET.groups.items()
+            if not self._is_late(late.PLACEMENT, name)
+        }
         return ActionResult({"PlacementGroups": self._tagged(groups, "State")})
 
     def delete_placement_group(self) -> ActionResult:
         name = self._get_param("GroupName")
-        if (self.region, name) not in MARKET.groups:
+        if (self.region, name) not in MARKET.groups or self._is_late(late.PLACEMENT, name):
             raise Refused("InvalidPlacementGroup.Unknown", f"{name} does not exist")
         if any(one.placement.group_name == name for one in self._alive()):
             raise Refused("InvalidPlacementGroup.InUse", f"{name} is in use")
@@ -313,19 +176,15 @@ class Rehearsed(EC2Response):
             raise Refused("DependencyViolation", f"{group} has a dependent object")
         return super().delete_security_group()
 
-    def create_image(self) -> ActionResult:
-        told = self._get_param("TagSpecifications", [])
-        instance = self._get_param("InstanceId")
-        image = self.ec2_backend.create_image(instance, self._get_param("Name"), "", [])
-        tags = convert_tag_spec(told)
-        self.ec2_backend.create_tags([image.id], tags.get("image", {}))
-        self.ec2_backend.create_tags([image.ebs_snapshot.id], tags.get("snapshot", {}))
-        MARKET.images[image.id] = MARKET.now
-        image.ebs_snapshot.__class__ = Growing
-        self._settle()
-        for listener in on_image:
-            listener(image.id, instance)
-        return ActionResult({"ImageId": image.id})
+    def describe_instance_credit_specifications(self) -> ActionResult:
+        ids = self._get_param("InstanceIds", [])
+        self._known(ids)
+        rows = [
+            {"InstanceId": id_, "CpuCredits": MARKET.credits[id_]}
+            for id_ in ids or MARKET.credits
+            if id_ in MARKET.credits
+        ]
+        return ActionResult({"InstanceCreditSpecifications": rows})
 
     def describe_tags(self) -> ActionResult:
         filters = self._filters_from_querystring()
@@ -356,10 +215,11 @@ class Rehearsed(EC2Response):
             {
                 "LaunchTemplateId": one.id,
                 "LaunchTemplateName": one.name,
-                "CreateTime": one.create_time,
+                "CreateTime": at(MARKET.made[self.region, late.TEMPLATE, one.name]),
                 "Tags": one.tags,
             }
             for one in templates
+            if not self._is_late(late.TEMPLATE, one.name)
         ]
         return self._page("LaunchTemplates", told)
 
@@ -386,11 +246,11 @@ class Rehearsed(EC2Response):
                 "AvailabilityZone": row["Location"],
                 "ProductDescription": "Linux/UNIX",
                 "SpotPrice": f"{dollars:.6f}",
-                "Timestamp": _at(at),
+                "Timestamp": at(when),
             }
             for row in offered
             if not wanted or row["InstanceType"] in wanted
-            for at, dollars in self._price_history(row["InstanceType"], row["Location"], since)
+            for when, dollars in _history(row["InstanceType"], row["Location"], since)
         ]
         return self._page("SpotPriceHistory", rows, 1000)
 
@@ -419,7 +279,7 @@ class Rehearsed(EC2Response):
 
     def _known(self, ids: Iterable[str]) -> None:
         for id_ in ids:
-            if id_ not in MARKET.launched or not MARKET.is_listed(id_):
+            if not MARKET.is_known(id_):
                 raise Refused(
                     "InvalidInstanceID.NotFound", f"The instance ID '{id_}' does not exist"
                 )
@@ -434,105 +294,12 @@ class Rehearsed(EC2Response):
     def _settle(self) -> None:
         settle(self.ec2_backend)
 
-    def _offered(self, type_: str, zone: str) -> bool:
-        filters = {"location": [zone], "instance-type": [type_]}
-        return bool(self.ec2_backend.describe_instance_type_offerings("availability-zone", filters))
-
-    def _used(self, code: str) -> int:
-        return sum(
-            _vcpus(one.instance_type)
-            for one in self._alive()
-            if one.lifecycle == "spot" and quota_code(one.instance_type) == code
-        )
-
-    def _now_price(self, type_: str, zone: str) -> float:
-        return MARKET.price(type_, zone, _vcpus(type_), _gpus(type_), MARKET.now)
-
-    def _price_history(self, type_: str, zone: str, since: float) -> list[tuple[float, float]]:
-        return MARKET.history(type_, zone, _vcpus(type_), _gpus(type_), since)
-
-
-class Quotas(ServiceQuotasResponse):
-    """moto's service quotas, with those of EC2."""
-
-    def list_service_quotas(self) -> str:
-        if fault := MARKET.fault("ListServiceQuotas", after=False):
-            raise JsonRESTError(fault.code, fault.message)
-        asked = json.loads(self.body)
-        start = int(asked.get("NextToken") or 0)
-        rows = [
-            {"QuotaCode": code, "ServiceCode": "ec2", "QuotaName": "All … Spot", "Value": value}
-            for code, value in MARKET.quotas.items()
-        ]
-        more = {"NextToken": str(start + 4)} if start + 4 < len(rows) else {}
-        return json.dumps({"Quotas": rows[start : start + 4], **more})
-
-
-def begin_end(instance: Any, *, interrupted: bool = False) -> None:
-    """Begin to end a machine; it is gone after a while."""
-    if instance.state in ("shutting-down", "terminated"):
-        return
-    instance._state.name, instance._state.code = "shutting-down", 32
-    instance.interrupted = interrupted
-    MARKET.ends[instance.id] = MARKET.now + MARKET.ending
-    MARKET.notices.pop(instance.id, None)
-    for listener in on_end:
-        listener(instance.id)
-
-
-def settle(backend: Any) -> None:
-    """Let happen what was to happen by now."""
-    for image in backend.amis.values():
-        if image.id in MARKET.images and image.state in ("pending", "available"):
-            done = MARKET.now - MARKET.images[image.id] >= MARKET.imaging
-            image.state = "available" if done else "pending"
-            image.ebs_snapshot.done = "100%" if done else "40%"
-    for instance in list(backend.all_instances()):
-        if instance.id not in MARKET.launched:
-            continue
-        booted = MARKET.now - MARKET.launched[instance.id] >= MARKET.boot
-        if instance.state == "pending" and booted and all(ask(instance.id) for ask in is_ready):
-            instance._state.name, instance._state.code = "running", 16
-        if MARKET.notices.get(instance.id, float("inf")) <= MARKET.now:
-            begin_end(instance, interrupted=True)
-        if instance.state == "shutting-down" and MARKET.ends[instance.id] <= MARKET.now:
-            _finish(backend, instance)
-
-
-def _finish(backend: Any, instance: Any) -> None:
-    zone, nics = instance.availability_zone, list(instance.nics.values())
-    instance.terminate()
-    for nic in nics:
-        backend.enis.pop(nic.id, None)
-        backend.tags.pop(nic.id, None)
-    MARKET.take(instance.instance_type, zone, -1)
-    for request in MARKET.requests.values():
-        if request["InstanceId"] == instance.id:
-            request["State"] = "closed"
-    when = datetime.fromtimestamp(MARKET.now, UTC)
-    instance._reason = f"User initiated ({when:%Y-%m-%d %H:%M:%S} GMT)"
-    if instance.interrupted:
-        instance._reason = f"Server.SpotInstanceTermination ({when:%Y-%m-%d %H:%M:%S} GMT)"
-        instance.state_reason.code = INTERRUPTED
-        instance.state_reason.message = f"{INTERRUPTED}: Spot instance termination"
-
-
-def instance_of(id_: str) -> Any:
-    """Return moto's instance."""
-    backends = ec2_backends["123456789012"]
-    return backends[MARKET.region_of[id_]].get_instance(id_)
-
-
-def user_data(instance: Any) -> str:
-    """Return the user-data as it was given."""
-    return base64.b64decode(str(instance.user_data or "")).decode()
-
 
 def _get_parameters(self: Any, names: list[str]) -> dict[str, Any]:
-    found = _moto_get_parameters(self, [name for name in names if name not in IMAGES])
+    found = _moto_get_parameters(self, [name for name in names if name not in PARAMETERS])
     for name in names:
-        if name in IMAGES:
-            found[name] = _Parameter(name, IMAGES[name])
+        if name in PARAMETERS:
+            found[name] = _Parameter(name, PARAMETERS[name])
     return found
 
 
@@ -546,6 +313,13 @@ class _Parameter:
         return {"Name": self.name, "Value": self.value, "Type": "String", "Version": 1}
 
 
+def _create_instance_profile(self: Any, name: str, *args: Any, **options: Any) -> Any:
+    profile = _moto_create_instance_profile(self, name, *args, **options)
+    MARKET.made[late.EVERYWHERE, late.PROFILE, name] = MARKET.now
+    return profile
+
+
+_moto_create_instance_profile = IAMBackend.create_instance_profile
 _moto_get_parameters = SimpleSystemManagerBackend.get_parameters
 
 
@@ -556,6 +330,8 @@ def install() -> None:
     moto.ec2.urls.url_paths = {"{0}/": Rehearsed.dispatch}
     moto.servicequotas.urls.url_paths = {"{0}/$": Quotas.dispatch}
     SimpleSystemManagerBackend.get_parameters = _get_parameters
+    IAMBackend.create_instance_profile = _create_instance_profile
+    AmiBackend._load_amis = images.load_once
 
 
 def _meets(name: str, values: list[str], thing: dict[str, Any], tags: dict[str, str]) -> bool:
@@ -570,25 +346,5 @@ def _sort(id_: str) -> str:
     return EC2_PREFIX_TO_RESOURCE.get(id_.partition("-")[0], "")
 
 
-def _error(code: str, message: str, override: dict[str, Any] | None = None) -> dict[str, Any]:
-    return {
-        "ErrorCode": code, "ErrorMessage": message, "Lifecycle": "spot",
-        "LaunchTemplateAndOverrides": {"Overrides": override or {}},
-    }  # fmt: skip
-
-
-def _vcpus(type_: str) -> int:
-    return int(INSTANCE_TYPES[type_]["VCpuInfo"]["DefaultVCpus"])
-
-
-def _gpus(type_: str) -> int:
-    gpus = INSTANCE_TYPES[type_].get("GpuInfo", {}).get("Gpus", ())
-    return sum(gpu.get("Count", 0) for gpu in gpus)
-
-
-def _at(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value, default=str))
+def _history(type_: str, zone: str, since: float) -> list[tuple[float, float]]:
+    return MARKET.history(type_, zone, vcpus(type_), gpus(type_), since)

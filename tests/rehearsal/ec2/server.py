@@ -15,9 +15,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any
 
-from moto.backends import get_backend
+from moto.core.base_backend import BackendDict
+from moto.ec2.models import ec2_backends
 from moto.moto_server.werkzeug_app import (
     DomainDispatcherApplication,
     MotoRequestHandler,
@@ -25,16 +27,40 @@ from moto.moto_server.werkzeug_app import (
 )
 from werkzeug.serving import make_server
 
-from tests.rehearsal.ec2 import plugin
+from tests.rehearsal.bare.debian import Debian
+from tests.rehearsal.ec2 import credentials, images, instances, plugin
+from tests.rehearsal.ec2.launching import ACCOUNT
 from tests.rehearsal.ec2.machines import Machines
-from tests.rehearsal.ec2.market import Fault, Market
-from tests.rehearsal.ec2.plugin import MARKET
+from tests.rehearsal.ec2.market import MARKET, Fault, Market
 
 
-def settings(**values: float) -> None:
+def settings(**values: Any) -> None:
     """Set how long things take."""
     for name, value in values.items():
         setattr(MARKET, name, value)
+
+
+def subnets(public: bool) -> None:
+    """Set whether the subnets give public addresses (``MapPublicIpOnLaunch``)."""
+    for backend in ec2_backends[ACCOUNT].values():
+        for by_id in backend.subnets.values():
+            for subnet in by_id.values():
+                subnet.map_public_ip_on_launch = public
+
+
+def expire(*keys: str) -> None:
+    """Let access keys expire."""
+    MARKET.expired |= set(keys)
+
+
+def know(*keys: str) -> None:
+    """Know these access keys and no others."""
+    MARKET.keys = set(keys)
+
+
+def throttle(action: str, calls: float, refill: float) -> None:
+    """Set how many calls of an action are taken at once, and how many more each second."""
+    MARKET.rates[action] = (calls, refill)
 
 
 def pool(type: str, zone: str, free: int, close: int | None = None) -> None:
@@ -81,7 +107,7 @@ def rebalance(id: str) -> None:
 
 def shut_down(id: str) -> None:
     """Do what happens when a machine shuts itself down: here, it is terminated."""
-    plugin.begin_end(plugin.instance_of(id))
+    instances.begin_end(instances.instance_of(id))
 
 
 def calls() -> list[Any]:
@@ -89,20 +115,37 @@ def calls() -> list[Any]:
     return list(MARKET.calls)
 
 
+def machines() -> list[dict[str, Any]]:
+    """Return all machines as they are, listed already or not."""
+    found = [instances.instance_of(id_) for id_ in MARKET.launched]
+    for backend in {one.ec2_backend for one in found}:
+        instances.settle(backend)
+    return [
+        {
+            "id": one.id,
+            "state": one.state,
+            "tags": {tag["key"]: tag["value"] for tag in one.get_tags()},
+            "noticed": one.id in MARKET.notices,
+        }
+        for one in found
+    ]
+
+
 def instance(id: str) -> dict[str, Any]:
     """Return what DescribeInstances does not tell."""
-    found = plugin.instance_of(id)
+    found = instances.instance_of(id)
     return {
         "shutdown": found.instance_initiated_shutdown_behavior,
-        "user_data": plugin.user_data(found),
+        "user_data": instances.user_data(found),
         "state": found.state,
+        "credits": MARKET.credits.get(id, ""),
+        "gpus_work": images.drives(found.ec2_backend.amis[found.image_id], found.instance_type),
     }
 
 
 def reset() -> None:
     """Forget everything."""
-    for service in ("ec2", "ssm", "sts", "iam", "s3"):
-        get_backend(service).reset()
+    BackendDict.reset()
     fresh = Market()
     for field in fields(Market):
         if field.name != "lock":
@@ -118,8 +161,8 @@ def market() -> dict[str, Any]:
 DEEDS: dict[str, Callable[..., Any]] = {
     deed.__name__: deed
     for deed in (
-        settings, pool, price, quota, fail, mend, refuse, interrupt, rebalance, shut_down, calls,
-        instance, reset, market,
+        settings, subnets, expire, know, throttle, pool, price, quota, fail, mend,
+        refuse, interrupt, rebalance, shut_down, calls, machines, instance, reset, market,
     )
 }  # fmt: skip
 
@@ -132,11 +175,15 @@ class Application:
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         if environ["PATH_INFO"] != "/rehearsal":
+            if refusal := credentials.refuse(environ):
+                status, kind, body = refusal
+                start(status, [("Content-Type", kind)])
+                return [body]
             return self._moto(environ, start)
         asked = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
         try:
             with MARKET.lock:
-                answer = DEEDS[asked["do"]](**asked["with"])
+                answer = DEEDS[asked["do"]](*asked.get("args", ()), **asked["with"])
         except Exception as error:  # noqa: BLE001 - the test has to read what was wrong
             start("500 Wrong", [("Content-Type", "text/plain")])
             return [f"{type(error).__name__}: {error}".encode()]
@@ -154,14 +201,16 @@ class Silent(MotoRequestHandler):
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--machines", action="store_true", help="put a host behind each instance")
+    parser.add_argument("--bare", type=Path, help="its disk: a folder of tests.rehearsal.bare")
     options = parser.parse_args()
+    base = Debian(options.bare) if options.bare else None
     plugin.install()
     server = make_server("127.0.0.1", 0, Application(), threaded=True, request_handler=Silent)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     said = sys.stdout
     sys.stdout = io.StringIO()  # werkzeug and moto have nothing more to say there
-    with Machines() if options.machines else contextlib.nullcontext():
+    with Machines(base) if options.machines else contextlib.nullcontext():
         print(server.server_port, file=said, flush=True)
         sys.stdin.read()
     os._exit(0)  # nobody waits for an answer any more

@@ -1,4 +1,4 @@
-"""Tell of each gradient as soon as Chainer's backward pass has completed it.
+"""Announce each gradient as soon as Chainer's backward pass has completed it.
 
 Chainer stores a parameter's gradient when the whole pass is over. It is complete long before: when
 the last of the functions that take the parameter has been passed, which the graph tells beforehand.

@@ -1,4 +1,4 @@
-"""Turn single precision into fewer bytes, element by element, and back."""
+"""Encode single precision in fewer bytes, element by element, and decode it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy
 
-from workbench.core.exchange import Codec
+from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange.transport import Array
 
 BLOCK = 30_000

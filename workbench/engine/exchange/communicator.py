@@ -1,4 +1,4 @@
-"""A ChainerMN communicator that exchanges gradients by our exchanger; all else is ChainerMN's."""
+"""A ChainerMN communicator that averages gradients by our exchanger."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import chainer
 import numpy
 from chainermn.communicators.mpi_communicator_base import MpiCommunicatorBase
 
-from workbench.core.exchange import Algorithm, Codec
-from workbench.core.exchangewish import DOUBLE_VARIABLE
+from workbench.core.performance.exchange_model import Algorithm, Codec, mark_codec
+from workbench.core.run.exchange_options import DOUBLE_VARIABLE
 from workbench.engine.communicator import watch
-from workbench.engine.current import current
-from workbench.engine.exchange import telling
-from workbench.engine.exchange.device import Device
+from workbench.engine.exchange import summary
+from workbench.engine.exchange.bucket_layout import BucketLayout
 from workbench.engine.exchange.exchanger import Exchanger
+from workbench.engine.exchange.gpu import Device
 from workbench.engine.exchange.optimizer import DelayedOptimizer, OverlappingOptimizer
-from workbench.engine.exchange.plan import Plan
 from workbench.engine.exchange.reducer import Reducer
 from workbench.engine.exchange.transport import transport_of
-from workbench.engine.looking import Meetings
+from workbench.engine.run_context import current
+from workbench.engine.step_probe import Meetings
 
 TELL_SECONDS = 0.5
 
@@ -126,7 +126,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         """Return what ``chainermn.create_multi_node_optimizer`` does, for this communicator."""
         if double_buffering or os.environ.get(DOUBLE_VARIABLE):
             if self.rank == 0:
-                print(telling.STALE, flush=True)
+                print(summary.STALE, flush=True)
             return DelayedOptimizer(optimizer, self, zero_fill)
         # Each has gradients of its own, and so its own plan, buffers and errors to feed back.
         exchanger = self.another() if self._is_taken else self.exchanger
@@ -161,9 +161,9 @@ class ExchangeCommunicator(MpiCommunicatorBase):
             self.reducer, compress, rank, overlaps=self.overlaps, on_plan=self._on_plan
         )
 
-    def _on_plan(self, plan: Plan) -> None:
-        found = telling.tried(self, plan) if self.exchanger.codec is not Codec.NONE else None
-        said = telling.sentence(self, plan, found) if self.rank == 0 else ""
+    def _on_plan(self, plan: BucketLayout) -> None:
+        found = summary.tried(self, plan) if self.exchanger.codec is not Codec.NONE else None
+        said = summary.sentence(self, plan, found) if self.rank == 0 else ""
         if said and said != self._said:
             self._said = said
             print(said, flush=True)
@@ -186,7 +186,7 @@ def _in_exchange(exchanger: Exchanger, meetings: Meetings | None = None) -> Iter
     """Count the main thread's time here as time in MPI: it waits for bytes, or moves them.
 
     Args:
-        meetings: Of all ranks before some of the exchanges, by which the two are told apart.
+        meetings: Of all ranks before some of the exchanges, by which the two are separated.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -203,7 +203,7 @@ def _in_exchange(exchanger: Exchanger, meetings: Meetings | None = None) -> Iter
         watch.nbytes += exchanger.plan.nbytes if exchanger.plan else 0
         watch.wire += exchanger.tally.nbytes
         watch.spent += exchanger.tally.seconds
-        watch.told["codec"] = float([*Codec].index(exchanger.codec))
+        mark_codec(watch.told, exchanger.codec)
         watch.told["overlaps"] = float(exchanger.overlaps)
         watch.told["delayed"] = float(meetings is None)
     finally:

@@ -1,4 +1,4 @@
-"""Average a bucket in compressed form; what a code loses is added to the next step's gradient.
+"""Average a compressed bucket, with error feedback into the next step.
 
 All ranks read the same bytes in the end. Every error is kept where it arises and fed back, that of
 the mean too, as in Tang et al., "DoubleSqueeze" (2019).
@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import numpy
 
-from workbench.core.exchange import Codec
+from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange.codecs import BLOCK, elementwise, wire_bytes
-from workbench.engine.exchange.finite import is_suspect
+from workbench.engine.exchange.finite_check import is_suspect
 from workbench.engine.exchange.ring import DEPTH
 from workbench.engine.exchange.transport import Array, Transport
 
@@ -50,7 +50,7 @@ class Compressed(Protocol):
         ...
 
 
-class Waiting:
+class MessageWait:
     """Waits for messages, and tells what else took time."""
 
     def __init__(self, transport: Transport) -> None:
@@ -80,7 +80,7 @@ class Waiting:
 class Coded:
     """An element-by-element code, on a ring.
 
-    What passes a rank is decoded, added to and coded anew, and each of these codings keeps its
+    What passes a rank is decoded, added to and coded again, and each of these codings keeps its
     error here. Only neighbours speak with each other: with eight ranks that change whom they speak
     with, flows met at the receivers and each lost half of its time.
 
@@ -108,7 +108,7 @@ class Coded:
         self.nbytes = sum(wire.nbytes for part in self._blocks for _, wire in part)
         self.nbytes = int(self.nbytes * 2 * (ranks - 1) / ranks)
         self.coding = 0.0
-        self._waiting = Waiting(transport)
+        self._waiting = MessageWait(transport)
 
     def mean(self, buffer: Array, *, measure: bool) -> bool:
         """Replace ``buffer`` by its mean."""
@@ -205,7 +205,7 @@ class TopShare:
         self.error = 0.0
         self.nbytes = 8 * self._count * (transport.size - 1)
         self.coding = 0.0
-        self._waiting = Waiting(transport)
+        self._waiting = MessageWait(transport)
 
     def mean(self, buffer: Array, *, measure: bool) -> bool:
         """Replace ``buffer`` by its mean."""

@@ -1,4 +1,4 @@
-"""Measure what a codec costs: its arithmetic alone, and its exchange beside an exact one."""
+"""Measure the cost of a codec: its arithmetic, and its exchange beside an exact one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 
-from workbench.core.exchange import Codec
+from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange.compressed import Coded, Compressed, TopShare
 from workbench.engine.exchange.powersgd import Mean, PowerSgd
 from workbench.engine.exchange.reducer import Reducer

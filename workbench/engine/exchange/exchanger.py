@@ -1,4 +1,4 @@
-"""Average the gradients of all ranks: agree on them once, then move them step by step.
+"""Average the gradients of all ranks: agree on their layout once, then exchange at each step.
 
 In a steady state nothing is said but the gradients themselves: what is small goes last, fused with
 a header that tells whether some rank's gradients changed or are no longer finite. A rank whose
@@ -15,15 +15,21 @@ from typing import Any
 
 import numpy
 
-from workbench.core.exchange import Algorithm, Codec
-from workbench.engine.exchange.complaint import not_finite
+from workbench.core.performance.exchange_model import Algorithm, Codec
+from workbench.engine.exchange.bucket_layout import (
+    Bucket,
+    BucketLayout,
+    GradientShape,
+    disagreement,
+    shape_of,
+)
 from workbench.engine.exchange.compressed import Compressed
 from workbench.engine.exchange.costs import made
-from workbench.engine.exchange.finite import Findings, is_suspect
-from workbench.engine.exchange.plan import Bucket, Plan, Shape, disagreement, shape_of
+from workbench.engine.exchange.finite_check import Findings, is_suspect
+from workbench.engine.exchange.gradient_storage import Storage
+from workbench.engine.exchange.nonfinite_error import not_finite
 from workbench.engine.exchange.powersgd import is_worthwhile
 from workbench.engine.exchange.reducer import Reducer
-from workbench.engine.exchange.storage import Storage
 from workbench.engine.exchange.transport import Array
 from workbench.errors import GradientError
 
@@ -54,7 +60,7 @@ class Tally:
 class Flight:
     """The gradients of one backward pass as they become complete."""
 
-    def __init__(self, plan: Plan | None) -> None:
+    def __init__(self, plan: BucketLayout | None) -> None:
         self.order: list[int] = []
         self.arrays: dict[int, Array] = {}
         self.left = [len(bucket.slots) for bucket in plan.buckets] if plan else []
@@ -68,7 +74,7 @@ class Exchanger:
         codec: What large gradients of single precision are turned into on their way.
         rank: Of PowerSGD's approximation.
         overlaps: Whether buckets may leave before all gradients are complete.
-        on_plan: Told of each new plan.
+        on_plan: Called with each new plan.
     """
 
     def __init__(
@@ -78,12 +84,12 @@ class Exchanger:
         rank: int = 4,
         *,
         overlaps: bool = False,
-        on_plan: Callable[[Plan], None] = lambda plan: None,
+        on_plan: Callable[[BucketLayout], None] = lambda plan: None,
     ) -> None:
         alone = reducer.transport.size == 1
         self.reducer, self.rank = reducer, rank
         self.codec = Codec.NONE if alone else codec
-        self.plan: Plan | None = None
+        self.plan: BucketLayout | None = None
         self.tally = Tally()
         self.measures = False
         self.overlaps = overlaps and reducer.transport.size > 1
@@ -156,7 +162,7 @@ class Exchanger:
             self._agree(shapes, flight.order if flight else [])
             flight = None
         raise GradientError(
-            "Gradients changed while they were exchanged; exchange them once a step."
+            "Gradients changed while they were exchanged", "exchange them once a step."
         )
 
     def _is_stale(self, flight: Flight | None, gradients: Sequence[Array | None]) -> bool:
@@ -168,7 +174,7 @@ class Exchanger:
 
     def _attempt(
         self,
-        plan: Plan,
+        plan: BucketLayout,
         gradients: Sequence[Any],
         changed: bool,
         flight: Flight | None,
@@ -205,7 +211,7 @@ class Exchanger:
             return [numpy.zeros(size, bucket.wire) for size in bucket.sizes]
         return self._storage.flats(bucket, gradients)
 
-    def _launch(self, plan: Plan, number: int, gradients: Any) -> None:
+    def _launch(self, plan: BucketLayout, number: int, gradients: Any) -> None:
         bucket = plan.buckets[number]
         self.reducer.transport.worker.submit(lambda: self._fused(bucket, number, gradients))
 
@@ -232,7 +238,7 @@ class Exchanger:
             self.tally.error = max(self.tally.error, squeezed.error)
         self.tally.seconds += time.perf_counter() - start
 
-    def _close(self, plan: Plan, gradients: Sequence[Any], changed: bool) -> None:
+    def _close(self, plan: BucketLayout, gradients: Sequence[Any], changed: bool) -> None:
         """Exchange what is small, and the header."""
         closing, start = plan.closing, time.perf_counter()
         closing.buffer.fill(0)
@@ -249,7 +255,7 @@ class Exchanger:
         self.tally.nbytes += 2 * (size - 1) / size * closing.nbytes
         self.tally.seconds += time.perf_counter() - start
 
-    def _agree(self, shapes: list[Shape], order: Sequence[int]) -> None:
+    def _agree(self, shapes: list[GradientShape], order: Sequence[int]) -> None:
         """Tell each other what gradients there are, and plan; collective.
 
         Raises:
@@ -262,13 +268,13 @@ class Exchanger:
         for shape in shapes:
             if shape.kind and shape.kind not in ("f2", "f4", "f8"):
                 raise GradientError(
-                    f"The gradient of {shape.name} is of type {numpy.dtype(shape.kind)}; "
-                    "only float16, float32 and float64 can be averaged."
+                    f"The gradient of {shape.name} is of type {numpy.dtype(shape.kind)}",
+                    "only float16, float32 and float64 can be averaged.",
                 )
         first = dict.fromkeys([*told[0][1], *range(len(shapes))])
         kept = self.plan is not None and self.plan.shapes == shapes
         if not kept:
-            self.plan = Plan(shapes, self._fused_bytes(), [*first], self._is_squeezed)
+            self.plan = BucketLayout(shapes, self._fused_bytes(), [*first], self._is_squeezed)
             self._squeezed = {
                 number: self._squeeze(self.plan, bucket)
                 for number, bucket in enumerate(self.plan.buckets)
@@ -284,12 +290,12 @@ class Exchanger:
         least, most = BUCKET_BYTES
         return int(min(most, max(least, _SHARE_OF_LATENCY * size * link.latency * link.bandwidth)))
 
-    def _is_squeezed(self, shape: Shape) -> bool:
+    def _is_squeezed(self, shape: GradientShape) -> bool:
         if self.codec is Codec.NONE or shape.wire != "f4":
             return False
         return self.codec is not Codec.POWERSGD or is_worthwhile(shape.shape, self.rank)
 
-    def _squeeze(self, plan: Plan, bucket: Bucket) -> Compressed:
+    def _squeeze(self, plan: BucketLayout, bucket: Bucket) -> Compressed:
         shapes = [plan.shapes[n].shape for n in bucket.slots]
         return made(self.codec, self.reducer.transport, shapes, self.rank, self._mean_whole)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy
 
-from workbench.engine.exchange.finite import is_suspect
+from workbench.engine.exchange.finite_check import is_suspect
 from workbench.engine.exchange.transport import Array, Transport
 
 SEED = 20_190
@@ -101,7 +101,7 @@ class PowerSgd:
         return time.perf_counter() - start
 
     def _revive(self) -> None:
-        """Let a row that became nothing, after a step without gradient, begin anew."""
+        """Let a row that became nothing, after a step without gradient, begin again."""
         for q in self._q:
             for row in q:
                 if not row.any():

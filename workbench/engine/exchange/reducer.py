@@ -1,20 +1,22 @@
-"""Average one bucket exactly, by the algorithm that is quickest on what was measured."""
+"""Average one bucket exactly, by the algorithm that was measured as the quickest."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy
 from mpi4py import MPI
 
-from workbench.core.exchange import Algorithm, Link, choose, seconds
-from workbench.engine.exchange.doubling import doubling_sum
-from workbench.engine.exchange.finite import Findings, is_suspect
-from workbench.engine.exchange.pieces import Piece, cut
+from workbench.core.performance.exchange_model import Algorithm, Link, choose, seconds
+from workbench.engine.exchange.chunks import ArraySlice, cut
+from workbench.engine.exchange.finite_check import Findings, is_suspect
+from workbench.engine.exchange.parallel_sockets import Lanes, open_lanes, wished_sockets
+from workbench.engine.exchange.recursive_doubling import doubling_sum
 from workbench.engine.exchange.ring import PIECES, Ring
-from workbench.engine.exchange.shared import PIECE_BYTES, SharedMemory
+from workbench.engine.exchange.shared_memory import PIECE_BYTES, SharedMemory
 from workbench.engine.exchange.transport import EAGER_BYTES, Array, Transport
 
 _PROBE_BYTES = 2 << 20
@@ -45,7 +47,8 @@ class Reducer:
         self._ring = Ring(transport, transport.comm, transport.eager_bytes, everybody)
         self._shared = self._share(own)
         self._across = self._between()
-        self._cuts: dict[tuple[int, ...], list[list[Piece]]] = {}
+        self.lanes = self._opened()
+        self._cuts: dict[tuple[int, ...], list[list[ArraySlice]]] = {}
         self._room = numpy.empty(0, numpy.uint8)
         self.memory, self.link, self.shares = self._measured()
         for ring in (self._ring, self._across):
@@ -129,7 +132,7 @@ class Reducer:
         flowing = sum(sizes) * itemsize // self.nodes // PIECES
         return min(self.transport.eager_bytes, max(EAGER_BYTES, flowing)) // itemsize
 
-    def _cut(self, sizes: tuple[int, ...], parts: int, most: int) -> list[list[Piece]]:
+    def _cut(self, sizes: tuple[int, ...], parts: int, most: int) -> list[list[ArraySlice]]:
         key = (parts, most, *sizes)
         if key not in self._cuts:
             self._cuts[key] = cut(sizes, parts, most)
@@ -155,11 +158,29 @@ class Reducer:
         ranks = [node[self.transport.local_rank] for node in self.transport.nodes]
         return Ring(self.transport, self.transport.across, self.transport.eager_bytes, ranks)
 
+    def _opened(self) -> Lanes | None:
+        """Open several sockets between nodes where one would not fill the network; collective."""
+        transport = self.transport
+        across, count = transport.across, transport.comm.allreduce(wished_sockets(), MPI.MIN)
+        if across is None or self._across is None or count == 1:
+            return None
+        if "lanes" not in transport.kept:
+            opened = open_lanes(across, count)
+            everywhere = transport.comm.allreduce(opened is not None, MPI.LAND)
+            transport.kept["lanes"] = opened if everywhere else None
+        lanes: Lanes | None = transport.kept["lanes"]
+        self._across.lanes = lanes
+        if self.per_node == 1:  # the same neighbours
+            self._ring.lanes = lanes
+        return lanes
+
     def _measured(self) -> tuple[Link, Link, bool]:
         """Measure memory, the link between nodes, and whether sharing memory beats MPI."""
         transport = self.transport
         memory = probe(transport, transport.node, _MEMORY_PROBES)
         link = probe(transport, transport.across or transport.comm) if self.nodes > 1 else memory
+        if self.lanes is not None:
+            link = replace(link, bandwidth=_lane_bandwidth(transport, self.lanes))
         if self._shared is None or self.nodes > 1:
             return memory, link, False
         return memory, link, self._sharing_pays()
@@ -192,6 +213,19 @@ def probe(transport: Transport, comm: MPI.Intracomm, probes: int = _PROBES) -> L
     whole = min(_passed(transport, comm, large) for _ in range(probes))
     latency, whole = transport.largest(latency), transport.largest(whole)
     return Link(latency, large.nbytes / max(whole - latency, 1e-9))
+
+
+def _lane_bandwidth(transport: Transport, lanes: Lanes) -> float:
+    """Return the bytes a second that all sockets together carry to the next rank; collective."""
+    pieces = numpy.array_split(numpy.zeros(_PROBE_BYTES, "u1"), 4 * lanes.count)
+    rooms = [numpy.empty_like(piece) for piece in pieces]
+
+    def pass_on() -> None:
+        coming = [lanes.receive(room) for room in rooms]
+        transport.settle_all([*(lanes.send(piece) for piece in pieces), *coming])
+
+    took = min(_seconds(pass_on) for _ in range(_PROBES))
+    return _PROBE_BYTES / max(transport.largest(took), 1e-9)
 
 
 def _passed(transport: Transport, comm: MPI.Intracomm, message: Array) -> float:

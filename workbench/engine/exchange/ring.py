@@ -1,4 +1,4 @@
-"""Add up over a ring: every rank sends 2(n−1)/n of the bytes, and no algorithm sends less.
+"""Ring allreduce: every rank sends 2(n−1)/n of the bytes, and no algorithm sends less.
 
 Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009).
 Pieces flow through all steps without a pause between them: what has been added is sent on at once.
@@ -6,13 +6,15 @@ Pieces flow through all steps without a pause between them: what has been added 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy
 from mpi4py import MPI
 
-from workbench.engine.exchange.finite import Findings, is_finite, is_suspect
-from workbench.engine.exchange.pieces import Piece, views
+from workbench.engine.exchange.chunks import ArraySlice, views
+from workbench.engine.exchange.finite_check import Findings, is_finite, is_suspect
+from workbench.engine.exchange.parallel_sockets import Lanes
 from workbench.engine.exchange.transport import Array, Transport
 
 _ADD, _GATHER = 11, 12
@@ -21,6 +23,8 @@ PIECES = 4
 
 DEPTH = 32
 """Pieces that may be on their way while one is added."""
+
+_Way = Callable[[Array, int], Any]
 
 
 class Ring:
@@ -41,12 +45,14 @@ class Ring:
         self._ranks = ranks
         self.bandwidth = 0.0
         """Bytes a second to the next rank; 0 while nobody has measured it."""
+        self.lanes: Lanes | None = None
+        """Sockets that take the place of MPI's own connections."""
         self._room = [numpy.empty(nbytes, numpy.uint8) for _ in range(DEPTH)]
 
     def mean(
         self,
         arrays: Sequence[Array],
-        parts: Sequence[Sequence[Piece]],
+        parts: Sequence[Sequence[ArraySlice]],
         factor: float,
         findings: Findings | None,
     ) -> None:
@@ -71,15 +77,16 @@ class Ring:
     def _run(
         self, flow: _Flow, factor: float, findings: Findings | None, own: int, stays: int
     ) -> None:
-        comm, settle = self._comm, self._transport.settle
-        right, left = (self._rank + 1) % self._size, (self._rank - 1) % self._size
+        settle, (send, receive) = self._transport.settle, self._ways()
         adding = flow.adding
         rooms = [
             self._room[k % DEPTH][: v.nbytes].view(v.dtype) for k, (_, _, v) in enumerate(adding)
         ]
-        coming = [comm.Irecv(room, left, _ADD) for room in rooms[:DEPTH]]
-        gathering = [comm.Irecv(view, left, _GATHER) for view in flow.gathering]
-        going = [comm.Isend(view, right, _ADD) for view in flow.first]
+        coming = [receive(room, _ADD) for room in rooms[:DEPTH]]
+        gathering: list[Any] = []
+        if len(adding) <= DEPTH:
+            gathering += [receive(view, _GATHER) for view in flow.gathering]
+        going = [send(view, _ADD) for view in flow.first]
         scale = adding[0][2].dtype.type(factor) if adding else factor
         patience = self._patience(flow.first)
         for k, (step, piece, view) in enumerate(adding):
@@ -88,17 +95,30 @@ class Ring:
             if findings is not None and is_suspect(view):
                 self._blame(findings, step, piece, rooms[k])
             if k + DEPTH < len(adding):
-                coming.append(comm.Irecv(rooms[k + DEPTH], left, _ADD))
+                coming.append(receive(rooms[k + DEPTH], _ADD))
+                if k + DEPTH + 1 == len(adding):  # they come in this order
+                    gathering += [receive(view, _GATHER) for view in flow.gathering]
             if k < len(adding) - own:
-                going.append(comm.Isend(view, right, _ADD))
+                going.append(send(view, _ADD))
             else:
                 numpy.multiply(view, scale, view)
-                going.append(comm.Isend(view, right, _GATHER))
+                going.append(send(view, _GATHER))
         for k, (request, view) in enumerate(zip(gathering, flow.gathering, strict=True)):
             settle(request, patience)
             if k < len(gathering) - stays:
-                going.append(comm.Isend(view, right, _GATHER))
+                going.append(send(view, _GATHER))
         self._transport.settle_all(going, patience)
+
+    def _ways(self) -> tuple[_Way, _Way]:
+        """Return what begins to send to the next rank, and to receive from the one before."""
+        comm, lanes = self._comm, self.lanes
+        if lanes is not None:
+            return lambda view, _: lanes.send(view), lambda view, _: lanes.receive(view)
+        right, left = (self._rank + 1) % self._size, (self._rank - 1) % self._size
+        return (
+            lambda view, tag: comm.Isend(view, right, tag),
+            lambda view, tag: comm.Irecv(view, left, tag),
+        )
 
     def _patience(self, part: Sequence[Array]) -> float:
         """Return half the seconds in which a piece comes, if there are always more behind it."""
@@ -106,7 +126,7 @@ class Ring:
             return 0.0
         return float(part[0].nbytes / self.bandwidth / 2)
 
-    def _blame(self, findings: Findings, step: int, piece: Piece, came: Array) -> None:
+    def _blame(self, findings: Findings, step: int, piece: ArraySlice, came: Array) -> None:
         """Note whose the number is; what came after the first step is several ranks' sum."""
         if is_finite(came):
             findings.note(self._ranks[self._rank], piece.number)
@@ -119,7 +139,7 @@ class _Flow:
 
     def __init__(
         self,
-        adding: list[tuple[int, Piece, Array]],
+        adding: list[tuple[int, ArraySlice, Array]],
         first: list[Array],
         gathering: list[Array],
     ) -> None:
@@ -127,7 +147,7 @@ class _Flow:
 
 
 def _of(
-    parts: Sequence[Sequence[Piece]], memory: Sequence[Sequence[Array]], part: int
-) -> list[tuple[Piece, Array]]:
+    parts: Sequence[Sequence[ArraySlice]], memory: Sequence[Sequence[Array]], part: int
+) -> list[tuple[ArraySlice, Array]]:
     part %= len(parts)
     return [*zip(parts[part], memory[part], strict=True)]

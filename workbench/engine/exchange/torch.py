@@ -51,8 +51,8 @@ def _host(name: str, tensor: Any) -> Any:
     kind = str(tensor.dtype).removeprefix("torch.")
     if kind.startswith(_WITHOUT_NUMPY):
         raise InputError(
-            f"The gradient of {name} is {kind}, which NumPy does not have; average it in float32, "
-            "and let --compress bf16 shorten the way."
+            f"The gradient of {name} is {kind}, which NumPy does not have",
+            "average it in float32, and let --compress bf16 shorten the way.",
         )
     return tensor.detach().cpu().numpy()
 

@@ -1,4 +1,4 @@
-"""The way between ranks: a communicator of our own, and how its ranks lie on the nodes."""
+"""Our own communicator between ranks, and the placement of its ranks on nodes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from mpi4py import MPI
 
-from workbench.engine.exchange.worker import Worker
-from workbench.engine.pretending import node_of
+from workbench.engine.exchange.exchange_thread import Worker
+from workbench.engine.node_emulation import node_of
 
 Array = Any
 """A NumPy array; shapes and types are told where they matter."""

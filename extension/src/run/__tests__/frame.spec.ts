@@ -20,6 +20,16 @@ test('a frame holds the columns of all curves', () => {
   expect(frame.series[1].reset).toBe(true);
 });
 
+test('a curve that was saved before its quantity was told has a chart of its own', () => {
+  const old = { quantity: undefined, family: undefined };
+
+  const frame = decodeFrame(encoded(aFrame([buckets([0], old)])));
+
+  expect(frame.series[0]).toMatchObject({
+    ...{ quantity: 'main/loss', family: 'other', is_validation: false }
+  });
+});
+
 test('a gap stays a gap', () => {
   const median = Float32Array.of(NaN);
 

@@ -77,3 +77,14 @@ test('what cannot be read changes nothing', () => {
   expect(() => model.load({ run: aRun(), steps: null, frame })).toThrow();
   expect(told).toEqual([]);
 });
+
+test('no rank is the slowest while curves and parts of a step do not agree', () => {
+  const model = new RunModel('r');
+  model.applyFrame(aFrame([buckets([2])], { slowest: 0 }));
+
+  model.setSteps({ slowest: 1, total: 2, ranks: [] });
+  const before = model.slowest;
+  model.applyFrame(aFrame([buckets([2])], { slowest: 1 }));
+
+  expect([before, model.slowest]).toEqual([-1, 1]);
+});

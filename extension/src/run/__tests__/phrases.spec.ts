@@ -1,6 +1,6 @@
 /** A run's state, its curves and its connection in words. */
 import type { IRun } from '../../protocol';
-import { clock, fixed, integer, number, percent, tick } from '../numbers';
+import { fixed, integer, number, percent, tick } from '../numbers';
 import {
   connectionRemark,
   describe as words,
@@ -22,7 +22,7 @@ describe('stateLine', () => {
 
   it.each<[string, IRun]>([
     [
-      'iteration 420 of 1,000 · 4 ranks · 12.3 it/s · 0:41 left',
+      'iteration 420 of 1,000 · 4 ranks · 12.3 it/s · 41 s left',
       aRun({ iteration: 420 })
     ],
     [
@@ -30,7 +30,7 @@ describe('stateLine', () => {
       aRun({ iterations_total: 0, ranks: 1, rate: 0, seconds_left: null })
     ],
     [
-      'epoch 2.1 of 5 · 4 ranks · 12.3 it/s · 0:41 left',
+      'epoch 2.1 of 5 · 4 ranks · 12.3 it/s · 41 s left',
       aRun({ iteration: 0, iterations_total: 0, epoch: 2.1, epochs_total: 5 })
     ],
     [
@@ -40,18 +40,25 @@ describe('stateLine', () => {
         waiting: 'Waits for the cluster to be ready.'
       })
     ],
-    ['iteration 1,000 of 1,000 · 4 ranks · took 1:23', anEndedRun()],
+    ['iteration 1,000 of 1,000 · 4 ranks · took 1 min 23 s', anEndedRun()],
     [
-      'stopped at iteration 1,234 · 4 ranks · took 1:23 · Ranks are new',
+      'stopped at iteration 1,234 · 4 ranks · took 1 min 23 s · Ranks are new',
       anEndedRun({
-        ...stopped,
+        ...{ ...stopped, stopped_at: 1234, remark: 'Ranks are new.' },
         message: 'Stopped at iteration 1234. Ranks are new.'
       })
     ],
     [
-      'stopped before it began',
+      'iteration 1,234 of 1,000 · 4 ranks · took 1 min 23 s · Stopped at iteration 1234. Ranks are new',
       anEndedRun({
-        ...{ state: 'stopped', ranks: 0, started: 0 },
+        ...stopped,
+        message: 'Stopped at iteration 1234. Ranks are new.' // kept long ago
+      })
+    ],
+    [
+      'stopped before it started',
+      anEndedRun({
+        ...{ state: 'stopped', ranks: 0, started: 0, iteration: 0 },
         message: 'Stopped before it began.'
       })
     ],
@@ -63,27 +70,36 @@ describe('stateLine', () => {
       })
     ],
     [
-      'failed on rank 2 (node-1) · 4 ranks · took 1:23',
+      'failed on rank 2 (node-1) · 4 ranks · took 1 min 23 s',
       anEndedRun({ ...failed, failed_host: 'node-1' })
     ],
-    ['failed on rank 2 · 4 ranks · took 1:23', anEndedRun(failed)],
+    ['failed on rank 2 · 4 ranks · took 1 min 23 s', anEndedRun(failed)],
     [
-      'failed on rank 2 (node-1) · 4 ranks · took 1:23 · ValueError: no. Ranks are new',
+      'failed on rank 2 (node-1) · 4 ranks · took 1 min 23 s · ValueError: no. Ranks are new',
       anEndedRun({
         ...{ ...failed, failed_host: 'node-1' },
+        ...{ failure: 'ValueError: no', remark: 'Ranks are new.' },
         message: 'Rank 2 on node-1 failed: ValueError: no. Ranks are new.'
       })
     ],
     [
-      'failed on rank 2 · 4 ranks · took 1:23 · No rank is left',
+      'failed on rank 2 (node-1) · 4 ranks · took 1 min 23 s · Rank 2 on node-1 failed: ValueError: no',
+      anEndedRun({
+        ...{ ...failed, failed_host: 'node-1' },
+        message: 'Rank 2 on node-1 failed: ValueError: no.' // kept long ago
+      })
+    ],
+    [
+      'failed on rank 2 · 4 ranks · took 1 min 23 s · No rank is left',
       anEndedRun({ ...failed, message: 'No rank is left.' })
     ],
     [
-      'failed on rank 0 (node-0) · 4 ranks · took 1:23 · GradientError: The gradient of /l1/W on rank 2 is not finite, so nobody updated',
+      'failed on rank 0 (node-0) · 4 ranks · took 1 min 23 s · GradientError: The gradient of /l1/W on rank 2 is not finite, so nobody updated',
       anEndedRun({
         ...{ state: 'failed', failed_rank: 0, failed_host: 'node-0' },
-        message:
-          'Rank 0 on node-0 failed: GradientError: The gradient of /l1/W on rank 2 is not finite, so nobody updated.'
+        failure:
+          'GradientError: The gradient of /l1/W on rank 2 is not finite, so nobody updated',
+        message: 'Rank 0 on node-0 failed: GradientError: …'
       })
     ]
   ])('is %j', (line, run) => {
@@ -126,7 +142,7 @@ describe('nonfiniteRemark', () => {
 
   it('tells since when a loss is not finite', () => {
     expect(nonfiniteRemark(series(NaN), ENGLISH)).toBe(
-      'main/loss is not finite since iteration 421 (37 values)'
+      'main/loss has not been finite since iteration 421 (37 values)'
     );
   });
 
@@ -158,18 +174,9 @@ describe('numbers', () => {
     expect(number(0.0866512)).toBe('0.08665');
     expect(number(1.23456e-7)).toBe('1.235e-7');
     expect(number(NaN)).toBe('nan');
-    expect(percent(0.29)).toBe('29%');
-    expect(percent(0.9999)).toBe('99%');
+    expect(percent(0.29)).toBe('29 %');
+    expect(percent(0.9999)).toBe('99 %');
     expect(fixed(3.1, 2)).toBe('3.10');
-  });
-
-  it.each([
-    [41.4, '0:41'],
-    [60, '1:00'],
-    [3723, '1:02:03'],
-    [-1, '0:00']
-  ])('tell the time: %d seconds are %s', (seconds, shown) => {
-    expect(clock(seconds)).toBe(shown);
   });
 
   it.each([

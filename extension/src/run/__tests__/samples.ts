@@ -105,6 +105,8 @@ export function buckets(
   const values = Float32Array.from(index, i => i / 10);
   return {
     name: 'main/loss',
+    ...{ quantity: changes.name ?? 'loss', family: 'loss' },
+    is_validation: false,
     reset: false,
     width,
     ranks: 1,
@@ -134,7 +136,9 @@ export function encoded(frame: IFrame): ArrayBuffer {
   const header = {
     ...frame,
     series: frame.series.map(one => ({
-      ...{ name: one.name, reset: one.reset, width: one.width },
+      ...{ name: one.name, quantity: one.quantity, family: one.family },
+      is_validation: one.is_validation,
+      ...{ reset: one.reset, width: one.width },
       ...{ ranks: one.ranks, nonfinite: one.nonfinite },
       nonfinite_first: one.nonfinite_first,
       count: one.index.length

@@ -90,21 +90,42 @@ describe('nearest', () => {
 });
 
 describe('smooth', () => {
+  const x = [0, 1, 2];
+
   it('leaves a constant alone from its first value on', () => {
-    expect(values(smooth([5, 5, 5], 0.9))).toEqual([5, 5, 5]);
+    expect(values(smooth(x, [5, 5, 5], 9))).toEqual([5, 5, 5]);
   });
 
-  it('weighs as TensorBoard does', () => {
-    // (1 * 0.5 + 3) / (0.5 + 1)
-    expect(values(smooth([1, 3], 0.5))).toEqual([1, 2.333]);
+  it('weighs by the distance, to both sides', () => {
+    // (0.5 + 4 + 0.5 * 6) / (0.5 + 1 + 0.5), and so on
+    const [first, middle, last] = smooth(x, [1, 4, 6], 1 / Math.LN2);
+
+    expect(middle).toBeCloseTo(7.5 / 2);
+    expect(first).toBeCloseTo((1 + 2 + 1.5) / 1.75);
+    expect(last).toBeCloseTo((6 + 2 + 0.25) / 1.75);
+  });
+
+  it('does not lag', () => {
+    const at = Array.from({ length: 401 }, (_, i) => i);
+
+    expect(smooth(at, at, 8)[200]).toBeCloseTo(200);
+  });
+
+  it('makes no more of a curve smooth where there are more points', () => {
+    const end = (count: number) => {
+      const at = Array.from({ length: count }, (_, i) => (1000 * i) / count);
+      return [...smooth(at, at, 10)].pop()!;
+    };
+
+    expect(Math.abs(end(100_000) - end(10_000))).toBeLessThan(0.2);
   });
 
   it('goes on behind a gap', () => {
-    expect(values(smooth([2, NaN, 2], 0.5))).toEqual([2, NaN, 2]);
+    expect(values(smooth(x, [2, NaN, 2], 2))).toEqual([2, NaN, 2]);
   });
 
-  it('does nothing with weight 0', () => {
-    expect(values(smooth([1, 9, 4], 0))).toEqual([1, 9, 4]);
+  it('does nothing with no reach', () => {
+    expect(values(smooth(x, [1, 9, 4], 0))).toEqual([1, 9, 4]);
   });
 });
 

@@ -42,6 +42,21 @@ it('has a bar and a column for each part', () => {
   expect(parseFloat(bars[1].style.width)).toBeCloseTo((100 * 20) / 33);
 });
 
+it('has messages between two ranks apart where there are any', () => {
+  const table = new StepTable(trans);
+
+  table.show({
+    slowest: -1,
+    parts: ['compute', 'communication', 'point-to-point', 'data', 'other'],
+    ranks: [[0, 0.01, 0, 0.02, 0, 0]],
+    total: 1
+  });
+
+  expect(titles(table)[3]).toBe('point-to-point');
+  const bars = table.node.querySelectorAll<HTMLElement>('.wb-bar span');
+  expect(bars[2].className).toBe('wb-part-point-to-point');
+});
+
 it('marks the rank that the others wait for, and says the verdict', () => {
   const table = new StepTable(trans);
 

@@ -1,5 +1,6 @@
 /** What was measured between nodes is drawn, and said to those who do not see it. */
 import { colour } from '../heatmap';
+import type { ISurvey } from '../../protocol';
 import { RunModel } from '../model';
 import { rateText, sizeText } from '../sizes';
 import { SurveyView } from '../survey';
@@ -30,19 +31,29 @@ it('says first what stands out', () => {
 
   expect(view.node.hidden).toBe(false);
   expect(texts('.wb-note')[0]).toMatch(
-    /^2 nodes with 4 ranks, measured .* in 1:02$/
+    /^2 nodes with 4 ranks, measured .* in 1 min 2 s$/
   );
   expect(texts('.wb-verdict')).toEqual([
     'beta lost half its bandwidth since Tuesday.'
   ]);
 });
 
-it('maps the links as a table, and names the slowest', () => {
-  view.show(aSurvey());
+/** Three nodes, of which beta is slow to alpha. */
+function ofThree(slow = 0.7e9 / 8): ISurvey {
+  const links = [
+    [null, 1.4e9 / 8, 1.4e9 / 8],
+    [slow, null, 1.4e9 / 8],
+    [1.4e9 / 8, 1.4e9 / 8, null]
+  ];
+  return aSurvey({ nodes: ['alpha', 'beta', 'gamma'], links });
+}
 
-  expect(texts('.wb-heat thead th')).toEqual(['alpha', 'beta']);
-  expect(texts('.wb-heat tbody td')).toEqual([
-    ...['', '1.4', '0.7 ▲slowest link', '']
+it('maps the links as a table, and names the slowest', () => {
+  view.show(ofThree());
+
+  expect(texts('.wb-heat thead th')).toEqual(['alpha', 'beta', 'gamma']);
+  expect(texts('.wb-heat tbody td').slice(0, 6)).toEqual([
+    ...['', '1.4', '1.4', '0.7 ▲slowest link', '', '1.4']
   ]);
   const slowest = all('.wb-slowest-link');
   expect(slowest.map(node => node.title)).toEqual([
@@ -50,8 +61,26 @@ it('maps the links as a table, and names the slowest', () => {
   ]);
 });
 
-it('can be scrolled by the keyboard', () => {
+it('lists the two links of two nodes, of which no map is needed', () => {
   view.show(aSurvey());
+
+  expect(all('.wb-heat')).toHaveLength(0);
+  const links = all('details').find(one => one.hasAttribute('open'))!;
+  expect(links.textContent).toContain('beta → alpha0.760');
+});
+
+it.each([
+  ['tells links apart that differ', 0.7e9 / 8, 0],
+  ['makes no more of noise than it is', 1.38e9 / 8, 0.33 / 0.35]
+])('%s', (_, slow, share) => {
+  view.show(ofThree(slow));
+
+  const [slowest] = all('.wb-slowest-link');
+  expect(slowest.style.background).toBe(colour(share));
+});
+
+it('can be scrolled by the keyboard', () => {
+  view.show(ofThree());
 
   expect(all('.wb-heatmap')[0].tabIndex).toBe(0);
 });
@@ -95,7 +124,7 @@ it('tells of the curves those who do not see them', () => {
 
   const said = all('.wb-surveychart')[0].getAttribute('aria-label');
   expect(said).toContain(
-    'workbench (ring) reaches 0.67 Gbit/s at 100 MB, 95% of the slowest link'
+    'workbench (ring) reaches 0.67 Gbit/s at 100 MB, 95 % of the slowest link'
   );
 });
 
@@ -124,10 +153,8 @@ it('takes the place of the curves in the view of a run', () => {
   model.applyMessage({ type: 'run', run });
   model.setSurvey(aSurvey());
 
-  expect(shown.node.querySelector('.wb-heat')).not.toBeNull();
-  const notes = [...shown.node.querySelectorAll<HTMLElement>('.wb-note')];
-  const said = notes.filter(note => !note.hidden).map(note => note.textContent);
-  expect(said).not.toContain('No curves were reported.');
+  expect(shown.node.querySelector('.wb-surveychart')).not.toBeNull();
+  expect(shown.node.classList).not.toContain('wb-plain');
   shown.dispose();
 });
 

@@ -7,8 +7,9 @@ import { aFrame, anEndedRun, aRun, buckets } from './samples';
 let model: RunModel;
 let view: RunView;
 
-function made(actions: IRunActions = {}): RunView {
-  view = new RunView({ model, trans: ENGLISH, actions, name: 'digits' });
+function made(actions: IRunActions = {}, isBeside?: () => boolean): RunView {
+  const options = { trans: ENGLISH, name: 'digits', isBeside };
+  view = new RunView({ model, actions, ...options });
   document.body.append(view.node);
   return view;
 }
@@ -17,6 +18,10 @@ const find = <T extends HTMLElement>(selector: string) =>
   view.node.querySelector<T>(selector)!;
 const say = (changes: Parameters<typeof aRun>[0] = {}) =>
   model.applyMessage({ type: 'run', run: aRun(changes) });
+const shown = () =>
+  [...view.node.querySelectorAll<HTMLElement>(':scope > :not([hidden])')]
+    .map(node => node.className)
+    .filter(name => name && name !== 'wb-hidden');
 const settle = () => new Promise(resolve => setTimeout(resolve));
 
 beforeEach(() => {
@@ -44,11 +49,13 @@ test('where the run stands is told in a line', () => {
 test('there is a chart for each quantity, in the order of the groups', () => {
   made();
   model.applyFrame(
-    aFrame(
-      ['main/accuracy', 'main/loss', 'validation/main/loss', 'epoch'].map(
-        name => buckets([0, 1], { name })
-      )
-    )
+    aFrame([
+      buckets([0, 1], {
+        ...{ name: 'main/accuracy', quantity: 'accuracy', family: 'share' }
+      }),
+      buckets([0, 1], { name: 'main/loss', quantity: 'loss' }),
+      buckets([0, 1], { name: 'validation/main/loss', quantity: 'loss' })
+    ])
   );
 
   const titles = [...view.node.querySelectorAll('figcaption')];
@@ -76,18 +83,55 @@ test('before the first report there is a word instead of charts', () => {
   expect(find('.wb-toolbar').hidden).toBe(true);
 });
 
-test('that there are no curves is told once all is known', () => {
-  const notes = () =>
-    [...view.node.querySelectorAll('.wb-note:not([hidden])')].map(
-      note => note.textContent
-    );
+describe('a cell that only printed', () => {
+  const isPlain = () => view.node.classList.contains('wb-plain');
+  const finish = (changes: Parameters<typeof anEndedRun>[0] = {}) => {
+    model.applyMessage({ type: 'run', run: anEndedRun(changes) });
+    model.applyMessage({ type: 'end' });
+  };
+
+  it('has one small line beside its output', () => {
+    made({ output: () => undefined }, () => true);
+    finish({ ranks: 1 });
+
+    expect(isPlain()).toBe(true);
+    expect(shown()).toEqual(['wb-section']);
+  });
+
+  it('has what its other ranks wrote within reach', () => {
+    made({ output: () => undefined }, () => true);
+    finish({ ranks: 4 });
+
+    expect(shown()).toEqual(['wb-section', 'wb-output']);
+    expect(find<HTMLDetailsElement>('.wb-output').open).toBe(false);
+  });
+
+  it('shows its output where nothing else does', () => {
+    made({ output: () => undefined });
+    finish({ ranks: 4 });
+
+    expect(find<HTMLDetailsElement>('.wb-output').open).toBe(true);
+  });
+
+  it('is not taken for one before all is known, or where it failed', () => {
+    made();
+    model.applyMessage({ type: 'run', run: anEndedRun() });
+    expect(isPlain()).toBe(false);
+
+    finish({ state: 'failed', error: 'ValueError' });
+
+    expect(isPlain()).toBe(false);
+  });
+});
+
+test('the last values of a run that is over are those that are stored', async () => {
   made();
-  model.applyMessage({ type: 'run', run: anEndedRun() });
-  expect(notes()).toEqual([]);
+  model.applyFrame(aFrame([buckets([0, 1])]));
+  const values = { 'main/loss': 0.01482 };
+  model.applyMessage({ type: 'run', run: anEndedRun({ values }) });
 
-  model.applyMessage({ type: 'end' });
-
-  expect(notes()).toEqual(['No curves were reported.']);
+  const curve = view['_charts']['_charts'].get('loss')!['_given'][0];
+  expect(curve.last).toBe(0.01482);
 });
 
 describe('Stop', () => {
@@ -117,7 +161,7 @@ describe('Stop', () => {
     await settle();
 
     expect(view.node.textContent).toContain(
-      'The run could not be asked to stop: The server is away.'
+      'The run could not be stopped: The server is away.'
     );
     expect(find('.wb-stop').textContent).toBe('Stop');
   });
@@ -159,7 +203,7 @@ test('a loss that is not finite is warned of', () => {
   );
 
   expect(find('.wb-warning:not([hidden])').textContent).toBe(
-    'main/loss is not finite since iteration 7 (4 values)'
+    'main/loss has not been finite since iteration 7 (4 values)'
   );
 });
 

@@ -5,6 +5,7 @@ import {
   expect,
   expectBusy,
   fixedRuns,
+  follow,
   LOADING,
   openLab,
   RUN_TYPE,
@@ -66,6 +67,7 @@ test('without a result, the picture stands and what enables more is told', async
   await openLab(page, path);
 
   const output = page.locator('.jp-OutputArea');
+  await follow(output);
   await expect(output).toContainText(ENABLE);
   await expect(output.locator('img')).toBeVisible();
 });

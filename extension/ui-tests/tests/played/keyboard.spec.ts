@@ -4,6 +4,7 @@ import {
   expect,
   expectState,
   openLab,
+  pressKeysOf,
   putCluster,
   test,
   type Page
@@ -12,7 +13,7 @@ import {
 test('everything can be reached and done by keys', async ({ page }) => {
   await putCluster(false);
   await openLab(page);
-  await page.keyboard.press('Control+Shift+Y');
+  await pressKeysOf(page, 'workbench-lab:open-panel', 'Control+Shift+Y');
   const panel = page.locator('#workbench-lab-panel');
   await expect(panel).toBeVisible();
 
@@ -35,15 +36,19 @@ test('everything can be reached and done by keys', async ({ page }) => {
 
 test('the palette opens the panel', async ({ page }) => {
   await openLab(page);
-  await page.keyboard.press('Control+Shift+C');
+  const open = 'apputils:activate-command-palette';
+  await pressKeysOf(page, open, 'Control+Shift+C');
+  const input = page.locator('.jp-ModalCommandPalette:visible input');
+  await expect(input).toBeFocused();
   await page.keyboard.type('training clusters');
+  await expect(input).toHaveValue('training clusters');
   const label = page.locator(
     '.lm-CommandPalette-item.lm-mod-active .lm-CommandPalette-itemLabel'
   );
   await expect(async () => {
     await page.keyboard.press('ArrowDown');
-    await expect(label).toHaveText('Training Clusters', { timeout: 100 });
-  }).toPass({ timeout: 10_000 });
+    await expect(label).toHaveText('Training Clusters', { timeout: 1_000 });
+  }).toPass();
   await page.keyboard.press('Enter');
 
   await expect(page.locator('#workbench-lab-panel')).toBeVisible();

@@ -3,6 +3,7 @@ import {
   bundleOf,
   expect,
   fixedRuns,
+  follow,
   openLab,
   RUN_TYPE,
   runView,
@@ -49,6 +50,8 @@ test('a run of another machine is told, and its picture stands', async ({
   await openLab(page, path);
 
   const output = page.locator('.jp-OutputArea');
+  await expect(output.locator('img')).toBeVisible(); // before anybody asks for the run
+  await follow(output);
   await expect(output).toContainText(
     "This run is not in this machine's store; the picture below was saved with the notebook."
   );
@@ -69,6 +72,7 @@ test('a notebook without a result gets it from the store', async ({ page }) => {
     { source: '%%dist_train', outputs: [shown(data)] }
   ]);
   await openLab(page, path);
+  await follow(page.locator('.jp-OutputArea'));
 
   await expect(runView(page)).toContainText('iteration 400 of 400');
 });

@@ -19,16 +19,16 @@ import {
 
 test.use({ viewport: { width: 1400, height: 1000 } });
 
-const LONG = { timeout: 60_000 };
+const LONG = { timeout: 120_000 };
 const OF_IT = '--cluster spot';
 const { step } = test;
 
 test.afterEach(async () => {
-  await workbench('down', '--cluster', 'spot').catch(() => undefined);
+  await workbench('delete', '--cluster', 'spot').catch(() => undefined);
 });
 
 test('three nodes, then four, then two, then nothing', async ({ page }) => {
-  test.setTimeout(240_000);
+  test.setTimeout(480_000);
   const path = writeNotebook('spot', [
     `${LOADING}\n%dist_cluster ${OF_IT}`,
     training('on-three', 160).replace('--name', `${OF_IT} --name`)
@@ -50,14 +50,14 @@ test('three nodes, then four, then two, then nothing', async ({ page }) => {
     widget.getByRole('button', { name: new RegExp(`${label}$`) }).click();
 
   await step('the widget says what three would cost', async () => {
-    await box('Where').selectOption({
+    await box('Provider').selectOption({
       label: 'Rehearsal: no account, nothing is bought'
     });
     await box('Nodes').fill('3');
     await box('Nodes').press('Tab');
     await press('Show what fits');
 
-    const total = /Total \$[\d.]+\/h at the price of now for 3 nodes/;
+    const total = /Total \$[\d.]+\/h at current prices for 3 nodes/;
     await expect(widget).toContainText(total, LONG);
     await expect(widget).toContainText('a rehearsal: nothing is bought');
     await picture(page, 'nodes-offers');
@@ -71,7 +71,7 @@ test('three nodes, then four, then two, then nothing', async ({ page }) => {
     await card.locator('summary').click();
     await expect(nodes).toHaveCount(3);
     await expect(nodes.first()).toContainText('(head) joined');
-    await expect(card).toContainText(/Price\$[\d.]+ per hour/);
+    await expect(card).toContainText(/Price\$[\d.]+\/h/);
     await expect(card).toContainText(/So far\$0\.00\d+/);
     await expect(widget).toContainText('3 of 3 nodes');
     await picture(page, 'nodes-joined');
@@ -117,23 +117,23 @@ test('three nodes, then four, then two, then nothing', async ({ page }) => {
     await expect(nodes).toHaveCount(2, LONG);
   });
 
-  await step('Delete everything asks, and nothing is left', async () => {
-    await press('Delete everything');
+  await step('Delete asks, and nothing is left', async () => {
+    await press('Delete');
     await expect(widget.getByRole('alert')).toContainText(
       '2 nodes and all that belongs to them are deleted.'
     );
     await picture(page, 'nodes-delete');
-    await press('Yes, delete everything');
+    await press('Yes, delete');
 
     await expect(widget).toContainText(
-      "Nothing that bears the tags of cluster 'spot' is left",
+      "no resource of cluster 'spot' is left",
       LONG
     );
     await expect(widget).toContainText(/It would have cost \$0\.00\d+/);
     await expect(card).toContainText('down');
     await expect(card).not.toContainText('Price');
     await picture(page, 'nodes-gone');
-    const said = await workbench('sweep-leaks', '--rehearse');
-    expect(said).toContain('Nothing bears our tags.');
+    const said = await workbench('sweep-leaks', '--rehearsal');
+    expect(said).toContain('No resource has our tags.');
   });
 });

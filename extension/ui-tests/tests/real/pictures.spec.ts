@@ -23,7 +23,7 @@ const WIDE =
   'L.Linear(64, 600), F.relu, L.Linear(600, 600), F.relu, L.Linear(600, 10)';
 
 test.describe.configure({ timeout: 300_000 });
-test.use({ viewport: { width: 1000, height: 1240 } });
+test.use({ viewport: { width: 1000, height: 1400 } });
 
 function digits(options: string, alpha: string, epochs: number): string {
   return `%%dist_train ${options}
@@ -102,7 +102,7 @@ test('three pretended nodes, and a cell on them', async ({ page }) => {
   const of = '--cluster spot';
   await workbench(
     'up',
-    '--rehearse',
+    '--rehearsal',
     '--nodes',
     '3',
     '--yes',
@@ -125,7 +125,7 @@ test('three pretended nodes, and a cell on them', async ({ page }) => {
   await page.mouse.move(0, 0);
   await picture(page, 'nodes');
   await expectState('on-three', 'finished');
-  await workbench('down', ...of.split(' '));
+  await workbench('delete', ...of.split(' '));
 });
 
 test('a slow link, and what a run says of it', async ({ page }) => {
@@ -133,7 +133,7 @@ test('a slow link, and what a run says of it', async ({ page }) => {
   const of = '--cluster slow';
   await workbench(
     'up',
-    '--rehearse',
+    '--rehearsal',
     '--nodes',
     '2',
     '--link',
@@ -161,5 +161,5 @@ test('a slow link, and what a run says of it', async ({ page }) => {
   const cell = page.locator('.jp-Notebook .jp-CodeCell').nth(2);
   await cell.locator('.jp-InputCollapser').click();
   await picture(cell, 'bandwidth');
-  await workbench('down', ...of.split(' '));
+  await workbench('delete', ...of.split(' '));
 });

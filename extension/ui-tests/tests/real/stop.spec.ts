@@ -26,8 +26,12 @@ for (const [kernel, version] of [
 ]) {
   for (const place of ['panel', 'run view']) {
     const name = `${kernel}-${place.replace(' ', '-')}`;
+    // Each kernel once and each place once; the other pairs weekly.
+    const isOften = (kernel === 'older') === (place === 'panel');
+    const tag = isOften ? [] : ['@weekly'];
+    const title = `from the ${place}, with ipykernel ${version}`;
 
-    test(`from the ${place}, with ipykernel ${version}`, async ({ page }) => {
+    test(title, { tag }, async ({ page }) => {
       const says = `import ipykernel; print('version', ipykernel.__version__)`;
       const path = writeNotebook(
         name,

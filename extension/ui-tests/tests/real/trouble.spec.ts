@@ -20,12 +20,14 @@ import {
   type Page
 } from '../support';
 
+const ITERATIONS = 160;
+
 test.beforeAll(async () => {
   await workbench('up', '2');
 });
 
 async function begin(page: Page, name: string): Promise<[string, Locator]> {
-  const path = writeNotebook(name, [LOADING, training(name, 240)]);
+  const path = writeNotebook(name, [LOADING, training(name, ITERATIONS)]);
   await openLab(page, path);
   await runCells(page, 2);
   const view = runView(page);
@@ -35,8 +37,8 @@ async function begin(page: Page, name: string): Promise<[string, Locator]> {
 
 async function expectWhole(name: string, view: Locator): Promise<void> {
   await expectState(name, 'finished');
-  expect((await facts(name)).points).toBe(480);
-  await expect(view).toHaveAttribute('data-points', '480');
+  expect((await facts(name)).points).toBe(2 * ITERATIONS);
+  await expect(view).toHaveAttribute('data-points', String(2 * ITERATIONS));
 }
 
 test('the kernel is killed', async ({ page }) => {
@@ -54,7 +56,7 @@ test('the server is restarted', async ({ page }) => {
   const before = await points(view);
   await restartServer();
 
-  await expectMore(view, before, 40_000);
+  await expectMore(view, before, 120_000);
   await expectWhole('restart', view);
   await expectResult(path, 1);
 });

@@ -1,0 +1,104 @@
+"""Measure, and print what came out: ``python -m benchmarks [NAME]…``."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+from rich.console import Console
+
+from workbench.errors import WorkbenchError
+
+from . import machine, report
+from .figures import LEAST_ROUNDS, BenchmarkFailed, Row
+from .place import Place
+
+SEED = 0
+NAMES = (
+    "iteration",
+    "anatomy",
+    "first_iteration",
+    "output_bytes",
+    "points",
+    "live_view",
+    "cold_start",
+    "fleet",
+    "nodes",
+    "bare_nodes",
+    "import_cost",
+    "exchange_memory",
+    "exchange_link",
+    "exchange_epoch",
+    "plan",
+    "staging",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return the exit status: 1 when something could not be measured, 130 when interrupted."""
+    options = _options(arguments)
+    said, console = Console(stderr=True), Console(width=None if sys.stdout.isatty() else 200)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    results: dict[str, list[Row]] = {}
+    try:
+        named = machine.machine()
+        said.print(f"Seed {SEED}, {options.rounds} rounds.", highlight=False)
+        if machine.is_busy():
+            said.print("Other programs are busy here; what comes out is a rough guess.")
+        failed = _measure(options, said, results)
+    except KeyboardInterrupt:
+        said.print("Interrupted; everything that was started has ended.")
+        return 130
+    except WorkbenchError as error:
+        said.print(f"{error}", highlight=False)
+        return 1
+    report.show(console, named, results)
+    if options.markdown:
+        print(f"\n{report.markdown(named, results)}")
+    if options.json:
+        options.json.write_text(report.as_json(SEED, named, results), encoding="utf-8")
+    return int(failed)
+
+
+def _measure(options: argparse.Namespace, said: Console, results: dict[str, list[Row]]) -> bool:
+    failed = False
+    for name in options.names or NAMES:
+        results[name] = []
+
+        def say(text: str, name: str = name) -> None:
+            said.print(f"{name}: {text}", highlight=False, markup=False)
+
+        try:
+            with Place() as place:
+                results[name] += import_module(f".{name}", __package__).measure(
+                    place, options.rounds, say
+                )
+        except (BenchmarkFailed, WorkbenchError) as error:
+            say(str(error))
+            failed = True
+    return failed
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--rounds", type=int, default=LEAST_ROUNDS, help="default: %(default)s")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all values there")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the table of docs/benchmarks.md"
+    )
+    options = parser.parse_args(arguments)
+    unknown = [name for name in options.names if name not in NAMES]
+    if unknown:
+        parser.error(f"no benchmark is called {unknown[0]!r}; there are {', '.join(NAMES)}")
+    if options.rounds < 1:
+        parser.error(f"--rounds must be at least 1, not {options.rounds}")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

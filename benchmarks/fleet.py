@@ -1,0 +1,132 @@
+"""What it costs to look after many nodes: the supervisor's processor time, and one plan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from workbench.cloud.rehearsal import RehearsalCloud, Weather
+from workbench.cluster.fake import FakeCluster
+from workbench.core.fleet.facts import FleetFact
+from workbench.core.fleet.model import (
+    FleetWish,
+    Machine,
+    MachineState,
+    Needs,
+    Node,
+    NodeState,
+    Provider,
+)
+from workbench.core.fleet.plan import plan_fleet
+from workbench.core.fleet.reconcile import SessionState
+from workbench.requests.wishes import ask_cluster, ask_down
+from workbench.store import Store
+from workbench.store.paths import home_directory
+from workbench.supervisor.fleet.keeper import FleetKeeper
+from workbench.supervisor.fleet.provider import NodeProvider
+from workbench.supervisor.hosts import Ground
+from workbench.supervisor.loop import Supervisor
+
+from . import place
+from .figures import BenchmarkFailed, Row, Series
+
+NODES = 100
+PLANNED = 1_000
+MOST_PERCENT = 2.0
+CLUSTER = "hundred"
+WATCH_SECONDS = 10.0
+UP_SECONDS = 120.0
+BOOT_SECONDS = 1.0
+REPEATS = 20
+
+
+def measure(here: place.Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
+    """Measure a real loop over simulated nodes and threads as ranks, once all stands."""
+    shares = _shares(rounds, say)
+    plans = [_plan_seconds(nodes=PLANNED) for _ in range(rounds)]
+    say(f"plan of {PLANNED:,} nodes: {', '.join(f'{1e3 * one:.3g} ms' for one in plans)}")
+    few = [_plan_seconds(nodes=PLANNED // 10) for _ in range(rounds)]
+    return [
+        Row(
+            f"supervisor of {NODES} nodes that stand, of a core",
+            "%",
+            Series("supervisor", tuple(100 * share for share in shares)),
+            limit=MOST_PERCENT,
+            note="with the rehearsal, which is a part of the same process",
+        ),
+        Row(
+            f"one plan for {PLANNED:,} nodes",
+            "s",
+            Series("plan", tuple(plans)),
+            Series(f"for {PLANNED // 10}", tuple(few)),
+        ),
+    ]
+
+
+def _shares(rounds: int, say: Callable[[str], None]) -> list[float]:
+    """Return processor seconds a second, of this process, which does nothing else meanwhile."""
+    cloud = RehearsalCloud(
+        home_directory() / "rehearsal",
+        weather=Weather(plenty=NODES, boot=(BOOT_SECONDS, 2 * BOOT_SECONDS), quota=1_000_000),
+    )
+    provider = NodeProvider(
+        cloud, lambda machine: cloud.session(machine.id), noticed=lambda: cloud.noticed(CLUSTER)
+    )
+    fleet = FleetWish(Provider.REHEARSAL, nodes=NODES, slots=1, needs=Needs(types=("cpu.2",)))
+    with Store() as store:
+        ground = Ground(lambda wish: FleetKeeper(wish.name, store, provider))
+        ask_cluster(store, 0, cluster=CLUSTER, fleet=fleet)
+        supervisor = Supervisor(CLUSTER, store, FakeCluster(), ground=ground)
+        supervisor.open()
+        _turn(supervisor, UP_SECONDS, lambda: len(_joined(store)) == NODES)
+        if len(_joined(store)) != NODES:
+            raise BenchmarkFailed(f"Of {NODES} simulated nodes {len(_joined(store))} came up.")
+        shares = []
+        for number in range(1, rounds + 1):
+            began, used = time.monotonic(), time.process_time()
+            _turn(supervisor, WATCH_SECONDS)
+            shares.append((time.process_time() - used) / (time.monotonic() - began))
+            say(f"round {number} of {rounds}: {100 * shares[-1]:.2f} % of a core")
+        ask_down(store, cluster=CLUSTER)
+        _turn(supervisor, UP_SECONDS)
+    return shares
+
+
+def _turn(
+    supervisor: Supervisor, seconds: float, enough: Callable[[], bool] = lambda: False
+) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and supervisor.tick() and not enough():
+        continue
+
+
+def _joined(store: Store) -> list[Node]:
+    return [node for node in store.nodes(CLUSTER) if node.state is NodeState.JOINED]
+
+
+def _plan_seconds(nodes: int) -> float:
+    wish = FleetWish(Provider.REHEARSAL, nodes=nodes, needs=Needs(types=("cpu.2",)))
+    now = 1_700_000_000.0
+    ready = [
+        Node(f"i-{number}", NodeState.JOINED, f"10.0.{number >> 8}.{number & 255}", 1, since=now)
+        for number in range(nodes)
+    ]
+    machines = [
+        Machine(node.id, MachineState.RUNNING, node.address, node.address, launched=now)
+        for node in ready
+    ]
+    fact = FleetFact(
+        "big",
+        founded=now,
+        asked=now,
+        nodes=(replace(ready[0], head=True), *ready[1:]),
+        machines=tuple(machines),
+        seen=now + 1,
+        contacts=tuple(SessionState(node.id, open=True, since=now) for node in ready),
+        used=frozenset(node.id for node in ready),
+    )
+    began = time.perf_counter()
+    for _ in range(REPEATS):
+        plan_fleet(wish, fact, wanted=True, now=now + 2)
+    return (time.perf_counter() - began) / REPEATS

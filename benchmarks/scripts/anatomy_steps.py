@@ -1,0 +1,99 @@
+"""Train an MLP with ChainerMN, watched and not in turn, and print how long a step took either way.
+
+Both ways have the same model, data and order of steps, in one process a rank: what else goes on on
+the machine falls on both alike.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+import chainer
+import chainermn
+import numpy as np
+from mpi4py import MPI
+
+import workbench.compat  # before chainer is imported
+from benchmarks.scripts.mlp import MLP, images
+from workbench.engine.communicator import GenerationWorlds
+from workbench.engine.gradient_noise import BatchGauge
+from workbench.engine.run_log import RunLog
+from workbench.engine.step_time import StepTime
+
+assert workbench.compat
+BATCH = 64
+
+
+def main():
+    folder, units, rounds = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    steps = max(20, 25_600 // units)
+    plain, rank = MPI.COMM_WORLD, MPI.COMM_WORLD.rank
+    watched = GenerationWorlds(fault_tolerant=False).offer(0)
+    log = RunLog("a-run", rank, folder / f"rank-{rank}" / "log")
+    timing, gauge = StepTime(log, batch=BATCH), BatchGauge(log, BATCH)
+    if sys.argv[4] == "0":
+        updaters = [_updater(plain, units), _updater(watched, units)]
+    else:  # which is made first falls on both alike
+        updaters = [_updater(watched, units), _updater(plain, units)][::-1]
+    number, left = [0], [time.perf_counter()]
+
+    def off(amount):
+        return [_timed(updaters[0].update) for _ in range(amount)]
+
+    def on(amount):
+        def step():
+            updaters[1].update()
+            number[0] += 1
+            timing.step(number[0])
+
+        # Its clock stands while the other way trains, so that it tells as often as in a training.
+        pause = time.perf_counter() - left[0]
+        timing._since, timing._stepped = timing._since + pause, timing._stepped + pause
+        # What is patched for all, such as the backward pass, is so for these steps alone.
+        with timing.installed(updaters[1]), gauge.installed(updaters[1]):
+            took = [_timed(step) for _ in range(amount)]
+        left[0] = time.perf_counter()
+        return took
+
+    pairs = []
+    for _ in range(3):
+        off(steps), on(steps)
+    for turn in range(rounds):
+        # ABBA: a drift falls on both alike.
+        order = (off, on, on, off) if turn % 2 else (on, off, off, on)
+        took = {off: [], on: []}
+        for way in order:
+            plain.Barrier()
+            took[way] += way(steps)
+        pairs.append([median(took[on]), median(took[off]), _mean(took[on]), _mean(took[off])])
+    if rank == 0:
+        told = {name for _, _, values in log._samples for name, _ in values}
+        assert {"step/waiting", "step/moving", "gauge/signal"} <= told, told
+        met = watched._meetings._met / (4 * steps)
+        print(json.dumps({"pairs": pairs, "met": met}))
+
+
+def _updater(comm, units):
+    comm = chainermn.create_communicator("naive", comm)
+    model = chainer.links.Classifier(MLP(units))
+    optimizer = chainermn.create_multi_node_optimizer(chainer.optimizers.Adam(), comm).setup(model)
+    iterator = chainer.iterators.SerialIterator(images(0), BATCH)
+    return chainer.training.StandardUpdater(iterator, optimizer)
+
+
+def _timed(do):
+    start = time.perf_counter()
+    do()
+    return time.perf_counter() - start
+
+
+def _mean(values):
+    """Leave out the tenth that took longest, in which others had the cores."""
+    kept = np.sort(values)[: len(values) * 9 // 10]
+    return float(np.mean(kept))
+
+
+if __name__ == "__main__":
+    main()

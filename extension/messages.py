@@ -1,0 +1,133 @@
+"""Generate the TypeScript types of messages to a page from ``workbench.view.page_protocol``.
+
+python extension/messages.py          # write extension/src/messages.ts
+python extension/messages.py --check  # only say whether it is out of step
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import types
+from collections import abc
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, fields
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from workbench.view.page_protocol import MESSAGES, StepPart
+
+TARGET = Path(__file__).parent / "src" / "messages.ts"
+WIDTH = 80
+PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", object: "unknown"}
+HEAD = """\
+/**
+ * The messages to a page about clusters, runs and measurements: written by `extension/messages.py`
+ * from `workbench/view/page_protocol.py`, and not to be changed here.
+ */
+"""
+
+
+def text() -> str:
+    """Return the TypeScript module."""
+    hints = {kind: get_type_hints(kind) for kind in MESSAGES}
+    enums = dict.fromkeys(
+        one for found in hints.values() for hint in found.values() for one in _enums(hint)
+    )
+    parts = [_union(one.__name__, _said(one)[0], [repr(str(m)) for m in one]) for one in enums]
+    said = "A part of a step; communication is waiting and moving, if not separate."
+    parts.append(_union("StepPart", said, [*map(repr, get_args(StepPart))]))
+    parts += [_interface(kind, hints[kind]) for kind in MESSAGES]
+    return "\n".join([HEAD, *parts])
+
+
+def _enums(hint: Any) -> Iterator[type[Enum]]:
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        yield hint
+    for one in get_args(hint):
+        yield from _enums(one)
+
+
+def _union(name: str, said: str, members: list[str]) -> str:
+    one_line = f"export type {name} = {' | '.join(members)};"
+    if len(one_line) > WIDTH:
+        one_line = f"export type {name} =\n  {' | '.join(members)};"
+    if max(map(len, one_line.split("\n"))) > WIDTH:
+        one_line = f"export type {name} =" + "".join(f"\n  | {one}" for one in members) + ";"
+    return f"/** {said} */\n{one_line}\n"
+
+
+def _interface(kind: type[Any], hints: Mapping[str, Any]) -> str:
+    said, notes = _said(kind)
+    parents = [_name(one) for one in kind.__bases__ if one in MESSAGES]
+    own = inspect.get_annotations(kind)
+    lines = [f"/** {said} */"]
+    lines.append(f"export interface {' extends '.join([_name(kind), *parents])} {{")
+    for field in fields(kind):
+        if field.name in own:
+            if note := notes.get(field.name):
+                lines.append(f"  /** {note} */")
+            mark = "" if field.default is MISSING else "?"
+            lines.append(f"  {field.name}{mark}: {_type(hints[field.name])};")
+    return "\n".join([*lines, "}", ""])
+
+
+def _said(kind: type[Any]) -> tuple[str, dict[str, str]]:
+    """Return the first sentence of a class's docstring, and what it says of each field."""
+    said, _, arguments = inspect.cleandoc(kind.__doc__ or "").partition("\n\nArgs:\n")
+    notes = dict(re.findall(r"^    (\w+): (.*(?:\n        .*)*)", arguments, re.MULTILINE))
+    return _flat(said), {name: _flat(note) for name, note in notes.items()}
+
+
+def _flat(sentence: str) -> str:
+    return " ".join(sentence.replace("``", "`").split())
+
+
+def _name(kind: type[Any]) -> str:
+    return f"I{kind.__name__.removesuffix('Message')}"
+
+
+def _type(hint: Any) -> str:
+    if hint in PLAIN:
+        return PLAIN[hint]
+    if hint == StepPart:
+        return "StepPart"
+    if hint is type(None):
+        return "null"
+    if isinstance(hint, type) and hint in MESSAGES:
+        return _name(hint)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return hint.__name__
+    given = get_args(hint)
+    match get_origin(hint):
+        case types.UnionType:
+            return " | ".join(map(_type, given))
+        case origin if origin is Literal:
+            return " | ".join(map(repr, given))
+        case origin if origin is tuple and given[-1] is Ellipsis:
+            one = _type(given[0])
+            return f"({one})[]" if isinstance(given[0], types.UnionType) else f"{one}[]"
+        case origin if origin is tuple:
+            return f"[{', '.join(map(_type, given))}]"
+        case abc.Mapping if given[0] is str:
+            return f"{{ [name: string]: {_type(given[1])} }}"
+        case abc.Mapping:
+            return f"{{ [name in {_type(given[0])}]?: {_type(given[1])} }}"
+    raise TypeError(f"{hint} has no type in TypeScript here; add it to _type.")
+
+
+def main() -> int:
+    """Write the module, or compare it."""
+    found = text()
+    if "--check" not in sys.argv[1:]:
+        TARGET.write_text(found, encoding="utf-8")
+    elif TARGET.read_text(encoding="utf-8") != found:
+        print(f"{TARGET} is out of step; run `python extension/messages.py`.")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

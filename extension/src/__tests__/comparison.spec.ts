@@ -1,0 +1,21 @@
+import { compared } from '../comparison';
+import type { IStep } from '../protocol';
+import { partNames } from '../run/parts';
+import { ENGLISH } from '../run/trans';
+import { cases, labels } from './comparison.json';
+
+it.each(cases.map(one => [one.name, one] as const))(
+  'says what Python says of runs side by side: %s',
+  (_, { runs, said }) => {
+    const given = runs.map(([name, step]) => ({
+      name: name as string,
+      step: step as unknown as IStep | null
+    }));
+
+    expect(compared(given, ENGLISH)).toBe(said);
+  }
+);
+
+it('has the names and the order of parts that Python has', () => {
+  expect([...partNames(ENGLISH)]).toEqual(labels);
+});

@@ -1,0 +1,329 @@
+/**
+ * The messages to a page about clusters, runs and measurements: written by `extension/messages.py`
+ * from `workbench/view/page_protocol.py`, and not to be changed here.
+ */
+
+/** The state of a node, in the order in which a node goes through them. */
+export type NodeState =
+  | 'asked'
+  | 'booting'
+  | 'verified'
+  | 'data ready'
+  | 'joined'
+  | 'leaving'
+  | 'gone';
+
+/** The outcome of a purchase. */
+export type PurchaseOutcome = 'written' | 'bought' | 'refused' | 'lost';
+
+/** What a run executes on every rank. */
+export type RunKind = 'cell' | 'script' | 'setup' | 'measurement';
+
+/** The state of a run. */
+export type RunState =
+  | 'queued'
+  | 'submitted'
+  | 'running'
+  | 'stopping'
+  | 'finished'
+  | 'failed'
+  | 'stopped'
+  | 'lost';
+
+/** Where a cluster's nodes come from. */
+export type Provider = 'local' | 'hosts' | 'ec2' | 'rehearsal';
+
+/** The state of a cluster. */
+export type ClusterState =
+  'down' | 'starting' | 'ready' | 'paused' | 'resizing' | 'stopping' | 'failed';
+
+/** A part of a step; communication is waiting and moving, if not separate. */
+export type StepPart =
+  | 'compute'
+  | 'communication'
+  | 'waiting'
+  | 'moving'
+  | 'point-to-point'
+  | 'data'
+  | 'other';
+
+/** One node, as it was last seen. */
+export interface INode {
+  id: string;
+  /** Its address for the other nodes, or empty. */
+  address: string;
+  type: string;
+  zone: string;
+  state: NodeState;
+  /** Whether it did not come up, or could not be prepared; `message` says why. */
+  failed: boolean;
+  /** When it entered its state. */
+  since: number;
+  /** Number of ranks that it can run; 0 while unknown. */
+  slots: number;
+  /** Present dollars per hour; 0 if it is free. */
+  price: number;
+  /** Dollars so far. */
+  spent: number;
+  /** Part of `spent` for traffic, estimated. */
+  traffic: number;
+  head: boolean;
+  /** One sentence for the reader, or empty. */
+  message: string;
+}
+
+/** One purchase that was tried, or is being tried. */
+export interface IRung {
+  what: string;
+  outcome: PurchaseOutcome;
+  /** Why it was refused, in a sentence. */
+  message: string;
+}
+
+/** Ranks that wait in one call at one line. */
+export interface IWaiting {
+  /** Their numbers, such as `0, 2-3`. */
+  ranks: string;
+  amount: number;
+  call: string;
+  seconds: number;
+  /** 0 where it is unknown. */
+  line: number;
+}
+
+/** Ranks that do not wait. */
+export interface IElsewhere {
+  ranks: string;
+  amount: number;
+  /** `silent`: nothing was heard of them for `seconds`. */
+  state: 'at' | 'ended' | 'silent';
+  line: number;
+  /** What is called there, or file and line outside of the user's source. */
+  doing: string;
+  seconds: number;
+}
+
+/** Which ranks wait for which others. */
+export interface IHang {
+  /** Whether no rank makes progress; else some ranks are only slow. */
+  sure: boolean;
+  /** The script's name; empty for a cell. */
+  source: string;
+  waiting: IWaiting[];
+  others: IElsewhere[];
+}
+
+/** The step breakdown of a run, as the mean over its ranks. */
+export interface IStep {
+  /** Seconds of each part, in display order. */
+  parts: { [name in StepPart]?: number };
+  /** Relative variation of the step time. */
+  noise: number;
+  /** Examples of all ranks in a step; 0 when unknown. */
+  batch: number;
+}
+
+/** The step breakdown of each rank, in seconds per step. */
+export interface ISteps {
+  /** The rank that the others wait for; -1 when unknown. */
+  slowest: number;
+  /** Some ranks in their order, each with its number and its parts; the slowest is among them. */
+  ranks: number[][];
+  /** How many ranks measured it. */
+  total: number;
+  /** The names of the parts. */
+  parts?: StepPart[];
+  /** The verdict and related advice, a sentence each. */
+  says?: string[];
+}
+
+/** A run: its desired and its observed state. */
+export interface IRun {
+  id: string;
+  name: string;
+  kind: RunKind;
+  cluster: string;
+  state: RunState;
+  /** Whether the run is complete. */
+  is_ended: boolean;
+  /** Whether a stop was requested. */
+  is_stopping: boolean;
+  ranks: number;
+  generation: number;
+  created: number;
+  started: number;
+  ended: number;
+  /** The server's clock when this was written. */
+  now: number;
+  iteration: number;
+  /** 0 when unknown. */
+  iterations_total: number;
+  epoch: number;
+  epochs_total: number;
+  /** From 0 to 1; null when no total is known. */
+  fraction: number | null;
+  seconds_left: number | null;
+  seconds_taken: number;
+  /** Recent iterations per second; 0 when unknown. */
+  rate: number;
+  failed_rank: number;
+  failed_host: string;
+  /** The failed rank's own traceback. */
+  error: string;
+  /** Sentences for the reader, or empty. */
+  message: string;
+  /** Why the run waits, in a sentence, or empty. */
+  waiting: string;
+  parameters: { [name: string]: unknown };
+  arguments: string[];
+  /** The last value of each reported name, in the order in which views show them: the median over the ranks; null where it is not finite. */
+  values: { [name: string]: number | null };
+  /** Whether frames are left out of the error, which `workbench logs` prints. */
+  is_folded?: boolean;
+  /** The last line of the failed rank's error. */
+  failure?: string;
+  /** The iteration at which it was stopped; -1 if it was not. */
+  stopped_at?: number;
+  /** The part of `message` beside these two. */
+  remark?: string;
+  /** Which ranks wait for which others, now or when it ended. */
+  hang?: IHang | null;
+  /** Number of rank 0's figures, tables and similar. */
+  displays?: number;
+  /** The verdict on the step breakdown, a sentence each; final once it has ended. */
+  verdict?: string[];
+  /** Null without measurements. */
+  step?: IStep | null;
+}
+
+/** A run of the list, with a small picture of its main curve. */
+export interface IListedRun extends IRun {
+  /** Some values in the order of iterations; null for a gap. */
+  sparkline: (number | null)[];
+  /** What `sparkline` shows, such as `main/loss`; empty when nothing was reported. */
+  sparkline_name: string;
+  /** Whether it finished without a value to draw, as a cell that only prints does. */
+  only_printed?: boolean;
+}
+
+/** The host and process of a rank. */
+export interface IRank {
+  rank: number;
+  host: string;
+  pid: number;
+}
+
+/** Which run measured a cluster last, and when. */
+export interface IMeasured {
+  run: string;
+  time: number;
+}
+
+/** A cluster's nodes and costs. */
+export interface IFleet {
+  /** The provider of its nodes; `local` is this machine. */
+  provider: Provider;
+  nodes_asked: number;
+  /** Number of nodes with ranks. */
+  nodes_actual: number;
+  /** The last desired number, also of a cluster that is down. */
+  nodes_defined: number;
+  /** The smallest number of nodes of a world. */
+  min_nodes: number;
+  /** The number to which it may grow while runs wait; 0 for a fixed size. */
+  max_nodes: number;
+  /** Dollars per hour; null when it costs nothing. */
+  price: number | null;
+  /** Dollars so far; null when it costs nothing. */
+  spent: number | null;
+  /** Dollars of these for traffic, estimated; null when it costs nothing. */
+  traffic: number | null;
+  /** Dollars that it may cost in total; null for no limit. */
+  budget: number | null;
+  /** When it is deleted automatically; null for never. */
+  expires: number | null;
+  /** The number of nodes in each state, including `failed`; empty for this machine. */
+  node_states: { [name: string]: number };
+  /** Some nodes that are not gone, the head first; empty for this machine. */
+  nodes: INode[];
+  /** The purchases tried for missing nodes, in order; empty when none is missing. */
+  rungs: IRung[];
+}
+
+/** A cluster: its desired and its observed state. */
+export interface ICluster extends IFleet {
+  name: string;
+  state: ClusterState;
+  /** One sentence for the reader, or empty. */
+  message: string;
+  /** Whether it is desired to be up. */
+  is_wanted: boolean;
+  /** 0 while it is not desired to be up. */
+  ranks_asked: number;
+  /** The last desired size, also of a cluster that is down. */
+  ranks_wished: number;
+  ranks_actual: number;
+  oversubscribe: boolean;
+  /** Increases with every wish; the latest one is valid. */
+  revision: number;
+  generation: number;
+  updated: number;
+  ranks: IRank[];
+  /** Those that have not ended, oldest first. */
+  runs: IRun[];
+  /** Null if no run measured its links. */
+  measured: IMeasured | null;
+}
+
+/** All clusters, and the limits of this machine. */
+export interface IClusters {
+  clusters: ICluster[];
+  /** Ranks that this machine runs without oversubscription. */
+  slots: number;
+  /** The largest number of ranks that can be requested. */
+  max_ranks: number;
+  version: string;
+}
+
+/** An allreduce of one size. */
+export interface IExchange {
+  nbytes: number;
+  seconds: number;
+  /** The implementation: ours, or the MPI library's own. */
+  way: string;
+  /** The algorithm, or empty. */
+  algorithm: string;
+  algbw: number;
+  busbw: number;
+}
+
+/** A measurement within a node. */
+export interface IRate {
+  node: string;
+  what: string;
+  bandwidth: number;
+  latency: number;
+}
+
+/** The results of a measurement, in bytes, seconds and bytes per second. */
+export interface ISurvey {
+  time: number;
+  /** Its duration. */
+  seconds: number;
+  ranks: number;
+  /** Names in the order of their ranks. */
+  nodes: string[];
+  /** From each node (row) to each (column); null where it was not measured. */
+  links: (number | null)[][];
+  /** One way, from a node to another, by their indices in `nodes`. */
+  latencies: [number, number, number][];
+  /** The slowest link, by its ends; null without any. */
+  slowest: [number, number] | null;
+  /** The rated bandwidth of a node's network; 0 when unknown. */
+  rating: number;
+  exchanges: IExchange[];
+  /** Within nodes. */
+  rates: IRate[];
+  /** What stands out and what has changed, a sentence each. */
+  remarks: string[];
+}

@@ -1,0 +1,1 @@
+"""Try workbench on a real AWS account, and try the trial itself on the rehearsal."""

@@ -1,0 +1,84 @@
+"""Whatever a notebook runs in, nodes get what it holds, and nothing of where that is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench.cloud import environment
+from workbench.core.node.requirements import Environment, lacking, read_environment, remaining
+
+NODE = Environment("3.11", "", {})
+BUILT = {"url": "file:///build/feedstock_root/build_artifacts/numpy_1/work", "dir_info": {}}
+MINE = {"url": "file:///home/you/mine", "dir_info": {"editable": True}}
+
+
+def told(python):
+    """Return what a Python says of its environment, as a node's does."""
+    source = Path(environment.__file__).read_text()
+    done = subprocess.run(
+        [python, "-I", "-"], input=source, capture_output=True, text=True, check=True
+    )
+    return read_environment(done.stdout)
+
+
+def put(python, name, version, installer="pip", origin=None):
+    """Have a distribution installed, as far as its metadata says."""
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = Path(subprocess.check_output([python, "-I", "-c", where], text=True).strip())
+    folder = site / f"{name}-{version}.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (folder / "INSTALLER").write_text(f"{installer}\n")
+    if origin:
+        (folder / "direct_url.json").write_text(json.dumps(origin))
+
+
+def made(folder, base):
+    subprocess.run([base, "-m", "venv", "--without-pip", folder], check=True)
+    return folder / "bin" / "python"
+
+
+@pytest.mark.parametrize("prefix", ["/usr", "/usr/local", sys.base_prefix])
+def test_an_environment_that_is_the_pythons_own(prefix):
+    python = Path(prefix, "bin", "python3")
+    if not python.exists():
+        pytest.skip(f"no {python} here")
+
+    wanted = lacking(told(python), NODE)
+
+    assert not [line for line in wanted if prefix in line]
+    assert all("==" in line or "@ " in line for line in wanted)
+
+
+@pytest.mark.parametrize("base", ["/usr/bin/python3", sys.executable], ids=["Debian's", "ours"])
+def test_a_virtual_environment(tmp_path, base):
+    if not Path(base).exists():
+        pytest.skip(f"no {base} here")
+    python = made(tmp_path / "venv", base)
+    put(python, "numpy", "2.1.0")
+    put(python, "mine", "1.0", origin=MINE)
+
+    here = told(python)
+
+    assert lacking(here, NODE) == ("numpy==2.1.0",)
+    assert remaining(here) == ("mine",)
+
+
+def test_an_environment_of_condas(tmp_path):
+    python = made(tmp_path / "conda", sys.executable)
+    (tmp_path / "conda" / "conda-meta").mkdir()
+    put(python, "numpy", "2.1.0", "conda", BUILT)
+    put(python, "pandas", "3.0.0", "conda", {"url": "file:///tmp/build/80754af9/pandas_1/work"})
+    put(python, "scipy", "1.17.0")
+    put(python, "mine", "1.0", origin=MINE)
+
+    here = told(python)
+
+    assert here.conda == {"numpy", "pandas"}
+    assert lacking(here, NODE) == ("numpy==2.1.0", "pandas==3.0.0", "scipy==1.17.0")
+    assert remaining(here) == ("mine",)

@@ -1,0 +1,143 @@
+"""Why a rank is gone is read out of MPI's and Python's last words."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.cluster.exit_cause import (
+    UNKNOWN,
+    cause_of_end,
+    last_words,
+    lost_host,
+    named_processes,
+    stack_of_crash,
+)
+
+OPEN_MPI_SIGNAL = """
+--------------------------------------------------------------------------
+prterun noticed that process rank 1 with PID 4242 on node box exited on
+signal 9 (Killed).
+--------------------------------------------------------------------------
+"""
+OPEN_MPI_ABORT = """
+--------------------------------------------------------------------------
+MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD
+  Proc: [[1234,1],1]
+  Errorcode: 3
+--------------------------------------------------------------------------
+"""
+MPICH_SIGNAL = """
+===================================================================================
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   PID 1234 RUNNING AT box
+=   EXIT CODE: 139
+===================================================================================
+YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault (signal 11)
+"""
+MPICH_ABORT = (
+    "Abort(3) on node 1 (rank 1 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 3) - "
+    "process 1\n"
+)
+KILLED = "ended by signal 9 (Killed), often because the machine ran out of memory"
+CRASH = """Fatal Python error: Segmentation fault
+
+Current thread 0x00007f (most recent call first):
+  File "/usr/lib/python3.12/ctypes/__init__.py", line 519 in string_at
+  File "<cell of run 260714-091500-ab7z>", line 3 in fall
+  File "<cell of run 260714-091500-ab7z>", line 5 in <module>
+  File "/env/workbench/engine/asyncio_support.py", line 38 in evaluate
+  File "/env/workbench/engine/execution.py", line 80 in _cell
+  File "/env/workbench/engine/execution.py", line 50 in _attempt
+  File "/env/ipykernel/kernelbase.py", line 300 in dispatch_shell
+
+Extension modules: numpy._core._multiarray_umath, mpi4py.MPI (total: 20)
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "rank", "cause"),
+    [
+        (OPEN_MPI_SIGNAL, 1, KILLED),
+        (OPEN_MPI_SIGNAL, None, KILLED),
+        (MPICH_SIGNAL, 1, "ended by signal 11 (Segmentation fault)"),
+        (OPEN_MPI_ABORT, 1, "MPI_Abort was called on rank 1"),
+        (OPEN_MPI_ABORT, None, "MPI_Abort was called on rank 1"),
+        (MPICH_ABORT, 1, "MPI_Abort was called on rank 1"),
+        ("", 0, UNKNOWN),
+        ("", None, UNKNOWN),
+        ("something else\n", 0, UNKNOWN),
+    ],
+)
+def test_the_cause_is_one_line(log, rank, cause) -> None:
+    assert cause_of_end(log, rank) == cause
+
+
+def test_the_signal_of_one_rank_is_not_taken_for_that_of_another() -> None:
+    two = OPEN_MPI_SIGNAL + OPEN_MPI_SIGNAL.replace("rank 1", "rank 12").replace(
+        "9 (Killed)", "11 (Segmentation fault)"
+    )
+
+    assert cause_of_end(OPEN_MPI_SIGNAL, 0) == UNKNOWN
+    assert cause_of_end(two, 1) == KILLED
+    assert cause_of_end(two, 12) == "ended by signal 11 (Segmentation fault)"
+
+
+def test_a_world_that_did_not_start_gives_the_last_words_of_mpiexec() -> None:
+    log = "starting\n\nbash: nope: command not found\n-----------\n"
+
+    assert cause_of_end(log, None) == (
+        "mpiexec ended; its last words: bash: nope: command not found"
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "processes"),
+    [(OPEN_MPI_SIGNAL, {4242}), (MPICH_SIGNAL, {1234}), (OPEN_MPI_ABORT, set()), ("", set())],
+)
+def test_the_processes_that_mpi_blames_are_named(log, processes) -> None:
+    assert named_processes(log) == processes
+
+
+def test_last_words_are_not_endless() -> None:
+    assert len(cause_of_end("x" * 10_000, None)) < 300
+
+
+def test_the_stack_of_a_crash_is_the_users_with_the_innermost_call_last() -> None:
+    assert stack_of_crash(CRASH).splitlines() == [
+        "Fatal Python error: Segmentation fault",
+        "Stack (most recent call last):",
+        '  File "<cell of run 260714-091500-ab7z>", line 5 in <module>',
+        '  File "<cell of run 260714-091500-ab7z>", line 3 in fall',
+        '  File "/usr/lib/python3.12/ctypes/__init__.py", line 519 in string_at',
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "\n \n"])
+def test_a_rank_that_did_not_crash_left_no_stack(text) -> None:
+    assert stack_of_crash(text) == ""
+
+
+OPEN_MPI_LOST = """
+------------------------------------------------------------
+A daemon failed to report back after being spawned. This could
+be due to several factors.
+
+  Local host:    node1
+  Remote host:   node2
+  Daemon exit status: 255
+------------------------------------------------------------
+"""
+
+
+def test_a_host_that_mpi_has_lost_is_named() -> None:
+    assert lost_host(OPEN_MPI_LOST) == "node2"
+    assert cause_of_end(OPEN_MPI_LOST, None) == "node2 is out of reach of the other hosts"
+    assert lost_host(OPEN_MPI_SIGNAL) == ""
+
+
+def test_last_words_are_what_nobody_has_read() -> None:
+    assert last_words("\0\0\0terminate called", "", "\0\nwhat(): no") == (
+        "terminate called\nwhat(): no"
+    )
+    assert last_words("\0" * 100) == ""
+    assert len(last_words("x" * 10_000)) < 5_000

@@ -1,0 +1,123 @@
+"""What a world's ranks have left is ended with it, and nothing else is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+from workbench.cluster.leftover_processes import GRACE_SECONDS, Remains, main, mark_of
+from workbench.core.world.world import WORLD_VARIABLE
+
+MARK = mark_of("0123456789ab", 3)
+STUBBORN = (
+    "import signal, time\nsignal.signal(15, signal.SIG_IGN)\nprint(1, flush=True)\ntime.sleep(99)"
+)
+DEADLINE = 10.0
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start a process with an environment; it is ended after the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(command: list[str], **environment: str) -> subprocess.Popen[bytes]:
+            process = subprocess.Popen(
+                command,
+                env={"PATH": os.environ["PATH"], **environment},
+                stdout=subprocess.PIPE,
+                process_group=0,
+            )
+            stack.callback(process.communicate)
+            stack.callback(process.kill)
+            return process
+
+        yield start
+
+
+def press(remains: Remains) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not remains.press(time.monotonic()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_what_carries_the_worlds_mark_is_ended(start) -> None:
+    left = start(["sleep", "99"], **{WORLD_VARIABLE: MARK})
+
+    press(Remains(MARK))
+
+    assert left.wait(1) == -signal.SIGTERM
+
+
+def test_what_ignores_the_polite_signal_is_ended_by_force(start) -> None:
+    left = start([sys.executable, "-c", STUBBORN], **{WORLD_VARIABLE: MARK})
+    assert left.stdout is not None
+    left.stdout.readline()
+
+    press(Remains(MARK))
+
+    assert left.wait(1) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("mark", ["", mark_of("0123456789ab", 4), mark_of("ba9876543210", 3)])
+def test_what_has_another_mark_or_none_goes_on(start, mark) -> None:
+    other = start(["sleep", "99"], **({WORLD_VARIABLE: mark} if mark else {}))
+
+    press(Remains(MARK))
+    press(Remains(""))
+
+    assert other.poll() is None
+
+
+ORPHAN = "sleep 99 & echo $!"
+
+
+def test_what_had_its_environment_cleared_is_known_by_the_group_of_its_rank(start) -> None:
+    rank = start(["sh", "-c", ORPHAN])
+    assert rank.stdout is not None
+    orphan = psutil.Process(int(rank.stdout.readline()))
+    rank.wait(1)
+
+    press(Remains(MARK, [rank.pid]))
+
+    assert not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_group_whose_leader_is_there_is_somebody_elses(start) -> None:
+    other = start(["sh", "-c", f"{ORPHAN}; exec sleep 99"])
+    assert other.stdout is not None
+    orphan = psutil.Process(int(other.stdout.readline()))
+
+    press(Remains(MARK, [other.pid]))
+
+    assert orphan.is_running()
+    orphan.kill()
+
+
+def test_force_waits_for_what_tidies_up(start) -> None:
+    left = start([sys.executable, "-c", STUBBORN], **{WORLD_VARIABLE: MARK})
+    assert left.stdout is not None
+    left.stdout.readline()
+    remains = Remains(MARK)
+
+    remains.press(0.0)
+    remains.press(GRACE_SECONDS / 2)
+
+    assert left.poll() is None
+
+
+def test_on_another_host_a_program_does_it(start) -> None:
+    left = start(["sleep", "99"], **{WORLD_VARIABLE: MARK})
+
+    assert main([MARK]) == 0
+
+    assert left.wait(1) == -signal.SIGTERM

@@ -1,0 +1,394 @@
+"""Worlds on several hosts: what is lost is named, what has ended is gone, no secret is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.conftest import PRELUDE, Bench, Several
+from tests.rehearsal.hosts import HOME, Hosts
+from workbench.cluster import remote_hosts
+from workbench.cluster.mpi_cluster import MpiCluster
+from workbench.cluster.remote_hosts import Login
+from workbench.core.cluster.generation import WorldState
+from workbench.core.run.rank_protocol import Interrupt
+from workbench.core.world.world import Host
+
+pytestmark = [pytest.mark.mpi, pytest.mark.root]
+NOTICED_SECONDS = 15.0
+
+
+# Ranks that are cut off end after so many seconds.
+SOON = pytest.mark.parametrize("several", [8.0], indirect=True, ids=["soon"])
+
+
+@pytest.fixture
+def several(possible: None, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Several]:
+    patience = getattr(request, "param", 20.0)
+    with (
+        Hosts(3) as hosts,
+        contextlib.closing(Several(hosts, tmp_path, patience=patience)) as several,
+    ):
+        yield several
+
+
+@pytest.fixture(scope="module")
+def shared(
+    possible: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Several, Bench, int]]:
+    """Give a world of three ranks on three hosts, which a test must leave whole."""
+    folder = tmp_path_factory.mktemp("several")
+    with Hosts(3) as hosts, contextlib.closing(Several(hosts, folder)) as several:
+        bench = several.bench()
+        yield several, bench, bench.ready(3)
+
+
+def until(condition: Callable[[], object], seconds: float = 20.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not (found := bool(condition())) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return found
+
+
+def ended(bench: Bench, generation: int) -> None:
+    bench.cluster.end_world(generation)
+    bench.until(lambda: generation not in {f.generation for f in bench.cluster.observe()} or None)
+
+
+def over(bench: Bench, begun: set[int]) -> bool | None:
+    """Whether these worlds have ended without having stood."""
+    found = {fact.generation: fact for fact in bench.cluster.observe()}
+    assert not any(fact.state is WorldState.READY for fact in found.values())
+    begun -= {g for g, fact in found.items() if fact.state is WorldState.ENDED}
+    return True if not begun else None
+
+
+def printed(bench: Bench, generation: int, source: str) -> dict[int, str]:
+    found = bench.batches_until_ended(bench.submit(generation, source), 3)
+    return {n: "".join(c.text for b in batches for c in b.chunks) for n, batches in found.items()}
+
+
+def test_each_rank_is_on_a_host_of_its_own_and_they_compute_together(shared) -> None:
+    several, bench, generation = shared
+
+    source = "import socket\nprint(socket.gethostname(), MPI.COMM_WORLD.allreduce(rank + 1))"
+
+    assert printed(bench, generation, source) == {
+        n: f"{host.name} 6\n" for n, host in enumerate(several.hosts)
+    }
+
+
+def test_torch_finds_the_head_where_the_other_hosts_reach_it(shared) -> None:
+    several, bench, generation = shared
+    source = """
+import os, socket
+address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if rank == 0:
+    listening = socket.create_server(address)
+barrier()
+if rank:
+    socket.create_connection(address, 5).close()
+barrier()
+print(address[0])
+"""
+
+    said = printed(bench, generation, source)
+
+    assert said == dict.fromkeys(range(3), f"{several.hosts[0].address}\n")
+
+
+def test_a_folder_that_a_host_lacks_is_told_once_a_run_and_the_run_goes_on(shared) -> None:
+    several, bench, generation = shared
+    several.hosts[0].run("mkdir", "-p", "/tmp/work")
+
+    run = bench.submit(generation, "report(loss=1)", folder="/tmp/work")
+    found = bench.batches_until_ended(run, 3)
+
+    text = {n: "".join(c.text for b in batches for c in b.chunks) for n, batches in found.items()}
+    assert text[0] == ""
+    assert text[1] == (
+        f"/tmp/work cannot be entered on {several.hosts[1].name} (No such file or directory), "
+        "so the run is in /root; give files by a path that all hosts have.\n"
+    )
+    assert all(batches[-1].ending.state == "finished" for batches in found.values())
+
+
+def test_no_secret_is_seen_in_a_process_list_or_by_another_user(shared) -> None:
+    several, _, _ = shared
+    security = several.folder / "profile" / "security" / "ipcontroller-engine.json"
+    connection = json.loads(security.read_text())
+    secrets = [connection["curve_serverkey"], several.hosts.key.splitlines()[1]]
+
+    for host in several.hosts:
+        listed = host.run("ps", "axww", "-o", "args=")
+        found = host.run("find", f"{HOME}/.workbench", "-type", "f", "-printf", "%m %p\n")
+        assert not any(secret in listed for secret in secrets)
+        assert host.run("stat", "-c", "%a", f"{HOME}/.workbench").strip() == "700"
+        if host is several.hosts[0]:
+            modes = dict(reversed(line.split()) for line in found.splitlines())
+            kept = {Path(path).name: mode for path, mode in modes.items() if "/g1/" in path}
+            assert kept == dict.fromkeys(
+                ("hosts", "ssh_config", "known_hosts", "key", "output.log", "pid"), "600"
+            )
+
+
+def test_a_cluster_is_sized_to_four_and_to_two_by_the_next_worlds(shared) -> None:
+    _, bench, generation = shared
+    run = bench.submit(generation, "for i in range(2000):\n    report(loss=i)\n    sleep(0.01)")
+    bench.until(lambda: bench.batches(run).get(0))
+
+    four = bench.ready(4)
+    added = bench.submit(four, "report(loss=MPI.COMM_WORLD.allreduce(1))")
+    found = bench.batches_until_ended(added, 4)
+    two = bench.ready(2)
+    lessened = bench.submit(two, "report(loss=MPI.COMM_WORLD.allreduce(1))")
+    fewer = bench.batches_until_ended(lessened, 2)
+
+    assert {s.value for batches in found.values() for b in batches for s in b.samples} == {4.0}
+    assert {s.value for batches in fewer.values() for b in batches for s in b.samples} == {2.0}
+    assert not any(batch.ending for batch in bench.batches(run)[0])
+    for world in (four, two):
+        ended(bench, world)
+    bench.cluster.send(generation, range(3), Interrupt(run))
+    bench.batches_until_ended(run, 3)
+
+
+@pytest.mark.contract
+def test_a_rank_that_is_killed_is_told_with_its_host(several) -> None:
+    bench = several.bench()
+    generation = bench.ready(3)
+
+    bench.submit(generation, "sleep(0.2)\nif rank == 1:\n    kill()\nbarrier()")
+    fact = bench.world_until(generation, lambda fact: bool(fact.deaths))
+
+    assert (fact.deaths[0].rank, fact.deaths[0].host) == (1, several.hosts[1].name)
+    assert fact.state in (WorldState.BROKEN, WorldState.ENDED)
+    ended(bench, generation)
+    assert until(lambda: not several.left()), several.left()
+
+
+LEAVES = """
+import subprocess
+subprocess.Popen(["sleep", "987"], start_new_session=True)
+"""
+
+
+def test_what_a_cell_left_on_any_host_ends_with_the_world(several) -> None:
+    bench = several.bench()
+    generation = bench.ready(3)
+    bench.batches_until_ended(bench.submit(generation, LEAVES), 3)
+    running = [line for line in several.left() if "sleep 987" in line]
+
+    ended(bench, generation)
+
+    assert len(running) == 3
+    assert until(lambda: not several.left()), several.left()
+
+
+@SOON
+def test_what_a_cell_left_on_a_host_that_is_cut_off_ends_too(several) -> None:
+    bench = several.bench()
+    generation = bench.ready(3)
+    bench.batches_until_ended(bench.submit(generation, LEAVES), 3)
+
+    several.hosts[1].cut()
+    bench.world_until(generation, lambda fact: bool(fact.deaths))
+    ended(bench, generation)
+
+    assert until(lambda: not several.left(), 60), several.left()
+
+
+def test_a_crash_shows_the_stack_that_it_left_on_its_host(several) -> None:
+    bench = several.bench()
+    generation = bench.ready(3)
+    crash = "def fall():\n    import ctypes\n    ctypes.string_at(0)\n"
+
+    bench.submit(generation, f"{crash}if rank == 2:\n    fall()\nbarrier()")
+    fact = bench.world_until(generation, lambda fact: bool(fact.deaths))
+
+    assert fact.deaths[0].rank == 2
+    assert "Segmentation fault" in fact.deaths[0].cause
+    assert "in fall" in fact.deaths[0].trace
+    ended(bench, generation)
+
+
+@pytest.mark.contract
+@pytest.mark.parametrize("number", [0, 1], ids=["the head", "another host"])
+@SOON
+def test_a_host_whose_cable_is_pulled_is_named_and_nothing_is_left(several, number) -> None:
+    bench = several.bench()
+    generation = bench.ready(3)
+    cut = several.hosts[number]
+    bench.submit(generation, "while True:\n    barrier()\n    sleep(0.05)")
+
+    cut.cut()
+    began = time.monotonic()
+    fact = bench.world_until(generation, lambda fact: bool(fact.deaths))
+
+    assert time.monotonic() - began < NOTICED_SECONDS
+    assert (fact.deaths[0].rank, fact.deaths[0].host) == (number, cut.name)
+    assert fact.deaths[0].cause.startswith(f"{cut.name} ")
+    assert "out of reach" in fact.deaths[0].cause
+    ended(bench, generation)
+    assert until(lambda: not several.left(), 60), several.left()
+
+
+@pytest.mark.contract
+def test_a_session_that_ends_breaks_the_world_and_names_the_host(several) -> None:
+    bench = several.bench()
+    generation = bench.ready(3)
+
+    several.sessions[several.hosts[2].address].close()
+    fact = bench.world_until(generation, lambda fact: bool(fact.reason))
+
+    assert fact.reason == (
+        f"{several.hosts[2].name} ({several.hosts[2].address}) is out of reach: "
+        "the ssh session with it was lost"
+    )
+    ended(bench, generation)
+    assert until(lambda: not several.left()), several.left()
+
+
+def test_a_host_that_does_not_answer_at_the_start_is_named(several) -> None:
+    bench = several.bench()
+    several.sessions[several.hosts[1].address].close()
+
+    generation = bench.begin(3)
+    fact = bench.world_until(generation, lambda fact: fact.state is WorldState.ENDED)
+
+    assert fact.reason.startswith(f"{several.hosts[1].address} is out of reach")
+    assert until(lambda: not several.left()), several.left()
+
+
+def test_nothing_is_left_of_a_world_that_ends_while_it_starts(several) -> None:
+    bench = several.bench()
+    generation = bench.begin(3)
+    until(several.left)
+
+    ended(bench, generation)
+
+    assert until(lambda: not several.left()), several.left()
+
+
+@pytest.mark.contract
+def test_the_world_ends_with_the_cluster_and_leaves_no_file(several) -> None:
+    bench = several.bench()
+    bench.ready(3)
+
+    several.close()
+
+    assert until(lambda: not several.left()), several.left()
+    for host in several.hosts:
+        assert ".workbench" not in host.run("ls", "-A", HOME)
+
+
+def test_starts_that_fail_take_no_place_in_the_sessions(several) -> None:
+    bench = several.bench()
+    login = several.cluster._spreading._login
+    several.cluster._spreading._login = lambda hosts: Login(
+        (several.hosts[0].known_hosts,), several.hosts.key
+    )
+    for at_once in (1, 1, 10):  # sshd allows ten things at a time in one session
+        begun = {bench.begin(2) for _ in range(at_once)}
+        bench.until(lambda begun=begun: over(bench, begun))
+    several.cluster._spreading._login = login
+
+    generation = bench.ready(3)
+
+    for host in several.hosts:
+        listed = host.run("ps", "axww", "-o", "args=").splitlines()
+        assert len([line for line in listed if "-m workbench.node.agent" in line]) == 1
+    ended(bench, generation)
+
+
+def test_a_monitor_that_says_nothing_is_ended(several, monkeypatch) -> None:
+    host = several.hosts[0]
+    host.run("sh", "-c", "printf '#!/bin/sh\nexec sleep 1000\n' > /tmp/p && chmod +x /tmp/p")
+    monkeypatch.setattr(remote_hosts, "python_of", lambda session: "/tmp/p")
+    monkeypatch.setattr(remote_hosts.RemoteProcessMonitor.wait_for_facts, "__defaults__", (0.5,))
+    bench = several.bench()
+
+    begun = bench.begin(1)
+    bench.until(lambda: over(bench, {begun}))
+
+    assert until(lambda: not several.left()), several.left()
+
+
+def test_a_node_that_leaves_keeps_nothing_of_ours_and_what_is_others(several) -> None:
+    bench = several.bench()
+    ended(bench, bench.ready(3))
+    first, second, third = several.hosts
+    second.run("mkdir", f"{HOME}/.workbench/another")
+    third.cut()
+    began = time.monotonic()
+
+    for session in several.sessions.values():
+        several.cluster.leave(session)
+
+    assert time.monotonic() - began < NOTICED_SECONDS
+    assert ".workbench" not in first.run("ls", "-A", HOME)
+    assert second.run("ls", "-A", f"{HOME}/.workbench") == "another\n"
+    assert third.run("ls", "-A", f"{HOME}/.workbench") != ""
+
+
+def test_a_successor_takes_up_the_world_of_a_supervisor_that_was_killed(several) -> None:
+    before = several.bench()
+    generation = before.ready(3)
+    ranks = before.world_until(generation, lambda fact: bool(fact.ranks)).ranks
+    run = before.submit(generation, "for i in range(1500):\n    report(loss=i)\n    sleep(0.01)")
+    before.until(lambda: before.batches(run).get(0))
+    before.cluster._mailbox.close()  # as when its process is gone
+    before.cluster._client.close()
+    for session in several.sessions.values():
+        session.close()
+
+    several.sessions = {host.address: several.log_in(host) for host in several.hosts}
+    several.cluster = MpiCluster(several.folder, several.reach, several.login)
+    several.cluster.open({generation: ranks})
+    after = Bench(several.cluster, several.folder, PRELUDE, several.carriers)
+    after._generation = generation
+    fact = after.world_until(generation, lambda fact: fact.state is WorldState.READY)
+
+    assert fact.ranks == ranks
+    assert after.batches_until_ended(run, 3)[2][-1].ending.state == "finished"
+    after._submitted = before._submitted
+    again = after.submit(generation, "report(loss=MPI.COMM_WORLD.allreduce(1))")
+    assert set(after.batches_until_ended(again, 3)) == {0, 1, 2}
+    ended(after, generation)
+    assert until(lambda: not several.left()), several.left()
+
+
+def test_this_machine_can_be_the_head_of_others(possible, tmp_path, monkeypatch) -> None:
+    (tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    with Hosts(2) as hosts, contextlib.closing(Several(hosts, tmp_path, here=True)) as several:
+        bench = several.bench()
+        if not bench.cluster.fault_tolerant:
+            pytest.skip("MPICH's UCX passes over a bridge, which is what leads to the hosts here")
+        generation = bench.ready(3)
+
+        run = bench.submit(generation, "report(loss=MPI.COMM_WORLD.allreduce(rank))")
+        found = bench.batches_until_ended(run, 3)
+
+        assert {s.value for b in found.values() for batch in b for s in batch.samples} == {3.0}
+        ended(bench, generation)
+        assert until(lambda: not several.left()), several.left()
+
+
+def test_a_name_that_means_every_host_itself_is_refused(several) -> None:
+    bench = several.bench()
+    bench._carriers = lambda size: (Host("localhost", 1), Host(several.hosts[0].address, 1))
+    several.reach = lambda host: several.sessions.get(host.address)
+    bench.cluster._nodes._reach = several.reach
+
+    generation = bench.begin(2)
+    fact = bench.world_until(generation, lambda fact: fact.state is WorldState.ENDED)
+
+    assert fact.reason == (
+        "localhost means every host itself; name it by its address in their network"
+    )

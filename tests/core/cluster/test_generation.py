@@ -1,0 +1,350 @@
+"""Worlds come one at a time, runs go only where they fit, and all goes down in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.core.cluster.generation import (
+    MOST_FAILURES,
+    NOT_READY,
+    START_SECONDS,
+    Action,
+    CloseCluster,
+    EndWorld,
+    ObservedWorld,
+    Queued,
+    RunSetup,
+    StartWorld,
+    Submit,
+    WorldFact,
+    WorldState,
+    cluster_state,
+    plan,
+)
+from workbench.core.cluster.model import ClusterState, ClusterWish
+from workbench.core.world.world import Host, World
+
+PROFILE = settings(derandomize=True, deadline=None, max_examples=200)
+UP = ClusterWish("default", up=True, ranks=2)
+DOWN = replace(UP, up=False)
+READY, STARTING, BROKEN, ENDED = (
+    WorldState.READY,
+    WorldState.STARTING,
+    WorldState.BROKEN,
+    WorldState.ENDED,
+)
+TWO = World((Host("localhost", 2),), 2)
+WAITING = [Queued("first", 0), Queued("second", 0)]
+
+
+def standing(
+    generation=1, state=READY, size=2, *, prepared=True, busy=False, since=0.0
+) -> ObservedWorld:
+    here = world(size).placement
+    return ObservedWorld(WorldFact(generation, size, state), since, prepared, busy, here)
+
+
+def world(size=2) -> World:
+    return World((Host("localhost", 2),), size)
+
+
+def planned(wish, worlds, queue=(), *, failures=0, now=1.0, **given) -> list[Action]:
+    newest = max((world.fact.generation for world in worlds), default=0)
+    target = given.get("target", world(wish.ranks))
+    return plan(wish, target, worlds, queue, next_generation=newest + 1, failures=failures, now=now)
+
+
+@pytest.mark.parametrize(
+    ("worlds", "queue", "actions"),
+    [
+        ([], [], [StartWorld(1, TWO)]),
+        ([], WAITING, [StartWorld(1, TWO)]),
+        ([standing(state=STARTING, prepared=False)], WAITING, []),
+        ([standing(prepared=False)], WAITING, [RunSetup(1)]),
+        ([standing(prepared=False, busy=True)], WAITING, []),
+        ([standing()], [], []),
+        ([standing()], WAITING, [Submit("first", 1)]),
+        ([standing(busy=True)], WAITING, []),
+        ([standing(size=4)], WAITING, [StartWorld(2, TWO)]),
+        ([standing(size=4, busy=True)], WAITING, []),
+        ([standing(size=4), standing(2, STARTING, prepared=False)], WAITING, []),
+        ([standing(size=4), standing(2, prepared=False)], WAITING, [RunSetup(2)]),
+        (
+            [standing(size=4), standing(2)],
+            WAITING,
+            [EndWorld(1, "replaced by the next generation"), Submit("first", 2)],
+        ),
+        ([standing(size=4, busy=True), standing(2)], WAITING, [Submit("first", 2)]),
+        ([standing(state=BROKEN)], WAITING, [EndWorld(1, ""), StartWorld(2, TWO)]),
+        ([standing(state=ENDED)], WAITING, [StartWorld(2, TWO)]),
+        (
+            [standing(), standing(2, STARTING, size=4, prepared=False)],
+            [],
+            [EndWorld(2, "another size was requested meanwhile")],
+        ),
+    ],
+)
+def test_a_cluster_that_is_wanted_gets_what_it_needs_next(worlds, queue, actions) -> None:
+    assert planned(UP, worlds, queue) == actions
+
+
+def test_the_same_number_of_ranks_on_other_hosts_is_another_world() -> None:
+    elsewhere = World((Host("10.0.0.1", 1), Host("10.0.0.2", 1)), 2)
+
+    assert planned(UP, [standing()], target=elsewhere) == [StartWorld(2, elsewhere)]
+    assert planned(UP, [standing(busy=True)], target=elsewhere) == []
+
+
+def test_while_nodes_are_missing_what_stands_goes_on_and_nothing_is_started() -> None:
+    assert planned(UP, [], WAITING, target=None) == []
+    assert planned(UP, [standing()], WAITING, target=None) == [Submit("first", 1)]
+    assert cluster_state(UP, None, [], failures=0) is ClusterState.STARTING
+
+
+def test_without_nodes_nothing_stands_and_runs_wait() -> None:
+    nobody = World((), 0)
+
+    assert planned(UP, [standing()], target=nobody) == [EndWorld(1, "no ranks are wanted")]
+    assert planned(UP, [standing(busy=True)], target=nobody) == []
+    assert planned(UP, [], WAITING, target=nobody) == []
+    assert cluster_state(UP, nobody, [], failures=0) is ClusterState.PAUSED
+
+
+@pytest.mark.parametrize(
+    ("now", "actions"),
+    [(START_SECONDS, []), (START_SECONDS + 0.1, [EndWorld(1, NOT_READY)])],
+)
+def test_a_world_that_takes_too_long_is_ended(now, actions) -> None:
+    slow = standing(state=STARTING, prepared=False, since=0.0)
+
+    assert planned(UP, [slow], now=now) == actions
+
+
+@pytest.mark.parametrize(
+    ("failures", "actions"),
+    [(MOST_FAILURES - 1, [StartWorld(1, TWO)]), (MOST_FAILURES, [])],
+)
+def test_worlds_that_fail_in_a_row_are_given_up(failures, actions) -> None:
+    assert planned(UP, [], failures=failures) == actions
+
+
+def test_a_cluster_that_gave_up_still_serves_the_world_that_it_has() -> None:
+    actions = planned(UP, [standing()], WAITING, failures=MOST_FAILURES)
+
+    assert actions == [Submit("first", 1)]
+
+
+def test_a_cluster_goes_down_world_by_world_and_then_closes() -> None:
+    worlds = [standing(busy=True), standing(2, STARTING, prepared=False)]
+    reason = "the cluster was deleted"
+
+    assert planned(DOWN, worlds, WAITING) == [EndWorld(1, reason), EndWorld(2, reason)]
+    assert planned(DOWN, [standing(state=ENDED), worlds[1]]) == [EndWorld(2, reason)]
+    assert planned(DOWN, [standing(state=ENDED), standing(2, ENDED)]) == [CloseCluster()]
+
+
+@pytest.mark.parametrize(
+    ("wish", "worlds", "failures", "state"),
+    [
+        (UP, [], 0, ClusterState.STARTING),
+        (UP, [standing(state=STARTING)], 0, ClusterState.STARTING),
+        (UP, [standing(prepared=False)], 0, ClusterState.STARTING),
+        (UP, [standing()], 0, ClusterState.READY),
+        (UP, [standing(busy=True)], MOST_FAILURES, ClusterState.READY),
+        (UP, [standing(size=4)], 0, ClusterState.RESIZING),
+        (UP, [standing(size=4)], MOST_FAILURES, ClusterState.FAILED),
+        (UP, [standing(state=BROKEN)], MOST_FAILURES, ClusterState.FAILED),
+        (UP, [standing(size=4), standing(2)], 0, ClusterState.READY),
+        (DOWN, [standing()], 0, ClusterState.STOPPING),
+        (DOWN, [], MOST_FAILURES, ClusterState.STOPPING),
+    ],
+)
+def test_one_word_says_how_a_cluster_stands(wish, worlds, failures, state) -> None:
+    assert cluster_state(wish, TWO, worlds, failures=failures) is state
+
+
+wishes = st.builds(
+    ClusterWish,
+    st.just("default"),
+    up=st.sampled_from([True, True, False]),
+    ranks=st.integers(1, 3),
+)
+facts = st.lists(
+    st.tuples(st.sampled_from(WorldState), st.integers(1, 3), st.booleans(), st.booleans()),
+    max_size=4,
+).map(
+    lambda rows: [
+        standing(n, state, size, prepared=prepared and state is READY, busy=busy)
+        for n, (state, size, prepared, busy) in enumerate(rows, 1)
+    ]
+)
+queues = st.integers(0, 3).map(lambda n: [Queued(f"run {i}", 0) for i in range(n)])
+moments = st.sampled_from([1.0, START_SECONDS + 1])
+
+
+def of(kind, actions) -> list:
+    return [action for action in actions if isinstance(action, kind)]
+
+
+@PROFILE
+@given(wishes, facts, queues, st.integers(0, 4), moments)
+def test_asked_twice_it_says_the_same(wish, worlds, queue, failures, now) -> None:
+    before = [*worlds], [*queue]
+
+    first = planned(wish, worlds, queue, failures=failures, now=now)
+    second = planned(wish, worlds, queue, failures=failures, now=now)
+
+    assert first == second
+    assert (worlds, queue) == before
+
+
+@PROFILE
+@given(wishes, facts, queues, st.integers(0, 4), moments)
+def test_no_world_is_started_while_another_is_coming(wish, worlds, queue, failures, now) -> None:
+    coming = [w for w in worlds if w.fact.state in (STARTING, READY) and not w.usable]
+
+    started = of(StartWorld, planned(wish, worlds, queue, failures=failures, now=now))
+
+    assert len(started) <= (not coming and wish.up and failures < MOST_FAILURES)
+
+
+@PROFILE
+@given(wishes, facts, queues, st.integers(0, 4), moments)
+def test_a_run_goes_only_to_a_free_world_of_the_right_size(
+    wish, worlds, queue, failures, now
+) -> None:
+    actions = planned(wish, worlds, queue, failures=failures, now=now)
+
+    ended = {action.generation for action in of(EndWorld, actions)}
+    for submit in of(Submit, actions):
+        world = worlds[submit.generation - 1]
+        assert world.usable
+        assert not world.busy
+        assert world.fact.size == wish.ranks
+        assert submit.run == queue[0].run
+        assert submit.generation not in ended
+    assert len(of(Submit, actions)) <= 1
+
+
+@PROFILE
+@given(wishes, facts, queues, st.integers(0, 4), moments)
+def test_a_world_at_work_is_never_ended_while_the_cluster_is_wanted(
+    wish, worlds, queue, failures, now
+) -> None:
+    actions = planned(replace(wish, up=True), worlds, queue, failures=failures, now=now)
+
+    for end in of(EndWorld, actions):
+        world = worlds[end.generation - 1]
+        assert not (world.usable and world.busy)
+
+
+@dataclass
+class Model:
+    """Worlds that obey the plan: what the supervisor would see, without any process."""
+
+    wish: ClusterWish = UP
+    worlds: list[ObservedWorld] = field(default_factory=list)
+    queue: list[Queued] = field(default_factory=list)
+    failures: int = 0
+    asked: int = 0
+    log: list[Action] = field(default_factory=list)
+
+    def turn(self) -> list[Action]:
+        actions = planned(self.wish, self.worlds, self.queue, failures=self.failures)
+        for action in actions:
+            self.obey(action)
+        self.log += actions
+        return actions
+
+    def obey(self, action: Action) -> None:
+        match action:
+            case StartWorld(generation, target):
+                self.worlds.append(standing(generation, STARTING, target.size, prepared=False))
+            case EndWorld(generation):
+                self.change(generation, fact=WorldFact(generation, 1, ENDED))
+            case RunSetup(generation):
+                self.change(generation, prepared=True)
+            case Submit(run, generation):
+                self.queue = [queued for queued in self.queue if queued.run != run]
+                self.change(generation, busy=True)
+
+    def change(self, generation: int, **changes: object) -> None:
+        self.worlds[generation - 1] = replace(self.worlds[generation - 1], **changes)
+
+    def happen(self, event: str) -> None:
+        """Let something happen that nobody planned."""
+        for world in self.worlds:
+            fact = world.fact
+            if event == "ready" and fact.state is STARTING:
+                self.change(fact.generation, fact=replace(fact, state=READY))
+            if event == "break" and fact.state in (STARTING, READY):
+                self.change(fact.generation, fact=replace(fact, state=BROKEN), busy=False)
+                self.failures += fact.state is STARTING
+            if event == "finish" and fact.state is READY:
+                self.change(fact.generation, busy=False)
+        if event == "ask":
+            self.queue.append(Queued(f"run {self.asked}", 0))
+            self.asked += 1
+        if event.isdigit():
+            self.wish = replace(self.wish, ranks=int(event))
+            self.failures = 0
+
+    def settle(self) -> None:
+        """Let all go well until there is nothing more to do."""
+        for _ in range(30):
+            self.happen("ready")
+            self.happen("finish")
+            self.turn()
+
+
+events = st.lists(st.sampled_from(["ready", "break", "finish", "ask", "1", "2", "3"]), max_size=14)
+
+
+@PROFILE
+@given(events)
+def test_whatever_happens_at_most_one_world_is_coming(history) -> None:
+    model = Model()
+
+    for event in history:
+        model.turn()
+        model.happen(event)
+
+        coming = [w for w in model.worlds if w.fact.state in (STARTING, READY) and not w.usable]
+        assert len(coming) <= 1
+
+
+@PROFILE
+@given(events)
+def test_whatever_happened_one_world_of_the_wished_size_remains(history) -> None:
+    model = Model()
+    for event in history:
+        model.turn()
+        model.happen(event)
+    model.happen(str(model.wish.ranks))
+
+    model.settle()
+
+    alive = [world for world in model.worlds if world.fact.state is not ENDED]
+    assert [(w.fact.size, w.usable) for w in alive] == [(model.wish.ranks, True)]
+    assert [submit.run for submit in of(Submit, model.log)] == [
+        f"run {n}" for n in range(model.asked)
+    ]
+
+
+@PROFILE
+@given(events)
+def test_whatever_happened_a_cluster_closes_once_its_worlds_are_gone(history) -> None:
+    model = Model()
+    for event in history:
+        model.turn()
+        model.happen(event)
+    model.wish = replace(model.wish, up=False)
+
+    model.turn()
+
+    assert model.turn() == [CloseCluster()]
+    assert all(world.fact.state is ENDED for world in model.worlds)

@@ -1,0 +1,139 @@
+"""What costs more than a person has said yes to is asked about, or refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.cluster.spending import growth, needs_a_yes, refuse_ending
+from workbench.core.fleet.cost import DISK_GIB, beside
+from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer, Provider
+from workbench.errors import InputError, StateError
+
+NOW = 1e9
+BILLED = beside(DISK_GIB, public=True)
+OFFERS = (
+    Offer("g4dn.xlarge", "b", 0.19, 4, 16.0, gpus=1, network=5.0, beside=BILLED),
+    Offer("g4dn.xlarge", "a", 0.21, 4, 16.0, gpus=1, network=5.0, beside=BILLED),
+)
+FLEET = FleetWish(Provider.EC2, nodes=2, needs=Needs(gpus=1), expires=NOW + 3600)
+WISH = ClusterWish("lab", up=True, ranks=0, fleet=FLEET)
+NODES = tuple(
+    Node(f"i-{n}", NodeState.JOINED, type="g4dn.xlarge", zone="a", price=0.2 + BILLED)
+    for n in range(2)
+)
+
+
+def lab(**changes) -> ClusterWish:
+    return replace(WISH, fleet=replace(FLEET, **changes))
+
+
+def test_what_has_time_left_and_what_is_deleted_is_not_refused():
+    refuse_ending(WISH, NOW)
+    refuse_ending(lab(expires=0.0), NOW)
+    refuse_ending(replace(lab(expires=NOW), up=False), NOW)
+
+
+@pytest.mark.parametrize("place", [Provider.EC2, Provider.HOSTS, Provider.REHEARSAL])
+def test_what_would_end_at_once_is_not_started(place):
+    with pytest.raises(StateError, match="time to live of cluster 'lab' is over"):
+        refuse_ending(lab(provider=place, expires=NOW), NOW)
+
+
+def test_only_more_nodes_that_cost_need_a_yes():
+    assert needs_a_yes(WISH, 3)
+    assert not needs_a_yes(WISH, 2)
+    assert not needs_a_yes(WISH, 0)
+    assert not needs_a_yes(lab(provider=Provider.REHEARSAL), 3)
+    assert not needs_a_yes(lab(provider=Provider.HOSTS), 3)
+
+
+def test_more_nodes_cost_what_the_same_cost_where_the_others_are():
+    found = growth(WISH, 4, OFFERS, NODES, 0.5)
+
+    assert found.before == pytest.approx(0.4 + 2 * BILLED)
+    assert found.price == pytest.approx(0.4 + 2 * 0.21 + 4 * BILLED)
+    assert str(found) == (
+        "4 nodes would cost about $0.86/h with their disks and addresses, $0.42/h now; tried "
+        "first: 2 nodes of g4dn.xlarge in a, close together"
+    )
+
+
+def test_after_nothing_the_cheapest_is_what_counts():
+    found = growth(lab(nodes=0), 1, OFFERS, (), 0.5)
+
+    assert (found.before, found.price) == (0.0, pytest.approx(0.19 + BILLED))
+
+
+def test_nodes_that_leave_are_bought_anew_and_those_that_stay_are_not():
+    leaving = replace(NODES[0], state=NodeState.LEAVING)
+
+    assert growth(WISH, 3, OFFERS, (leaving, NODES[1]), 0.0).rung.count == 2
+    assert growth(WISH, 2, OFFERS, NODES, 0.0).rung is None
+
+
+def test_a_price_is_agreed_to_as_long_as_it_hardly_moves():
+    found = growth(WISH, 3, OFFERS, NODES, 0.0)
+
+    assert found.is_within(found.price)
+    assert found.is_within(found.price / 1.01)
+    assert not found.is_within(found.price / 1.05)
+
+
+@pytest.mark.parametrize(
+    ("changes", "offers", "sentence"),
+    [
+        (
+            {"max_price": 0.6},
+            OFFERS,
+            r"\$0.64/h, more than the price limit of \$0.60/h.*--max-price",
+        ),
+        ({"budget": 0.6}, OFFERS, r"\$0.10 of the budget of \$0.60 are left.*--budget"),
+        (
+            {},
+            tuple(replace(o, quota=3) for o in OFFERS),
+            "Raise .* by at least 1 vCPU in",
+        ),
+    ],
+)
+def test_what_would_cost_too_much_is_refused_with_the_remedy(changes, offers, sentence):
+    with pytest.raises(StateError, match=sentence):
+        growth(lab(**changes), 3, offers, NODES, 0.5)
+
+
+def test_where_nothing_fits_the_need_is_named():
+    with pytest.raises(InputError, match="requirements has 1 GPU"):
+        growth(WISH, 3, tuple(replace(o, gpus=0) for o in OFFERS), NODES, 0.0)
+
+
+def test_more_nodes_are_offered_where_the_others_are_or_on_a_word_elsewhere():
+    near = [replace(one, zone="c") for one in NODES]
+
+    with pytest.raises(StateError) as refused:
+        growth(WISH, 4, OFFERS, near, 0.0)
+
+    assert str(refused.value) == (
+        "c, where the other nodes are, offers nothing that fits; allow other zones with "
+        "`workbench resize --nodes 4 --across-zones`, where traffic between zones costs $0.01/GB "
+        "on each side."
+    )
+    assert growth(lab(across_zones=True), 4, OFFERS, near, 0.0).rung.zone == "b"
+
+
+def test_a_node_that_leaves_says_nothing_of_where_more_are_bought():
+    leaving = [replace(one, zone="c", state=NodeState.LEAVING) for one in NODES]
+
+    assert growth(WISH, 4, OFFERS, leaving, 0.0).rung.zone == "b"
+
+
+def test_what_other_zones_cost_is_in_the_question_and_in_the_refusal():
+    near = [replace(one, zone="c") for one in NODES]
+
+    asked = growth(lab(across_zones=True), 4, OFFERS, near, 0.0, training=22.0)
+    with pytest.raises(StateError, match=r"an estimated \$22.00/h for the latest training"):
+        growth(WISH, 4, OFFERS, near, 0.0, training=22.0)
+
+    assert "traffic between zones costs $0.01/GB on each side, an estimated $22.00/h" in str(asked)
+    assert "traffic" not in str(growth(WISH, 4, OFFERS, NODES, 0.0, training=22.0))

@@ -1,0 +1,62 @@
+"""What is billed beside machines is said before a person agrees."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.core.fleet.charges import billed_beside, here_price, ring_price, traffic, zones_price
+from workbench.core.fleet.cost import beside
+from workbench.core.fleet.model import FleetWish, Offer, Provider
+
+
+def test_disks_and_addresses_are_said_apart() -> None:
+    offer = Offer("g4dn.xlarge", "a", 0.2, 4, 16.0, beside=beside(75, public=True))
+
+    assert billed_beside(offer, 10) == "$0.13/h for their disks"
+    given = Offer("g4dn.xlarge", "a", 0.2, 4, 16.0, beside=offer.beside, has_address=True)
+    assert billed_beside(given, 10) == "$0.082/h for their disks and $0.05/h for public addresses"
+
+
+@pytest.mark.parametrize(
+    ("wish", "said"),
+    [
+        (FleetWish(Provider.EC2), []),
+        (FleetWish(Provider.EC2, output="results"), ["results cost $0.09/GB"]),
+        (FleetWish(Provider.EC2, output="s3://one/here"), ["another region it costs $0.02/GB"]),
+        (FleetWish(Provider.EC2, across_zones=True), ["between zones costs $0.01/GB on each side"]),
+        (FleetWish(Provider.REHEARSAL, output="results", across_zones=True), []),
+    ],
+)
+def test_the_price_of_what_nodes_send_elsewhere_is_said(wish, said) -> None:
+    found = traffic(wish)
+
+    assert len(found) == len(said)
+    assert all(part in sentence for part, sentence in zip(said, found, strict=True))
+
+
+def test_a_ring_over_two_zones_is_billed_on_both_sides_of_both_edges() -> None:
+    """ResNet-50's 102 MB over four ranks, once a second."""
+    assert ring_price(102e6, 1.0, 4) == pytest.approx(22.03, abs=0.01)
+    assert ring_price(102e6, 2.0, 4) == pytest.approx(ring_price(102e6, 1.0, 4) / 2)
+    assert ring_price(102e6, 0.0, 4) == ring_price(102e6, 1.0, 1) == 0.0
+
+
+def test_what_traffic_comes_to_an_hour_is_said_where_a_training_was_measured() -> None:
+    assert zones_price() == "traffic between zones costs $0.01/GB on each side"
+    assert zones_price(22.03).endswith(", an estimated $22.03/h for the latest training")
+
+
+@pytest.mark.parametrize(
+    ("place", "ssh_from", "price"),
+    [
+        (Provider.EC2, "203.0.113.7", 0.09),
+        (Provider.EC2, "10.8.0.0/16", 0.0),
+        (Provider.EC2, "", 0.0),
+        (Provider.REHEARSAL, "203.0.113.7", 0.0),
+        (Provider.HOSTS, "203.0.113.7", 0.0),
+    ],
+)
+def test_what_comes_here_from_nodes_of_ec2_is_billed_where_it_comes_through_the_internet(
+    place, ssh_from, price
+) -> None:
+    assert here_price(FleetWish(place, ssh_from=ssh_from)) == price

@@ -1,0 +1,202 @@
+"""The ladder goes from the best to the least that will do, and never tries a thing twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.core.fleet.fallbacks import (
+    DEAREST,
+    MOST_TYPES,
+    Candidate,
+    candidates,
+    purchase,
+    rung_of,
+    token,
+)
+from workbench.core.fleet.model import Needs, Offer
+from workbench.core.fleet.offers import fits
+
+PROFILE = settings(derandomize=True, deadline=None, max_examples=200)
+BEST = Offer("g4dn.xlarge", "a", 0.2, 4, 16.0, gpus=1, network=5.0)
+OTHER = replace(BEST, type="g5.xlarge", price=0.3)
+ELSEWHERE = replace(BEST, zone="b", price=0.25)
+DEAR = replace(BEST, type="g6e.xlarge", price=0.9)
+STRANGE = replace(BEST, type="p9.xlarge", price=0.21)
+ALL = (STRANGE, DEAR, ELSEWHERE, OTHER, BEST)
+GPU = Needs(gpus=1)
+
+
+def test_it_goes_from_close_together_to_fewer_elsewhere() -> None:
+    assert candidates(GPU, ALL, 4, 2) == (
+        Candidate(4, 4, ("g4dn.xlarge",), "a", placement=True),
+        Candidate(4, 4, ("g4dn.xlarge",), "a"),
+        Candidate(4, 4, ("g4dn.xlarge", "g5.xlarge"), "a"),
+        Candidate(4, 4, ("g4dn.xlarge",), "b"),
+        Candidate(4, 2, ("g4dn.xlarge", "g5.xlarge"), "a"),
+        Candidate(4, 2, ("g4dn.xlarge",), "b"),
+    )
+
+
+def test_where_fewer_will_not_do_they_are_not_tried() -> None:
+    assert {rung.min_nodes for rung in candidates(GPU, ALL, 4, 4)} == {4}
+
+
+def test_a_lone_node_stands_close_to_nobody() -> None:
+    assert not any(rung.placement for rung in candidates(GPU, ALL, 1, 1, placement=False))
+
+
+def test_where_nodes_are_already_the_same_is_tried_first() -> None:
+    first = candidates(GPU, ALL, 1, 1, near=("g5.xlarge", "a"), placement=False)[0]
+
+    assert first == Candidate(1, 1, ("g5.xlarge",), "a")
+    assert candidates(GPU, ALL, 1, 1, near=("gone", "b"), placement=False)[0].zone == "b"
+
+
+def test_beside_nodes_that_stand_only_their_zone_is_tried() -> None:
+    tried = candidates(GPU, ALL, 2, 1, near=("g4dn.xlarge", "b"))
+
+    assert {rung.zone for rung in tried} == {"b"}
+    assert tried[0].placement
+    assert candidates(GPU, [BEST], 2, 1, near=("g4dn.xlarge", "b")) == ()
+
+
+def test_with_a_persons_word_other_zones_are_tried_after_that_of_the_nodes() -> None:
+    tried = candidates(GPU, ALL, 2, 2, near=("g4dn.xlarge", "b"), across_zones=True)
+
+    assert list(dict.fromkeys(rung.zone for rung in tried)) == ["b", "a"]
+
+
+def test_a_whole_new_fleet_may_take_any_zone() -> None:
+    assert {rung.zone for rung in candidates(GPU, ALL, 4, 2)} == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("room", "counts"),
+    [(0.8, {4}), (0.79, {3}), (0.4, {2}), (0.39, set())],
+)
+def test_as_many_are_asked_for_as_may_be_paid(room, counts) -> None:
+    tried = candidates(GPU, [BEST], 4, 2, room=room)
+
+    assert {rung.count for rung in tried} == counts
+    assert all(rung.max_price * rung.count == pytest.approx(room) for rung in tried)
+
+
+def test_disks_and_addresses_are_paid_from_what_all_may_cost() -> None:
+    billed = [replace(BEST, beside=0.01)]
+
+    assert {rung.count for rung in candidates(GPU, billed, 4, 2, room=0.8)} == {3}
+    assert {rung.count for rung in candidates(GPU, billed, 4, 2, room=0.84)} == {4}
+    assert candidates(GPU, billed, 4, 2, room=0.84)[0].max_price == pytest.approx(0.2)
+    assert candidates(GPU, billed, 4, 2)[0].max_price == 0.0
+
+
+def test_of_types_with_disks_of_two_sizes_the_larger_disk_bounds_what_one_may_cost() -> None:
+    billed = [replace(BEST, beside=0.01), replace(OTHER, beside=0.03)]
+
+    mixed = next(rung for rung in candidates(GPU, billed, 2, 2, room=1.0) if len(rung.types) == 2)
+
+    assert mixed.max_price == pytest.approx(0.5 - 0.03)
+
+
+@pytest.mark.parametrize(("quota", "counts"), [(None, {4}), (16, {4}), (15, {3}), (7, set())])
+def test_as_many_are_asked_for_as_the_quota_allows(quota, counts) -> None:
+    tried = candidates(GPU, [replace(BEST, quota=quota)], 4, 2)
+
+    assert {rung.count for rung in tried} == counts
+
+
+def test_nothing_is_tried_where_nothing_fits() -> None:
+    assert candidates(Needs(gpus=8), ALL, 4, 2) == ()
+
+
+def test_a_rung_says_what_it_tries() -> None:
+    assert str(Candidate(4, 2, ("a", "b"), "z")) == "2 to 4 nodes of a or b in z"
+    assert (
+        str(Candidate(1, 1, ("a",), "", placement=True))
+        == "1 node of a in any zone, close together"
+    )
+
+
+offers = st.lists(
+    st.builds(
+        Offer,
+        st.sampled_from(["c5.large", "c6i.large", "m5.large", "g5.xlarge", "p4d.24xlarge"]),
+        st.sampled_from("abcdef"),
+        st.floats(0.01, 10),
+        st.integers(1, 96),
+        st.floats(1, 512),
+        gpus=st.integers(0, 2),
+        network=st.floats(0, 400),
+        quota=st.one_of(st.none(), st.integers(0, 400)),
+    ),
+    max_size=12,
+    unique_by=lambda offer: (offer.type, offer.zone),
+)
+
+
+@PROFILE
+@given(offers, st.integers(1, 12), st.integers(1, 12), st.one_of(st.just(0.0), st.floats(0.1, 20)))
+def test_every_rung_is_new_and_within_price_quota_and_size(listed, count, least, room) -> None:
+    least = min(count, least)
+
+    tried = candidates(GPU, listed, count, least, room=room)
+
+    assert len(set(tried)) == len(tried)
+    for rung in tried:
+        assert least <= rung.min_nodes <= rung.count <= count
+        assert 0 < len(rung.types) <= MOST_TYPES
+        chosen = [o for o in listed if o.type in rung.types and o.zone == rung.zone]
+        assert len(chosen) == len(rung.types)
+        assert all(fits(GPU, offer) for offer in chosen)
+        assert all(
+            offer.quota is None or offer.vcpus * rung.count <= offer.quota for offer in chosen
+        )
+        if room:
+            assert all(offer.price * rung.count <= room * (1 + 1e-6) for offer in chosen)
+        assert max(o.price for o in chosen) <= DEAREST * max(o.price for o in listed)
+
+
+@PROFILE
+@given(offers, st.integers(1, 4), st.sampled_from("abcdef"), st.booleans())
+def test_what_joins_nodes_is_in_their_zone_unless_the_word_was_given(
+    listed, count, zone, word
+) -> None:
+    near = ("c5.large", zone)
+
+    tried = candidates(Needs(), listed, count, 1, near=near, across_zones=word)
+
+    here = [offer for offer in listed if word or offer.zone == zone]
+    assert all(rung.zone == zone or word for rung in tried)
+    assert tried == candidates(Needs(), here, count, 1, near=near, across_zones=True)
+
+
+def test_a_token_is_another_for_every_part_and_always_the_same() -> None:
+    parts = [
+        ("lab", "1", 0, 2),
+        ("lab", "1", 0, 3),
+        ("lab", "1", 1, 2),
+        ("lab", "2", 0, 2),
+        ("lab2", "1", 0, 2),
+        ("lab", "11", 0, 2),
+        ("lab\n1", "1", 0, 2),
+    ]
+
+    tokens = {token(*part) for part in parts}
+
+    assert len(tokens) == len(parts)
+    assert tokens == {token(*part) for part in parts}
+    assert all(len(word) == 64 and word.isascii() for word in tokens)
+
+
+def test_a_purchase_is_its_rung_and_its_token() -> None:
+    rung = Candidate(4, 2, ("a", "b"), "z", max_price=0.3)
+
+    bought = purchase("lab", "1", 5, rung)
+
+    assert rung_of(bought) == rung
+    assert (bought.cluster, bought.rung) == ("lab", 5)
+    assert bought.token == token("lab", "1", 5, 4)

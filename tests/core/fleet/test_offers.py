@@ -1,0 +1,193 @@
+"""Offers are compared by what nodes need, by what their network sustains, and by quota."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.core.fleet.model import FleetWish, Needs, Offer
+from workbench.core.fleet.offers import (
+    fits,
+    judge_quota,
+    lacking_vcpus,
+    ranked,
+    total,
+    why_none,
+)
+from workbench.core.fleet.quotas import quota_class
+
+PROFILE = settings(derandomize=True, deadline=None, max_examples=200)
+BURSTY = Offer("c5.large", "a", 0.035, 2, 4.0, network=0.75, burst=10.0)
+STEADY = Offer("c5n.large", "a", 0.045, 2, 5.25, network=3.0, burst=25.0)
+GPU = Offer(
+    "g4dn.xlarge", "b", 0.2, 4, 16.0, gpus=1, gpu="T4", gpu_memory=16.0, network=5.0, burst=25.0
+)
+BIG = Offer(
+    "p4d.24xlarge", "b", 10.0, 96, 1152.0, gpus=8, gpu="A100", gpu_memory=40.0, network=400.0
+)
+ALL = (BURSTY, STEADY, GPU, BIG)
+
+
+@pytest.mark.parametrize(
+    ("needs", "types"),
+    [
+        (Needs(), ["c5.large", "c5n.large", "g4dn.xlarge", "p4d.24xlarge"]),
+        (Needs(gpus=1), ["g4dn.xlarge", "p4d.24xlarge"]),
+        (Needs(gpus=1, gpu_memory=24), ["p4d.24xlarge"]),
+        (Needs(memory=5), ["c5n.large", "g4dn.xlarge", "p4d.24xlarge"]),
+        (Needs(vcpus=4), ["g4dn.xlarge", "p4d.24xlarge"]),
+        (Needs(network=3), ["c5n.large", "g4dn.xlarge", "p4d.24xlarge"]),
+        (Needs(types=("c5.large", "c4.large")), ["c5.large"]),
+        (Needs(zones=("a",)), ["c5.large", "c5n.large"]),
+        (Needs(zones=("c",)), []),
+    ],
+)
+def test_what_fits_has_all_that_is_needed(needs, types) -> None:
+    assert [offer.type for offer in ALL if fits(needs, offer)] == types
+
+
+def test_a_burst_is_not_a_network() -> None:
+    assert not fits(Needs(network=10), BURSTY)
+
+
+def test_alone_the_price_decides_together_what_the_network_sustains() -> None:
+    assert ranked(ALL, Needs(), 1)[0] is BURSTY
+    assert ranked(ALL, Needs(), 4)[0] is STEADY
+
+
+def test_a_huge_network_does_not_make_a_huge_price_good() -> None:
+    assert ranked(ALL, Needs(gpus=1), 4) == (GPU, BIG)
+
+
+def test_an_unknown_network_comes_after_the_known_ones() -> None:
+    unknown = replace(BURSTY, network=0.0, price=0.001)
+
+    assert ranked([unknown, STEADY], Needs(), 2) == (STEADY, unknown)
+    assert ranked([unknown, STEADY], Needs(), 1) == (unknown, STEADY)
+
+
+def test_what_the_quota_does_not_reach_comes_last() -> None:
+    short = replace(STEADY, quota=2)
+
+    assert ranked([short, BURSTY], Needs(), 2) == (BURSTY, short)
+
+
+offers = st.builds(
+    Offer,
+    st.sampled_from(["c5.large", "m5.large", "g5.xlarge"]),
+    st.sampled_from("abc"),
+    st.floats(0.01, 10),
+    st.integers(2, 96),
+    st.floats(96, 512),
+    gpus=st.integers(0, 8),
+    network=st.floats(0, 400),
+    quota=st.one_of(st.none(), st.integers(0, 400)),
+)
+
+
+@PROFILE
+@given(
+    st.lists(offers, max_size=6, unique_by=lambda offer: (offer.type, offer.zone)),
+    st.integers(1, 12),
+    st.randoms(use_true_random=False),
+)
+def test_the_order_in_which_offers_come_does_not_matter(listed, nodes, random) -> None:
+    before = ranked(listed, Needs(gpus=1), nodes)
+    random.shuffle(listed)
+
+    after = ranked(listed, Needs(gpus=1), nodes)
+
+    assert before == after
+    assert all(offer.gpus for offer in after)
+
+
+@PROFILE
+@given(offers, st.integers(1, 12), st.floats(1.1, 4))
+def test_the_same_for_less_or_with_more_network_is_never_worse(offer, nodes, factor) -> None:
+    cheaper = replace(offer, price=offer.price / factor, zone="0")
+    faster = replace(offer, network=offer.network * factor, zone="0")
+
+    assert ranked([offer, cheaper], Needs(), nodes)[0] is cheaper
+    assert ranked([offer, faster], Needs(), nodes)[0] is faster
+
+
+@pytest.mark.parametrize(
+    ("type_name", "name"),
+    [
+        ("c5n.large", "Standard (A, C, D, H, I, M, R, T, Z)"),
+        ("m7i-flex.large", "Standard (A, C, D, H, I, M, R, T, Z)"),
+        ("t3.micro", "Standard (A, C, D, H, I, M, R, T, Z)"),
+        ("im4gn.large", "Standard (A, C, D, H, I, M, R, T, Z)"),
+        ("g4dn.xlarge", "G and VT"),
+        ("gr6.4xlarge", "G and VT"),
+        ("vt1.3xlarge", "G and VT"),
+        ("p5.48xlarge", "P5"),
+        ("p4d.24xlarge", "P4, P3 and P2"),
+        ("trn1.2xlarge", "Trn"),
+        ("inf2.xlarge", "Inf"),
+        ("x2idn.16xlarge", "X"),
+        ("u-6tb1.metal", "High Memory"),
+        ("quantum9.large", "quantum9"),
+        ("", "unknown"),
+    ],
+)
+def test_a_type_counts_against_the_quota_of_its_family(type_name, name) -> None:
+    assert quota_class(type_name) == name
+
+
+@pytest.mark.parametrize(
+    ("quota", "ok", "remedy"),
+    [
+        (None, None, ""),
+        (12, True, ""),
+        (
+            11,
+            False,
+            'Raise "All G and VT Spot Instance Requests" by at least 1 vCPU in the',
+        ),
+        (11, False, "or ask for 2 nodes"),
+        (4, False, "or ask for 1 node."),
+        (0, False, "Service Quotas console."),
+    ],
+)
+def test_a_quota_is_compared_with_what_all_nodes_need(quota, ok, remedy) -> None:
+    finding = judge_quota(replace(GPU, quota=quota), 3)
+
+    assert finding.ok is ok
+    assert remedy in finding.remedy
+    assert bool(finding.remedy) == (ok is False)
+
+
+def test_vcpus_are_lacking_only_where_the_quota_is_known() -> None:
+    assert [lacking_vcpus(replace(GPU, quota=q), 3) for q in (None, 5, 12, 99)] == [0, 7, 0, 0]
+
+
+def test_all_nodes_cost_what_each_costs_and_its_disk() -> None:
+    assert total(replace(GPU, price=0.2), 4) == pytest.approx(0.8)
+    assert total(replace(GPU, price=0.2, beside=0.005), 4) == pytest.approx(0.82)
+
+
+@pytest.mark.parametrize(
+    ("needs", "words"),
+    [
+        (Needs(gpus=16), "requirements has 16 GPUs"),
+        (Needs(gpus=1, gpu_memory=80), "requirements has 80 GiB per GPU"),
+        (Needs(memory=4096), "requirements has 4096 GiB of memory"),
+        (Needs(gpus=1, network=800), "requirements sustains 800 Gbit/s"),
+        (Needs(types=("p2.xlarge",)), "requirements is of type p2.xlarge"),
+        (Needs(gpus=1, zones=("a",)), "requirements has 1 GPU;"),
+        (Needs(gpus=16, memory=4096), "meets all requirements"),
+    ],
+)
+def test_where_nothing_fits_the_one_need_too_many_is_named(needs, words) -> None:
+    sentence = why_none(FleetWish(needs=needs, region="eu-west-1"), ALL)
+
+    assert words in sentence
+    assert "in eu-west-1" in sentence
+
+
+def test_where_nothing_is_on_offer_that_is_said() -> None:
+    assert why_none(FleetWish(), ()).startswith("There are no offers;")

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from workbench.core.fleet.ssh_ingress import check_door, is_public
+from workbench.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("text", "network", "public"),
+    [
+        ("203.0.113.7", "203.0.113.7/32", True),
+        ("8.8.8.8/32", "8.8.8.8/32", True),
+        ("10.8.0.9/16", "10.8.0.0/16", False),
+        ("172.31.4.5", "172.31.4.5/32", False),
+        ("100.64.3.2", "100.64.3.2/32", False),
+    ],
+)
+def test_a_door_is_one_address_or_a_private_network(text, network, public):
+    assert str(check_door(text)) == network
+    assert is_public([network]) is public
+
+
+@pytest.mark.parametrize("text", ["0.0.0.0/0", "203.0.113.0/24", "10.0.0.0/7", "::/0", "here", ""])
+def test_what_lets_in_strangers_or_nobody_is_refused(text):
+    with pytest.raises(InputError):
+        check_door(text)
+
+
+@pytest.mark.parametrize("text", ["2001:db8::1", "fd00:1::/32"])
+def test_ipv6_is_refused_as_nodes_are_reached_by_ipv4(text):
+    with pytest.raises(InputError, match="curl -4"):
+        check_door(text)

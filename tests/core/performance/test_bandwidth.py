@@ -1,0 +1,169 @@
+"""Hold the arithmetic of bandwidths, and what is said of links, against made-up networks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations, permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.core.performance.bandwidth import (
+    Collective,
+    Exchange,
+    Pair,
+    Remark,
+    RemarkKind,
+    Survey,
+    algbw,
+    as_json,
+    busbw,
+    judge,
+    matrix,
+    of_json,
+    sentence,
+    tournament,
+)
+
+GBIT = 1e9 / 8
+DAY = 86_400.0
+
+
+def survey(count: int = 4, time: float = 0.0, **slow: float) -> Survey:
+    """Return links of 1.4 Gbit/s; ``n3=0.7`` gives node 3 less, ``n1_n2=0.7`` one direction."""
+    nodes = tuple(f"n{place}" for place in range(1, count + 1))
+    pairs = []
+    for a, b in permutations(nodes, 2):
+        shares = [slow[name] for name in (a, b, f"{a}_{b}") if name in slow]
+        pairs.append(Pair(a, b, 50e-6, 1.4 * GBIT * min(shares, default=1.0)))
+    return Survey(time, nodes, tuple(pairs))
+
+
+@given(st.integers(0, 40))
+def test_all_meet_once_and_nobody_twice_in_a_round(count: int) -> None:
+    rounds = tournament(count)
+    met = [pair for played in rounds for pair in played]
+
+    assert sorted(met) == list(combinations(range(count), 2))
+    assert all(len({n for pair in played for n in pair}) == 2 * len(played) for played in rounds)
+    assert len(rounds) <= count
+
+
+@pytest.mark.parametrize(
+    ("collective", "factor"),
+    [
+        (Collective.ALLREDUCE, 1.5),
+        (Collective.ALLGATHER, 0.75),
+        (Collective.REDUCE_SCATTER, 0.75),
+        (Collective.ALLTOALL, 0.75),
+        (Collective.BROADCAST, 1),
+        (Collective.REDUCE, 1),
+    ],
+)
+def test_busbw_is_what_nccl_tests_say(collective: Collective, factor: float) -> None:
+    assert busbw(100e6, 0.5, 4, collective) == pytest.approx(factor * algbw(100e6, 0.5))
+
+
+def test_an_exchange_knows_its_bandwidths() -> None:
+    one = Exchange(100_000_000, 1.0, 2, "ring")
+
+    assert (one.algbw, one.busbw) == (1e8, 1e8)
+
+
+def test_equal_links_are_not_spoken_of() -> None:
+    assert judge(survey(), survey()) == ()
+
+
+def test_a_node_whose_links_are_all_slow_is_named_once() -> None:
+    (remark,) = judge(survey(n3=0.5))
+
+    assert (remark.kind, remark.nodes) == (RemarkKind.SLOW, ("n3",))
+    assert remark.share == pytest.approx(0.5)
+
+
+def test_one_slow_direction_is_named_with_both_ends() -> None:
+    remarks = judge(survey(n1_n2=0.5))
+
+    assert {one.kind for one in remarks} == {RemarkKind.SLOW, RemarkKind.UNEQUAL}
+    assert {one.nodes for one in remarks} == {("n1", "n2")}
+
+
+def test_what_one_node_lost_since_an_earlier_time_is_said_in_words() -> None:
+    earlier, now = survey(time=100.0), survey(time=100.0 + 2 * DAY, n3=0.5)
+    lost = [one for one in judge(now, earlier) if one.kind is RemarkKind.LOST]
+
+    assert [sentence(one, now.time, weekday="Tuesday") for one in lost] == [
+        "Node n3 lost half its bandwidth since Tuesday: 0.7 of 1.4 Gbit/s."
+    ]
+    assert "2 days ago" in sentence(lost[0], now.time)
+
+
+def test_what_all_lost_is_said_of_the_network() -> None:
+    now = survey(n1=0.3, n2=0.3, n3=0.3, n4=0.3)
+
+    assert [(one.kind, one.nodes) for one in judge(now, survey())] == [(RemarkKind.LOST, ())]
+
+
+def test_nodes_that_were_not_there_before_are_not_compared() -> None:
+    assert judge(survey(5, n5=0.9), survey(4)) == ()
+
+
+def test_links_below_their_rating_and_links_in_a_burst_are_told() -> None:
+    rated = replace(survey(), rating=10 * GBIT)
+    burst = replace(survey(), rating=0.75 * GBIT, burst=10 * GBIT)
+
+    assert judge(rated)[0].kind is RemarkKind.BELOW_RATING
+    assert sentence(judge(rated)[0], 0) == (
+        "The network reaches 1.4 of 10 Gbit/s that these nodes are rated at."
+    )
+    assert judge(burst)[0].kind is RemarkKind.BURST
+
+
+def test_what_one_connection_does_not_get_is_not_blamed_on_the_nodes() -> None:
+    held = replace(survey(), rating=2.8 * GBIT, flow=1.4 * GBIT)
+    slow = replace(survey(), rating=2.8 * GBIT, flow=1.4 * GBIT, sockets=2)
+
+    [remark] = judge(held)
+    assert sentence(remark, 0) == (
+        "The network reaches 1.4 of 2.8 Gbit/s that these nodes are rated at: EC2 gives one "
+        "connection 1.4, and two ranks have 1. The nodes are not to blame."
+    )
+    assert [one.kind for one in judge(slow)] == [RemarkKind.BELOW_RATING]
+
+
+def test_the_slowest_link_is_what_an_exchange_goes_by() -> None:
+    one = survey(n2_n3=0.4)
+
+    assert one.slowest == one.between("n2", "n3")
+    assert one.link().bandwidth == pytest.approx(0.4 * 1.4 * GBIT)
+    assert Survey(0.0, ("n1",), ()).link() is None
+
+
+def test_the_matrix_has_a_row_for_each_sender() -> None:
+    rows = matrix(survey(3, n1_n2=0.5))
+
+    assert rows[0][1] == pytest.approx(0.7 * GBIT)
+    assert rows[1][0] == pytest.approx(1.4 * GBIT)
+    assert rows[2][2] is None
+
+
+@given(
+    st.lists(st.tuples(st.floats(1e-9, 1), st.floats(1, 1e12)), min_size=6, max_size=6),
+    st.floats(0, 2e9),
+)
+def test_a_survey_comes_back_from_the_store_as_it_was(values, time: float) -> None:
+    ends = permutations(("a", "ü", "10.0.0.3"), 2)
+    pairs = tuple(Pair(*pair, *value) for pair, value in zip(ends, values, strict=True))
+    one = Survey(time, ("a", "ü", "10.0.0.3"), pairs, (Exchange(1000, 1e-3, 3, "ring"),), 1e9)
+
+    assert of_json(as_json(one)) == one
+    assert judge(one, one) == judge(of_json(as_json(one)), one)
+
+
+def test_every_kind_of_remark_has_its_sentence() -> None:
+    for kind in RemarkKind:
+        for nodes in ((), ("a",), ("a", "b")):
+            said = sentence(Remark(kind, nodes, 0.7 * GBIT, 1.4 * GBIT, since=1.0), 10 * DAY)
+            assert said.endswith(".")
+            assert "0.7" in said

@@ -1,0 +1,105 @@
+"""A hang is told from ranks that are slow, and from bytes that take long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from workbench.core.run.hang import (
+    SILENT_SECONDS,
+    TRANSFER_SECONDS,
+    WAIT_SECONDS,
+    Elsewhere,
+    WaitingRanks,
+    decoded,
+    encoded,
+    hang_of,
+)
+from workbench.core.run.rank_protocol import Ending
+from workbench.core.run.termination import Active, RankStanding
+
+NOW = 100.0
+STUCK = RankStanding(True, heard=NOW, call="allreduce", waiting=9.4, line=12, still=9.4)
+ASLEEP = RankStanding(True, heard=NOW, line=8, doing="time.sleep", still=8.0)
+BUSY = replace(ASLEEP, still=0.0)
+ENDED = RankStanding(True, ending=Ending("finished"))
+
+
+def hang(*ranks: RankStanding):
+    return hang_of(Active("run", ranks, 5.0, True), NOW)
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        (ASLEEP, Elsewhere((1,), "at", 8, "time.sleep")),
+        (ENDED, Elsewhere((1,), "ended")),
+        (
+            replace(BUSY, heard=NOW - SILENT_SECONDS),
+            Elsewhere((1,), "silent", 8, "time.sleep", SILENT_SECONDS),
+        ),
+    ],
+    ids=["sleeps", "ended", "silent"],
+)
+def test_a_rank_waits_for_one_that_does_not_come(other, told) -> None:
+    found = hang(STUCK, other)
+
+    assert found.waiting == (WaitingRanks((0,), "allreduce", 9.0, 12),)
+    assert found.others == (told,)
+    assert found.sure
+
+
+def test_a_rank_that_moves_is_slow_and_no_hang() -> None:
+    assert not hang(STUCK, BUSY).sure
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        (ASLEEP, ASLEEP),
+        (replace(STUCK, waiting=WAIT_SECONDS - 0.1), ASLEEP),
+        (replace(STUCK, ending=Ending("finished")), ASLEEP),
+        (STUCK, STUCK),
+        (replace(STUCK, call="Send"), replace(STUCK, call="Recv")),
+    ],
+    ids=["all compute", "briefly", "has ended", "a large allreduce", "a large message"],
+)
+def test_in_a_normal_training_nothing_is_said(ranks) -> None:
+    assert hang(*ranks) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("allreduce", "barrier"), ("Recv", "Recv"), ("Send", "barrier")],
+)
+def test_ranks_that_wait_in_calls_that_do_not_meet_hang(first, second) -> None:
+    found = hang(replace(STUCK, call=first), replace(STUCK, call=second, line=9))
+
+    assert found.sure
+    assert [one.ranks for one in found.waiting] == [(0,), (1,)]
+
+
+def test_what_takes_longer_than_any_transfer_is_a_hang() -> None:
+    long = replace(STUCK, waiting=TRANSFER_SECONDS)
+
+    assert hang(long, long).sure
+
+
+def test_ranks_that_wait_alike_are_told_together() -> None:
+    found = hang(STUCK, ASLEEP, replace(STUCK, waiting=5.2), ASLEEP)
+
+    assert found.waiting == (WaitingRanks((0, 2), "allreduce", 9.0, 12),)
+    assert [one.ranks for one in found.others] == [(1, 3)]
+
+
+def test_a_hang_is_kept_as_text() -> None:
+    found = hang(STUCK, ASLEEP)
+
+    assert decoded(encoded(found)) == found
+    assert decoded(encoded(None)) is None
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", '{"waiting":[{}],"others":[],"sure":true}'])
+def test_text_that_makes_no_sense_is_no_hang(text) -> None:
+    assert decoded(text) is None

@@ -1,0 +1,78 @@
+"""The sentences of a supervisor's log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from workbench.core.fleet.model import Node, NodeState, Purchase
+from workbench.core.run.model import RunState
+from workbench.core.supervisor import log_messages
+
+NODE = Node("r-000004", NodeState.BOOTING, "10.0.0.4", type="cpu.2", zone="here-1b")
+PURCHASE = Purchase("spot", "t-1", 0, 3, 1, ("g4dn.xlarge", "g5.xlarge"), max_price=0.5)
+
+
+def test_a_world_is_told_with_its_ranks_and_where_they_are() -> None:
+    assert log_messages.starting(1, ("localhost",) * 2) == (
+        "Starting 2 ranks on this machine (generation 1)."
+    )
+    assert log_messages.starting(2, ("a", "a", "b")) == "Starting 3 ranks on a, b (generation 2)."
+    assert log_messages.ready(2, 1) == "1 rank is ready (generation 2)."
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "sentence"),
+    [
+        (RunState.FINISHED, "", "Run 'digits' finished."),
+        (RunState.FAILED, "Rank 1 failed: no.", "Run 'digits' failed: Rank 1 failed: no."),
+        (RunState.STOPPED, "At iteration 7.", "Run 'digits' was stopped: At iteration 7."),
+        (RunState.LOST, "Its ranks\nended.", "Run 'digits' was lost: Its ranks ended."),
+    ],
+)
+def test_a_run_is_told_with_its_end_and_why(state, message, sentence) -> None:
+    assert log_messages.run_ended("digits", state, message) == sentence
+
+
+def test_a_purchase_is_told_with_types_and_limit() -> None:
+    assert log_messages.buying(PURCHASE) == (
+        "Buying 3 nodes of type g4dn.xlarge or g5.xlarge, for at most $0.50/h each."
+    )
+    assert log_messages.refused(PURCHASE, "no capacity.") == (
+        "3 nodes of type g4dn.xlarge or g5.xlarge could not be bought: no capacity."
+    )
+
+
+def test_a_node_is_told_as_it_moves() -> None:
+    gone = replace(NODE, state=NodeState.GONE, message="The provider took it back.")
+
+    assert log_messages.node_moved(None, NODE) == "Node r-000004 (cpu.2 in here-1b) is booting."
+    assert log_messages.node_moved(NodeState.JOINED, gone) == (
+        "Node r-000004 is gone: The provider took it back."
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "state"),
+    [
+        (NodeState.BOOTING, NodeState.BOOTING),
+        (NodeState.BOOTING, NodeState.VERIFIED),
+        (NodeState.JOINED, NodeState.READY),
+    ],
+)
+def test_what_says_nothing_new_of_a_node_is_not_told(before, state) -> None:
+    assert log_messages.node_moved(before, replace(NODE, state=state)) == ""
+
+
+def test_an_interruption_and_a_recommendation_are_told_apart() -> None:
+    assert log_messages.noticed("r-4", "terminate", "14:03:05") == (
+        "Node r-4 received an interruption notice: the provider will terminate it at 14:03:05."
+    )
+    assert "recommends" in log_messages.noticed("r-4", "rebalance", "14:03:05")
+
+
+def test_many_names_are_cut_to_a_few_and_counted() -> None:
+    assert (
+        log_messages.releasing("abcdef", "as asked") == "Releasing a, b, c, d and 2 more: as asked."
+    )

@@ -1,0 +1,80 @@
+"""Run cells on one rank without MPI, in a real IPython shell, and say what its log took.
+
+Cells come as a JSON list on stdin. On stdout: for each a list of [stream or action, MIME types or
+text]; what went past the log; whether matplotlib was imported before any cell asked for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from pathlib import Path
+
+from IPython.core.displaypub import CapturingDisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+
+from workbench.core.run.display import Display
+from workbench.core.run.model import Assignment, RunKind
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.rank_wire import decode
+from workbench.engine.display_capture import route_displays
+from workbench.engine.execution import execute
+from workbench.engine.output_capture import route_output
+from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_log import RunLog
+
+
+class OneRank:
+    """A rank without MPI and without a supervisor."""
+
+    def __init__(self, log: RunLog) -> None:
+        self.run = Current(log)
+
+    def enter(self, _: Assignment) -> Current:
+        set_current(self.run)
+        return self.run
+
+    def leave(self, run: Current, ending: object) -> None:
+        run.log.finish(ending)
+        set_current(None)
+
+    def stale(self, _: BaseException) -> str:
+        return ""
+
+    def interruptible(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+
+def seen(cell: str, number: int, shell: InteractiveShell) -> list[list[object]]:
+    log = RunLog("260101-000000-arun", 0, Path(f"rank-{number}.log"))
+    kind, path = (RunKind.SCRIPT, "train.py") if cell.startswith("# script") else (RunKind.CELL, "")
+    assignment = Assignment(
+        run=log.run, kind=kind, source=cell, path=path, folder="", arguments=(), parameters=(),
+        environment=(), ranks=1, directory="",
+    )  # fmt: skip
+    execute(OneRank(log), assignment, shell)
+    batch = decode(log.take() or b"")
+    assert isinstance(batch, Batch)
+    assert batch.ending
+    told = [
+        [one.action, sorted(one.data)] if isinstance(one, Display) else [one.stream, one.text]
+        for one in batch.chunks
+    ]
+    return [*told, [batch.ending.state, batch.ending.error]]
+
+
+def main() -> None:
+    shell = InteractiveShell.instance()
+    shell.display_pub = past = CapturingDisplayPublisher()
+    answer, original = {}, sys.stdout
+    route_output()
+    route_displays(shell)
+    answer["imported"] = "matplotlib" in sys.modules
+    answer["cells"] = [seen(cell, at, shell) for at, cell in enumerate(json.load(sys.stdin))]
+    shell.run_cell("from IPython.display import display, HTML; display(HTML('<b>outside</b>'))")
+    answer["past"] = [output["data"] for output in past.outputs]
+    print(json.dumps(answer), file=original)
+
+
+main()

@@ -1,0 +1,43 @@
+"""Train as a script that asks ChainerMN for its communicator, with a run's options and without."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+
+import chainer
+import chainer.links as links
+import chainermn
+import numpy as np
+
+from tests.engine.programs.world import found, write_found
+from workbench.engine.exchange.create import substituted
+
+
+def trained(**variables):
+    os.environ.update(variables)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), substituted():
+            comm = chainermn.create_communicator("naive")
+            np.random.seed(3)
+            model = links.Classifier(links.Linear(40, 10))
+            optimizer = chainermn.create_multi_node_optimizer(
+                chainer.optimizers.SGD(0.5), comm
+            ).setup(model)
+            losses = []
+            for _ in range(4):
+                optimizer.update(model, np.eye(10, 40, dtype="f4"), np.arange(10, dtype="i4"))
+                losses.append(float(model.loss.array))
+    finally:
+        for name in variables:
+            del os.environ[name]
+    return type(comm).__name__, losses, said.getvalue()
+
+
+found["none"] = trained()
+found["compress"] = trained(WORKBENCH_COMPRESS="fp16")
+found["double"] = trained(WORKBENCH_DOUBLE_BUFFERING="1")
+
+write_found()

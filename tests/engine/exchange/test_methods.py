@@ -1,0 +1,40 @@
+"""Every method of a ChainerMN communicator does on ours what ChainerMN's documentation says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.mpi, pytest.mark.contract]
+
+ROOT = Path(__file__).parents[3]
+ASKED = f"""
+sys.path.insert(0, {str(ROOT)!r})
+from tests.engine.exchange.programs import collectives, models
+mpi_comm = worlds.offer(0)
+"""
+SIZES = pytest.mark.parametrize(
+    "size",
+    [
+        1,
+        2,
+        pytest.param(3, marks=pytest.mark.either_mpi),
+        pytest.param(4, marks=pytest.mark.weekly),
+    ],
+    ids="{} ranks".format,
+)
+
+
+@SIZES
+def test_each_method_does_what_is_documented(on_shared_ranks, size) -> None:
+    for mine in on_shared_ranks(ASKED + "found.update(collectives.held(mpi_comm))", size):
+        assert len(mine) > 100
+        assert [what for what, holds in mine.items() if not holds] == []
+
+
+@SIZES
+def test_models_of_several_types_are_averaged_and_sent(on_shared_ranks, size) -> None:
+    for mine in on_shared_ranks(ASKED + "found.update(models.held(mpi_comm))", size):
+        assert len(mine) > 100
+        assert [what for what, holds in mine.items() if not holds] == []

@@ -1,0 +1,39 @@
+"""Run a script, named first, in a process that is prepared as a rank's; say what its run got."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+import types
+from pathlib import Path
+
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.rank_wire import decode
+from workbench.engine.descriptor_capture import Descriptors
+from workbench.engine.forked_children import Children, ended_if_forked
+from workbench.engine.output_capture import catch_up_by, route_output
+from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_log import RunLog
+
+signal.signal(signal.SIGTERM, lambda *_: None)  # ipyparallel's would end an event loop
+folder = Path(sys.argv[2])
+route_output()
+children = Children([signal.getsignal(signal.SIGTERM)])
+descriptors = Descriptors(folder / "words-1-0")
+log = RunLog("260101-000000-abcd", 0, folder / "rank-0.log")
+catch_up_by(lambda: descriptors.pull(log.note))
+set_current(Current(log))
+source = Path(sys.argv[1]).read_text(encoding="utf-8")
+sys.modules["__main__"] = main = types.ModuleType("__main__")
+main.__file__ = sys.argv[1]
+with ended_if_forked():
+    exec(compile(source, sys.argv[1], "exec", dont_inherit=True), main.__dict__)
+descriptors.pull_all(log.note, lambda: time.sleep(0))
+set_current(None)
+descriptors.close()
+while line := log.take():
+    batch = decode(line)
+    assert isinstance(batch, Batch)
+    for chunk in batch.chunks:
+        sys.__stdout__.write(f"{chunk.stream}: {chunk.text}")  # type: ignore[union-attr]  # it is not None here

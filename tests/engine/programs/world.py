@@ -1,0 +1,30 @@
+"""What a program of ranks has at hand: its world, and what its rank has found for the test.
+
+``PROGRAM FOLDER FAULT_TOLERANT ARGUMENT…``: a program ends with ``write_found()``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from mpi4py import MPI
+
+from workbench.engine.communicator import GenerationWorlds
+
+folder, fault_tolerant = Path(sys.argv[1]), sys.argv[2] == "1"
+arguments = sys.argv[3:]
+real = MPI.COMM_WORLD
+rank, size = real.rank, real.size
+worlds = GenerationWorlds(fault_tolerant=fault_tolerant)
+real.Barrier()  # as the supervisor does: nothing begins before all have joined
+found: dict[str, Any] = {}
+
+
+def write_found() -> None:
+    """Leave what this rank has found where the test looks for it."""
+    part = folder / f"{rank}.part"
+    part.write_text(json.dumps(found))
+    part.rename(folder / f"{rank}.json")

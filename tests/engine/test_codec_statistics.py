@@ -1,0 +1,75 @@
+"""What is told of a model's gradients: their bytes, what codecs leave, when the first can leave."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import workbench.compat  # before chainer is imported
+from workbench.engine.codec_statistics import Arrivals, is_small, left, parameters_of, told_of
+
+assert workbench.compat
+
+
+class Updater:
+    """As much of Chainer's updater as there is to ask: six layers of 800 kB each."""
+
+    def __init__(self) -> None:
+        import chainer
+
+        layers = (chainer.links.Linear(450, 450) for _ in range(6))
+        self.model = chainer.Sequential(*layers)
+        self.optimizer = chainer.optimizers.SGD().setup(self.model)
+
+    def get_all_optimizers(self) -> dict[str, object]:
+        return {"main": self.optimizer}
+
+
+def test_the_bytes_of_a_model_and_what_codecs_leave_of_them_are_told() -> None:
+    told = told_of(Updater())
+
+    weights, biases = 6 * 450 * 450, 6 * 450
+    assert told["gradients"] == 4 * (weights + biases)
+    assert told["arrays"] == 12
+    assert told["small"] == pytest.approx(biases / (weights + biases))
+    assert told["powersgd"] == pytest.approx((6 * 4 * 900 + biases) / (weights + biases))
+    assert all(told[f"cost {codec}"] > 0 for codec in ("fp16", "bf16", "int8", "topk", "powersgd"))
+
+
+def test_who_has_no_models_tells_nothing() -> None:
+    assert told_of(object()) == {}
+
+
+def test_what_no_codec_takes_stays_as_it_is() -> None:
+    assert is_small((90, 90))
+    assert left((90, 90), 4) == 8100
+    assert left((1 << 20,), 4) == 1 << 20
+    assert left((1000, 25, 40), 4) == 4 * 2000
+
+
+def test_the_first_bucket_leaves_when_it_is_full() -> None:
+    import chainer
+    import numpy as np
+
+    class Slow(chainer.FunctionNode):
+        def forward(self, inputs):
+            return inputs
+
+        def backward(self, indexes, gradients):
+            time.sleep(0.02)
+            return gradients
+
+    updater = Updater()
+    arrivals = Arrivals(parameters_of(updater))
+    x = np.ones((2, 450), "f4")
+    for _ in range(6):
+        y = x
+        for layer in updater.model:
+            (y,) = Slow().apply((layer(y),))
+        loss = chainer.functions.mean(y)
+        if arrivals.is_due():
+            arrivals.watched(chainer.Variable.backward, loss)
+
+    # A second layer no longer fits, so it leaves after the first of six.
+    assert 0.6 < arrivals.left < 0.9

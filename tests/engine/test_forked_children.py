@@ -1,0 +1,162 @@
+"""What a rank forks or starts is a plain process, is heard, and ends with its rank."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+PATIENCE_SECONDS = 30.0
+BINDS = """\
+import logging, sys
+from sys import __stdout__ as bound
+print("first")
+bound.write("half ")
+sys.stdout.write("a line ")
+bound.buffer.write(b"of bytes\\n")
+logging.StreamHandler(sys.stdout).emit(logging.makeLogRecord({"msg": "logged"}))
+"""
+AsRank = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def as_rank(tmp_path: Path):
+    """Start a text in a process that is prepared as a rank's; what it writes comes labelled."""
+    started = []
+
+    def start(source: str) -> subprocess.Popen[str]:
+        (tmp_path / "cell.py").write_text(source)
+        program = [sys.executable, str(PROGRAMS / "as_rank.py"), str(tmp_path / "cell.py")]
+        started.append(
+            subprocess.Popen(
+                [*program, str(tmp_path)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                cwd=Path(__file__).parents[2],
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def said(as_rank: AsRank) -> Callable[[str], str]:
+    return lambda source: as_rank(source).communicate(timeout=PATIENCE_SECONDS)[0]
+
+
+def wait_until_gone(pid: int) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline, "it goes on"
+        time.sleep(0.02)
+
+
+POOL = """
+import multiprocessing
+def double(x):
+    return 2 * x
+if __name__ == "__main__":
+    with multiprocessing.get_context("METHOD").Pool(2) as pool:
+        print(pool.map(double, [1, 2]))
+    p = multiprocessing.get_context("METHOD").Process(target=__import__("time").sleep, args=(99,))
+    p.start()
+    p.terminate()
+    p.join()
+    print(p.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_workers_find_what_a_script_defines_and_can_be_terminated(said, method) -> None:
+    assert said(POOL.replace("METHOD", method)) == "stdout: [2, 4]\n-15\n"
+
+
+def test_an_executor_of_processes_ends(said) -> None:
+    source = "import concurrent.futures as f\nwith f.ProcessPoolExecutor(2) as pool:\n"
+
+    assert said(source + "    print([*pool.map(abs, [-3])])") == "stdout: [3]\n"
+
+
+WRITES = """
+import ctypes, multiprocessing, os, subprocess, sys
+print("first")
+os.write(1, b"from write\\n")
+print("second")
+subprocess.run(["echo", "from subprocess"])
+subprocess.run(["echo", "from its own stdout"], stdout=sys.stdout)
+os.system("echo from system")
+ctypes.CDLL(None).printf(b"from libc\\n")
+sys.stdout.buffer.write(b"from the buffer\\n")
+p = multiprocessing.get_context("fork").Process(target=print, args=("from fork",))
+p.start(); p.join()
+print("last")
+"""
+
+
+def test_what_is_written_past_print_comes_in_its_order(said) -> None:
+    assert said(WRITES) == (
+        "stdout: first\nfrom write\nsecond\nfrom subprocess\nfrom its own stdout\nfrom system\n"
+        "from libc\nfrom the buffer\nfrom fork\nlast\n"
+    )
+
+
+def test_an_incomplete_line_of_c_is_there_at_the_end(said) -> None:
+    assert said("import ctypes\nctypes.CDLL(None).printf(b'no newline')") == "stdout: no newline"
+
+
+def test_streams_that_a_library_bound_come_in_their_order(said) -> None:
+    assert said(BINDS) == "stdout: first\nhalf a line of bytes\nlogged\n"
+
+
+def test_errors_come_as_errors(said) -> None:
+    assert said("import os\nos.write(2, b'wrong')") == "stderr: wrong"
+
+
+def test_a_flood_is_taken_whole_and_its_file_freed(said) -> None:
+    source = "import os, subprocess\nsubprocess.run('yes | head -c 20000000', shell=True)\n"
+    source += "print(len('x'))\nimport glob; [f] = glob.glob(FOLDER + '/words-1-0.stdout')\n"
+
+    text = said(source.replace("FOLDER", "__import__('sys').argv[2]"))
+
+    assert text.count("y\n") >= 10_000_000
+
+
+def test_a_forked_child_that_leaves_the_cell_ends_as_a_program_does(as_rank) -> None:
+    rank = as_rank("import os\nif os.fork() == 0:\n    1 / 0\nprint(os.wait()[1] >> 8)")
+
+    text = rank.communicate(timeout=PATIENCE_SECONDS)[0]
+
+    assert "ZeroDivisionError" in text
+    assert text.count("1\n") >= 1
+    assert rank.returncode == 0
+
+
+def test_a_child_ends_when_its_rank_is_killed(as_rank) -> None:
+    rank = as_rank(
+        "import os, sys, time\n"
+        "child = os.fork()\n"
+        "if child:\n    open(sys.argv[2] + '/child', 'w').write(f'{child}\\n')\n"
+        "time.sleep(99)"
+    )
+    file = Path(str(rank.args[-1])) / "child"
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (file.exists() and file.read_text().endswith("\n")):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+    os.kill(rank.pid, signal.SIGKILL)
+
+    wait_until_gone(int(file.read_text()))

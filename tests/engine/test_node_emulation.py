@@ -1,0 +1,54 @@
+"""Ranks of a rehearsal tell their nodes apart, and send over links as slow as was asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.contract, pytest.mark.mpi]
+
+EMULATED = """
+import os
+import numpy
+from workbench.core.world.world import NODE_VARIABLE
+from workbench.engine.node_emulation import node_of, slow_links
+
+os.environ[NODE_VARIABLE] = f"r-{rank // 2}"
+found["node"] = node_of(real).allgather(rank)
+found["paced"] = slow_links(real)
+"""
+SENT = """
+sent, came = numpy.ones(2_000_000, "u1"), numpy.empty(2_000_000, "u1")
+
+
+def seconds(other):
+    real.Barrier()
+    start = time.perf_counter()
+    real.Sendrecv(sent, other, recvbuf=came, source=other)
+    return time.perf_counter() - start
+
+
+found["within"] = min(seconds(rank ^ 1) for _ in range(3))
+found["between"] = min(seconds(rank ^ 2) for _ in range(3))
+"""
+
+
+def test_ranks_of_one_simulated_node_find_each_other(on_ranks):
+    found = on_ranks(EMULATED, 4)
+
+    assert [one["node"] for one in found] == [[0, 1], [0, 1], [2, 3], [2, 3]]
+    assert [one["paced"] for one in found] == [0, 0, 0, 0]  # nobody asked for slow links
+
+
+@pytest.mark.either_mpi
+def test_a_slow_link_is_slow_between_nodes_alone(on_ranks):
+    """2 MB at 10 MB/s take 200 ms, however fast the machine is."""
+    found = on_ranks(EMULATED + SENT, 4, link=10e6)
+
+    assert [one["paced"] for one in found] == [2, 2, 2, 2]
+    for one in found:
+        assert one["between"] > 0.15
+        assert one["within"] < one["between"] / 2
+
+
+def test_one_rank_alone_has_nobody_to_be_slow_with(on_ranks):
+    assert on_ranks(EMULATED, 1, link=10e6)[0]["paced"] == 0

@@ -1,0 +1,170 @@
+"""A step's time is told apart: compute, communication, data, other."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from workbench.engine import step_time
+from workbench.engine.communicator import watch
+from workbench.engine.step_time import PARTS, StepTime
+
+
+class Iterator:
+    def next(self) -> str:
+        time.sleep(0.02)
+        return "batch"
+
+
+def convert(batch: str) -> str:
+    time.sleep(0.01)
+    return batch.upper()
+
+
+class Updater:
+    """As much of Chainer's updater as is timed: 30 ms of data, 40 of MPI, 10 of its own."""
+
+    def __init__(self, converter=convert) -> None:
+        self._iterators = {"main": Iterator()}
+        self.converter = converter
+
+    def update(self) -> str:
+        batch = self.converter(self._iterators["main"].next())
+        time.sleep(0.04)
+        watch.seconds += 0.04
+        time.sleep(0.01)
+        return batch
+
+
+def told(batch) -> dict[str, float]:
+    return {sample.name: sample.value for sample in batch.samples}
+
+
+def test_the_parts_of_a_step_are_told_apart_and_add_up(log, taken) -> None:
+    start = time.perf_counter()
+    timing, updater = StepTime(log), Updater()
+
+    with timing.installed(updater):
+        for iteration in (1, 2):
+            assert updater.update() == "BATCH"
+            time.sleep(0.05)  # extensions
+            timing.step(iteration)
+    timing.finish(2)
+
+    passed = (time.perf_counter() - start) / 2
+    parts = told(taken())
+    assert [*parts] == [*PARTS]
+    # A sleep may be longer than asked for, never shorter; so a wrong part breaks a bound.
+    assert parts["step/communication"] == pytest.approx(0.04)
+    assert parts["step/data"] >= 0.03
+    assert parts["step/compute"] >= 0.01
+    assert parts["step/other"] >= 0.05
+    assert 0.8 * passed <= sum(parts.values()) <= passed
+
+
+def test_communication_of_extensions_is_not_counted_twice(log, taken) -> None:
+    start = time.perf_counter()
+    timing = StepTime(log)
+
+    time.sleep(0.03)
+    watch.seconds += 0.03
+    timing.step(1)
+    timing.finish(1)
+
+    parts = told(taken())
+    assert parts["step/communication"] == pytest.approx(0.03)
+    assert sum(parts.values()) <= time.perf_counter() - start
+    assert parts["step/compute"] == parts["step/data"] == 0.0
+
+
+def test_messages_to_one_rank_are_told_apart_from_what_all_do(log, taken) -> None:
+    class Passing(Updater):
+        def update(self) -> str:
+            watch.seconds += 0.01
+            watch.passed += 0.01
+            time.sleep(0.01)
+            return super().update()
+
+    timing, updater = StepTime(log), Passing()
+    with timing.installed(updater):
+        updater.update()
+        timing.step(1)
+    timing.finish(1)
+
+    parts = told(taken())
+    assert parts["step/point-to-point"] == pytest.approx(0.01)
+    assert parts["step/communication"] == pytest.approx(0.04)
+    assert 0.01 <= parts["step/compute"] < 0.04
+
+
+def test_an_updater_is_left_as_it_was(log) -> None:
+    updater = Updater()
+    iterator = updater._iterators["main"]
+
+    with StepTime(log).installed(updater):
+        assert "update" in vars(updater)
+        assert "next" in vars(iterator)
+        assert updater.converter is not convert
+
+    assert vars(updater) == {"_iterators": {"main": iterator}, "converter": convert}
+    assert vars(iterator) == {}
+
+
+def test_an_updater_is_left_as_it_was_when_training_fails(log) -> None:
+    updater = Updater()
+
+    with pytest.raises(ZeroDivisionError), StepTime(log).installed(updater):
+        raise ZeroDivisionError
+
+    assert "update" not in vars(updater)
+    assert updater.converter is convert
+
+
+def test_a_converter_that_is_an_object_is_not_replaced(log) -> None:
+    class Converter:
+        stream = None
+
+        def __call__(self, batch: str) -> str:
+            return batch
+
+    converter = Converter()
+    updater = Updater(converter)
+
+    with StepTime(log).installed(updater):
+        assert updater.converter is converter
+
+
+def test_an_updater_without_iterators_is_timed_too(log, taken) -> None:
+    class Bare:
+        def update(self) -> None:
+            time.sleep(0.02)
+
+    timing, updater = StepTime(log), Bare()
+    with timing.installed(updater):
+        updater.update()
+        timing.step(1)
+    timing.finish(1)
+
+    assert told(taken())["step/compute"] >= 0.02
+
+
+def test_means_are_told_from_time_to_time(log, taken) -> None:
+    timing = StepTime(log)
+    end = time.perf_counter() + 2.2 * step_time.TELL_SECONDS
+
+    iteration = 0
+    while time.perf_counter() < end:
+        time.sleep(0.01)
+        iteration += 1
+        timing.step(iteration)
+
+    others = [s for s in taken().samples if s.name == "step/other"]
+    assert 1 <= len(others) <= 2
+    assert all(sample.value >= 0.01 for sample in others)
+
+
+def test_a_training_without_a_step_tells_nothing(log, taken) -> None:
+    StepTime(log).finish(0)
+
+    assert taken().samples == ()

@@ -1,0 +1,3 @@
+x = 1
+breakpoint()
+y = 2

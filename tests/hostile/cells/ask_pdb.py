@@ -1,0 +1,5 @@
+import pdb
+
+x = 1
+pdb.set_trace()
+y = 2

@@ -1,0 +1,5 @@
+import os
+
+os.close(1)
+os.close(2)
+print("after")

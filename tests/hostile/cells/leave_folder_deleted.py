@@ -1,0 +1,7 @@
+import os
+import tempfile
+
+before = os.getcwd()
+folder = tempfile.mkdtemp()
+os.chdir(folder)
+os.rmdir(folder)

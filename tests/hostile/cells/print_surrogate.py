@@ -1,0 +1,1 @@
+print("bad \udc80 surrogate")

@@ -1,0 +1,4 @@
+from tqdm import tqdm
+
+for _ in tqdm(range(100)):
+    pass

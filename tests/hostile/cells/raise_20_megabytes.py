@@ -1,0 +1,1 @@
+raise ValueError("x" * 20_000_000)

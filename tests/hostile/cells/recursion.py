@@ -1,0 +1,5 @@
+def deeper():
+    return deeper()
+
+
+deeper()

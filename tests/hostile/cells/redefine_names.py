@@ -1,0 +1,1 @@
+MPI = workbench = comm = None

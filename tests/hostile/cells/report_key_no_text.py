@@ -1,0 +1,3 @@
+import workbench
+
+workbench.report(**{1: 2})

@@ -1,0 +1,3 @@
+import workbench
+
+workbench.report(loss=1, total=2**70)

@@ -1,0 +1,3 @@
+from IPython.display import HTML, display
+
+display(HTML("<b>bold</b>"))

@@ -1,0 +1,196 @@
+"""What ranks leave is sent once it is whole, again when it changed, and all of it in the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workbench.core.node.output_protocol import ADD, KEY, MOST_SECONDS, OVER, QUIET_SECONDS, RUN
+from workbench.core.node.transfer_protocol import line
+from workbench.errors import MachineError
+from workbench.node.output_sender import OWN, OutputSender
+
+RUN_ID = "261121-120000-abcd"
+
+
+class Shelf:
+    """Takes files, or does not."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.writes: list[str] = []
+        self.trouble = ""
+
+    def send(self, run, path, key, file):
+        if self.trouble:
+            raise MachineError(self.trouble)
+        self.files[key] = file.read()
+        self.writes.append(key)
+        return True
+
+
+class Stage:
+    """An agent in a home of its own, who is given every key it asks for."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.folder = home / "out"
+        self.folder.mkdir()
+        self.shelf = Shelf()
+        self.said: list[list[object]] = []
+        self.now = 1000.0
+        self.begin()
+
+    def begin(self) -> None:
+        self.agent = OutputSender(self.shelf, self._hear, self.home, is_bucket=True)
+        self.agent.take(RUN, [RUN_ID, str(self.folder)])
+
+    def _hear(self, text: str) -> None:
+        answer = json.loads(text)
+        self.said.append(answer)
+        if answer[0] == "claim":
+            self.agent.take(KEY, [*answer[1:], answer[2]])
+
+    def pass_by(self, seconds: float) -> None:
+        """Let so much time pass, with a look each half second."""
+        for _ in range(int(seconds * 2)):
+            self.now += 0.5
+            self.agent.turn(self.now)
+
+    def of(self, kind: str) -> list[list[object]]:
+        return [said[1:] for said in self.said if said[0] == kind]
+
+
+@pytest.fixture
+def stage(tmp_path):
+    return Stage(tmp_path)
+
+
+def test_a_file_goes_once_it_is_quiet_and_again_when_it_changed(stage):
+    (stage.folder / "model").write_bytes(b"1")
+    stage.pass_by(QUIET_SECONDS / 2)
+    assert stage.shelf.files == {}
+
+    stage.pass_by(2 * QUIET_SECONDS)
+    assert stage.shelf.files == {"model": b"1"}
+
+    (stage.folder / "model").write_bytes(b"22")
+    stage.pass_by(2 * QUIET_SECONDS)
+    stage.pass_by(10)
+
+    assert stage.shelf.files == {"model": b"22"}
+    assert stage.shelf.writes == ["model", "model"]
+
+
+def test_a_file_that_never_rests_goes_now_and_then(stage):
+    for second in range(int(MOST_SECONDS) + 5):
+        (stage.folder / "log").write_bytes(b"x" * (second + 1))
+        stage.pass_by(1)
+
+    assert len(stage.shelf.writes) == 1
+
+
+def test_at_the_runs_end_all_goes_at_once_and_nothing_of_ours_stays(stage):
+    (stage.folder / "deep").mkdir()
+    (stage.folder / "deep" / "a").write_bytes(b"1")
+    stage.agent.take(OVER, [RUN_ID])
+
+    stage.pass_by(1.5)
+
+    assert stage.shelf.files == {"deep/a": b"1"}
+    assert stage.of("ended") == [[RUN_ID]]
+    assert not (stage.home / OWN).exists()
+    assert (stage.folder / "deep" / "a").exists()
+
+
+def test_a_folder_in_which_nothing_was_left_is_removed(stage):
+    stage.agent.take(OVER, [RUN_ID])
+
+    stage.pass_by(1)
+
+    assert stage.of("ended") == [[RUN_ID]]
+    assert not stage.folder.exists()
+
+
+def test_what_could_not_be_sent_is_told_and_tried_again(stage):
+    (stage.folder / "a").write_bytes(b"1")
+    stage.shelf.trouble = "There is nothing called s3://b"
+    stage.agent.take(OVER, [RUN_ID])
+    stage.pass_by(1.5)
+    assert stage.of("trouble") == [["There is nothing called s3://b; it is tried again in 1 s"]]
+    assert stage.of("ended") == []
+
+    stage.shelf.trouble = ""
+    stage.pass_by(5)
+
+    assert stage.shelf.files == {"a": b"1"}
+    assert stage.of("trouble")[-1] == [""]
+    assert stage.of("ended") == [[RUN_ID]]
+
+
+def test_an_agent_that_starts_anew_sends_nothing_twice(stage):
+    (stage.folder / "a").write_bytes(b"1")
+    stage.pass_by(2 * QUIET_SECONDS)
+    (stage.folder / "b").write_bytes(b"2")
+
+    stage.begin()
+    stage.pass_by(2 * QUIET_SECONDS)
+
+    assert stage.shelf.writes == ["a", "b"]
+
+
+def test_the_log_is_added_to_the_run_beside_a_file_of_its_name(stage):
+    (stage.folder / "log.txt").write_bytes(b"a rank's")
+    stage.agent.take(ADD, [RUN_ID, "log.txt", 0, "0 | one\n"])
+    stage.agent.take(ADD, [RUN_ID, "log.txt", 8, "0 | two\n"])
+    stage._hear = lambda text: stage.said.append(json.loads(text))
+    stage.agent.take(KEY, [RUN_ID, "log.txt", "10.0.0.4/log.txt"])
+    stage.agent.take(OVER, [RUN_ID])
+
+    stage.pass_by(2)
+
+    assert stage.shelf.files == {
+        "log.txt": b"0 | one\n0 | two\n",
+        "10.0.0.4/log.txt": b"a rank's",
+    }
+
+
+def test_links_and_pipes_are_left_where_they_are(stage):
+    (stage.folder / "link").symlink_to("/etc/passwd")
+    os.mkfifo(stage.folder / "pipe")
+    stage.agent.take(OVER, [RUN_ID])
+
+    stage.pass_by(2)
+
+    assert stage.shelf.files == {}
+    assert stage.of("ended") == [[RUN_ID]]
+
+
+def test_the_program_says_files_and_ends_with_its_standard_input(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a").write_bytes(b"12345")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "workbench.node.output_sender"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    process.stdin.write(line(RUN, "r", "~/out") + line(OVER, "r"))
+    process.stdin.flush()
+    said = [json.loads(process.stdout.readline()) for _ in range(3)]
+    process.stdin.write(line("kept", "r", "a", ""))
+    process.stdin.flush()
+    said.append(json.loads(process.stdout.readline()))
+
+    process.stdin.close()
+
+    assert process.wait(20) == 0
+    process.stdout.close()
+    assert [answer[0] for answer in said] == ["file", "piece", "whole", "ended"]
+    assert said[0][1:] == ["r", "a"]

@@ -1,0 +1,82 @@
+"""A real Jupyter kernel, driven as a page drives it, and what its cells send to their page."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+from jupyter_client.manager import KernelManager
+
+
+@dataclass
+class Answer:
+    """What a cell sent to its page."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(m["content"]["text"] for m in self._of("stream"))
+
+    @property
+    def error(self) -> str:
+        return "\n".join(line for m in self._of("error") for line in m["content"]["traceback"])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(len(json.dumps(message, default=str)) for message in self.messages)
+
+    def all(self, kind: str) -> list[Any]:
+        """Return the data of one MIME type, in the order in which it came."""
+        shown = self._of("display_data", "update_display_data", "execute_result")
+        return [m["content"]["data"][kind] for m in shown if kind in m["content"]["data"]]
+
+    def _of(self, *kinds: str) -> list[dict[str, Any]]:
+        return [message for message in self.messages if message["msg_type"] in kinds]
+
+
+class Notebook:
+    """One kernel."""
+
+    def __init__(self) -> None:
+        self.manager = KernelManager()
+        self.manager.start_kernel()
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+        self.run("%load_ext workbench")
+
+    def run(self, cell: str, timeout: float = 120, then=lambda message: None) -> Answer:
+        answer = Answer()
+
+        def take(message: dict[str, Any]) -> None:
+            answer.messages.append(message)
+            then(message)
+
+        self.client.execute_interactive(cell, output_hook=take, timeout=timeout, allow_stdin=False)
+        return answer
+
+    def close(self) -> None:
+        self.client.stop_channels()
+        if self.manager.has_kernel:
+            self.manager.shutdown_kernel(now=True)
+
+
+def wait_until(condition, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.05)
+
+
+def processes_of(home: str) -> set[int]:
+    found = set()
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.environ().get("WORKBENCH_HOME") == home:
+                found.add(process.pid)
+    return found

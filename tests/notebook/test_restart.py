@@ -1,0 +1,131 @@
+"""A run goes on whatever ends the kernel of its cell; only a person's interrupt stops it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import nbformat
+import pytest
+from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+from nbclient.exceptions import CellTimeoutError
+
+from tests.notebook.kernel import Notebook, wait_until
+from workbench.core.run.model import RunState
+from workbench.store import Store
+
+pytestmark = [pytest.mark.kernel, pytest.mark.timeout(120)]
+
+CELL = "%%dist_train --name digits\npass"
+ENDINGS: dict[str, Callable[[KernelManager], object]] = {
+    "restart": lambda kernel: kernel.restart_kernel(),
+    "restart at once": lambda kernel: kernel.restart_kernel(now=True),
+    "shutdown": lambda kernel: kernel.shutdown_kernel(),
+    "shutdown at once": lambda kernel: kernel.shutdown_kernel(now=True),
+    "death": lambda kernel: os.kill(kernel.provisioner.pid, signal.SIGKILL),
+}
+
+
+@pytest.fixture
+def notebook(stand_in) -> Iterator[Notebook]:
+    """A kernel, and a cluster that trains until it is asked to stop."""
+    stand_in.iterations = 1_000_000
+    notebook = Notebook()
+    notebook.run(
+        "from workbench.view.curve_picture import warm_up\nwarm_up()"
+    )  # which takes a while
+    yield notebook
+    notebook.close()
+
+
+@pytest.fixture
+def training(notebook) -> Notebook:
+    """A kernel whose cell follows a run."""
+    notebook.client.execute(CELL)
+    hear(notebook, "running on 2 ranks, iteration")
+    return notebook
+
+
+def hear(notebook: Notebook, words: str) -> float:
+    """Wait until the cell shows ``words``, and return when that was."""
+    while words not in str(notebook.client.get_iopub_msg(timeout=30)["content"]):
+        pass
+    return time.monotonic()
+
+
+def goes_on(store: Store) -> bool:
+    """Wait for a sign of life of the run, and return whether nobody asked it to stop."""
+    before = store.run("digits").fact.iteration
+    wait_until(lambda: store.run("digits").fact.iteration > before, 10)
+    return not store.run("digits").wish.stop
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_run_outlives_its_kernel(training, store, ending) -> None:
+    ENDINGS[ending](training.manager)
+
+    assert goes_on(store)
+
+
+def test_a_restarted_kernel_attaches_and_says_what_its_next_run_waits_for(training) -> None:
+    training.manager.restart_kernel()
+    training.client.wait_for_ready(timeout=60)
+    training.run("%load_ext workbench")
+
+    status = training.run("%dist_status")
+    same = training.run(CELL)
+    other = training.run("%%dist_train --background\npass")
+
+    assert any("running on 2 ranks" in text for text in status.all("text/plain"))
+    assert "stop it (%dist_stop digits), or choose another name" in same.error
+    assert "Run 'digits' is still active, and this one waits for it" in other.text
+
+
+def test_an_interrupt_is_answered_at_once_and_stops_the_run_soon(training, store) -> None:
+    begun = time.monotonic()
+    training.manager.interrupt_kernel()
+
+    answered = hear(training, "Stopping…") - begun
+    asked = hear(training, "Stopping after this iteration") - begun
+    hear(training, "stopped at iteration")
+
+    assert store.run("digits").fact.state is RunState.STOPPED
+    print(f"answered after {answered:.2f} s, asked after {asked:.2f} s")
+    assert asked < 5  # 1.1 s on a machine that has nothing else to do
+
+
+def test_two_interrupts_stop_the_run_at_once(notebook, store) -> None:
+    notebook.run("import workbench.notebook.kernel_control as it\nit.RESTART_SECONDS = 600")
+    notebook.client.execute(CELL)
+    hear(notebook, "running on 2 ranks, iteration")
+
+    notebook.manager.interrupt_kernel()
+    hear(notebook, "Stopping…")
+    notebook.manager.interrupt_kernel()
+    hear(notebook, "stopped at iteration")
+
+    assert store.run("digits").fact.state is RunState.STOPPED
+
+
+@pytest.mark.parametrize("interrupts", [False, True])
+def test_a_cell_that_takes_too_long_stops_its_run_only_where_it_is_interrupted(
+    stand_in, store, interrupts
+) -> None:
+    stand_in.iterations = 1_000_000
+    cells = [nbformat.v4.new_code_cell(text) for text in ("%load_ext workbench", CELL)]
+    client = NotebookClient(
+        nbformat.v4.new_notebook(cells=cells),
+        timeout_func=lambda cell: 4 if cell.source == CELL else 60,
+        interrupt_on_timeout=interrupts,
+    )
+
+    if interrupts:
+        client.execute()
+    else:
+        with pytest.raises(CellTimeoutError):
+            client.execute()
+
+    assert store.run("digits").wish.stop is interrupts

@@ -1,0 +1,73 @@
+"""Where data comes from and output goes to is checked before anything is started."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.fleet.model import FleetWish, Provider
+from workbench.errors import InputError, StateError
+from workbench.requests.data_folders import checked_data, checked_output, placed
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """Give the name of a folder with a file in it, from the folder that we are in."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data" / "deep").mkdir(parents=True)
+    (tmp_path / "data" / "deep" / "digits.npz").touch()
+    return "data"
+
+
+def wish(data: str, *, up: bool = True, provider: Provider = Provider.HOSTS) -> ClusterWish:
+    return ClusterWish("c", up=up, ranks=0, fleet=FleetWish(provider, data=data))
+
+
+def test_a_folder_becomes_absolute_and_a_bucket_stays(data, tmp_path):
+    assert checked_data(data) == str(tmp_path / "data")
+    assert checked_output("results/deep") == str(tmp_path / "results" / "deep")
+    assert checked_data("s3://bucket/x") == checked_output("s3://bucket/x") == "s3://bucket/x"
+
+
+@pytest.mark.parametrize(
+    ("place", "sentence"),
+    [
+        ("absent", "There is no data folder "),
+        ("data/deep/digits.npz", "There is no data folder "),
+        ("empty", "The data folder "),
+        ("s3:bucket", "is not a place in S3"),
+        ("gs://bucket", "is neither a folder nor a place in S3"),
+    ],
+)
+def test_data_that_will_not_do_is_refused(data, tmp_path, place, sentence):
+    (tmp_path / "empty" / "folder").mkdir(parents=True)
+
+    with pytest.raises(InputError, match=sentence):
+        checked_data(place)
+
+
+def test_an_output_below_a_file_is_refused(data):
+    with pytest.raises(InputError, match="cannot be written; give another"):
+        checked_output("data/deep/digits.npz/results")
+
+
+def test_what_a_cluster_had_before_is_not_asked_for_again():
+    fleet = FleetWish(Provider.HOSTS, data="/gone/since", output="/dev/null/x", nodes=2)
+    before = ClusterWish("c", up=True, ranks=0, fleet=fleet)
+
+    assert placed(fleet, before) == fleet
+
+
+def test_nodes_that_stand_are_not_told_of_other_data(data, tmp_path):
+    other = FleetWish(Provider.HOSTS, data=data)
+
+    with pytest.raises(
+        StateError, match=r"have the data of /else, not that of .*delete the cluster"
+    ):
+        placed(other, wish("/else"))
+    with pytest.raises(StateError, match="have no data, not that of"):
+        placed(other, wish(""))
+
+    for before in (None, wish("/else", up=False), wish("", provider=Provider.THIS_MACHINE)):
+        assert placed(other, before).data == str(tmp_path / "data")
+    assert placed(FleetWish(Provider.HOSTS), wish("/else")).data == ""

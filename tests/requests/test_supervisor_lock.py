@@ -1,0 +1,116 @@
+"""A supervisor that does not move goes on or makes way, and no other process is touched."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from workbench.core.supervisor.heartbeat import Heartbeat, heartbeat_text
+from workbench.requests.supervisor_lock import HEARTBEAT_NAME, birth, boot_id, rouse
+from workbench.requests.wishes import LOCK_NAME, supervisor_is_awake
+from workbench.store.paths import cluster_directory
+
+Start = Callable[..., "subprocess.Popen[str]"]
+PROGRAM = Path(__file__).with_name("still.py")
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Start a process that holds the lock, and whose last heartbeat is old."""
+    monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path / "home"))
+    folder = cluster_directory("default")
+    started = []
+
+    def start(how: str, *words: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(PROGRAM), str(folder / LOCK_NAME), how, *words]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        # On a busy machine it may yet have to come to its rest.
+        _until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING)
+        beat = Heartbeat(
+            *(boot_id(), process.pid, birth(process.pid)),
+            *(time.monotonic() - 100.0, 20.0, 0.0, 0.0),
+        )
+        (folder / HEARTBEAT_NAME).write_text(heartbeat_text(beat))
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+OURS = ("workbench.supervisor", "default")
+
+
+def test_one_that_hangs_makes_way(start: Start) -> None:
+    process = start("idle", *OURS)
+
+    done = rouse("default")
+
+    assert done == "The supervisor did not move for 102 s, and was replaced."
+    assert process.wait(5.0) == -signal.SIGKILL
+    assert not supervisor_is_awake("default")
+
+
+def test_one_that_was_stopped_goes_on(start: Start) -> None:
+    process = start("busy", *OURS)
+    process.send_signal(signal.SIGSTOP)
+    _until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+
+    assert rouse("default") == "The supervisor was stopped for 100 s, and was continued."
+
+    _until(lambda: psutil.Process(process.pid).status() != psutil.STATUS_STOPPED)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [("busy", OURS), ("idle", ("workbench.supervisor", "other")), ("idle", ("a", "default"))],
+    ids=["moves", "another cluster's", "another program"],
+)
+def test_any_other_is_left_alone(start: Start, how: str, words: tuple[str, ...]) -> None:
+    process = start(how, *words)
+
+    assert rouse("default") == ""
+    assert process.poll() is None
+
+
+def test_a_process_that_got_the_number_later_is_left_alone(start: Start) -> None:
+    process = start("idle", *OURS)
+    path = cluster_directory("default") / HEARTBEAT_NAME
+    path.write_text(path.read_text().replace(str(birth(process.pid)), "1"))
+
+    assert rouse("default") == ""
+
+
+def test_nobody_is_roused_where_a_person_debugs(start: Start, monkeypatch) -> None:
+    start("idle", *OURS)
+    monkeypatch.setenv("WORKBENCH_WATCHDOG", "off")
+
+    assert rouse("default") == ""
+
+
+def test_a_heartbeat_of_an_earlier_start_of_the_machine_says_nothing(start: Start) -> None:
+    process = start("idle", *OURS)
+    beat = replace(Heartbeat("", process.pid, birth(process.pid), 0, 0, 0, 0), boot="another")
+    (cluster_directory("default") / HEARTBEAT_NAME).write_text(heartbeat_text(beat))
+
+    assert rouse("default") == ""
+
+
+def _until(look: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10.0
+    while not look():
+        assert time.monotonic() < deadline
+        os.sched_yield()

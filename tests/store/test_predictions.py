@@ -1,0 +1,64 @@
+"""What was foretold is kept once, and found again by who asks what was known at a time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from workbench.core.performance.exchange_model import Codec
+from workbench.core.performance.prediction import ANY, Doing, Forecasts, Foretold, Teller, did
+
+DOING = Doing("any.1", 4, 4, 98e6, 32.0, Codec.FP16, bandwidth=1e8)
+TOLD = Foretold(DOING, 0.5, 0.45, 0.55, "`--compress fp16`")
+
+
+def forecasts(told: float, *found: Foretold) -> Forecasts:
+    return Forecasts(Teller.PLAN, "a-run", told, found or (TOLD,))
+
+
+def test_what_was_told_is_found_again_the_newest_first(store) -> None:
+    later = forecasts(2.0, replace(TOLD, seconds=0.4))
+    for one in (forecasts(1.0), later, forecasts(9.0, replace(TOLD, seconds=0.3))):
+        store.keep_forecasts("lab", one)
+
+    assert store.forecasts("lab", before=3.0) == [later, forecasts(1.0)]
+    assert store.forecasts("another", before=3.0) == []
+
+
+def test_what_was_told_in_the_same_words_is_kept_once(store) -> None:
+    for told in (1.0, 2.0):
+        store.keep_forecasts("lab", forecasts(told))
+
+    assert store.forecasts("lab", before=3.0) == [forecasts(1.0)]
+
+
+def test_nothing_that_was_foretold_is_nothing_to_keep(store) -> None:
+    store.keep_forecasts("lab", Forecasts(Teller.VERDICT, "a-run", 1.0, ()))
+
+    assert store.forecasts("lab", before=3.0) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_it"),
+    [
+        ({}, True),
+        ({"nbytes": 98.5e6}, True),
+        ({"bandwidth": 1.1e8}, True),
+        ({"nodes": 3}, False),
+        ({"codec": Codec.NONE}, False),
+        ({"ours": False}, False),
+        ({"stale": True}, False),
+        ({"batch": 64.0}, False),
+        ({"bandwidth": 2e8}, False),
+        ({"type": "other.1"}, False),
+    ],
+)
+def test_a_run_did_what_was_foretold_only_if_it_did_all_of_it(changes, is_it) -> None:
+    assert (did(replace(DOING, **changes), [TOLD]) is TOLD) is is_it
+
+
+def test_of_faster_nodes_any_type_will_do() -> None:
+    anywhere = replace(TOLD, doing=replace(DOING, type=ANY))
+
+    assert did(replace(DOING, type="other.1"), [anywhere]) is anywhere

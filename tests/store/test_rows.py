@@ -1,0 +1,163 @@
+"""No row, whoever wrote it, ends whoever reads it: a sentence at most."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from workbench.core.cluster.model import ClusterFact
+from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider, Purchase
+from workbench.core.fleet.purchases import Order, PurchaseOutcome
+from workbench.core.run.model import RunKind, RunWish
+from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Sample
+from workbench.core.world.world import RankFact
+from workbench.errors import RowUnreadable, StoreError
+from workbench.store import Store, rows
+from workbench.view.page_messages import cluster_message
+
+LAB = "lab"
+# Whatever a column may hold, and texts that are nearly what is looked for.
+VALUES = st.one_of(
+    st.none(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(),
+    st.text(max_size=20),
+    st.binary(max_size=8),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["place", "needs", "hosts", "types", "survey", "state", "x"]),
+                inner,
+                max_size=3,
+            )
+        ),
+        max_leaves=6,
+    ).map(json.dumps),
+)
+TABLES = {
+    "clusters": ["up", "ranks", "oversubscribe", "revision", "fleet"],
+    "cluster_facts": ["state", "ranks", "generation", "message", "supervisor", "updated"],
+    "ranks": ["host", "pid", "engine", "blas_threads", "versions", "address"],
+    "runs": [
+        "kind", "arguments", "parameters", "environment", "wished_ranks", "grace", "created",
+        "stop", "state", "generation", "ranks", "started", "ended", "iteration", "epoch",
+        "failed_rank", "error", "message",
+    ],
+    "nodes": [
+        "state", "slots", "price", "spent", "traffic", "launched", "head", "message", "since",
+    ],
+    "prices": ["price"],
+    "purchases": ["purchase", "climb", "at", "outcome", "tries", "kind", "tags"],
+    "surveys": ["time", "document"],
+    "forecasts": ["source", "teller", "document", "told"],
+    "deliveries": ["ending"],
+    "displays": ["data", "metadata"],
+    "points": ["rank", "iteration", "time", "value"],
+    "output": ["rank", "stream", "time", "text"],
+    "latest": ["value", "iteration"],
+    "attendance": ["pages", "seen"],
+    "settings": ["value"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory):
+    """A store with a row in each table, and the id of its run."""
+    with Store(tmp_path_factory.mktemp("rows") / "store.sqlite3") as store:
+        fill(store)
+        yield store
+
+
+def fill(store: Store) -> None:
+    run = "260101-000000-aaaa"
+    store.wish_cluster(LAB, up=True, ranks=2, fleet=FleetWish(Provider.REHEARSAL, nodes=2))
+    store.put_cluster_fact(ClusterFact(LAB))
+    store.put_ranks(LAB, [RankFact(0, 0, "here", 1, 1)])
+    store.wish_run(RunWish(run, "fit", RunKind.CELL, "pass", LAB, created=1.0))
+    store.add_batches(
+        [
+            Batch(run, 0, 1, (Sample("loss", 1, 0.0, 1.0),), (Chunk("stdout", 0.0, "x"),)),
+            Batch(run, 0, 2, ending=Ending("finished")),
+        ]
+    )
+    store.put_node(LAB, Node("n", NodeState.READY))
+    store.put_prices(LAB, [("n", 1.0, 0.5)])
+    store.put_order(
+        Order(Purchase(LAB, "token", 0, 1, 1, ("cpu.2",)), 1, 1.0, PurchaseOutcome.WRITTEN)
+    )
+    store.put_attendance(run, "server", 1, 1.0)
+    with store._transaction() as connection:
+        connection.execute("INSERT INTO surveys VALUES (?, ?, 1.0, '{}')", (run, LAB))
+        connection.execute("INSERT INTO forecasts VALUES (1, ?, ?, 'plan', '[]', 1.0)", (LAB, run))
+        connection.execute("INSERT INTO displays VALUES (1, 1, 0, 1, 0, 5, '{}', '{}')")
+        connection.execute("INSERT INTO settings VALUES ('retention', '{}')")
+
+
+READS = [
+    lambda s, run: s.cluster_wish(LAB),
+    lambda s, run: s.cluster_fact(LAB),
+    lambda s, run: s.clusters(),
+    lambda s, run: s.ranks(LAB, 0),
+    lambda s, run: s.run(run),
+    lambda s, run: (s.runs(), s.unfinished(LAB)),
+    lambda s, run: (s.nodes(LAB, gone=True), s.prices(LAB), s.spent(LAB)),
+    lambda s, run: (s.orders(LAB), s.sent(LAB, "token")),
+    lambda s, run: (s.survey(run), s.surveys(LAB)),
+    lambda s, run: s.forecasts(LAB, 1e12),
+    lambda s, run: (s.endings(run), s.shown(run, 1), s.newest_shown(run, 1000)),
+    lambda s, run: (s.points(run), s.point_columns(run)),
+    lambda s, run: (s.output(run), s.final_values(run), s.steps(run), s.spark(run, "loss", 5)),
+    lambda s, run: s.attendance(run, 2.0),
+    lambda s, run: (s.retention(), s.kept(), s.oldest()),
+    lambda s, run: cluster_message(s, LAB, 2.0),
+]
+
+
+@settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=1_000,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    st.sampled_from([(table, name) for table, names in TABLES.items() for name in names]), VALUES
+)
+def test_any_value_in_any_column_is_read_or_told(full, where, value) -> None:
+    table, column = where
+    connection = full._connection
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute("PRAGMA ignore_check_constraints = 1")
+        try:
+            connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
+        except Exception:  # noqa: BLE001  # no such row can be
+            return
+        for read in READS:
+            with contextlib.suppress(StoreError):  # a sentence
+                read(full, "260101-000000-aaaa")
+    finally:
+        connection.execute("ROLLBACK")
+
+
+def test_a_run_that_cannot_be_read_does_not_hide_the_others(
+    store, wish, caplog, monkeypatch
+) -> None:
+    monkeypatch.setattr(rows, "_told", set())
+    good, bad = store.wish_run(wish("good")).id, store.wish_run(wish("bad")).id
+    with store._transaction() as connection:
+        connection.execute("UPDATE runs SET parameters = '{' WHERE id = ?", (bad,))
+
+    with caplog.at_level(logging.WARNING):
+        found = [run.id for run in store.runs() + store.runs()]
+
+    assert found == [good, good]
+    assert caplog.text.count("holds of a run cannot be read") == 1
+    with pytest.raises(RowUnreadable, match=r"holds of run 'bad' cannot be read \(.*another vers"):
+        store.run("bad")

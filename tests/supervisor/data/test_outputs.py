@@ -1,0 +1,238 @@
+"""Runs' files, logs and points come to where they are kept."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.rehearsal.hosts import until
+from workbench.cloud.local_session import LocalSession
+from workbench.core.run.model import RunKind, RunWish
+from workbench.core.run.rank_protocol import Batch, Chunk, Sample
+from workbench.core.world.world import Host
+from workbench.store import Store
+from workbench.store.paths import run_directory
+from workbench.supervisor.data.outputs import Outputs
+
+RUN = "261121-120000-abcd"
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """Give the store of a home of the test's own, with a run that printed and reported."""
+    monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
+    (tmp_path / "person").mkdir()
+    with Store() as store:
+        store.wish_run(RunWish(RUN, "a run", RunKind.CELL, "pass", created=time.time()))
+        said = (Chunk("stdout", 1.0, "hello\nwor"),)
+        store.add_batches([Batch(RUN, 0, 1, (Sample("loss", 1, 2.0, 0.5),), said)])
+        yield store
+
+
+class Far(LocalSession):
+    """A session with another machine, though it is this one."""
+
+
+def sessions(tmp_path: Path, *addresses: str) -> dict[str, Far]:
+    found = {}
+    for address in addresses:
+        home = tmp_path / address
+        home.mkdir(exist_ok=True)
+        found[address] = Far(Host(address, 1), home, {"HOME": str(home)})
+    return found
+
+
+def opened(far: dict[str, Far], folder: Path) -> Outputs:
+    outputs = Outputs("c", lambda host: far.get(host.address), folder)
+    outputs.open()
+    return outputs
+
+
+def write(folder: Path, **files: bytes) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_files_of_several_nodes_come_back_with_log_and_points(tmp_path, store):
+    far = sessions(tmp_path, "10.0.0.4", "10.0.0.10")
+    outputs = opened(far, tmp_path)
+    outputs.begin(RUN, [*far], str(tmp_path / "results"))
+    place = outputs.place(RUN, [*far])
+    assert place == f"~/workbench-output/c/{RUN}"
+    big = bytes(range(256)) * 40_000
+    for number, address in enumerate(far):
+        write(tmp_path / address / place[2:], **{f"rank-{number}": big, "model": b"%d" % number})
+
+    outputs.end(RUN)
+    until(lambda: not outputs._kept, "the end of the run's output")
+
+    found = files(tmp_path / "results" / "c" / RUN)
+    assert found.pop("log.txt") == b"0 | hello\n0 | wor\n"
+    assert b'"name": "loss", "value": 0.5' in found.pop("points.jsonl")
+    assert (found.pop("rank-0"), found.pop("rank-1")) == (big, big)
+    plain = found.pop("model")
+    ((other, content),) = found.items()
+    assert {plain, content} == {b"0", b"1"}
+    assert other in ("10.0.0.4/model", "10.0.0.10/model")
+    assert outputs.message == ""
+    outputs.close()
+    for session in far.values():
+        session.close()
+
+
+def test_what_runs_on_this_machine_leaves_its_files_in_the_runs_folder(tmp_path, store):
+    outputs = opened({}, tmp_path)
+    outputs.begin(RUN, ["here-1", "here-2"], str(tmp_path / "results"))
+    assert outputs.place(RUN, ["here-1", "here-2"]) == str(run_directory(RUN) / "output")
+    write(run_directory(RUN) / "output", model=b"1")
+
+    outputs.end(RUN)
+    outputs.close()
+
+    assert files(tmp_path / "results" / "c" / RUN)["model"] == b"1"
+
+
+def test_without_a_destination_nothing_is_started(tmp_path, store):
+    outputs = opened({}, tmp_path)
+
+    outputs.begin(RUN, ["here"], "")
+    outputs.end(RUN)
+    outputs.close()
+
+    assert outputs._thread is None
+
+
+def test_a_node_that_is_to_go_has_sent_all_it_has_before(tmp_path, store):
+    far = sessions(tmp_path, "10.0.0.4")
+    outputs = opened(far, tmp_path)
+    outputs.begin(RUN, [*far], str(tmp_path / "results"))
+    until(lambda: outputs._agents, "the agent")
+    write(tmp_path / "10.0.0.4" / outputs.place(RUN, [*far])[2:], model=b"1")
+
+    outputs.flush(far["10.0.0.4"], 20.0)
+
+    assert files(tmp_path / "results" / "c" / RUN)["model"] == b"1"
+    outputs.close(0.0)
+    far["10.0.0.4"].close()
+
+
+def test_a_session_that_was_lost_loses_no_file(tmp_path, store):
+    far = sessions(tmp_path, "10.0.0.4")
+    outputs = opened(far, tmp_path)
+    outputs.begin(RUN, [*far], str(tmp_path / "results"))
+    folder = tmp_path / "10.0.0.4" / outputs.place(RUN, [*far])[2:]
+    until(lambda: outputs._agents, "the agent")
+    write(folder, before=b"1")
+    far["10.0.0.4"].close()
+    write(folder, after=b"2")
+
+    far |= sessions(tmp_path, "10.0.0.4")
+    outputs.end(RUN)
+    until(lambda: not outputs._kept, "the end of the run's output", seconds=30.0)
+
+    found = files(tmp_path / "results" / "c" / RUN)
+    assert (found["before"], found["after"]) == (b"1", b"2")
+    outputs.close()
+    far["10.0.0.4"].close()
+
+
+def test_a_supervisor_that_starts_anew_goes_on_with_what_was_not_sent(tmp_path, store):
+    far = sessions(tmp_path, "10.0.0.4")
+    before = opened(far, tmp_path)
+    before.begin(RUN, [*far], str(tmp_path / "results"))
+    write(tmp_path / "10.0.0.4" / before.place(RUN, [*far])[2:], model=b"1")
+    text = (tmp_path / "outputs.json").read_text()
+    before.close(0.0)
+    far["10.0.0.4"].close()
+    (tmp_path / "outputs.json").write_text(text)  # it was killed, and had no time to tidy up
+    far |= sessions(tmp_path, "10.0.0.4")
+
+    outputs = opened(far, tmp_path)
+    until(lambda: not outputs._kept, "the end of the run's output")
+
+    assert files(tmp_path / "results" / "c" / RUN).keys() == {"model", "log.txt", "points.jsonl"}
+    outputs.close()
+    far["10.0.0.4"].close()
+
+
+def test_a_run_that_goes_on_under_a_new_supervisor_is_not_taken_for_over(tmp_path, store):
+    far = sessions(tmp_path, "10.0.0.4")
+    outputs = Outputs("c", lambda host: far.get(host.address), tmp_path)
+    outputs.begin(RUN, [*far], str(tmp_path / "results"))  # it died right after that
+    place = outputs.place(RUN, [*far])
+
+    successor = Outputs("c", lambda host: None, tmp_path)  # no session stands yet
+    successor.begin(RUN, [*far], str(tmp_path / "results"))
+    successor._reach = lambda host: far.get(host.address)
+    successor.open()
+    until(lambda: successor._agents, "the agent", seconds=30.0)
+    write(tmp_path / "10.0.0.4" / place[2:], late=b"1")
+    successor.end(RUN)
+    until(lambda: not successor._kept, "the end of the run's output")
+
+    assert successor.place(RUN, [*far]) == place
+    assert files(tmp_path / "results" / "c" / RUN).keys() == {"late", "log.txt", "points.jsonl"}
+    successor.close()
+    far["10.0.0.4"].close()
+
+
+def test_what_came_from_each_node_is_counted_as_it_was_sent(tmp_path, store):
+    far = sessions(tmp_path, "10.0.0.4", "10.0.0.5")
+    outputs = opened(far, tmp_path)
+    outputs.begin(RUN, [*far], str(tmp_path / "results"))
+    write(tmp_path / "10.0.0.4" / outputs.place(RUN, [*far])[2:], model=bytes(3_000_000))
+
+    outputs.end(RUN)
+    until(lambda: not outputs._kept, "the end of the run's output")
+    received = outputs.take_received()
+
+    assert 4_000_000 < received["10.0.0.4"] < 4_100_000  # in base64
+    assert 0 < received["10.0.0.5"] < 1_000
+    assert outputs.take_received() == {}
+    outputs.close()
+    for session in far.values():
+        session.close()
+
+
+def test_what_comes_from_this_machine_is_not_counted(tmp_path, store):
+    outputs = opened({}, tmp_path)
+    outputs.begin(RUN, ["here"], str(tmp_path / "results"))
+    write(run_directory(RUN) / "output", model=b"1")
+
+    outputs.end(RUN)
+    outputs.close()
+
+    assert outputs.take_received() == {}
+
+
+def test_what_cannot_be_written_here_is_told_and_tried_again(tmp_path, store):
+    far = sessions(tmp_path, "10.0.0.4")
+    outputs = opened(far, tmp_path)
+    (tmp_path / "results" / "c").mkdir(parents=True)
+    (tmp_path / "results" / "c" / RUN).write_bytes(b"in the way")
+    outputs.begin(RUN, [*far], str(tmp_path / "results"))
+    write(tmp_path / "10.0.0.4" / outputs.place(RUN, [*far])[2:], model=b"1")
+    outputs.end(RUN)
+    said = until(lambda: "tried again" in outputs.message and outputs.message, "the trouble")
+    assert said.startswith("Output waits on 10.0.0.4: ")
+
+    (tmp_path / "results" / "c" / RUN).unlink()
+    until(lambda: not outputs._kept, "the end of the run's output", seconds=40.0)
+
+    found = files(tmp_path / "results" / "c" / RUN)
+    assert found.keys() == {"model", "log.txt", "points.jsonl"}
+    assert found["log.txt"] == b"0 | hello\n0 | wor\n"
+    outputs.close()
+    far["10.0.0.4"].close()

@@ -1,0 +1,413 @@
+"""A folder's files come to a node whole, whatever is cut, damaged or changed on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from workbench.cloud.local_session import LocalSession
+from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.world.remote import Completed
+from workbench.core.world.world import Host
+from workbench.errors import InputError, MachineError
+from workbench.supervisor.data.source import Source
+from workbench.supervisor.data.staging import Sending, Staging, answers, data_place
+
+WISH = FleetWish(Provider.HOSTS)
+
+
+class Pipe:
+    """A command here that takes bytes, as a node's does.
+
+    Args:
+        change: What becomes of the bytes on the way; None cuts the session.
+    """
+
+    def __init__(self, command: Sequence[str], change: Callable[[bytes], bytes | None]) -> None:
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        self._change = change
+        self._lines: list[str] = []
+        self.errors = ""
+        self.is_cut = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def status(self) -> int | None:
+        return None if self._reader.is_alive() else (-1 if self.is_cut else self._process.poll())
+
+    def write_bytes(self, data: bytes) -> None:
+        changed = self._change(data)
+        if changed is None:
+            self.is_cut = True
+            self.end()
+            return
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            self._process.stdin.write(changed)
+            self._process.stdin.flush()
+
+    def write(self, text: str) -> None:
+        self.write_bytes(text.encode())
+
+    def lines(self) -> list[str]:
+        taken, self._lines = self._lines, []
+        return taken
+
+    def end(self, *, force: bool = False) -> None:
+        if not self._process.stdin.closed:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+        self._reader.join()
+
+    def _read(self) -> None:
+        with self._process.stdout as output:
+            for line in output:
+                self._lines.append(line.decode())
+        with self._process.stderr as errors:
+            self.errors = errors.read().decode()
+        self._process.wait()
+
+
+class Node:
+    """A session with a node that is a process of this machine."""
+
+    host = Host("10.0.0.9", 1)
+
+    def __init__(self, change: Callable[[bytes], bytes | None] = lambda data: data) -> None:
+        self._change = change
+        self.nbytes = 0
+        self.process: Pipe | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.process is None or not self.process.is_cut
+
+    def start(self, command: Sequence[str]) -> Pipe:
+        def counted(data: bytes) -> bytes | None:
+            self.nbytes += len(data)
+            return self._change(data)
+
+        self.process = Pipe(command, counted)
+        return self.process
+
+
+def fill(folder: Path, **files: bytes) -> Path:
+    for name, content in files.items():
+        path = folder / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return folder
+
+
+def send(node: Node, folder: Path, place: Path, said: list[str] | None = None) -> None:
+    say = (said if said is not None else []).append
+    Sending(node, folder, Source(folder).entries(), str(place), say).send()
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def cut_after(nbytes: int) -> Callable[[bytes], bytes | None]:
+    left = nbytes
+
+    def change(data: bytes) -> bytes | None:
+        nonlocal left
+        left -= len(data)
+        return None if left < 0 else data
+
+    return change
+
+
+def test_a_node_gets_all_files_and_the_second_time_none(tmp_path):
+    folder = fill(tmp_path / "from", a=b"1", deep__er__b=b"22" * 9000, empty=b"")
+    said: list[str] = []
+
+    send(Node(), folder, tmp_path / "to", said)
+    again = Node()
+    send(again, folder, tmp_path / "to")
+
+    assert files(tmp_path / "to") == files(folder)
+    assert again.nbytes < 1000
+    assert "Data: the node looks for what it has." in said
+    assert (tmp_path / "to" / "a").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / ".to").stat().st_mode & 0o777 == 0o700
+
+
+def test_only_what_has_changed_is_sent_and_what_is_gone_is_removed(tmp_path):
+    folder = fill(tmp_path / "from", big=os.urandom(2_000_000), a=b"1", old__x=b"2")
+    send(Node(), folder, tmp_path / "to")
+    (tmp_path / "to" / "unpacked").write_bytes(b"by the script")
+    fill(folder, a=b"another")
+    (folder / "old" / "x").unlink()
+
+    node = Node()
+    send(node, folder, tmp_path / "to")
+
+    assert node.nbytes < 10_000
+    assert files(tmp_path / "to") == {**files(folder), "unpacked": b"by the script"}
+    assert not (tmp_path / "to" / "old").exists()
+
+
+def test_a_large_file_goes_on_where_it_was_cut(tmp_path):
+    folder = fill(tmp_path / "from", big=os.urandom(8_000_000))
+    with pytest.raises(MachineError, match="lost while the data was staged; staging resumes"):
+        send(Node(cut_after(5_000_000)), folder, tmp_path / "to")
+    assert files(tmp_path / "to") == {}
+
+    node = Node()
+    send(node, folder, tmp_path / "to")
+
+    assert files(tmp_path / "to") == files(folder)
+    assert node.nbytes < 4_500_000
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.integers(0, 400_000), min_size=1, max_size=8),
+    st.lists(st.integers(0, 900_000), max_size=3),
+)
+def test_however_often_it_is_cut_all_files_come_in_the_end(tmp_path_factory, sizes, cuts):
+    top = tmp_path_factory.mktemp("cut")
+    folder = fill(top / "from", **{f"f{n}": os.urandom(size) for n, size in enumerate(sizes)})
+
+    for nbytes in cuts:
+        try:
+            send(Node(cut_after(nbytes)), folder, top / "to")
+        except MachineError:
+            assert set(files(top / "to").items()) <= set(files(folder).items())
+    send(Node(), folder, top / "to")
+
+    assert files(top / "to") == files(folder)
+
+
+def test_a_file_that_comes_damaged_is_sent_again(tmp_path):
+    folder = fill(tmp_path / "from", a=b"x" * 100_000, b=b"y" * 100_000)
+    spoilt = []
+
+    def spoil(data: bytes) -> bytes:
+        if b"yyyy" in data and not spoilt:
+            spoilt.append(True)
+            return data.replace(b"yyyy", b"yyzy", 1)
+        return data
+
+    send(Node(spoil), folder, tmp_path / "to")
+
+    assert spoilt
+    assert files(tmp_path / "to") == files(folder)
+
+
+def test_a_file_that_always_comes_damaged_is_told(tmp_path):
+    folder = fill(tmp_path / "from", a=b"x" * 1000)
+
+    with pytest.raises(MachineError, match=r"from/a came to 10\.0\.0\.9 damaged 4 times"):
+        send(Node(lambda data: data.replace(b"xxxx", b"xyxx", 1)), folder, tmp_path / "to")
+
+    assert files(tmp_path / "to") == {}
+
+
+def test_a_part_that_lies_damaged_on_the_node_is_sent_again(tmp_path):
+    folder = fill(tmp_path / "from", big=os.urandom(4_000_000))
+    with pytest.raises(MachineError):
+        send(Node(cut_after(3_000_000)), folder, tmp_path / "to")
+    (part,) = (tmp_path / ".to" / "parts").iterdir()
+    part.write_bytes(b"\0" + part.read_bytes()[1:])
+
+    send(Node(), folder, tmp_path / "to")
+
+    assert files(tmp_path / "to") == files(folder)
+
+
+def test_a_file_that_was_changed_on_the_node_comes_anew(tmp_path):
+    folder = fill(tmp_path / "from", a=b"right", b=b"other")
+    send(Node(), folder, tmp_path / "to")
+    (tmp_path / "to" / "a").write_bytes(b"wrong")
+
+    send(Node(), folder, tmp_path / "to")
+
+    assert files(tmp_path / "to") == files(folder)
+
+
+def test_a_folder_may_become_a_file_and_a_file_a_folder(tmp_path):
+    folder = fill(tmp_path / "from", a=b"1", b__c=b"2")
+    send(Node(), folder, tmp_path / "to")
+    (folder / "a").unlink()
+    (folder / "b" / "c").unlink()
+    (folder / "b").rmdir()
+    fill(folder, a__d=b"3", b=b"4")
+
+    send(Node(), folder, tmp_path / "to")
+
+    assert files(tmp_path / "to") == {"a/d": b"3", "b": b"4"}
+
+
+def test_a_link_on_the_node_leads_no_file_out_of_the_folder(tmp_path):
+    folder = fill(tmp_path / "from", sub__a=b"1")
+    (tmp_path / "to").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "to" / "sub").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(MachineError, match=r"10\.0\.0\.9: .*sub leads out of .*remove that link"):
+        send(Node(), folder, tmp_path / "to")
+
+    assert files(tmp_path / "elsewhere") == {}
+
+
+def test_links_in_the_folder_are_followed_but_not_in_circles(tmp_path):
+    folder = fill(tmp_path / "from", a=b"1")
+    fill(tmp_path / "other", x=b"2")
+    (folder / "linked").symlink_to(tmp_path / "other")
+    (folder / "b").symlink_to("a")
+
+    assert [entry.path for entry in Source(folder).entries()] == ["a", "b", "linked/x"]
+
+    (folder / "circle").symlink_to(folder)
+    with pytest.raises(InputError, match="circle is a link to a folder that it lies in"):
+        Source(folder).entries()
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda folder: None, "There is no file in "),
+        (lambda folder: os.mkfifo(folder / "pipe"), "pipe is neither a file nor a folder"),
+        (lambda folder: (folder / "gone").symlink_to("nowhere"), "gone of the data cannot be read"),
+        (lambda folder: folder.rmdir(), "from of the data cannot be read (No such file"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_in_one_sentence(tmp_path, make, sentence):
+    folder = tmp_path / "from"
+    folder.mkdir()
+    make(folder)
+
+    with pytest.raises(InputError) as refused:
+        Source(folder).entries()
+
+    assert sentence in str(refused.value)
+    assert str(refused.value).count("\n") == 0
+
+
+def test_the_source_is_read_once_and_then_only_what_changed(tmp_path):
+    folder = fill(tmp_path / "from", a=b"1" * 1000, b=b"2" * 1000)
+    source = Source(folder)
+    before = source.entries()
+    fill(folder, b=b"3" * 500)
+
+    after = source.entries()
+
+    assert source._hashed == 2500
+    assert before[0] == after[0]
+    assert before[1] != after[1]
+
+
+def test_many_files_cost_no_round_trip_each(tmp_path):
+    folder = fill(tmp_path / "from", **{f"d{n % 7}__{n}": b"%d" % n for n in range(3000)})
+    began = time.monotonic()
+
+    send(Node(), folder, tmp_path / "to")
+
+    assert files(tmp_path / "to") == files(folder)
+    assert time.monotonic() - began < 20  # 3,000 commands take minutes
+
+
+def test_a_node_without_this_environment_says_so(tmp_path):
+    folder = fill(tmp_path / "from", a=b"1")
+    node = Node()
+    node.start = lambda command: Pipe([sys.executable, "-c", "import nothing"], lambda data: data)
+
+    with pytest.raises(MachineError, match=r"No module named 'nothing'.*this environment is there"):
+        send(node, folder, tmp_path / "to")
+
+
+def test_a_node_with_too_little_room_is_told_before_anything_is_sent(tmp_path, monkeypatch):
+    folder = tmp_path / "from"
+    folder.mkdir()
+    with (folder / "vast").open("wb") as file:
+        file.truncate(1 << 20)
+    entries = Source(folder).entries()
+    vast = [type(entry)(entry.path, 1 << 60, entry.digest) for entry in entries]
+
+    with pytest.raises(MachineError, match="are free; make room there, or choose nodes with large"):
+        Sending(Node(), folder, vast, str(tmp_path / "to"), lambda sentence: None).send()
+
+
+class Said(Node):
+    """A node that runs what it is told by the shell here."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__()
+        self.home = home
+
+    def run(self, command: Sequence[str], *, input: str = "", seconds: float = 60.0) -> Completed:
+        done = subprocess.run(
+            command,
+            input=input,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "HOME": str(self.home)},
+        )
+        return Completed(done.returncode, done.stdout, done.stderr)
+
+
+def test_the_script_runs_after_the_data_and_finds_it(tmp_path):
+    folder = fill(tmp_path / "from", a=b"1")
+    place = data_place("c", FleetWish(Provider.HOSTS, data=str(folder)), Node())
+    wish = FleetWish(Provider.HOSTS, data=str(folder), prepare='ls "$WORKBENCH_DATA" > ~/seen; pwd')
+    node = Said(tmp_path)
+    real = node.start
+    node.start = lambda command: real([*command[:-1], command[-1].replace("~", str(tmp_path))])
+
+    Staging("c").prepare(node, wish, lambda sentence: None)
+
+    assert (tmp_path / "seen").read_text() == "a\n"
+    assert place.startswith("~/workbench-data/c-")
+
+
+def test_a_script_that_fails_is_told_with_what_it_said_last(tmp_path):
+    wish = FleetWish(Provider.HOSTS, prepare="echo first; echo no such thing >&2; exit 3")
+
+    with pytest.raises(MachineError, match=r"status 3 on 10.0.0.9 \(no such thing\); correct it"):
+        Staging("c").prepare(Said(tmp_path), wish, lambda sentence: None)
+
+
+def test_on_this_machine_the_folder_itself_is_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    folder = fill(tmp_path / "from", a=b"1")
+    session = LocalSession(Host("localhost", 1), tmp_path)
+    rehearsal = FleetWish(Provider.REHEARSAL, data=str(folder))
+    hosts = FleetWish(Provider.HOSTS, data=str(folder))
+
+    Staging("c").prepare(session, rehearsal, lambda sentence: None)
+    assert not (tmp_path / "home").exists()
+    Staging("c").prepare(session, hosts, lambda sentence: None)
+
+    # Ranks elsewhere are told a path under their home, which leads to it here.
+    assert data_place("c", rehearsal, None) == data_place("c", hosts, session) == str(folder)
+    assert Path(data_place("c", hosts, Node())).expanduser().samefile(folder)
+
+
+def test_what_the_node_refuses_is_one_sentence_with_its_address(tmp_path):
+    session = LocalSession(Host("10.0.0.9", 1), tmp_path)
+    process = session.start(["echo", '["failed","There is no bucket of that name; make it"]'])
+
+    with pytest.raises(MachineError, match=r"^10\.0\.0\.9: There is no bucket of that name; make"):
+        list(answers(process, session, 0.01))
+
+    session.close()

@@ -1,0 +1,194 @@
+"""A rented node gets what it lacks of this environment, and nothing that it has."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from workbench.cloud import environment
+from workbench.cloud.wheel import wheel_name
+from workbench.core.fleet.cuda import CUDA
+from workbench.core.node import environment_paths
+from workbench.core.node.requirements import read_environment
+from workbench.core.world.remote import Completed
+from workbench.core.world.world import Host
+from workbench.errors import MachineError
+from workbench.supervisor.fleet.environment import equip
+
+DONE = Completed(0, "", "")
+
+
+class Session:
+    """A node whose environment is what a test says."""
+
+    host = Host("10.0.0.4", 1)
+
+    def __init__(self, **changes):
+        told = environment.environment()
+        self.told = told | changes
+        self.ready = self.installed = DONE
+        self.brought = DONE
+        self.sent = {}
+        self.scripts = []
+        self.by_root = []
+
+    def run(self, command, *, input="", seconds=60.0):
+        if command[:2] == ["sh", "-c"]:
+            return self.ready
+        if command[0] == "sudo":
+            self.by_root.append(command[-1])
+            return self.brought
+        if command == [sys.executable, "-I", "-"]:
+            return Completed(0, f"Welcome!\n{json.dumps(self.told)}\n", "")
+        self.scripts.append(input)
+        return self.installed
+
+    def put(self, data, path, mode=0o600):
+        self.sent[path] = data
+
+
+def held(**changes):
+    """What is installed here, with some of it otherwise; None for what is not there."""
+    found = environment.environment()["distributions"] | changes
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def test_a_node_that_has_all_is_left_as_it_is():
+    session, said = Session(), []
+
+    assert equip(session, said.append) is False
+    assert (session.sent, session.scripts) == ({}, [])
+    assert said == ["It is being set up."]
+
+
+def test_what_is_lacking_is_named_and_installed():
+    session, said = Session(distributions=held(numpy=["1.0", ""], psutil=None)), []
+
+    assert equip(session, said.append) is True
+
+    wanted = session.sent[".workbench/wanted.txt"].decode().splitlines()
+    assert [line.partition("==")[0] for line in wanted] == ["numpy", "psutil"]
+    assert said[-1] == "It gets numpy, psutil."
+    assert "-r wanted.txt" in session.scripts[0]
+    assert session.sent[".workbench/built-with.txt"] == b"setuptools<81\n"
+
+
+def test_what_does_not_take_the_nodes_python_is_installed_in_another_version():
+    told = environment.environment()
+    told["pythons"] = {"numpy": ">=3.11.5"}
+    here = read_environment(json.dumps(told))
+    session, said = Session(release="3.11.2", distributions=held(numpy=None)), []
+
+    assert equip(session, said.append, here) is True
+
+    assert session.sent[".workbench/wanted.txt"] == b"numpy\n"
+    assert said[-1] == "It gets numpy. Of numpy it gets a version that its Python 3.11.2 takes."
+
+
+def test_another_version_of_this_package_is_replaced_by_ours():
+    session, said = Session(package="another"), []
+
+    assert equip(session, said.append) is True
+
+    assert session.sent[f".workbench/{wheel_name()}"].startswith(b"PK")
+    assert f"--no-deps --force-reinstall {wheel_name()}" in session.scripts[0]
+    assert said[-1] == "It gets this version of workbench."
+
+
+def test_a_node_that_was_not_set_up_says_why():
+    session = Session()
+    session.ready = Completed(1, "", "E: Unable to locate package\n")
+
+    with pytest.raises(MachineError, match="Unable to locate package"):
+        equip(session, lambda _: None)
+
+
+def test_another_python_is_refused_with_the_remedy():
+    with pytest.raises(MachineError, match=r"has Python 3\.9 at .*; bake the image again"):
+        equip(Session(python="3.9"), lambda _: None)
+
+
+def test_what_cannot_be_installed_is_told():
+    session = Session(distributions=held(numpy=None))
+    session.installed = Completed(1, "", "no such version")
+
+    with pytest.raises(MachineError, match=r"could not install what is here \(no such version"):
+        equip(session, lambda _: None)
+
+
+def test_no_python_at_all_is_told():
+    session = Session()
+    session.told = "nothing"
+
+    with pytest.raises(MachineError, match="has no Python at"):
+        equip(session, lambda _: None)
+
+
+SHELL_UV = """\
+#!/bin/sh
+echo "torch=$UV_TORCH_BACKEND $*" >> {told}
+[ -z "$UV_TORCH_BACKEND" ] || [ ! -e {away} ]
+"""
+
+
+@pytest.mark.parametrize(
+    ("gpus", "away", "expected"),
+    [(False, False, ["cpu"]), (True, False, [""]), (False, True, ["cpu", ""])],
+    ids=["CPUs", "GPUs", "no index of PyTorch's"],
+)
+def test_pytorch_for_cpus_stays_so_on_nodes_without_gpus(tmp_path, gpus, away, expected):
+    session = Session(distributions=held(torch=None))
+    here = read_environment(
+        json.dumps(session.told | {"distributions": {"torch": ["2.1+cpu", ""]}})
+    )
+    equip(session, lambda _: None, here)
+    [script, *_] = session.scripts
+    told, gone = tmp_path / "told", tmp_path / "away"
+    (tmp_path / "uv").write_text(SHELL_UV.format(told=told, away=gone))
+    (tmp_path / "uv").chmod(0o700)
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
+    (tmp_path / "nvidia-smi").chmod(0o700 if gpus else 0o600)
+    if away:
+        gone.touch()
+
+    script = script.replace(f"{environment_paths.UV}/bin/uv", str(tmp_path / "uv"))
+    script = script.replace("cd .workbench", f"cd {tmp_path}")
+    path = f"{tmp_path}:/usr/bin:/bin"
+    subprocess.run(["sh"], input=script, text=True, check=True, env={"PATH": path})
+
+    calls = told.read_text().splitlines()
+    assert [line.split()[0] for line in calls] == [f"torch={one}" for one in expected]
+
+
+def test_cupy_is_installed_where_it_was_wished_for():
+    session = Session()
+
+    assert equip(session, lambda _: None, more=CUDA) is True
+
+    assert session.sent[".workbench/wanted.txt"].decode().splitlines() == list(CUDA)
+
+
+FROM_GIT = json.dumps({"url": "https://h/r", "vcs_info": {"vcs": "git", "commit_id": "abc"}})
+
+
+@pytest.mark.parametrize(("origin", "brought"), [(FROM_GIT, 1), ("", 0)], ids=["git", "index"])
+def test_git_comes_first_where_something_is_installed_by_it_and_only_there(origin, brought):
+    session = Session()
+    told = session.told | {"distributions": {"mine": ["1.0", origin]}}
+
+    equip(session, lambda _: None, read_environment(json.dumps(told)))
+
+    assert len(session.by_root) == brought
+    assert all("git" in script for script in session.by_root)
+
+
+def test_without_git_a_node_says_which_host_it_could_not_reach():
+    session = Session()
+    session.brought = Completed(1, "", "  Temporary failure resolving 'deb.example'\n")
+    told = session.told | {"distributions": {"mine": ["1.0", FROM_GIT]}}
+
+    with pytest.raises(MachineError, match=r"could not reach deb\.example"):
+        equip(session, lambda _: None, read_environment(json.dumps(told)))

@@ -1,0 +1,78 @@
+"""Keys are made once, are their owner's alone, and go when nothing is left that they open."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from workbench.errors import MachineError
+from workbench.requests.cloud_queries import trust
+from workbench.store.paths import cluster_directory
+from workbench.supervisor.fleet.keys import HostKey, KeyRing, login_of
+
+ONE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP6zb0uHTWWPN4AoKPlwwgQWmhFJpMzqBxQfHzhMvZIB"
+TWO = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILZlsqfs2NXK6nVnCNW8IKMJRaxtDSrXZJVtQxE3b4pC"
+
+
+@pytest.fixture
+def ring(tmp_path):
+    return KeyRing(tmp_path)
+
+
+def test_the_users_key_is_made_when_it_is_first_asked_for_and_stays(ring, tmp_path):
+    before = ring.private
+
+    public = ring.public
+
+    assert before == ""
+    assert KeyRing(tmp_path).public == public
+    assert public.startswith("ssh-ed25519 ")
+    assert [(p.name, p.stat().st_mode & 0o777) for p in tmp_path.iterdir()] == [("key", 0o600)]
+    told = subprocess.run(
+        ["ssh-keygen", "-y", "-f", tmp_path / "key"], check=True, capture_output=True, text=True
+    )
+    assert told.stdout.split()[:2] == public.split()[:2]
+
+
+def test_who_has_an_address_now_had_nobody_elses_key(ring):
+    ring.note(HostKey("i-1", "10.0.0.4", ONE, shown=True))
+    ring.note(HostKey("i-2", "10.0.0.4", TWO))
+
+    assert ring.of("i-1") is None
+    assert ring.of("i-2") == HostKey("i-2", "10.0.0.4", TWO)
+    assert ring.lines() == (f"10.0.0.4 {TWO}",)
+
+
+def test_nothing_is_left_once_all_is_deleted(ring, tmp_path):
+    assert ring.public
+    ring.note(HostKey("i-1", "10.0.0.4", ONE))
+
+    ring.discard()
+    ring.discard()
+
+    assert list(tmp_path.iterdir()) == []
+    assert ring.of("i-1") is None
+
+
+def test_a_key_that_cannot_be_read_is_told(ring, tmp_path):
+    (tmp_path / "key").write_text("no key")
+
+    with pytest.raises(MachineError, match="cannot be read"):
+        assert ring.public
+
+
+def test_the_head_knows_rented_nodes_by_their_own_keys_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path))
+    trust("lab", [f"10.0.0.4 {ONE}", f"10.0.0.5 {ONE}"])
+    empty = login_of("lab")
+    ring = KeyRing(cluster_directory("lab"))
+    ring.note(HostKey("i-1", "10.0.0.4", TWO, shown=True))
+    assert ring.public
+
+    login = login_of("lab")
+
+    assert (len(empty.known_hosts), empty.key) == (2, "")
+    assert login.known_hosts == (f"10.0.0.5 {ONE}", f"10.0.0.4 {TWO}")
+    assert login.key == ring.private
+    assert login.key not in repr(login)

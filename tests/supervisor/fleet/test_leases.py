@@ -1,0 +1,273 @@
+"""Leases are renewed while somebody attends, and what the place says is heard."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.core.node.agent_protocol import (
+    Alive,
+    Heed,
+    NodeFacts,
+    Notice,
+    Renew,
+    Renewed,
+    line_of,
+    read_request,
+)
+from workbench.core.world.remote import Completed
+from workbench.core.world.world import Host
+from workbench.errors import MachineError
+from workbench.supervisor.fleet.leases import AGAIN_SECONDS, NodeLeases
+
+
+class Process:
+    def __init__(self):
+        self.status = None
+        self.heard = []
+        self.said = [line_of(NodeFacts("node", 0.0))]
+
+    def write(self, text):
+        self.heard.append(read_request(text))
+
+    def lines(self):
+        said, self.said = self.said, []
+        return said
+
+    def say(self, event):
+        self.said.append(line_of(event))
+
+    def end(self, *, force=False):
+        self.status = 0
+
+
+class Session:
+    def __init__(self, user="root"):
+        self.host = Host("10.0.0.4", 1, user=user)
+        self.is_open = True
+        self.processes = []
+        self.leases = []
+        self.signs = []
+        self.refuses = False
+        self.has_python = True
+
+    def start(self, command):
+        self.processes.append(Process())
+        self.process.status = None if self.has_python else 127
+        return self.processes[-1]
+
+    def run(self, command, *, input="", seconds=60.0):
+        if command[-1].startswith("umask"):
+            self.signs.append(command)
+            return Completed(0, "", "")
+        self.leases.append(command)
+        return Completed(int(self.refuses), "", "no room" if self.refuses else "")
+
+    @property
+    def process(self):
+        return self.processes[-1]
+
+
+class Bench:
+    def __init__(self):
+        self.now = 100.0
+        self.expires = 0.0
+        self.seconds = 60.0
+        self.session = Session()
+        self.attendance = NodeLeases(
+            "lab",
+            lambda: self.expires,
+            seconds=lambda: self.seconds,
+            renewal=10,
+            clock=lambda: self.now,
+        )
+        self.attendance.begin("i-1", self.session)
+
+    def turn(self, seconds=1.0):
+        self.now += seconds
+        return self.attendance.turn()
+
+    def renewals(self):
+        return [one for one in self.session.process.heard if isinstance(one, Renew)]
+
+
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+def test_one_agent_is_started_and_asked_to_heed_notices(bench):
+    for _ in range(5):
+        bench.turn()
+
+    assert len(bench.session.processes) == 1
+    assert bench.session.process.heard[0] == Heed()
+
+
+def test_a_lease_that_this_supervisor_started_is_renewed_and_not_started_again(bench):
+    bench.attendance.lease(bench.session)
+    for _ in range(25):
+        bench.turn()
+
+    assert len(bench.session.leases) == 1
+    assert bench.renewals() == [Renew("lab", 60)] * 3
+
+
+def test_a_short_lease_is_renewed_more_often(bench):
+    bench.attendance.lease(bench.session)
+    bench.seconds = 10.0
+    for _ in range(25):
+        bench.turn()
+
+    assert bench.renewals()[-1] == Renew("lab", 10)
+    assert len(bench.renewals()) >= 10
+
+
+def test_a_node_of_a_predecessors_gets_a_lease_anew(bench):
+    bench.turn()
+    bench.turn()
+
+    [command] = bench.session.leases
+    assert command[3:] == [
+        "--cluster", "lab", "--seconds", "60", "--expires", "0", "--command", "shutdown -h now",
+    ]  # fmt: skip
+
+
+def test_who_is_not_root_ends_the_node_by_sudo(bench):
+    other = Session(user="workbench")
+
+    bench.attendance.lease(other)
+
+    assert other.leases[0][-1] == "sudo -n shutdown -h now"
+
+
+def test_a_longer_time_to_live_is_told_to_the_node(bench):
+    bench.attendance.lease(bench.session)
+    bench.turn()
+    bench.expires = 2e9
+    for _ in range(11):
+        bench.turn()
+
+    assert [command[8] for command in bench.session.leases] == ["0", "2000000000"]
+
+
+def test_a_lease_that_is_gone_is_started_anew(bench):
+    bench.attendance.lease(bench.session)
+    bench.turn()
+    bench.turn()
+    bench.session.process.say(Renewed("lab", 30, "No lease of the cluster lab"))
+    bench.turn()
+
+    assert len(bench.session.leases) == 2
+
+
+def test_a_lease_that_does_not_start_is_told(bench):
+    bench.session.refuses = True
+
+    with pytest.raises(MachineError, match="no room"):
+        bench.attendance.lease(bench.session)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_taken"),
+    [("terminate", True), ("stop", True), ("hibernate", True), ("rebalance", False)],
+)
+def test_a_notice_counts_and_a_recommendation_does_not(bench, kind, is_taken):
+    bench.turn()
+    bench.session.process.say(Notice(kind, 500.0))
+    bench.session.process.say(Alive(400.0))
+
+    assert bench.turn() == (frozenset({"i-1"}) if is_taken else frozenset())
+
+
+def test_what_the_place_has_said_outlives_the_session(bench):
+    bench.turn()
+    bench.session.process.say(Notice("terminate", 500.0))
+    bench.turn()
+    bench.session.is_open = False
+    lost = bench.turn()
+    bench.attendance.begin("i-1", Session())
+
+    assert lost == bench.turn() == {"i-1"}
+
+
+def test_an_agent_that_ends_is_started_again_after_a_while(bench):
+    bench.turn()
+    bench.session.process.status = 1
+    bench.turn()
+    soon = len(bench.session.processes)
+    bench.turn(AGAIN_SECONDS)
+
+    assert (soon, len(bench.session.processes)) == (1, 2)
+
+
+def test_a_node_that_has_another_version_now_gets_another_agent(bench):
+    bench.turn()
+    bench.attendance.restart(bench.session)
+    bench.turn()
+
+    assert len(bench.session.processes) == 2
+
+
+def test_a_lost_node_is_not_attended_to(bench):
+    bench.session.is_open = False
+    bench.turn()
+
+    assert bench.session.processes == []
+    assert repr(bench.attendance) == "<NodeLeases of lab: 0 nodes>"
+
+
+def test_signs_are_left_from_the_first_log_in_until_the_lease(bench):
+    bench.expires = 5000.0
+    bench.session.has_python = False
+    for _ in range(25):
+        bench.turn()
+    before = len(bench.session.signs)
+    bench.attendance.lease(bench.session)
+    for _ in range(25):
+        bench.turn()
+
+    assert before == len(bench.session.signs) == 3
+    assert "/run/workbench/sign" in bench.session.signs[0][-1]
+    assert " 60 5000" in bench.session.signs[0][-1]
+
+
+def test_a_node_that_cannot_take_a_sign_keeps_nobody_from_the_others(bench):
+    def run(command, *, input="", seconds=60.0):
+        raise MachineError("it takes too long")
+
+    bench.session.run = run
+
+    assert bench.turn() == frozenset()
+
+
+def test_the_lease_of_what_is_to_go_is_renewed_no_longer(bench):
+    other = Session()
+    bench.attendance.begin("i-2", other)
+    for session in (bench.session, other):
+        bench.attendance.lease(session)
+    bench.turn()
+
+    bench.attendance.part(["i-1"])
+    for _ in range(25):
+        bench.turn()
+
+    assert bench.renewals() == []
+    assert [one for one in other.process.heard if isinstance(one, Renew)]
+
+
+@pytest.mark.parametrize(
+    ("user", "command"),
+    [("root", ["shutdown", "-h", "now"]), ("admin", ["sudo", "-n", "shutdown", "-h", "now"])],
+)
+def test_a_node_is_shut_down_by_root_and_may_be_cut_off_by_it(bench, user, command):
+    session = Session(user)
+
+    def run(command, *, input="", seconds=60.0):
+        session.leases.append(command)
+        raise MachineError("The connection is gone.")
+
+    session.run = run
+
+    bench.attendance.shut_down(session)
+
+    assert session.leases == [command]

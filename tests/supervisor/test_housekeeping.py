@@ -1,0 +1,120 @@
+"""What was kept long enough goes by itself, where somebody asked for that; nothing else does."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Progress
+from workbench.core.run.rank_wire import encode
+from workbench.core.run.retention import Retention
+from workbench.supervisor.housekeeping import LOOK_SECONDS, PIECE_SECONDS, Housekeeping
+
+DAY = 86_400.0
+NOW = 1000 * DAY
+
+
+@pytest.fixture
+def run(store):
+    """Make a run that ended some days ago."""
+
+    def make(days: float, state=RunState.FINISHED) -> str:
+        number = len(store.runs())
+        id_ = f"260101-00000{number}-aaaa"
+        store.wish_run(RunWish(id_, f"run {number}", RunKind.CELL, "", "lab"))
+        store.put_run_fact(id_, state=state, ended=NOW - days * DAY, generation=3, ranks=2)
+        return id_
+
+    return make
+
+
+def keep_house(store, turns: int = 30, standing=()) -> None:
+    keeper = Housekeeping(store, "lab", lambda: standing)
+    for turn in range(turns):
+        keeper.turn(NOW, LOOK_SECONDS + turn * PIECE_SECONDS)
+
+
+def test_by_default_everything_is_kept(store, run) -> None:
+    run(5000)
+
+    keep_house(store)
+
+    assert len(store.runs()) == 1
+
+
+def test_what_ended_long_ago_goes_and_it_is_logged(store, run, caplog) -> None:
+    _, _, new = run(100), run(91), run(89)
+    going = run(200, RunState.RUNNING)
+    store.put_retention(Retention(age=90 * DAY))
+
+    with caplog.at_level(logging.INFO, "workbench.supervisor"):
+        keep_house(store)
+
+    assert {run.id for run in store.runs()} == {new, going}
+    assert "Deleted run 'run 0', which ended 100 d ago: ended runs are deleted 90 d" in caplog.text
+
+
+def test_the_oldest_go_while_all_take_too_much(store, run) -> None:
+    runs = [run(days) for days in (3, 2, 1)]
+    for id_ in runs:
+        (store.path.parent / "runs" / id_).mkdir(parents=True)
+        (store.path.parent / "runs" / id_ / "file").write_bytes(bytes(10_000_000))
+    store.put_retention(Retention(nbytes=15_000_000))
+
+    keep_house(store)
+
+    assert [run.id for run in store.runs()] == runs[-1:]
+
+
+def test_the_newest_measurement_of_a_cluster_stays(store, run) -> None:
+    measured = [run(100), run(99)]
+    with store._transaction() as connection:
+        for number, id_ in enumerate(measured):
+            connection.execute("INSERT INTO surveys VALUES (?, 'lab', ?, '{}')", (id_, number))
+    store.put_retention(Retention(age=DAY))
+
+    keep_house(store)
+
+    assert [run.id for run in store.runs()] == measured[1:]
+
+
+@pytest.fixture
+def left(store, run):
+    """A log of a rank that died before the store had its last two batches."""
+    id_ = run(1)
+    batches = [Batch(id_, 0, n, (), (Chunk("stdout", 0.0, f"{n}\n"),)) for n in (1, 2)]
+    batches.append(Batch(id_, 0, 3, progress=Progress(), ending=Ending("failed", error="boom")))
+    store.add_batches(batches[:1])
+    path = store.path.parent / "runs" / id_ / "rank-0.log"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"".join(encode(batch) + b"\n" for batch in batches) + b'["Batch", {"ru')
+    return path
+
+
+def test_what_a_dead_rank_wrote_down_is_taken_in_and_its_log_goes(store, left) -> None:
+    keep_house(store)
+
+    assert [row.text for row in store.output(left.parent.name)] == ["1\n", "2\n"]
+    assert not left.parent.exists()
+
+
+def test_a_log_whose_rank_may_be_alive_stays(store, left) -> None:
+    keep_house(store, standing=[3])
+
+    assert left.exists()
+
+
+def test_a_log_of_another_rank_or_run_is_not_believed(store, left, run) -> None:
+    other = run(1)
+    left.write_bytes(
+        encode(Batch(other, 0, 1, (), (Chunk("stdout", 0.0, "forged"),)))
+        + b"\n"
+        + encode(Batch(left.parent.name, 1, 1, (), (Chunk("stdout", 0.0, "forged"),)))
+    )
+
+    keep_house(store)
+
+    assert store.output(other) == []
+    assert [row.text for row in store.output(left.parent.name)] == ["1\n"]

@@ -1,0 +1,53 @@
+"""The supervisor's log stays small, and so do those of its world."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from workbench.supervisor.logfile import shorten
+
+WRITE = """
+import logging, sys
+from pathlib import Path
+from workbench.supervisor.logfile import LogFile
+logging.basicConfig(level=logging.INFO, handlers=[LogFile(Path(sys.argv[1]), 1000)])
+for n in range(50):
+    logging.info("line %d", n)
+print("printed", flush=True)
+"""
+
+
+def test_a_large_log_is_begun_again_and_the_former_one_kept(tmp_path) -> None:
+    log = tmp_path / "supervisor.log"
+
+    with log.open("ab") as file:
+        subprocess.run([sys.executable, "-c", WRITE, log], stdout=file, stderr=file, check=True)
+
+    assert log.stat().st_size < 1100
+    assert (tmp_path / "supervisor.log.1").stat().st_size < 1100
+    assert log.read_text().splitlines()[-1] == "printed"
+
+
+def test_what_does_not_lead_to_the_log_is_left_alone(tmp_path) -> None:
+    log = tmp_path / "supervisor.log"
+    log.touch()
+
+    command = [sys.executable, "-c", WRITE, str(log)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert said.stderr.count("line ") == 50
+    assert log.stat().st_size == 0
+
+
+def test_a_large_log_of_others_keeps_its_end(tmp_path) -> None:
+    log = tmp_path / "ipcontroller-1.log"
+    log.write_text("".join(f"line {number}\n" for number in range(1000)))
+
+    with log.open("ab", buffering=0) as writer:
+        shorten(log, most=1000)
+        writer.write(b"after\n")
+
+    lines = log.read_text().splitlines()
+    assert (lines[-2:], len(lines) < 60) == (["line 999", "after"], True)
+    assert all(line.startswith(("line ", "after")) for line in lines)

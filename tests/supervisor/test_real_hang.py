@@ -1,0 +1,80 @@
+"""Who waits for whom is told within seconds, wherever the others are, with real engines."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.supervisor.real import WORLD, Table, real_table, until
+from workbench.core.run.hang import decoded
+from workbench.core.run.model import RunState
+from workbench.view.hang_text import hang_line
+
+pytestmark = [pytest.mark.mpi, pytest.mark.contract, pytest.mark.timeout(180)]
+
+TOLD_WITHIN = 5.0
+# mpi4py's own allreduce keeps Python's lock where it is a communicator's first.
+CELL = f"{WORLD}import queue, time\nif comm.rank == 0:\n    comm.allreduce(1)\nelse:\n    {{}}\n"
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[Table]:
+    with real_table() as made:
+        yield made
+
+
+def stop_hanging(table: Table, run: str) -> str:
+    """Return what is told of a hang, stop it, and check that it stays told."""
+    until(lambda: table.store.run(run).fact.state is RunState.RUNNING)
+    begun = time.monotonic()
+    until(lambda: decoded(table.store.run(run).fact.hang))
+    assert time.monotonic() - begun < TOLD_WITHIN
+    line = hang_line(table.store.run(run))
+    table.store.wish_stop(run)
+    kept = table.ended(run)
+    assert kept.fact.state is RunState.STOPPED
+    assert "had waited in allreduce" in hang_line(kept)
+    return line
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ("time.sleep(60)", r"rank 1 is at line 8 \(time.sleep\)\.$"),
+        ("pass", r"rank 1 has ended\.$"),
+        (
+            "queue.Queue().get()",
+            r"rank 1 is at line 8 \(queue.Queue\(\).get\)\.$",
+        ),
+        ("comm.barrier()", r"rank 1 has waited in barrier for \d s \(line 8\)\.$"),
+    ],
+    ids=["sleeps", "ended", "data", "another call"],
+)
+def test_a_hang_is_told_with_call_and_lines(table: Table, others: str, told: str) -> None:
+    run = table.start(CELL.format(others), grace=0.1)
+
+    line = stop_hanging(table, run)
+
+    assert re.match(r"Rank 0 has waited in allreduce for [34] s \(line 6 of the cell\); ", line)
+    assert re.search(told, line)
+
+
+@pytest.mark.either_mpi
+def test_a_hang_is_told_right_after_a_failed_cell(table: Table) -> None:
+    table.fail("raise ValueError")
+
+    run = table.start(CELL.format("time.sleep(15)"), grace=0.1)
+
+    assert "rank 1 is at line 8 (time.sleep)" in stop_hanging(table, run)
+
+
+def test_what_was_waited_for_and_came_is_not_kept(table: Table) -> None:
+    run = table.start(CELL.format("time.sleep(5); comm.allreduce(1)"))
+    until(lambda: decoded(table.store.run(run).fact.hang))
+
+    fact = table.ended(run).fact
+
+    assert (fact.state, fact.hang) == (RunState.FINISHED, "")

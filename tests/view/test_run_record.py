@@ -1,0 +1,55 @@
+"""A record reads what is new, and nothing twice."""
+
+from __future__ import annotations
+
+from workbench.core.run.model import RunState
+from workbench.view.run_record import RunRecord, curves_of
+
+
+def test_a_record_reads_only_what_is_new(store, queue, report):
+    run = queue("digits")
+    report(run, 0, "hello\n", main__loss=[4.0, 2.0, 1.0], step__data=[0.1])
+    record = RunRecord(run)
+
+    texts = [row.text for rows in record.read(store, 100.0) for row in rows]
+    again = [row.text for rows in record.read(store, 101.0) for row in rows]
+
+    assert (texts, again) == (["hello\n"], [])
+    assert (len(record.curves["main/loss"]), record.points) == (3, 3)
+
+
+def test_where_the_time_of_a_step_goes_makes_no_curve(store, queue, report):
+    run = queue("digits")
+    report(run, 0, main__loss=[4.0], step__data=[0.1])
+
+    assert list(curves_of(store, run)) == ["main/loss"]
+
+
+def test_a_queued_run_knows_those_that_go_first(store, queue):
+    first, second = queue("first"), queue("second")
+    record = RunRecord(second)
+
+    record.look(store)
+
+    assert [run.id for run in record.before] == [first.id]
+
+
+def test_a_running_run_says_its_pace(store, supervisor, queue):
+    run = queue("digits")
+    record = RunRecord(run)
+    for now, iteration in [(100.0, 10), (101.0, 30)]:
+        supervisor.put_run_fact(run.id, state=RunState.RUNNING, started=99.0, iteration=iteration)
+        list(record.read(store, now))
+
+    assert record.line(101.0) == "running, iteration 30, 2.0 s, 20 it/s"
+
+
+def test_points_are_read_on_after_the_clock_was_set_back(store, queue, report):
+    run = queue("digits")
+    record = RunRecord(run)
+    list(record.read(store, 5000.0))
+    report(run, 0, loss=[1.0])
+
+    list(record.read(store, 1400.0))
+
+    assert record.points == 1

@@ -1,0 +1,1 @@
+"""Analysis of runs: step breakdown, verdicts, predictions, and a plan's inputs."""

@@ -1,0 +1,32 @@
+"""Make the conclusion of a run when it ends: once, and the same for all views."""
+
+from __future__ import annotations
+
+import contextlib
+
+from workbench.core.run.conclusion import Conclusion
+from workbench.core.run.model import Run
+from workbench.errors import StoreError
+from workbench.store import Store
+
+
+def concluded(store: Store, run: Run) -> Conclusion:
+    """Return the conclusion of an ended run; the first caller computes and stores it.
+
+    The supervisor does this when a run ends, if it is alive then.
+    """
+    if kept := store.conclusion(run.id):
+        return kept
+    found = _conclude(store, run)
+    with contextlib.suppress(StoreError):  # a full disk must not prevent reading
+        return store.keep_conclusion(run.id, found)
+    return found
+
+
+def _conclude(store: Store, run: Run) -> Conclusion:
+    if not store.steps(run.id):
+        return Conclusion(store.final_values(run.id))
+    # Slow to import: a supervisor's start and a cell that only prints do not wait for it.
+    from workbench.analysis.verdict import conclude
+
+    return conclude(store, run)

@@ -1,0 +1,67 @@
+"""The bytes of gradients that a run sends over the network, and their cost in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from workbench.core.performance.exchange_model import Codec, marked_codec
+from workbench.core.run.metrics import EXCHANGE_PREFIX
+from workbench.core.run.model import Run
+from workbench.core.units import duration, size_text
+from workbench.store import Store
+
+
+@dataclass(frozen=True)
+class Carried:
+    """One step's gradient exchange by our communicator.
+
+    Args:
+        wire: Bytes that a rank sends.
+        plain: Bytes that it would send without compression.
+        seconds: Duration of the whole exchange, overlapped or not.
+        coding: Seconds of it that a rank spends on compression.
+    """
+
+    codec: Codec
+    wire: float
+    plain: float
+    seconds: float
+    coding: float = 0.0
+
+
+def carried_of(store: Store, run: Run) -> Carried | None:
+    """Return the gradient traffic of ``run``; None without our communicator."""
+    told = [one for one in store.measured(run.id, EXCHANGE_PREFIX).values() if marked_codec(one)]
+    ranks = run.fact.ranks
+    if not told or ranks < 2:
+        return None
+    first = told[0]
+    codec, nbytes = marked_codec(first) or Codec.NONE, first.get("nbytes", 0.0)
+    coded = nbytes * (1 - first.get("small", 0.0))
+    return Carried(
+        codec,
+        wire=_mean(told, "wire"),
+        plain=2 * (ranks - 1) / ranks * nbytes,
+        # The last rank to arrive waits for no other.
+        seconds=min(one.get("whole", 0.0) for one in told),
+        coding=first.get(f"cost {codec}", 0.0) * coded,
+    )
+
+
+def sentence(carried: Carried) -> str:
+    """Return the traffic as sentences."""
+    took = f"The exchange takes {duration(carried.seconds)}"
+    if carried.codec is Codec.NONE:
+        return f"Each rank sends {size_text(carried.wire)} a step, uncompressed. {took}."
+    if carried.coding:
+        took += f", about {duration(carried.coding)} of it for compression"
+    return (
+        f"Compressed by {carried.codec}, each rank sends {size_text(carried.wire)} a step instead "
+        f"of {size_text(carried.plain)}. {took}."
+    )
+
+
+def _mean(told: Sequence[Mapping[str, float]], name: str) -> float:
+    return fmean(one.get(name, 0.0) for one in told)

@@ -1,0 +1,227 @@
+"""Find a plan's inputs: a measured run, the options, and the offers of a provider."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from workbench.analysis.predictions import (
+    RUNS_LOOKED_AT,
+    SPREAD,
+    alike,
+    correction_of,
+    observed_run,
+    work_of,
+)
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.fleet.cost import PRICED
+from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer, Provider
+from workbench.core.fleet.offers import fits, why_none
+from workbench.core.performance.calibration import Correction
+from workbench.core.performance.exchange_model import CARRIED
+from workbench.core.performance.frontier import Interruptions
+from workbench.core.performance.step_model import Work
+from workbench.core.performance.what_if import Observed
+from workbench.core.run.model import Run
+from workbench.errors import InputError, StateError
+from workbench.requests.cloud_queries import Market, ask_offers
+from workbench.store import Store
+
+MOST_NODES = 1024
+# Default interruptions of one node per hour.
+RATE = Interruptions().rate
+# Without a known number of examples, an epoch is this many iterations of one rank.
+ITERATIONS = 1_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The user's assumptions; the rest is read from the newest measured run.
+
+    Args:
+        run: Name or id of the run to plan for.
+        step: Seconds of compute of a rank's step.
+        gradients: Bytes.
+        batch: Examples of a rank's step.
+        examples: Of an epoch.
+        gpu: Name of the GPU that the step was measured on.
+        most: Nodes at most.
+        total: Whether the global batch size is constant.
+        plain: Whether gradients are sent as ChainerMN does: uncompressed, after the backward pass.
+        interruptions: Per node and hour.
+    """
+
+    cluster: str
+    run: str = ""
+    step: float = 0.0
+    gradients: float = 0.0
+    batch: int = 0
+    examples: int = 0
+    gpu: str = ""
+    max_nodes: int = 64
+    total: bool = False
+    plain: bool = False
+    interruptions: float = RATE
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What a plan is computed from.
+
+    Args:
+        run: None if the options say everything.
+        nodes: Number of nodes of the run's cluster.
+        exact: Whether the examples of an epoch are known.
+    """
+
+    run: Run | None
+    observed: Observed | None
+    work: Work
+    examples: float
+    exact: bool
+    nodes: tuple[Node, ...]
+    correction: Correction
+
+
+def basis_of(store: Store, asked: Asked) -> Basis:
+    """Return the inputs of a plan, before any offers are requested.
+
+    Raises:
+        InputError: An option is not valid.
+        StateError: Nothing was measured, and the options do not replace it.
+        Unknown: No run has that name.
+    """
+    _check(asked)
+    run, observed = _measured(store, asked)
+    work = _work(asked, observed)
+    examples = asked.examples or (_examples(run, observed) if run and observed else 0.0)
+    return Basis(
+        run,
+        observed,
+        work,
+        examples or ITERATIONS * work.batch,
+        bool(examples),
+        tuple(node for node in store.nodes(asked.cluster) if node.state is not NodeState.GONE),
+        correction_of(alike(store, run), ours=not asked.plain) if run else Correction(),
+    )
+
+
+def market_of(
+    store: Store, cluster: str, needs: Needs, place: Provider | None, region: str
+) -> Market:
+    """Return the offers to plan with: a provider's, or more of the cluster's own hosts.
+
+    Args:
+        place: None for the cluster's provider.
+
+    Raises:
+        InputError: The provider has no offers, or none that fits.
+        CloudError: The provider does not answer, or denies access.
+    """
+    wish = store.cluster_wish(cluster)
+    there = place or (wish.fleet.provider if wish else Provider.THIS_MACHINE)
+    if there is Provider.HOSTS and wish is not None:
+        return Market("", (_own(store, wish),))
+    if there not in PRICED:
+        raise InputError(
+            "No provider is given; add --ec2, or --rehearsal for simulated nodes, which need no "
+            "account."
+        )
+    where = region or (wish.fleet.region if wish and wish.fleet.provider is there else "")
+    market = ask_offers(there, needs, where, 0.0)
+    fitting = tuple(offer for offer in market.offers if fits(needs, offer))
+    if not fitting:
+        others = ask_offers(there, Needs(subnets=needs.subnets), where, 0.0)
+        raise InputError(
+            why_none(FleetWish(there, needs=needs, region=market.region), others.offers)
+        )
+    return Market(market.region, fitting)
+
+
+def _own(store: Store, wish: ClusterWish) -> Offer:
+    """Return an offer like the cluster's hosts, with their measured bandwidth."""
+    surveys = (one.survey for one in store.surveys(wish.name))
+    link = next((found for one in surveys if (found := one.link())), None)
+    if link is None:
+        raise StateError(
+            f"The links of cluster {wish.name!r} have not been measured yet; measure them with "
+            "`workbench bandwidth`, or plan with --ec2 or --rehearsal."
+        )
+    slots = max((host.slots for host in wish.fleet.hosts), default=1) or 1
+    return Offer(
+        "your hosts", "here", 0.0, vcpus=2 * slots, memory=0.0,
+        network=8e-9 * link.bandwidth / CARRIED,
+    )  # fmt: skip
+
+
+def _check(asked: Asked) -> None:
+    for name in ("step", "gradients", "batch", "examples", "interruptions"):
+        if getattr(asked, name) < 0:
+            raise InputError(f"--{name} must not be negative, as {getattr(asked, name):g} is.")
+    if not 1 <= asked.max_nodes <= MOST_NODES:
+        raise InputError(
+            f"--max-nodes must be from 1 to {MOST_NODES} nodes, not {asked.max_nodes}."
+        )
+
+
+def _measured(store: Store, asked: Asked) -> tuple[Run | None, Observed | None]:
+    """Return the run to plan for, and its measurements."""
+    if asked.run:
+        run = store.run(asked.run)
+        if (observed := observed_run(store, run)) is None:
+            raise StateError(
+                f"Run {run.wish.name!r} has no measured step; name another run, or give --step "
+                "SECONDS, --gradients BYTES and --batch EXAMPLES."
+            )
+        return run, observed
+    if asked.step and asked.gradients and asked.batch:
+        return None, None
+    for run in store.runs(asked.cluster, limit=RUNS_LOOKED_AT):
+        if observed := observed_run(store, run):
+            return run, observed
+    raise StateError(
+        f"Cluster {asked.cluster!r} has no measured run yet. Train for a minute on one node "
+        "(`workbench run`) and plan again, or give --step SECONDS, --gradients BYTES and --batch "
+        "EXAMPLES of one rank's step."
+    )
+
+
+def _work(asked: Asked, observed: Observed | None) -> Work:
+    work = work_of(observed) if observed else Work(0.0, 0.0, spread=SPREAD)
+    work = replace(
+        work,
+        compute=asked.step or work.compute,
+        nbytes=asked.gradients or work.nbytes,
+        batch=asked.batch or work.batch,
+    )
+    if not work.nbytes:
+        raise StateError(
+            "The run exchanged no gradients, so their size is unknown; give it, for example "
+            "--gradients 98MB."
+        )
+    return work
+
+
+def _examples(run: Run, observed: Observed) -> float:
+    """Return the examples of an epoch; 0 when the run did not report them."""
+    fact = run.fact
+    if fact.iterations_total and fact.epochs_total:
+        iterations = fact.iterations_total / fact.epochs_total
+    elif fact.iteration and fact.epoch:
+        iterations = fact.iteration / fact.epoch
+    else:
+        return 0.0
+    return iterations * observed.batch * len(observed.ranks)
+
+
+def nbytes_of(text: str) -> float:
+    """Return a number of bytes from a text like ``98MB`` or ``25.6e6``.
+
+    Raises:
+        InputError: It is not one.
+    """
+    found = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*([kMG]i?)?B?", text.strip())
+    if found is None or found[1].count(".") > 1 or found[1] == ".":
+        raise InputError(f"{text!r} is not a number of bytes; write for example 98MB.")
+    base = 1024 if (unit := found[2] or "").endswith("i") else 1000
+    return float(found[1]) * float(base ** " kMG".index(unit[:1] or " "))

@@ -1,0 +1,176 @@
+"""Predict a run from earlier runs, and calibrate the model with measured results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from statistics import fmean, pstdev
+
+from workbench.analysis.observation import gradient_bytes, observed_of, step_noise
+from workbench.core.performance.calibration import (
+    Correction,
+    PredictionOutcome,
+    corrected,
+    learned,
+    varied,
+)
+from workbench.core.performance.exchange_model import Algorithm, Coding, Link
+from workbench.core.performance.prediction import SAME
+from workbench.core.performance.scaling import MEASURED, NOISE, RATED, SURE, Forecast, expect
+from workbench.core.performance.step_model import Work, WorldShape, step
+from workbench.core.performance.what_if import Observed
+from workbench.core.run.metrics import EXCHANGE_PREFIX
+from workbench.core.run.model import Run, RunKind
+from workbench.store import Store
+
+# Variation between ranks on equal machines, when only one was measured.
+SPREAD = 0.02
+RUNS_LOOKED_AT = 50
+# Within one node there is no link to measure.
+NOWHERE = Link(0.0, 1e12)
+
+
+def observed_run(store: Store, run: Run) -> Observed | None:
+    """Return the measurements of a run's steps; None without any."""
+    if not run.fact.state.ended:
+        return observed_of(store, run, store.steps(run.id))
+    if concluded := store.conclusion(run.id):
+        return observed_of(store, run, concluded.steps, concluded.noise)
+    return observed_of(store, run, store.mean_steps(run.id), step_noise(store, run))
+
+
+def work_of(observed: Observed) -> Work:
+    """Return the work of one rank in a step, as measured."""
+    compute = [one.compute for one in observed.ranks]
+    mean = fmean(compute)
+    return Work(
+        compute=mean,
+        nbytes=observed.nbytes,
+        batch=observed.batch,
+        data=fmean(one.data for one in observed.ranks),
+        other=fmean(one.other + one.passing for one in observed.ranks),
+        messages=observed.messages,
+        spread=pstdev(compute) / mean if len(compute) > 1 and mean else SPREAD,
+        hidden=observed.hidden,
+    )
+
+
+def correction_of(runs: Iterable[tuple[Run, Observed]], *, ours: bool) -> Correction:
+    """Return the correction learnt from runs with the same training, newest first.
+
+    Args:
+        ours: Whether for our communicator, or for all others.
+    """
+    return learned(_outcomes(runs, ours))
+
+
+def scatter_of(runs: Iterable[tuple[Run, Observed]]) -> float:
+    """Return the relative variation of the step time between runs of the same training."""
+    repeats: dict[tuple[object, ...], list[float]] = {}
+    for _, one in runs:
+        done = (one.nodes, len(one.ranks), one.batch, one.coding.codec, one.ours, one.stale)
+        repeats.setdefault(done, []).append(fmean(rank.total for rank in one.ranks))
+    return varied(repeats.values(), NOISE)
+
+
+def forecast_from(store: Store, run: Run, real: Observed) -> tuple[Run, Observed, Forecast] | None:
+    """Predict a step of ``run`` from the last earlier run with the same training.
+
+    It uses only the correction known at that time.
+    """
+    before = [pair for pair in alike(store, run) if pair[0].wish.created < run.wish.created]
+    if not before or (shape := shape_of(real)) is None:
+        return None
+    last, base = before[0]
+    work = trained_as(work_of(base), base, real)
+    coding = next(one for one in base.codings if one.codec is real.coding.codec)
+    correction = correction_of(before, ours=real.ours)
+    return last, base, step_forecast(
+        work, shape, coding, correction, real.link is not None, scatter=scatter_of(before)
+    )  # fmt: skip
+
+
+def trained_as(work: Work, base: Observed, other: Observed) -> Work:
+    """Return the work of a rank of ``base`` with the exchange of ``other``."""
+    if not other.ours:
+        return replace(work, hidden=0.0, messages=other.messages)
+    if base.ours and base.stale == other.stale:
+        return replace(work, messages=1)
+    room = base.delayed if other.stale else base.overlapped if other.nodes > 1 else 0.0
+    return replace(work, hidden=room, messages=1)
+
+
+def step_forecast(
+    work: Work,
+    shape: WorldShape,
+    coding: Coding,
+    correction: Correction,
+    measured: bool,
+    algorithm: Algorithm | None = None,
+    noise: float = NOISE,
+    scatter: float = NOISE,
+) -> Forecast:
+    """Return the predicted seconds of one step, corrected by earlier runs.
+
+    Args:
+        noise: Relative uncertainty of a rank's own work.
+        scatter: Relative variation of a step between equal runs.
+    """
+    tolerance = MEASURED if measured else RATED
+    found = expect(
+        work, shape, work.batch * shape.ranks,
+        tolerance=tolerance, coding=coding, algorithm=algorithm, noise=noise,
+    )  # fmt: skip
+    seconds = corrected(work.own, found.seconds, correction)
+    scale, apart = seconds / found.seconds, 1.0
+    if scatter > NOISE:  # the forecast is made from one such run and compared with another
+        apart = math.exp(SURE * math.sqrt(2) * scatter)
+    low, high = min(found.low * scale, seconds / apart), max(found.high * scale, seconds * apart)
+    return replace(found, seconds=seconds, low=low, high=high)
+
+
+def _outcomes(runs: Iterable[tuple[Run, Observed]], ours: bool) -> Iterator[PredictionOutcome]:
+    """Yield for each run of several ranks the modelled time and the measured one."""
+    for _, observed in runs:
+        shape = shape_of(observed)
+        if shape is not None and shape.ranks > 1 and observed.ours == ours:
+            work = replace(work_of(observed), spread=0.0, hidden=0.0)
+            moving = max(fmean(one.moving for one in observed.ranks), observed.whole)
+            parts = step(work, shape, coding=observed.coding, algorithm=algorithm_of(observed))
+            yield PredictionOutcome(work.own, parts.total, work.own + moving)
+
+
+def algorithm_of(observed: Observed) -> Algorithm | None:
+    """Return the algorithm of an exchange; None for the fastest, which ours selects."""
+    return None if observed.ours else Algorithm.MPI
+
+
+def alike(store: Store, run: Run) -> Iterator[tuple[Run, Observed]]:
+    """Yield the newest runs of the cluster with the same training, including ``run``."""
+    mine = observed_run(store, run)
+    if mine is None:
+        return
+    for one in store.runs(run.wish.cluster, limit=RUNS_LOOKED_AT):
+        if one.id == run.id:
+            yield run, mine
+        elif _is_alike(store, one, mine) and (found := observed_run(store, one)):
+            yield one, found
+
+
+def _is_alike(store: Store, run: Run, mine: Observed) -> bool:
+    if run.wish.kind is RunKind.MEASUREMENT:
+        return False
+    told = store.measured(run.id, EXCHANGE_PREFIX)
+    nbytes = gradient_bytes(next(iter(told.values()), {}))
+    return abs(nbytes - mine.nbytes) <= SAME * mine.nbytes
+
+
+def shape_of(observed: Observed) -> WorldShape | None:
+    """Return the layout of a run's ranks; None if the links between its nodes are unknown."""
+    per_node = max(1, len(observed.ranks) // observed.nodes)
+    if observed.nodes == 1:
+        return WorldShape(1, NOWHERE, per_node, observed.memory)
+    if observed.link is None:
+        return None
+    return WorldShape(observed.nodes, observed.link, per_node, observed.memory)

@@ -1,0 +1,74 @@
+"""Conclude a run that has ended, from all that the store has of it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
+from statistics import fmean
+
+from workbench.analysis.gradient_traffic import carried_of
+from workbench.analysis.gradient_traffic import sentence as carried_sentence
+from workbench.analysis.observation import batch_of, observed_of, step_noise
+from workbench.analysis.prediction_record import foretold_sentence, keep_verdict
+from workbench.core.performance.advice import size_sentences
+from workbench.core.performance.batch_size import LEAST_STEPS, Advice, Gauge, advise
+from workbench.core.performance.noise import scale_band
+from workbench.core.performance.verdict import Verdict, judge, sentence
+from workbench.core.run.conclusion import Conclusion
+from workbench.core.run.metrics import GAUGE_PREFIX, slowest_rank
+from workbench.core.run.model import Run
+from workbench.errors import StoreError
+from workbench.store import Store
+
+
+def conclude(store: Store, run: Run) -> Conclusion:
+    """Return the conclusion of a run, from its measurements so far.
+
+    The verdict's predictions are stored, to be compared with later runs.
+    """
+    steps, noise = store.mean_steps(run.id), step_noise(store, run)
+    verdict = None
+    if observed := observed_of(store, run, steps, noise):
+        verdict = judge(observed)
+        with contextlib.suppress(StoreError):
+            keep_verdict(store, run, observed, verdict, run.fact.ended)
+    return Conclusion(
+        values=store.final_values(run.id),
+        steps=steps,
+        slowest=slowest_rank(steps),
+        says=tuple(_says(store, run, verdict)),
+        noise=noise,
+        batch=batch_of(store, run),
+    )
+
+
+def _says(store: Store, run: Run, verdict: Verdict | None) -> Iterator[str]:
+    if verdict is not None:
+        yield sentence(verdict)
+    if carried := carried_of(store, run):
+        yield carried_sentence(carried)
+    yield from size_sentences(verdict, batch_advice(store, run))
+    if foretold := foretold_sentence(store, run):
+        yield foretold
+
+
+def batch_advice(store: Store, run: Run) -> Advice | None:
+    """Return advice on the batch size from the gradient noise of ``run``; None while unknown."""
+    gauges, batch = store.measured(run.id, GAUGE_PREFIX).values(), batch_of(store, run)
+    if not gauges or not batch:
+        return None
+    # All ranks' estimates are linear and equally good, so their mean is better than any one.
+    signal, noise = (fmean(one[name] for one in gauges) for name in ("signal", "noise"))
+    steps = min(int(one["steps"]) for one in gauges)
+    scales = [
+        _scale(one)
+        for told in store.history(run.id, GAUGE_PREFIX).values()
+        for one in told[len(told) // 2 :]
+        if one["steps"] >= LEAST_STEPS
+    ]
+    return advise(Gauge(signal, noise, steps), batch, scale_band(scales))
+
+
+def _scale(told: Mapping[str, float]) -> float:
+    return told["noise"] / told["signal"] if told["signal"] > 0 else math.inf

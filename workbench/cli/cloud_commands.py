@@ -1,0 +1,171 @@
+"""The commands about rented nodes: offers, lifetime, interruptions, leftovers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from workbench.cli.consent import best_rung, confirm, find_market, offers_table, remarks
+from workbench.cli.fleet_options import (
+    SPELLING,
+    read_request,
+)
+from workbench.cli.listing import text_table
+from workbench.cli.terminal import output
+from workbench.core.fleet.model import Leftover, Provider
+from workbench.core.fleet.offers import ranked
+from workbench.core.fleet.request import fleet_wish
+from workbench.core.fleet.suitability import required
+from workbench.core.units import count
+from workbench.errors import ClusterError, InputError
+from workbench.requests.cloud_queries import (
+    ask_clean,
+    ask_interruption,
+    ask_longer,
+    ask_sweep,
+)
+from workbench.store import Store
+from workbench.store.paths import owner_id
+from workbench.view.listing import NOTHING, Table
+from workbench.view.nodes import lifetime
+from workbench.view.text import duration, hourly, moment
+
+POLL_SECONDS = 3.0
+# Machines take a minute or two to terminate, and their resources can only be deleted after that.
+SWEEP_SECONDS = 600.0
+
+
+def offers(as_json: bool, **given: Any) -> None:
+    """Show the offers that fit."""
+    if not (given["ec2"] or given["rehearsal"]):
+        raise InputError("Say where to look: --ec2, or --rehearsal for simulated nodes.")
+    now = time.time()
+    fleet = fleet_wish(read_request(given), SPELLING, now=now)
+    assert fleet is not None
+    market = find_market(fleet)
+    fitting = ranked(market.offers, required(fleet), fleet.nodes)
+    if as_json:
+        click.echo(json.dumps([asdict(offer) for offer in fitting], indent=2))
+        return
+    rung = best_rung(fleet, market.offers)
+    output().print(text_table(offers_table(fitting, fleet.nodes)))
+    for line in remarks(fleet, rung, market.offers):
+        click.echo(line)
+    click.echo(f"`workbench up` would try {rung} first.")
+
+
+def extend(longer: float, cluster: str) -> None:
+    """Extend a cluster's lifetime."""
+    now = time.time()
+    with Store() as store:
+        expires = ask_longer(store, longer, cluster=cluster, now=now).fleet.expires
+    click.echo(f"Cluster {cluster!r}: {lifetime(expires, now)}, until {moment(expires)}.")
+
+
+def interrupt(node: str, notice: float, cluster: str) -> None:
+    """Reclaim a node of a rehearsal."""
+    with Store() as store:
+        taken = ask_interruption(store, node, notice, cluster=cluster)
+    when = f" in {duration(notice)}" if notice else ""
+    click.echo(f"The rehearsal reclaims {taken}{when}; follow it with `workbench status`.")
+
+
+def sweep_leaks(region: str, rehearsal: bool, others: bool, as_json: bool, yes: bool) -> int:
+    """List the resources with our tags, and delete them after confirmation."""
+    place = Provider.REHEARSAL if rehearsal else Provider.EC2
+    swept = ask_sweep(place, region)
+    with Store() as store:
+        kept = {wish.name for wish in store.clusters() if wish.up and wish.fleet.provider is place}
+    if as_json:
+        click.echo(json.dumps([asdict(left) for left in swept.left], indent=2))
+        return 0
+    if swept.denied:
+        what = "it was" if len(swept.denied) == 1 else "they were"
+        click.echo(f"A policy denies {', '.join(swept.denied)}, so {what} not searched.", err=True)
+    for name, sentence in swept.refused:
+        click.echo(f"{name} was not searched: {sentence}", err=True)
+    if not swept.left:
+        click.echo("No resource has our tags.")
+        return int(bool(swept.refused))
+    mine = "" if rehearsal else owner_id()
+    output().print(text_table(leftovers_table(swept.left, kept, mine, time.time())))
+    strange = [left for left in swept.left if _is_strange(left, mine)]
+    leaks = [left for left in swept.left if left.cluster not in kept and left not in strange]
+    # A resource without an owner is deleted by its cluster's name, which ours may share.
+    leaks += [left for left in strange if others and (left.owner or left.cluster not in kept)]
+    price = hourly(sum(left.price for left in leaks))
+    if not leaks:
+        click.echo(
+            "All of these belong to clusters that are up; delete those with `workbench delete`."
+            if not strange
+            else "None of these is yours; add --others to delete resources of other people."
+        )
+        return 0
+    if not yes:
+        confirm(
+            f"Delete {count(len(leaks), 'resource')} that cost {price}?",
+            "Not confirmed, so nothing was deleted; answer at a terminal, or add --yes.",
+        )
+    _delete(place, leaks)
+    click.echo(f"Deleted {count(len(leaks), 'resource')}.")
+    return int(bool(swept.refused))
+
+
+def leftovers_table(left: Iterable[Leftover], kept: set[str], mine: str, now: float) -> Table:
+    """Return a table of the resources with our tags, with age and price.
+
+    Args:
+        kept: The clusters that are up here.
+        mine: The owner id of this data directory.
+    """
+    rows = tuple(
+        (
+            one.kind,
+            one.id,
+            f"{one.cluster}{_standing(one, kept, mine)}",
+            one.region or NOTHING,
+            duration(now - one.created) if one.created else "unknown",
+            hourly(one.price) if one.price else "free",
+        )
+        for one in left
+    )
+    return Table(("kind", "id", "cluster", "region", "age", "price"), rows)
+
+
+def _is_strange(left: Leftover, mine: str) -> bool:
+    """Whether it has another owner, or an unknown one."""
+    return left.owner != mine
+
+
+def _standing(left: Leftover, kept: set[str], mine: str) -> str:
+    if _is_strange(left, mine):
+        return f" (owner: {left.owner or 'unknown'})"
+    return " (up here)" if left.cluster in kept else ""
+
+
+def _delete(place: Provider, leaks: Sequence[Leftover]) -> None:
+    """Delete until nothing is left, since a resource in use can only go after its user."""
+    images = any(left.kind in ("image", "snapshot") for left in leaks)
+    owners = list(dict.fromkeys((left.region, left.cluster, left.owner) for left in leaks))
+    deadline = time.monotonic() + SWEEP_SECONDS
+    for region, cluster, owner in owners:
+        said = ""
+        while left := ask_clean(place, region, cluster, owner, images=images):
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"{_listed(left)} of cluster {cluster!r} still exist; run `workbench "
+                    "sweep-leaks` again, or delete them in the AWS console."
+                )
+            if (now_said := _listed(left)) != said:
+                said = now_said
+                click.echo(f"{cluster}: waiting for {said}", err=True)
+            time.sleep(POLL_SECONDS)
+
+
+def _listed(left: Sequence[Leftover]) -> str:
+    return ", ".join(f"{one.kind} {one.id}" for one in left)

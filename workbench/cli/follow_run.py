@@ -1,0 +1,70 @@
+"""Show a run in the terminal while it is followed."""
+
+from __future__ import annotations
+
+from workbench.cli.rank_output import RankOutput
+from workbench.cli.screen import Screen
+from workbench.core.run.model import Run, RunState
+from workbench.store import Store
+from workbench.view.following import check_success
+from workbench.view.run_record import RunRecord
+
+
+class TerminalView:
+    """One run on one screen.
+
+    Args:
+        run: The run to show.
+        screen: Where to show it.
+        only: Show the output of this rank; None for all.
+    """
+
+    def __init__(self, run: Run, screen: Screen, only: int | None = None) -> None:
+        self.record = RunRecord(run)
+        self._screen = screen
+        self._output = RankOutput(only)
+
+    def __repr__(self) -> str:
+        return f"<TerminalView of {self.record.run!r}>"
+
+    def read(self, store: Store, now: float) -> None:
+        """Read what is new in the store.
+
+        Args:
+            now: Epoch seconds.
+        """
+        for rows in self.record.read(store, now):
+            for row in rows:
+                self._output.feed(row.rank, row.text, now)
+
+    def note(self, text: str) -> None:
+        """Show a message about something that happened meanwhile."""
+        self._screen.note(text)
+
+    def draw(self, now: float) -> None:
+        """Write the lines that are due, and the progress.
+
+        Args:
+            now: Epoch seconds.
+        """
+        self._screen.write(self._output.take(now))
+        self._screen.draw(self.record, now)
+
+    def finish(self, store: Store, now: float) -> None:
+        """Write all remaining lines.
+
+        Args:
+            now: Epoch seconds.
+        """
+        self._screen.write(self._output.take(now, final=True))
+        self._screen.draw(self.record, now, final=True)
+
+
+def exit_code(run: Run) -> int:
+    """Return the exit code for the run's final state.
+
+    Raises:
+        RunFailed: A rank failed, or the run was lost.
+    """
+    check_success(run)
+    return 130 if run.fact.state is RunState.STOPPED else 0

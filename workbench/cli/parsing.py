@@ -1,0 +1,205 @@
+"""Commands for click: options in sections, code loaded on call, one-sentence errors."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from workbench.errors import InputError, StateError, WorkbenchError
+
+HELP_NAMES = ["-h", "--help"]
+WIDEST = 100
+COMPLETING = "_WORKBENCH_COMPLETE"
+
+
+class CommandOption(click.Option):
+    """An option whose help shows ``[default: …]``, also where the default depends on something."""
+
+    def get_help_extra(self, ctx: click.Context) -> Any:
+        """Return the part in brackets; a textual default has no parentheses."""
+        extra = super().get_help_extra(ctx)
+        if isinstance(self.show_default, str):
+            extra["default"] = self.show_default
+        return extra
+
+
+class _Sectioned(click.Command):
+    """Mixin that writes options in sections, and examples unchanged."""
+
+    sections: Mapping[str, Sequence[click.Parameter]]
+    examples: Sequence[str]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each section's options; --help goes to the general section."""
+        sections = {title: [*options] for title, options in self.sections.items()}
+        if (help_option := self.get_help_option(ctx)) is not None:
+            sections["Other" if "Other" in sections else "Options"].append(help_option)
+        for title, options in sections.items():
+            rows = [record for one in options if (record := one.get_help_record(ctx))]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples."""
+        if self.examples:
+            with formatter.section("Examples"):
+                for line in self.examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+
+class Command(_Sectioned):
+    """One command.
+
+    Args:
+        name: What is typed.
+        work: Its function as ``module:function`` of this package; loaded when called.
+        summary: Its line in the list of commands.
+        text: What it does, in full.
+        arguments: What it takes besides options.
+        options: Its options, in sections.
+        examples: Lines that can be typed.
+        rest: What click takes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: str,
+        summary: str,
+        *,
+        text: str,
+        arguments: Sequence[click.Argument] = (),
+        options: Mapping[str, Sequence[click.Option]],
+        examples: Sequence[str] = (),
+        **rest: Any,
+    ) -> None:
+        params = [*arguments, *(one for section in options.values() for one in section)]
+        super().__init__(
+            name, callback=loaded(work), params=params, help=text, short_help=summary, **rest
+        )
+        self.work = work
+        self.sections = options
+        self.examples = examples
+
+
+class Commands(_Sectioned, click.Group):
+    """A command group in sections; every error is one sentence on stderr and an exit code.
+
+    0 all went well, 1 a run or a machine failed, 2 bad input, 130 interrupted.
+
+    Args:
+        name: What is typed.
+        text: What its commands are for.
+        commands: The commands, in sections, in the order of the help page.
+        options: Its own options.
+        summary: Its line in a list of commands.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        text: str,
+        commands: Mapping[str, Sequence[click.Command]],
+        options: Sequence[click.Option] = (),
+        examples: Sequence[str] = (),
+        summary: str = "",
+    ) -> None:
+        super().__init__(
+            name,
+            help=text,
+            short_help=summary,
+            params=[*options],
+            commands=[one for section in commands.values() for one in section],
+            context_settings={
+                "help_option_names": HELP_NAMES,
+                "max_content_width": WIDEST,
+                "show_default": True,
+            },
+        )
+        self.sections = {"Options": self.params}
+        self.examples = examples
+        self.grouped = commands
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of their sections."""
+        return [*self.commands]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, then the options."""
+        longest = max(map(len, self.commands))
+        for title, commands in self.grouped.items():
+            rows = [(f"{one.name:<{longest}}", one.short_help or "") for one in commands]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+        super().format_options(ctx, formatter)
+
+    def main(self, args: Sequence[str] | None = None, **options: Any) -> NoReturn:  # type: ignore[override]  # click's own overloads say more than is used
+        """Run the command of ``args`` and exit."""
+        options["standalone_mode"] = False
+        try:
+            code = super().main(args, **options)
+        except click.Abort:
+            sys.exit(130)
+        except click.ClickException as error:
+            context = getattr(error, "ctx", None)
+            path = context.command_path if context else "workbench"
+            click.echo(f"{error.format_message()} See `{path} --help`.", err=True)
+            sys.exit(2)
+        except WorkbenchError as error:
+            click.echo(str(error), err=True)
+            sys.exit(2 if isinstance(error, InputError | StateError) else 1)
+        sys.exit(code if isinstance(code, int) else 0)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest the nearest command for one that is unknown."""
+        name = args[0]
+        known = self.get_command(ctx, name) is not None or ctx.resilient_parsing
+        if not known and not name.startswith("-"):
+            names = self.list_commands(ctx)
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it knows {', '.join(names)}."
+            raise InputError(f"workbench has no command {name!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+
+class Checked(click.ParamType[object]):
+    """An option type whose value is parsed by one of our functions.
+
+    Args:
+        name: What ``--help`` calls the value.
+        where: The function that returns the value or raises InputError, as ``module:function``;
+            loaded when there is a value.
+    """
+
+    def __init__(self, name: str, where: str) -> None:
+        self.name = name
+        self.where = where
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
+        """Return the parsed value, or fail with our own message."""
+        return found(self.where)(value) if isinstance(value, str) else value
+
+
+def found(where: str) -> Any:
+    """Import ``module:name`` of this package and return it."""
+    module, _, name = where.partition(":")
+    return getattr(import_module(f"workbench.{module}"), name)
+
+
+def loaded(work: str) -> Callable[..., Any]:
+    """Return a function that imports a command's function when called."""
+
+    def call(**given: Any) -> Any:
+        return found(f"cli.{work}")(**given)
+
+    return call

@@ -1,0 +1,83 @@
+"""``workbench plan``: predicted time and cost for numbers of nodes of each type that fits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from workbench.analysis.plan_inputs import Asked, basis_of, market_of
+from workbench.cli.curve_file import check_chart_path, write_picture
+from workbench.cli.fleet_options import SPELLING, read_request
+from workbench.cli.listing import text_table
+from workbench.cli.terminal import output
+from workbench.core.cluster.model import check_cluster_name
+from workbench.core.fleet.model import Provider
+from workbench.core.fleet.request import fleet_wish
+from workbench.errors import InputError
+from workbench.store import Store
+from workbench.view.plan import (
+    BEST,
+    PAYING,
+    TrainingPlan,
+    curves_table,
+    frontier_table,
+    plan,
+    plan_message,
+    recommendation,
+)
+
+
+def plan_command(
+    ec2: bool, rehearsal: bool, region: str, plot: Path | None, as_json: bool, cluster: str,
+    **given: Any,
+) -> None:  # fmt: skip
+    """Show the predicted time and cost of an epoch."""
+    if ec2 and rehearsal:
+        raise InputError("Plan with one provider: --ec2, or --rehearsal.")
+    if plot is not None:
+        check_chart_path(plot)
+    place = Provider.EC2 if ec2 else Provider.REHEARSAL if rehearsal else None
+    # Only the requirements count: nothing is bought.
+    request = read_request({**given, "max_nodes": None, "ec2": ec2, "rehearsal": not ec2})
+    wish = fleet_wish(request, SPELLING, now=0.0)
+    assert wish is not None
+    asked = asked_of(given, check_cluster_name(cluster))
+    with Store() as store:
+        basis = basis_of(store, asked)
+        market = market_of(store, cluster, wish.needs, place, region)
+        found = plan(store, asked, basis, market.offers)
+    if plot is not None:
+        _draw(found, plot)
+    if as_json:
+        click.echo(json.dumps(plan_message(found), indent=2))
+    else:
+        _show(found)
+
+
+def asked_of(given: dict[str, Any], cluster: str) -> Asked:
+    """Return the question for the planner, from the options."""
+    names = ("run", "step", "gradients", "batch", "examples", "gpu", "max_nodes", "interruptions")
+    said = {name: given[name] for name in names if given.get(name) is not None}
+    return Asked(cluster, total=given["total_batch"], plain=given["plain"], **said)
+
+
+def _show(found: TrainingPlan) -> None:
+    if found.frontier.choices:
+        click.echo(recommendation(found))
+        for title, table in ((BEST, frontier_table(found)), (PAYING, curves_table(found))):
+            click.echo(f"\n{title}")
+            output().print(text_table(table))
+        click.echo()
+    else:
+        click.echo("None of the offers can be used for a plan.")
+    for sentence in (*found.says, *found.frontier.left_out):
+        click.echo(sentence)
+
+
+def _draw(found: TrainingPlan, path: Path) -> None:
+    from workbench.view.plan_picture import save_plan
+
+    write_picture(path, lambda temporary: save_plan(found, temporary))

@@ -1,0 +1,239 @@
+"""Create what a cluster needs once in EC2: security group, placement group, launch template."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from workbench.cloud import launch_template
+from workbench.cloud.ec2_api import Calls, refused
+from workbench.cloud.ec2_offers import Catalogue
+from workbench.cloud.image_lookup import Found, find_image
+from workbench.cloud.removal import GONE
+from workbench.cloud.ssh_ingress import own_door
+from workbench.cloud.tags import Whose, borne
+from workbench.core.fleet.cloud_errors import ErrorKind
+from workbench.core.fleet.model import Purchase
+from workbench.core.fleet.purchases import LAG_SECONDS
+from workbench.core.fleet.ssh_ingress import is_public
+from workbench.errors import CloudError
+
+log = logging.getLogger("workbench.supervisor")
+
+POLL_SECONDS = 2.0
+# A right that hangs on the tags of what was just made is refused until these are known.
+RIGHTS_SECONDS = 5.0
+EXISTS = ("Duplicate", "AlreadyExists")
+_MAKES = ("create_",)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is the same for all purchases of a cluster; fields as of ``Ec2``."""
+
+    doors: Callable[[], Sequence[str]]
+    must_reach: bool
+    profile: Callable[[], str]
+    image: Callable[[], str]
+    disk: Callable[[], int]
+    owner: str
+    images: Found = field(default_factory=dict)
+    subnets: Callable[[], Sequence[str]] = tuple
+
+    @property
+    def public(self) -> bool:
+        """Whether nodes are reached through the internet."""
+        return is_public(self.doors())
+
+
+class Patience:
+    """Calls about things that were just made, which EC2 does not list at once."""
+
+    def __init__(
+        self, calls: Calls, clock: Callable[[], float], sleep: Callable[[float], None]
+    ) -> None:
+        self._calls = calls
+        self._clock = clock
+        self._sleep = sleep
+        self._made = 0.0
+
+    def call(
+        self, operation: str, request: launch_template.Request, new: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Make a call that names what may not be known everywhere yet.
+
+        Args:
+            new: How codes begin that say so here, besides those of ``core.fleet.cloud_errors``.
+        """
+        deadline, is_second = self._clock() + LAG_SECONDS, False
+        while True:
+            try:
+                answer = self._calls.call("ec2", operation, **request)
+            except CloudError as error:
+                if error.is_early or error.code.startswith(tuple(new)):
+                    self.wait(deadline, error)
+                elif is_second or not self.may_be_permitted(error.kind):
+                    raise
+                else:
+                    self._sleep(RIGHTS_SECONDS)
+                    is_second = True
+            else:
+                self._made = self._clock() if operation.startswith(_MAKES) else self._made
+                return answer
+
+    def may_be_permitted(self, kind: str) -> bool:
+        """Whether a right that is refused may hang on the tags of what was just made."""
+        return kind == ErrorKind.PERMISSION and self._clock() - self._made < LAG_SECONDS
+
+    def first(self, operation: str, path: str, **request: Any) -> dict[str, Any]:
+        """Return what is known to be there, as soon as it is listed."""
+        deadline = self._clock() + LAG_SECONDS
+        while not (found := list(self._calls.rows("ec2", operation, path, **request))):
+            self.wait(deadline, refused("NoAnswer", f"{path} are there and not listed"))
+        return found[0]
+
+    def until(self, seconds: float) -> float:
+        """Return the deadline, for ``wait``, that is so far away."""
+        return self._clock() + seconds
+
+    def wait(self, deadline: float, error: CloudError, seconds: float = POLL_SECONDS) -> None:
+        """Wait a little, or give up when ``deadline`` has come.
+
+        Raises:
+            CloudError: ``error``, as it is then.
+        """
+        if self._clock() >= deadline:
+            raise error
+        self._sleep(seconds)
+
+
+class Foundation:
+    """What the machines of a cluster stand on."""
+
+    def __init__(
+        self, calls: Calls, catalogue: Catalogue, patience: Patience, settings: Settings
+    ) -> None:
+        self._calls = calls
+        self._catalogue = catalogue
+        self._patience = patience
+        self.settings = settings
+
+    def template(
+        self, purchase: Purchase, user_data: str, tags: launch_template.Tags, vpc: str
+    ) -> dict[str, str]:
+        """Make what the nodes of a purchase are launched from, or find it made; name it."""
+        whose = Whose(purchase.cluster, self.settings.owner)
+        ours = borne(whose, tags=tags)
+        group = self._group(whose, vpc, ours)
+        if purchase.placement:
+            self._stand_close(whose, purchase.zone, ours)
+        gpus = any(self._catalogue.kind(type_).gpus for type_ in purchase.types)
+        known = self.settings
+        image = find_image(self._calls, known.image(), gpus=gpus, found=known.images)
+        log.info("Nodes of %s boot %s %s", purchase.token, image.title, image.id)
+        request = launch_template.template(
+            purchase,
+            user_data,
+            tags,
+            image=image,
+            group_id=group,
+            public=self.settings.public,
+            profile=self.settings.profile(),
+            disk=self.settings.disk(),
+            owner=self.settings.owner,
+            credits=all(self._catalogue.kind(type_).credits for type_ in purchase.types),
+        )
+        self._make("create_launch_template", request)
+        return {"LaunchTemplateName": request["LaunchTemplateName"]}
+
+    def _stand_close(self, whose: Whose, zone: str, tags: launch_template.Tags) -> None:
+        """Make the placement group of a zone, and delete those of others that are empty."""
+        self._make("create_placement_group", launch_template.placement_group(whose, zone, tags))
+        groups = self._calls.rows(
+            "ec2", "describe_placement_groups", "PlacementGroups", Filters=whose.filters()
+        )
+        for group in groups:
+            if group["GroupName"] != whose.name_in(zone):
+                self._leave_group(str(group["GroupName"]))
+
+    def _leave_group(self, name: str) -> None:
+        """Delete a placement group; one with nodes in it stays, and is cleaned up later."""
+        with contextlib.suppress(CloudError):
+            self._calls.call("ec2", "delete_placement_group", GroupName=name)
+
+    def admit(self, cluster: str, vpc: str) -> None:
+        """Let in who is to be let in by now and nobody else, where there is a security group."""
+        whose = Whose(cluster, self.settings.owner)
+        rows = self._calls.rows("ec2", "describe_security_groups", "SecurityGroups",
+                                Filters=_named(whose, vpc))  # fmt: skip
+        for group in rows:
+            self._let_in(str(group["GroupId"]), self._doors(vpc), group)
+
+    def _group(self, whose: Whose, vpc: str, tags: launch_template.Tags) -> str:
+        """Make the security group and let its members in, or find it made; return its id."""
+        doors = self._doors(vpc)
+        made = self._make("create_security_group", launch_template.group(whose, vpc, tags))
+        found = made or self._patience.first(
+            "describe_security_groups", "SecurityGroups", Filters=_named(whose, vpc)
+        )
+        group = str(found["GroupId"])
+        self._let_in(group, doors, found)
+        return group
+
+    def _doors(self, vpc: str) -> tuple[str, ...]:
+        """Return whose ssh is let in.
+
+        Raises:
+            CloudError: No door is named, and this computer is not in the network itself.
+        """
+        doors = tuple(self.settings.doors())
+        if doors or not self.settings.must_reach:
+            return doors
+        return (own_door(vpc, self._calls.region),)
+
+    def _let_in(self, group: str, doors: Sequence[str], before: launch_template.Request) -> None:
+        """Let in ``doors``, and no longer whom we let in before; a person's own rules stay."""
+        # One by one: a rule that is there already keeps EC2 from making those beside it.
+        for rule in launch_template.ingress(group, doors):
+            self._make("authorize_security_group_ingress", rule)
+        for rule in launch_template.outdated(group, doors, before.get("IpPermissions", ())):
+            self._end_rule(rule)
+
+    def _end_rule(self, rule: launch_template.Request) -> None:
+        try:
+            self._patience.call("revoke_security_group_ingress", rule)
+        except CloudError as error:
+            if not GONE.search(error.code):
+                raise
+
+    def _make(self, operation: str, request: launch_template.Request) -> dict[str, Any] | None:
+        """Make a thing of the cluster's; None when it is there already."""
+        try:
+            return self._patience.call(operation, request)
+        except CloudError as error:
+            if any(word in error.code for word in EXISTS):
+                return None
+            raise
+
+    def withdraw(self, purchase: Purchase, template: dict[str, str]) -> None:
+        """Delete what a purchase that came to nothing has made for itself; what fails is left."""
+        with contextlib.suppress(CloudError):
+            self._calls.call("ec2", "delete_launch_template", **template)
+        if purchase.placement:
+            whose = Whose(purchase.cluster, self.settings.owner)
+            self._leave_group(whose.name_in(purchase.zone))
+
+    def withdraw_fleet(self, fleet: str) -> None:
+        """Delete a fleet that came to nothing; if that fails, it is left."""
+        with contextlib.suppress(CloudError):
+            self._calls.call("ec2", "delete_fleets", FleetIds=[fleet], TerminateInstances=True)
+
+
+def _named(whose: Whose, vpc: str) -> list[dict[str, object]]:
+    return [
+        {"Name": "group-name", "Values": [whose.name]},
+        {"Name": "vpc-id", "Values": [vpc]},
+    ]

@@ -1,0 +1,216 @@
+"""The boto3 client of one region of AWS, with its errors mapped once."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import boto3
+from botocore import exceptions
+from botocore.config import Config
+from botocore.parsers import ResponseParserError
+
+from workbench.cloud.ec2_api import refused
+from workbench.core.fleet.cloud_errors import ErrorKind
+from workbench.errors import CloudError
+
+# It tells each time where it found its settings.
+logging.getLogger("botocore").setLevel(logging.WARNING)
+ATTEMPTS = 5
+# A sign-in may ask a person, or run a program of theirs: it is not tried more often.
+RENEWAL_SECONDS = 60.0
+ACCOUNT = "account"
+
+
+class Connection:
+    """One region of AWS, through boto3; every error is mapped here, once.
+
+    Credentials that are not accepted any longer are read again: boto3 itself keeps what it has
+    read from a file, though the file was written since. New ones must be of the account in which
+    something was made: in another one all nodes would seem gone, and would be bought again.
+
+    Args:
+        endpoint: Where the API is, for a rehearsal; empty for AWS.
+        attempts: Calls in all, further and further apart, while it asks for patience.
+        clock: Gives seconds.
+        known: Has the account's number as ``account``, once ``keep_account`` was called.
+    """
+
+    def __init__(
+        self,
+        region: str,
+        endpoint: str = "",
+        attempts: int = ATTEMPTS,
+        clock: Callable[[], float] = time.monotonic,
+        known: MutableMapping[str, str] | None = None,
+    ) -> None:
+        self.region = region
+        self._attempts = attempts
+        self._clock = clock
+        self._known = {} if known is None else known
+        self._renewals = 0
+        self._renewed = -math.inf
+        self.endpoint = endpoint
+        self._clients: dict[str, Any] = {}
+        self._session: Any = None
+        self._lock = threading.Lock()
+
+    def call(self, service: str, operation: str, **request: Any) -> dict[str, Any]:
+        """Make one call."""
+        renewals = self._renewals
+        try:
+            return self._call(service, operation, request)
+        except CloudError as error:
+            if not self._renews(error, renewals):
+                raise
+        return self._call(service, operation, request)
+
+    def keep_account(self) -> None:
+        """Write down whose account it is, before something is made in it.
+
+        Raises:
+            CloudError: The credentials are not accepted.
+        """
+        if ACCOUNT not in self._known:
+            self._known[ACCOUNT] = str(self.call("sts", "get_caller_identity")["Account"])
+
+    def rows(
+        self, service: str, operation: str, path: str, **request: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Give the entries of all pages."""
+        renewals, is_begun = self._renewals, False
+        try:
+            for row in self._rows(service, operation, path, request):
+                is_begun = True
+                yield row
+        except CloudError as error:
+            if is_begun or not self._renews(error, renewals):
+                raise
+        else:
+            return
+        yield from self._rows(service, operation, path, request)
+
+    def _call(self, service: str, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        with _Mapped():
+            answer: dict[str, Any] = getattr(self.client(service), operation)(**request)
+            return answer
+
+    def _rows(
+        self, service: str, operation: str, path: str, request: Mapping[str, Any]
+    ) -> Iterator[dict[str, Any]]:
+        with _Mapped():
+            client = self.client(service)
+            if client.can_paginate(operation):
+                pages = client.get_paginator(operation).paginate(**request)
+            else:
+                pages = [getattr(client, operation)(**request)]
+            for page in pages:
+                yield from _entries(page, path.split("."))
+
+    def _renews(self, error: CloudError, renewals: int) -> bool:
+        """Return whether a call may be made again, as the credentials were read again.
+
+        Args:
+            renewals: How often they had been when the call was made.
+        """
+        if error.kind != ErrorKind.CREDENTIALS:
+            return False
+        with self._lock:
+            if renewals != self._renewals:  # another thread did
+                return True
+            if self._clock() - self._renewed < RENEWAL_SECONDS:
+                return False
+            self._renewed = self._clock()
+            self._renewals += 1
+            self._session = None
+            self._clients = {}
+            return True
+
+    def client(self, service: str) -> Any:
+        """Return boto3's client, the same one until the credentials are read again."""
+        with self._lock:  # two threads may share a client, but not a session that makes one
+            if service not in self._clients:
+                self._session = self._session or self._sign_in()
+                self._clients[service] = self._made(self._session, service)
+            return self._clients[service]
+
+    def _sign_in(self) -> boto3.Session:
+        """Read the credentials, and see whose they are where that matters."""
+        session = boto3.Session()
+        if ours := self._known.get(ACCOUNT):
+            found = str(self._made(session, "sts").get_caller_identity()["Account"])
+            if found != ours:
+                raise CloudError(
+                    f"The credentials are of the AWS account {found}, and the cluster's nodes are "
+                    f"in {ours}; sign in to {ours}, and they are read again within a minute.",
+                    ErrorKind.CREDENTIALS,
+                    "OtherAccount",
+                )
+        return session
+
+    def _made(self, session: boto3.Session, service: str) -> Any:
+        return session.client(
+            service,
+            region_name=self.region,
+            endpoint_url=self.endpoint or None,
+            config=Config(
+                retries={"mode": "standard", "total_max_attempts": self._attempts},
+                connect_timeout=10,
+                read_timeout=60,
+                user_agent_extra="workbench",
+            ),
+        )
+
+
+def _entries(page: Mapping[str, Any], path: Sequence[str]) -> Iterator[dict[str, Any]]:
+    for entry in page.get(path[0]) or ():
+        if path[1:]:
+            yield from _entries(entry, path[1:])
+        else:
+            yield entry
+
+
+class _Mapped:
+    """A context in which boto3's errors become ``CloudError``."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, exceptions.ClientError):
+            answer = error.response.get("Error", {})
+            code, message = answer.get("Code") or "NoAnswer", answer.get("Message") or ""
+            raise refused(code, message) from error
+        if isinstance(error, _NO_CREDENTIALS):
+            raise refused("NoCredentials", str(error)) from error
+        if isinstance(error, exceptions.BotoCoreError | ResponseParserError):
+            raise refused(_code(error), str(error)) from error
+
+
+_NO_CREDENTIALS = (
+    exceptions.NoCredentialsError,
+    exceptions.PartialCredentialsError,
+    exceptions.CredentialRetrievalError,
+    exceptions.TokenRetrievalError,
+    exceptions.SSOError,
+    exceptions.ProfileNotFound,
+)
+
+
+_NO_ANSWER = (exceptions.HTTPClientError, exceptions.ConnectionError, ResponseParserError)
+
+
+def _code(error: Exception) -> str:
+    if isinstance(error, _NO_ANSWER):
+        return "NoAnswer"
+    return f"Invalid.{type(error).__name__}"

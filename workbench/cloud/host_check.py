@@ -1,0 +1,186 @@
+"""Examine several hosts at the same time over their sessions, for ``core`` to judge."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TypeVar
+
+from workbench.core.node.agent_protocol import NodeFacts, read_event
+from workbench.core.node.host_findings import HostReport
+from workbench.core.node.validation import fitted, parsed
+from workbench.core.quote import one_line
+from workbench.core.world.remote import RemoteProcess, Session, python_of
+from workbench.errors import MachineError, WorkbenchError
+
+FACTS_SECONDS = 60.0
+PROBE_SECONDS = 20.0
+CLOCK = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
+PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
+AGENT = ("-m", "workbench.node.agent")
+# A person's own shell, with all that its files set; it may talk, so the answer is marked.
+LOGIN = (
+    'exec "${SHELL:-/bin/sh}" -l -i -c '
+    '\'echo "workbench-login $PATH"; echo "workbench-libraries $LD_LIBRARY_PATH"\''
+)
+LISTEN = """
+import socket, sys
+server = socket.create_server(("", 0), backlog=64)
+print(server.getsockname()[1], flush=True)
+sys.stdin.read()
+"""
+CONNECT = """
+import json, socket, sys
+found = {}
+for address, port in json.load(sys.stdin):
+    try:
+        socket.create_connection((address, port), timeout=3).close()
+        found[address] = ""
+    except OSError as error:
+        found[address] = error.strerror or "no answer within 3 s"
+print(json.dumps(found))
+"""
+
+Answer = TypeVar("Answer")
+
+
+def facts_here() -> NodeFacts:
+    """Return the facts of this machine, as an agent tells them.
+
+    Raises:
+        MachineError: It has none.
+    """
+    done = subprocess.run(
+        [sys.executable, *AGENT],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    facts = _facts(done.stdout)
+    if facts is None:
+        raise MachineError(
+            f"{sys.executable} -m workbench.node.agent says nothing of this machine; reinstall "
+            f"workbench into this environment ({_last(done.stderr)})."
+        )
+    return facts
+
+
+def examine_hosts(
+    sessions: Mapping[str, Session], errors: Mapping[str, WorkbenchError] | None = None
+) -> tuple[HostReport, ...]:
+    """Return a report for each host.
+
+    Args:
+        sessions: By the address by which the hosts know each other.
+        errors: Why there is no session, for the hosts that have none.
+    """
+    reports = _at_once(list(sessions), lambda address: _look(address, sessions[address]))
+    able = {r.address: sessions[r.address] for r in reports if r.facts is not None}
+    reached = _connections(able)
+    return (
+        *(_with_connections(report, reached.get(report.address, {})) for report in reports),
+        *(_unseen(address, error) for address, error in (errors or {}).items()),
+    )
+
+
+def _unseen(address: str, error: WorkbenchError) -> HostReport:
+    return HostReport(address, error=error.what, remedy=error.remedy)
+
+
+def _look(address: str, session: Session) -> HostReport:
+    try:
+        began = time.time()
+        clock = session.run(["date", "+%s.%N"], seconds=PROBE_SECONDS).output
+        between = (began + time.time()) / 2
+        said = session.run([python_of(session), *AGENT], seconds=FACTS_SECONDS)
+    except MachineError as error:
+        return _unseen(address, error)
+    return HostReport(
+        address,
+        facts=_facts(said.output),
+        silence=_last(said.errors),
+        login=_login(session),
+        skew=float(clock) - between if CLOCK.fullmatch(clock.strip()) else 0.0,
+    )
+
+
+def _login(session: Session) -> tuple[str, str] | None:
+    try:
+        said = session.run(["sh", "-c", LOGIN], seconds=PROBE_SECONDS).output
+    except MachineError:
+        return None
+    marked = [line for line in said.splitlines() if line.startswith("workbench-") and " " in line]
+    found = dict(line.split(" ", 1) for line in marked)
+    if "workbench-login" not in found:
+        return None
+    return found["workbench-login"], found.get("workbench-libraries", "")
+
+
+def _connections(sessions: Mapping[str, Session]) -> dict[str, dict[str, str]]:
+    """Have each host open a TCP connection to each other one; an empty reason is none."""
+    if len(sessions) < 2:
+        return {}
+    listeners = {
+        address: session.start([python_of(session), "-c", LISTEN])
+        for address, session in sessions.items()
+    }
+    try:
+        ports = {address: _port(listener) for address, listener in listeners.items()}
+        answers = _at_once(
+            list(sessions), lambda address: _connect(sessions[address], address, ports)
+        )
+    finally:
+        for listener in listeners.values():
+            listener.end()
+    return dict(zip(sessions, answers, strict=True))
+
+
+def _connect(session: Session, own: str, ports: Mapping[str, int]) -> dict[str, str]:
+    targets = [(address, port) for address, port in ports.items() if address != own]
+    try:
+        said = session.run(
+            [python_of(session), "-c", CONNECT],
+            input=json.dumps(targets),
+            seconds=PROBE_SECONDS + 3.0 * len(targets),
+        )
+        reasons = fitted(dict, parsed(said.output))
+        return {address: one_line(str(reasons.get(address, "no answer"))) for address, _ in targets}
+    except MachineError as error:
+        return {address: str(error) for address, _ in targets}
+
+
+def _port(listener: RemoteProcess) -> int:
+    """Return where a host listens; 0, which nothing reaches, when it does not."""
+    deadline = time.monotonic() + PROBE_SECONDS
+    while time.monotonic() < deadline and listener.status is None:
+        for line in listener.lines():
+            if PORT.fullmatch(line):
+                return int(line)
+        time.sleep(0.02)
+    return 0
+
+
+def _with_connections(report: HostReport, found: Mapping[str, str]) -> HostReport:
+    lost = tuple((address, reason) for address, reason in found.items() if reason)
+    return replace(report, unreachable=lost, reached=len(found) - len(lost))
+
+
+def _facts(text: str) -> NodeFacts | None:
+    events = map(read_event, text.splitlines())
+    return next((event for event in events if isinstance(event, NodeFacts)), None)
+
+
+def _last(text: str) -> str:
+    return text.strip().rpartition("\n")[2]
+
+
+def _at_once(items: Sequence[str], do: Callable[[str], Answer]) -> list[Answer]:
+    with ThreadPoolExecutor(max_workers=max(1, min(32, len(items)))) as pool:
+        return list(pool.map(do, items))

@@ -1,0 +1,234 @@
+"""A session with this machine itself: commands are its own processes, files its own files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from workbench.core.world.remote import Completed, RemoteProcess
+from workbench.core.world.world import Host
+from workbench.errors import MachineError
+
+LOST = -1
+LINE_NBYTES = 1 << 20
+UNREAD_LINES = 100_000
+
+
+class LocalProcess:
+    """A command that goes on here, in a process group of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], is_open: Callable[[], bool]) -> None:
+        self.errors = ""
+        self._process = process
+        self._is_open = is_open
+        self._lines: deque[str] = deque()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status; None while it goes on. -1 when the session was lost."""
+        if not self._is_open():
+            return LOST
+        # Once it is seen to have ended, all that it wrote can be read.
+        return None if self._reader.is_alive() else self._process.poll()
+
+    def write(self, text: str) -> None:
+        """Write to its standard input."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            self._process.stdin.write(text)
+            self._process.stdin.flush()
+
+    def lines(self) -> list[str]:
+        """Return the lines of standard output that have come, without waiting."""
+        return [self._lines.popleft() for _ in range(len(self._lines))]
+
+    def end(self, *, force: bool = False) -> None:
+        """Have it end; its standard input is closed."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        _signal(self._process, signal.SIGKILL if force else signal.SIGTERM)
+
+    def wait(self) -> None:
+        """Return when it has ended, which is soon: it was forced to."""
+        self._process.wait()
+        self._reader.join()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as output:
+            while line := output.readline(LINE_NBYTES):
+                if len(line) == LINE_NBYTES and not line.endswith("\n"):
+                    self.errors = f"it says {LINE_NBYTES >> 20} MB without the end of a line"
+                    _signal(self._process, signal.SIGKILL)
+                    break
+                self._lines.append(line.rstrip("\n"))
+                while len(self._lines) > UNREAD_LINES and self._process.poll() is None:
+                    time.sleep(0.05)  # it waits too, as before a full pipe
+        self._process.wait()
+
+
+class LocalSession:
+    """Implements ``Session`` without ssh.
+
+    Args:
+        folder: Where commands begin, and where a relative path leads.
+        environment: What commands see beside this process's own.
+        is_up: Whether the node still is.
+        begins: Called before each command.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+        is_up: Callable[[], bool] = lambda: True,
+        begins: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._host = host
+        self._folder = folder
+        self._environment = dict(environment or {})
+        self._is_up = is_up
+        self._begins = begins
+        self._closed = False
+        self._started: list[LocalProcess] = []
+
+    @property
+    def host(self) -> Host:
+        """The node."""
+        return self._host
+
+    def mark(self) -> str:
+        """Return the NAME=value of the node's processes, for one that is started without it."""
+        self._begins()
+        return next((f"{name}={value}" for name, value in self._environment.items()), "")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it stands; what is lost does not come back by itself."""
+        self._closed = self._closed or not self._is_up()
+        return not self._closed
+
+    def run(self, command: Sequence[str], *, input: str = "", seconds: float = 60.0) -> Completed:
+        """Run a command and wait for its end.
+
+        Raises:
+            MachineError: The session is lost, or it took longer than ``seconds``.
+        """
+        process = self._spawn(command, stderr=subprocess.PIPE)
+        try:
+            output, errors = process.communicate(input, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            _signal(process, signal.SIGKILL)
+            process.communicate()
+            raise MachineError(
+                f"{command[0]} took longer than {seconds:g} s on {self._host.address} and was "
+                "ended",
+                "give it more time, or see what it waits for.",
+            ) from None
+        if not self.is_open:
+            raise self._lost()
+        return Completed(process.returncode, output, errors)
+
+    def start(self, command: Sequence[str]) -> RemoteProcess:
+        """Start a command that goes on."""
+        process = LocalProcess(self._spawn(command, stderr=subprocess.DEVNULL), self._stands)
+        self._started.append(process)
+        return process
+
+    def put(self, data: bytes, path: str, mode: int = 0o600) -> None:
+        """Write a file, whole or not at all; folders on the way are made, for the owner alone."""
+        if not self.is_open:
+            raise self._lost()
+        where = self._folder / path
+        try:
+            # ``parents=True`` would give the mode to the last of them alone.
+            for folder in reversed(where.parents):
+                folder.mkdir(exist_ok=True, mode=0o700)
+            temporary = where.with_name(f".{where.name}.{os.getpid()}.{threading.get_ident()}")
+            with open(
+                os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb"
+            ) as file:
+                os.fchmod(file.fileno(), mode)
+                file.write(data)
+            os.replace(temporary, where)
+        except OSError as error:
+            raise MachineError(
+                f"{where} cannot be written on {self._host.address} ({error.strerror})",
+                "correct its folder's permissions or make room.",
+            ) from error
+
+    def bring(self, ports: Sequence[int]) -> None:
+        """Do nothing: the node's loopback is this machine's, so the ports are there."""
+        if not self.is_open:
+            raise self._lost()
+
+    def close(self) -> None:
+        """End it, and what was started through it."""
+        self._closed = True
+        while self._started:
+            process = self._started.pop()
+            process.end(force=True)
+            process.wait()
+
+    # -- inside
+
+    def _stands(self) -> bool:
+        return self.is_open
+
+    def _spawn(self, command: Sequence[str], stderr: int) -> subprocess.Popen[str]:
+        if not self.is_open:
+            raise self._lost()
+        self._begins()
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                errors="replace",
+                cwd=self._folder,
+                env=os.environ | self._environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise MachineError(
+                f"{command[0]} cannot be started on {self._host.address} ({error.strerror})",
+                "install it there, or correct its path.",
+            ) from error
+
+    def _lost(self) -> MachineError:
+        return MachineError(
+            f"The session with {self._host.address} is lost", "see whether the node still runs."
+        )
+
+
+def end_processes(variable: str, values: set[str]) -> None:
+    """End the processes of this machine in whose environment ``variable`` has one of ``values``."""
+    ended = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # it has ended, or it is another person's
+            if process.environ().get(variable) in values:
+                process.kill()
+                ended.append(process)
+    psutil.wait_procs(ended, timeout=5.0)
+
+
+def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    """Signal the whole group, also where its first process has ended before the others."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)

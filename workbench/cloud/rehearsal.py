@@ -1,0 +1,479 @@
+"""The rehearsal: simulated EC2 nodes with prices, capacity, delays and interruptions, at no cost.
+
+A node of it is processes of this machine: what was started through a session with it. With a
+folder, the next process finds the nodes again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from uuid import uuid4
+
+from workbench.cloud.local_session import LocalSession, end_processes
+from workbench.cloud.rehearsal_market import KINDS, ZONES, SimulatedType, kind_of, offers, price_at
+from workbench.cloud.rehearsal_state import LISTED_SECONDS, Keeping, SimulatedMachine, State, Thing
+from workbench.cloud.tags import Whose, borne
+from workbench.core.fleet import cloud_errors
+from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
+from workbench.core.fleet.quotas import quota_class
+from workbench.core.node.findings import Finding
+from workbench.core.world.world import NODE_VARIABLE, Host
+from workbench.errors import CloudError, MachineError
+
+NO_ANSWER = "NoAnswer"
+HOUR = 3600.0
+# What EC2 says of things that it does not know, or not yet.
+UNKNOWN = {
+    "launch template": "InvalidLaunchTemplateName.NotFoundException",
+    "placement group": "InvalidPlacementGroup.Unknown",
+    "key pair": "InvalidKeyPair.NotFound",
+    "security group": "InvalidGroup.NotFound",
+}
+# In the order in which they can be deleted: what is used by another goes after it.
+BELONGINGS = ("launch template", "placement group", "key pair", "security group")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What becomes of one call.
+
+    Args:
+        call: Name of the method of ``Cloud``.
+        number: Which of the calls of that name, from 1; 0 for each.
+        code: As EC2 has them; ``NoAnswer`` for an answer that was lost.
+        late: Whether the work is done all the same.
+    """
+
+    call: str
+    number: int
+    code: str
+    late: bool = False
+
+
+@dataclass(frozen=True)
+class Weather:
+    """How a place behaves; by default kindly, so that a rehearsal can be followed.
+
+    Args:
+        capacity: Machines free of a type in a zone, where it is not ``plenty``.
+        boot: Seconds that a machine takes at least and at most until it runs.
+        stop: Seconds that a machine takes to end; nothing is paid for them.
+        lag: For as many seconds a launch is not listed.
+        quota: vCPUs that may run of each class.
+        counted: For as many seconds a machine that has ended still counts against the quota and
+            the capacity.
+        unknown: For as many seconds what a cluster just made is not known to what launches.
+        apart: Types that no placement group takes, as EC2 takes no burstable ones.
+        lifetime: Seconds after which the place takes a machine back, on average; 0 for never.
+        notice: Seconds by which it says so before.
+        trouble: Share of the calls that go wrong, besides ``faults``.
+    """
+
+    plenty: int = 16
+    capacity: Mapping[tuple[str, str], int] | None = None
+    boot: tuple[float, float] = (2.0, 6.0)
+    stop: float = 2.0
+    lag: float = 1.0
+    quota: int = 256
+    counted: float = 0.0
+    unknown: float = 0.0
+    apart: frozenset[str] = frozenset()
+    lifetime: float = 0.0
+    notice: float = 120.0
+    trouble: float = 0.0
+    faults: tuple[Fault, ...] = ()
+
+
+class RehearsalCloud:
+    """The place of a rehearsal; see ``interface.Cloud``.
+
+    Args:
+        folder: Where its state is kept; None to keep it in memory.
+        clock: Gives epoch seconds; nothing here ever waits.
+        seed: Of the prices, the delays, the interruptions and the trouble.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        weather: Weather | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._seed = seed
+        self.weather = weather or Weather()
+        self._keeping = Keeping(folder)
+        # Machines of another rehearsal on this machine have the same names.
+        self._name = sha256(str(folder.resolve()).encode()).hexdigest() if folder else uuid4().hex
+
+    def __repr__(self) -> str:
+        return f"<RehearsalCloud {len(self.machines())} machines>"
+
+    # -- as every place
+
+    def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
+        """Return all types that fit, one for each zone, cheapest first."""
+        with self._call("offers") as state:
+            return offers(
+                self._seed,
+                needs,
+                self._clock(),
+                history_seconds,
+                lambda kind: self.weather.quota - self._used(state, kind),
+            )
+
+    def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
+        """Find that everything is allowed."""
+        return (Finding("permissions", True, "a rehearsal needs none"),)
+
+    def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
+        """Provide the nodes; the same token again provides no more."""
+        with self._call("buy") as state:
+            what = repr((asdict(purchase), user_data, sorted(tags)))
+            known = state.purchases.get(purchase.token)
+            if known is not None:
+                if known != what:
+                    raise refused("IdempotentParameterMismatch", "another purchase has this token")
+                return
+            self._provide(state, purchase)
+            self._find_what_was_made(state, purchase.cluster)
+            kind, zone, count = self._choice(state, purchase)
+            state.purchases[purchase.token] = what
+            for _ in range(count):
+                self._launch(state, purchase, kind, zone, tags)
+
+    def machines(self, cluster: str = "") -> tuple[Machine, ...]:
+        """Return the machines of ``cluster``, or all that are ours, also those just gone."""
+        with self._call("machines") as state:
+            return tuple(
+                self._machine(lent)
+                for lent in state.machines.values()
+                if cluster in ("", lent.cluster) and self._is_listed(lent)
+            )
+
+    def end(self, ids: Sequence[str]) -> None:
+        """Begin to end machines; one that is gone already is as good."""
+        with self._call("end") as state:
+            self._end(state, ids, "as asked")
+
+    def leftovers(self, cluster: str = "") -> tuple[Leftover, ...]:
+        """Return all with our tags, costs or not, machines that are gone left out."""
+        with self._call("leftovers") as state:
+            return tuple(self._left(state, cluster))
+
+    def clean(self, cluster: str) -> tuple[Leftover, ...]:
+        """Delete what belongs to ``cluster``, in order, as far as it goes now."""
+        with self._call("clean") as state:
+            left = [lent for lent in state.machines.values() if lent.cluster == cluster]
+            self._end(state, [lent.id for lent in left if self._is_listed(lent)], "as asked")
+            if all(self._state(lent) is MachineState.GONE for lent in left):
+                for id_ in [t.id for t in state.things.values() if t.cluster == cluster]:
+                    del state.things[id_]
+            return tuple(self._left(state, cluster))
+
+    # -- what a rehearsal has besides
+
+    def session(self, id_: str) -> LocalSession:
+        """Open a session with a machine that runs.
+
+        Raises:
+            MachineError: It does not run, or there is none.
+        """
+        with self._keeping() as state:
+            self._advance(state)
+            lent = state.machines.get(id_)
+            if lent is None or self._state(lent) is not MachineState.RUNNING:
+                raise MachineError(f"The node {id_} does not answer; wait until it has booted.")
+        folder = self._folder / "nodes" / id_ if self._folder else Path.cwd()
+        kind = kind_of(lent.type)
+        host = Host(lent.address, kind.slots if kind else 1)
+        return LocalSession(
+            host,
+            folder,
+            {NODE_VARIABLE: self._mark(id_)},
+            lambda: self._runs(id_),
+            lambda: self._visit(id_),
+        )
+
+    def interrupt(self, id_: str, notice: float | None = None) -> None:
+        """Take a machine back after ``notice`` seconds, by default as long as is usual."""
+        with self._keeping() as state:
+            seconds = self.weather.notice if notice is None else notice
+            state.machines[id_].taken = self._clock() + seconds
+        # Once a process is seen to have ended, its node is seen to be gone.
+        with self._keeping() as state:
+            self._advance(state)
+
+    def noticed(self, cluster: str = "") -> frozenset[str]:
+        """Return the machines that the place has said it will take back."""
+        with self._keeping() as state:
+            self._advance(state)
+            return frozenset(
+                lent.id
+                for lent in state.machines.values()
+                if cluster in ("", lent.cluster)
+                and lent.taken
+                and not lent.ended
+                and self._clock() >= lent.taken - self.weather.notice
+            )
+
+    def truth(self) -> tuple[Machine, ...]:
+        """Return all machines as they are, listed already or not; nothing goes wrong."""
+        with self._keeping() as state:
+            self._advance(state)
+            return tuple(self._machine(lent) for lent in state.machines.values())
+
+    # -- inside
+
+    @contextlib.contextmanager
+    def _call(self, name: str) -> Iterator[State]:
+        """Let what was to happen by now happen, and let the call go wrong if it is to."""
+        with self._keeping() as state:
+            self._advance(state)
+            fault = self._fault(state, name)
+            if fault and not fault.late:
+                raise refused(fault.code, f"{name} went wrong, as rehearsed")
+            yield state
+            if fault:
+                raise refused(fault.code, f"{name} was done, as rehearsed")
+
+    def _fault(self, state: State, name: str) -> Fault | None:
+        number = state.calls[name] = state.calls.get(name, 0) + 1
+        for fault in self.weather.faults:
+            if fault.call == name and fault.number in (0, number):
+                return fault
+        chance = random.Random(f"{self._seed} {name} {number}")
+        if chance.random() >= self.weather.trouble:
+            return None
+        return chance.choice(TROUBLES.get(name, TROUBLES[""]))(name)
+
+    def _advance(self, state: State) -> None:
+        """Let happen what has happened since the last call."""
+        now = self._clock()
+        for lent in state.machines.values():
+            if lent.taken and not lent.ended and lent.taken <= now:
+                lent.ended, lent.interrupted = lent.taken, True
+                lent.reason = "the place took it back"
+                self._end_processes([lent])
+        forgotten = [m.id for m in state.machines.values() if _gone_for(m, now) > LISTED_SECONDS]
+        for id_ in forgotten:
+            del state.machines[id_]
+
+    def _provide(self, state: State, purchase: Purchase) -> None:
+        cluster = purchase.cluster
+        for kind in BELONGINGS:
+            close = kind == "placement group"  # which belongs to a zone
+            id_ = f"{cluster}/{kind}" + (f" {purchase.zone}" if close else "")
+            if not close or purchase.placement:
+                state.things.setdefault(id_, Thing(kind, id_, cluster, self._clock()))
+
+    def _find_what_was_made(self, state: State, cluster: str) -> None:
+        """Refuse while something of the cluster's is too new to be known everywhere."""
+        for thing in state.things.values():
+            if thing.cluster == cluster and self._clock() < thing.created + self.weather.unknown:
+                raise refused(UNKNOWN[thing.kind], f"the {thing.kind} '{thing.id}' does not exist")
+
+    def _choice(self, state: State, purchase: Purchase) -> tuple[SimulatedType, str, int]:
+        """Return the cheapest type and zone that can be had, and how many; or refuse."""
+        kinds = [kind for kind in KINDS if kind.type in purchase.types]
+        places = [(k, zone) for k in kinds for zone in ZONES if purchase.zone in ("", zone)]
+        if not places:
+            raise refused("InvalidParameterValue", f"no type {purchase.types} in {purchase.zone}")
+        places = [
+            p for p in places if not purchase.placement or p[0].type not in self.weather.apart
+        ]
+        if not places:
+            raise refused(
+                "InvalidParameterCombination",
+                "Cluster placement groups are not supported by the "
+                f"'{purchase.types[0]}' instance type.",
+            )
+        price = {place: self._price(*place) for place in places}
+        paid = [p for p in places if not purchase.max_price or price[p] <= purchase.max_price]
+        if not paid:
+            raise refused("SpotMaxPriceTooLow", f"the price is {min(price.values())}")
+        allowed = [
+            (kind, zone)
+            for kind, zone in paid
+            if self._used(state, kind) + kind.vcpus * purchase.min_nodes <= self.weather.quota
+        ]
+        if not allowed:
+            raise refused("MaxSpotInstanceCountExceeded", "the quota is used up")
+        for kind, zone in sorted(allowed, key=lambda place: price[place]):
+            quota = (self.weather.quota - self._used(state, kind)) // kind.vcpus
+            count = min(purchase.count, quota, self._free(state, kind, zone, purchase.placement))
+            if count >= max(1, purchase.min_nodes):
+                return kind, zone, count
+        raise refused("InsufficientInstanceCapacity", "there are not enough free machines")
+
+    def _free(self, state: State, kind: SimulatedType, zone: str, placement: bool) -> int:
+        all_ = (self.weather.capacity or {}).get((kind.type, zone), self.weather.plenty)
+        counted = self._counted(state)
+        free = all_ - sum(m.type == kind.type and m.zone == zone for m in counted)
+        return free // 2 if placement else free  # close together there is less room
+
+    def _counted(self, state: State) -> list[SimulatedMachine]:
+        """Return the machines that count against quota and capacity."""
+        now = self._clock()
+        return [
+            m for m in state.machines.values()
+            if not m.ended or now < m.ended + self.weather.counted
+        ]  # fmt: skip
+
+    def _used(self, state: State, kind: SimulatedType) -> int:
+        """Return the vCPUs that count of the class of ``kind``."""
+        class_ = quota_class(kind.type)
+        found = [kind_of(lent.type) for lent in self._counted(state)]
+        return sum(k.vcpus for k in found if k and quota_class(k.type) == class_)
+
+    def _launch(
+        self,
+        state: State,
+        purchase: Purchase,
+        kind: SimulatedType,
+        zone: str,
+        tags: Sequence[tuple[str, str]],
+    ) -> None:
+        state.launched += 1
+        number, now, weather = state.launched, self._clock(), self.weather
+        chance = random.Random(f"{self._seed} machine {number}")
+        boot = chance.uniform(*weather.boot)
+        life = chance.expovariate(1.0 / weather.lifetime) if weather.lifetime else 0.0
+        lent = SimulatedMachine(
+            id=f"r-{number:06d}",
+            cluster=purchase.cluster,
+            token=purchase.token,
+            type=kind.type,
+            zone=zone,
+            address=f"127.77.{number // 250 % 250}.{number % 250 + 1}",
+            launched=now,
+            boot=boot,
+            taken=now + boot + life if life else 0.0,
+            tags=[list(tag) for tag in borne(Whose(purchase.cluster), purchase.token, tags)],
+        )
+        state.machines[lent.id] = lent
+
+    def _end(self, state: State, ids: Sequence[str], reason: str) -> None:
+        ended = [state.machines[id_] for id_ in ids if id_ in state.machines]
+        for lent in ended:
+            if not lent.ended:
+                lent.ended, lent.reason = self._clock(), reason
+        self._end_processes(ended)
+
+    def _mark(self, id_: str) -> str:
+        return f"{id_}@{self._name[:12]}"
+
+    def _end_processes(self, ended: Sequence[SimulatedMachine]) -> None:
+        visited = [lent for lent in ended if lent.visited]
+        if visited:
+            end_processes(NODE_VARIABLE, {self._mark(lent.id) for lent in visited})
+        for lent in visited:
+            lent.visited = False
+
+    def _left(self, state: State, cluster: str) -> Iterator[Leftover]:
+        for lent in state.machines.values():
+            if cluster in ("", lent.cluster) and self._is_listed(lent):
+                seen = self._machine(lent)
+                if seen.state is not MachineState.GONE:
+                    yield Leftover("instance", lent.id, lent.cluster, "", seen.price, lent.launched)
+        for thing in state.things.values():
+            if cluster in ("", thing.cluster):
+                yield Leftover(thing.kind, thing.id, thing.cluster, created=thing.created)
+
+    def _is_listed(self, lent: SimulatedMachine) -> bool:
+        return self._clock() >= lent.launched + self.weather.lag
+
+    def _visit(self, id_: str) -> None:
+        """Note that processes may be there."""
+        with self._keeping() as state:
+            state.machines[id_].visited = True
+
+    def _runs(self, id_: str) -> bool:
+        lent = self._keeping.look().machines.get(id_)
+        if lent is None or (lent.taken and lent.taken <= self._clock()):
+            return False
+        return self._state(lent) is MachineState.RUNNING
+
+    def _state(self, lent: SimulatedMachine) -> MachineState:
+        now = self._clock()
+        if lent.ended:
+            over = now >= lent.ended + self.weather.stop
+            return MachineState.GONE if over else MachineState.STOPPING
+        booted = now >= lent.launched + lent.boot
+        return MachineState.RUNNING if booted else MachineState.PENDING
+
+    def _price(self, kind: SimulatedType, zone: str) -> float:
+        return price_at(self._seed, kind, zone, self._clock())
+
+    def _machine(self, lent: SimulatedMachine) -> Machine:
+        kind = kind_of(lent.type)
+        return Machine(
+            id=lent.id,
+            state=self._state(lent),
+            address=lent.address,
+            reach=lent.address,
+            type=lent.type,
+            zone=lent.zone,
+            price=self._price(kind, lent.zone) if kind and not lent.ended else 0.0,
+            slots=kind.slots if kind else 1,
+            launched=lent.launched,
+            ended=lent.ended,
+            token=lent.token,
+            tags=tuple((key, value) for key, value in lent.tags),
+            reason=lent.reason,
+            interrupted=lent.interrupted,
+        )
+
+
+def refused(code: str, message: str) -> CloudError:
+    """Return the refusal that EC2 would answer with ``code``."""
+    found = cloud_errors.classify(code, message)
+    return CloudError(found.sentence, found.kind, code, said=message)
+
+
+def _late(name: str) -> Fault:
+    return Fault(name, 0, NO_ANSWER, late=True)
+
+
+def _early(code: str) -> Callable[[str], Fault]:
+    return lambda name: Fault(name, 0, code)
+
+
+# What EC2 answers now and then to a purchase that is in order.
+REFUSALS = (
+    "InsufficientInstanceCapacity",
+    "UnfulfillableCapacity",
+    "InvalidFleetConfiguration",
+    "InvalidPlacementGroup.InUse",
+    "InvalidPlacementGroup.Unknown",
+    "InvalidLaunchTemplateName.NotFoundException",
+    "InvalidGroup.NotFound",
+    "MaxSpotInstanceCountExceeded",
+    "VcpuLimitExceeded",
+    "SpotMaxPriceTooLow",
+    "RequestExpired",
+)
+_ALWAYS = (
+    _late,
+    _early(NO_ANSWER),
+    _early("RequestLimitExceeded"),
+    _early("InternalError"),
+    _early("ExpiredToken"),
+)
+TROUBLES: dict[str, tuple[Callable[[str], Fault], ...]] = {
+    "": _ALWAYS,
+    "buy": (*_ALWAYS, *map(_early, REFUSALS)),
+}
+
+
+def _gone_for(lent: SimulatedMachine, now: float) -> float:
+    return now - lent.ended if lent.ended else 0.0

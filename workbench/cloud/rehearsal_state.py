@@ -1,0 +1,139 @@
+"""The state of the rehearsal: simulated machines and what belongs to them, in memory or a file."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+FILE_NAME = "rehearsal.json"
+LISTED_SECONDS = 3600.0  # for as long as that a machine is listed that is gone
+
+
+@dataclass
+class SimulatedMachine:
+    """One machine.
+
+    Args:
+        boot: Seconds from its launch until it runs.
+        taken: Epoch seconds at which the place takes it back; 0 for never.
+        ended: Epoch seconds from which it is not paid for; 0 while it is.
+        visited: Whether a command was ever run there, so that processes may be there.
+    """
+
+    id: str
+    cluster: str
+    token: str
+    type: str
+    zone: str
+    address: str
+    launched: float
+    boot: float
+    taken: float = 0.0
+    ended: float = 0.0
+    reason: str = ""
+    interrupted: bool = False
+    visited: bool = False
+    tags: list[list[str]] = field(default_factory=list)
+
+
+@dataclass
+class Thing:
+    """What a cluster has beside machines."""
+
+    kind: str
+    id: str
+    cluster: str
+    created: float
+
+
+@dataclass
+class State:
+    """All that is remembered."""
+
+    machines: dict[str, SimulatedMachine] = field(default_factory=dict)
+    things: dict[str, Thing] = field(default_factory=dict)
+    purchases: dict[str, str] = field(default_factory=dict)  # a token, and what it was for
+    calls: dict[str, int] = field(default_factory=dict)
+    launched: int = 0
+
+
+class Keeping:
+    """Holds the state; with a folder, several processes share it, one after another.
+
+    Args:
+        folder: Where the file is; None to remember nothing beyond this object.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._lock = threading.RLock()
+        self._state = State()
+        self._stamp: tuple[int, int] | None = None
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[State]:
+        """Give the state as it is, and keep what becomes of it."""
+        with self._lock, self._alone():
+            self._read()
+            before = self._text() if self._folder else ""
+            try:
+                yield self._state
+            finally:
+                if self._folder and (text := self._text()) != before:
+                    self._write(self._folder / FILE_NAME, text)
+
+    def look(self) -> State:
+        """Return the state as it is, to be read and left as it is."""
+        with self._lock:
+            self._read()
+            return self._state
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self._folder is None:
+            yield
+            return
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self._folder / f"{FILE_NAME}.lock").open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _text(self) -> str:
+        return json.dumps(asdict(self._state))
+
+    def _read(self) -> None:
+        if self._folder is None:
+            return
+        path = self._folder / FILE_NAME
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return
+        if (found.st_ino, found.st_mtime_ns) != self._stamp:
+            self._state = _state(json.loads(path.read_text(encoding="utf-8")))
+            self._stamp = found.st_ino, found.st_mtime_ns
+
+    def _write(self, path: Path, text: str) -> None:
+        temporary = path.with_name(f".{path.name}")
+        temporary.unlink(missing_ok=True)
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            file.write(text)
+        os.replace(temporary, path)
+        self._stamp = path.stat().st_ino, path.stat().st_mtime_ns
+
+
+def _state(values: dict[str, Any]) -> State:
+    return State(
+        **values
+        | {
+            "machines": {key: SimulatedMachine(**lent) for key, lent in values["machines"].items()},
+            "things": {key: Thing(**thing) for key, thing in values["things"].items()},
+        }
+    )

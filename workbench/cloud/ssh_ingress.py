@@ -1,0 +1,100 @@
+"""Find out from the metadata service whether this computer is in the nodes' network."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from urllib.parse import urlsplit
+
+from workbench.cloud.ec2_api import Calls
+from workbench.cloud.network import find_network
+from workbench.core.fleet.cloud_errors import ErrorKind
+from workbench.core.fleet.ssh_ingress import check_door
+from workbench.errors import CloudError
+
+METADATA = "http://169.254.169.254"
+ANSWER_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class OwnLocation:
+    """Where this computer stands; empty where it is no machine of EC2's.
+
+    Args:
+        address: Its private one.
+    """
+
+    vpc: str = ""
+    address: str = ""
+
+
+def own_standing(environment: Mapping[str, str] = os.environ) -> OwnLocation:
+    """Ask this machine's metadata service, unless AWS's own setting forbids it."""
+    if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
+        return OwnLocation()
+    base = environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or METADATA
+    try:
+        return _asked(base)
+    except (OSError, HTTPException):
+        return OwnLocation()
+
+
+def own_door(vpc: str, region: str, environment: Mapping[str, str] = os.environ) -> str:
+    """Return this computer's own address in the network of the nodes.
+
+    Raises:
+        CloudError: It is not in there, so nobody can say from where it comes.
+    """
+    standing = own_standing(environment)
+    if standing.vpc == vpc and standing.address:
+        return f"{standing.address}/32"
+    raise CloudError(
+        f"This computer is not in {vpc}, the network of {region}, and nodes accept ssh from "
+        "nowhere else; name this computer's own public address (--ssh-from 203.0.113.7; `curl -4 "
+        "https://checkip.amazonaws.com` says it), or the private network by which it reaches "
+        "them (--ssh-from 10.8.0.0/16).",
+        ErrorKind.CONFIGURATION,
+    )
+
+
+def find_door(calls: Calls, wished: str, subnets: Sequence[str] = ()) -> str:
+    """Return the network from which nodes will let in ssh.
+
+    Args:
+        subnets: In which nodes are launched; empty for the default ones.
+
+    Raises:
+        InputError: What is wished is no such network.
+        CloudError: Nothing is wished, and this computer is not in the network of the nodes.
+    """
+    if wished:
+        return str(check_door(wished))
+    return own_door(find_network(calls, subnets).vpc, calls.region)
+
+
+def _asked(base: str) -> OwnLocation:
+    place = urlsplit(base)
+    service = HTTPConnection(place.hostname or "", place.port or 80, timeout=ANSWER_SECONDS)
+    try:
+        lives = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+        token = _said(service, "PUT", "/latest/api/token", lives)
+        known = {"X-aws-ec2-metadata-token": token}
+        mac = _said(service, "GET", "/latest/meta-data/mac", known)
+        card = f"/latest/meta-data/network/interfaces/macs/{mac}"
+        return OwnLocation(
+            _said(service, "GET", f"{card}/vpc-id", known),
+            _said(service, "GET", "/latest/meta-data/local-ipv4", known),
+        )
+    finally:
+        service.close()
+
+
+def _said(service: HTTPConnection, method: str, path: str, headers: Mapping[str, str]) -> str:
+    service.request(method, path, headers=dict(headers))
+    answer = service.getresponse()
+    text = answer.read(4096).decode("ascii", "replace").strip()
+    if answer.status != 200:
+        raise HTTPException(f"{answer.status} for {path}")
+    return text

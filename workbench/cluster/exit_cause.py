@@ -1,0 +1,77 @@
+"""Find why a rank ended from the last output of MPI and Python."""
+
+from __future__ import annotations
+
+import re
+
+_SIGNALED = re.compile(
+    r"process rank (?P<rank>\d+) .*?exited on\s+signal (?P<signal>\d+) \((?P<name>[^)]+)\)", re.S
+)
+_MPICH_SIGNALED = re.compile(
+    r"APPLICATION TERMINATED WITH THE EXIT STRING: (?P<name>.+?) \(signal (?P<signal>\d+)\)"
+)
+_ABORTED = re.compile(r"MPI_A[Bb][Oo][Rr][Tt]\S* was (?:invoked|called) on rank (?P<rank>\d+)")
+_MPICH_ABORTED = re.compile(r"application called MPI_Abort\(.*\) - process (?P<rank>\d+)")
+_OUT_OF_REACH = re.compile(r"A daemon failed to report back.*?Remote host:\s+(?P<host>\S+)", re.S)
+# The frames of a rank that lead to the user's code.
+_OURS = ("workbench/engine/asyncio_support.py", "workbench/engine/execution.py")
+_NAMED = re.compile(r"PID (\d+)")
+UNKNOWN = (
+    "its process is gone without a Python error, and nothing says whether it left by itself "
+    "or was killed"
+)
+MOST_WORDS = 4_000
+OFTEN = {9: ", often because the machine ran out of memory"}
+
+
+def cause_of_end(log: str, rank: int | None) -> str:
+    """Return one line on why ``rank`` (or the world, when None) ended, from mpiexec's output."""
+    for match in _SIGNALED.finditer(log):
+        if rank is None or int(match["rank"]) == rank:
+            return _signaled(match)
+    if (signaled := _MPICH_SIGNALED.search(log)) is not None:
+        return _signaled(signaled)
+    if (aborted := _ABORTED.search(log) or _MPICH_ABORTED.search(log)) is not None:
+        return f"MPI_Abort was called on rank {aborted['rank']}"
+    if rank is None and (host := lost_host(log)):
+        return f"{host} is out of reach of the other hosts"
+    lines = [line.strip() for line in log.splitlines() if line.strip(" -=")]
+    if rank is None and lines:
+        return f"mpiexec ended; its last words: {lines[-1][:200]}"
+    return UNKNOWN
+
+
+def _signaled(match: re.Match[str]) -> str:
+    often = OFTEN.get(int(match["signal"]), "")
+    return f"ended by signal {match['signal']} ({match['name']}){often}"
+
+
+def lost_host(log: str) -> str:
+    """Return the host that mpiexec's output says it has lost, or empty."""
+    found = _OUT_OF_REACH.search(log)
+    return found["host"] if found else ""
+
+
+def named_processes(log: str) -> frozenset[int]:
+    """Return the process ids that mpiexec's output blames; it ends the others itself."""
+    return frozenset(int(number) for number in _NAMED.findall(log))
+
+
+def last_words(*texts: str) -> str:
+    """Return the end of what a rank wrote last; what was read of it before is zeros."""
+    found = "\n".join(part for text in texts if (part := text.replace("\0", "").strip()))
+    return found if len(found) <= MOST_WORDS else f"…{found[-MOST_WORDS:]}"
+
+
+def stack_of_crash(text: str) -> str:
+    """Return the Python stack that ``faulthandler`` left, innermost call last, or empty."""
+    lines = text.strip().splitlines()
+    if not lines:
+        return ""
+    frames = [line for line in lines if line.lstrip().startswith("File ")]
+    user = []
+    for frame in frames:
+        if any(name in frame for name in _OURS):
+            break
+        user.append(frame)
+    return "\n".join([lines[0], "Stack (most recent call last):", *reversed(user)])

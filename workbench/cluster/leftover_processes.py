@@ -1,0 +1,95 @@
+"""End the processes that an ended world left on this machine.
+
+Run on another host as ``python -m workbench.cluster.leftover_processes MARK``; it returns when
+that is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Collection, Sequence
+
+import psutil
+
+from workbench.core.world.world import WORLD_VARIABLE
+
+# Long enough for a resource tracker, which waits for the others, to remove shared memory.
+GRACE_SECONDS = 1.0
+PATIENCE_SECONDS = 5.0
+LOOK_SECONDS = 0.1
+
+
+class Remains:
+    """The processes that a world left here.
+
+    Args:
+        mark: What the environment of all its processes has as ``WORLD_VARIABLE``.
+        groups: Process groups that its ranks led, for what was started with another environment.
+    """
+
+    def __init__(self, mark: str, groups: Collection[int] = ()) -> None:
+        self._mark = mark
+        self._groups = frozenset(groups)
+        self._since: float | None = None
+
+    def press(self, now: float) -> bool:
+        """End them, by force after a moment; true when nothing is left, or does not go.
+
+        Args:
+            now: Seconds of a steady clock.
+        """
+        found = self.find()
+        if not found:
+            return True
+        first = self._since is None
+        self._since = now if self._since is None else self._since
+        late = now - self._since
+        if first or late > GRACE_SECONDS:
+            for process in found:
+                with contextlib.suppress(psutil.Error):
+                    process.send_signal(signal.SIGTERM if first else signal.SIGKILL)
+        return late > PATIENCE_SECONDS
+
+    def find(self) -> list[psutil.Process]:
+        """Return those that are there, but for this process."""
+        orphaned = {group for group in self._groups if not psutil.pid_exists(group)}
+        return [
+            process
+            for process in psutil.process_iter()
+            if process.pid != os.getpid() and self._is_of_world(process, orphaned)
+        ]
+
+    def _is_of_world(self, process: psutil.Process, orphaned: Collection[int]) -> bool:
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return False
+            # A number cannot be given to another process while it is that of a group.
+            if orphaned and os.getpgid(process.pid) in orphaned:
+                return True
+            return bool(self._mark and process.environ().get(WORLD_VARIABLE) == self._mark)
+        return False
+
+
+def mark_of(cluster: str, generation: int) -> str:
+    """Return what marks the processes of a world.
+
+    Args:
+        cluster: What tells the cluster from all others.
+    """
+    return f"{cluster}.{generation}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """End what the world with the given mark left here."""
+    remains = Remains(arguments[0])
+    while not remains.press(time.monotonic()):
+        time.sleep(LOOK_SECONDS)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,440 @@
+"""One ipyparallel controller and its MPI worlds, run by the supervisor."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import ipyparallel as ipp
+from ipyparallel.cluster.launcher import NotRunning
+
+from workbench.cluster.client import APART_NBYTES, connected
+from workbench.cluster.file_permissions import close_below
+from workbench.cluster.launcher import (
+    CurveControllerLauncher,
+    WorldEngineSetLauncher,
+    patience_option,
+)
+from workbench.cluster.leftover_processes import mark_of
+from workbench.cluster.loopback import hear_loopback_alone
+from workbench.cluster.mpi import Mpi, find_mpi
+from workbench.cluster.mpiexec import LocalMpiexec
+from workbench.cluster.mpiworld import Footing, MpiWorld
+from workbench.cluster.multihost import Spreading, folder_of
+from workbench.cluster.multihost_world import engine_ports
+from workbench.cluster.process_monitor import LocalProcessMonitor
+from workbench.cluster.rank_router import Mailbox
+from workbench.cluster.remote_hosts import Login, Mark, Nodes, Reach, remove
+from workbench.core.cluster.generation import FailedCall, WorldFact, WorldState
+from workbench.core.node.validation import built, fitted, parsed
+from workbench.core.quote import one_line
+from workbench.core.run.model import Assignment
+from workbench.core.run.rank_protocol import ERROR_CHARACTERS, Command, Letter, shortened
+from workbench.core.world.remote import Session
+from workbench.core.world.world import Host, RankFact, World
+from workbench.errors import ClusterError, MachineError
+
+log = logging.getLogger("workbench.supervisor")
+
+CONTROLLER_SECONDS = 30
+ENDING_SECONDS = 10.0
+# What ipyparallel answers itself for an engine that is gone.
+ENGINE_DIED = "EngineError"
+# So long may a supervisor be away before ranks on other hosts end themselves.
+PATIENCE_SECONDS = 600.0
+
+
+class MpiCluster:
+    """A cluster on MPI; see ``interface.Cluster``.
+
+    Args:
+        folder: Where profile, logs and secrets of this cluster are kept.
+        reach: Looks up the session with a host; by default every host is this machine.
+        login: Says what a world's first host needs to log in to its hosts.
+        patience: Seconds that ranks on other hosts go on without a supervisor.
+        mark: Tells the processes of each host apart, where hosts are simulated.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        reach: Reach = lambda host: None,
+        login: Callable[[Sequence[Host]], Login] = lambda hosts: Login(),
+        patience: float = PATIENCE_SECONDS,
+        mark: Mark = lambda host: "",
+    ) -> None:
+        self._folder = folder
+        self._mailbox = Mailbox(folder / "mailbox.json")
+        self._nodes = Nodes(reach)
+        self._spreading = Spreading(self._nodes, login, folder / "worlds.json", patience)
+        self._patience = patience
+        self._mark = mark
+        self._monitor = LocalProcessMonitor()
+        self._cluster: Any = None
+        self._client: Any = None
+        self._worlds: dict[int, MpiWorld] = {}
+        self._asked: dict[int, Any] = {}
+        self._calls: list[tuple[str, int, Any]] = []  # run and rank, and the engine's answer
+        self._mpi: Mpi | None = None
+
+    @property
+    def connection_file(self) -> str:
+        """Path of the client's connection file; empty while there is no controller."""
+        if self._cluster is None:
+            return ""
+        return str(self._folder / "profile" / "security" / "ipcontroller-client.json")
+
+    @property
+    def fault_tolerant(self) -> bool:
+        """Whether this MPI has ULFM."""
+        if self._mpi is None:
+            self._mpi = find_mpi()
+        return self._mpi.fault_tolerant
+
+    def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
+        """Take up a predecessor's controller and worlds, if there are any."""
+        self._mailbox.open()
+        self._cluster = self._taken_up()
+        if self._cluster is None:
+            return
+        self._client = connected(self._cluster, CONTROLLER_SECONDS)
+        for key, engines in self._cluster.engines.items():
+            generation = int(key[1:])
+            self._take_up(generation, engines.n, self._local(engines, generation), known)
+        for record, footing in self._spreading.take_up(self._ports()):
+            self._take_up(record.generation, record.world.size, footing, known)
+
+    def start_world(self, generation: int, world: World) -> None:
+        """Start one mpiexec beside those that run, and the controller before the first."""
+        spread = self._nodes.any_beyond(world.hosts)
+        if self._cluster is None or not self._has_controller():
+            self._drop_controller()
+            self._cluster = self._started(self._patience if spread else 0.0)
+            self._client = connected(self._cluster, CONTROLLER_SECONDS)
+        if spread:
+            footing = self._spreading.start(
+                generation, world, find_mpi(), self._connection(), self._ports(), self._key()
+            )
+        else:
+            footing = self._local(self._started_here(generation, world), generation)
+        self._worlds[generation] = MpiWorld(generation, world.size, footing)
+
+    def observe(self) -> tuple[WorldFact, ...]:
+        """Look at every world, and move those that start or end a step on."""
+        if self._has_controller():
+            self._assign_engines()
+        else:
+            self._drop_controller()
+        facts = []
+        for world in [*self._worlds.values()]:
+            fact = self._look(world)
+            facts.append(fact)
+            if fact.state is WorldState.ENDED:
+                self._forget(world)
+        return tuple(facts)
+
+    def submit(self, generation: int, assignment: Assignment) -> None:
+        """Queue the assignment on the engines of the ranks that take part."""
+        engines = self._in_rank_order(generation)[: assignment.ranks or None]
+        for rank, engine in enumerate(engines):
+            answer = self._apply([engine], _call, "run", asdict(assignment))
+            self._calls.append((assignment.run, rank, answer))
+
+    def failed_calls(self) -> tuple[FailedCall, ...]:
+        """Return which engines answered with an error, and forget all that have answered."""
+        answered: list[tuple[str, int, Any]] = []
+        waiting: list[tuple[str, int, Any]] = []
+        for call in self._calls:
+            (answered if call[-1].ready() else waiting).append(call)
+        self._calls = waiting
+        failed = [(run, rank, call.exception()) for run, rank, call in answered]
+        return tuple(
+            FailedCall(run, rank, shortened(": ".join(_name_and_value(error)), ERROR_CHARACTERS))
+            for run, rank, error in failed
+            if error is not None and not _is_engine_gone(error)  # its world sees that
+        )
+
+    def warm_up(self, generation: int) -> None:
+        """Queue the imports that a training will want, on all engines of a world."""
+        self._apply(self._in_rank_order(generation), _call, "warm_up")
+
+    def recover(self, generation: int) -> None:
+        """Queue the recovery on all engines of a world."""
+        engines = self._in_rank_order(generation)
+        self._worlds[generation].recovering = self._apply(engines, _call, "recover")
+
+    def recovered(self, generation: int) -> bool | None:
+        """Whether the recovery succeeded."""
+        result = self._worlds[generation].recovering
+        if result is None or not result.ready():
+            return None
+        return bool(result.successful() and all(data.strip() == b"true" for data in result.get()))
+
+    def send(self, generation: int, ranks: Sequence[int], command: Command) -> None:
+        """Send a command through the mailbox."""
+        self._mailbox.send(generation, ranks, command)
+
+    def receive(self, seconds: float) -> list[Letter]:
+        """Return what the ranks sent."""
+        return self._mailbox.receive(seconds)
+
+    def end_world(self, generation: int) -> None:
+        """Ask mpiexec to end; ``observe`` goes on to force."""
+        world = self._worlds.get(generation)
+        if world is not None:
+            world.end()
+
+    def leave(self, session: Session) -> None:
+        """Remove what this cluster has put on a node that leaves it; it waits for the node."""
+        remove(session, folder_of(self._key()))
+
+    def close(self) -> None:
+        """End all worlds, then the controller."""
+        for generation in self._worlds:
+            self.end_world(generation)
+        deadline = time.monotonic() + ENDING_SECONDS
+        while self._worlds and time.monotonic() < deadline:
+            self.observe()
+            time.sleep(0.05)
+        if self._client is not None:
+            self._client.close()
+        if self._cluster is not None:
+            self._cluster.stop_cluster_sync()
+        self._spreading.close()
+        self._nodes.close()
+        self._mailbox.close(forget=True)
+
+    # -- the controller
+
+    def _taken_up(self) -> Any:
+        path = self._folder / "profile" / "security" / "cluster-.json"
+        if not path.exists():
+            return None
+        with contextlib.suppress(NotRunning, ValueError, OSError, KeyError):
+            cluster = ipp.Cluster.from_file(str(path), load_profile=False)
+            if cluster.controller is not None and cluster.controller.running:
+                return cluster
+        path.unlink(missing_ok=True)
+        return None
+
+    def _started(self, patience: float) -> Any:
+        find_mpi()  # says so in one sentence before anything is started
+        profile = self._folder / "profile"
+        for name in ("security", "log", "pid"):
+            (profile / name).mkdir(parents=True, exist_ok=True, mode=0o700)
+        for stale in (profile / "security").glob("ipcontroller-*.json"):
+            stale.unlink()
+        cluster = ipp.Cluster(
+            profile_dir=str(profile),
+            cluster_id="",
+            controller_launcher_class=CurveControllerLauncher,
+            engine_launcher_class=WorldEngineSetLauncher,
+            shutdown_atexit=False,
+            load_profile=False,
+            delay=0,
+        )
+        if patience:
+            cluster.controller_args = [patience_option(patience)]
+        try:
+            cluster.start_controller_sync()
+        except (OSError, RuntimeError) as error:
+            raise ClusterError(
+                f"The controller did not start ({error}); its log is in {profile / 'log'}."
+            ) from error
+        return cluster
+
+    def _has_controller(self) -> bool:
+        return self._cluster is not None and self._monitor.is_alive(self._cluster.controller.pid)
+
+    def _drop_controller(self) -> None:
+        """End what is left of a controller that is gone; the next world starts another one."""
+        if self._cluster is None:
+            return
+        for world in self._worlds.values():
+            if not world.is_ending:
+                world.reason = "the ipyparallel controller is gone"
+                self.end_world(world.generation)
+        # Its schedulers are processes of its group, and do not notice.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._cluster.controller.pid, signal.SIGKILL)
+        self._client.close()
+        self._cluster = self._client = None
+        self._asked.clear()
+        self._calls.clear()
+
+    # -- the worlds
+
+    def _started_here(self, generation: int, world: World) -> Any:
+        marks = {host.address: self._mark(host) for host in world.hosts}
+        self._cluster.start_engines_sync(
+            n=world.size,
+            engine_set_id=f"g{generation}",
+            # Whatever they are called, and if one machine plays several: it is this one.
+            hosts=[["localhost", world.slots]],
+            marks=[marks[address] for address in world.placement] if all(marks.values()) else [],
+            link=world.link,
+            generation=generation,
+            mark=mark_of(self._key(), generation),
+            nanny=False,
+        )
+        return self._cluster.engines[f"g{generation}"]
+
+    def _local(self, launcher: Any, generation: int) -> Future[Footing]:
+        footing: Future[Footing] = Future()
+        mpiexec = LocalMpiexec(launcher, self._monitor)
+        crashes = str(self._folder / "crashes")
+        mark = mark_of(self._key(), generation)
+        footing.set_result(Footing(mpiexec, (self._monitor,), crashes, mark=mark))
+        return footing
+
+    def _take_up(
+        self,
+        generation: int,
+        size: int,
+        footing: Future[Footing],
+        known: Mapping[int, Sequence[RankFact]],
+    ) -> None:
+        world = MpiWorld(generation, size, footing)
+        world.engines = {rank.engine for rank in known.get(generation, ())}
+        world.adopt(known.get(generation, ()))
+        self._worlds[generation] = world
+
+    def _connection(self) -> str:
+        path = self._folder / "profile" / "security" / "ipcontroller-engine.json"
+        return path.read_text(encoding="utf-8")
+
+    def _ports(self) -> tuple[int, ...]:
+        """Return the ports of this machine's loopback that every rank has to reach."""
+        return (*engine_ports(self._connection()), int(self._mailbox.endpoint.rpartition(":")[2]))
+
+    def _key(self) -> str:
+        """Return what tells this cluster's folders on a node from those of others."""
+        return sha256(self._mailbox.server_key.encode()).hexdigest()[:12]
+
+    def _assign_engines(self) -> None:
+        """Ask every new engine for its generation: ids follow no order that can be relied on."""
+        starting = [world for world in self._worlds.values() if not world.ranks]
+        if not starting:
+            return
+        for engine in self._client.ids:
+            if engine not in self._asked:
+                self._asked[engine] = self._apply([engine], _generation)
+        for engine, answer in [*self._asked.items()]:
+            if answer is None or not answer.ready():
+                continue
+            self._asked[engine] = None
+            try:
+                generation, parent = fitted(tuple[int, int], parsed(answer.get()[0]))
+            except (ipp.RemoteError, ipp.CompositeError, MachineError) as error:
+                if _is_engine_gone(error):
+                    del self._asked[engine]  # its id may come again with another engine
+                else:
+                    log.warning("engine %d is none of ours: %s", engine, one_line(str(error)))
+                continue
+            world = self._worlds.get(generation)
+            if world is not None:
+                world.engines.add(engine)
+                if world.generation in self._spreading:
+                    world.parents[engine] = parent
+
+    def _look(self, world: MpiWorld) -> WorldFact:
+        state = world.look()
+        if state is None and not world.ranks:
+            self._join(world)
+        return world.fact(state or (WorldState.READY if world.ranks else WorldState.STARTING))
+
+    def _join(self, world: MpiWorld) -> None:
+        footing = world.started
+        if footing is None or len(world.engines) < world.size:
+            return
+        if world.joining is None:
+            self._hide(world)
+            world.joining = self._apply(
+                sorted(world.engines),
+                _call,
+                "join",
+                world.generation,
+                self._mailbox.endpoint,
+                self._mailbox.server_key,
+                self.fault_tolerant,
+                footing.crashes,
+            )
+        elif world.joining.ready() and not world.is_ending:
+            try:
+                ranks = [built(RankFact, parsed(data)) for data in world.joining.get()]
+                world.adopt(world.checked(sorted(world.engines), ranks), joined=True)
+                close_below(self._folder)
+            except (ipp.RemoteError, ipp.CompositeError, MachineError) as error:
+                world.reason = f"its ranks could not join ({one_line(str(error))})"
+                world.end()
+
+    def _hide(self, world: MpiWorld) -> None:
+        """Close a world of this machine alone to others, now that its parts know each other."""
+        if world.generation not in self._spreading:
+            hear_loopback_alone(self._cluster.engines[f"g{world.generation}"].pid)
+
+    def _forget(self, world: MpiWorld) -> None:
+        del self._worlds[world.generation]
+        if self._cluster is not None:
+            self._cluster.engines.pop(f"g{world.generation}", None)
+            self._cluster.update_cluster_file()
+            close_below(self._folder)
+        for engine in world.engines:
+            self._asked.pop(engine, None)
+            if world.generation in self._spreading and self._client is not None:
+                self._unregister(engine)
+        world.remove_crashes()
+        self._spreading.forget(world.generation)
+
+    def _unregister(self, engine: int) -> None:
+        """Have the controller forget an engine, which it would wait for as long as we do."""
+        self._client._send(
+            self._client._query_stream, "unregistration_request", content={"id": engine}
+        )
+
+    def _in_rank_order(self, generation: int) -> list[int]:
+        return [rank.engine for rank in self._worlds[generation].ranks]
+
+    def _apply(self, engines: Sequence[int], function: Any, *arguments: Any) -> Any:
+        view = self._client.direct_view(list(engines))
+        return view.apply_async(function, APART_NBYTES, *arguments)
+
+
+def _generation(nbytes: int) -> bytes:
+    """Say which generation an engine belongs to, and what started it; sent there by value."""
+    import json
+    import os
+
+    said = [int(os.environ.get("WORKBENCH_GENERATION", "-1")), os.getppid()]
+    return json.dumps(said).ljust(nbytes).encode()
+
+
+def _call(nbytes: int, name: str, *arguments: Any) -> bytes:
+    """Call what the engine room offers by that name; runs on the engine, sent there by value."""
+    import json
+    from importlib import import_module
+
+    answer = getattr(import_module("workbench.engine.entrypoints"), name)(*arguments)
+    return json.dumps(answer).ljust(nbytes).encode()
+
+
+def _is_engine_gone(error: BaseException) -> bool:
+    return _name_and_value(error)[0] == ENGINE_DIED
+
+
+def _name_and_value(error: BaseException) -> tuple[str, str]:
+    """Return the class and the text of what an engine raised."""
+    if told := getattr(error, "elist", None):  # of a call to several engines
+        return str(told[0][0]), str(told[0][1])
+    if isinstance(error, ipp.RemoteError):
+        return str(error.ename), str(error.evalue)
+    return type(error).__name__, str(error)

@@ -1,0 +1,292 @@
+"""Monitor the processes of one host, this one or another, and read their output files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Protocol
+
+import psutil
+
+from workbench.cluster.leftover_processes import Remains
+from workbench.core.node.agent_protocol import (
+    MOST_NBYTES,
+    Event,
+    Gone,
+    NodeFacts,
+    Read,
+    Signal,
+    Text,
+    Watch,
+    line_of,
+    read_event,
+)
+from workbench.core.world.remote import Completed, RemoteProcess, Session, python_of
+from workbench.errors import MachineError
+
+FACTS_SECONDS = 20.0
+AGAIN_SECONDS = 0.3
+REST_SECONDS = 15.0
+
+
+class ProcessMonitor(Protocol):
+    """Monitors one host. No method waits."""
+
+    @property
+    def host(self) -> str:
+        """The host's own name of itself."""
+        ...
+
+    @property
+    def lost(self) -> str:
+        """Why the host is out of reach, in one sentence; empty while it is not."""
+        ...
+
+    def watch(self, pids: Sequence[int]) -> None:
+        """Begin to watch processes, which is needed before anything is asked about them."""
+        ...
+
+    def is_alive(self, pid: int) -> bool:
+        """Whether a process was there when last seen; none is on a host that is lost."""
+        ...
+
+    def confirms(self, pid: int, parent: int, mark: str) -> bool:
+        """Whether a process is what an engine says that it is.
+
+        Args:
+            parent: Its parent; 0 where that was not asked for.
+            mark: A NAME=value of the environment that it was started with.
+        """
+        ...
+
+    def signal(self, pids: Sequence[int], number: signal.Signals) -> None:
+        """Send a signal to those that are still there."""
+        ...
+
+    def end_rest(self, mark: str, groups: Sequence[int]) -> bool:
+        """End what a world left there; true when nothing is left, or the host is lost.
+
+        Args:
+            mark: Of the world, all of whose ranks have ended.
+            groups: Process groups that they led.
+        """
+        ...
+
+    def tail(self, path: str) -> str | None:
+        """Return the end of a file as it was last seen; None while that is on its way.
+
+        Args:
+            path: Absolute, or relative to the home of the user who logs in there.
+        """
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        ...
+
+
+class LocalProcessMonitor:
+    """Watches this machine."""
+
+    lost = ""
+
+    def __init__(self) -> None:
+        self._remains: dict[str, Remains] = {}
+
+    @property
+    def host(self) -> str:
+        """This machine's own name."""
+        return socket.gethostname()
+
+    def watch(self, pids: Sequence[int]) -> None:
+        """Do nothing: any process can be asked about."""
+
+    def is_alive(self, pid: int) -> bool:
+        """Whether the process is there now."""
+        try:
+            return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return False
+
+    def confirms(self, pid: int, parent: int, mark: str) -> bool:
+        """Whether it is: another machine's engine could name any process of this one."""
+        name, _, value = mark.partition("=")
+        try:
+            process = psutil.Process(pid)
+            return process.environ().get(name) == value and parent in (0, process.ppid())
+        except psutil.Error:
+            return False
+
+    def signal(self, pids: Sequence[int], number: signal.Signals) -> None:
+        """Send a signal."""
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def end_rest(self, mark: str, groups: Sequence[int]) -> bool:
+        """End what a world left here."""
+        remains = self._remains.setdefault(mark, Remains(mark, groups))
+        done = remains.press(time.monotonic())
+        if done:
+            del self._remains[mark]
+        return done
+
+    def tail(self, path: str) -> str:
+        """Return the end of a file, empty when it is not there."""
+        file = Path.home() / path
+        try:
+            with file.open("rb") as opened:
+                opened.seek(max(0, opened.seek(0, os.SEEK_END) - MOST_NBYTES))
+                return opened.read(MOST_NBYTES).decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        (Path.home() / path).unlink(missing_ok=True)
+
+
+class RemoteProcessMonitor:
+    """Asks the agent process of another host.
+
+    Args:
+        process: Runs ``workbench.node.agent`` there.
+    """
+
+    def __init__(self, session: Session, process: RemoteProcess) -> None:
+        self._session = session
+        self._process = process
+        self._facts: NodeFacts | None = None
+        self._watched: set[int] = set()
+        self._gone: set[int] = set()
+        self._texts: dict[str, str] = {}
+        self._asked: dict[str, float] = {}
+        self._rests: dict[str, Future[Completed]] = {}
+
+    @property
+    def session(self) -> Session:
+        """By which it is asked."""
+        return self._session
+
+    @property
+    def host(self) -> str:
+        """The host's own name, once known."""
+        return self._facts.host if self._facts else self._session.host.address
+
+    @property
+    def lost(self) -> str:
+        """Why the host is out of reach; empty while it is not."""
+        address = self._session.host.address
+        where = address if self.host == address else f"{self.host} ({address})"
+        if not self._session.is_open:
+            return f"{where} is out of reach: the ssh session with it was lost"
+        if self._process.status is not None:
+            return f"{where} is no longer monitored: its agent process ended"
+        return ""
+
+    def wait_for_facts(self, seconds: float = FACTS_SECONDS) -> None:
+        """Wait until the host has sent its name.
+
+        Raises:
+            MachineError: It did not.
+        """
+        deadline = time.monotonic() + seconds
+        while self._facts is None:
+            self._hear()
+            if self._facts is None and (self.lost or time.monotonic() > deadline):
+                raise MachineError(
+                    f"{self._session.host.address} does not answer as a node; see that "
+                    "`python -m workbench.node.agent` runs there with this environment's Python."
+                )
+            time.sleep(0.02)
+
+    def watch(self, pids: Sequence[int]) -> None:
+        """Have the host say when a process is gone."""
+        new = tuple(pid for pid in pids if pid not in self._watched)
+        self._watched.update(new)
+        self._gone.difference_update(new)
+        if new:
+            self._ask(Watch(new))
+
+    def is_alive(self, pid: int) -> bool:
+        """Whether the host has not said that the process is gone."""
+        self._hear()
+        return pid not in self._gone and not self.lost
+
+    def confirms(self, pid: int, parent: int, mark: str) -> bool:
+        """Believe it: the host harms itself alone."""
+        return True
+
+    def signal(self, pids: Sequence[int], number: signal.Signals) -> None:
+        """Have the host send a signal."""
+        self._ask(Signal(tuple(pids), int(number)))
+
+    def end_rest(self, mark: str, groups: Sequence[int]) -> bool:
+        """Have a program of ours do it there; what has another environment is not found."""
+        if self.lost:
+            return True
+        if mark not in self._rests:
+            command = [python_of(self._session), "-m", "workbench.cluster.leftover_processes", mark]
+            self._rests[mark] = _in_a_thread(
+                lambda: self._session.run(command, seconds=REST_SECONDS)
+            )
+        return self._rests[mark].done()
+
+    def tail(self, path: str) -> str | None:
+        """Ask for a file's end from time to time, and return the last answer."""
+        self._hear()
+        now = time.monotonic()
+        if now - self._asked.get(path, 0.0) > AGAIN_SECONDS:
+            self._asked[path] = now
+            self._ask(Read(path))
+        return "" if self.lost else self._texts.get(path)
+
+    def remove(self, path: str) -> None:
+        """Have the host remove a file."""
+        self._texts.pop(path, None)
+        self._ask(Read(path, 0, remove=True))
+
+    def end(self, *, force: bool = False) -> None:
+        """End the process there."""
+        self._process.end(force=force)
+
+    def _ask(self, request: Watch | Signal | Read) -> None:
+        if not self.lost:
+            self._process.write(line_of(request))
+
+    def _hear(self) -> None:
+        for line in self._process.lines():
+            event = read_event(line)
+            if event is not None:
+                self._note(event)
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case NodeFacts():
+                self._facts = event
+            case Gone(pids):
+                self._gone.update(pids)
+                self._watched.difference_update(pids)
+            case Text(path, text):
+                self._texts[path] = text
+
+
+def _in_a_thread(work: Callable[[], Completed]) -> Future[Completed]:
+    """Do it in a thread that nobody waits for; what goes wrong ends it, too."""
+    future: Future[Completed] = Future()
+
+    def do() -> None:
+        try:
+            future.set_result(work())
+        except MachineError as error:
+            future.set_exception(error)
+
+    threading.Thread(target=do, name="workbench-rest", daemon=True).start()
+    return future

@@ -1,0 +1,166 @@
+"""The supervisor's end of the channel to the ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import zmq
+
+from workbench.core.run.rank_protocol import Batch, Command, Hello, Letter, Pulse
+from workbench.core.run.rank_wire import LARGEST_MESSAGE, decode, encode
+from workbench.errors import ClusterError
+
+log = logging.getLogger("workbench.supervisor")
+
+BIND_SECONDS = 5.0
+GATHERED = 16 * 2**20  # bytes that are taken in at once
+_SENDER = re.compile(rb"([0-9]{1,9})\.([0-9]{1,9})")
+_MOST_NAMED = 100  # senders of what was refused; a connection may call itself anything
+
+
+class Mailbox:
+    """A socket that all ranks connect to, at an address that outlives this process.
+
+    Port and key are kept in a file that only the owner can read, so that a supervisor that is
+    started again is found by the ranks of its predecessor.
+
+    Args:
+        path: That file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._context = zmq.Context()
+        self._socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
+        self._socket.linger = 0
+        self._socket.router_mandatory = True
+        self._socket.router_handover = True
+        self._socket.rcvhwm = 1_000
+        self._socket.maxmsgsize = LARGEST_MESSAGE
+        self._refused: set[bytes] = set()
+        self.endpoint = ""
+        self.server_key = ""
+
+    def open(self) -> None:
+        """Bind, where the predecessor did if there was one.
+
+        Raises:
+            ClusterError: The port is taken by something else, or the file cannot be written.
+        """
+        kept = self._kept() or _fresh()
+        public, secret = kept["public"], kept["secret"]
+        self._socket.curve_server = True
+        self._socket.curve_publickey = public.encode()
+        self._socket.curve_secretkey = secret.encode()
+        self.server_key = public
+        self._bind(int(kept["port"]))
+        endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\x00")
+        self.endpoint = endpoint
+        found = {"port": endpoint.rsplit(":", 1)[1], "public": public, "secret": secret}
+        if found != self._kept():  # a full disk must not keep a successor from its ranks
+            self._keep(found)
+
+    def receive(self, seconds: float) -> list[Letter]:
+        """Return what has come, waiting at most ``seconds`` for the first.
+
+        What is no message of the rank by whose name its connection goes is passed over.
+        """
+        letters: list[Letter] = []
+        room = GATHERED
+        if self._socket.poll(int(seconds * 1000)):
+            with contextlib.suppress(zmq.Again):
+                while room > 0:
+                    frames = self._socket.recv_multipart(zmq.DONTWAIT)
+                    room -= sum(map(len, frames))
+                    try:
+                        letters.append(_letter(frames))
+                    except ValueError as error:
+                        self._refuse(frames[0], error)
+        return letters
+
+    def send(self, generation: int, ranks: Sequence[int], command: Command) -> None:
+        """Send ``command`` to ranks; one that is not connected gets nothing."""
+        line = encode(command)
+        for rank in ranks:
+            with contextlib.suppress(zmq.ZMQError):
+                self._socket.send_multipart([f"{generation}.{rank}".encode(), line], zmq.DONTWAIT)
+
+    def close(self, *, forget: bool = False) -> None:
+        """Close the socket; ``forget`` the address when no rank is left to come back to it."""
+        self._socket.close()
+        self._context.term()
+        if forget:
+            self._path.unlink(missing_ok=True)
+
+    def _refuse(self, sender: bytes, error: ValueError) -> None:
+        if sender not in self._refused and len(self._refused) < _MOST_NAMED:
+            self._refused.add(sender)
+            log.warning("passed over what came from %.60r: %s", sender, error)
+
+    def _kept(self) -> dict[str, str] | None:
+        try:
+            kept = json.loads(self._path.read_text(encoding="utf-8"))
+            named = {name: str(kept[name]) for name in ("public", "secret")}
+            return named | {"port": str(int(kept["port"]))}
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def _keep(self, kept: dict[str, str]) -> None:
+        temporary = self._path.with_suffix(".new")
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(kept, file)
+            os.replace(temporary, self._path)
+        except OSError as error:
+            raise ClusterError(
+                f"{self._path} cannot be written ({error.strerror})",
+                "make room, or correct its permissions.",
+            ) from error
+
+    def _bind(self, port: int) -> None:
+        deadline = time.monotonic() + BIND_SECONDS
+        while True:
+            try:
+                self._socket.bind(f"tcp://127.0.0.1:{port or '*'}")
+            except zmq.ZMQError as error:
+                # A predecessor that was killed a moment ago may still hold the port.
+                if time.monotonic() > deadline:
+                    raise ClusterError(
+                        f"Port {port} is taken by another program",
+                        "`workbench delete` and `workbench up` choose another.",
+                    ) from error
+                time.sleep(0.1)
+            else:
+                return
+
+
+def _letter(frames: Sequence[bytes]) -> Letter:
+    """Return what a rank sent.
+
+    Raises:
+        ValueError: It is no message, or not one of the rank that sent it.
+    """
+    sender, line = frames
+    named = _SENDER.fullmatch(sender)
+    if named is None:
+        raise ValueError("no rank has that name")
+    generation, rank = map(int, named.groups())
+    message = decode(line)
+    if not isinstance(message, Batch | Pulse | Hello):
+        raise ValueError(f"a rank gives no commands such as {type(message).__name__}")
+    if message.rank != rank or getattr(message, "generation", generation) != generation:
+        raise ValueError(f"{message!r:.80} has the id of another rank")
+    return Letter(generation, message)
+
+
+def _fresh() -> dict[str, str]:
+    public, secret = zmq.curve_keypair()
+    return {"port": "0", "public": public.decode(), "secret": secret.decode()}

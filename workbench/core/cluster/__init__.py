@@ -1,0 +1,1 @@
+"""A cluster's desired and observed state, its worlds and its spending."""

@@ -1,0 +1,251 @@
+"""Decide which worlds a cluster needs next, and which run goes to which.
+
+A generation is one MPI world with fixed ranks, because MPI worlds can neither lose a member nor
+grow over hosts. So each change of size or of hosts is a new generation: it starts beside the one
+that runs, and takes over once it is ready and that one's run has ended. ::
+
+    StartWorld ──▶ starting ──▶ ready ──▶ set-up cells ──▶ usable ──▶ busy with a run
+                      │           │            │             │              │
+                      │           │            │             └── EndWorld ◀─┘ once it is idle and
+                      │           │            │                 a newer one is usable, or no
+                      │           │            │                 ranks are wanted
+                      │           └────────────┴──▶ EndWorld   another size is wanted meanwhile
+                      ├──▶ EndWorld   not ready within START_SECONDS
+                      └──▶ broken ──▶ EndWorld   a rank's process is gone; from any state
+
+A new world is started only if none fits, none is starting, and the newest usable one is idle.
+``MOST_FAILURES`` worlds in a row that did not become ready stop this until the wish changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from workbench.core.cluster.model import ClusterState, ClusterWish
+from workbench.core.world.world import RankFact, World
+
+START_SECONDS = 90.0
+MOST_FAILURES = 3
+NOT_READY = f"it was not ready within {START_SECONDS:.0f} s"
+
+
+class WorldState(StrEnum):
+    """Where one MPI world stands."""
+
+    STARTING = "starting"
+    READY = "ready"
+    BROKEN = "broken"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class Death:
+    """A rank whose process is gone.
+
+    Args:
+        cause: What the operating system or MPI says, one line.
+        trace: The Python stack that the crash left, or empty.
+        words: What the rank wrote last and nobody has read.
+        is_lost: Whether its node is gone, so that the rank itself did nothing wrong.
+    """
+
+    rank: int
+    host: str
+    cause: str
+    trace: str = ""
+    words: str = ""
+    is_lost: bool = False
+
+    @property
+    def told(self) -> str:
+        """What the rank left behind, as text."""
+        words = f"Its last words:\n{self.words}" if self.words else ""
+        return "\n".join(filter(None, (self.trace, words)))
+
+
+@dataclass(frozen=True)
+class WorldFact:
+    """What is seen of one world.
+
+    Args:
+        ranks: Filled once it is ready.
+        deaths: The ranks that are gone; a world with one is broken for good.
+        reason: Why it ended or broke, one line, empty while it is well.
+    """
+
+    generation: int
+    size: int
+    state: WorldState
+    ranks: tuple[RankFact, ...] = ()
+    deaths: tuple[Death, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class FailedCall:
+    """A rank that was asked to execute a run, and could not so much as begin it, or end it.
+
+    Args:
+        error: The error's last line.
+    """
+
+    run: str
+    rank: int
+    error: str
+
+
+@dataclass(frozen=True)
+class ObservedWorld:
+    """A world as the plan sees it.
+
+    Args:
+        since: When it was started, by the steady clock.
+        prepared: Whether all set-up cells have run there.
+        busy: Whether a run, a set-up cell or a recovery is on there.
+        placement: The host address of every rank, in rank order.
+    """
+
+    fact: WorldFact
+    since: float
+    prepared: bool
+    busy: bool
+    placement: tuple[str, ...]
+
+    @property
+    def usable(self) -> bool:
+        """Whether it takes runs."""
+        return self.fact.state is WorldState.READY and self.prepared
+
+    def fits(self, target: World | None) -> bool:
+        """Whether it is what is wanted; while nothing can be said, what stands may stay."""
+        return target is None or self.placement == target.placement
+
+
+@dataclass(frozen=True)
+class Queued:
+    """A run that waits; ``ranks`` is 0 when it takes all."""
+
+    run: str
+    ranks: int
+
+
+@dataclass(frozen=True)
+class StartWorld:
+    """Start the next generation."""
+
+    generation: int
+    world: World
+
+
+@dataclass(frozen=True)
+class EndWorld:
+    """End a generation."""
+
+    generation: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class RunSetup:
+    """Run the next set-up cell there."""
+
+    generation: int
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Give a run to a generation."""
+
+    run: str
+    generation: int
+
+
+@dataclass(frozen=True)
+class CloseCluster:
+    """End the controller, and then the supervisor."""
+
+
+Action = StartWorld | EndWorld | RunSetup | Submit | CloseCluster
+
+
+def plan(
+    wish: ClusterWish,
+    target: World | None,
+    worlds: Sequence[ObservedWorld],
+    queue: Sequence[Queued],
+    *,
+    next_generation: int,
+    failures: int,
+    now: float,
+) -> list[Action]:
+    """Return what to do next; asked twice in the same state, it says the same.
+
+    Args:
+        target: The world that is wanted, without ranks when none is; None while there are too few
+            nodes to tell.
+        queue: The runs that wait, oldest first.
+        failures: Worlds in a row that did not become ready, since the wish was made.
+    """
+    worlds = [world for world in worlds if world.fact.state is not WorldState.ENDED]
+    if not wish.up:
+        return _take_down(worlds)
+    actions: list[Action] = [
+        EndWorld(world.fact.generation, world.fact.reason)
+        for world in worlds
+        if world.fact.state is WorldState.BROKEN
+    ]
+    whole = [world for world in worlds if world.fact.state is not WorldState.BROKEN]
+    usable = [world for world in whole if world.usable]
+    coming = [world for world in whole if not world.usable]
+    newest = usable[-1] if usable else None
+    for world in coming:
+        actions += _bring_up(world, target, now)
+    fits = newest is not None and newest.fits(target)
+    hindered = coming or failures >= MOST_FAILURES or (newest and newest.busy)
+    if target is not None and target.size and not fits and not hindered:
+        actions.append(StartWorld(next_generation, target))
+    why = "no ranks are wanted" if _is_empty(target) else "replaced by the next generation"
+    superfluous = usable if _is_empty(target) else usable[:-1]
+    actions += [EndWorld(world.fact.generation, why) for world in superfluous if not world.busy]
+    if newest is not None and fits and not newest.busy and queue:
+        actions.append(Submit(queue[0].run, newest.fact.generation))
+    return actions
+
+
+def cluster_state(
+    wish: ClusterWish, target: World | None, worlds: Sequence[ObservedWorld], *, failures: int
+) -> ClusterState:
+    """Return the one word that a person reads for all of it."""
+    usable = [world for world in worlds if world.usable]
+    if not wish.up:
+        return ClusterState.STOPPING
+    if _is_empty(target):
+        return ClusterState.RESIZING if usable else ClusterState.PAUSED
+    if usable and target is not None and usable[-1].fits(target):
+        return ClusterState.READY
+    if failures >= MOST_FAILURES:
+        return ClusterState.FAILED
+    return ClusterState.RESIZING if usable else ClusterState.STARTING
+
+
+def _take_down(worlds: Sequence[ObservedWorld]) -> list[Action]:
+    if not worlds:
+        return [CloseCluster()]
+    return [EndWorld(world.fact.generation, "the cluster was deleted") for world in worlds]
+
+
+def _is_empty(target: World | None) -> bool:
+    return target is not None and not target.size
+
+
+def _bring_up(world: ObservedWorld, target: World | None, now: float) -> list[Action]:
+    generation = world.fact.generation
+    if not world.fits(target):
+        return [EndWorld(generation, "another size was requested meanwhile")]
+    if world.fact.state is WorldState.READY and not world.busy:
+        return [RunSetup(generation)]
+    if world.fact.state is WorldState.STARTING and now - world.since > START_SECONDS:
+        return [EndWorld(generation, NOT_READY)]
+    return []

@@ -1,0 +1,104 @@
+"""A cluster's desired state (wish) and observed state (fact), as values."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from workbench.core.fleet.model import FleetWish
+from workbench.errors import InputError
+
+DEFAULT_CLUSTER = "default"
+THIS_MACHINE = FleetWish()
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
+
+
+class ClusterState(StrEnum):
+    """The state of a cluster."""
+
+    DOWN = "down"
+    STARTING = "starting"
+    READY = "ready"
+    PAUSED = "paused"
+    RESIZING = "resizing"
+    STOPPING = "stopping"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class ClusterWish:
+    """What a person asked for.
+
+    Args:
+        name: The cluster's name.
+        up: Whether it should run at all.
+        ranks: World size asked for.
+        oversubscribe: Whether ranks may share cores.
+        revision: Grows by one with every wish; the later wish stands.
+        fleet: The nodes that carry it; by default this machine alone.
+    """
+
+    name: str
+    up: bool
+    ranks: int
+    oversubscribe: bool = False
+    revision: int = 0
+    fleet: FleetWish = THIS_MACHINE
+
+
+@dataclass(frozen=True)
+class ClusterFact:
+    """What was last seen of a cluster.
+
+    Args:
+        ranks: World size of the generation that takes runs; 0 while there is none.
+        generation: Its number; 0 while there is none.
+        message: One sentence for the reader, empty when there is nothing to say.
+        supervisor: Process id of the supervisor; 0 when it has ended.
+        connection_file: Path of the ipyparallel client's connection file, or empty.
+        updated: Epoch seconds of the last change.
+    """
+
+    name: str
+    state: ClusterState = ClusterState.DOWN
+    ranks: int = 0
+    generation: int = 0
+    message: str = ""
+    supervisor: int = 0
+    connection_file: str = ""
+    updated: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Cluster {self.name}: {self.state}, {self.ranks} ranks, gen {self.generation}>"
+
+
+def as_next_started(wish: ClusterWish, fact: ClusterFact) -> ClusterWish:
+    """Return the wish, or what a start without options takes once the cluster is deleted."""
+    is_here = wish.fleet == THIS_MACHINE
+    if wish.up or is_here or fact.state is not ClusterState.DOWN:
+        return wish
+    return replace(wish, ranks=0, oversubscribe=False, fleet=THIS_MACHINE)
+
+
+def shown_state(wish: ClusterWish | None, fact: ClusterFact) -> ClusterState:
+    """Return the state to show: a wish counts at once, before its supervisor has seen it."""
+    if wish is None:
+        return fact.state
+    if wish.up:
+        return ClusterState.STARTING if fact.state is ClusterState.DOWN else fact.state
+    ends = fact.state not in (ClusterState.DOWN, ClusterState.FAILED)
+    return ClusterState.STOPPING if ends else fact.state
+
+
+def check_cluster_name(name: str) -> str:
+    """Return ``name``, or refuse it with the remedy.
+
+    Raises:
+        InputError: The name could not be a folder's name everywhere.
+    """
+    if not _NAME.fullmatch(name):
+        raise InputError(
+            f"{name!r} cannot name a cluster; use 1 to 40 letters, digits, '-', '_' or '.'."
+        )
+    return name

@@ -1,0 +1,29 @@
+"""The size that a person asks for: a number of ranks, or of nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workbench.core.units import count
+from workbench.errors import InputError
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a cluster is to be, in ranks or in nodes; with 0 nodes its definition stays.
+
+    Raises:
+        InputError: Neither was given, or both.
+    """
+
+    ranks: int | None = None
+    nodes: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.ranks is None) == (self.nodes is None):
+            raise InputError("Give one size: a number of ranks or a number of nodes.")
+
+    def __str__(self) -> str:
+        if self.nodes is not None:
+            return count(self.nodes, "node")
+        return count(self.ranks or 0, "rank")

@@ -1,0 +1,148 @@
+"""Decide whether a cluster may cost more than its person has approved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.fleet.charges import elsewhere, zones_price
+from workbench.core.fleet.cost import is_worth_it
+from workbench.core.fleet.fallbacks import Candidate, candidates
+from workbench.core.fleet.model import Node, NodeState, Offer, Provider
+from workbench.core.fleet.offers import judge_quota, ranked, total, why_not
+from workbench.core.fleet.suitability import required
+from workbench.core.units import dollars, hourly
+from workbench.errors import InputError, StateError
+
+# Of these there is a bill. A rehearsal costs nothing, so nothing is asked there.
+BILLED = frozenset({Provider.EC2})
+# What is agreed to is a price of a moment ago; one that moved less is the same.
+DRIFT = 0.02
+
+
+@dataclass(frozen=True)
+class AddedCost:
+    """What more nodes come to, at the prices of now.
+
+    Args:
+        nodes: How many there are to be.
+        before: $/h of those that are there.
+        price: $/h of all of them then, with disks and addresses.
+        rung: What is bought first; None where there is nothing to buy.
+        traffic: What traffic between zones costs; empty where they all stand in one.
+    """
+
+    nodes: int
+    before: float
+    price: float
+    rung: Candidate | None = None
+    traffic: str = ""
+
+    def __str__(self) -> str:
+        first = f"; tried first: {self.rung}" if self.rung else ""
+        first += f"; {self.traffic}" if self.rung and self.traffic else ""
+        return (
+            f"{_nodes(self.nodes)} would cost about {hourly(self.price)} with their disks and "
+            f"addresses, {hourly(self.before)} now{first}"
+        )
+
+    def is_within(self, agreed: float) -> bool:
+        """Tell whether somebody who agreed to that many $/h agreed to this."""
+        return self.price <= agreed * (1 + DRIFT)
+
+
+def refuse_ending(wish: ClusterWish, now: float) -> None:
+    """Refuse what would be deleted at once.
+
+    Raises:
+        StateError: The time to live is over.
+    """
+    if wish.up and 0 < wish.fleet.expires <= now:
+        raise StateError(
+            f"The time to live of cluster {wish.name!r} is over, and it is being deleted; "
+            "try again in a minute, when it is gone."
+        )
+
+
+def needs_a_yes(wish: ClusterWish, nodes: int) -> bool:
+    """Tell whether so many nodes cost more than what was agreed to."""
+    return wish.fleet.provider in BILLED and nodes > wish.fleet.nodes
+
+
+def growth(
+    wish: ClusterWish,
+    nodes: int,
+    offers: Sequence[Offer],
+    there: Sequence[Node],
+    spent: float,
+    training: float = 0.0,
+) -> AddedCost:
+    """Return what it comes to that a cluster is to have more nodes.
+
+    Args:
+        offers: What fits the cluster's needs now.
+        there: The nodes that are paid for.
+        spent: $ so far.
+        training: $/h of the traffic of the training that was measured, if it crosses zones.
+
+    Raises:
+        InputError: Nothing on offer does.
+        StateError: It would cost more than was said, or the quota does not reach.
+    """
+    fleet = wish.fleet
+    before = sum(node.price for node in there if node.state is not NodeState.LEAVING)
+    more = nodes - sum(node.state is not NodeState.LEAVING for node in there)
+    if more <= 0:
+        return AddedCost(nodes, before, before)
+    if why := why_not(fleet, offers):
+        raise InputError(why)
+    needs = required(fleet)
+    fitting = ranked(offers, needs, more)
+    kept = [one for one in there if one.zone and one.state is not NodeState.LEAVING]
+    near = (kept[0].type, kept[0].zone) if kept else None
+    if near and not fleet.across_zones:
+        fitting = tuple(offer for offer in fitting if offer.zone == near[1])
+        if not fitting:
+            raise StateError(
+                f"{near[1]}, where the other nodes are, offers nothing that fits",
+                f"{elsewhere(nodes, training)}.",
+            )
+    # No bound yet: what it would cost is to be said, also where that is too much.
+    tried = candidates(
+        needs,
+        offers,
+        more,
+        more,
+        near=near,
+        across_zones=fleet.across_zones,
+        placement=nodes > 1,
+    )
+    if not tried:
+        quota = judge_quota(fitting[0], more)
+        raise StateError(f"{quota.found}. {quota.remedy}")
+    price = before + total(_cheapest(tried[0], fitting), more)
+    traffic = zones_price(training) if near and fleet.across_zones else ""
+    found = AddedCost(nodes, before, price, tried[0], traffic)
+    if fleet.max_price and price > fleet.max_price:
+        raise StateError(
+            f"{_nodes(nodes)} would cost {hourly(price)}, more than the price limit "
+            f"of {hourly(fleet.max_price)}; request fewer, or raise the limit with "
+            "`workbench up --max-price`."
+        )
+    if not is_worth_it(spent, price, fleet.budget):
+        raise StateError(
+            f"{dollars(max(0.0, fleet.budget - spent))} of the budget of {dollars(fleet.budget)} "
+            f"are left, too little for {_nodes(nodes)} at {hourly(price)}; ask for fewer, or raise "
+            "it with `workbench up --budget`."
+        )
+    return found
+
+
+def _cheapest(rung: Candidate, offers: Sequence[Offer]) -> Offer:
+    found = [o for o in offers if o.type in rung.types and rung.zone in ("", o.zone)]
+    return min(found, key=lambda offer: offer.hour)
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' if count != 1 else ''}"

@@ -1,0 +1,1 @@
+"""Decide which nodes a cluster needs: requirements, offers, purchases, costs and errors."""

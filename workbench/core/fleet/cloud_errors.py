@@ -1,0 +1,378 @@
+"""Classify a provider's errors, and decide what helps: waiting, a fallback, a pause, a person.
+
+``ROWS`` is the whole table: one row a code, or a code with words of its message. Only what nobody
+but a person can change stops a fleet: a right, or a setting of their own. All else is tried again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+
+class ErrorKind(StrEnum):
+    """What a refusal is about; throttling is any plea for patience."""
+
+    CAPACITY = "capacity"
+    QUOTA = "quota"
+    PRICE = "price"
+    PERMISSION = "permission"
+    CREDENTIALS = "credentials"
+    CONFIGURATION = "configuration"
+    THROTTLING = "throttling"
+    EARLY = "too early"
+    BUSY = "busy"
+    UNKNOWN = "unknown"
+
+
+class Reaction(StrEnum):
+    """What follows a refusal."""
+
+    NEXT_RUNG = "try the next fallback"
+    PAUSE = "say why, and begin again at the first fallback after a while"
+    STOP = "stop until a person has acted"
+    BACK_OFF = "say nothing, and repeat the same call later"
+
+
+@dataclass(frozen=True)
+class ClassifiedError:
+    """A refusal, understood.
+
+    Args:
+        sentence: For the reader: why, and the remedy.
+        code: The vendor's own word.
+        is_early: Whether something that was just made may not be known there yet: the call is
+            repeated for a while before anything else follows.
+        said: The vendor's own sentence.
+    """
+
+    kind: ErrorKind
+    sentence: str
+    code: str
+    is_early: bool = False
+    said: str = ""
+
+    @property
+    def step(self) -> Reaction:
+        """What follows."""
+        return step(self.kind)
+
+
+_STEPS = {
+    ErrorKind.PERMISSION: Reaction.STOP,
+    ErrorKind.CONFIGURATION: Reaction.STOP,
+    ErrorKind.CREDENTIALS: Reaction.PAUSE,
+    ErrorKind.EARLY: Reaction.PAUSE,
+    ErrorKind.BUSY: Reaction.PAUSE,
+    ErrorKind.THROTTLING: Reaction.BACK_OFF,
+}
+
+
+def step(kind: str) -> Reaction:
+    """Return what follows a refusal of this kind; when no rung is left, there is a pause."""
+    return (
+        _STEPS.get(ErrorKind(kind), Reaction.NEXT_RUNG)
+        if kind in {*ErrorKind}
+        else Reaction.NEXT_RUNG
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table.
+
+    Args:
+        code: Pattern that the vendor's whole word meets, without ``Client.`` and ``Server.``.
+        sentence: Why, and the remedy; what the vendor said is put behind it.
+        words: Pattern that is found in the vendor's sentence; empty for any.
+        is_early: As of ``ClassifiedError``.
+    """
+
+    code: str
+    kind: ErrorKind
+    sentence: str
+    words: str = ""
+    is_early: bool = False
+
+    def meets(self, code: str, message: str) -> bool:
+        """Whether the row is about this refusal."""
+        return bool(re.fullmatch(self.code, code) and re.search(self.words, message, re.I))
+
+
+_NO_CAPACITY = "there are not enough such machines free now; the next fallback is tried"
+_NOT_HERE = "the zone does not offer such machines in this way; the next fallback is tried"
+_PATIENCE = "the place asks for patience; the same call is repeated later"
+_PERMISSION = (
+    "you may not do {action}; have the policy that `workbench doctor --iam` prints attached to "
+    "your user or role"
+)
+_QUOTA = (
+    "{what}; what has just ended may count for some minutes, so it is tried again; else ask for "
+    "more in the Service Quotas console, or for fewer or smaller nodes"
+)
+_NOT_ACCEPTED = (
+    "the credentials were not accepted; check them with aws sts get-caller-identity, and they "
+    "are read again within a minute"
+)
+_EXPIRED = (
+    "the credentials have expired; sign in again, for example with aws sso login, and they are "
+    "read again within a minute"
+)
+_MADE = "what was just made for the nodes is not known everywhere yet; it is tried again"
+_PROFILE = (
+    "the nodes' instance profile does not exist; make it of the role of the same name: aws iam "
+    "create-instance-profile --instance-profile-name {profile}; aws iam "
+    "add-role-to-instance-profile --instance-profile-name {profile} --role-name {profile}; the "
+    "role itself is described by `workbench doctor --iam node`"
+)
+_LATER = "other ways are tried, and this one again later"
+_STRANGE = f"the place refused for a reason that is not known here; {_LATER}"
+
+# Sources: "Error codes for the Amazon EC2 API" of the API reference, where no other is named.
+ROWS = (
+    Row("InsufficientInstanceCapacity", ErrorKind.CAPACITY, _NO_CAPACITY),
+    Row("UnfulfillableCapacity", ErrorKind.CAPACITY, _NO_CAPACITY),
+    Row("InsufficientCapacity", ErrorKind.CAPACITY, _NO_CAPACITY),
+    Row("InsufficientHostCapacity", ErrorKind.CAPACITY, _NO_CAPACITY),
+    Row(
+        "InsufficientFreeAddressesInSubnet", ErrorKind.CAPACITY,
+        "the subnet has too few free addresses; another zone is tried, or name fewer nodes",
+    ),
+    Row("Unsupported", ErrorKind.CAPACITY, _NOT_HERE),
+    # hashicorp/packer 9946; compiler-explorer/infra 601: of spot fleets of type instant.
+    Row("InvalidFleetConfiguration", ErrorKind.CAPACITY, _NOT_HERE),
+    # A cluster placement group stands in one zone at a time: bcbio/bcbio-nextgen-vm 45.
+    Row(
+        r"InvalidPlacementGroup\.InUse", ErrorKind.CAPACITY,
+        "the placement group is in use in another zone; the next fallback is tried",
+    ),
+    # dstackai/dstack 2872.
+    Row(
+        "InvalidParameterCombination", ErrorKind.CAPACITY,
+        "such machines cannot be placed close together; the next fallback is tried",
+        words="placement group",
+    ),
+    # Karpenter's pkg/errors counts it with the unfulfillable.
+    Row(
+        "MaxFleetCountExceeded", ErrorKind.QUOTA,
+        _QUOTA.format(what="the account has too many fleets"),
+    ),
+    Row(
+        "MaxSpotInstanceCountExceeded", ErrorKind.QUOTA,
+        _QUOTA.format(what="the account's spot quota is used up"),
+    ),
+    Row(
+        "VcpuLimitExceeded", ErrorKind.QUOTA,
+        _QUOTA.format(what="the account's vCPU quota for this class of machines is used up"),
+    ),
+    Row(
+        "InstanceLimitExceeded", ErrorKind.QUOTA,
+        _QUOTA.format(what="the account's limit of machines is reached"),
+    ),
+    Row(
+        "SpotMaxPriceTooLow", ErrorKind.PRICE,
+        "the spot price is above the most that you would pay; it is tried again as prices "
+        "change; else raise that, or choose another type",
+    ),
+    Row("UnauthorizedOperation", ErrorKind.PERMISSION, _PERMISSION),
+    Row("AccessDenied", ErrorKind.PERMISSION, _PERMISSION),
+    # EC2 user guide, "Service-linked role for Spot Instance requests".
+    Row(
+        r"AuthFailure\.ServiceLinkedRoleCreationNotPermitted", ErrorKind.PERMISSION,
+        "the account has no service-linked role for spot, and you may not make it; have an "
+        "administrator run: aws iam create-service-linked-role --aws-service-name "
+        "spot.amazonaws.com",
+    ),
+    Row("AuthFailure", ErrorKind.CREDENTIALS, _NOT_ACCEPTED),
+    Row(
+        "InvalidClientTokenId", ErrorKind.CREDENTIALS,
+        "the access key is not known; check the credentials with aws sts get-caller-identity, "
+        "and they are read again within a minute",
+    ),
+    Row(
+        "SignatureDoesNotMatch", ErrorKind.CREDENTIALS,
+        "the secret key does not belong to the access key; enter both again with aws configure",
+    ),
+    Row(
+        "NoCredentials", ErrorKind.CREDENTIALS,
+        "no credentials were found; give them with aws configure or aws sso login",
+    ),
+    Row("ExpiredToken", ErrorKind.CREDENTIALS, _EXPIRED),
+    Row(
+        "RequestExpired", ErrorKind.CREDENTIALS,
+        f"{_EXPIRED}; or this computer's clock is wrong: set it by NTP",
+    ),
+    Row(
+        r"InvalidAMIID\.(NotFound|Malformed|Unavailable)", ErrorKind.CONFIGURATION,
+        "the image does not exist in this region; choose one that does, or leave image empty",
+    ),
+    Row(
+        r"InvalidSubnetID\.NotFound", ErrorKind.CONFIGURATION,
+        "there is no such subnet; name one that there is (--subnet subnet-…), or make the region's "
+        "default VPC with aws ec2 create-default-vpc",
+    ),
+    Row(
+        "VPCIdNotSpecified", ErrorKind.CONFIGURATION,
+        "the region has no default VPC; make it with aws ec2 create-default-vpc, or name subnets "
+        "of another one (--subnet subnet-…)",
+    ),
+    Row(
+        "OptInRequired", ErrorKind.CONFIGURATION,
+        "the account has not opted in to this region or image; do so in the AWS console, or "
+        "choose another region",
+    ),
+    Row(
+        "Blocked", ErrorKind.CONFIGURATION,
+        "AWS has blocked the account; write to its support, then press Start again",
+    ),
+    # Accounts since July 2025: AWS Billing guide, "Free Tier plans".
+    Row(
+        "InvalidParameterCombination", ErrorKind.CONFIGURATION,
+        "the account is on AWS's free plan, which has no such machines; upgrade it to the paid "
+        "plan in the Billing console, or name an eligible type: aws ec2 describe-instance-types "
+        "--filters Name=free-tier-eligible,Values=true",
+        words="free.tier",
+    ),
+    # hashicorp/packer 9810; Karpenter's IsInstanceProfileNotFound: seconds after it was made too.
+    Row(
+        "InvalidParameterValue", ErrorKind.CONFIGURATION, _PROFILE, words="IAM Instance Profile",
+        is_early=True,
+    ),
+    Row(
+        "PendingVerification", ErrorKind.BUSY,
+        "the account is still being verified by AWS, which takes up to four hours; it is tried "
+        "again",
+    ),
+    Row(
+        "IdempotentParameterMismatch", ErrorKind.BUSY,
+        "the same purchase was requested before with other settings; it is tried again as another",
+    ),
+    # Made a moment ago, and not known everywhere yet: jtriley/StarCluster 413; the EC2 API
+    # reference, "Eventual consistency".
+    Row(
+        r"Invalid(Group|SecurityGroupID|SecurityGroupId|KeyPair|LaunchTemplate\w*)"
+        r"\.(NotFound|Unknown|VersionNotFound)\w*",
+        ErrorKind.EARLY, _MADE, is_early=True,
+    ),
+    Row(r"InvalidPlacementGroup\.(Unknown|NotFound)", ErrorKind.EARLY, _MADE, is_early=True),
+    Row("RequestLimitExceeded", ErrorKind.THROTTLING, _PATIENCE),
+    Row("Throttling", ErrorKind.THROTTLING, _PATIENCE),
+    Row("Unavailable", ErrorKind.THROTTLING, _PATIENCE),
+    Row("ServiceUnavailable", ErrorKind.THROTTLING, _PATIENCE),
+    Row("InternalError", ErrorKind.THROTTLING, _PATIENCE),
+    Row(
+        r"InvalidInstanceID\.NotFound", ErrorKind.THROTTLING,
+        "the place does not list the machine yet; it is asked again",
+    ),
+    Row(
+        "NoAnswer", ErrorKind.THROTTLING,
+        "the place does not answer; the same call is repeated later, with the same token",
+    ),
+    # Vendors add codes; their families keep their names.
+    Row(r".*ServiceLinkedRole.*", ErrorKind.PERMISSION, _PERMISSION),
+    Row(r".*(Unauthorized|AccessDenied|NotPermitted).*", ErrorKind.PERMISSION, _PERMISSION),
+    Row(r".*(Throttl|RequestLimit|SlowDown|TooManyRequests).*", ErrorKind.THROTTLING, _PATIENCE),
+    Row(r".*Capacity.*", ErrorKind.CAPACITY, _NO_CAPACITY),
+    Row(
+        r".*(Limit|Quota|Count)Exceeded.*", ErrorKind.QUOTA,
+        _QUOTA.format(what="a quota is used up"),
+    ),
+    Row(
+        r".*Price.*", ErrorKind.PRICE,
+        "the price does not do; it is tried again as prices change; else raise the most that you "
+        "would pay",
+    ),
+    Row(r".*(AuthFailure|Credential|Token|Signature).*", ErrorKind.CREDENTIALS, _NOT_ACCEPTED),
+    Row(
+        r"(Invalid|Malformed|Missing|Validation|Unknown).*|.*(NotFound|NotSupported).*",
+        ErrorKind.UNKNOWN,
+        f"the place does not take these settings; {_LATER}; else change what it names",
+    ),
+    Row(
+        r".*OptIn.*", ErrorKind.CONFIGURATION,
+        "the account has not opted in; do so in the AWS console",
+    ),
+    Row(r"(?s:.*)", ErrorKind.UNKNOWN, _STRANGE),
+)  # fmt: skip
+# Other spellings of the same: one service says it so, another so.
+_SAME = {
+    "AccessDeniedException": "AccessDenied",
+    "ExpiredTokenException": "ExpiredToken",
+    "ThrottlingException": "Throttling",
+    "UnrecognizedClientException": "InvalidClientTokenId",
+    "InternalFailure": "InternalError",
+    "ServerInternal": "InternalError",
+}
+_LONGEST = 200
+# What says most about a purchase, where its pools refuse for several reasons.
+_TELLING = (
+    ErrorKind.CAPACITY, ErrorKind.QUOTA, ErrorKind.PRICE, ErrorKind.CREDENTIALS,
+    ErrorKind.PERMISSION, ErrorKind.CONFIGURATION, ErrorKind.BUSY, ErrorKind.THROTTLING,
+    ErrorKind.EARLY, ErrorKind.UNKNOWN,
+)  # fmt: skip
+# A type that one of the zones never has says nothing where another pool gives a reason.
+_SILENT = ("Unsupported", "InvalidFleetConfiguration")
+# What stands in the way of the next rung as well.
+_EVERYWHERE = (
+    ErrorKind.PERMISSION,
+    ErrorKind.CREDENTIALS,
+    ErrorKind.QUOTA,
+    ErrorKind.THROTTLING,
+    ErrorKind.BUSY,
+)
+
+
+def classify(code: str, message: str) -> ClassifiedError:
+    """Return what a place's error code means, and what may help.
+
+    Args:
+        code: The vendor's own word; ``NoAnswer`` and ``NoCredentials`` where there is none.
+        message: The vendor's own sentence.
+    """
+    plain = re.sub(r"^(Client|Server)\.", "", code)
+    plain = _SAME.get(plain, plain)
+    row = next(row for row in ROWS if row.meets(plain, message))
+    said = _first_words(message)
+    words = f"{code}: {said}" if said else code
+    why = row.sentence.format(action=_action(message), profile=_profile(message))
+    sentence = f"{why} ({words})."
+    return ClassifiedError(row.kind, sentence, code, row.is_early, message)
+
+
+def of_fleet(errors: Iterable[tuple[str, str]]) -> ClassifiedError:
+    """Return the refusal that a granted call without any machine is.
+
+    The answer is kept for the call's token, so that repeating the same call says the same.
+
+    Args:
+        errors: Code and sentence of each of its pools.
+    """
+    all_ = [classify(*error) for error in errors] or [classify("UnfulfillableCapacity", "")]
+    said = [one for one in all_ if one.code not in _SILENT] or all_
+    chosen = min(said, key=lambda one: _TELLING.index(one.kind))
+    is_early = all(one.is_early for one in said)
+    kind = ErrorKind.BUSY if chosen.kind is ErrorKind.THROTTLING else chosen.kind
+    return replace(chosen, kind=kind, is_early=is_early)
+
+
+def of_rung(kind: str, *, placement: bool) -> str:
+    """Return what a refusal is for the ladder: far apart may do what close together does not."""
+    return ErrorKind.CAPACITY if placement and kind not in _EVERYWHERE else kind
+
+
+def _action(message: str) -> str:
+    found = re.search(r"\b([a-z0-9-]+:[A-Z]\w+)", message)
+    return found[1] if found else "that"
+
+
+def _profile(message: str) -> str:
+    found = re.search(r"\((?:[^()\s]*/)?([\w+=,.@-]{1,128})\)", message)
+    return found[1] if found else "NAME"
+
+
+def _first_words(message: str) -> str:
+    """Leave out the encoded part that AWS appends for administrators, and line ends."""
+    plain = " ".join(message.partition("Encoded authorization failure")[0].split()).rstrip(". ")
+    return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"

@@ -1,0 +1,172 @@
+"""Compute what nodes cost, to the second, as the provider bills it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from workbench.core.fleet.model import Node, NodeState, Provider
+from workbench.core.units import dollars, hourly
+
+PRICED = frozenset({Provider.EC2, Provider.REHEARSAL})
+HOUR = 3600.0
+# EC2 bills a Linux machine by the second, and its first minute whole.
+BILLED_AT_LEAST = 60.0
+# Taken back by the place within its first hour, a Linux spot machine is free.
+CREDITED_SECONDS = HOUR
+# What a fleet costs from the decision to end it until nothing is billed any longer.
+RESERVE_SECONDS = 180.0
+# A fleet that could be paid for less than this is not worth its start.
+WORTH_SECONDS = 600.0
+MONTH_HOURS = 730.0
+# $ for a GiB and hour of a general-purpose volume: gp3 in us-east-1, $0.08 a month, as
+# aws.amazon.com/ebs/pricing has it; no region is twice as dear.
+STORAGE_PRICE = 0.08 / MONTH_HOURS
+# The same of a snapshot in the standard tier, $0.05 a month; only blocks that are not empty count.
+SNAPSHOT_PRICE = 0.05 / MONTH_HOURS
+# $ for a GB between two zones of a region, on each of its sides: sent and received. "Data transfer
+# within the same AWS Region", aws.amazon.com/ec2/pricing/on-demand, 2026.
+ZONE_PRICE = 0.01
+# $/h of a public IPv4 address in use, since 2024-02-01: "Public IPv4 address",
+# aws.amazon.com/vpc/pricing, 2026.
+ADDRESS_PRICE = 0.005
+# $ for a GB that leaves for the internet: the first 10 TB a month of us-east-1, beyond the 100 GB
+# that are free, aws.amazon.com/ec2/pricing/on-demand, 2026. What comes in is free.
+OUT_PRICE = 0.09
+# $ for a GB to another region: "Data transfer out from EC2 to other AWS regions" of us-east-1.
+REGION_PRICE = 0.02
+# GiB of a node's root volume, unless its image needs more.
+DISK_GIB = 50
+
+Prices = tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What a fleet costs.
+
+    Args:
+        spent: $ so far, all nodes that ever were.
+        price: $/h now.
+        left: $ of the budget; None where there is none.
+        seconds: For how long the budget, or the time to live, still lasts; None for ever.
+        traffic: $ of ``spent`` for traffic, estimated.
+    """
+
+    spent: float
+    price: float
+    left: float | None = None
+    seconds: float | None = None
+    traffic: float = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Bill {dollars(self.spent)}, {hourly(self.price)}>"
+
+
+def storage_price(gibibytes: float) -> float:
+    """Return $/h of a volume."""
+    return STORAGE_PRICE * gibibytes
+
+
+def beside(gibibytes: float, *, public: bool) -> float:
+    """Return $/h of what is billed beside a machine of EC2.
+
+    Args:
+        gibibytes: Of its root volume.
+        public: Whether it has a public IPv4 address.
+    """
+    return storage_price(gibibytes) + (ADDRESS_PRICE if public else 0.0)
+
+
+def repriced(prices: Prices, price: float, now: float) -> Prices:
+    """Return the segments of a price (epoch seconds of its beginning, $/h), with today's."""
+    if prices and prices[-1][1] == price:
+        return prices
+    return (*(segment for segment in prices if segment[0] < now), (now, price))
+
+
+def charge(prices: Sequence[tuple[float, float]], start: float, end: float) -> float:
+    """Return $ for one machine from ``start`` to ``end``, by segments of price, oldest first.
+
+    Before the first segment its price counts already.
+    """
+    total = 0.0
+    for index, (since, price) in enumerate(prices):
+        begin = start if index == 0 else max(start, since)
+        until = end if index + 1 == len(prices) else min(end, prices[index + 1][0])
+        total += price * max(0.0, until - begin)
+    return total / HOUR
+
+
+def node_spent(
+    prices: Sequence[tuple[float, float]],
+    launched: float,
+    until: float,
+    *,
+    interrupted: bool = False,
+    beside: float = 0.0,
+) -> float:
+    """Return $ for one node.
+
+    Args:
+        prices: Segments of its price.
+        launched: 0 when paying has not begun.
+        until: Now, or when it ended.
+        interrupted: Whether the place took it back, which is free in the first hour.
+        beside: $/h of what is billed beside it and never credited: its disk, its address.
+    """
+    if not launched or until < launched:
+        return 0.0
+    seconds = max(BILLED_AT_LEAST, until - launched)
+    free = interrupted and until - launched < CREDITED_SECONDS
+    machine = 0.0 if free else charge(prices, launched, launched + seconds)
+    return machine + beside * seconds / HOUR
+
+
+def metered(
+    node: Node,
+    prices: Sequence[tuple[float, float]],
+    now: float,
+    *,
+    interrupted: bool = False,
+) -> Node:
+    """Return the node with what it costs now and has cost so far."""
+    gone = node.state is NodeState.GONE
+    until = node.ended if gone and node.ended else now
+    beside = node.beside
+    spent = node_spent(prices, node.launched, until, interrupted=interrupted, beside=beside)
+    spent += node.traffic
+    price = 0.0 if gone or not prices else prices[-1][1] + beside
+    return replace(node, spent=spent, price=price)
+
+
+def with_traffic(node: Node, amount: float) -> Node:
+    """Return the node with so many $ more for its traffic; they are never credited."""
+    return replace(node, traffic=node.traffic + amount, spent=node.spent + amount)
+
+
+def bill(nodes: Iterable[Node], *, budget: float = 0.0, expires: float = 0.0, now: float) -> Bill:
+    """Return what all nodes cost, and for how long that may go on."""
+    nodes = tuple(nodes)
+    spent = sum(node.spent for node in nodes)
+    price = sum(node.price for node in nodes if node.state is not NodeState.GONE)
+    left = max(0.0, budget - spent) if budget else None
+    ends = [max(0.0, expires - now)] if expires else []
+    if left is not None and price:
+        ends.append(max(0.0, left * HOUR / price - RESERVE_SECONDS))
+    traffic = sum(node.traffic for node in nodes)
+    return Bill(spent, price, left, min(ends) if ends else None, traffic)
+
+
+def is_used_up(spent: float, price: float, budget: float) -> bool:
+    """Tell whether all has to end now for the budget not to be exceeded.
+
+    Args:
+        price: $/h of all that is still billed.
+    """
+    return bool(budget) and spent + price * RESERVE_SECONDS / HOUR >= budget
+
+
+def is_worth_it(spent: float, price: float, budget: float) -> bool:
+    """Tell whether the budget lasts for a while at ``price``, $/h of all that would be billed."""
+    return not budget or spent + price * WORTH_SECONDS / HOUR <= budget

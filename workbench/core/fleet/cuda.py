@@ -1,0 +1,39 @@
+"""Decide whether ranks can compute on GPUs, from the packages of an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from workbench.core.fleet.model import FleetWish, Offer
+
+# With the CUDA libraries that CuPy calls: those of an image may be of another release.
+CUDA = ("cupy-cuda12x[ctk]>=14", "nvidia-nccl-cu12")
+
+
+def has_cuda(distributions: Iterable[tuple[str, str]]) -> bool:
+    """Tell whether one of the distributions (name and version) computes on NVIDIA's GPUs.
+
+    PyTorch's wheels for CPUs alone say so in their version: ``2.13.0+cpu``.
+    """
+    return any(
+        name.lower().startswith("cupy")
+        or (name.lower() == "torch" and not version.endswith("+cpu"))
+        for name, version in distributions
+    )
+
+
+def without_cuda(wish: FleetWish, offer: Offer, here: bool, how: str) -> str:
+    """Return what nodes with GPUs would lack, with the remedy; empty for nothing.
+
+    Args:
+        offer: What would be bought first.
+        here: Whether this computer's environment computes on GPUs; nodes get what it has.
+        how: What has nodes get it nevertheless, as ``add --cuda``.
+    """
+    if not offer.gpus or wish.cuda or here:
+        return ""
+    return (
+        f"{offer.type} has GPUs, and ranks could not use them: nodes get the packages of this "
+        f"environment, which has neither CuPy nor PyTorch for CUDA; {how} to install "
+        f"{' and '.join(CUDA)} on the nodes."
+    )

@@ -1,0 +1,182 @@
+"""List the types and zones to try, in order, until enough nodes are found."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from workbench.core.fleet.model import Needs, Offer, Purchase
+from workbench.core.fleet.offers import ranked
+from workbench.core.fleet.quotas import quota_class
+
+MOST_TYPES = 8
+MOST_ZONES = 4
+# Nobody who looked at the first rung's price expects to pay more than twice of it.
+DEAREST = 2.0
+# Prices are sums of decimals; a bound that is met exactly is met.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to buy what is missing; its fields are those of ``Purchase``."""
+
+    count: int
+    min_nodes: int
+    types: tuple[str, ...]
+    zone: str
+    placement: bool = False
+    max_price: float = 0.0
+
+    def __str__(self) -> str:
+        nodes = f"{self.count} node{'s' if self.count != 1 else ''}"
+        if self.min_nodes < self.count:
+            nodes = f"{self.min_nodes} to {nodes}"
+        close = ", close together" if self.placement else ""
+        return f"{nodes} of {' or '.join(self.types)} in {self.zone or 'any zone'}{close}"
+
+
+def token(cluster: str, generation: str, rung: int, count: int) -> str:
+    """Return the word, of 64 characters, that makes a repeated call the same call.
+
+    Args:
+        generation: Differs for every ascent of the ladder, and from those of an earlier cluster
+            of the same name.
+    """
+    text = "\n".join((cluster, generation, str(rung), str(count)))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def member(token: str, number: int) -> str:
+    """Return a token of the family that follows from ``token``; the first is itself."""
+    return hashlib.sha256(f"{token}/{number}".encode()).hexdigest() if number else token
+
+
+def purchase(cluster: str, generation: str, number: int, rung: Candidate) -> Purchase:
+    """Return the call that tries ``rung``, the ladder's ``number``-th."""
+    return Purchase(
+        cluster=cluster,
+        token=token(cluster, generation, number, rung.count),
+        rung=number,
+        **vars(rung),
+    )
+
+
+def rung_of(bought: Purchase) -> Candidate:
+    """Return the rung that a purchase tried."""
+    return Candidate(
+        bought.count,
+        bought.min_nodes,
+        bought.types,
+        bought.zone,
+        bought.placement,
+        bought.max_price,
+    )
+
+
+def first_offer(rung: Candidate, offers: Iterable[Offer]) -> Offer:
+    """Return the offer that a rung asks for first: of its first type, where that is cheapest."""
+    return min(
+        (one for one in offers if one.type in rung.types and rung.zone in ("", one.zone)),
+        key=lambda one: (rung.types.index(one.type), one.price),
+    )
+
+
+def candidates(
+    needs: Needs,
+    offers: Iterable[Offer],
+    count: int,
+    least: int,
+    *,
+    room: float = 0.0,
+    near: tuple[str, str] | None = None,
+    across_zones: bool = False,
+    placement: bool = True,
+) -> tuple[Candidate, ...]:
+    """Return what to try, in order; nothing when no offer will do.
+
+    Close together where the type can, then not; more types of the class; the other zones; then
+    the same for as many as there are, at least ``least``. What joins nodes that are there comes
+    from their zone: traffic between zones is billed, on each side.
+
+    Args:
+        room: $/h that all of them together may cost; 0 for no bound.
+        near: Type and zone of the nodes that are there already: the same is best.
+        across_zones: Whether, beside these nodes, another zone will do too.
+        placement: Whether it matters that they stand close together.
+    """
+    fitting = ranked(offers, needs, count)
+    if near:
+        fitting = tuple(
+            sorted(
+                (offer for offer in fitting if across_zones or offer.zone == near[1]),
+                key=lambda offer: _distance(offer, near),
+            )
+        )
+    bound = _Bound(room)
+    full = [offer for offer in fitting if bound.most(offer) >= count]
+    some = [offer for offer in fitting if bound.most(offer) >= least]
+    found: list[Candidate] = []
+    if full:
+        best = full[0]
+        alone = Candidate(
+            count, count, (best.type,), best.zone, max_price=bound.price(count, [best])
+        )
+        found += [replace(alone, placement=True)] if placement and best.placement else []
+        found.append(alone)
+        found += _by_zone(full, lambda here: _rung(here, count, count, bound))
+    if some:
+        found += _by_zone(some, lambda here: _rung(here, count, least, bound))
+    return tuple(dict.fromkeys(found))
+
+
+def _distance(offer: Offer, near: tuple[str, str]) -> tuple[bool, bool]:
+    return offer.zone != near[1], offer.type != near[0]
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """What all may cost, as ``candidates`` takes it."""
+
+    room: float
+
+    def most(self, offer: Offer) -> int:
+        """Return how many the price and the quota allow."""
+        by_price = int(self.room / offer.hour + _ROUNDING) if self.room and offer.hour else 1 << 30
+        has_quota = offer.quota is not None and offer.vcpus
+        by_quota = (offer.quota or 0) // offer.vcpus if has_quota else 1 << 30
+        return min(by_price, by_quota)
+
+    def price(self, count: int, offers: Iterable[Offer]) -> float:
+        """Return the $/h that the machine of one of so many may cost; 0 for no bound."""
+        beside = max((offer.beside for offer in offers), default=0.0)
+        return self.room / count - beside if self.room else 0.0
+
+
+def _by_zone(offers: Sequence[Offer], make: Callable[[list[Offer]], Candidate]) -> list[Candidate]:
+    zones = list(dict.fromkeys(offer.zone for offer in offers))[:MOST_ZONES]
+    alike = _alike(offers)
+    here = [[offer for offer in alike if offer.zone == zone] for zone in zones]
+    return [make(offers) for offers in here if offers]
+
+
+def _alike(offers: Sequence[Offer]) -> list[Offer]:
+    """Keep the types of the best one's class that do not cost much more."""
+    best = offers[0]
+    return [
+        offer
+        for offer in offers
+        if quota_class(offer.type) == quota_class(best.type)
+        and offer.gpus == best.gpus
+        and (offer.sustained < 1.0) == (best.sustained < 1.0)
+        and offer.price <= DEAREST * best.price + _ROUNDING
+    ]
+
+
+def _rung(offers: Sequence[Offer], count: int, least: int, bound: _Bound) -> Candidate:
+    """Ask for as many as any of the types allows, of all types that allow as many."""
+    asked = min(count, max(bound.most(offer) for offer in offers))
+    types = dict.fromkeys(offer.type for offer in offers if bound.most(offer) >= asked)
+    zone, price = offers[0].zone, bound.price(asked, offers)
+    return Candidate(asked, min(least, asked), tuple(types)[:MOST_TYPES], zone, False, price)

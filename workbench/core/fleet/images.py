@@ -1,0 +1,108 @@
+"""The machine images that nodes boot, by name, with their properties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from workbench.core.quote import shortened
+
+_DEEP = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-{}/latest/ami-id"
+_UBUNTU = "/aws/service/canonical/ubuntu/server/{}/stable/current/amd64/hvm/{}/ami-id"
+_DEBIAN = "/aws/service/debian/release/{}/latest/amd64"
+
+
+@dataclass(frozen=True)
+class BaseImage:
+    """A public image, as its maintainer publishes it.
+
+    Args:
+        name: What a person types.
+        title: What a person reads.
+        parameter: The public parameter of SSM that holds the id of the newest one.
+        python: Version of its own Python; nodes take it where it is that of the notebook.
+        user: Whom it lets in by itself. Ours is another one, made by cloud-init.
+        ssh: What starts sshd: ``ssh.service``, or ``ssh.socket`` on the first connection.
+        size: GiB of its root, as it was last seen; what counts is what EC2 says of it.
+        gpus: Whether it has NVIDIA's driver and CUDA.
+        bridged: Whether it has Docker's bridge, which has the same address on every node, so MPI
+            is given the network that it may use.
+    """
+
+    name: str
+    title: str
+    parameter: str
+    python: str
+    user: str
+    ssh: str = "ssh.service"
+    size: int = 8
+    gpus: bool = False
+    bridged: bool = False
+
+
+# The first one that a region has is taken. Sources: the publishers' pages on the parameters, and
+# Debian's, Ubuntu's and AWS's release notes. Ubuntu starts sshd by its socket since 22.10.
+IMAGES = (
+    BaseImage("debian-12", "Debian 12", _DEBIAN.format(12), "3.11", "admin"),
+    BaseImage(
+        "ubuntu-24.04",
+        "Ubuntu 24.04",
+        _UBUNTU.format("24.04", "ebs-gp3"),
+        "3.12",
+        "ubuntu",
+        "ssh.socket",
+    ),
+    BaseImage("ubuntu-22.04", "Ubuntu 22.04", _UBUNTU.format("22.04", "ebs-gp2"), "3.10", "ubuntu"),
+    BaseImage(
+        "gpu-ubuntu-24.04",
+        "Deep Learning Base of Ubuntu 24.04",
+        _DEEP.format("ubuntu-24.04"),
+        "3.12",
+        "ubuntu",
+        "ssh.socket",
+        75,
+        gpus=True,
+        bridged=True,
+    ),
+    BaseImage(
+        "gpu-ubuntu-22.04",
+        "Deep Learning Base of Ubuntu 22.04",
+        _DEEP.format("ubuntu-22.04"),
+        "3.10",
+        "ubuntu",
+        size=75,
+        gpus=True,
+        bridged=True,
+    ),
+)
+NAMES = tuple(image.name for image in IMAGES)
+
+
+def named(name: str) -> BaseImage | None:
+    """Return the image of that name; None where a person named one of their own."""
+    return next((image for image in IMAGES if image.name == name), None)
+
+
+def usual(*, gpus: bool) -> tuple[BaseImage, ...]:
+    """Return what nodes boot where nobody has named an image, the first choice first."""
+    return tuple(image for image in IMAGES if image.gpus is gpus)
+
+
+def parameters(wished: str, *, gpus: bool) -> tuple[str, ...]:
+    """Return the parameters that may hold the image's id; empty where ``wished`` is an id itself.
+
+    Args:
+        wished: A name of ``IMAGES``, a parameter, an id, or empty for what is usual.
+        gpus: Whether the nodes have GPUs, and need their driver.
+    """
+    if wished.startswith("/"):
+        return (wished,)
+    known = named(wished)
+    if known is not None:
+        return (known.parameter,)
+    return () if wished else tuple(image.parameter for image in usual(gpus=gpus))
+
+
+def titled(parameter: str) -> str:
+    """Return what a person reads of the image that a parameter holds."""
+    found = (image.title for image in IMAGES if image.parameter == parameter)
+    return next(found, shortened(parameter))

@@ -1,0 +1,258 @@
+"""Decide the next actions of a fleet, without talking to a provider.
+
+Each turn begins with nodes as observed (``reconcile``) and moves them on in a ``FleetView``. What
+was decided is recorded before it is done, so a supervisor that is killed in between finds the
+record and the token of the purchase, and buys nothing twice. ::
+
+              Buy                 login              PrepareNode           a world has its ranks
+    (missing) ────▶ asked ──▶ booting ────▶ verified ──────▶ data ready ◀───────────▶ joined
+                      │          │             │                 │                      │
+                      └──────────┴─────────────┴─────────────────┴──────────────────────┴──▶ leaving
+                                                                                               │
+                        Terminate, once no world has ranks on it, or after a while            │
+                                                                                 gone ◀────────┘
+
+A node leaves if fewer are wanted, the price limit or the budget demands it, the provider takes it
+back, or it is late: not reached, or not prepared in time. What a provider refuses is answered by
+``provisioning`` with a wait or the next fallback. When the cluster is deleted or its time is over,
+all nodes leave, then ``Clean`` removes what they shared, and ``Finish`` ends the supervisor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from workbench.core.fleet.cost import is_used_up
+from workbench.core.fleet.facts import (
+    Action,
+    Buy,
+    Clean,
+    Finish,
+    FleetFact,
+    Open,
+    PrepareNode,
+    Put,
+    RecordOrder,
+    Terminate,
+    Wait,
+)
+from workbench.core.fleet.membership import by_worth, elect_head, has_data, wished_nodes
+from workbench.core.fleet.model import COMING, FleetWish, NodeState, Provider
+from workbench.core.fleet.provisioning import give_up_open, is_under_way, supply
+from workbench.core.fleet.reconcile import ALIVE, SessionState, adopted, is_reachable, late
+from workbench.core.fleet.state import FleetView
+from workbench.core.units import dollars, hourly
+
+__all__ = [
+    "Action",
+    "Buy",
+    "Clean",
+    "Finish",
+    "FleetFact",
+    "Open",
+    "PrepareNode",
+    "Put",
+    "RecordOrder",
+    "SessionState",
+    "Terminate",
+    "Wait",
+    "plan_fleet",
+]
+
+# For so long a node that is to go may carry its world, until the next one stands elsewhere.
+LEAVE_SECONDS = 180.0
+# A node that the place takes back is free in its first hour, unless we end it ourselves.
+TAKEN_SECONDS = 300.0
+_SMALLER = "the fleet was made smaller"
+_ROUNDING = 1e-9
+_UNREACHED = (NodeState.ASKED, NodeState.BOOTING)
+
+
+def plan_fleet(wish: FleetWish, fact: FleetFact, *, wanted: bool, now: float) -> list[Action]:
+    """Return what to do next; asked twice in the same state, it says the same.
+
+    Only ``Buy``, ``Terminate`` and ``Clean`` change what is provided. What was seen, and what was
+    decided and takes longer than a moment, is written down first: a supervisor that starts again
+    goes on from there.
+
+    Args:
+        wanted: False when everything is to be deleted.
+    """
+    if wish.provider is Provider.THIS_MACHINE:
+        return [] if wanted else [Finish()]
+    view = FleetView(wish, fact, now)
+    is_over = bool(wish.expires) and now >= wish.expires
+    actions = _keep(view) if wanted and not is_over else _take_down(view, is_over)
+    return [*map(RecordOrder, view.news), *map(Put, view.changed), *actions]
+
+
+# -- while it is wanted
+
+
+def _keep(view: FleetView) -> list[Action]:
+    if is_used_up(view.spent, view.price, view.wish.budget):
+        return _end_all(view)
+    _give_up(view)
+    target = _target(view)
+    least = min(view.wish.min_nodes, target)
+    if not view.is_lent:
+        _choose_hosts(view, target)
+    _take_back(view, target)
+    _fit_price(view, least)
+    for node in by_worth(view.kept, view.fact.used)[target:]:
+        view.leave(node, _SMALLER)
+    _elect(view, least)
+    return [*_releases(view), *_sessions(view), *supply(view, target, least)]
+
+
+def _end_all(view: FleetView) -> list[Action]:
+    why = (
+        f"{dollars(view.spent)} of the budget of {dollars(view.wish.budget)} are spent, and what "
+        "is left is needed to end the nodes; raise the budget to go on"
+    )
+    for node in view.kept:
+        view.leave(node, why)
+    ids = tuple(node.id for node in view.alive)
+    return [*([Terminate(ids, why)] if ids else []), Wait(0.0, f"{why}.")]
+
+
+def _give_up(view: FleetView) -> None:
+    """Part with nodes that failed or cannot be reached; hosts get another chance when asked."""
+    for node in view.kept:
+        machine = view.machines.get(node.id)
+        why = late(node, machine, view.contacts.get(node.id), view.now) if machine else ""
+        if why and view.is_lent:
+            view.leave(node, why, failed=node.state in _UNREACHED)
+        elif node.failed and node.since < view.fact.asked:
+            view.nodes[node.id] = replace(
+                node, failed=False, state=NodeState.BOOTING, since=view.now, message=""
+            )
+
+
+def _target(view: FleetView) -> int:
+    return wished_nodes(
+        view.wish.nodes,
+        view.wish.min_nodes,
+        view.wish.max_nodes,
+        there=len(view.kept),
+        waiting=view.fact.waiting,
+        idle=view.fact.idle,
+    )
+
+
+def _choose_hosts(view: FleetView, target: int) -> None:
+    """Take hosts in the order in which they are listed; one that failed counts for none."""
+    missing = target - sum(not node.failed for node in view.kept)
+    for id_, machine in view.machines.items():
+        known = view.nodes.get(id_)
+        is_spent = known is not None and known.failed and known.since >= view.fact.asked
+        if missing > 0 and not is_spent and (known is None or known.state is NodeState.GONE):
+            view.nodes[id_] = adopted(machine, known, view.now)
+            missing -= 1
+
+
+def _take_back(view: FleetView, target: int) -> None:
+    """Let nodes stay that were to go, where they are wanted again and still carry a world."""
+    staying = [
+        node
+        for node in view.alive
+        if node.state is NodeState.LEAVING
+        and node.id in view.fact.used
+        and not node.failed
+        and not view.is_taken(node)
+        and view.has_session(node)
+        and view.now - node.since < LEAVE_SECONDS
+    ]
+    missing = target - len(view.kept)
+    for node in by_worth(staying, view.fact.used)[: max(0, missing)]:
+        has_head = any(other.head for other in view.kept)
+        view.nodes[node.id] = replace(
+            node,
+            state=NodeState.READY,
+            since=view.now,
+            message="",
+            head=node.head and not has_head,
+        )
+
+
+def _fit_price(view: FleetView, least: int) -> None:
+    """Part with what costs more than may be paid; with all, where too few are left."""
+    most = view.wish.max_price
+    staying = by_worth(view.kept, view.fact.used)
+    while most and staying and sum(node.price for node in staying) > most + _ROUNDING:
+        staying.pop()
+    if len(staying) < least and len(staying) < len(view.kept):
+        staying = []
+    ids = {node.id for node in staying}
+    for node in view.kept:
+        if node.id not in ids:
+            view.leave(
+                node, f"together the nodes cost more than the {hourly(most)} that you would pay"
+            )
+
+
+def _elect(view: FleetView, least: int) -> None:
+    """Choose a head where there is none, among all nodes that the first world will stand on."""
+    sound = [node for node in view.kept if not node.failed]
+    able = [node for node in sound if has_data(node)]
+    heads = [node for node in view.kept if node.head]
+    if any(node.head for node in sound) or len(able) < max(1, least):
+        return
+    if not view.fact.used and any(node.state in COMING for node in sound):
+        return
+    for node in heads:
+        view.nodes[node.id] = replace(node, head=False)
+    chosen = elect_head(able)
+    view.nodes[chosen.id] = replace(view.nodes[chosen.id], head=True)
+
+
+def _releases(view: FleetView) -> list[Action]:
+    """End what leaves, once no world stands on it, or after a while."""
+    groups: dict[str, list[str]] = {}
+    for node in [node for node in view.alive if node.state is NodeState.LEAVING]:
+        waited = view.now - node.since
+        if view.is_taken(node) and not node.failed:
+            is_due = waited >= TAKEN_SECONDS
+        else:
+            is_due = node.failed or node.id not in view.fact.used or waited >= LEAVE_SECONDS
+        if is_due and view.is_lent:
+            groups.setdefault(node.message, []).append(node.id)
+        elif is_due:
+            view.part(node)
+    return [Terminate(tuple(ids), why) for why, ids in groups.items()]
+
+
+def _sessions(view: FleetView) -> list[Action]:
+    actions: list[Action] = []
+    for node in view.kept:
+        machine, contact = view.machines.get(node.id), view.contacts.get(node.id)
+        if machine is None or not is_reachable(machine) or (contact and contact.working):
+            continue
+        if contact is None or not contact.open:
+            actions.append(Open(node.id))
+        elif node.state is NodeState.VERIFIED and not node.failed:
+            actions.append(PrepareNode(node.id))
+    return actions
+
+
+# -- when everything goes
+
+
+def _take_down(view: FleetView, is_over: bool) -> list[Action]:
+    """End all, see that it has ended, then delete what is left, until nothing is."""
+    why = "its time to live is over" if is_over else "the cluster was deleted"
+    for node in view.kept:
+        view.leave(node, why)
+    if not view.is_lent:
+        for node in view.alive:
+            view.part(node)
+    ids = tuple(m.id for m in view.fact.machines if m.state in ALIVE) if view.is_lent else ()
+    actions: list[Action] = [Terminate(ids, why)] if ids else []
+    actions += give_up_open(view)
+    if actions or is_under_way(view):
+        return actions
+    last = max((order.at for order in view.orders), default=0.0)
+    ended = max((node.ended for node in view.nodes.values()), default=0.0)
+    if view.fact.left == () and view.fact.cleaned > max(last, ended):
+        return [Finish()]
+    return [Clean()]

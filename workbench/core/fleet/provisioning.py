@@ -1,0 +1,257 @@
+"""Decide what to buy for the missing nodes, and never the same node twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from workbench.core.fleet.charges import elsewhere
+from workbench.core.fleet.cost import is_worth_it
+from workbench.core.fleet.facts import Action, Buy, RecordOrder, Wait
+from workbench.core.fleet.fallbacks import candidates
+from workbench.core.fleet.membership import by_worth
+from workbench.core.fleet.model import MachineState, Node, NodeState, Offer, Purchase
+from workbench.core.fleet.offers import fits, judge_quota, ranked, total, why_not
+from workbench.core.fleet.purchases import (
+    LAG_SECONDS,
+    REPEAT_SECONDS,
+    Order,
+    Pause,
+    PurchaseOutcome,
+    given_up,
+    next_order,
+    promised,
+)
+from workbench.core.fleet.state import FleetView
+from workbench.core.fleet.suitability import required
+from workbench.core.units import dollars, hourly
+
+# As many nodes that do not come up, and nothing more is bought until a person has looked.
+MOST_FAILURES = 3
+_ROUNDING = 1e-9
+
+
+def supply(view: FleetView, target: int, least: int) -> list[Action]:
+    """Return how to get the nodes that are missing, one purchase at a time.
+
+    Args:
+        target: How many nodes there are to be.
+        least: With fewer of them nothing can be done.
+    """
+    there = [node for node in view.alive if not view.is_taken(node)]
+    coming = promised(view.orders, view.fact.machines, view.fact.seen)
+    missing = target - len(there) - coming
+    if not view.is_lent:
+        return [Wait(0.0, _too_few_hosts(view, target))] if missing > 0 else []
+    room = _room(view, there)
+    order = next((order for order in view.orders if order.is_open), None)
+    if order:
+        return _repeated(view, order, missing, room)
+    # What was never listed could be there already.
+    if missing <= 0 or view.fact.offers is None or not view.fact.seen:
+        return []
+    fewest = min(missing, max(1, least - len(there) - coming))
+    if why := _why_not(view, missing, fewest, room):
+        return [Wait(0.0, why)]
+    return _next(view, missing, fewest, room, placement=target > 1)
+
+
+def give_up_open(view: FleetView) -> list[Action]:
+    """Close the orders that nobody wants any longer, once it is certain that nothing comes."""
+    return [
+        RecordOrder(given_up(order))
+        for order in view.orders
+        if order.is_open
+        and order.purchase.token not in view.fact.calling
+        and view.fact.seen >= order.at + LAG_SECONDS
+    ]
+
+
+def is_under_way(view: FleetView) -> bool:
+    """Tell whether something is still ending, or could still come."""
+    return (
+        any(order.is_open for order in view.orders)
+        or promised(view.orders, view.fact.machines, view.fact.seen) > 0
+        or any(node.state is not NodeState.GONE for node in view.nodes.values())
+        or (view.is_lent and any(m.state is not MachineState.GONE for m in view.fact.machines))
+        or any(order.purchase.token in view.fact.calling for order in view.orders)
+    )
+
+
+def _room(view: FleetView, there: list[Node]) -> float:
+    """Return the $/h that may still be bought; 0 for no bound, and below 0 for nothing."""
+    most = view.wish.max_price
+    if not most:
+        return 0.0
+    return (most - sum(node.price for node in there)) or -1.0
+
+
+def _repeated(view: FleetView, order: Order, missing: int, room: float) -> list[Action]:
+    """Make an open call again while it still says what is wanted; else see what came of it."""
+    if order.purchase.token in view.fact.calling or view.fact.offers is None:
+        return []
+    bought = order.purchase
+    does = {
+        offer.type
+        for offer in view.fact.offers
+        if offer.zone == bought.zone and fits(required(view.wish), offer)
+    }
+    near = _near(view)
+    is_near = near is None or view.wish.across_zones or bought.zone == near[1]
+    beside = max((offer.beside for offer in _offers(view, bought)), default=0.0)
+    price = bought.max_price and bought.max_price + beside
+    is_paid = not room or 0 < price * bought.count <= room + _ROUNDING
+    is_wanted = bought.count <= missing and does.issuperset(bought.types) and is_paid and is_near
+    if not is_wanted or view.now - order.at > REPEAT_SECONDS:
+        return give_up_open(view)
+    if view.now < order.repeats_at:
+        return []
+    tries = order.tries + 1
+    again = replace(
+        order, outcome=PurchaseOutcome.WRITTEN, kind="", message="", at=view.now, tries=tries
+    )
+    return [Buy(again)]
+
+
+def _next(
+    view: FleetView, missing: int, fewest: int, room: float, *, placement: bool
+) -> list[Action]:
+    fact, needs = view.fact, required(view.wish)
+    near = _near(view)
+    tried = candidates(
+        needs,
+        fact.offers or (),
+        missing,
+        fewest,
+        room=room,
+        near=near,
+        across_zones=view.wish.across_zones,
+        placement=placement,
+    )
+    step = next_order(
+        view.orders,
+        tried,
+        cluster=fact.cluster,
+        founded=fact.founded,
+        asked=fact.asked,
+        now=view.now,
+    )
+    if isinstance(step, Pause):
+        return [Wait(step.until, f"{step.why}{_elsewhere(view, near)}")]
+    price = view.price + _price(view, step)
+    if not is_worth_it(view.spent, price, view.wish.budget):
+        return [Wait(0.0, _too_dear(view, price))]
+    return [Buy(step)]
+
+
+def _near(view: FleetView) -> tuple[str, str] | None:
+    """Return the type and the zone of the nodes that are there or on their way; None for none."""
+    for node in by_worth(view.kept, view.fact.used):
+        if node.zone:
+            return node.type, node.zone
+    tokens = {machine.token for machine in view.machines.values() if machine.id in _ids(view)}
+    for order in reversed(view.orders):
+        bought, seen = order.purchase, view.fact.seen
+        coming = promised([order], view.fact.machines, seen) > 0
+        if bought.zone and (coming or bought.token in tokens):
+            return bought.types[0], bought.zone
+    return None
+
+
+def _ids(view: FleetView) -> set[str]:
+    return {node.id for node in view.kept}
+
+
+def _elsewhere(view: FleetView, near: tuple[str, str] | None) -> str:
+    """Return what to do where only another zone has what is missing; empty otherwise."""
+    if near is None or view.wish.across_zones:
+        return ""
+    others = [
+        offer
+        for offer in view.fact.offers or ()
+        if offer.zone != near[1] and fits(view.wish.needs, offer)
+    ]
+    if not others:
+        return ""
+    return f" {near[1]} alone is tried, where the others are; {elsewhere(view.wish.nodes)}."
+
+
+def _price(view: FleetView, order: Order) -> float:
+    """Return the $/h that an order costs at most, as prices are now."""
+    bought = order.purchase
+    prices = [offer.hour for offer in _offers(view, bought)]
+    return max(prices, default=0.0) * bought.count
+
+
+def _offers(view: FleetView, bought: Purchase) -> list[Offer]:
+    return [
+        offer
+        for offer in view.fact.offers or ()
+        if offer.type in bought.types and offer.zone == bought.zone
+    ]
+
+
+# -- why nothing is bought
+
+
+def _why_not(view: FleetView, missing: int, fewest: int, room: float) -> str:
+    """Return why no rung could be tried, with the remedy; empty when one can."""
+    failed = [
+        node for node in view.nodes.values() if node.failed and node.launched >= view.fact.asked
+    ]
+    if len(failed) >= MOST_FAILURES:
+        last = max(failed, key=lambda node: node.since)
+        return (
+            f"{len(failed)} nodes failed, the last because {last.message}; see their logs, "
+            "correct the image or the prepare script, then press Start again."
+        )
+    offers, needs = view.fact.offers or (), required(view.wish)
+    fitting = ranked(offers, needs, missing)
+    if why := why_not(view.wish, offers):
+        return why
+    near, across_zones = _near(view), view.wish.across_zones
+    if near and not across_zones:
+        fitting = tuple(offer for offer in fitting if offer.zone == near[1])
+    if near and not fitting:
+        return (
+            f"{near[1]}, where the other nodes are, offers nothing that fits; "
+            f"{elsewhere(view.wish.nodes)}."
+        )
+    if candidates(
+        needs,
+        offers,
+        missing,
+        fewest,
+        room=room,
+        near=near,
+        across_zones=across_zones,
+    ):
+        return ""
+    cheapest = min(fitting, key=lambda offer: offer.hour)
+    price = total(cheapest, fewest)
+    if room and price > room + _ROUNDING:
+        disks = ", disks and addresses included" if cheapest.beside else ""
+        most = hourly(view.wish.max_price)
+        return (
+            f"{_nodes(fewest)} more would cost {hourly(price)} ({cheapest.type}{disks}), "
+            f"and the price limit is {most}; raise it, or request fewer nodes."
+        )
+    return judge_quota(fitting[0], fewest).remedy
+
+
+def _too_dear(view: FleetView, price: float) -> str:
+    left = max(0.0, view.wish.budget - view.spent)
+    return (
+        f"{dollars(left)} of the budget are left, which is too little to start at {hourly(price)}; "
+        "raise the budget, or ask for less."
+    )
+
+
+def _too_few_hosts(view: FleetView, target: int) -> str:
+    failed = [node for node in view.kept if node.failed]
+    if failed:
+        return f"{failed[0].id} cannot be used: {failed[0].message}"
+    return f"{_nodes(target)} are wanted, but {len(view.machines)} hosts are listed; list more."
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' if count != 1 else ''}"

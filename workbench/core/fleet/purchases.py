@@ -1,0 +1,199 @@
+"""The state of purchases: pending nodes, retries, and the next fallback."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from workbench.core.fleet.cloud_errors import ErrorKind, Reaction, step
+from workbench.core.fleet.fallbacks import Candidate, purchase, rung_of
+from workbench.core.fleet.model import Machine, Purchase
+
+# For as long after a launch a place may not list what it has provided.
+LAG_SECONDS = 60.0
+# A token is not repeated when the call may be long past: what it bought would be listed.
+REPEAT_SECONDS = 600.0
+BACK_OFF_SECONDS = (2.0, 60.0)
+# When no rung had machines, or none can have now: the first pause, and the longest.
+PAUSE_SECONDS = (60.0, 900.0)
+MOST_RUNGS = 16
+
+
+class PurchaseOutcome(StrEnum):
+    """The outcome of a purchase."""
+
+    WRITTEN = "written"
+    BOUGHT = "bought"
+    REFUSED = "refused"
+    LOST = "lost"
+
+
+@dataclass(frozen=True)
+class Order:
+    """A purchase, and what came of it.
+
+    Args:
+        climb: Number of the ascent of the ladder that it belongs to, from 1.
+        at: Epoch seconds at which it was written down, and then of the last answer.
+        outcome: ``written`` for as long as no answer is known; ``lost`` when nothing came of it.
+        tries: Calls that were made with this token.
+        kind: Why it was refused; one of ``core.fleet.cloud_errors.ErrorKind``.
+        message: Why it was refused, in a sentence.
+    """
+
+    purchase: Purchase
+    climb: int
+    at: float
+    outcome: PurchaseOutcome = PurchaseOutcome.WRITTEN
+    tries: int = 1
+    kind: str = ""
+    message: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody knows yet what comes of it: the same call may have to be repeated."""
+        throttled = self.outcome is PurchaseOutcome.REFUSED and step(self.kind) is Reaction.BACK_OFF
+        return self.outcome is PurchaseOutcome.WRITTEN or throttled
+
+    @property
+    def may_come(self) -> bool:
+        """Whether machines may come of it: also of a call without answer before the refused one."""
+        refused_again = self.outcome is PurchaseOutcome.REFUSED and self.tries > 1
+        return self.outcome is PurchaseOutcome.BOUGHT or (refused_again and not self.is_open)
+
+    @property
+    def repeats_at(self) -> float:
+        """Epoch seconds from which the call is repeated, while it is open."""
+        first, longest = BACK_OFF_SECONDS
+        return self.at + min(first * 2.0 ** min(self.tries - 1, 16), longest)
+
+
+@dataclass(frozen=True)
+class Pause:
+    """Nothing is to be tried until then; 0 until somebody has acted."""
+
+    until: float
+    why: str
+
+
+def settled(
+    orders: Iterable[Order], machines: Sequence[Machine], seen: float, calling: Collection[str]
+) -> list[Order]:
+    """Return the orders that the place's list tells more of, as they are to be written now.
+
+    What is listed was bought, whether or not the answer came. What was bought, and is not listed
+    although it must be, is lost: the next rung is tried.
+
+    Args:
+        seen: Epoch seconds at which the list was asked for.
+        calling: Tokens whose call is under way.
+    """
+    news = []
+    listed = Counter(machine.token for machine in machines)
+    for order in orders:
+        there = listed[order.purchase.token]
+        if order.is_open and there:
+            news.append(replace(order, outcome=PurchaseOutcome.BOUGHT, kind="", message=""))
+        elif (
+            order.outcome is PurchaseOutcome.BOUGHT
+            and not there
+            # Later nothing can be said: the place forgets what has ended.
+            and LAG_SECONDS <= seen - order.at < 10 * LAG_SECONDS
+            and order.purchase.token not in calling
+        ):
+            said = "it was granted, but no machine came"
+            news.append(replace(order, outcome=PurchaseOutcome.LOST, message=said))
+    return news
+
+
+def promised(orders: Iterable[Order], machines: Sequence[Machine], seen: float) -> int:
+    """Return how many machines may have been bought that the place does not list yet."""
+    listed = Counter(machine.token for machine in machines)
+    return sum(
+        max(0, order.purchase.count - listed[order.purchase.token])
+        for order in orders
+        if order.may_come and seen < order.at + LAG_SECONDS
+    )
+
+
+def given_up(order: Order) -> Order:
+    """Return an open order of which nothing came, and whose call is not repeated."""
+    return replace(order, outcome=PurchaseOutcome.LOST, kind="", message="it was given up")
+
+
+def next_order(
+    orders: Sequence[Order],
+    rungs: Sequence[Candidate],
+    *,
+    cluster: str,
+    founded: float,
+    asked: float,
+    now: float,
+) -> Order | Pause:
+    """Return what to try next, or until when to wait; no order may be open.
+
+    Args:
+        orders: All, oldest first.
+        rungs: What would do now, in the order in which to try it.
+        founded: Epoch seconds; tells the cluster from an earlier one of the same name.
+        asked: Epoch seconds of the wish; it is not held back by what came of an older one.
+    """
+    last = orders[-1] if orders else None
+    climb = last.climb if last else 0
+    recent = [order for order in orders if order.climb == climb]
+    over = (
+        last is None or last.at < asked or any(o.outcome is PurchaseOutcome.BOUGHT for o in recent)
+    )
+    if last and not over:
+        follows = step(last.kind) if last.outcome is PurchaseOutcome.REFUSED else Reaction.NEXT_RUNG
+        if follows is Reaction.STOP:
+            return Pause(0.0, last.message)
+        rest = [rung for rung in rungs if not any(_is_vain(rung, order) for order in recent)]
+        over = follows is Reaction.PAUSE or not rest or len(recent) >= MOST_RUNGS
+        rungs = rungs if over else rest
+        until = last.at + _pause(orders, asked)
+        if over and now < until:
+            return Pause(until, _why_paused(recent, rungs[0]))
+    number, climb = (0, climb + 1) if over else (len(recent), climb)
+    generation = f"{founded:.6f}/{climb}"
+    return Order(purchase(cluster, generation, number, rungs[0]), climb, now)
+
+
+def _is_vain(rung: Candidate, before: Order) -> bool:
+    """Return whether what came of an order says that a rung comes to nothing as well."""
+    tried = rung_of(before.purchase)
+    if before.outcome is PurchaseOutcome.REFUSED and before.kind == ErrorKind.QUOTA:
+        return {*rung.types} <= {*tried.types} and rung.min_nodes >= tried.min_nodes
+    return _apart_from_price(rung) == _apart_from_price(tried)
+
+
+def _why_paused(recent: Sequence[Order], first: Candidate) -> str:
+    """Return why nothing is tried now; a reason with a remedy before the lack of machines."""
+    said = [
+        o for o in recent if o.outcome is PurchaseOutcome.REFUSED and o.kind != ErrorKind.CAPACITY
+    ]
+    if said:
+        return said[-1].message
+    return f"No zone has {first} now, nor any other way; it is tried again."
+
+
+def _apart_from_price(rung: Candidate) -> Candidate:
+    return replace(rung, max_price=0.0)
+
+
+def _pause(orders: Sequence[Order], asked: float) -> float:
+    """Return for how long to wait after the last ascent; longer after each one in vain.
+
+    Credentials are renewed by a person, who waits for the nodes then: the pause stays short.
+    """
+    if orders[-1].kind == ErrorKind.CREDENTIALS:
+        return PAUSE_SECONDS[0]
+    failed: set[int] = set()
+    for order in reversed(orders):
+        if order.outcome is PurchaseOutcome.BOUGHT or order.at < asked:
+            break
+        failed.add(order.climb)
+    first, longest = PAUSE_SECONDS
+    return min(first * 2.0 ** min(len(failed) - 1, 8), longest)

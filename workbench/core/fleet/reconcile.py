@@ -1,0 +1,143 @@
+"""Reconcile the known nodes with the provider's list and the open sessions, and find late ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from workbench.core.fleet.model import COMING, Machine, MachineState, Node, NodeState
+from workbench.core.fleet.purchases import LAG_SECONDS
+
+# From the launch, or this supervisor's first try, until a session has to stand.
+BOOT_SECONDS = 600.0
+# A node that had a session, and has none for so long, is given up.
+LOST_SECONDS = 900.0
+
+ALIVE = (MachineState.PENDING, MachineState.RUNNING)
+_TAKEN_BACK = "the place takes it back"
+
+
+@dataclass(frozen=True)
+class SessionState:
+    """What this supervisor has of one node; a node without one was not tried yet.
+
+    Args:
+        open: Whether a verified session stands.
+        since: Epoch seconds at which it was opened, lost, or first tried.
+        working: Whether it is being opened or prepared now.
+    """
+
+    id: str
+    open: bool
+    since: float
+    working: bool = False
+
+
+def adopted(machine: Machine, known: Node | None, now: float) -> Node:
+    """Return the node that a machine is which nobody wrote down, or which was believed gone."""
+    node = known or Node(machine.id, NodeState.ASKED)
+    begun = replace(node, state=NodeState.ASKED, since=now, ended=0.0, head=False, failed=False)
+    return _described(replace(begun, launched=machine.launched, message=""), machine, now)
+
+
+def ended_unseen(machine: Machine, now: float) -> Node:
+    """Return the node of a machine that was ours and ended before anybody saw it; it is paid."""
+    return _gone(adopted(machine, None, now), machine, now)
+
+
+def seen_again(node: Node, machine: Machine, contact: SessionState | None, now: float) -> Node:
+    """Return a node as it is now, by its machine and its session."""
+    if machine.state is MachineState.GONE:
+        return _gone(node, machine, now)
+    if machine.state is MachineState.STOPPING:
+        return _leaving(
+            node, machine.reason or "it is ending", now, failed=_by_itself(node, machine)
+        )
+    if machine.interrupted:
+        node = _leaving(node, machine.reason or _TAKEN_BACK, now)
+    node = _described(node, machine, now)
+    if contact and contact.open and node.state is NodeState.BOOTING:
+        return replace(node, state=NodeState.VERIFIED, since=now, message="")
+    return node
+
+
+def noticed(node: Node, now: float) -> Node:
+    """Return a node of which the place said that it will take it back."""
+    return _leaving(node, _TAKEN_BACK, now)
+
+
+def unlisted(node: Node, seen: float, now: float) -> Node:
+    """Return a node that the place does not list; shortly after its launch that says nothing."""
+    if seen < (node.launched or node.since) + LAG_SECONDS:
+        return node
+    message = node.message if node.state is NodeState.LEAVING else "the place lists it no longer"
+    return replace(
+        node, state=NodeState.GONE, since=now, ended=now, price=0.0, head=False, message=message
+    )
+
+
+def late(node: Node, machine: Machine, contact: SessionState | None, now: float) -> str:
+    """Return why a node is not waited for any longer; empty while it is."""
+    if node.failed:
+        return node.message or "it could not be prepared"
+    if contact and contact.open:
+        return ""
+    reachable = is_reachable(machine)
+    if node.state in (NodeState.ASKED, NodeState.BOOTING):
+        begun = node.launched or node.since
+        if reachable:
+            # What booted while no supervisor looked has its chance first.
+            begun = max(begun, contact.since) if contact else now
+        if now - begun > BOOT_SECONDS:
+            return f"it did not come up within {BOOT_SECONDS / 60:.0f} minutes"
+    elif contact and now - contact.since > LOST_SECONDS:
+        return f"it could not be reached for {LOST_SECONDS / 60:.0f} minutes"
+    return ""
+
+
+def is_reachable(machine: Machine) -> bool:
+    """Tell whether a session can be tried."""
+    return machine.state is MachineState.RUNNING and bool(machine.reach)
+
+
+def _described(node: Node, machine: Machine, now: float) -> Node:
+    node = replace(
+        node,
+        address=machine.address or node.address,
+        slots=machine.slots or node.slots,
+        type=machine.type or node.type,
+        zone=machine.zone or node.zone,
+        price=machine.price or node.price,
+        network=machine.network or node.network,
+        flow=machine.flow or node.flow,
+        beside=machine.beside or node.beside,
+    )
+    if node.state is NodeState.ASKED and machine.state is MachineState.RUNNING:
+        return replace(node, state=NodeState.BOOTING, since=now)
+    return node
+
+
+def _by_itself(node: Node, machine: Machine) -> bool:
+    """Tell whether a node that was still coming ended, though nobody wanted it to."""
+    return node.failed or (node.state in COMING and not machine.interrupted)
+
+
+def _leaving(node: Node, message: str, now: float, *, failed: bool | None = None) -> Node:
+    if node.state is NodeState.LEAVING:
+        return node
+    failed = node.failed if failed is None else failed
+    return replace(node, state=NodeState.LEAVING, since=now, message=message, failed=failed)
+
+
+def _gone(node: Node, machine: Machine, now: float) -> Node:
+    left = node.state is NodeState.LEAVING
+    reason = machine.reason or (_TAKEN_BACK if machine.interrupted else "it ended by itself")
+    return replace(
+        node,
+        state=NodeState.GONE,
+        since=now,
+        ended=machine.ended or now,
+        price=0.0,
+        head=False,
+        message=node.message if left else reason,
+        failed=node.failed if left else _by_itself(node, machine),
+    )

@@ -1,0 +1,51 @@
+"""Decide from which network nodes accept ssh: one public address, or a private network."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from ipaddress import IPv4Network
+
+from workbench.errors import InputError
+
+# Not what Python calls private: that holds the documents' examples too, and not the shared
+# addresses that VPNs use.
+PRIVATE = tuple(
+    IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
+)
+
+
+def check_door(text: str) -> IPv4Network:
+    """Return the network from which ssh is let in; an address alone is a network of one.
+
+    Raises:
+        InputError: It is none, of IPv6, or of the public network and more than one address.
+    """
+    try:
+        network = ipaddress.ip_network(text.strip(), strict=False)
+    except ValueError as error:
+        raise InputError(
+            f"{text!r} is no network",
+            "write an address, such as 203.0.113.7, or a private network, such as 10.8.0.0/16.",
+        ) from error
+    if not isinstance(network, IPv4Network):
+        raise InputError(
+            f"{text} is an IPv6 address, and nodes are reached by IPv4",
+            "name this computer's IPv4 "
+            "address (`curl -4 https://checkip.amazonaws.com` prints it).",
+        )
+    if network.num_addresses > 1 and is_public([str(network)]):
+        raise InputError(
+            f"{text} is public and more than one address", "let in this computer alone (/32)."
+        )
+    return network
+
+
+def is_public(doors: Sequence[str]) -> bool:
+    """Tell whether ssh comes through the internet, so that nodes are reached there too."""
+    return any(not _is_private(door) for door in doors)
+
+
+def _is_private(door: str) -> bool:
+    network = ipaddress.ip_network(door)
+    return isinstance(network, IPv4Network) and any(map(network.subnet_of, PRIVATE))

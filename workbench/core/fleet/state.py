@@ -1,0 +1,125 @@
+"""The state of a fleet while its plan is made: nodes as observed, and as decided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from workbench.core.fleet.facts import FleetFact
+from workbench.core.fleet.model import FleetWish, Machine, Node, NodeState, Provider
+from workbench.core.fleet.purchases import Order, settled
+from workbench.core.fleet.reconcile import (
+    ALIVE,
+    adopted,
+    ended_unseen,
+    noticed,
+    seen_again,
+    unlisted,
+)
+
+
+class FleetView:
+    """One fleet at one moment.
+
+    ``nodes`` begins as what is written down brought up to what is seen, and changes as things
+    are decided; nothing that was given is changed.
+    """
+
+    def __init__(self, wish: FleetWish, fact: FleetFact, now: float) -> None:
+        self.wish = wish
+        self.fact = fact
+        self.now = now
+        self.is_lent = wish.provider is not Provider.HOSTS
+        self.machines = {machine.id: machine for machine in fact.machines}
+        self.contacts = {contact.id: contact for contact in fact.contacts}
+        self.news = settled(fact.orders, fact.machines, fact.seen, fact.calling)
+        newer = {order.purchase.token: order for order in self.news}
+        self.orders: list[Order] = [newer.get(o.purchase.token, o) for o in fact.orders]
+        self._written = {node.id: node for node in fact.nodes}
+        self.nodes = dict(self._written)
+        self._look()
+
+    def __repr__(self) -> str:
+        return (
+            f"<FleetView {len(self.alive)} of {self.wish.nodes} nodes, {len(self.orders)} orders>"
+        )
+
+    @property
+    def changed(self) -> list[Node]:
+        """The nodes that are otherwise than what is written down."""
+        return [node for node in self.nodes.values() if self._written.get(node.id) != node]
+
+    @property
+    def alive(self) -> list[Node]:
+        """The nodes that are paid: neither gone nor on their way."""
+        return [
+            node
+            for node in self.nodes.values()
+            if node.state is not NodeState.GONE and self._is_alive(node)
+        ]
+
+    @property
+    def kept(self) -> list[Node]:
+        """The nodes that are to stay."""
+        return [node for node in self.alive if node.state is not NodeState.LEAVING]
+
+    @property
+    def spent(self) -> float:
+        """$ for all nodes that ever were."""
+        return sum(node.spent for node in self.nodes.values())
+
+    @property
+    def price(self) -> float:
+        """$/h now."""
+        return sum(node.price for node in self.alive)
+
+    def is_taken(self, node: Node) -> bool:
+        """Tell whether the place takes the node back."""
+        machine = self.machines.get(node.id)
+        return node.id in self.fact.noticed or bool(machine and machine.interrupted)
+
+    def has_session(self, node: Node) -> bool:
+        """Tell whether a verified session to the node stands."""
+        contact = self.contacts.get(node.id)
+        return bool(contact and contact.open)
+
+    def leave(self, node: Node, why: str, *, failed: bool = False) -> None:
+        """Decide that a node is to go; one that was leaving goes on doing so."""
+        before = self._written.get(node.id)
+        if before and before.state is NodeState.LEAVING:
+            self.nodes[node.id] = before
+            return
+        self.nodes[node.id] = replace(
+            node, state=NodeState.LEAVING, since=self.now, message=why, failed=failed or node.failed
+        )
+
+    def part(self, node: Node) -> None:
+        """Decide that a node is gone from the fleet, though its machine stays."""
+        self.nodes[node.id] = replace(
+            node, state=NodeState.GONE, since=self.now, ended=self.now, price=0.0, head=False
+        )
+
+    def _is_alive(self, node: Node) -> bool:
+        machine = self.machines.get(node.id)
+        return machine is None or machine.state in ALIVE
+
+    def _look(self) -> None:
+        for node in self._written.values():
+            if node.state is not NodeState.GONE and node.id not in self.machines:
+                self.nodes[node.id] = unlisted(node, self.fact.seen, self.now)
+        tokens = {order.purchase.token for order in self.orders}
+        for machine in self.machines.values():
+            found = self._node(machine, tokens)
+            if found:
+                self.nodes[machine.id] = found
+
+    def _node(self, machine: Machine, tokens: set[str]) -> Node | None:
+        known = self._written.get(machine.id)
+        if known and known.state is not NodeState.GONE:
+            node = seen_again(known, machine, self.contacts.get(machine.id), self.now)
+            is_noticed = machine.id in self.fact.noticed and machine.state in ALIVE
+            return noticed(node, self.now) if is_noticed else node
+        if machine.state in ALIVE and self.is_lent:
+            return adopted(machine, known, self.now)
+        if known is None and machine.token in tokens:
+            return ended_unseen(machine, self.now)
+        return None

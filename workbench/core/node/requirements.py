@@ -1,0 +1,209 @@
+"""Decide which packages an environment needs to match another one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from workbench.core.node.validation import fitted, parsed, take
+from workbench.errors import MachineError
+
+OURS = "workbench"
+# What an environment's own tools are does not matter to what runs in it.
+_TOOLS = frozenset({OURS, "pip", "setuptools", "wheel", "uv"})
+# What only the notebook's own server needs, and no training: a library that a cell may import, as
+# it came with it, is not among them. A node gets one of these where something else asks for it.
+AT_HOME = frozenset({
+    "fqdn", "isoduration", "jupyter", "jupyter-builder", "jupyter-console", "jupyter-events",
+    "jupyter-lsp", "jupyter-server", "jupyter-server-terminals", "jupyterlab",
+    "jupyterlab-language-pack-ja-jp", "jupyterlab-pygments", "jupyterlab-server",
+    "jupyterlab-widgets", "nbclassic", "nbconvert", "notebook", "notebook-shim", "pandocfilters",
+    "rfc3339-validator", "rfc3986-validator", "rfc3987-syntax", "send2trash", "terminado",
+    "uri-template", "voila", "widgetsnbextension",
+})  # fmt: skip
+# Builds of PyTorch have an index each, which uv knows by these names.
+_TORCH = re.compile(r"cpu|cu[0-9]{2,3}|rocm[0-9.]+", re.ASCII)
+# Where a package of conda was built; its file is nowhere any more (conda/conda#11580).
+_BUILT_BY_CONDA = re.compile(r"^file:.*/(feedstock_root|croot|conda-bld)(/|$)")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What a Python environment holds.
+
+    Args:
+        python: Such as ``3.11``.
+        package: Tells the content of this package; empty where it is not there.
+        distributions: Name to version, and to where it came from if that was no index.
+        release: Python's version in full, such as ``3.11.2``.
+        pythons: Name to the releases of Python that it takes, where it says: ``>=3.11.5``.
+        conda: Names of what conda installed.
+    """
+
+    python: str
+    package: str
+    distributions: Mapping[str, tuple[str, str]]
+    release: str = ""
+    pythons: Mapping[str, str] = field(default_factory=dict)
+    conda: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"<Environment Python {self.python}, {len(self.distributions)} distributions>"
+
+
+def read_environment(text: str) -> Environment:
+    """Return what ``cloud.environment`` said; what a login shell wrote before is passed over.
+
+    Raises:
+        ValueError: It said nothing of the kind.
+    """
+    try:
+        told = fitted(dict, parsed(text.strip().rpartition("\n")[2]))
+        values = [told.get("python"), told.get("package"), told.get("distributions")]
+        python, package, distributions = take("environment", values, str, str, dict)
+        held = {name: fitted(tuple[str, str], pair) for name, pair in distributions.items()}
+        more = [told.get("release", ""), told.get("pythons", {}), told.get("conda", [])]
+        release, pythons, conda = take("environment", more, str, dict, list)
+        named = {name: fitted(str, text) for name, text in pythons.items()}
+        by_conda = frozenset(fitted(str, name) for name in conda)
+        return Environment(python, package, held, release, named, by_conda)
+    except MachineError as error:
+        raise ValueError("no environment was given") from error
+
+
+def lacking(here: Environment, there: Environment) -> tuple[str, ...]:
+    """Return the requirements that bring ``there`` to what is here, for pip.
+
+    What was installed here from a folder can be fetched by nobody, and is left out; so is what
+    only the notebook's server needs. A build for one sort of processor (``2.13.0+cpu``) is as good
+    as another. Of what does not take the Python there, any version will do, and pip chooses the
+    newest that does.
+    """
+    loose = {_plain(name) for name in too_new(here, there)}
+    held = {_plain(name): _public(version) for name, (version, _) in there.distributions.items()}
+    wanted = {
+        _plain(name): name if _plain(name) in loose else _requirement(here, name)
+        for name, (version, _) in here.distributions.items()
+        if held.get(_plain(name)) != _public(version)
+        and not (_plain(name) in loose and _plain(name) in held)
+    }
+    kept = _TOOLS | AT_HOME
+    return tuple(text for name, text in sorted(wanted.items()) if text and name not in kept)
+
+
+def at_home(here: Environment, there: Environment) -> tuple[str, ...]:
+    """Return the constraints for what stays here, where something else asks for it there."""
+    loose = {_plain(name) for name in too_new(here, there)}
+    found = (
+        text
+        for name in here.distributions
+        if _plain(name) in AT_HOME - loose and (text := _requirement(here, name))
+    )
+    return tuple(sorted(text for text in found if "@" not in text))
+
+
+def lacking_of(wanted: Sequence[str], there: Environment) -> tuple[str, ...]:
+    """Return those of some requirements of which nothing is there."""
+    held = {_plain(name) for name in there.distributions}
+    return tuple(text for text in wanted if _plain(re.split(r"[\[<>=!~ ]", text)[0]) not in held)
+
+
+def torch_build(here: Environment) -> str:
+    """Return which of PyTorch's builds is here, as its index is called; empty for the usual one."""
+    versions = (v for name, (v, _) in here.distributions.items() if _plain(name) == "torch")
+    build = next(versions, "").partition("+")[2]
+    return build if _TORCH.fullmatch(build) else ""
+
+
+def remaining(here: Environment) -> tuple[str, ...]:
+    """Return the names of what is here and cannot be fetched by a node from anywhere."""
+    kept = _TOOLS | AT_HOME
+    return tuple(
+        sorted(n for n in here.distributions if not _requirement(here, n) and _plain(n) not in kept)
+    )
+
+
+def renumbered(here: Environment) -> tuple[str, ...]:
+    """Return the versions of somebody's own building, of which nodes get the published one."""
+    return tuple(
+        f"{name} {version}"
+        for name, (version, origin) in sorted(here.distributions.items())
+        if "+" in version and not origin and not _TORCH.fullmatch(version.partition("+")[2])
+    )
+
+
+def notes(here: Environment, image_python: str, image: str) -> tuple[str, ...]:
+    """Return what a person has to know of nodes that get this environment, before they pay.
+
+    Args:
+        image_python: The version of the image's own Python; empty where it is not known.
+        image: What a person reads of the image.
+    """
+    found = []
+    if names := remaining(here):
+        found.append(
+            f"Nodes do without {shown(names, 8)}: installed here from a folder or file that they "
+            "cannot reach. Install from an index or by git+https, or have nodes install it with "
+            "a prepare script (--prepare)."
+        )
+    if versions := renumbered(here):
+        found.append(
+            f"Of {shown(versions, 8)} nodes get the version without what follows the +, if an "
+            "index has it; have a prepare script install another (--prepare)."
+        )
+    if image_python and image_python != here.python:
+        found.append(
+            f"{image} has Python {image_python}; nodes get {here.python} from the releases that uv "
+            "downloads, so they have to reach GitHub too."
+        )
+    return tuple(found)
+
+
+def too_new(here: Environment, there: Environment) -> tuple[str, ...]:
+    """Return the names of what is here in a version that does not take the Python there.
+
+    A release such as 3.11.2 may be too old for what 3.11.7 takes: soupsieve 4.1.1 says >=3.11.5.
+    """
+    return tuple(
+        sorted(name for name, text in here.pythons.items() if not _takes(text, there.release))
+    )
+
+
+def _takes(wanted: str, release: str) -> bool:
+    try:
+        return not release or SpecifierSet(wanted).contains(release, prereleases=True)
+    except InvalidSpecifier:
+        return True
+
+
+def _requirement(here: Environment, name: str) -> str:
+    """Return what pip is asked for; empty for what is nowhere but here."""
+    version, origin = here.distributions[name]
+    pinned = f"{name}=={_public(version)}"
+    if not origin:
+        return pinned
+    told = json.loads(origin)
+    url, source = str(told.get("url", "")), told.get("vcs_info")
+    if name in here.conda or _BUILT_BY_CONDA.match(url):
+        return pinned
+    if not url.startswith("https://"):
+        return ""
+    return f"{name} @ {source['vcs']}+{url}@{source['commit_id']}" if source else f"{name} @ {url}"
+
+
+def _public(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def shown(names: Sequence[str], most: int = 3) -> str:
+    """Return some names for a sentence, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

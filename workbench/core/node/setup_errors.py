@@ -1,0 +1,58 @@
+"""Explain why a node's set-up failed, from the output of apt, pip and uv."""
+
+from __future__ import annotations
+
+import re
+
+# How apt, pip, uv and git say that a host is out of reach, and which.
+_UNREACHED = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"Temporary failure resolving '([\w.-]+)'",
+        r"Could not (?:resolve host:|resolve|connect to) '?([\w.-]+)",
+        r"(?:Cannot initiate the connection to|Connection to|connect to) ([\w.-]+):\d+",
+        r"HTTPS?Connection(?:Pool)?\(host='([\w.-]+)'",
+        r"error sending request for url \(\w+://([\w.-]+)",
+        r"(?:Request failed after|Failed to (?:fetch|download)).*\w+://([\w.-]+)",
+    )
+)
+# pip of Debian 12 does not say which host it is.
+_NAMELESS = re.compile(r"NewConnectionError|ConnectTimeoutError|Name or service not known")
+_INDEX = "the package index"
+_TRACED = "+ "  # what sh -x writes
+_REMEDY = (
+    "see that its subnet has a way there (an internet gateway and a public address, or a NAT "
+    "gateway) and that nothing on the way refuses it, or bake an image that has all"
+)
+
+
+def unreached(text: str) -> str:
+    """Return the host that could not be reached, of which a program wrote; empty for none."""
+    found = [(match.start(), match.group(1)) for one in _UNREACHED for match in one.finditer(text)]
+    return max(found)[1] if found else _INDEX if _NAMELESS.search(text) else ""
+
+
+def not_set_up(address: str, text: str) -> str:
+    """Return the sentence for a node whose image could not be made ready.
+
+    Args:
+        text: The end of what it wrote.
+    """
+    if host := unreached(text):
+        return f"{address} was not set up: it could not reach {host}; {_REMEDY}."
+    return f"{address} was not set up: {_last(text)}"
+
+
+def not_installed(address: str, text: str) -> str:
+    """Return the sentence for a node that could not get an environment as it is here."""
+    if host := unreached(text):
+        return f"{address} could not install what is here, for want of {host}; {_REMEDY}."
+    return (
+        f"{address} could not install what is here ({_last(text)}); install from an index what "
+        "is not there, or bake an image."
+    )
+
+
+def _last(text: str) -> str:
+    lines = [line for line in text.strip().splitlines() if not line.startswith(_TRACED)]
+    return lines[-1] if lines else "it said nothing"

@@ -1,0 +1,196 @@
+"""Decide which data files a node lacks, where they go, and what progress is shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from workbench.core.units import size_text
+from workbench.errors import InputError
+
+DATA_VARIABLE = "WORKBENCH_DATA"
+OUTPUT_VARIABLE = "WORKBENCH_OUTPUT"
+DATA_ROOT = "~/workbench-data"
+OUTPUT_ROOT = "~/workbench-output"
+S3 = "s3://"
+CHUNK_NBYTES = 256 << 10
+# In flight to one node: half a second's worth, so that what else its session carries waits less.
+AHEAD_SECONDS = 0.5
+LEAST_AHEAD_NBYTES = 256 << 10
+MOST_AHEAD_NBYTES = 8 << 20
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_FORBIDDEN = re.compile(r"[\"\\*?${}\x00-\x1f]")
+_URL = re.compile(r"[A-Za-z0-9+.-]*:/|s3/", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of the data.
+
+    Args:
+        path: From the data's folder, with ``/`` between the names.
+        digest: What tells its content: sha256 in hex, or S3's ETag.
+    """
+
+    path: str
+    nbytes: int
+    digest: str
+
+
+@dataclass(frozen=True)
+class Held:
+    """A file that a node wrote down when it had it whole.
+
+    Args:
+        changed: Its time of change in nanoseconds, as it was then.
+    """
+
+    entry: Entry
+    changed: int
+
+
+def is_bucket(place: str) -> bool:
+    """Tell whether ``place`` is in S3, or is meant to be."""
+    return place.startswith("s3:")
+
+
+def parse_bucket(url: str) -> tuple[str, str]:
+    """Return bucket and prefix of ``s3://bucket/prefix``; the prefix without slashes at its ends.
+
+    Raises:
+        InputError: It has another form.
+    """
+    bucket, _, prefix = url.removeprefix(S3).partition("/")
+    whole = url.startswith(S3) and _BUCKET.fullmatch(bucket) and not _FORBIDDEN.search(prefix)
+    if not whole or ".." in bucket or "//" in prefix:
+        raise InputError(f"{url!r} is not a place in S3", "write s3://bucket/prefix.")
+    return bucket, prefix.strip("/")
+
+
+def check_folder_name(place: str) -> str:
+    """Return ``place`` if it can be a folder's path.
+
+    Raises:
+        InputError: It looks like another kind of place.
+    """
+    if _URL.match(place) or "\0" in place:
+        raise InputError(
+            f"{place!r} is neither a folder nor a place in S3",
+            "write a path, or s3://bucket/prefix.",
+        )
+    return place
+
+
+def check_path(path: str) -> str:
+    """Return a path within the data, or refuse it.
+
+    Raises:
+        InputError: It could lead out of the folder, or names no file.
+    """
+    names = path.split("/")
+    is_whole = "\0" not in path and _is_encodable(path)
+    if not is_whole or any(name in ("", ".", "..") for name in names):
+        raise InputError(f"{path!r} cannot be a file of the data", "rename it, or leave it out.")
+    return path
+
+
+def _is_encodable(path: str) -> bool:
+    """Whether a file system can have it; other half characters than its own bytes it cannot."""
+    try:
+        path.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_entries(entries: Sequence[Entry]) -> None:
+    """Refuse a manifest that cannot be a folder.
+
+    Raises:
+        InputError: A path is bad or comes twice, or is both a file and a folder.
+    """
+    paths = {check_path(entry.path) for entry in entries}
+    if len(paths) < len(entries):
+        raise InputError("The data names a file twice", "leave one of the two out.")
+    for path in paths:
+        parent = path.rpartition("/")[0]
+        while parent:
+            if parent in paths:
+                raise InputError(
+                    f"{parent!r} is a file of the data and a folder too", "rename one of them."
+                )
+            parent = parent.rpartition("/")[0]
+
+
+def relative_key(key: str, prefix: str) -> str:
+    """Return the path within the data of an S3 key; empty where it is none of the prefix.
+
+    An object that has the prefix itself for a name is the data's only file, under its last name.
+    """
+    if key.endswith("/"):
+        return ""  # a console's folder
+    if not prefix:
+        return key
+    if key == prefix:
+        return key.rpartition("/")[2]
+    return key[len(prefix) + 1 :] if key.startswith(f"{prefix}/") else ""
+
+
+def missing(entries: Sequence[Entry], held: Mapping[str, Held]) -> list[int]:
+    """Return the places in ``entries`` of what is not held as it should be."""
+    return [
+        number
+        for number, entry in enumerate(entries)
+        if entry.path not in held or held[entry.path].entry != entry
+    ]
+
+
+def outdated(entries: Iterable[Entry], held: Mapping[str, Held]) -> list[str]:
+    """Return what is held and no part of the data any longer."""
+    wanted = {entry.path for entry in entries}
+    return sorted(path for path in held if path not in wanted)
+
+
+def total_nbytes(entries: Iterable[Entry]) -> int:
+    """Return what the files have together."""
+    return sum(entry.nbytes for entry in entries)
+
+
+def ranges(nbytes: int, size: int) -> list[tuple[int, int]]:
+    """Return offset and length of the pieces of a file."""
+    return [(offset, min(size, nbytes - offset)) for offset in range(0, nbytes, size)]
+
+
+def ahead_nbytes(rate: float) -> int:
+    """Return how much may be on its way to a node that takes ``rate`` bytes a second."""
+    return int(min(MOST_AHEAD_NBYTES, max(LEAST_AHEAD_NBYTES, rate * AHEAD_SECONDS)))
+
+
+def data_folder(cluster: str, source: str) -> str:
+    """Return where a node has the data of a cluster.
+
+    Args:
+        source: ``s3://bucket/prefix``, or ``machine:folder``: data from elsewhere, and that of
+            another person with a cluster of the same name, goes into another folder.
+    """
+    return f"{DATA_ROOT}/{cluster}-{sha256(source.encode(errors='replace')).hexdigest()[:8]}"
+
+
+def output_folder(cluster: str, run: str) -> str:
+    """Return where a node's ranks leave what a run is to keep."""
+    return f"{OUTPUT_ROOT}/{cluster}/{run}"
+
+
+def progress_text(done: int, total: int, rate: float) -> str:
+    """Return how far the data is: ``Data: 1.2 of 3.4 GB, 34 %, 110 MB/s``.
+
+    Args:
+        rate: Bytes a second; 0 while unknown.
+    """
+    shown, whole = size_text(done), size_text(total)
+    if shown.split()[1] == whole.split()[1]:
+        shown = shown.split()[0]
+    percent = 100 * done // total if total else 100
+    return f"Data: {shown} of {whole}, {percent} %" + (f", {size_text(rate)}/s" if rate else "")

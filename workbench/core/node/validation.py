@@ -1,0 +1,124 @@
+"""Validate the values in a node's answers: a node is not trusted."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from workbench.core.quote import one_line, shown
+from workbench.errors import MachineError
+
+MOST = 2**53  # bytes, files: no node has more, and each language counts that far
+
+Kind = TypeVar("Kind")
+
+
+def take(kind: str, values: Sequence[Any], *types: type) -> list[Any]:
+    """Return the values of an answer, if they are as many as there are types, and of those.
+
+    Raises:
+        MachineError: They are not; it says which.
+    """
+    said = [kind, *values]
+    if len(values) != len(types):
+        raise MachineError(f"it said {shown(said)}, which has another number of values than it may")
+    for value, wanted in zip(values, types, strict=True):
+        if type(value) is not wanted:  # to Python, True is a number too
+            raise MachineError(f"it said {shown(said)}, where {shown(value)} is out of place")
+    return [*values]
+
+
+def take_count(kind: str, values: Sequence[Any]) -> int:
+    """Return the one value of an answer, which is a number of things or bytes.
+
+    Raises:
+        MachineError: It is something else.
+    """
+    (number,) = take(kind, values, int)
+    if not 0 <= number <= MOST:
+        raise MachineError(f"it said {shown([kind, number])}, which counts nothing")
+    return int(number)
+
+
+def take_numbers(kind: str, values: Sequence[Any], most: int) -> list[int]:
+    """Return the one value of an answer, a list of different numbers from 0 up to below ``most``.
+
+    Raises:
+        MachineError: It is something else.
+    """
+    (numbers,) = take(kind, values, list)
+    for number in numbers:
+        if type(number) is not int or not 0 <= number < most:
+            raise MachineError(f"it said {shown([kind, numbers])}, where {shown(number)} is none")
+    return [*dict.fromkeys(numbers)]
+
+
+def take_sentence(kind: str, values: Sequence[Any]) -> str:
+    """Return the one value of an answer, a sentence, as a part of one of ours.
+
+    Raises:
+        MachineError: It is something else.
+    """
+    return one_line(take(kind, values, str)[0])
+
+
+def parsed(data: str | bytes) -> Any:
+    """Return the JSON that somebody sent.
+
+    Raises:
+        MachineError: It is none.
+    """
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
+        raise MachineError(f"it said {shown(data[:200])}, which cannot be understood") from None
+
+
+def built(kind: type[Kind], body: Any) -> Kind:
+    """Return a dataclass from a JSON object, if each of its fields is as it is declared.
+
+    Raises:
+        MachineError: A field is missing, unknown, or of another type.
+    """
+    declared: Any = kind
+    hints, needed = _declared(declared)
+    if type(body) is not dict or not body.keys() <= hints.keys():
+        raise MachineError(f"it said {shown(body)}, which is no {kind.__name__}")
+    if missing := needed - body.keys():
+        raise MachineError(f"its {kind.__name__} lacks {shown(min(missing))}")
+    return kind(**{name: fitted(hints[name], value) for name, value in body.items()})
+
+
+def fitted(hint: Any, value: Any) -> Any:
+    """Return what JSON has of a declared type, with tuples for its lists.
+
+    Raises:
+        MachineError: It is of another type, or no finite number.
+    """
+    if is_dataclass(hint):
+        return built(hint, value)  # type: ignore[arg-type]  # a class, as all hints here
+    if get_origin(hint) is tuple and type(value) is list:
+        first, *others = get_args(hint)
+        inside = [first] * len(value) if others == [...] else [first, *others]
+        if len(inside) == len(value):
+            return tuple(fitted(one, item) for one, item in zip(inside, value, strict=True))
+    elif hint is float and type(value) in (int, float) and _is_finite(value):
+        return float(value)
+    elif type(value) is hint and (hint is not int or abs(value) < 2**63):
+        return value
+    raise MachineError(f"it said {shown(value)}, which is out of place")
+
+
+def _is_finite(number: float) -> bool:
+    return abs(number) < 1e300 and math.isfinite(number)
+
+
+@cache
+def _declared(kind: Any) -> tuple[dict[str, Any], frozenset[str]]:
+    """Return the fields of a dataclass with their types, and which of them have no default."""
+    needed = (f for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING)
+    return get_type_hints(kind), frozenset(f.name for f in needed)

@@ -1,0 +1,1 @@
+"""Model, measure and predict how long training takes and what it costs."""

@@ -1,0 +1,367 @@
+"""Judge measured links between nodes: the slowest, outliers, and changes."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from statistics import median
+
+from workbench.core.fleet.connection_limits import carried
+from workbench.core.node.validation import built, parsed
+from workbench.core.performance.exchange_model import REDUCTION, Link
+from workbench.core.units import gbits
+
+# A link this far below the others' median stands out; TCP over one switch varies by less.
+SLOW = 0.8
+UNEQUAL = 0.8
+CHANGED = 0.75
+BELOW_RATING = 0.85
+# Whether almost all links of a node are concerned, or only some.
+_ALMOST_ALL = 0.75
+_HEALTHY = 0.8
+_DAY = 86_400.0
+
+# Of links, by their ends: bytes a second, and what these are held against.
+_Found = Mapping[tuple[str, str], tuple[float, float]]
+
+
+class Collective(StrEnum):
+    """What ranks do together, as nccl-tests call it."""
+
+    ALLREDUCE = "allreduce"
+    ALLGATHER = "allgather"
+    REDUCE_SCATTER = "reduce-scatter"
+    ALLTOALL = "alltoall"
+    BROADCAST = "broadcast"
+    REDUCE = "reduce"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What one node can send another, measured while no other pair of either was.
+
+    Args:
+        latency: Seconds of an empty message, one way.
+        bandwidth: Bytes a second.
+    """
+
+    source: str
+    target: str
+    latency: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One allreduce.
+
+    Args:
+        nbytes: Of each rank.
+        way: Whose allreduce it is.
+        choice: The algorithm that was taken, where that is known.
+    """
+
+    nbytes: int
+    seconds: float
+    ranks: int
+    way: str
+    choice: str = ""
+
+    @property
+    def algorithm(self) -> str:
+        """Both, as a person knows it; a figure without it means nothing."""
+        return f"{self.way}: {self.choice}" if self.choice else self.way
+
+    @property
+    def algbw(self) -> float:
+        """Bytes a second that a rank's own come to."""
+        return algbw(self.nbytes, self.seconds)
+
+    @property
+    def busbw(self) -> float:
+        """Bytes a second that a link has to carry, comparable over numbers of ranks."""
+        return busbw(self.nbytes, self.seconds, self.ranks)
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What was measured at one time.
+
+    Args:
+        time: Epoch seconds.
+        nodes: Names of all, in the order of their ranks.
+        rating: Bytes a second that the type of node sustains by its vendor; 0 when unknown.
+        burst: Bytes a second that it can do for a moment; 0 when unknown.
+        flow: Bytes a second that one connection gets; 0 where it gets all.
+        sockets: Connections over which each pair was measured.
+    """
+
+    time: float
+    nodes: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+    exchanges: tuple[Exchange, ...] = ()
+    rating: float = 0.0
+    burst: float = 0.0
+    flow: float = 0.0
+    sockets: int = 1
+
+    def between(self, source: str, target: str) -> Pair | None:
+        """Return what was measured from one node to another, if it was."""
+        found = (one for one in self.pairs if (one.source, one.target) == (source, target))
+        return next(found, None)
+
+    @property
+    def slowest(self) -> Pair | None:
+        """Return the link that all wait for."""
+        return min(self.pairs, key=lambda one: one.bandwidth, default=None)
+
+    def link(self, reduce: float = REDUCTION) -> Link | None:
+        """Return what an exchange among all nodes goes by: no faster than the slowest link."""
+        if not (slowest := self.slowest):
+            return None
+        return Link(median(one.latency for one in self.pairs), slowest.bandwidth, reduce)
+
+
+class RemarkKind(StrEnum):
+    """What there is to say about a survey."""
+
+    SLOW = "slow"
+    UNEQUAL = "unequal directions"
+    LOST = "lost"
+    GAINED = "gained"
+    BELOW_RATING = "below rating"
+    BURST = "burst"
+    FLOW = "one flow"
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One thing that stands out.
+
+    Args:
+        nodes: The one node, or source and target of the one link; none where it is true of all.
+        bandwidth: Bytes a second.
+        usual: Bytes a second that it is held against: of the others, of the way back, of the
+            time before, or of the rating.
+        since: Epoch seconds of the time before; 0 where there is none.
+        flow: Bytes a second that one connection gets, where that is the reason.
+        sockets: Connections that each pair of ranks has.
+    """
+
+    kind: RemarkKind
+    nodes: tuple[str, ...]
+    bandwidth: float
+    usual: float
+    since: float = 0.0
+    flow: float = 0.0
+    sockets: int = 1
+
+    @property
+    def share(self) -> float:
+        """Return what is there of what is usual."""
+        return self.bandwidth / self.usual if self.usual else 1.0
+
+
+def algbw(nbytes: float, seconds: float) -> float:
+    """Return bytes/time, as nccl-tests' PERFORMANCE.md defines it."""
+    return nbytes / seconds
+
+
+def busbw(
+    nbytes: float, seconds: float, ranks: int, collective: Collective = Collective.ALLREDUCE
+) -> float:
+    """Return algbw times what a link carries for each byte, as nccl-tests define it.
+
+    ``2(n−1)/n`` for allreduce, ``(n−1)/n`` where each rank has only its part in the end or in
+    the beginning, 1 for broadcast and reduce.
+    """
+    return algbw(nbytes, seconds) * _carried(ranks, collective)
+
+
+def _carried(ranks: int, collective: Collective) -> float:
+    if collective in (Collective.BROADCAST, Collective.REDUCE):
+        return 1.0
+    times = 2 if collective is Collective.ALLREDUCE else 1
+    return times * (ranks - 1) / ranks
+
+
+def tournament(count: int) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """Return rounds in which each of ``count`` nodes meets each other once, none two at a time.
+
+    The circle method (Kirkman 1847): the first stays, the others go round. With an odd number
+    one node rests in each round.
+    """
+    places = list(range(count + count % 2))
+    rounds = []
+    for _ in range(len(places) - 1):
+        half = len(places) // 2
+        met = zip(places[:half], reversed(places[half:]), strict=True)
+        rounds.append(tuple((min(a, b), max(a, b)) for a, b in met if max(a, b) < count))
+        places = [places[0], places[-1], *places[1:-1]]
+    return tuple(rounds)
+
+
+def judge(survey: Survey, before: Survey | None = None) -> tuple[Remark, ...]:
+    """Return what stands out, the worst first.
+
+    Args:
+        before: An earlier survey; only pairs that are in both are compared.
+    """
+    remarks = [*_slow(survey), *_unequal(survey), *_rated(survey)]
+    if before is not None:
+        remarks += _changed(survey, before)
+    return tuple(sorted(remarks, key=lambda one: (one.share, one.kind, one.nodes)))
+
+
+def _slow(survey: Survey) -> list[Remark]:
+    if len(survey.nodes) < 3:
+        return []  # nothing to compare with
+    # Of three nodes with one that is slow, only a third of the links is as it should be.
+    ordered = sorted(one.bandwidth for one in survey.pairs)
+    usual = ordered[math.ceil(_HEALTHY * (len(ordered) - 1))] if ordered else 0.0
+    found = {_ends(one): (one.bandwidth, usual) for one in survey.pairs}
+    slow = {ends: values for ends, values in found.items() if values[0] < SLOW * usual}
+    return _grouped(survey, slow, RemarkKind.SLOW)
+
+
+def _ends(pair: Pair) -> tuple[str, str]:
+    return (pair.source, pair.target)
+
+
+def _grouped(survey: Survey, found: _Found, kind: RemarkKind) -> list[Remark]:
+    """Say of all links at once, or of nodes, or of single links, what was found of links."""
+    if survey.pairs and len(found) >= _ALMOST_ALL * len(survey.pairs):
+        return [_remark(kind, (), found)]
+    remarks = []
+    left = dict(found)
+    # The node with the most of them first: it explains those of the nodes that it talks to.
+    while left:
+        worst = max(survey.nodes, key=lambda node: len(_of(left, node)))
+        mine = _of(left, worst)
+        there = [one for one in survey.pairs if worst in _ends(one)]
+        if len(mine) < max(2, _ALMOST_ALL * len(there)):
+            break
+        remarks.append(_remark(kind, (worst,), mine))
+        left = {ends: values for ends, values in left.items() if worst not in ends}
+    return remarks + [_remark(kind, ends, {ends: values}) for ends, values in left.items()]
+
+
+def _remark(kind: RemarkKind, nodes: tuple[str, ...], found: _Found) -> Remark:
+    now, usual = zip(*found.values(), strict=True)
+    return Remark(kind, nodes, median(now), median(usual))
+
+
+def _of(found: _Found, node: str) -> dict[tuple[str, str], tuple[float, float]]:
+    return {ends: value for ends, value in found.items() if node in ends}
+
+
+def _unequal(survey: Survey) -> list[Remark]:
+    remarks = []
+    for one in survey.pairs:
+        back = survey.between(one.target, one.source)
+        if back is not None and one.bandwidth < UNEQUAL * back.bandwidth:
+            ends = (one.source, one.target)
+            remarks.append(Remark(RemarkKind.UNEQUAL, ends, one.bandwidth, back.bandwidth))
+    return remarks
+
+
+def _rated(survey: Survey) -> list[Remark]:
+    if not survey.rating or not survey.pairs:
+        return []
+    usual = median(one.bandwidth for one in survey.pairs)
+    within = carried(survey.rating, survey.flow, survey.sockets)
+    if BELOW_RATING * within <= usual < BELOW_RATING * survey.rating:
+        return [
+            Remark(
+                RemarkKind.FLOW, (), usual, survey.rating, flow=survey.flow, sockets=survey.sockets
+            )
+        ]
+    if usual < BELOW_RATING * survey.rating:
+        return [Remark(RemarkKind.BELOW_RATING, (), usual, survey.rating)]
+    if usual > survey.rating / BELOW_RATING and survey.burst > survey.rating:
+        return [Remark(RemarkKind.BURST, (), usual, survey.rating)]
+    return []
+
+
+def _changed(survey: Survey, before: Survey) -> list[Remark]:
+    """Name the nodes and links that have another bandwidth than before."""
+    earlier = {_ends(one): one.bandwidth for one in before.pairs if one.bandwidth}
+    both = {
+        _ends(one): (one.bandwidth, earlier[_ends(one)])
+        for one in survey.pairs
+        if _ends(one) in earlier
+    }
+    lost = {ends: pair for ends, pair in both.items() if pair[0] < CHANGED * pair[1]}
+    gained = {ends: pair for ends, pair in both.items() if pair[0] > pair[1] / CHANGED}
+    remarks = _grouped(survey, lost, RemarkKind.LOST) + _grouped(survey, gained, RemarkKind.GAINED)
+    return [replace(one, since=before.time) for one in remarks]
+
+
+def sentence(remark: Remark, now: float, *, weekday: str = "") -> str:
+    """Return a remark in words.
+
+    Args:
+        now: Epoch seconds.
+        weekday: Of ``remark.since`` where the reader is; empty says how long ago it was.
+    """
+    there = f"{gbits(remark.bandwidth)} of {gbits(remark.usual)} Gbit/s"
+    who = _who(remark.nodes)
+    if remark.kind is RemarkKind.SLOW:
+        return f"{who} is slow: {there} that are usual here."
+    if remark.kind is RemarkKind.UNEQUAL:
+        return f"{who} is slower than the way back: {there}."
+    if remark.kind is RemarkKind.BELOW_RATING:
+        return f"{who} reaches {there} that these nodes are rated at."
+    if remark.kind is RemarkKind.FLOW:
+        return (
+            f"{who} reaches {there} that these nodes are rated at: EC2 gives one connection "
+            f"{gbits(remark.flow)}, and two ranks have {remark.sockets}. "
+            "The nodes are not to blame."
+        )
+    if remark.kind is RemarkKind.BURST:
+        return (
+            f"{who} reaches {gbits(remark.bandwidth)} Gbit/s for a moment; these nodes sustain "
+            f"{gbits(remark.usual)}."
+        )
+    days = round((now - remark.since) / _DAY)
+    since = weekday or ("today" if days == 0 else f"{days} day{'s' if days > 1 else ''} ago")
+    if remark.kind is RemarkKind.GAINED:
+        return f"{who} has {remark.share:.1f} times its bandwidth of {since}: {there}."
+    return f"{who} lost {_part(1 - remark.share)} its bandwidth since {since}: {there}."
+
+
+def _who(nodes: tuple[str, ...]) -> str:
+    if not nodes:
+        return "The network"
+    return f"Node {nodes[0]}" if len(nodes) == 1 else f"The way from {nodes[0]} to {nodes[1]}"
+
+
+def _part(lost: float) -> str:
+    words = {0.25: "a quarter of", 1 / 3: "a third of", 0.5: "half", 2 / 3: "two thirds of"}
+    near = min(words, key=lambda part: abs(part - lost))
+    return words[near] if abs(near - lost) <= 0.04 else f"{lost:.0%} of"
+
+
+def as_json(survey: Survey) -> str:
+    """Return the form that the store keeps."""
+    return json.dumps(asdict(survey), separators=(",", ":"))
+
+
+def of_json(text: str) -> Survey:
+    """Return what ``as_json`` was given.
+
+    Raises:
+        MachineError: It is something else.
+    """
+    return built(Survey, parsed(text))
+
+
+def matrix(survey: Survey) -> tuple[tuple[float | None, ...], ...]:
+    """Return bytes a second from each node (row) to each (column); None where unmeasured."""
+    found = {(one.source, one.target): one.bandwidth for one in survey.pairs}
+    return tuple(
+        tuple(found.get((source, target)) for target in survey.nodes) for source in survey.nodes
+    )

@@ -1,0 +1,221 @@
+"""Estimate the critical batch size, and the learning rate that goes with a batch.
+
+Sources:
+
+- S. McCandlish, J. Kaplan, D. Amodei et al., "An Empirical Model of Large-Batch Training" (2018),
+  arXiv 1812.06162. Appendix A.1 gives the gradient noise scale from the norms of gradients of two
+  sizes of batch, which data parallelism has for nothing: each rank's own, and that of all.
+- P. Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour" (2017), arXiv
+  1706.02677: scale the learning rate with the batch, and come to it over five epochs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+# Each estimate is so noisy that hundreds have to be averaged.
+DECAY = 0.99
+LEAST_STEPS = 50
+# At best a scale is known to that factor, and advice needs it to be known to the other.
+LEAST_BAND = 1.2
+MOST_BAND = 4.0
+WARM_UP_EPOCHS = 5.0
+# By Goyal et al. the linear rule held on ImageNet up to a batch of 8192.
+LINEAR_UP_TO = 8192
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """Exponential averages, kept apart: the mean of a ratio is not the ratio of means.
+
+    Both begin at nothing, which their ratio does not show.
+
+    Args:
+        signal: Of estimates of the squared norm of the true gradient.
+        noise: Of estimates of the trace of the covariance of one example's gradient.
+    """
+
+    signal: float = 0.0
+    noise: float = 0.0
+    steps: int = 0
+
+    @property
+    def scale(self) -> float | None:
+        """The gradient noise scale, in examples; None while too little was seen.
+
+        It is infinite where no gradient can be distinguished from the noise.
+        """
+        if self.steps < LEAST_STEPS or self.noise <= 0:
+            return None
+        return self.noise / self.signal if self.signal > 0 else float("inf")
+
+
+@dataclass(frozen=True)
+class Norms:
+    """Squared norms of the gradients of one step.
+
+    Args:
+        small: Mean over the ranks of that of each rank's own gradient.
+        large: Of the gradient averaged over all ranks.
+        batch: Examples of one rank.
+        ranks: At least two.
+    """
+
+    small: float
+    large: float
+    batch: float
+    ranks: int
+
+
+def estimates(norms: Norms) -> tuple[float, float]:
+    """Return unbiased estimates of ``|G|²`` and ``tr Σ`` (equations A.2 and A.3).
+
+    Both follow from ``E|G_B|² = |G|² + tr Σ / B`` at two sizes of batch.
+    """
+    small, large = norms.batch, norms.batch * norms.ranks
+    signal = (large * norms.large - small * norms.small) / (large - small)
+    noise = (norms.small - norms.large) / (1 / small - 1 / large)
+    return signal, noise
+
+
+def gauged(gauge: Gauge, norms: Norms, decay: float = DECAY) -> Gauge:
+    """Return the gauge after one more step; with one rank it stays as it is."""
+    if norms.ranks < 2:
+        return gauge
+    signal, noise = estimates(norms)
+    new = 1 - decay
+    return Gauge(
+        signal=decay * gauge.signal + new * signal,
+        noise=decay * gauge.noise + new * noise,
+        steps=gauge.steps + 1,
+    )
+
+
+def steps_needed(batch: float, scale: float) -> float:
+    """Return how many times the least number of steps a batch takes: ``1 + B_noise/B``."""
+    return 1 + scale / batch
+
+
+def examples_needed(batch: float, scale: float) -> float:
+    """Return how many times the least number of examples a batch takes: ``1 + B/B_noise``."""
+    return 1 + batch / scale
+
+
+def progress(batch: float, larger: float, scale: float) -> float:
+    """Return how much further a step of ``larger`` comes than one of ``batch``."""
+    return steps_needed(batch, scale) / steps_needed(larger, scale)
+
+
+def learning_rate(rate: float, batch: float, larger: float, scale: float | None = None) -> float:
+    """Return the learning rate of another batch.
+
+    Without a noise scale by the linear rule of Goyal et al.; with one as ``1/(1 + B_noise/B)``
+    (McCandlish et al., equation 2.6), which is linear as long as the batch is far below it.
+    """
+    if scale is None or scale == float("inf"):
+        return rate * larger / batch
+    return rate * progress(batch, larger, scale)
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """A learning rate that rises evenly from ``start`` to ``peak``, then stays.
+
+    Args:
+        iterations: That the rise takes.
+    """
+
+    start: float
+    peak: float
+    iterations: int
+
+    def at(self, iteration: int) -> float:
+        """Return the learning rate of an iteration, the first of which is 0."""
+        if iteration >= self.iterations:
+            return self.peak
+        return self.start + (self.peak - self.start) * iteration / self.iterations
+
+
+def warm_up(
+    rate: float,
+    batch: float,
+    larger: float,
+    examples: float,
+    *,
+    scale: float | None = None,
+    epochs: float = WARM_UP_EPOCHS,
+) -> WarmUp:
+    """Return how to come to the learning rate of a larger batch, as Goyal et al. do.
+
+    Args:
+        rate: That which is right for ``batch``.
+        examples: Of an epoch.
+    """
+    peak = learning_rate(rate, batch, larger, scale)
+    iterations = round(epochs * examples / larger) if larger > batch else 0
+    return WarmUp(rate, peak, iterations)
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a gauge says of a batch.
+
+    Args:
+        useful: Examples of which a batch still makes good use, the noise scale: about that,
+            between ``low`` and ``high``. Infinite where it is larger than can be measured.
+        batch: That of all ranks now.
+        further: How much further a step of twice the batch would come.
+    """
+
+    useful: float
+    low: float
+    high: float
+    batch: float
+    further: float
+
+
+def advise(gauge: Gauge, batch: float, band: tuple[float, float] | None) -> Advice | None:
+    """Return the advice on the batch of all ranks; None while it is known too badly for any.
+
+    Args:
+        batch: That of all ranks together.
+        band: Between which values the noise scale was measured over the run; None if it was not.
+    """
+    scale = gauge.scale
+    if scale is None or band is None:
+        return None
+    low, high = min(band[0], scale / LEAST_BAND), max(band[1], scale * LEAST_BAND)
+    if low < math.inf and high > MOST_BAND * low:
+        return None
+    further = 2.0 if scale == math.inf else progress(batch, 2 * batch, scale)
+    return Advice(scale, low, high, batch, further)
+
+
+def sentence(advice: Advice) -> str:
+    """Return advice in words, but for its end: what more nodes would give."""
+    useful = (
+        "larger than can be measured"
+        if advice.useful == math.inf
+        else f"about {_round(advice.useful)} examples ({_round(advice.low)}–{_round(advice.high)})"
+    )
+    return f"Useful batch: {useful}; all ranks together use {advice.batch:,.0f}"
+
+
+def rate_sentence(plan: WarmUp, batch: float, larger: float) -> str:
+    """Return in words what the learning rate has to do when the batch grows."""
+    if not plan.iterations:
+        return f"The learning rate of a batch of {larger:,.0f} is {plan.peak:.3g}."
+    said = (
+        f"For a batch of {larger:,.0f} instead of {batch:,.0f} take a learning rate of "
+        f"{plan.peak:.3g} instead of {plan.start:.3g}, with a warm-up over the first "
+        f"{plan.iterations:,} iterations."
+    )
+    if larger > LINEAR_UP_TO:
+        said += f" Beyond {LINEAR_UP_TO:,} that rule has been seen to fail: watch the accuracy."
+    return said
+
+
+def _round(value: float) -> str:
+    """Return two digits, with which the gauge is generous."""
+    return f"{float(f'{value:.2g}'):,.0f}"

@@ -1,0 +1,85 @@
+"""Compare several runs: which is fastest, by how much, and which part of a step makes it so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from workbench.core.performance.noise import UNKNOWN_NOISE
+from workbench.core.performance.step_sampling import COMMUNICATION, LABELS
+from workbench.core.units import number
+
+# Less than that is no difference, however quiet the machines were.
+LEAST = 0.02
+# Batches are the same if they are as large but for what the last one of an epoch lacks.
+SAME_BATCH = 0.01
+
+
+@dataclass(frozen=True)
+class StepSummary:
+    """Where the time of a run's step goes, on the mean of its ranks.
+
+    Args:
+        parts: Seconds of each part, in the order in which they are shown.
+        noise: By how much, relatively, a step varied.
+        batch: Examples of all ranks in a step; 0 when unknown.
+    """
+
+    parts: Mapping[str, float]
+    noise: float = UNKNOWN_NOISE
+    batch: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Seconds of a step."""
+        return sum(self.parts.values())
+
+
+def compared(runs: Sequence[tuple[str, StepSummary | None]]) -> str:
+    """Return in a sentence how runs differ in speed; empty where fewer than two were measured.
+
+    Args:
+        runs: Each run's name, and where the time of its steps goes.
+    """
+    known = [(name, step) for name, step in runs if step is not None and step.total > 0]
+    if len(known) < 2:
+        return ""
+    by_examples = all(step.batch > 0 for _, step in known) and not _same_batch(known)
+    speed = {id(step): (step.batch if by_examples else 1.0) / step.total for _, step in known}
+    ordered = sorted(known, key=lambda one: speed[id(one[1])])
+    (slow, base), (fast, best) = ordered[0], ordered[-1]
+    times = speed[id(best)] / speed[id(base)]
+    noise = max(LEAST, math.hypot(base.noise, best.noise))
+    if times < 1 + noise:
+        return f"These runs are equally fast within the noise (±{100 * noise:.0f} %)."
+    said = f"Run {fast!r} is {_times(times)} times as fast as run {slow!r}"
+    if by_examples:
+        return f"{said}, in examples a second."
+    part, less = _difference(base, best)
+    return f"{said}: {LABELS[part]} took {number(1000 * less, 3)} ms less a step."
+
+
+def _same_batch(known: Sequence[tuple[str, StepSummary]]) -> bool:
+    batches = [step.batch for _, step in known]
+    return max(batches) - min(batches) <= SAME_BATCH * max(batches)
+
+
+def _difference(base: StepSummary, best: StepSummary) -> tuple[str, float]:
+    """Return the part that differs most in favour of ``best``, and by how many seconds."""
+    alike = all(COMMUNICATION[0] in one.parts for one in (base, best))
+    before, after = (one.parts if alike else _joined(one.parts) for one in (base, best))
+    less = {name: took - after.get(name, 0.0) for name, took in before.items()}
+    part = max(less, key=lambda name: less[name])
+    return part, less[part]
+
+
+def _joined(parts: Mapping[str, float]) -> dict[str, float]:
+    """Return parts with waiting and moving as one, as where these were not separated."""
+    both = ("communication", *COMMUNICATION)
+    found = {name: seconds for name, seconds in parts.items() if name not in both}
+    return {**found, "communication": sum(parts.get(name, 0.0) for name in both)}
+
+
+def _times(value: float) -> str:
+    return f"{value:.1f}" if value < 10 else f"{value:.0f}"

@@ -1,0 +1,265 @@
+"""Model how long an exchange of gradients takes, and choose the quickest algorithm.
+
+The model is the one of latency and bandwidth: a message of ``m`` bytes takes ``α + m/β``, and a
+rank adds ``γ`` bytes a second to what it has. The sources of the formulas:
+
+- R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in
+  MPICH", International Journal of High Performance Computing Applications 19 (2005).
+- P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
+  Journal of Parallel and Distributed Computing 69 (2009): nobody moves less than 2(n−1)/n of
+  the bytes.
+- M. Cho et al., "BlueConnect", MLSys 2019: the hierarchy whose middle step all ranks share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+# Single precision added in place by one core of a machine of today.
+REDUCTION = 4e9
+# A library's choice is not known beforehand, so it has to promise more than it is preferred by.
+LIBRARY_MARGIN = 0.9
+_MARK = "codec "  # before the name of a codec in what a rank reports: 1 for the one in use
+# TCP carries this much of what a link is rated at: 1.38 of 1.44 Gbit/s.
+CARRIED = 0.955
+
+
+@dataclass(frozen=True)
+class Link:
+    """What joins two ranks.
+
+    Args:
+        latency: Seconds, one way.
+        bandwidth: Bytes a second in one direction, while all ranks of a node use theirs. The
+            ranks of one node share its link to the network.
+        reduce: Bytes a second that a rank adds up.
+    """
+
+    latency: float
+    bandwidth: float
+    reduce: float = REDUCTION
+
+    def moving(self, nbytes: float) -> float:
+        """Return the seconds that a message takes: ``α + m/β``."""
+        return self.latency + nbytes / self.bandwidth
+
+
+# Two processes of one machine over its memory: 1 MB in 0.26 ms, 1 kB in 3 µs.
+MEMORY = Link(2e-6, 4e9)
+
+
+class Algorithm(StrEnum):
+    """How ranks add up what each of them has."""
+
+    RING = "ring"
+    DOUBLING = "recursive doubling"
+    HIERARCHICAL = "hierarchical"
+    MPI = "mpi"  # the library's own choice
+
+
+class Codec(StrEnum):
+    """What gradients are turned into for the way."""
+
+    NONE = "none"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    INT8 = "int8"
+    TOPK = "topk"
+    POWERSGD = "powersgd"
+
+
+def mark_codec(told: dict[str, float], codec: Codec) -> None:
+    """Mark in what a rank reports of its exchange which codec carries its gradients."""
+    mark = f"{_MARK}{codec}"
+    if not told.get(mark):
+        told.update({name: 0.0 for name in told if name.startswith(_MARK)})
+        told[mark] = 1.0
+
+
+def marked_codec(told: Mapping[str, float]) -> Codec | None:
+    """Return the codec that a rank reports; None where its gradients are not carried by us."""
+    return next((codec for codec in Codec if told.get(f"{_MARK}{codec}")), None)
+
+
+@dataclass(frozen=True)
+class Coding:
+    """A codec as it was measured on a machine.
+
+    Args:
+        ratio: Bytes on the way for each byte of gradients.
+        encode: Seconds to encode each byte of gradients, on one rank.
+        decode: Seconds to decode each byte of gradients, on one rank.
+        fixed: Seconds beside that in each step, whatever the size.
+        sums: Whether gradients are added on the way, decoded and encoded again if need be;
+            otherwise each rank gathers those of all others and decodes them one by one.
+    """
+
+    codec: Codec = Codec.NONE
+    ratio: float = 1.0
+    encode: float = 0.0
+    decode: float = 0.0
+    fixed: float = 0.0
+    sums: bool = True
+
+    def seconds(self, nbytes: float, ranks: int) -> float:
+        """Return what one rank takes to encode its gradients and decode what it gets."""
+        times = 1 if self.sums else max(1, ranks - 1)
+        return self.fixed + nbytes * (self.encode + times * self.decode)
+
+
+PLAIN = Coding()
+# Until they are measured where they run: ResNet-50's gradients with error feedback, in NumPy on
+# one core of a virtual Intel Xeon, by `python -m benchmarks.scripts.exchange_codecs`. What
+# eight ranks encode and decode of what they add on the way is one cost. PowerSGD is of rank 4;
+# what top-k sends needs an index for each number.
+CODINGS = (
+    PLAIN,
+    Coding(Codec.FP16, 0.5, 1.8e-9, 0.0, 2e-4),
+    Coding(Codec.BF16, 0.5, 0.93e-9, 0.0, 1e-4),
+    Coding(Codec.INT8, 0.25, 0.86e-9, 0.0, 1e-4),
+    Coding(Codec.TOPK, 0.04, 1.2e-9, 0.064e-9, 1e-4, sums=False),
+    Coding(Codec.POWERSGD, 0.015, 0.96e-9, 0.0, 1.5e-3),
+)
+
+
+def seconds(
+    algorithm: Algorithm,
+    nbytes: float,
+    nodes: int,
+    ranks_per_node: int,
+    link: Link,
+    memory: Link = MEMORY,
+) -> float:
+    """Return how long all ranks take to have the sum of ``nbytes`` of each.
+
+    Ranks are placed node by node. With one rank in all nothing is moved.
+
+    Args:
+        link: Between two nodes.
+        memory: Between two ranks of one node.
+    """
+    if nodes * ranks_per_node <= 1:
+        return 0.0
+    return _FORMULAS[algorithm](nbytes, nodes, ranks_per_node, link, memory)
+
+
+def choose(
+    nbytes: float, nodes: int, ranks_per_node: int, link: Link, memory: Link = MEMORY
+) -> Algorithm:
+    """Return the algorithm that is quickest by the model, asked with what ``seconds`` takes.
+
+    Within one node it is the library's own: it adds in the memory that its ranks share, without
+    the copies that any algorithm above it has to make.
+    """
+    if nodes <= 1:
+        return Algorithm.MPI
+    took = {one: seconds(one, nbytes, nodes, ranks_per_node, link, memory) for one in Algorithm}
+    took[Algorithm.MPI] /= LIBRARY_MARGIN
+    if ranks_per_node == 1:
+        del took[Algorithm.HIERARCHICAL]  # is the ring
+    return min(took, key=lambda one: took[one])
+
+
+def gathering(
+    nbytes: float, nodes: int, ranks_per_node: int, link: Link, memory: Link = MEMORY
+) -> float:
+    """Return how long all ranks take to have the ``nbytes`` of each, around a ring.
+
+    ``(p−1)·(α + m/β)``: what cannot be added on the way grows with the number of ranks.
+    """
+    ranks = nodes * ranks_per_node
+    if ranks <= 1:
+        return 0.0
+    return (ranks - 1) * _slowest(nbytes, nodes, ranks_per_node, link, memory)
+
+
+def _ring(nbytes: float, nodes: int, per_node: int, link: Link, memory: Link) -> float:
+    """``2(p−1)·(α + m/pβ) + (p−1)/p·m/γ``; a node's link carries one message at a time."""
+    ranks = nodes * per_node
+    piece = nbytes / ranks
+    moved = 2 * (ranks - 1) * _slowest(piece, nodes, per_node, link, memory)
+    return moved + (ranks - 1) * piece / link.reduce
+
+
+def _slowest(piece: float, nodes: int, per_node: int, link: Link, memory: Link) -> float:
+    there = [link] * (nodes > 1) + [memory] * (per_node > 1)
+    return max(one.moving(piece) for one in there)
+
+
+def _doubling(nbytes: float, nodes: int, per_node: int, link: Link, memory: Link) -> float:
+    """``log₂p·(α + m/β + m/γ)``, and what ranks beyond a power of two add."""
+    took = _fold(nbytes, nodes, per_node, link, memory)
+    for distance in _distances(nodes * per_node):
+        hop = _hop(nbytes, distance, nodes, per_node, link, memory)
+        took += hop + nbytes / link.reduce
+    return took
+
+
+def _halving(nbytes: float, nodes: int, per_node: int, link: Link, memory: Link) -> float:
+    """Rabenseifner's: ``2·log₂p·α + 2(p−1)/p·m/β + (p−1)/p·m/γ``, the largest part nearest."""
+    took = _fold(nbytes, nodes, per_node, link, memory)
+    part = nbytes
+    for distance in _distances(nodes * per_node):
+        part /= 2
+        took += 2 * _hop(part, distance, nodes, per_node, link, memory) + part / link.reduce
+    return took
+
+
+def _library(nbytes: float, nodes: int, per_node: int, link: Link, memory: Link) -> float:
+    """The better of the two that Thakur et al. give to MPI: doubling if small, halving if large.
+
+    Three nodes: ``3m/β``, so busbw is 0.44 of the link; 0.36 were measured, and 0.97 by a ring.
+    """
+    shape = (nodes, per_node, link, memory)
+    return min(_doubling(nbytes, *shape), _halving(nbytes, *shape))
+
+
+def _hierarchical(nbytes: float, nodes: int, per_node: int, link: Link, memory: Link) -> float:
+    """Scatter sums within nodes, a ring between nodes for each part, gather within nodes.
+
+    ``2(r−1)·(α' + m/rβ') + (r−1)/r·m/γ + 2(n−1)·(α + m/nβ) + (n−1)/n·m/rγ``.
+    """
+    part = nbytes / per_node
+    within = 2 * (per_node - 1) * memory.moving(part) + (per_node - 1) * part / memory.reduce
+    between = 2 * (nodes - 1) * link.moving(nbytes / nodes)
+    return within + between + (nodes - 1) / nodes * part / link.reduce
+
+
+def _distances(ranks: int) -> list[int]:
+    return [2**power for power in range(ranks.bit_length() - 1)]
+
+
+def _is_power(ranks: int) -> bool:
+    return ranks & (ranks - 1) == 0
+
+
+def _hop(
+    nbytes: float, distance: int, nodes: int, per_node: int, link: Link, memory: Link
+) -> float:
+    """Return the seconds of one exchange with the rank at ``distance``, all ranks at once.
+
+    Where ranks beyond a power of two are left out, neighbours stand twice as far apart.
+    """
+    near = per_node if _is_power(nodes * per_node) else per_node // 2
+    if nodes == 1 or 2 * distance <= near:
+        return memory.moving(nbytes)
+    return link.moving(nbytes * min(distance, per_node))
+
+
+def _fold(nbytes: float, nodes: int, per_node: int, link: Link, memory: Link) -> float:
+    """Return what ranks beyond a power of two cost: all is handed to a neighbour, and back."""
+    if _is_power(nodes * per_node):
+        return 0.0
+    crosses = nodes > 1 and per_node % 2 == 1
+    via = link if crosses else memory
+    return 2 * via.moving(nbytes) + nbytes / link.reduce
+
+
+_FORMULAS: dict[Algorithm, Callable[[float, int, int, Link, Link], float]] = {
+    Algorithm.RING: _ring,
+    Algorithm.DOUBLING: _doubling,
+    Algorithm.HIERARCHICAL: _hierarchical,
+    Algorithm.MPI: _library,
+}

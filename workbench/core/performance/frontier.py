@@ -1,0 +1,436 @@
+"""Compute time and cost of an epoch for node types, numbers of nodes and codecs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workbench.core.fleet.connection_limits import pair_gbits
+from workbench.core.fleet.cost import HOUR
+from workbench.core.fleet.model import Offer
+from workbench.core.fleet.suitability import ranks_of
+from workbench.core.performance.exchange_model import CARRIED, MEMORY, PLAIN, Codec, Coding, Link
+from workbench.core.performance.gpu_datasheets import relative_speed
+from workbench.core.performance.scaling import (
+    MEASURED,
+    NOISE,
+    RATED,
+    WORTH,
+    BatchPolicy,
+    Forecast,
+    expect,
+)
+from workbench.core.performance.step_grid import Array, Types, step_seconds
+from workbench.core.performance.step_model import Work, WorldShape
+
+MOST_NODES = 64
+LATENCY = 50e-6
+# A further node pays while it brings at least half of what it would at best.
+PAYS = 0.5
+# The time that a step may take longer before gradients are sent in a lossy form.
+WORTH_CODING = 1.01
+# A guess at another GPU's speed is this far off at times.
+GUESSED = 0.4
+
+
+@dataclass(frozen=True)
+class Interruptions:
+    """What it costs that the place takes nodes back.
+
+    Args:
+        rate: Of one node, in an hour.
+        seconds: That each takes from all: hand-over, and the steps since the last snapshot.
+    """
+
+    rate: float = 0.01
+    seconds: float = 60.0
+
+    def overhead(self, nodes: Array) -> Array:
+        """Return the expected share of time that is lost on top, for each number of nodes."""
+        return nodes * self.rate * self.seconds / HOUR
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be trained, as it was measured on one node.
+
+    Args:
+        examples: Of an epoch.
+        gpu: Name of the GPU that ``work`` was measured on; empty for a CPU.
+        correction: How many times what the model says communication was found to take.
+    """
+
+    work: Work
+    examples: float
+    gpu: str = ""
+    batch: BatchPolicy = BatchPolicy.PER_RANK
+    correction: float = 1.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One thing to rent.
+
+    Args:
+        seconds: Of an epoch, interruptions included; between ``low`` and ``high``.
+        dollars: Of an epoch.
+        price: $/h of all nodes, with their disks and addresses.
+        lost: Share of the time that interruptions take.
+        guessed: Whether the GPU's speed is from its data sheet, not from a measurement.
+    """
+
+    type: str
+    zone: str
+    nodes: int
+    ranks: int
+    codec: Codec
+    seconds: float
+    low: float
+    high: float
+    dollars: float
+    price: float
+    lost: float = 0.0
+    guessed: bool = False
+
+
+@dataclass(frozen=True)
+class TypeCurve:
+    """One type of node, with the quickest codec at each size.
+
+    Args:
+        sizes: Numbers of nodes.
+        stops: The number of nodes beyond which a further one brings less than half its share.
+        fastest: The number of nodes of the shortest epoch.
+        gains: Whether any number of nodes is notably faster than one.
+    """
+
+    type: str
+    zone: str
+    price: float
+    sizes: tuple[int, ...]
+    seconds: tuple[float, ...]
+    dollars: tuple[float, ...]
+    codecs: tuple[Codec, ...]
+    stops: int
+    fastest: int
+    gains: bool
+    guessed: bool = False
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """All that is worth a look.
+
+    Args:
+        choices: None is both slower and dearer than another; the quickest first.
+        curves: Of each type, that of the cheapest epoch first.
+        left_out: What was not looked at and why, a sentence each.
+    """
+
+    choices: tuple[Choice, ...]
+    curves: tuple[TypeCurve, ...]
+    left_out: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Seconds and dollars, shape (types, sizes); of the codec of that place."""
+
+    offers: tuple[Offer, ...]
+    sizes: NDArray[np.int64]
+    seconds: Array
+    dollars: Array
+    codecs: NDArray[np.int64]
+    lost: Array
+    guessed: tuple[bool, ...] = field(default=())
+
+
+def frontier(
+    task: Task,
+    offers: Iterable[Offer],
+    *,
+    most: int = MOST_NODES,
+    codings: Sequence[Coding] = (PLAIN,),
+    interruptions: Interruptions | None = None,
+    memory: Link = MEMORY,
+    measured: Mapping[str, float] | None = None,
+) -> Frontier:
+    """Return the choices that nothing beats, and how each type fares.
+
+    Of a type only its cheapest zone counts. Ranks are one a GPU, or one a core without.
+
+    Args:
+        most: Nodes at most.
+        codings: Codecs to consider, plain included.
+        measured: Types whose links were measured, and their bytes a second; of the others
+            counts what a pair of them sustains.
+    """
+    measured = measured or {}
+    kept, speeds, left_out = _fitting(task, offers)
+    if not kept or most < 1:
+        return Frontier((), (), tuple(left_out))
+    lost = interruptions or Interruptions()
+    sizes = np.arange(1, most + 1)
+    types = Types(
+        np.array([measured.get(one.type, CARRIED * pair_gbits(one) * 1e9 / 8) for one in kept]),
+        np.array([ranks_of(offer) for offer in kept]),
+        np.array([speed for speed, _ in speeds]),
+    )
+    grid = _grid(task, kept, types, sizes, tuple(codings), lost, memory)
+    grid = replace(grid, guessed=tuple(guessed for _, guessed in speeds))
+    chosen = _undominated(grid)
+    choices = tuple(
+        _choice(task, grid, types, (row, column), codings, memory, measured)
+        for row, column in chosen
+    )
+    curves = sorted(
+        (_curve(grid, row, codings) for row in range(len(kept))),
+        key=lambda one: (min(one.dollars), min(one.seconds)),
+    )
+    return Frontier(choices, tuple(curves), tuple(left_out))
+
+
+def _fitting(
+    task: Task, offers: Iterable[Offer]
+) -> tuple[tuple[Offer, ...], list[tuple[float, bool]], list[str]]:
+    """Return the cheapest offer of each type that can be judged, with its speed; and the rest."""
+    cheapest: dict[str, Offer] = {}
+    for offer in sorted(offers, key=lambda one: (one.hour, one.zone)):
+        cheapest.setdefault(offer.type, offer)
+    kept, speeds = [], []
+    unknown, unrated, beyond = [], [], []
+    for offer in cheapest.values():
+        speed = relative_speed(offer.gpu if offer.gpus else "", task.gpu)
+        if speed is None:
+            unknown.append(offer.type)
+        elif not offer.network:
+            unrated.append(offer.type)
+        elif _allowed(offer) < 1 or (
+            task.batch is BatchPolicy.TOTAL and ranks_of(offer) > task.work.batch
+        ):
+            beyond.append(offer.type)
+        else:
+            kept.append(offer)
+            speeds.append((speed, offer.gpus > 0 and offer.gpu != task.gpu))
+    return tuple(kept), speeds, _told(task, unknown, unrated, beyond)
+
+
+def _told(
+    task: Task, unknown: Sequence[str], unrated: Sequence[str], beyond: Sequence[str]
+) -> list[str]:
+    told = []
+    if unknown:
+        on = f"a {task.gpu}" if task.gpu else "a CPU"
+        told.append(
+            f"{_names(unknown)}: the step was measured on {on}, which says nothing of these; "
+            "measure one there."
+        )
+    if unrated:
+        told.append(f"{_names(unrated)}: no sustained network rate is known.")
+    if beyond:
+        told.append(f"{_names(beyond)}: not even one fits the quota, or the batch.")
+    return told
+
+
+def _names(types: Sequence[str]) -> str:
+    shown = ", ".join(sorted(types)[:3])
+    return f"{shown} and {len(types) - 3} more" if len(types) > 3 else shown
+
+
+def _grid(
+    task: Task,
+    offers: tuple[Offer, ...],
+    types: Types,
+    sizes: NDArray[np.int64],
+    codings: tuple[Coding, ...],
+    interruptions: Interruptions,
+    memory: Link,
+) -> _Grid:
+    ranks = types.ranks[:, None] * sizes[None, :]
+    total = task.batch is BatchPolicy.TOTAL
+    batch = np.asarray(task.work.batch / ranks) if total else None
+    link = Link(LATENCY, 1.0)
+    every = []
+    for coding in codings:
+        own, whole = step_seconds(task.work, types, sizes, link, memory, coding=coding, batch=batch)
+        every.append(own + task.correction * (whole - own))
+    steps = np.stack(every)
+    # The first that is as good: what a codec loses is not worth a hundredth of the time.
+    codecs = (steps <= WORTH_CODING * steps.min(axis=0)).argmax(axis=0)
+    step = np.take_along_axis(steps, codecs[None], axis=0)[0]
+    count = task.examples / task.work.batch / (1 if total else ranks)
+    lost = np.broadcast_to(interruptions.overhead(sizes.astype(np.float64)), step.shape)
+    seconds = count * step * (1 + lost)
+    # Beyond the quota nothing can be had, and a rank has at least one example.
+    allowed = np.array([_allowed(offer) for offer in offers])
+    there = sizes[None, :] <= allowed[:, None]
+    if total:
+        there = there & (ranks <= task.work.batch)
+    seconds = np.where(there, seconds, np.inf)
+    prices = np.array([offer.hour for offer in offers])
+    dollars = np.where(there, seconds * sizes[None, :] * prices[:, None] / HOUR, np.inf)
+    return _Grid(offers, sizes, seconds, dollars, codecs, lost)
+
+
+def _allowed(offer: Offer) -> float:
+    if offer.quota is None or not offer.vcpus:
+        return float("inf")
+    return offer.quota // offer.vcpus
+
+
+def _undominated(grid: _Grid) -> list[tuple[int, int]]:
+    """Return the places than which none is both quicker and cheaper, the quickest first."""
+    # What differs by rounding alone is equal.
+    seconds, dollars = (part.ravel().astype(np.float32) for part in (grid.seconds, grid.dollars))
+    nodes = np.broadcast_to(grid.sizes, grid.seconds.shape).ravel()
+    order = np.lexsort((nodes, dollars, seconds))
+    order = order[np.isfinite(seconds[order])]
+    if not len(order):
+        return []
+    cheapest = np.minimum.accumulate(dollars[order])
+    better = np.concatenate([[True], cheapest[1:] < cheapest[:-1]])
+    rows, columns = np.unravel_index(order[better], grid.seconds.shape)
+    return list(zip(rows.tolist(), columns.tolist(), strict=True))
+
+
+def _choice(
+    task: Task,
+    grid: _Grid,
+    types: Types,
+    place: tuple[int, int],
+    codings: Sequence[Coding],
+    memory: Link,
+    measured: Mapping[str, float],
+) -> Choice:
+    row, column = place
+    offer, nodes = grid.offers[row], int(grid.sizes[column])
+    speed, per_node = float(types.speed[row]), ranks_of(offer)
+    coding = codings[grid.codecs[row, column]]
+    band = _band(
+        task, offer, nodes, coding, speed=speed, guessed=grid.guessed[row], memory=memory,
+        measured=measured,
+    )  # fmt: skip
+    seconds = float(grid.seconds[row, column])
+    low, high = _about(band, seconds)
+    return Choice(
+        type=offer.type,
+        zone=offer.zone,
+        nodes=nodes,
+        ranks=nodes * per_node,
+        codec=coding.codec,
+        seconds=seconds,
+        low=low,
+        high=high,
+        dollars=float(grid.dollars[row, column]),
+        price=nodes * offer.hour,
+        lost=float(grid.lost[row, column]),
+        guessed=grid.guessed[row],
+    )
+
+
+def forecast(
+    task: Task,
+    offer: Offer,
+    nodes: int,
+    coding: Coding,
+    *,
+    memory: Link = MEMORY,
+    measured: Mapping[str, float] | None = None,
+) -> Forecast | None:
+    """Return the seconds of an epoch on some nodes of one type, if none of them is taken back.
+
+    Args:
+        measured: As of ``frontier``.
+
+    Returns:
+        None where the type cannot be judged.
+    """
+    speed = relative_speed(offer.gpu if offer.gpus else "", task.gpu)
+    if speed is None or not (offer.network or offer.type in (measured or {})):
+        return None
+    guessed = offer.gpus > 0 and offer.gpu != task.gpu
+    band = _band(
+        task, offer, nodes, coding, speed=speed, guessed=guessed, memory=memory,
+        measured=measured or {},
+    )  # fmt: skip
+    steps = task.examples / task.work.batch
+    steps /= 1 if task.batch is BatchPolicy.TOTAL else nodes * ranks_of(offer)
+    work = _on(task.work, speed)
+    alone = (
+        work.computing(work.batch / (nodes * ranks_of(offer)))
+        if task.batch is BatchPolicy.TOTAL
+        else work.compute
+    )
+    own = steps * (alone + work.data + work.other)
+    seconds = own + task.correction * (band.seconds - own)
+    low, high = _about(band, seconds)
+    return Forecast(nodes, seconds, low, high)
+
+
+def _on(work: Work, speed: float) -> Work:
+    """Return what a rank does where all is computed that many times as fast."""
+    return replace(work, compute=work.compute / speed, overhead=work.overhead / speed)
+
+
+def _band(
+    task: Task,
+    offer: Offer,
+    nodes: int,
+    coding: Coding,
+    *,
+    speed: float,
+    guessed: bool,
+    memory: Link,
+    measured: Mapping[str, float],
+) -> Forecast:
+    """Return the seconds of an epoch by the model, without what was learned."""
+    bandwidth = measured.get(offer.type, CARRIED * pair_gbits(offer) * 1e9 / 8)
+    return expect(
+        _on(task.work, speed),
+        WorldShape(nodes, Link(LATENCY, bandwidth), ranks_of(offer), memory),
+        task.examples,
+        batch=task.batch,
+        coding=coding,
+        tolerance=MEASURED if offer.type in measured else RATED,
+        noise=GUESSED / 2 if guessed else NOISE,
+    )
+
+
+def _about(band: Forecast, seconds: float) -> tuple[float, float]:
+    """Return a band as wide in proportion, about a centre that was corrected."""
+    return seconds * band.low / band.seconds, seconds * band.high / band.seconds
+
+
+def _curve(grid: _Grid, row: int, codings: Sequence[Coding]) -> TypeCurve:
+    there = np.isfinite(grid.seconds[row])
+    seconds, sizes = grid.seconds[row][there], grid.sizes[there]
+    offer = grid.offers[row]
+    return TypeCurve(
+        type=offer.type,
+        zone=offer.zone,
+        price=offer.hour,
+        sizes=tuple(sizes.tolist()),
+        seconds=tuple(seconds.tolist()),
+        dollars=tuple(grid.dollars[row][there].tolist()),
+        codecs=tuple(codings[place].codec for place in grid.codecs[row][there]),
+        stops=stops_at(seconds, sizes),
+        fastest=int(sizes[seconds.argmin()]),
+        gains=bool(seconds[0] >= WORTH * seconds.min()),
+        guessed=grid.guessed[row],
+    )
+
+
+def stops_at(seconds: Array, sizes: NDArray[np.int64]) -> int:
+    """Return the number of nodes up to which each further one brings half its share or more.
+
+    The share of the node after ``n`` is that ``1/n`` more examples are done in a second. What
+    two nodes bring less than one, four may bring more; so the last such number counts.
+    """
+    rates = 1 / np.asarray(seconds)
+    brought = (rates[1:] / rates[:-1] - 1) * sizes[:-1]
+    best = np.maximum.accumulate(rates)
+    paying = np.flatnonzero((brought >= PAYS) & (rates[1:] >= best[:-1]))
+    return int(sizes[paying[-1] + 1]) if len(paying) else int(sizes[0])

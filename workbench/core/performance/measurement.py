@@ -1,0 +1,86 @@
+"""The results of measuring a cluster: links, memory exchange, disks and devices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+
+from workbench.core.node.validation import built, parsed
+from workbench.core.performance.bandwidth import Survey, as_json
+
+# What a rank writes to this stream is kept as a measurement, and is no output.
+RESULT_STREAM = "measurement"
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How fast bytes go somewhere on one node.
+
+    Args:
+        what: As a person says it: ``disk write``, ``host to device``.
+        bandwidth: Bytes a second.
+        latency: Seconds; 0 where it means nothing.
+    """
+
+    node: str
+    what: str
+    bandwidth: float
+    latency: float = 0.0
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured at one time.
+
+    Args:
+        ranks: Of the whole world.
+        seconds: That the measurement took.
+        rates: Within nodes.
+        left_out: What was not measured and why, a sentence each.
+    """
+
+    survey: Survey
+    ranks: int
+    seconds: float
+    rates: tuple[Rate, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def measurement_json(found: Measurement) -> str:
+    """Return the form that the store keeps."""
+    more = {**asdict(found), "survey": json.loads(as_json(found.survey))}
+    return json.dumps(more, separators=(",", ":"))
+
+
+def measurement_of(text: str) -> Measurement:
+    """Return what ``measurement_json`` was given.
+
+    Raises:
+        MachineError: It is something else.
+    """
+    return built(Measurement, parsed(text))
+
+
+def is_enough(seconds: Sequence[float], spread: float = 0.05) -> bool:
+    """Whether repeating tells nothing new: the better half of at least three is as near as that."""
+    if len(seconds) < 3:
+        return False
+    ordered = sorted(seconds)
+    return ordered[len(ordered) // 2] <= (1 + spread) * ordered[0]
+
+
+def typical(seconds: Sequence[float]) -> float:
+    """Return the median."""
+    return median(seconds)
+
+
+def sizes_up_to(most: int, least: int = 1_000, times: int = 4) -> tuple[int, ...]:
+    """Return sizes to measure: each ``times`` the one before, and ``most``."""
+    found = []
+    size = least
+    while size < most:
+        found.append(size)
+        size *= times
+    return (*found, most)

@@ -1,0 +1,35 @@
+"""The conclusion of a run that has ended: made once, and the same in every view."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+from workbench.core.performance.noise import UNKNOWN_NOISE
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What came of a run.
+
+    Args:
+        values: The last value of every name.
+        steps: For each rank the mean seconds a step of each part.
+        slowest: The rank that the others waited for; -1 for none.
+        says: The verdict and what else there is to say of the time of a step, a sentence each.
+        noise: By how much, relatively, the time of a step varied.
+        batch: Examples of all ranks in a step; 0 when unknown.
+    """
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    steps: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
+    slowest: int = -1
+    says: tuple[str, ...] = ()
+    noise: float = UNKNOWN_NOISE
+    batch: float = 0.0
+
+
+def conclusion_json(conclusion: Conclusion) -> str:
+    """Return the form that the store keeps."""
+    return json.dumps(asdict(conclusion), separators=(",", ":"))

@@ -1,0 +1,150 @@
+"""What a rank displays: parts, MIME types and size limits."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+PLAIN = "text/plain"
+HTML = "text/html"
+MARKDOWN = "text/markdown"
+LATEX = "text/latex"
+SVG = "image/svg+xml"
+JSON = "application/json"
+IMAGES = ("image/png", "image/jpeg", "image/gif")
+MIME_TYPES = frozenset({PLAIN, HTML, MARKDOWN, LATEX, SVG, JSON, *IMAGES})
+
+DISPLAY, UPDATE, CLEAR = "display", "update", "clear"
+ACTIONS = frozenset({DISPLAY, UPDATE, CLEAR})
+
+MOST_CHARACTERS = 2_000_000  # of one display, as it is sent
+RUN_CHARACTERS = 20_000_000  # of all displays of a rank that stand there at a time
+RUN_DISPLAYS = 500  # likewise
+PLAIN_CHARACTERS = 10_000  # of the words that stand for it in a log
+MOST_PIXELS = 20_000
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+
+
+class Display(NamedTuple):
+    """Something that a rank displayed, in the order of what it wrote.
+
+    Args:
+        action: ``display`` for a new place, ``update`` for other content of a place, ``clear`` to
+            take away all that the rank displayed and wrote before.
+        time: Epoch seconds by the rank's own clock.
+        place: Counts the places of a rank in its run, from 1; 0 for ``clear``.
+        data: By MIME type: text, images in base64, JSON as text.
+        metadata: By image's MIME type its ``width`` and ``height`` in pixels.
+    """
+
+    action: str
+    time: float
+    place: int = 0
+    data: Mapping[str, str] = {}
+    metadata: Mapping[str, Mapping[str, int]] = {}
+
+    @property
+    def size(self) -> int:
+        """Characters of its data."""
+        return size_of(self.data)
+
+    @property
+    def words(self) -> str:
+        """What stands for it where there is text alone, in whole lines."""
+        text = self.data.get(PLAIN) or f"<{', '.join(sorted(self.data)) or 'nothing'}>"
+        return text[:PLAIN_CHARACTERS].rstrip("\n") + "\n"
+
+
+def size_of(data: Mapping[str, str]) -> int:
+    """Return the characters of a display's data."""
+    return sum(map(len, data.values()))
+
+
+def bundle_from(data: Mapping[str, Any]) -> dict[str, str]:
+    """Return what of a MIME bundle is carried: the types that are known, each as text."""
+    carried = {kind: _as_text(kind, value) for kind, value in data.items() if kind in MIME_TYPES}
+    return {kind: text for kind, text in carried.items() if text is not None}
+
+
+def bounded(data: Mapping[str, str]) -> dict[str, str]:
+    """Return ``data``, or a sentence in its place where it is too large for one display."""
+    if size_of(data) <= MOST_CHARACTERS:
+        return dict(data)
+    words = data.get(PLAIN, "")
+    kinds = ", ".join(sorted(data))
+    said = (
+        f"{kinds} of {size_of(data):,} characters is left out: a display of a rank may have "
+        f"{MOST_CHARACTERS:,}."
+    )
+    return {PLAIN: f"{words}\n{said}" if 0 < len(words) <= 200 else said}
+
+
+def sizes_from(metadata: object) -> dict[str, dict[str, int]]:
+    """Return what of a bundle's metadata is carried: the sizes of images."""
+    found = {}
+    for kind in IMAGES:
+        given = metadata.get(kind) if isinstance(metadata, Mapping) else None
+        if isinstance(given, Mapping):
+            sides = {side: given.get(side) for side in ("width", "height")}
+            found[kind] = {
+                side: int(pixels)
+                for side, pixels in sides.items()
+                if isinstance(pixels, (int, float)) and 0 < pixels <= MOST_PIXELS
+            }
+    return found
+
+
+def check_display(display: Display) -> Display:
+    """Return a display that came from a rank, as what follows may rely on it.
+
+    Raises:
+        ValueError: It is none.
+    """
+    action, time, place, data, metadata = display
+    if action not in ACTIONS or not _is_number(time) or not _is_whole(place):
+        raise ValueError(f"no display: {action!r:.40}, {place!r:.40}")
+    if not isinstance(data, Mapping) or not all(_is_carried(*pair) for pair in data.items()):
+        raise ValueError("no display: its data is of no known kind")
+    # What comes from us is bounded there already; some room, so that no sentence is refused.
+    if size_of(data) > MOST_CHARACTERS + PLAIN_CHARACTERS:
+        raise ValueError(f"a display of {size_of(data):,} characters")
+    return Display(action, float(time), place, dict(data), sizes_from(metadata))
+
+
+def _is_carried(kind: object, text: object) -> bool:
+    if kind not in MIME_TYPES or not isinstance(text, str):
+        return False
+    if not text.isascii():
+        text.encode()  # half a surrogate pair is no text that could be kept
+    return kind not in IMAGES or _BASE64.fullmatch(text) is not None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e12
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
+
+
+def _as_text(kind: str, value: Any) -> str | None:
+    if kind in IMAGES:
+        text = b64encode(value).decode() if isinstance(value, bytes) else value
+        text = "".join(text.split()) if isinstance(text, str) else ""  # some put it in lines
+        return text if _BASE64.fullmatch(text) else None
+    if kind == JSON and not isinstance(value, str):
+        return _as_json(value)
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value if isinstance(value, str) else None
+
+
+def _as_json(value: Any) -> str | None:
+    try:
+        return json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return None

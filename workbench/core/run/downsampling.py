@@ -1,0 +1,309 @@
+"""Downsample curves to buckets that keep every extreme."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from workbench.core.moment import is_due
+
+DEFAULT_CAPACITY = 400
+PATIENCE_SECONDS = 1.0  # with ranks that are behind
+_ROWS = 4  # room for so many ranks to begin with
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A thinned curve, ready to be drawn; ``nan`` where there was no finite value.
+
+    The band from ``low`` to ``high`` holds every value: of all ranks, and of all the iterations
+    that one bucket stands for.
+    """
+
+    iterations: tuple[float, ...]
+    mean: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @property
+    def has_band(self) -> bool:
+        """Whether some bucket holds values that differ."""
+        return any(
+            high - low > 1e-9 * max(abs(low), abs(high), 1e-300)
+            for low, high in zip(self.low, self.high, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Some buckets of a curve in order of iterations, as columns of equal length.
+
+    Args:
+        x: The iteration in the middle of each bucket.
+        index: Iteration // ``width``, which tells a bucket from the others.
+        median: Of the ranks' means; ``nan`` where no rank has a finite value.
+        marked: The mean of the rank that was asked for; ``nan`` where it has none.
+        width: Iterations that a bucket stands for.
+        fresh: Whether the buckets are all there are, so that earlier ones are to be forgotten.
+    """
+
+    x: NDArray[np.float64]
+    index: NDArray[np.int64]
+    low: NDArray[np.float64]
+    median: NDArray[np.float64]
+    high: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    marked: NDArray[np.float64]
+    width: int
+    fresh: bool
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+
+class Curve:
+    """One metric over iterations, from all ranks, in bounded memory.
+
+    While there are at most ``capacity`` iterations, each has a bucket of its own and nothing is
+    lost. Then buckets merge in pairs, so minimum, maximum and each rank's mean stay exact.
+
+    Args:
+        capacity: Greatest number of buckets.
+    """
+
+    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+        self.capacity = capacity
+        self.width = 1
+        self.nonfinite = 0
+        self.nonfinite_first = -1
+        self._merged = 1  # version at which the buckets last merged; what came before knows none
+        self._front: int | None = None  # the iteration up to which buckets are offered; None: all
+        self._newest = -1
+        self._seen = deque[tuple[float, int]]()  # when the newest iteration was seen to be which
+        self._rows: dict[int, int] = {}
+        self._slots: dict[int, int] = {}
+        self._index = np.zeros(0, np.int64)
+        self._first = np.zeros(0, np.int64)
+        self._last = np.zeros(0, np.int64)
+        self._low = np.zeros(0)
+        self._high = np.zeros(0)
+        self._changed = np.zeros(0, np.int64)
+        self._total = np.zeros((_ROWS, 0))
+        self._count = np.zeros((_ROWS, 0))
+        self._reached = np.full(_ROWS, -1)  # by each rank
+
+    def __repr__(self) -> str:
+        return f"<Curve {len(self)} buckets of {self.width} iterations>"
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    @property
+    def ranks(self) -> set[int]:
+        """The ranks that reported."""
+        return set(self._rows)
+
+    def add(
+        self, ranks: ArrayLike, iterations: ArrayLike, values: ArrayLike, version: int = 0
+    ) -> None:
+        """Take in values, in any order of iterations.
+
+        Args:
+            ranks: Each value's rank, shape (n,); or one for all.
+            iterations: Each value's iteration, shape (n,), not negative.
+            values: The values, shape (n,).
+            version: Kept with the buckets that change, for ``buckets`` to compare with.
+        """
+        where = np.atleast_1d(np.asarray(iterations, np.int64))
+        value = np.atleast_1d(np.asarray(values, np.float64))
+        if not len(where):
+            return
+        row = self._rows_of(np.broadcast_to(np.asarray(ranks, np.int64), where.shape))
+        slot = self._slots_of(where, version)
+        np.minimum.at(self._first, slot, where)
+        np.maximum.at(self._last, slot, where)
+        np.maximum.at(self._reached, row, where)
+        self._changed[slot] = version
+        finite = np.isfinite(value)
+        if not finite.all():
+            self._note_nonfinite(where[~finite])
+            row, slot, value = row[finite], slot[finite], value[finite]
+        np.minimum.at(self._low, slot, value)
+        np.maximum.at(self._high, slot, value)
+        with np.errstate(over="ignore"):  # a mean beyond floats is inf, and drawn as a gap
+            np.add.at(self._total, (row, slot), value)
+        np.add.at(self._count, (row, slot), 1)
+
+    def settle(self, now: float, version: int, *, whole: bool = False) -> bool:
+        """Hold back the newest buckets, until all ranks have reported them or have had the time.
+
+        What ranks report arrives at different moments, and a median that lacks some of them would
+        jump to and fro.
+
+        Args:
+            now: Seconds of any clock.
+            version: Kept with the buckets that are offered from now on.
+            whole: Whether all there is is to be offered.
+
+        Returns:
+            Whether there are buckets that are offered from now on.
+        """
+        reached = self._reached[: len(self._rows)]
+        newest = int(reached.max(initial=-1))
+        if newest > self._newest:
+            self._newest = newest
+            self._seen.append((now, newest))
+        front = newest if whole else int(reached.min(initial=newest))
+        while self._seen and is_due(self._seen[0][0], now, PATIENCE_SECONDS):
+            front = max(front, self._seen.popleft()[1])
+        before = -1 if self._front is None else self._front
+        self._front = max(front, before)
+        last = self._last[: len(self)]
+        offered = np.flatnonzero((last > before) & (last <= self._front))
+        self._changed[offered] = version
+        return len(offered) > 0
+
+    def trace(self) -> Trace:
+        """Return the curve in order of iterations."""
+        buckets = self.buckets()
+        return Trace(
+            iterations=tuple(buckets.x.tolist()),
+            mean=tuple(buckets.mean.tolist()),
+            low=tuple(buckets.low.tolist()),
+            high=tuple(buckets.high.tolist()),
+        )
+
+    def buckets(self, since: int = -1, marked: int = -1) -> Buckets:
+        """Return the buckets that changed after version ``since``, or all if they have merged.
+
+        Those that ``settle`` holds back are left out.
+
+        Args:
+            marked: The rank whose own means are wanted; -1 for none.
+        """
+        used = len(self)
+        fresh = since < self._merged
+        chosen = np.arange(used) if fresh else np.flatnonzero(self._changed[:used] > since)
+        if self._front is not None:
+            chosen = chosen[self._last[chosen] <= self._front]
+        chosen = chosen[np.argsort(self._index[chosen], kind="stable")]
+        total, count = self._total[:, chosen], self._count[:, chosen]
+        amount = count.sum(axis=0)
+        empty = amount == 0
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            means = total / count
+            mean = total.sum(axis=0) / amount
+        row = self._rows.get(marked)
+        return Buckets(
+            x=(self._first[chosen] + self._last[chosen]) / 2,
+            index=self._index[chosen],
+            low=np.where(empty, np.nan, self._low[chosen]),
+            median=_median(means),
+            high=np.where(empty, np.nan, self._high[chosen]),
+            mean=mean,
+            marked=np.full(len(chosen), np.nan) if row is None else means[row],
+            width=self.width,
+            fresh=fresh,
+        )
+
+    def thinned(self, capacity: int) -> Curve:
+        """Return a copy in at most ``capacity`` buckets."""
+        thin = copy.deepcopy(self)
+        thin.capacity = capacity
+        thin._make_room(np.zeros(0, np.int64), 0)
+        return thin
+
+    def _rows_of(self, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the row of each rank, new ones added."""
+        known = self._rows
+        for rank in set(ranks.tolist()).difference(known):
+            known[rank] = len(known)
+        if len(known) > len(self._total):
+            more = ((0, max(len(known), 2 * len(self._total)) - len(self._total)), (0, 0))
+            self._total, self._count = np.pad(self._total, more), np.pad(self._count, more)
+            self._reached = np.pad(self._reached, more[0], constant_values=-1)
+        return np.fromiter(map(known.__getitem__, ranks.tolist()), np.intp, len(ranks))
+
+    def _slots_of(self, iterations: NDArray[np.int64], version: int) -> NDArray[np.int64]:
+        """Return the slot of each iteration's bucket, new ones added."""
+        index, places = np.unique(iterations // self.width, return_inverse=True)
+        new = set(index.tolist()).difference(self._slots)
+        if len(self._slots) + len(new) > self.capacity:
+            self._make_room(iterations, version)
+            index, places = np.unique(iterations // self.width, return_inverse=True)
+            new = set(index.tolist()).difference(self._slots)
+        if new:
+            self._add_buckets(sorted(new))
+        slots = np.fromiter(map(self._slots.__getitem__, index.tolist()), np.intp, len(index))
+        found: NDArray[np.int64] = slots[places]
+        return found
+
+    def _add_buckets(self, new: list[int]) -> None:
+        used = len(self._slots)
+        self._slots.update(zip(new, range(used, used + len(new)), strict=True))
+        if len(self._slots) > len(self._index):
+            self._grow(min(self.capacity, max(64, 2 * len(self._slots))))
+        self._index[used : len(self._slots)] = new
+
+    def _grow(self, size: int) -> None:
+        more = size - len(self._index)
+        self._index = np.pad(self._index, (0, more))
+        self._first = np.pad(self._first, (0, more), constant_values=np.iinfo(np.int64).max)
+        self._last = np.pad(self._last, (0, more), constant_values=-1)
+        self._low = np.pad(self._low, (0, more), constant_values=np.inf)
+        self._high = np.pad(self._high, (0, more), constant_values=-np.inf)
+        self._changed = np.pad(self._changed, (0, more))
+        self._total = np.pad(self._total, ((0, 0), (0, more)))
+        self._count = np.pad(self._count, ((0, 0), (0, more)))
+
+    def _make_room(self, iterations: NDArray[np.int64], version: int) -> None:
+        """Merge buckets in pairs until those there are and those of ``iterations`` fit."""
+        index = self._index[: len(self)]
+        width = self.width
+        while True:
+            times = width // self.width
+            needed = np.union1d(index // times, iterations // width)
+            if len(needed) <= self.capacity:
+                break
+            width *= 2
+        if width != self.width:
+            self._merge(width // self.width)
+            self.width = width
+            self._merged = version
+
+    def _merge(self, times: int) -> None:
+        used = len(self)
+        if not used:
+            return
+        order = np.argsort(self._index[:used], kind="stable")
+        index, starts = np.unique(self._index[order] // times, return_index=True)
+        self._first = np.minimum.reduceat(self._first[order], starts)
+        self._last = np.maximum.reduceat(self._last[order], starts)
+        self._low = np.minimum.reduceat(self._low[order], starts)
+        self._high = np.maximum.reduceat(self._high[order], starts)
+        self._changed = np.maximum.reduceat(self._changed[order], starts)
+        self._total = np.add.reduceat(self._total[:, order], starts, axis=1)
+        self._count = np.add.reduceat(self._count[:, order], starts, axis=1)
+        self._index = index
+        self._slots = {place: slot for slot, place in enumerate(index.tolist())}
+
+    def _note_nonfinite(self, iterations: NDArray[np.int64]) -> None:
+        first = int(iterations.min())
+        if self.nonfinite == 0 or first < self.nonfinite_first:
+            self.nonfinite_first = first
+        self.nonfinite += len(iterations)
+
+
+def _median(means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median of each column, leaving out what is ``nan``."""
+    ordered = np.sort(means, axis=0)  # puts nan last
+    count = np.count_nonzero(~np.isnan(ordered), axis=0)
+    columns: Any = np.arange(means.shape[1])
+    # Without a finite value the first of the sorted ones is nan already.
+    below = ordered[np.maximum(count - 1, 0) // 2, columns]
+    return np.asarray(below / 2 + ordered[count // 2, columns] / 2, np.float64)

@@ -1,0 +1,168 @@
+"""Detect a hanging run: ranks wait in MPI for others that do not come.
+
+A wait is no hang while somebody moves: the others may be slow. All ranks in the same call are no
+hang either, until that has taken very long: a transfer takes time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal, TypeVar
+
+from workbench.core.run.termination import Active, RankStanding
+
+Whereabouts = Literal["at", "ended", "silent"]
+T = TypeVar("T")
+# A pulse comes once a second, and a hang is to be seen within five.
+WAIT_SECONDS = 3.5
+JOIN_SECONDS = 1.0  # from when on another one waits as well
+STILL_SECONDS = 2.0
+SILENT_SECONDS = 3.0
+TRANSFER_SECONDS = 30.0
+_SENDING = frozenset({"Send", "Ssend", "send", "ssend"})
+_RECEIVING = frozenset({"Recv", "Probe", "recv", "probe"})
+_BOTH = frozenset({"Sendrecv", "sendrecv"})
+
+
+@dataclass(frozen=True)
+class WaitingRanks:
+    """Ranks that wait in one call at one line.
+
+    Args:
+        seconds: How long the first of them has waited.
+        line: The user's line; 0 where it is unknown.
+    """
+
+    ranks: tuple[int, ...]
+    call: str
+    seconds: float
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Ranks that do not wait.
+
+    Args:
+        state: ``at`` a place, ``ended``, or ``silent``: nothing was heard of them lately.
+        line: The user's line; 0 where it is unknown.
+        doing: What is called there.
+        seconds: For how long they are silent.
+    """
+
+    ranks: tuple[int, ...]
+    state: Whereabouts
+    line: int = 0
+    doing: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Hang:
+    """Who waits for whom.
+
+    Args:
+        sure: Whether nobody moves; else some ranks are only slow.
+    """
+
+    waiting: tuple[WaitingRanks, ...]
+    others: tuple[Elsewhere, ...]
+    sure: bool
+
+
+def hang_of(active: Active, now: float) -> Hang | None:
+    """Return who waits for whom; None while nobody waits long.
+
+    Args:
+        now: By the steady clock, as all moments of ``active``.
+    """
+    ranks = dict(enumerate(active.ranks))
+    stuck = {n: rank for n, rank in ranks.items() if _waits(rank, JOIN_SECONDS)}
+    if not any(_waits(rank, WAIT_SECONDS) for rank in stuck.values()):
+        return None
+    others = {n: rank for n, rank in ranks.items() if n not in stuck}
+    if not others and _may_be_transfer(stuck.values()):
+        return None
+    sure = all(_is_still(rank, now) for rank in others.values())
+    return Hang(_waiting(stuck), _elsewhere(others, now), sure)
+
+
+def encoded(hang: Hang | None) -> str:
+    """Return ``hang`` as text to be kept; nothing for none."""
+    return json.dumps(asdict(hang), separators=(",", ":")) if hang else ""
+
+
+def decoded(text: str) -> Hang | None:
+    """Return what ``encoded`` made a text of; None where that makes no sense."""
+    try:
+        found = json.loads(text) if text else None
+        if found is None:
+            return None
+        waiting = (
+            WaitingRanks(**{**one, "ranks": tuple(one["ranks"])}) for one in found["waiting"]
+        )
+        others = (Elsewhere(**{**one, "ranks": tuple(one["ranks"])}) for one in found["others"])
+        return Hang(tuple(waiting), tuple(others), bool(found["sure"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _waits(rank: RankStanding, seconds: float) -> bool:
+    return rank.ending is None and bool(rank.call) and rank.waiting >= seconds
+
+
+def _is_still(rank: RankStanding, now: float) -> bool:
+    """Whether a rank that does not wait long will not come soon, as far as can be seen."""
+    return rank.ending is not None or _is_silent(rank, now) or rank.still >= STILL_SECONDS
+
+
+def _is_silent(rank: RankStanding, now: float) -> bool:
+    return bool(rank.heard) and now - rank.heard >= SILENT_SECONDS
+
+
+def _may_be_transfer(ranks: Iterable[RankStanding]) -> bool:
+    """Whether ranks that are all in a call may only be moving many bytes."""
+    found = [*ranks]
+    calls = {rank.call for rank in found}
+    paired = calls <= _SENDING | _RECEIVING | _BOTH and not (
+        calls <= _SENDING or calls <= _RECEIVING
+    )
+    brief = max(rank.waiting for rank in found) < TRANSFER_SECONDS
+    return brief and (paired or (len(calls) == 1 and not calls <= _SENDING | _RECEIVING))
+
+
+def _waiting(ranks: Mapping[int, RankStanding]) -> tuple[WaitingRanks, ...]:
+    return tuple(
+        WaitingRanks(numbers, call, float(int(max(ranks[n].waiting for n in numbers))), line)
+        for (call, line), numbers in _groups(ranks, lambda rank: (rank.call, rank.line))
+    )
+
+
+def _elsewhere(ranks: Mapping[int, RankStanding], now: float) -> tuple[Elsewhere, ...]:
+    def place(rank: RankStanding) -> tuple[Whereabouts, int, str]:
+        if rank.ending is not None:
+            return "ended", 0, ""
+        return "silent" if _is_silent(rank, now) else "at", rank.line, rank.doing
+
+    return tuple(
+        Elsewhere(
+            numbers,
+            state,
+            line,
+            doing,
+            float(int(now - min(ranks[n].heard for n in numbers))) if state == "silent" else 0.0,
+        )
+        for (state, line, doing), numbers in _groups(ranks, place)
+    )
+
+
+def _groups(
+    ranks: Mapping[int, RankStanding], key: Callable[[RankStanding], T]
+) -> Sequence[tuple[T, tuple[int, ...]]]:
+    """Return ranks by what ``key`` says of them, in the order of their numbers."""
+    found: dict[T, list[int]] = {}
+    for number, rank in ranks.items():
+        found.setdefault(key(rank), []).append(number)
+    return [(what, tuple(numbers)) for what, numbers in found.items()]

@@ -1,0 +1,297 @@
+"""The fields of a job file, with its durations and parameters.
+
+A job says what a batch service's job file says. What nothing here does yet is refused, not passed
+over: ``snapshots``. ``shrink`` is about the nodes alone: a run that loses one ends, for nothing is
+saved of it, and the next run goes on with those that are left, or waits for others.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import keyword
+import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+)
+
+from workbench.core.cluster.model import DEFAULT_CLUSTER, check_cluster_name
+from workbench.core.fleet.model import Provider
+from workbench.core.fleet.request import (
+    DEFAULT_LIMIT,
+    START_SECONDS,
+    FleetRequest,
+    Spelling,
+)
+from workbench.core.run.exchange_options import check_codec, check_communicator
+from workbench.core.run.model import DEFAULT_GRACE, check_run_name
+from workbench.core.world.hostfile import parse_hosts
+from workbench.core.world.world import MAX_RANKS
+from workbench.errors import InputError
+
+CONTINUE, WAIT = "continue", "wait"
+ENDS = "A run that loses a node ends, as nothing is saved of runs yet; the next one "
+AFTERWARDS = {CONTINUE: "continues with the nodes that are left.", WAIT: "waits for other nodes."}
+NO_SNAPSHOTS = (
+    "nothing is saved of runs yet; leave it out, and have the script write what it needs into the "
+    "folder that WORKBENCH_OUTPUT names, which is kept as it comes."
+)
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+def seconds(value: object) -> float:
+    """Return a length of time in seconds, from a number or a text like ``90m`` or ``1h30m``.
+
+    Raises:
+        InputError: It is neither.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
+        return float(value)
+    text = value.replace(" ", "").lower() if isinstance(value, str) else ""
+    if re.fullmatch(r"\d+(\.\d+)?", text):
+        return float(text)
+    parts = _PART.findall(text)
+    if parts and "".join(number + unit for number, unit in parts) == text:
+        return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    raise InputError(
+        f"{value!r} is not a length of time",
+        "write seconds, or a number with a unit: 30s, 90m, 7d.",
+    )
+
+
+def parameter(text: str) -> tuple[str, object]:
+    """Return name and value of ``name=value``; the value is a Python literal, or else text.
+
+    Raises:
+        InputError: There is no ``=``, or the name is not one that Python takes.
+    """
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not name.isidentifier() or keyword.iskeyword(name):
+        raise InputError(f"{text!r} is not a parameter", "write --param name=value, as in lr=0.1.")
+    try:
+        literal = ast.literal_eval(value)
+        # What JSON, in which the store keeps it, would change stays text.
+        kept = json.loads(json.dumps(literal))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return name, value
+    return name, literal if kept == literal else value
+
+
+def _explained(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Let pydantic gather what ``check`` refuses, instead of stopping at the first."""
+
+    def checked(value: Any) -> Any:
+        try:
+            return check(value)
+        except InputError as error:
+            raise ValueError(str(error)) from error
+
+    return checked
+
+
+def _text(value: object) -> str:
+    """Accept a number where a program will see text: ``arguments = ["--epoch", 3]``."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise TypeError
+    return str(value)
+
+
+def _storable(value: object) -> object:
+    json.dumps(value)  # TypeError for TOML's dates and times
+    return value
+
+
+def _plain(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def checked(value: Any) -> Any:
+        try:
+            return check(value)
+        except TypeError as error:
+            raise ValueError("") from error
+
+    return checked
+
+
+def _host_lines(lines: tuple[str, ...]) -> tuple[str, ...]:
+    parse_hosts("\n".join(lines))
+    return lines
+
+
+Text = Annotated[str, BeforeValidator(_plain(_text))]
+Value = Annotated[Any, BeforeValidator(_plain(_storable))]
+Seconds = Annotated[float, BeforeValidator(_explained(seconds))]
+
+
+def _whole(lowest: int, example: int) -> Any:
+    return Field(
+        default=None,
+        strict=True,
+        ge=lowest,
+        le=MAX_RANKS,
+        description=f"a whole number from {lowest} to {MAX_RANKS}",
+        examples=[example],
+    )
+
+
+def _amount(unit: str, example: float) -> Any:
+    return Field(
+        default=None,
+        strict=True,
+        ge=0,
+        allow_inf_nan=False,
+        description=f"a number of {unit}, from 0 up",
+        examples=[example],
+    )
+
+
+def _said(what: str, example: object) -> Any:
+    return Field(default=None, description=what, examples=[example])
+
+
+class JobNeeds(BaseModel):
+    """What each node must have at least."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    gpus: int | None = _whole(0, 1)
+    gpu_memory: float | None = _amount("GiB", 16)
+    memory: float | None = _amount("GiB", 32)
+    vcpus: int | None = _whole(0, 8)
+    network: float | None = _amount("Gbit/s that are sustained", 5)
+    types: tuple[str, ...] | None = _said("a list of texts", ["g4dn.xlarge"])
+    zones: tuple[str, ...] | None = _said("a list of texts", ["us-east-1a"])
+    subnets: tuple[str, ...] | None = _said("a list of texts", ["subnet-0a1b2c3d"])
+
+
+def _refused(_: object) -> None:
+    raise ValueError(NO_SNAPSHOTS)
+
+
+class Job(BaseModel):
+    """What a job file asks for; a field's description completes "must be …"."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    script: str = Field(min_length=1, description="the path of a script", examples=["train.py"])
+    name: Annotated[str, AfterValidator(_explained(check_run_name))] | None = _said(
+        "a text", "digits on two ranks"
+    )
+    arguments: tuple[Text, ...] = Field(
+        default=(), description="a list of texts and numbers", examples=[["--epoch", "3"]]
+    )
+    ranks: int | None = _whole(1, 2)
+    oversubscribe: bool = Field(
+        default=False, strict=True, description="true or false", examples=[True]
+    )
+    parameters: dict[str, Value] = Field(
+        default={}, description="a table of numbers and texts", examples=[{"lr": 0.1}]
+    )
+    environment: dict[str, Text] = Field(
+        default={}, description="a table of texts and numbers", examples=[{"DATA_ROOT": "data"}]
+    )
+    communicator: Annotated[str, AfterValidator(_explained(check_communicator))] | None = _said(
+        '"auto", "ring", "doubling", "hierarchical" or "mpi", in place of ChainerMN\'s naive',
+        "auto",
+    )
+    compress: Annotated[str, AfterValidator(_explained(check_codec))] | None = _said(
+        '"none", "fp16", "bf16", "int8", "topk" or "powersgd"', "powersgd"
+    )
+    double_buffering: bool = Field(
+        default=False, strict=True, description="true or false", examples=[True]
+    )
+    grace: Seconds = Field(default=DEFAULT_GRACE, description="a length of time", examples=["5s"])
+    wall_clock_limit: Seconds = Field(default=0.0, description="a length of time", examples=["90m"])
+    cluster: Annotated[str, AfterValidator(_explained(check_cluster_name))] = Field(
+        default=DEFAULT_CLUSTER, description="a text", examples=["default"]
+    )
+    provider: Provider | None = _said('one of "local", "hosts", "ec2" and "rehearsal"', "ec2")
+    hosts: Annotated[tuple[str, ...], AfterValidator(_explained(_host_lines))] = Field(
+        default=(), description="a list of texts", examples=[["172.31.41.13 slots=1"]]
+    )
+    host_file: str | None = _said("the path of a host file", "hosts.txt")
+    nodes: int | None = _whole(0, 4)
+    min_nodes: int | None = _whole(1, 2)
+    max_nodes: int | None = _whole(1, 8)
+    slots: int | None = _whole(1, 1)
+    needs: JobNeeds = Field(default=JobNeeds(), description="a table", examples=[{"gpus": 1}])
+    region: str | None = _said("a text", "us-east-1")
+    max_price: float | None = _amount("$/h for all nodes together", 2.5)
+    budget: float | None = _amount("$ in all", 20)
+    ttl: Seconds | None = _said("a length of time", "8h")
+    data: str | None = _said("a folder, or s3://bucket/prefix", "s3://bucket/digits")
+    output: str | None = _said("a folder, or s3://bucket/prefix", "s3://bucket/results")
+    prepare: str | None = _said("the path of a shell script", "prepare.sh")
+    image: str | None = _said("the id of an image", "ami-0123456789abcdef0")
+    disk: int | None = _whole(8, 200)
+    cuda: bool | None = Field(
+        default=None, strict=True, description="true or false", examples=[True]
+    )
+    ssh_from: str | None = _said("an address, or a private network", "203.0.113.7")
+    lease: Seconds | None = _said("a length of time", "30m")
+    across_zones: bool | None = Field(
+        default=None, strict=True, description="true or false", examples=[True]
+    )
+    link: float | None = _amount("Gbit/s that join a rehearsal's nodes", 0.1)
+    snapshots: Annotated[Any, BeforeValidator(_refused)] = _said("left out", "")
+    shrink: Literal["continue", "wait"] | None = _said(
+        '"continue" with the nodes that are left or "wait" for others', CONTINUE
+    )
+
+    @property
+    def limit(self) -> float:
+        """Seconds after which the run is stopped; 0 for none, 7 days on nodes that cost."""
+        if "wall_clock_limit" in self.model_fields_set or not self.request().costs:
+            return self.wall_clock_limit
+        return DEFAULT_LIMIT
+
+    @property
+    def time_to_live(self) -> float:
+        """Seconds until nodes that cost are deleted, if the file does not say."""
+        return (self.limit or DEFAULT_LIMIT) + START_SECONDS
+
+    @property
+    def remark(self) -> str:
+        """The note for the person about what becomes of lost nodes; empty for nothing."""
+        return f"{ENDS}{AFTERWARDS[self.shrink]}" if self.shrink else ""
+
+    def request(self, host_file: str = "", prepare: str | None = None) -> FleetRequest:
+        """Return what it says about nodes.
+
+        Args:
+            host_file: Text of the host file that it names.
+            prepare: Text of the script that it names.
+
+        Raises:
+            InputError: The host file is invalid.
+        """
+        hosts = parse_hosts(host_file or "\n".join(self.hosts))
+        provider = self.provider or (Provider.HOSTS if self.host_file else None)
+        request = FleetRequest(
+            provider=provider,
+            hosts=hosts,
+            prepare=prepare,
+            **{name: getattr(self, name) for name in _OF_NODES},
+            **self.needs.model_dump(),
+        )
+        # With fewer than all, no world is started.
+        waits = self.shrink == WAIT and request.resolved_provider is not Provider.THIS_MACHINE
+        return replace(request, min_nodes=request.size or None) if waits else request
+
+
+_OF_NODES = (
+    "nodes", "min_nodes", "max_nodes", "slots", "region", "max_price", "budget", "ttl", "data",
+    "output", "image", "disk", "cuda", "ssh_from", "lease", "across_zones", "link",
+)  # fmt: skip
+SPELLING = Spelling(
+    lambda name: f"needs.{name}" if name in JobNeeds.model_fields else name,
+    'provider = "ec2", provider = "rehearsal", or hosts = ["172.31.41.13 slots=1"]',
+)

@@ -1,0 +1,259 @@
+"""Group and summarize what ranks report: curves, folded output, progress."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from statistics import median
+from typing import Literal, get_args
+
+from workbench.core.performance.step_sampling import own_work
+from workbench.core.run.model import RunFact
+
+# Same lines are sought this far ahead, which bounds the work when ranks differ a lot.
+FOLD_WINDOW = 200
+MAX_GROUPS = 6
+MOST_DRAWN = 50
+STEP_PREFIX = "step/"
+EXCHANGE_PREFIX = "exchange/"
+GAUGE_PREFIX = "gauge/"
+PACE_SECONDS = 5.0
+# How much longer than usual a rank has to work to be called the slowest.
+STANDS_OUT = 1.05
+Family = Literal["loss", "share", "other"]
+FAMILIES: tuple[Family, ...] = get_args(Family)  # in the order in which they are shown
+
+_CLOCKS = frozenset({"elapsed_time", "epoch", "iteration", "time", "step", "timestamp"})
+_VALIDATION = frozenset({"validation", "valid", "val", "test", "eval", "evaluation", "dev"})
+_TRAINING = frozenset({"main", "train", "training"})
+_LOSS = re.compile(r"loss|nll|perplexity|cost|error|\bmse\b|\bmae\b")
+_ACCURACY = re.compile(r"acc|top.?\d|\bf1\b|precision|recall|\bauc\b|\biou\b|score|bleu")
+
+
+@dataclass(frozen=True)
+class FoldedLine:
+    """One line of output and the ranks that wrote it."""
+
+    ranks: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Curves of one quantity, which share axes.
+
+    Args:
+        quantity: What they measure, such as ``loss``.
+        names: Their full names, training before validation.
+    """
+
+    quantity: str
+    names: tuple[str, ...]
+
+
+def fold_lines(outputs: Mapping[int, Sequence[str]]) -> list[FoldedLine]:
+    """Merge the lines of several ranks, identical ones into one; each rank's order is kept.
+
+    What a rank wrote alone between two shared lines stands behind what lower ranks wrote there.
+
+    Args:
+        outputs: Rank to the lines that it wrote.
+    """
+    texts: list[str] = []
+    owners: list[list[int]] = []
+    for rank in sorted(outputs):
+        known = set(texts)
+        at = 0
+        own: list[str] = []
+        for line in outputs[rank]:
+            found = _find(texts, line, at) if line in known else -1
+            if found < 0:
+                own.append(line)
+                continue
+            owners[found].append(rank)
+            texts[found:found] = own
+            owners[found:found] = [[rank] for _ in own]
+            at = found + len(own) + 1
+            own = []
+        texts += own
+        owners += [[rank] for _ in own]
+    return [FoldedLine(tuple(o), t) for o, t in zip(owners, texts, strict=True)]
+
+
+def fraction_done(fact: RunFact) -> float | None:
+    """Return how much of the run is done, from 0 to 1; None when no total is known."""
+    if fact.iterations_total > 0:
+        done = fact.iteration / fact.iterations_total
+    elif fact.epochs_total > 0:
+        done = fact.epoch / fact.epochs_total
+    else:
+        return None
+    return min(1.0, max(0.0, done))
+
+
+def seconds_left(fact: RunFact, now: float) -> float | None:
+    """Return the seconds that the run still takes at its mean pace; None when unknown.
+
+    Args:
+        now: Epoch seconds.
+    """
+    done = fraction_done(fact)
+    if not done or not fact.started or fact.state.ended:
+        return None
+    return max(0.0, now - fact.started) * (1 - done) / done
+
+
+def iterations_to_do(fact: RunFact) -> int:
+    """Return how many iterations there are to do; 0 where that is not known.
+
+    With a number of epochs, that of iterations is an estimate, which changes all the time.
+    """
+    return fact.iterations_total if fact.state.ended or not fact.epochs_total else 0
+
+
+def seconds_taken(fact: RunFact, now: float) -> float:
+    """Return the seconds since the first rank began, until the end if there was one."""
+    if not fact.started:
+        return 0.0
+    return max(0.0, (fact.ended or now) - fact.started)
+
+
+class Pace:
+    """How fast a run advances of late, over about ``PACE_SECONDS``."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def add(self, now: float, iteration: int) -> None:
+        """Take in that the run was at ``iteration`` at ``now``, in epoch seconds."""
+        if self._seen and now < self._seen[-1][0]:
+            self._seen.clear()  # the clock was set back
+        self._seen.append((now, iteration))
+        while len(self._seen) > 2 and now - self._seen[0][0] > PACE_SECONDS:
+            self._seen.popleft()
+
+    @property
+    def rate(self) -> float:
+        """Iterations a second; 0 while unknown."""
+        if len(self._seen) < 2:
+            return 0.0
+        (before, first), (now, last) = self._seen[0], self._seen[-1]
+        return (last - first) / (now - before) if now > before else 0.0
+
+
+def is_clock(name: str) -> bool:
+    """Whether ``name`` only counts time or steps, and so makes no curve."""
+    return _parts(name)[-1] in _CLOCKS
+
+
+def is_step_time(name: str) -> bool:
+    """Whether ``name`` tells where the time of a step goes, in seconds a step."""
+    return name.startswith(STEP_PREFIX)
+
+
+def is_measured(name: str) -> bool:
+    """Whether ``name`` was measured by us, and not reported by the training."""
+    return name.startswith((STEP_PREFIX, EXCHANGE_PREFIX, GAUGE_PREFIX))
+
+
+def slowest_rank(steps: Mapping[int, Mapping[str, float]], before: int = -1) -> int:
+    """Return the rank that the others wait for; -1 when none stands out.
+
+    Args:
+        steps: For each rank the seconds a step of each part, ``communication`` among them.
+        before: What was returned last, which stays as long as it comes near.
+    """
+    work = {rank: own_work(parts) for rank, parts in steps.items()}
+    if len(work) < 2:
+        return -1
+    slowest = max(work, key=lambda rank: (work[rank], -rank))
+    usual = sorted(work.values())[(len(work) - 1) // 2]
+    if work[slowest] < usual * STANDS_OUT:
+        return -1
+    return before if work.get(before, 0.0) > work[slowest] / STANDS_OUT else slowest
+
+
+def last_value(latest: Iterable[tuple[int, float]]) -> float:
+    """Return the last value of a name: the median over the ranks at its last iteration.
+
+    It is where the line of a chart ends. Ranks that are behind do not count; neither does what is
+    not finite, unless no rank has anything else: then it is ``nan``.
+
+    Args:
+        latest: Of each rank the last iteration that it reported, and the value there.
+    """
+    latest = [*latest]
+    last = max(iteration for iteration, _ in latest)
+    found = [value for iteration, value in latest if iteration == last and math.isfinite(value)]
+    return median(found) if found else math.nan
+
+
+def reported(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the values that the training itself reported, in the order of ``group_names``."""
+    return {name: values[name] for name in drawn(values)}
+
+
+def drawn(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of which a view shows curves and values: the first of ``group_names``."""
+    every = (name for group in group_names(names) for name in group.names)
+    return tuple(islice(every, MOST_DRAWN))
+
+
+def left_out(names: Collection[str]) -> str:
+    """Return in words how many of the reported names no view shows; empty for none."""
+    others = sum(len(group.names) for group in group_names(names)) - MOST_DRAWN
+    return f"{others:,} more names are left out, all are in the store" if others > 0 else ""
+
+
+def is_validation(name: str) -> bool:
+    """Whether ``name`` was measured on data that is not trained on."""
+    return any(part in _VALIDATION for part in _parts(name)) or _prefix(name) in _VALIDATION
+
+
+def quantity(name: str) -> str:
+    """Return what ``name`` measures: ``loss`` for ``validation/main/loss`` and ``val_loss``."""
+    last = _parts(name)[-1]
+    prefix = _prefix(name)
+    return last[len(prefix) + 1 :] if prefix in _VALIDATION | _TRAINING else last
+
+
+def group_names(names: Iterable[str]) -> list[Group]:
+    """Return the groups to draw: losses first, then accuracies, then the rest by name."""
+    groups: dict[str, list[str]] = {}
+    for name in sorted(set(names)):
+        if not is_clock(name) and not is_measured(name):
+            groups.setdefault(quantity(name), []).append(name)
+    ordered = sorted(groups, key=lambda q: (FAMILIES.index(family(q)), q))
+    return [Group(q, tuple(sorted(groups[q], key=is_validation))) for q in ordered]
+
+
+def is_share(quantity: str) -> bool:
+    """Whether ``quantity`` is a share, such as an accuracy: between 0 and 1, or in percent."""
+    return family(quantity) == "share"
+
+
+def family(quantity: str) -> Family:
+    """Return what kind of quantity it is."""
+    if _LOSS.search(quantity):
+        return "loss"
+    return "share" if _ACCURACY.search(quantity) else "other"
+
+
+def _parts(name: str) -> list[str]:
+    return name.lower().strip("/").split("/")
+
+
+def _prefix(name: str) -> str:
+    head, separator, _ = _parts(name)[-1].partition("_")
+    return head if separator else ""
+
+
+def _find(texts: list[str], line: str, start: int) -> int:
+    try:
+        return texts.index(line, start, start + FOLD_WINDOW)
+    except ValueError:
+        return -1

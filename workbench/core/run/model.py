@@ -1,0 +1,205 @@
+"""A run's desired state (wish) and observed state (fact), as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from unicodedata import category
+
+from workbench.core.cluster.model import DEFAULT_CLUSTER
+from workbench.core.quote import shown
+from workbench.errors import InputError
+
+DEFAULT_GRACE = 5.0
+MOST_NAME = 80
+
+
+class RunKind(StrEnum):
+    """What a run executes on every rank."""
+
+    CELL = "cell"
+    SCRIPT = "script"
+    SETUP = "setup"
+    MEASUREMENT = "measurement"
+
+
+class RunState(StrEnum):
+    """The state of a run."""
+
+    QUEUED = "queued"
+    SUBMITTED = "submitted"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return self in ENDED
+
+
+ENDED = frozenset({RunState.FINISHED, RunState.FAILED, RunState.STOPPED, RunState.LOST})
+
+
+@dataclass(frozen=True)
+class RunWish:
+    """One cell or script, to be run on every rank.
+
+    Args:
+        id: Unique over machines; see ``new_run_id``.
+        name: What people call it; unique among the runs of the store.
+        source: The cell's text, or the script's text.
+        path: The script's absolute path; empty for a cell.
+        folder: The working directory of every rank; empty to leave it as it is.
+        arguments: The script's arguments.
+        parameters: Names that are set on every rank before the cell runs.
+        ranks: Ranks to run on; 0 for all of the generation.
+        grace: Seconds between asking the ranks to stop and ending them.
+        stop: Whether someone asked for the run to stop.
+        wall_clock_limit: Seconds after which the run is stopped; 0 for none.
+        setup: The set-up cell's own name; empty for every other run.
+    """
+
+    id: str
+    name: str
+    kind: RunKind
+    source: str
+    cluster: str = DEFAULT_CLUSTER
+    path: str = ""
+    folder: str = ""
+    arguments: tuple[str, ...] = ()
+    parameters: tuple[tuple[str, object], ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    ranks: int = 0
+    grace: float = DEFAULT_GRACE
+    wall_clock_limit: float = 0.0
+    created: float = 0.0
+    stop: bool = False
+    setup: str = ""
+
+
+@dataclass(frozen=True)
+class RunFact:
+    """What was last seen of a run.
+
+    Args:
+        ranks: World size it ran on; 0 before it was submitted.
+        started: Epoch seconds at which the first rank began; 0 before.
+        ended: Epoch seconds at which the run ended; 0 before.
+        iteration: Iterations done, by the rank that is furthest.
+        iterations_total: Iterations to do, 0 when unknown.
+        epoch: Epochs done (fractional).
+        epochs_total: Epochs to do, 0 when unknown.
+        failed_rank: The first rank that failed; -1 when none did.
+        error: That rank's own traceback.
+        message: All that is to be said, in sentences for the reader.
+        failure: The last line of that rank's own error; empty in rows of old.
+        stopped_at: The iteration at which it was stopped; -1 where it was not, or in rows of old.
+        remark: What ``message`` says beside that: why it was stopped, and what is lost.
+        hang: Who waits for whom, or waited when it ended, as ``core.run.hang`` encodes it.
+        traceback: The failed rank's own traceback with the frames that ``error`` leaves out.
+    """
+
+    id: str
+    state: RunState = RunState.QUEUED
+    generation: int = 0
+    ranks: int = 0
+    started: float = 0.0
+    ended: float = 0.0
+    iteration: int = 0
+    iterations_total: int = 0
+    epoch: float = 0.0
+    epochs_total: float = 0.0
+    failed_rank: int = -1
+    failed_host: str = ""
+    error: str = ""
+    message: str = ""
+    failure: str = ""
+    stopped_at: int = -1
+    remark: str = ""
+    hang: str = ""
+    traceback: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's wish and fact together."""
+
+    wish: RunWish
+    fact: RunFact
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return self.wish.id
+
+    def __repr__(self) -> str:
+        return f"<Run {self.wish.name}: {self.fact.state}, iteration {self.fact.iteration}>"
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What one generation executes.
+
+    Args:
+        directory: Where the rank keeps its append-only log of this run.
+        master_port: A port on rank 0's host that ``torch.distributed`` may listen on.
+        data: Where each rank finds the data, from its own home where it begins with ``~``.
+        output: Where it leaves what is to be kept, likewise; made by the rank.
+        name: What people call the run.
+    """
+
+    run: str
+    kind: RunKind
+    source: str
+    path: str
+    folder: str
+    arguments: tuple[str, ...]
+    parameters: tuple[tuple[str, object], ...]
+    environment: tuple[tuple[str, str], ...]
+    ranks: int
+    directory: str
+    master_port: int = 0
+    data: str = ""
+    output: str = ""
+    name: str = ""
+
+
+def only_printed(run: Run, has_values: bool) -> bool:
+    """Whether ``run`` is a cell or script that finished without a value to draw.
+
+    Args:
+        has_values: Whether it reported any.
+    """
+    is_measurement = run.wish.kind is RunKind.MEASUREMENT
+    return run.fact.state is RunState.FINISHED and not has_values and not is_measurement
+
+
+def length(seconds: float) -> str:
+    """Return a length of time in the largest unit that it has one of, such as ``7 d``."""
+    for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def check_run_name(name: str) -> str:
+    """Return ``name``, or refuse it with the remedy.
+
+    Raises:
+        InputError: The name is empty, too long or has characters that break a listing.
+    """
+    if not (0 < len(name) <= MOST_NAME and name[0].isalnum() and all(map(_is_of_a_name, name))):
+        raise InputError(
+            f"{shown(name)} cannot name a run; use 1 to {MOST_NAME} letters and digits of any "
+            "script, spaces or any of _ . + = -, with a letter or digit first."
+        )
+    return name
+
+
+def _is_of_a_name(character: str) -> bool:
+    # Many scripts write vowels as marks on a letter.
+    return category(character)[0] in "LMN" or character in " _.+=-"

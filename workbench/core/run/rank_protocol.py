@@ -1,0 +1,195 @@
+"""The messages between a rank and the supervisor; ``rank_wire`` has their form on the wire.
+
+A rank sends batches, numbered from 1 for each run, and keeps them until they are acknowledged;
+the supervisor acknowledges a batch once the store has it. A lost message is sent again, a
+repeated one is ignored, so the store holds every point exactly once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from workbench.core.run.display import Display
+
+# Numbers that a person counts with; above it a float, and so a page, holds not every one.
+MOST = 2**53
+NAME_CHARACTERS = 200
+ERROR_CHARACTERS = 2_000
+TRACEBACK_CHARACTERS = 20_000
+
+
+class Sample(NamedTuple):
+    """One value that a rank reported.
+
+    ``time`` is in epoch seconds by the rank's own clock.
+    """
+
+    name: str
+    iteration: int
+    time: float
+    value: float
+
+
+class Chunk(NamedTuple):
+    """Text that a rank wrote to ``stdout`` or ``stderr``."""
+
+    stream: str
+    time: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a rank is. Totals are 0 when unknown."""
+
+    iteration: int = 0
+    iterations_total: int = 0
+    epoch: float = 0.0
+    epochs_total: float = 0.0
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a rank left a run.
+
+    Args:
+        state: ``finished``, ``stopped`` or ``failed``.
+        error: The traceback's last line; empty when the rank did not fail.
+        traceback: The rank's own traceback.
+        exited: Whether the rank left by ``sys.exit``.
+        secondary: Whether the error is only the echo of another rank's failure.
+        gone: Whether the rank's process ends with the run.
+        whole: The traceback with all frames, where some are left out of ``traceback``.
+    """
+
+    state: str
+    iteration: int = 0
+    error: str = ""
+    traceback: str = ""
+    exited: bool = False
+    secondary: bool = False
+    gone: bool = False
+    whole: str = ""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a rank gathered since its last batch."""
+
+    run: str
+    rank: int
+    sequence: int
+    samples: tuple[Sample, ...] = ()
+    chunks: tuple[Chunk | Display, ...] = ()
+    progress: Progress | None = None
+    ending: Ending | None = None
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """A sign of life during a run; not kept.
+
+    Args:
+        boundary: Iteration boundaries passed since the run began.
+        rate: Boundaries a second of late.
+        call: The MPI call that the rank is inside, or empty.
+        seconds: How long it has been inside.
+        line: Line of the user's innermost frame; 0 where there is none.
+        doing: What is called there, or where the rank is outside of the user's source.
+        still: For how long its main thread has been at the very same place, in seconds.
+        left: Whether the rank has left the run; what it wrote may take a while to arrive.
+    """
+
+    run: str
+    rank: int
+    boundary: int
+    rate: float = 0.0
+    call: str = ""
+    seconds: float = 0.0
+    line: int = 0
+    doing: str = ""
+    still: float = 0.0
+    left: bool = False
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The first message of a rank on a fresh connection."""
+
+    generation: int
+    rank: int
+
+
+@dataclass(frozen=True)
+class Acknowledge:
+    """All batches of ``run`` up to ``sequence`` are kept; send what follows, from there if asked.
+
+    ``resend`` is true when the supervisor misses what comes after ``sequence``.
+    """
+
+    run: str
+    sequence: int
+    resend: bool = False
+
+
+@dataclass(frozen=True)
+class AskPulse:
+    """Send a pulse now."""
+
+    run: str
+
+
+@dataclass(frozen=True)
+class StopAt:
+    """Leave the run at iteration boundary number ``boundary``."""
+
+    run: str
+    boundary: int
+
+
+@dataclass(frozen=True)
+class Interrupt:
+    """Leave the run now: revoke its communicators and raise KeyboardInterrupt."""
+
+    run: str
+
+
+Message = Batch | Pulse | Hello
+Command = Acknowledge | AskPulse | StopAt | Interrupt
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A message, with the generation that the sender's connection names itself by."""
+
+    generation: int
+    message: Message
+
+
+def shortened(text: str, most: int) -> str:
+    """Return ``text`` with at most ``most`` characters: its two ends, and what was left out."""
+    if len(text) <= most:
+        return text
+    gap = f"\n… {len(text) - most:,} characters are left out here …\n"
+    half = (most - len(gap)) // 2
+    return text[:half] + gap + text[-half:]
+
+
+def clamped(progress: Progress) -> Progress:
+    """Return ``progress`` with 0 for what is no amount: a training may count in any way."""
+    return Progress(
+        int(_amount(progress.iteration)),
+        int(_amount(progress.iterations_total)),
+        _amount(progress.epoch),
+        _amount(progress.epochs_total),
+    )
+
+
+def _amount(value: float) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
+    return number if math.isfinite(number) and 0 <= number <= MOST else 0.0

@@ -1,0 +1,293 @@
+"""Encode and decode the messages between a rank and the supervisor.
+
+A rank is not trusted: what is no message of ours, or holds a value beyond its bounds, is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from array import array
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from workbench.core.run.display import Display, check_display
+from workbench.core.run.rank_protocol import (
+    ERROR_CHARACTERS,
+    MOST,
+    NAME_CHARACTERS,
+    TRACEBACK_CHARACTERS,
+    Acknowledge,
+    AskPulse,
+    Batch,
+    Chunk,
+    Command,
+    Ending,
+    Hello,
+    Interrupt,
+    Message,
+    Progress,
+    Pulse,
+    Sample,
+    StopAt,
+)
+from workbench.core.run_id import is_run_id
+
+LARGEST_MESSAGE = 32 * 2**20  # bytes
+_LATEST = 1e11  # epoch seconds, some 3,000 years on
+_PLACE_CHARACTERS = 1_000
+_STREAM_CHARACTERS = 40
+_ENDINGS = frozenset({"finished", "stopped", "failed"})
+
+Check = Callable[[Any], Any]
+
+
+def encode(message: Message | Command) -> bytes:
+    """Return ``message`` as one line of JSON, without a newline.
+
+    What is no Unicode (a file name in another encoding, say) becomes ``?``; no store takes it.
+    """
+    if isinstance(message, Batch):
+        body: dict[str, Any] = {
+            "run": message.run,
+            "rank": message.rank,
+            "sequence": message.sequence,
+            "samples": _packed(message.samples),
+            "chunks": message.chunks,
+            "progress": message.progress and asdict(message.progress),
+            "ending": message.ending and asdict(message.ending),
+        }
+    else:
+        body = asdict(message)
+    line = json.dumps([type(message).__name__, body], separators=(",", ":"), ensure_ascii=False)
+    return line.encode(errors="replace")
+
+
+def decode(line: bytes) -> Message | Command:
+    """Return the message that ``line`` holds.
+
+    Raises:
+        ValueError: The line is cut short, is not one of ours, or holds what cannot be.
+    """
+    try:
+        if len(line) > LARGEST_MESSAGE:
+            raise ValueError(f"{len(line):,} bytes are more than any message has")
+        kind, body = json.loads(line)
+        made: Message | Command = _MADE[kind](body)
+    except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
+        raise ValueError(f"not a workbench message: {line[:80]!r} ({_reason(error)})") from error
+    return made
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:200]
+
+
+# -- one value
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise ValueError(f"{value!r:.60} is no number from 0 to 2**53")
+    return value
+
+
+def _positive(value: Any) -> int:
+    if _whole(value) == 0:
+        raise ValueError("counting begins at 1")
+    return int(value)
+
+
+def _amount(value: Any) -> float:
+    """Return a measure such as seconds or epochs."""
+    if type(value) not in (int, float) or not 0 <= value <= MOST:
+        raise ValueError(f"{value!r:.60} is no finite number above 0")
+    return float(value)
+
+
+def _moment(value: Any) -> float:
+    if _amount(value) > _LATEST:
+        raise ValueError(f"{value!r:.60} is no time in epoch seconds")
+    return float(value)
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise ValueError(f"{value!r:.60} is neither true nor false")
+    return value
+
+
+def _text_of(most: int = LARGEST_MESSAGE) -> Check:
+    def check(value: Any) -> str:
+        if type(value) is not str or len(value) > most:
+            raise ValueError(f"{value!r:.60} is no text of at most {most:,} characters")
+        if not value.isascii():
+            value.encode()  # half a surrogate pair is no text that could be kept
+        return value
+
+    return check
+
+
+def _run(value: Any) -> str:
+    if type(value) is not str or not is_run_id(value):
+        raise ValueError(f"{value!r:.60} is no run")
+    return value
+
+
+def _state(value: Any) -> str:
+    if value not in _ENDINGS:
+        raise ValueError(f"{value!r:.60} is no way to leave a run")
+    return str(value)
+
+
+def _rows(most: Check) -> Check:
+    def check(value: Any) -> tuple[Any, ...]:
+        if type(value) is not list:
+            raise ValueError(f"{value!r:.60} is no list")
+        return tuple(most(row) for row in value)
+
+    return check
+
+
+def _maybe(check: Check) -> Check:
+    return lambda value: None if value is None else check(value)
+
+
+# -- what is made of several
+
+
+def _made(cls: Callable[..., Any], checks: Mapping[str, Check]) -> Check:
+    """Return what makes ``cls`` of an object that has all these fields, and no others."""
+
+    def make(body: Any) -> Any:
+        if type(body) is not dict or body.keys() != checks.keys():
+            raise ValueError(f"{body!r:.60} has other fields")
+        return cls(**{name: check(body[name]) for name, check in checks.items()})
+
+    return make
+
+
+def _chunk(row: Any) -> Chunk | Display:
+    if len(row) != len(Chunk._fields):
+        return check_display(Display(*row))
+    stream, time, text = row
+    return Chunk(_STREAM(stream), _moment(time), _TEXT(text))
+
+
+_TEXT = _text_of()
+_NAME = _text_of(NAME_CHARACTERS)
+_STREAM = _text_of(_STREAM_CHARACTERS)
+_PROGRESS = _made(
+    Progress,
+    {
+        "iteration": _whole,
+        "iterations_total": _whole,
+        "epoch": _amount,
+        "epochs_total": _amount,
+    },
+)
+_ENDING = _made(
+    Ending,
+    {
+        "state": _state,
+        "iteration": _whole,
+        "error": _text_of(ERROR_CHARACTERS),
+        "traceback": _text_of(TRACEBACK_CHARACTERS),
+        "exited": _flag,
+        "secondary": _flag,
+        "gone": _flag,
+        "whole": _text_of(TRACEBACK_CHARACTERS),
+    },
+)
+
+
+# -- samples
+
+
+def _packed(samples: Iterable[Sample]) -> list[Any]:
+    """Return the names, then which one, iteration, time and value of each as machine numbers.
+
+    In base64, in the order of the samples; text would cost the rank several times as much.
+    """
+    rows = tuple(samples)
+    places = {name: place for place, name in enumerate(dict.fromkeys(row[0] for row in rows))}
+    return [
+        list(places),
+        _text(array("q", [places[row[0]] for row in rows])),
+        _text(array("q", [row[1] for row in rows])),
+        _text(array("d", [row[2] for row in rows])),
+        _text(array("d", [row[3] for row in rows])),
+    ]
+
+
+def _unpacked(columns: Any) -> tuple[Sample, ...]:
+    found, *packed = columns
+    names = _rows(_NAME)(found)
+    which, iterations, times, values = (
+        _numbers(kind, text) for kind, text in zip("qqdd", packed, strict=True)
+    )
+    if not len(which) == len(iterations) == len(times) == len(values):
+        raise ValueError("the columns of the samples differ in length")
+    if which:
+        _within(which, len(names) - 1)
+        _within(iterations, MOST)
+        _within(times, _LATEST)
+    return tuple(map(Sample, map(names.__getitem__, which), iterations, times, values))
+
+
+def _within(numbers: array[Any], most: float) -> None:
+    if math.isnan(sum(numbers)) or min(numbers) < 0 or max(numbers) > most:
+        raise ValueError(f"a sample has a number that is not between 0 and {most:g}")
+
+
+def _text(numbers: array[Any]) -> str:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return b64encode(numbers.tobytes()).decode("ascii")
+
+
+def _numbers(kind: str, text: Any) -> array[Any]:
+    numbers: array[Any] = array(kind)
+    numbers.frombytes(b64decode(_TEXT(text), validate=True))
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers
+
+
+_MADE: dict[str, Check] = {
+    "Batch": _made(
+        Batch,
+        {
+            "run": _run,
+            "rank": _whole,
+            "sequence": _positive,
+            "samples": _unpacked,
+            "chunks": _rows(_chunk),
+            "progress": _maybe(_PROGRESS),
+            "ending": _maybe(_ENDING),
+        },
+    ),
+    "Pulse": _made(
+        Pulse,
+        {
+            "run": _run,
+            "rank": _whole,
+            "boundary": _whole,
+            "rate": _amount,
+            "call": _text_of(_PLACE_CHARACTERS),
+            "seconds": _amount,
+            "line": _whole,
+            "doing": _text_of(_PLACE_CHARACTERS),
+            "still": _amount,
+            "left": _flag,
+        },
+    ),
+    "Hello": _made(Hello, {"generation": _whole, "rank": _whole}),
+    "Acknowledge": _made(Acknowledge, {"run": _run, "sequence": _whole, "resend": _flag}),
+    "AskPulse": _made(AskPulse, {"run": _run}),
+    "StopAt": _made(StopAt, {"run": _run, "boundary": _whole}),
+    "Interrupt": _made(Interrupt, {"run": _run}),
+}

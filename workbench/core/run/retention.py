@@ -1,0 +1,104 @@
+"""Choose which ended runs to delete: those that a person selects, and those kept too long."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from workbench.core.run.model import length
+from workbench.core.units import size_text
+from workbench.errors import InputError
+
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?([kmgt]?)(i?)b?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+FOREVER = "all"
+
+
+@dataclass(frozen=True)
+class KeptRun:
+    """An ended run, and what it takes.
+
+    Args:
+        ended: Epoch seconds.
+        nbytes: In the store and in its folder, about.
+    """
+
+    id: str
+    name: str
+    ended: float
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long ended runs are kept; nothing is deleted by itself unless somebody said so.
+
+    Args:
+        age: Seconds after a run's end; 0 for ever.
+        nbytes: Of store and runs in all, beyond which the oldest go; 0 for any number.
+    """
+
+    age: float = 0.0
+    nbytes: int = 0
+
+    def __str__(self) -> str:
+        if not self.age and not self.nbytes:
+            return "all runs are kept until you delete them"
+        says = [f"{length(self.age)} after they ended"] if self.age else []
+        says += [f"from the oldest while all take more than {size_text(self.nbytes)}"] * bool(
+            self.nbytes
+        )
+        return f"ended runs are deleted {' and '.join(says)}"
+
+
+def chosen(
+    runs: Sequence[KeptRun],
+    *,
+    now: float,
+    names: Collection[str] = (),
+    older: float | None = None,
+    larger: int | None = None,
+    keep: int | None = None,
+) -> list[KeptRun]:
+    """Return the runs that are all of what was asked for, the newest first.
+
+    Args:
+        runs: Those that have ended.
+        now: Epoch seconds.
+        names: Names or ids; none for all.
+        older: Seconds since they ended.
+        larger: Bytes that they take.
+        keep: So many of the newest stay.
+
+    Raises:
+        InputError: Nothing was asked for; or too little can be kept.
+    """
+    if not names and older is None and larger is None and keep is None:
+        raise InputError(
+            "Say which runs to delete: their names, --older-than 30d, --larger-than 1GB or "
+            "--keep 20."
+        )
+    if keep is not None and keep < 0:
+        raise InputError(f"--keep must be at least 0, not {keep}.")
+    newest = sorted(runs, key=lambda run: run.ended, reverse=True)[keep or 0 :]
+    return [
+        run
+        for run in newest
+        if (not names or run.id in names or run.name in names)
+        and (older is None or now - run.ended > older)
+        and (larger is None or run.nbytes > larger)
+    ]
+
+
+def parse_size(text: str) -> int:
+    """Return bytes from a text like ``1GB``, ``500 MB`` or ``2GiB``.
+
+    Raises:
+        InputError: It is none.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if not found:
+        raise InputError(f"{text!r} is not a size", "write a number with a unit: 500MB, 5GB.")
+    base = 1024 if found[3] else 1000
+    return int(float(found[1]) * base ** _POWERS[found[2].lower()])

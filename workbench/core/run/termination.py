@@ -1,0 +1,273 @@
+"""Decide how a run leaves its ranks: together at a boundary, by force, or with its world.
+
+Every turn of the supervisor asks ``next_steps``, which compares what the ranks have reported with
+what was already done. A step is returned once; the fields of ``Active`` say that it was taken. ::
+
+    a stop was requested                     a rank failed
+            │                                      │
+        AskPulses                                Fail       the reader sees it at once
+            │ every rank answered                  │ SETTLE_SECONDS: all may fail alike
+        SendStop: a boundary that                  │
+            │ no rank has passed                   │
+            │ all left ──▶ ReleaseWorld            │ all left ──▶ Recover, if some are unlike
+            │ the grace is over                    │ some are stuck in MPI or in the user's code
+            └──────────────▶ Free ◀────────────────┘
+                              │ all left ──▶ Recover ──▶ ReleaseWorld
+                              │ its time is over, or this MPI cannot recover
+                              └──▶ GiveUpWorld
+
+The boundary of ``SendStop`` has a margin: a rank that passed it before the message came would
+leave at its next boundary, and the others would wait for it until the grace is over. ``Free`` can
+leave messages between ranks pending, so new communicators are made before the world takes the
+next run. Where MPI cannot revoke a communicator, the world ends in place of that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workbench.core.run.rank_protocol import Ending
+
+SETTLE_SECONDS = 0.3
+FREE_SECONDS = 1.2
+INTERRUPT_SECONDS = 3.0
+PULSE_PATIENCE = 0.5
+# How long a rank that has left may be silent, and how long it may take to tell what it wrote.
+TELLING_SECONDS = 10.0
+TELLING_MOST_SECONDS = 600.0
+MARGIN_SECONDS = 0.3
+# A rank that computes sends a pulse each second; one that is silent for longer is blocked.
+STALE_MOST_SECONDS = 2.0
+EXIT_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class RankStanding:
+    """One rank of a run.
+
+    Args:
+        boundary: Boundaries passed, by the last pulse.
+        rate: Boundaries a second.
+        heard: When that pulse came, by the steady clock, as all moments here.
+        call: The MPI call that it was in.
+        waiting: How long it had been in that call, in seconds.
+        line: The user's line that it was at; 0 where it is unknown.
+        doing: What is called there.
+        still: For how long it had been at that very place, in seconds.
+        begun: Whether anything was heard of it.
+        left: Whether it says that it has left; how, comes after all that it wrote.
+        ending: How it left, once reported.
+    """
+
+    begun: bool = False
+    boundary: int = 0
+    rate: float = 0.0
+    heard: float = 0.0
+    call: str = ""
+    waiting: float = 0.0
+    line: int = 0
+    doing: str = ""
+    still: float = 0.0
+    left: bool = False
+    ending: Ending | None = None
+
+
+@dataclass(frozen=True)
+class Active:
+    """A run that is on, and what has been done to end it. Moments are 0 until they come."""
+
+    run: str
+    ranks: tuple[RankStanding, ...]
+    grace: float
+    fault_tolerant: bool
+    stop_wished: float = 0.0
+    pulses_asked: float = 0.0
+    stop_sent: float = 0.0
+    failed: float = 0.0
+    interrupted: float = 0.0
+    recovering: float = 0.0
+    recovered: bool | None = None
+
+    @property
+    def remaining(self) -> tuple[int, ...]:
+        """The ranks that have not reported how they left."""
+        return tuple(n for n, rank in enumerate(self.ranks) if rank.ending is None)
+
+    def stuck(self, now: float) -> tuple[int, ...]:
+        """Return those of them that have not even left; one that has may have much to tell."""
+        if now - self.interrupted >= TELLING_MOST_SECONDS:
+            return self.remaining
+        ranks = [(n, self.ranks[n]) for n in self.remaining]
+        return tuple(n for n, r in ranks if not r.left or now - r.heard >= TELLING_SECONDS)
+
+
+@dataclass(frozen=True)
+class AskPulses:
+    """Ask all ranks where they are."""
+
+
+@dataclass(frozen=True)
+class SendStop:
+    """Tell all ranks to leave at a boundary."""
+
+    boundary: int
+
+
+@dataclass(frozen=True)
+class Free:
+    """Interrupt ranks."""
+
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """Have the ranks skip the run: none of them has begun it."""
+
+
+@dataclass(frozen=True)
+class Fail:
+    """Tell the reader that the run has failed, and of which rank."""
+
+    rank: int
+    error: str
+    traceback: str
+    whole: str = ""
+
+
+@dataclass(frozen=True)
+class Recover:
+    """Make fresh communicators."""
+
+
+@dataclass(frozen=True)
+class GiveUpWorld:
+    """End the world: some of its ranks cannot be freed."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class ReleaseWorld:
+    """The run is over and its world can take the next one."""
+
+
+Step = AskPulses | SendStop | Free | Cancel | Fail | Recover | GiveUpWorld | ReleaseWorld
+
+
+def next_steps(active: Active, now: float) -> list[Step]:
+    """Return what to do now about a run."""
+    if not active.failed and (failure := first_failure(active, now)) is not None:
+        return [failure]
+    if not active.remaining:
+        return _all_left(active)
+    if active.failed:
+        return _free_after_failure(active, now)
+    if active.stop_wished:
+        return _stop(active, now)
+    return []
+
+
+def first_failure(active: Active, now: float) -> Fail | None:
+    """Return the failure to show: a rank's own before the echo of another's."""
+    endings = [(n, r.ending) for n, r in enumerate(active.ranks) if r.ending is not None]
+    failed = [(n, e) for n, e in endings if e.state == "failed"]
+    own = [(n, e) for n, e in failed if not e.secondary]
+    if own:
+        rank, ending = own[0]
+        return Fail(rank, ending.error, ending.traceback, ending.whole)
+    # A rank that is freed for a stop may leave with the error of the call that it waited in.
+    is_freed = active.stop_wished and active.interrupted
+    if failed and not active.remaining and not is_freed:
+        rank, ending = failed[0]
+        return Fail(rank, ending.error, ending.traceback, ending.whole)
+    return _abandoned(active, now)
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Return ``rank 3`` or ``ranks 0, 2``."""
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+
+
+def _all_left(active: Active) -> list[Step]:
+    if active.recovering:
+        if active.recovered is None:
+            return []
+        return [ReleaseWorld()] if active.recovered else [GiveUpWorld("it could not be recovered")]
+    if gone := [n for n, rank in enumerate(active.ranks) if rank.ending and rank.ending.gone]:
+        return [GiveUpWorld(f"{ranks_text(gone)} left for good")]
+    if not (active.failed or active.interrupted) or _alike(active):
+        return [ReleaseWorld()]
+    if not active.fault_tolerant:
+        return [GiveUpWorld("this MPI cannot recover from a rank that left alone")]
+    return [Recover()]
+
+
+def _alike(active: Active) -> bool:
+    """Whether all ranks left in the same way, so that no message between them is pending."""
+    endings = [rank.ending for rank in active.ranks if rank.ending is not None]
+    same = {(e.state, e.traceback) for e in endings}
+    return len(same) == 1 and not active.interrupted and not endings[0].secondary
+
+
+def _free_after_failure(active: Active, now: float) -> list[Step]:
+    if not active.interrupted:
+        return [Free(active.remaining)] if now - active.failed >= SETTLE_SECONDS else []
+    stuck = active.stuck(now)
+    if stuck and now - active.interrupted >= FREE_SECONDS:
+        return [GiveUpWorld(f"{ranks_text(stuck)} did not leave the failed cell")]
+    return []
+
+
+def _stop(active: Active, now: float) -> list[Step]:
+    if not any(rank.begun for rank in active.ranks):
+        return [Cancel()]
+    if active.interrupted:
+        stuck = active.stuck(now)
+        if stuck and now - active.interrupted >= INTERRUPT_SECONDS:
+            return [GiveUpWorld(f"{ranks_text(stuck)} did not stop when interrupted")]
+        return []
+    if now - active.stop_wished >= active.grace:
+        return [Free(active.remaining)]
+    if not active.pulses_asked:
+        return [AskPulses()]
+    if not active.stop_sent and _pulses_fresh(active, now):
+        return [SendStop(_boundary(active, now))]
+    return []
+
+
+def _pulses_fresh(active: Active, now: float) -> bool:
+    fresh = all(active.ranks[n].heard >= active.pulses_asked for n in active.remaining)
+    return fresh or now - active.pulses_asked >= PULSE_PATIENCE
+
+
+def _boundary(active: Active, now: float) -> int:
+    """Return a boundary that no rank will have passed when the message arrives.
+
+    Both pulse and message take time: together at most as long as has passed since the question.
+    """
+
+    def passed(rank: RankStanding) -> int:
+        late = min(now - rank.heard + now - active.pulses_asked, STALE_MOST_SECONDS)
+        return rank.boundary + math.ceil(rank.rate * (late + MARGIN_SECONDS))
+
+    return 2 + max(passed(active.ranks[n]) for n in active.remaining)
+
+
+def _abandoned(active: Active, now: float) -> Fail | None:
+    """Return a failure if a rank left by ``sys.exit()`` and another waits for it in MPI."""
+    if active.stop_wished:
+        return None
+    exited = [n for n, r in enumerate(active.ranks) if r.ending is not None and r.ending.exited]
+    stuck = [
+        n
+        for n in active.remaining
+        if active.ranks[n].call and active.ranks[n].waiting >= EXIT_SECONDS
+    ]
+    if not exited or not stuck:
+        return None
+    call = active.ranks[stuck[0]].call
+    error = f"left by sys.exit() while {ranks_text(stuck)} waited for it in {call}"
+    return Fail(exited[0], error, f"SystemExit: {error}")

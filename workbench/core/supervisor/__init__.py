@@ -1,0 +1,1 @@
+"""A supervisor's heartbeat and its log."""

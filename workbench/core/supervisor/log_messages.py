@@ -1,0 +1,116 @@
+"""The sentences of a supervisor's log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.core.fleet.model import Node, NodeState, Purchase
+from workbench.core.run.model import RunState
+from workbench.core.units import hourly
+
+MOST_NAMES = 4
+_NODE = {
+    NodeState.ASKED: "has been requested",
+    NodeState.BOOTING: "is booting",
+    NodeState.READY: "is ready for ranks",
+    NodeState.JOINED: "now runs ranks",
+    NodeState.LEAVING: "is leaving",
+    NodeState.GONE: "is gone",
+}
+
+
+def counted(number: int, thing: str) -> str:
+    """Return a number of things, such as ``1 rank`` or ``2 ranks``."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def starting(generation: int, placement: Sequence[str]) -> str:
+    """Say that a world of ranks starts.
+
+    Args:
+        placement: The host of each rank.
+    """
+    where = named(list(dict.fromkeys(placement)))
+    place = "this machine" if where == "localhost" else where
+    return f"Starting {counted(len(placement), 'rank')} on {place} (generation {generation})."
+
+
+def ready(generation: int, ranks: int) -> str:
+    """Say that ranks are up."""
+    are = "is" if ranks == 1 else "are"
+    return f"{counted(ranks, 'rank')} {are} ready (generation {generation})."
+
+
+def ending(generation: int, reason: str) -> str:
+    """Say that a world is being ended, and why."""
+    return f"Ending the ranks of generation {generation}{because(reason)}"
+
+
+def ended(generation: int, reason: str) -> str:
+    """Say that a world is gone."""
+    return f"The ranks of generation {generation} have ended{because(reason)}"
+
+
+def begins(run: str, generation: int, ranks: int) -> str:
+    """Say that a run goes to its ranks."""
+    return f"Run {run!r} starts on {counted(ranks, 'rank')} (generation {generation})."
+
+
+def run_ended(run: str, state: RunState, message: str) -> str:
+    """Say how a run ended, and why."""
+    how = {RunState.LOST: "was lost", RunState.STOPPED: "was stopped"}.get(state, str(state))
+    return f"Run {run!r} {how}{because(message)}"
+
+
+def buying(purchase: Purchase) -> str:
+    """Say what is being bought."""
+    where = f" in {purchase.zone}" if purchase.zone else ""
+    limit = f", for at most {hourly(purchase.max_price)} each" if purchase.max_price else ""
+    types = " or ".join(purchase.types)
+    return f"Buying {counted(purchase.count, 'node')} of type {types}{where}{limit}."
+
+
+def refused(purchase: Purchase, why: str) -> str:
+    """Say that nothing could be bought, and why."""
+    types = " or ".join(purchase.types)
+    return f"{counted(purchase.count, 'node')} of type {types} could not be bought{because(why)}"
+
+
+def node_moved(before: NodeState | None, node: Node) -> str:
+    """Say that a node came into another state; empty where a person need not know."""
+    back = before is NodeState.JOINED and node.state is NodeState.READY
+    said = _NODE.get(node.state)
+    if node.state is before or back or said is None:
+        return ""
+    kind = f" ({node.type}{f' in {node.zone}' if node.zone else ''})" if node.type else ""
+    shown = kind if before is None else ""
+    leaves = node.failed or node.state in (NodeState.LEAVING, NodeState.GONE)
+    return f"Node {node.id}{shown} {said}{because(node.message if leaves else '')}"
+
+
+def noticed(node: str, kind: str, at: str) -> str:
+    """Say what the provider announced for a node.
+
+    Args:
+        at: The moment, as it is shown.
+    """
+    if kind == "rebalance":
+        return f"Node {node}: the provider recommends to replace it (rebalance, {at})."
+    return f"Node {node} received an interruption notice: the provider will {kind} it at {at}."
+
+
+def releasing(nodes: Sequence[str], why: str) -> str:
+    """Say which nodes are given back, and why."""
+    return f"Releasing {named(nodes)}{because(why)}"
+
+
+def named(names: Sequence[str]) -> str:
+    """Return a few names, and how many more there are."""
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def because(why: str) -> str:
+    """Return what ends a sentence with its reason, of one line."""
+    text = " ".join(why.split()).rstrip(".")
+    return f": {text}." if text else "."

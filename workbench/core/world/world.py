@@ -1,0 +1,184 @@
+"""One MPI world: its hosts, their slots, and the host of each rank."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workbench.errors import InputError
+
+MAX_RANKS = 4096
+# Names the simulated node that a process belongs to, and whose it is, as in ``r-000001@3f9a1c``;
+# only a rehearsal has any.
+NODE_VARIABLE = "WORKBENCH_REHEARSAL_NODE"
+# Bytes a second that simulated nodes send each other at most.
+LINK_VARIABLE = "WORKBENCH_REHEARSAL_LINK"
+WORLD_VARIABLE = "WORKBENCH_WORLD"
+
+
+@dataclass(frozen=True)
+class Host:
+    """One machine as mpiexec sees it.
+
+    Args:
+        address: Name or address that the launcher can reach.
+        slots: Ranks it may carry without oversubscription.
+        user: Who logs in there by ssh; empty for what ssh's configuration says.
+        port: Of its ssh; 0 for what ssh's configuration says.
+        python: Its Python that has our environment; empty where that is at the path that it has
+            here.
+        sockets: That it takes to fill its network from one rank to another.
+    """
+
+    address: str
+    slots: int
+    user: str = ""
+    port: int = 0
+    python: str = ""
+    sockets: int = 1
+
+
+@dataclass(frozen=True)
+class World:
+    """Ranks laid out over hosts, filled host by host.
+
+    Args:
+        hosts: In rank order; the first one carries rank 0.
+        size: Number of ranks.
+        oversubscribe: Whether a host may carry more ranks than it has slots.
+        link: Bytes a second to which a rehearsal holds each connection between two hosts' ranks;
+            0 for no bound.
+    """
+
+    hosts: tuple[Host, ...]
+    size: int
+    oversubscribe: bool = False
+    link: float = 0.0
+
+    @property
+    def slots(self) -> int:
+        """Ranks that fit without oversubscription."""
+        return sum(host.slots for host in self.hosts)
+
+    @property
+    def sockets(self) -> int:
+        """Sockets between two ranks on different hosts: as the slowest host needs."""
+        return min((host.sockets for host in self.hosts), default=1)
+
+    @property
+    def placement(self) -> tuple[str, ...]:
+        """The host address of every rank, in rank order."""
+        filled = [host.address for host in self.hosts for _ in range(host.slots)]
+        over = self.size - len(filled)
+        extra = [self.hosts[i % len(self.hosts)].address for i in range(max(0, over))]
+        return tuple((filled + extra)[: self.size])
+
+    def local_rank(self, rank: int) -> int:
+        """Return the position of ``rank`` among the ranks of its host."""
+        placement = self.placement
+        return placement[:rank].count(placement[rank])
+
+    def __repr__(self) -> str:
+        return f"<World {self.size} ranks on {len(self.hosts)} hosts>"
+
+
+def plan_world(hosts: tuple[Host, ...], ranks: int, oversubscribe: bool = False) -> World:
+    """Lay ``ranks`` over ``hosts``, or refuse with the remedy.
+
+    Raises:
+        InputError: ``ranks`` is below one, absurd, or more than the slots.
+    """
+    slots = sum(host.slots for host in hosts)
+    if ranks < 1:
+        raise InputError(f"ranks must be at least 1, not {ranks}", f"try --ranks {max(1, slots)}.")
+    if ranks > MAX_RANKS:
+        raise InputError(f"{ranks} ranks is more than workbench handles ({MAX_RANKS}).")
+    if ranks > slots and not oversubscribe:
+        where = "this machine has" if len(hosts) == 1 else f"these {len(hosts)} hosts have"
+        raise InputError(
+            f"{ranks} ranks were asked for, but {where} {slots} slots",
+            f"ask for at most {slots}, or let ranks share cores (--oversubscribe).",
+        )
+    return World(hosts, ranks, oversubscribe)
+
+
+def hostfile(world: World) -> str:
+    """Return the host file's text for ``world``, in Open MPI's format.
+
+    Only the hosts that carry a rank are listed: a daemon starts on every host of the file.
+    """
+    used = world.placement
+    lines = [
+        f"{host.address} slots={max(host.slots, used.count(host.address))}"
+        for host in world.hosts
+        if host.address in used
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def machinefile(world: World) -> str:
+    """Return the host file's text for ``world``, in MPICH's format (``host:processes``)."""
+    used = world.placement
+    hosts = dict.fromkeys(used)
+    return "".join(f"{address}:{used.count(address)}\n" for address in hosts)
+
+
+def network_of(addresses: Sequence[str]) -> str:
+    """Return the smallest network that has all numeric ``addresses``; empty if there is none.
+
+    MPI is held to it: an interface such as docker's has the same address on every host. One host
+    needs no network, and Open MPI 5's mpiexec crashes now and then when it is held to one address.
+    """
+    try:
+        found = [ipaddress.ip_address(address) for address in addresses]
+    except ValueError:
+        return ""
+    if len({*found}) < 2 or len({address.version for address in found}) != 1:
+        return ""
+    bits = (int(min(found, key=int)) ^ int(max(found, key=int))).bit_length()
+    network = f"{found[0]}/{found[0].max_prefixlen - bits}"
+    return "" if network.endswith("/0") else str(ipaddress.ip_network(network, strict=False))
+
+
+def torch_environment(
+    rank: int, size: int, local_rank: int, master: str, port: int
+) -> dict[str, str]:
+    """Return the variables that ``torch.distributed.init_process_group()`` reads on ``rank``."""
+    return {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "LOCAL_RANK": str(local_rank),
+        "MASTER_ADDR": master,
+        "MASTER_PORT": str(port),
+    }
+
+
+def blas_environment(threads: int) -> dict[str, str]:
+    """Return the variables that hold every BLAS to ``threads`` threads a rank."""
+    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+    return dict.fromkeys(names, str(threads))
+
+
+@dataclass(frozen=True)
+class RankFact:
+    """One rank of one generation, as its engine described itself.
+
+    Args:
+        engine: The ipyparallel engine id, which need not equal the rank.
+        address: By which the launcher knows its host; ``host`` is what the host calls itself.
+        versions: Distribution name to version, as found on that rank.
+        mpi: The MPI library's own version line.
+        blas_threads: Threads that the rank's BLAS may use; 0 when unknown.
+    """
+
+    generation: int
+    rank: int
+    host: str
+    pid: int
+    engine: int
+    python: str = ""
+    mpi: str = ""
+    blas_threads: int = 0
+    versions: tuple[tuple[str, str], ...] = ()
+    address: str = "localhost"

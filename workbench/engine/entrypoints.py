@@ -1,0 +1,73 @@
+"""The functions that the supervisor calls on every engine, by name, through ipyparallel."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import asdict
+from typing import Any
+
+from workbench.core.run.model import Assignment, RunKind
+from workbench.engine.chainer_hook import hook_chainer
+from workbench.engine.channel import Address
+from workbench.engine.display_capture import route_displays
+from workbench.engine.execution import execute
+from workbench.engine.progress_bars import draw_bars_as_text
+from workbench.engine.rank import Rank
+from workbench.engine.stdin_refusal import refuse_questions
+
+_rank: Rank | None = None
+_begun: set[str] = set()
+
+
+def join(
+    generation: int, endpoint: str, server_key: str, fault_tolerant: bool, crash_folder: str
+) -> dict[str, Any]:
+    """Make this engine a rank of ``generation``, and return its ``RankFact`` as a dict.
+
+    Collective over the engine set.
+    """
+    global _rank  # noqa: PLW0603  # a process is one rank for as long as it lives
+    if _rank is None:
+        address = Address(endpoint, server_key.encode())
+        route_displays(_shell())
+        refuse_questions()
+        draw_bars_as_text()
+        hook_chainer()
+        _rank = Rank(generation, address, fault_tolerant=fault_tolerant, crash_folder=crash_folder)
+    return asdict(_rank.fact(_shell().kernel.engine_id))
+
+
+def run(assignment: dict[str, Any]) -> None:
+    """Execute an ``Assignment`` given as a dict; the same run a second time is ignored.
+
+    A supervisor that was killed between asking and noting it asks again.
+    """
+    if assignment["run"] in _begun or _joined().is_cancelled(assignment["run"]):
+        return
+    _begun.add(assignment["run"])
+    values = {**assignment, "kind": RunKind(assignment["kind"])}
+    execute(_joined(), Assignment(**values), _shell())
+
+
+def recover() -> bool:
+    """Make fresh communicators after a failure; collective over the engine set."""
+    return _joined().recover()
+
+
+def warm_up() -> None:
+    """Import what a training cell will import, so that it begins at once."""
+    if importlib.util.find_spec("chainermn"):
+        importlib.import_module("chainermn")
+
+
+def _joined() -> Rank:
+    if _rank is None:
+        raise RuntimeError("this engine has not joined a generation")
+    return _rank
+
+
+def _shell() -> Any:
+    from IPython import get_ipython
+
+    return get_ipython()

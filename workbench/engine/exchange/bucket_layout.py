@@ -1,0 +1,208 @@
+"""Lay out gradients in buckets: in place or fused, and in which order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy
+
+from workbench.engine.exchange.transport import Array
+
+HEADER = 4
+DIRECT_BYTES = 32 << 10
+"""From this size on an array goes as it is; a copy costs more than a message of its own."""
+
+_WIRE = {"f2": "f4", "f4": "f4", "f8": "f8"}
+
+
+class GradientShape(NamedTuple):
+    """What all ranks must agree on for one gradient; ``kind`` is empty where there is none."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: str
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return int(numpy.prod(self.shape, dtype=numpy.int64))
+
+    @property
+    def wire(self) -> str:
+        """The type it is added in; half precision is added in single."""
+        return _WIRE[self.kind]
+
+
+def shape_of(name: str, gradient: Array | None, kept: tuple[int, ...] = ()) -> GradientShape:
+    """Return what is agreed on of a gradient.
+
+    Args:
+        kept: The parameter's shape, where there is no gradient.
+    """
+    if gradient is None:
+        return GradientShape(name, kept, "")
+    return GradientShape(name, gradient.shape, gradient.dtype.str[1:])
+
+
+@dataclass
+class Bucket:
+    """Gradients that are added together.
+
+    Args:
+        wire: The type that they are added in.
+        slots: Their numbers.
+        sizes: Elements of each.
+        fused: Whether they are copied into one buffer; otherwise each stays where it is.
+        squeezed: Whether they are compressed.
+    """
+
+    wire: str
+    slots: list[int]
+    sizes: list[int]
+    fused: bool
+    squeezed: bool = False
+    buffer: Array = None
+    places: list[Array] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.fused:
+            self.buffer = numpy.zeros(sum(self.sizes), self.wire)
+            ends = numpy.cumsum([0, *self.sizes]).tolist()
+            self.places = [self.buffer[a:b] for a, b in itertools.pairwise(ends)]
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return sum(self.sizes)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on the way without compression."""
+        return self.size * int(self.wire[1:])
+
+
+class BucketLayout:
+    """The buckets of one set of gradients.
+
+    Args:
+        shapes: Of all gradients, as agreed on.
+        fused_bytes: Size of the buckets that gradients are copied into; 0 to leave them in place.
+        order: Numbers of the gradients as they become complete; the given order by default.
+        is_squeezed: Tells which are compressed.
+    """
+
+    def __init__(
+        self,
+        shapes: Sequence[GradientShape],
+        fused_bytes: int = 0,
+        order: Sequence[int] = (),
+        is_squeezed: Callable[[GradientShape], bool] = lambda shape: False,
+    ) -> None:
+        self.shapes = list(shapes)
+        self._is_squeezed = is_squeezed
+        self.key = [(shape.shape, shape.kind) for shape in shapes]
+        there = [n for n in order or range(len(shapes)) if shapes[n].kind and shapes[n].size]
+        small = [n for n in there if self._is_small(shapes[n])]
+        large = [n for n in there if not self._is_small(shapes[n])]
+        self.buckets = self._fused(large, fused_bytes) if fused_bytes else self._in_place(large)
+        sizes = [HEADER, *(shapes[n].size for n in small)]
+        self.closing = Bucket("f4", [-1, *small], sizes, fused=True)
+        self.home = {n: b for b, bucket in enumerate(self.buckets) for n in bucket.slots}
+
+    @property
+    def all_slots(self) -> list[int]:
+        """Numbers of all gradients that there are."""
+        return [n for bucket in (*self.buckets, self.closing) for n in bucket.slots if n >= 0]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buckets."""
+        return sum(bucket.nbytes for bucket in self.buckets) + self.closing.nbytes
+
+    def _is_small(self, shape: GradientShape) -> bool:
+        return shape.wire == "f4" and 4 * shape.size < DIRECT_BYTES
+
+    def _in_place(self, large: list[int]) -> list[Bucket]:
+        return [
+            Bucket(wire, slots, [self.shapes[n].size for n in slots], fused=False)
+            for wire in sorted({self.shapes[n].wire for n in large})
+            if (slots := [n for n in large if self.shapes[n].wire == wire])
+        ]
+
+    def _fused(self, large: list[int], nbytes: int) -> list[Bucket]:
+        found: list[Bucket] = []
+        open_: dict[tuple[str, bool], list[int]] = {}
+        for n in large:
+            kind = (self.shapes[n].wire, self._is_squeezed(self.shapes[n]))
+            slots = open_.setdefault(kind, [])
+            if slots and self._nbytes([*slots, n]) > nbytes:
+                found.append(self._bucket(kind, slots))
+                slots = open_[kind] = []
+            slots.append(n)
+        return found + [self._bucket(kind, slots) for kind, slots in open_.items()]
+
+    def _bucket(self, kind: tuple[str, bool], slots: list[int]) -> Bucket:
+        sizes = [self.shapes[n].size for n in slots]
+        return Bucket(kind[0], slots, sizes, fused=True, squeezed=kind[1])
+
+    def _nbytes(self, slots: list[int]) -> int:
+        return sum(self.shapes[n].size * int(self.shapes[n].wire[1:]) for n in slots)
+
+
+def disagreement(all_shapes: Sequence[Sequence[GradientShape]]) -> str:
+    """Return one sentence on the first gradient on which ranks differ; empty if they agree.
+
+    Args:
+        all_shapes: What each rank has, by rank.
+    """
+    first = all_shapes[0]
+    for rank, shapes in enumerate(all_shapes):
+        if [s.name for s in shapes] != [s.name for s in first]:
+            return _naming(rank, shapes, first)
+    for number, shape in enumerate(first):
+        having = [shapes[number] for shapes in all_shapes]
+        for what in ("kind", "shape"):
+            values = [getattr(one, what) for one in having]
+            if len({*values}) > 1:
+                return _differing(shape.name, what, values)
+    return ""
+
+
+def _naming(rank: int, shapes: Sequence[GradientShape], first: Sequence[GradientShape]) -> str:
+    mine, its = {s.name for s in shapes}, {s.name for s in first}
+    if mine == its:
+        at = next(n for n, (a, b) in enumerate(zip(shapes, first, strict=True)) if a.name != b.name)
+        return (
+            f"Rank {rank} has its parameters in another order: number {at} is "
+            f"{shapes[at].name} there and {first[at].name} on rank 0; build the same model on all."
+        )
+    name = min(mine ^ its)
+    who, lacks = (rank, 0) if name in mine else (0, rank)
+    return (
+        f"Rank {who} has the parameter {name}, rank {lacks} has not; build the same model on all."
+    )
+
+
+def _differing(name: str, what: str, values: list[object]) -> str:
+    usual = max(values, key=values.count)
+    odd = next(rank for rank, value in enumerate(values) if value != usual)
+    other = next(rank for rank, value in enumerate(values) if value == usual)
+    if what == "kind" and "" in (usual, values[odd]):
+        without, has = (odd, other) if values[odd] == "" else (other, odd)
+        return (
+            f"Rank {without} has no gradient for {name}, rank {has} has one; use the parameter on "
+            "all ranks, or pass zero_fill=True."
+        )
+    word = {"kind": "type", "shape": "shape"}[what]
+    told = (_told(values[odd]), _told(usual))
+    return (
+        f"The gradient of {name} has {word} {told[0]} on rank {odd} and {told[1]} on rank {other}; "
+        "all ranks must have the same model."
+    )
+
+
+def _told(value: object) -> str:
+    return numpy.dtype(value).name if isinstance(value, str) else str(value)

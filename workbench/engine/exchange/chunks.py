@@ -1,0 +1,44 @@
+"""Split buffers into chunks, without a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from workbench.engine.exchange.transport import Array
+
+
+class ArraySlice(NamedTuple):
+    """A run of elements of one array: ``arrays[number][start:stop]``."""
+
+    number: int
+    start: int
+    stop: int
+
+
+def cut(sizes: Sequence[int], parts: int, most: int) -> list[list[ArraySlice]]:
+    """Cut arrays, taken as one row of elements, into ``parts`` equal parts of pieces.
+
+    Args:
+        sizes: Elements of each array.
+        most: Greatest number of elements of a piece.
+    """
+    total = sum(sizes)
+    borders = [total * part // parts for part in range(parts + 1)]
+    found: list[list[ArraySlice]] = [[] for _ in range(parts)]
+    offset = part = 0
+    for index, size in enumerate(sizes):
+        start = 0
+        while start < size:
+            while borders[part + 1] <= offset + start:
+                part += 1
+            stop = min(size, start + most, borders[part + 1] - offset)
+            found[part].append(ArraySlice(index, start, stop))
+            start = stop
+        offset += size
+    return found
+
+
+def views(arrays: Sequence[Array], parts: Sequence[Sequence[ArraySlice]]) -> list[list[Array]]:
+    """Return the memory of each piece; ``arrays`` are flat."""
+    return [[arrays[p.number][p.start : p.stop] for p in part] for part in parts]

@@ -1,0 +1,83 @@
+"""Average gradients on GPUs: by NCCL where it is installed, else through host memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy
+
+from workbench.core.performance.exchange_model import Codec
+
+_TYPES = {Codec.NONE: None, Codec.FP16: numpy.float16}
+
+
+class Device:
+    """The way of CuPy's arrays.
+
+    Args:
+        codec: NCCL adds up what it is given, so that it takes none but half precision.
+    """
+
+    def __init__(self, mpi_comm: Any, codec: Codec) -> None:
+        self._mpi_comm, self._codec = mpi_comm, codec
+        self._nccl: Any = None
+        self._pinned: dict[str, Any] = {}
+
+    def takes(self, parameters: Iterable[Any]) -> bool:
+        """Whether NCCL exchanges the gradients: all are on GPUs, and it is there for the codec."""
+        if self._codec not in _TYPES or not has_nccl():
+            return False
+        arrays = [p.grad for p in parameters if p.grad is not None]
+        return bool(arrays) and not any(isinstance(array, numpy.ndarray) for array in arrays)
+
+    def mean(self, model: Any, zero_fill: bool) -> None:
+        """Have ChainerMN's NCCL communicator exchange them, packed into one buffer."""
+        if self._nccl is None:
+            from chainermn.communicators.pure_nccl_communicator import PureNcclCommunicator
+
+            self._nccl = PureNcclCommunicator(self._mpi_comm)
+            self._nccl.set_config("batched_copy", True)
+            self._nccl.set_config("allreduce_grad_dtype", _TYPES[self._codec])
+        self._nccl.multi_node_mean_grad(model, zero_fill)
+
+    def on_host(self, name: str, gradient: Any) -> Any:
+        """Return a gradient in this host's memory; pinned, and the same at every step."""
+        if gradient is None or isinstance(gradient, numpy.ndarray):
+            return gradient
+        if not hasattr(gradient, "__cuda_array_interface__"):
+            raise TypeError(f"{name}: gradients are NumPy's or CuPy's arrays, not {type(gradient)}")
+        import cupyx
+
+        kept = self._pinned.get(name)
+        if kept is None or (kept.shape, kept.dtype) != (gradient.shape, gradient.dtype):
+            kept = self._pinned[name] = cupyx.empty_pinned(gradient.shape, gradient.dtype)
+        gradient.get(out=kept)
+        return kept
+
+    def copied(self, gradient: Any) -> Any:
+        """Return a gradient that the next step leaves alone, in this host's memory."""
+        if gradient is None or isinstance(gradient, numpy.ndarray):
+            return gradient
+        return gradient.get()
+
+    def like(self, parameter: Any, mean: Any) -> Any:
+        """Return a mean where its parameter is."""
+        if mean is None or isinstance(parameter.data, numpy.ndarray):
+            return mean
+        return parameter.xp.asarray(mean)
+
+    def put_back(self, parameter: Any, mean: Any) -> None:
+        """Write a mean to where the gradient is."""
+        gradient = parameter.grad
+        if gradient is not None and not isinstance(gradient, numpy.ndarray):
+            gradient.set(mean.astype(gradient.dtype, copy=False))
+
+
+def has_nccl() -> bool:
+    """Whether NCCL can be used here."""
+    try:
+        from chainermn import nccl
+    except ImportError:
+        return False
+    return bool(nccl._available)

@@ -1,0 +1,82 @@
+"""Where gradients are during an exchange: in place if possible, else in reused memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy
+
+from workbench.engine.exchange.bucket_layout import Bucket
+from workbench.engine.exchange.transport import Array
+
+
+class Storage:
+    """The flat memory of the gradients of buckets, and the way back to them."""
+
+    def __init__(self) -> None:
+        self._staged: dict[int, Array] = {}
+
+    def flats(self, bucket: Bucket, gradients: Sequence[Array]) -> list[Array]:
+        """Return flat arrays with the values of a bucket's gradients.
+
+        A gradient is used itself if it is contiguous, of the bucket's type and shares its memory
+        with no other; Chainer hands one array to both sides of a sum.
+        """
+        apart = _apart([gradients[n] for n in bucket.slots])
+        return [
+            gradients[n].reshape(-1)
+            if alone and _is_plain(gradients[n], bucket.wire)
+            else self._stage(n, gradients[n], bucket.wire)
+            for n, alone in zip(bucket.slots, apart, strict=True)
+        ]
+
+    def load(self, bucket: Bucket, gradients: Sequence[Array]) -> None:
+        """Copy gradients into a bucket's buffer."""
+        for n, place in zip(bucket.slots, bucket.places, strict=True):
+            if n >= 0:
+                numpy.copyto(place.reshape(gradients[n].shape), gradients[n])
+
+    def results(
+        self, bucket: Bucket, flats: Sequence[Array], gradients: Sequence[Array]
+    ) -> list[tuple[int, Array]]:
+        """Write means back; return number and array of each that has to take a gradient's place."""
+        news = []
+        for n, flat in zip(bucket.slots, flats, strict=True):
+            if n < 0 or numpy.may_share_memory(flat, gradients[n]):
+                continue
+            mean, old = flat.reshape(gradients[n].shape), gradients[n]
+            if bucket.fused and bucket.slots[0] >= 0 and old.dtype == mean.dtype:
+                news.append((n, mean))
+            elif old.flags.c_contiguous and old.flags.writeable and not self._is_staged(n, old):
+                numpy.copyto(old, mean, casting="same_kind")
+            else:
+                news.append((n, mean.astype(old.dtype)))
+        return news
+
+    def _is_staged(self, n: int, gradient: Array) -> bool:
+        """Whether it was copied although contiguous: its memory is another's too."""
+        return n in self._staged and gradient.dtype == self._staged[n].dtype
+
+    def _stage(self, n: int, gradient: Array, wire: str) -> Array:
+        staged = self._staged.get(n)
+        if staged is None or staged.size != gradient.size:
+            staged = self._staged[n] = numpy.empty(gradient.size, wire)
+        numpy.copyto(staged.reshape(gradient.shape), gradient)
+        return staged
+
+
+def _is_plain(array: Array, wire: str) -> bool:
+    flags = array.flags
+    return bool(flags.c_contiguous and flags.writeable and array.dtype.str[1:] == wire)
+
+
+def _apart(arrays: Sequence[Array]) -> list[bool]:
+    """Return for each whether no other begins inside of it or before its end."""
+    starts = [array.__array_interface__["data"][0] for array in arrays]
+    order = sorted(range(len(arrays)), key=starts.__getitem__)
+    alone = [True] * len(arrays)
+    for one, two in itertools.pairwise(order):
+        if starts[one] + arrays[one].nbytes > starts[two]:
+            alone[one] = alone[two] = False
+    return alone

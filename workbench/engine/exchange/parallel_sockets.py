@@ -1,0 +1,260 @@
+"""A ring over several sockets for each neighbour, where one connection is rate-limited.
+
+An MPI opens one connection between two ranks. EC2 holds one to 5 or 10 Gbit/s, whatever the node
+sustains. MPICH has no setting for more; Open MPI's ``btl_tcp_links`` has, but with it 5.0.11 now
+and then waits for ever when two ranks connect at the same time. So these are our own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import ipaddress
+import os
+import secrets
+import selectors
+import socket
+import threading
+import time
+import weakref
+from queue import SimpleQueue
+from typing import Any
+
+import psutil
+from mpi4py import MPI
+
+from workbench.core.fleet.connection_limits import NETWORK_VARIABLE, SOCKETS_VARIABLE
+from workbench.engine.exchange.transport import Array
+from workbench.errors import MachineError
+
+OPEN_SECONDS = 10.0
+# MPI sees a lost rank, too, and says more about it; so long it has for that.
+LOST_SECONDS = 5.0
+_TOKEN_BYTES = 16
+_TAG = 99
+# Also of others that connect: a full queue would keep the rank before waiting.
+_BACKLOG = 128
+
+
+class Passing:
+    """One message on its way, as far as ``Transport.settle`` needs a request of MPI's."""
+
+    def __init__(self, lanes: Lanes, message: Array) -> None:
+        self._lanes = lanes
+        self.message = memoryview(message).cast("B")
+        self.error: OSError | None = None
+        self.done = False
+
+    def Test(self) -> bool:  # noqa: N802  # as mpi4py's
+        """Whether it has passed.
+
+        Raises:
+            MachineError: The neighbour is gone.
+        """
+        if self.error is not None:
+            self._lanes.lost(self.error)
+        if not self.done:
+            self._lanes.look()
+        return self.done
+
+    def Wait(self) -> None:  # noqa: N802  # as mpi4py's
+        """Wait until it has passed."""
+        while not self.Test():
+            time.sleep(1e-4)
+
+
+_Queue = SimpleQueue[Passing | None]
+
+
+class Lanes:
+    """Sockets to the next rank of ``comm`` and from the one before; messages stay in order.
+
+    Message ``k`` goes over socket ``k`` modulo their number, so that both sides know where it is.
+    """
+
+    def __init__(
+        self, comm: MPI.Intracomm, right: list[socket.socket], left: list[socket.socket]
+    ) -> None:
+        self._comm = comm
+        self.count = len(right)
+        self._going: list[_Queue] = [SimpleQueue() for _ in right]
+        self._coming: list[_Queue] = [SimpleQueue() for _ in left]
+        self._sent = self._received = 0
+        for way, queues, sockets in ((_send, self._going, right), (_receive, self._coming, left)):
+            for queue, one in zip(queues, sockets, strict=True):
+                threading.Thread(
+                    target=_work, args=(way, one, queue), name="workbench-lane", daemon=True
+                ).start()
+        self.close = weakref.finalize(self, _close, self._going + self._coming, right + left)
+
+    def send(self, message: Array) -> Passing:
+        """Begin to send a contiguous array to the next rank; it must not change until it passed."""
+        passing = Passing(self, message)
+        self._going[self._sent % self.count].put(passing)
+        self._sent += 1
+        return passing
+
+    def receive(self, room: Array) -> Passing:
+        """Begin to receive what the rank before sends next, of the same size."""
+        passing = Passing(self, room)
+        self._coming[self._received % self.count].put(passing)
+        self._received += 1
+        return passing
+
+    def look(self) -> None:
+        """Raise what MPI has to say: that the ranks were called off, or that one is gone."""
+        try:
+            self._comm.Iprobe(MPI.ANY_SOURCE, _TAG)
+        except MPI.Exception:
+            self.close()
+            raise
+
+    def lost(self, error: OSError) -> None:
+        """Raise MPI's word on a neighbour that is gone, or else our own."""
+        deadline = time.monotonic() + LOST_SECONDS
+        while time.monotonic() < deadline:
+            self.look()
+            time.sleep(0.01)
+        raise MachineError(
+            f"A connection of rank {self._comm.rank} to a neighbour broke ({error})",
+            "see whether that rank's node is still there.",
+        ) from error
+
+
+_opened: weakref.WeakSet[Lanes] = weakref.WeakSet()
+
+
+def wished_sockets() -> int:
+    """Return how many sockets this rank is to have to each neighbour."""
+    return int(os.environ.get(SOCKETS_VARIABLE, "1") or 1)
+
+
+def open_lanes(comm: MPI.Intracomm, count: int) -> Lanes | None:
+    """Open ``count`` sockets from each rank to the next; collective.
+
+    Returns:
+        None on all ranks where one cannot: MPI's own connection is left for all.
+    """
+    if comm.size == 1:
+        return None
+    for lanes in [*_opened]:  # look() closes those of a run that was stopped
+        with contextlib.suppress(MPI.Exception):
+            if lanes.close.alive:
+                lanes.look()
+    with contextlib.ExitStack() as made:
+        listener = _listener()
+        if listener is not None:
+            made.enter_context(listener)
+        mine = ("", 0) if listener is None else listener.getsockname()[:2]
+        endpoints = comm.allgather((mine, secrets.token_bytes(_TOKEN_BYTES)))
+        (place, token), own = endpoints[(comm.rank + 1) % comm.size], endpoints[comm.rank][1]
+        right: list[socket.socket] = []
+        left: list[socket.socket] = []
+        if listener is not None and all(where[1] for where, _ in endpoints):
+            deadline = time.monotonic() + OPEN_SECONDS
+            with contextlib.suppress(OSError):
+                for n in range(count):
+                    one = made.enter_context(socket.create_connection(place, _until(deadline)))
+                    one.sendall(token + bytes([n]))
+                    right.append(_ready(one))
+                left = [made.enter_context(o) for o in _accepted(listener, own, count, deadline)]
+        if not comm.allreduce(len(left) == count, MPI.LAND):
+            return None
+        made.pop_all()
+        if listener is not None:
+            listener.close()
+        lanes = Lanes(comm, right, left)
+    _opened.add(lanes)
+    return lanes
+
+
+def _listener() -> socket.socket | None:
+    """Return a socket that listens on this node's address in the network of all nodes."""
+    with contextlib.suppress(ValueError, OSError):
+        network = ipaddress.ip_network(os.environ.get(NETWORK_VARIABLE, ""))
+        for addresses in psutil.net_if_addrs().values():
+            for one in addresses:
+                if one.family == socket.AF_INET and ipaddress.ip_address(one.address) in network:
+                    return socket.create_server((one.address, 0), backlog=_BACKLOG)
+    return None
+
+
+def _accepted(
+    listener: socket.socket, token: bytes, count: int, deadline: float
+) -> list[socket.socket]:
+    """Return the sockets of the rank before, in its order; no other that connects delays them."""
+    found: dict[int, socket.socket] = {}
+    with contextlib.ExitStack() as come, selectors.DefaultSelector() as waiting:
+        waiting.register(listener, selectors.EVENT_READ)
+        while len(found) < count:
+            ready = waiting.select(_until(deadline))
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            for one in [key.fileobj for key, _ in ready]:
+                assert isinstance(one, socket.socket)
+                if one is listener:
+                    one.settimeout(_until(deadline))
+                    came = come.enter_context(one.accept()[0])
+                    came.setblocking(False)
+                    waiting.register(came, selectors.EVENT_READ)
+                    continue
+                waiting.unregister(one)
+                greeting = _greeting(one)
+                if hmac.compare_digest(greeting[:_TOKEN_BYTES], token) and greeting[_TOKEN_BYTES:]:
+                    found[greeting[_TOKEN_BYTES]] = one
+                else:
+                    one.close()
+        return [_ready(found[n].dup()) for n in sorted(found)]
+
+
+def _greeting(one: socket.socket) -> bytes:
+    """Return what came first: so few bytes come at once."""
+    try:
+        return one.recv(_TOKEN_BYTES + 1)
+    except OSError:
+        return b""
+
+
+def _until(deadline: float) -> float:
+    return max(0.01, deadline - time.monotonic())
+
+
+def _ready(made: socket.socket) -> socket.socket:
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.settimeout(None)
+    return made
+
+
+def _work(way: Any, one: socket.socket, queue: _Queue) -> None:
+    """Pass one message after the other; none after one that failed."""
+    error: OSError | None = None
+    while (passing := queue.get()) is not None:
+        try:
+            if error is None:
+                way(one, passing.message)
+        except OSError as failure:
+            error = failure
+        passing.error = error
+        passing.done = error is None
+        del passing  # or it would keep the lanes alive until the next one
+
+
+def _send(one: socket.socket, message: memoryview) -> None:
+    one.sendall(message)
+
+
+def _receive(one: socket.socket, room: memoryview) -> None:
+    while room:
+        count = one.recv_into(room, len(room), socket.MSG_WAITALL)
+        if not count:
+            raise ConnectionResetError("it was closed")
+        room = room[count:]
+
+
+def _close(queues: list[_Queue], sockets: list[socket.socket]) -> None:
+    for one in sockets:
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+        one.close()
+    for queue in queues:
+        queue.put(None)

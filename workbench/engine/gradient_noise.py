@@ -1,0 +1,106 @@
+"""Measure the gradient noise scale from norms of gradients, on some of the steps.
+
+The gradient that a rank has before the exchange and the mean that it has after it are of two
+sizes of batch; that is all the gauge needs. See ``workbench.core.performance.batch_size``.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from workbench.core.performance.batch_size import Gauge, Norms, gauged
+from workbench.core.performance.step_sampling import gauge_period
+from workbench.engine.communicator import watch
+from workbench.engine.run_log import RunLog
+
+NAMES = ("gauge/signal", "gauge/noise", "gauge/steps")
+TELL_SECONDS = 0.5
+# Their gradients are the rank's own before the exchange, and the mean of this step after it.
+_KNOWN = ("_MultiNodeOptimizer", "OverlappingOptimizer")
+
+
+class BatchGauge:
+    """Gauges the batch of one training on this rank.
+
+    Args:
+        batch: Examples of a step on this rank; with 0 nothing is gauged.
+    """
+
+    def __init__(self, log: RunLog, batch: int) -> None:
+        self._log = log
+        self._batch = batch
+        self._gauge = Gauge()
+        self._calls = 0
+        self._cost = 0.0
+        self._told = time.monotonic()
+
+    @contextmanager
+    def installed(self, updater: Any) -> Iterator[None]:
+        """Gauge the steps of ``updater`` for as long as the context lasts."""
+        optimizers: Callable[[], dict[str, Any]] = getattr(updater, "get_all_optimizers", dict)
+        patched = [
+            one.communicator
+            for one in optimizers().values()
+            if type(one).__name__ in _KNOWN and self._can_gauge(one.communicator)
+        ]
+        for communicator in patched:
+            mean = communicator.multi_node_mean_grad
+            communicator.multi_node_mean_grad = self._gauged(mean, communicator.size)
+        try:
+            yield
+        finally:
+            for communicator in patched:
+                del communicator.multi_node_mean_grad
+
+    def _can_gauge(self, communicator: Any) -> bool:
+        # Gradients that leave during the backward pass are copied, so a rank's own stay until its
+        # end; but a mean that lacks what is put off is of no batch's size.
+        puts_off = getattr(communicator, "puts_off", False)
+        is_patched = "multi_node_mean_grad" in vars(communicator)
+        return bool(self._batch and communicator.size > 1 and not (puts_off or is_patched))
+
+    def _gauged(self, mean: Callable[..., None], ranks: int) -> Callable[..., None]:
+        def exchange(model: Any, *args: Any, **kwargs: Any) -> None:
+            self._calls += 1
+            if self._calls % gauge_period(watch.pace, self._cost):
+                mean(model, *args, **kwargs)
+                return
+            clock = time.perf_counter
+            begun = clock()
+            small = squared_norm(model)
+            took = clock() - begun
+            mean(model, *args, **kwargs)
+            begun = clock()
+            norms = Norms(small, squared_norm(model), self._batch, ranks)
+            self._cost = took + clock() - begun
+            if not math.isfinite(norms.small + norms.large):
+                return  # a step that loss scaling takes back, say
+            self._gauge = gauged(self._gauge, norms)
+            self._tell()
+
+        return exchange
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if now - self._told >= TELL_SECONDS:
+            self._told = now
+            one = self._gauge
+            values = (one.signal, one.noise, float(one.steps))
+            self._log.add_all(self._calls, tuple(zip(NAMES, values, strict=True)))
+
+
+def squared_norm(model: Any) -> float:
+    """Return the squared norm of all gradients of a model."""
+    total: Any = 0.0
+    for parameter in model.params():
+        gradient = parameter.grad
+        if gradient is not None:
+            flat = gradient.ravel()
+            if flat.dtype.itemsize < 4:  # the sum of squares would not fit
+                flat = flat.astype("f4")
+            total = total + flat.dot(flat)  # on a device it stays there until the end
+    return float(total)

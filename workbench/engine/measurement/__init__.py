@@ -1,0 +1,1 @@
+"""Measure links, exchanges, disks and devices; each for a bounded time."""

@@ -1,0 +1,101 @@
+"""Measure latency and bandwidth between two ranks, one direction at a time."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+from mpi4py import MPI
+
+from workbench.core.performance.measurement import typical
+from workbench.engine.exchange.parallel_sockets import Lanes, open_lanes, wished_sockets
+from workbench.engine.measurement.repetition import loops, repeated, settle
+
+LATENCY_SECONDS = 0.15
+BANDWIDTH_SECONDS = 1.2
+# Of each repetition: long enough that what a switch lets pass at once is little of it.
+WINDOW_SECONDS = 0.15
+PIECE_BYTES = 2 << 20
+_MOST_BYTES = 1 << 30
+_TAG = 7
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class Way:
+    """What one rank can send another: seconds one way, and bytes a second over all sockets."""
+
+    latency: float
+    bandwidth: float
+    sockets: int = 1
+
+
+def measure_pair(pair: MPI.Comm) -> Way:
+    """Return the way from rank 0 of a communicator of two to rank 1; collective."""
+    latency = measure_latency(pair)
+    lanes = open_lanes(MPI.Intracomm(pair), count) if (count := wished_sockets()) > 1 else None
+    found = Way(latency, _bandwidth(pair, lanes), 1 if lanes is None else lanes.count)
+    if lanes is not None:
+        lanes.close()
+    return pair.bcast(found)  # type: ignore[no-any-return]  # objects
+
+
+def measure_latency(pair: MPI.Comm) -> float:
+    """Return the seconds of an empty message, one way: half of there and back."""
+    message = numpy.zeros(1, numpy.uint8)
+    once = min(_there_and_back(pair, message, 5) for _ in range(4))
+    count = pair.bcast(loops(once, LATENCY_SECONDS / 10))
+    took = repeated(pair, lambda: _there_and_back(pair, message, count), LATENCY_SECONDS)
+    return typical(took) / 2
+
+
+def _there_and_back(pair: MPI.Comm, message: Any, count: int) -> float:
+    begun = time.perf_counter()
+    for _ in range(count):
+        if pair.rank == 0:
+            pair.Send(message, 1, _TAG)
+            pair.Recv(message, 1, _TAG)
+        else:
+            pair.Recv(message, 0, _TAG)
+            pair.Send(message, 0, _TAG)
+    return (time.perf_counter() - begun) / count
+
+
+def _bandwidth(pair: MPI.Comm, lanes: Lanes | None) -> float:
+    count = 1 if lanes is None else lanes.count
+    nbytes = PIECE_BYTES // count
+    piece = numpy.zeros(nbytes, numpy.uint8)
+    rooms = [piece] if pair.rank == 0 else [numpy.zeros_like(piece) for _ in range(_AT_ONCE)]
+    pieces = count  # each socket has one at least
+    while (took := pair.bcast(_sent(pair, lanes, rooms, pieces))) < WINDOW_SECONDS:
+        if pieces * nbytes >= _MOST_BYTES:
+            break
+        pieces *= max(2, min(16, math.ceil(WINDOW_SECONDS / max(took, 1e-6))))
+    spent = repeated(pair, lambda: _sent(pair, lanes, rooms, pieces), BANDWIDTH_SECONDS)
+    return pieces * nbytes / typical(spent)
+
+
+def _sent(pair: MPI.Comm, lanes: Lanes | None, rooms: list[Any], pieces: int) -> float:
+    """Send pieces, a few at once, and wait for the word that all have come."""
+    word = numpy.zeros(1, numpy.uint8)
+    begun = time.perf_counter()
+    going: list[Any] = []
+    for number in range(pieces):
+        if len(going) == _AT_ONCE:
+            settle(going.pop(0))
+        room = rooms[number % len(rooms)]
+        if lanes is not None:
+            going.append(lanes.send(room) if pair.rank == 0 else lanes.receive(room))
+            continue
+        go = pair.Isend if pair.rank == 0 else pair.Irecv
+        going.append(go(room, 1 - pair.rank, _TAG))
+    for request in going:
+        settle(request)
+    if pair.rank == 0:
+        settle(pair.Irecv(word, 1, _TAG))
+    else:
+        settle(pair.Isend(word, 0, _TAG))
+    return time.perf_counter() - begun

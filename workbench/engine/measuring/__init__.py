@@ -1,1 +1,0 @@
-"""Measure what joins the ranks: links, exchanges, disks, devices; each for a bounded time."""

@@ -1,0 +1,109 @@
+"""Capture what a rank prints during a run."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from typing import IO, Any
+
+from workbench.engine.descriptor_capture import STREAMS
+from workbench.engine.run_context import current
+
+_plain: dict[str, IO[str]] = {}
+"""What a forked child writes to, by the stream's name; empty in the rank itself."""
+
+
+class RoutedStream(io.TextIOBase):
+    """A text stream that writes into the current run's log.
+
+    It is ``sys.stdout`` from before anything else is imported until the process ends: whoever
+    binds the stream once, as Chainer's ``PrintReport`` and handlers of logging do, has this one.
+
+    Args:
+        original: Where text goes outside of a run.
+    """
+
+    encoding = "utf-8"  # else progress bars are drawn in ASCII
+    errors = "strict"
+
+    def __init__(self, name: str, original: Any) -> None:
+        self._stream = name
+        self._original = original
+        self._bytes: IO[bytes] = open(STREAMS[name], "wb", buffering=0, closefd=False)  # noqa: SIM115  # stays open
+        self.catch_up: Callable[[], object] = lambda: None
+        """Called before a run's output, to bring in what others wrote before it."""
+
+    @property
+    def name(self) -> str:
+        """The name that Python gives the stream."""
+        return f"<{self._stream}>"
+
+    @property
+    def buffer(self) -> IO[bytes]:
+        """A stream of bytes to the file descriptor, whose output comes into the run as well."""
+        return self._bytes
+
+    def lead_to(self, original: Any) -> None:
+        """Let text go to ``original`` outside of a run."""
+        self._original = original
+
+    def reconfigure(self, **_: object) -> None:
+        """Do nothing: text is taken at once, and whole."""
+
+    def close(self) -> None:
+        """Do nothing: others go on writing."""
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def fileno(self) -> int:
+        """Return the file descriptor, whose output comes into the run as well."""
+        return STREAMS[self._stream]
+
+    def write(self, text: str) -> int:
+        """Write ``text`` where it belongs at this moment.
+
+        Raises:
+            TypeError: It is no text.
+        """
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        if _plain:
+            return _plain[self._stream].write(text)
+        run = current()
+        if run is None:
+            return int(self._original.write(text) or 0)
+        if text:
+            self.catch_up()
+            run.log.write(self._stream, text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the original; a run's log is sent by itself."""
+        (_plain.get(self._stream) or self._original).flush()
+
+    def __getattr__(self, name: str) -> Any:
+        # ipykernel's streams have methods of their own, which the engine goes on calling.
+        return getattr(self._original, name)
+
+
+def route_output() -> None:
+    """Put routed streams in the place of standard output and error, once."""
+    if not isinstance(sys.stdout, RoutedStream):
+        sys.stdout = sys.__stdout__ = RoutedStream("stdout", sys.stdout)  # type: ignore[misc,assignment]  # it passes for one
+        sys.stderr = sys.__stderr__ = RoutedStream("stderr", sys.stderr)  # type: ignore[misc,assignment]  # as above
+
+
+def catch_up_by(pull: Callable[[], object]) -> None:
+    """Have ``pull`` called before a run's output."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, RoutedStream):
+            stream.catch_up = pull
+
+
+def write_plainly() -> None:
+    """Let a forked child write to its file descriptors, line by line."""
+    for name, number in STREAMS.items():
+        _plain[name] = open(number, "w", buffering=1, closefd=False, errors="backslashreplace")  # noqa: SIM115  # stays open

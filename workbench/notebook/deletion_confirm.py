@@ -1,0 +1,83 @@
+"""Confirm the deletion of a cluster, and report afterwards what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import ipywidgets as widgets
+
+from workbench.core.fleet.model import Leftover, Provider
+from workbench.core.units import count
+from workbench.notebook.form_fields import HtmlBox, button, row, warned
+from workbench.view.nodes import FleetNodes
+from workbench.view.text import dollars, hourly, moment
+
+
+class DeleteQuestion:
+    """Says what goes, and does it on a yes only.
+
+    Args:
+        on_yes: Called with nothing.
+    """
+
+    def __init__(self, on_yes: Callable[[], None]) -> None:
+        self._on_yes = on_yes
+        self.shown = HtmlBox()
+        self.yes = button("Yes, delete", "This cannot be undone", "danger")
+        self.no = button("Cancel", "Keep the cluster")
+        self.yes.on_click(lambda _: self._answer(True))
+        self.no.on_click(lambda _: self._answer(False))
+        self.widget = widgets.VBox([self.shown, row(self.yes, self.no)])
+        self.widget.layout.display = "none"
+
+    def ask(self, fleet: FleetNodes, runs: Sequence[str]) -> None:
+        """Show what would be deleted."""
+        self.shown.value = warned(what_goes(fleet, runs))
+        self.widget.layout.display = None
+
+    def _answer(self, is_yes: bool) -> None:
+        self.widget.layout.display = "none"
+        if is_yes:
+            self._on_yes()
+
+
+def what_goes(fleet: FleetNodes, runs: Sequence[str]) -> str:
+    """Return what is deleted, and its cost.
+
+    Args:
+        runs: Names of the unfinished runs.
+    """
+    stops = f"Its ranks end, and its unfinished runs stop: {', '.join(runs)}."
+    parts = [
+        f"Delete cluster {fleet.wish.name}?",
+        _what_nodes(fleet),
+        stops if runs else "Its ranks end.",
+        "The results of its runs are kept.",
+    ]
+    return " ".join(filter(None, parts))
+
+
+def _what_nodes(fleet: FleetNodes) -> str:
+    place, nodes = fleet.wish.fleet.provider, len(fleet.nodes)
+    if place is Provider.THIS_MACHINE:
+        return ""
+    if place is Provider.HOSTS:
+        return "The hosts themselves keep running."
+    belongs = "it is" if nodes == 1 else "them are"
+    what = f"{count(nodes, 'node')} and all that belongs to {belongs} deleted."
+    cost = fleet.bill
+    price = f" Price now: {hourly(cost.price)}; so far: {dollars(cost.spent)}." if cost else ""
+    return what + price
+
+
+def proof(cluster: str, place: Provider, left: Sequence[Leftover], now: float) -> str:
+    """Return the provider's resources with the cluster's tags, as a sentence."""
+    where = "the rehearsal" if place is Provider.REHEARSAL else "EC2"
+    if not left:
+        return f"Verified at {moment(now)}: no resource of cluster {cluster!r} is left."
+    things = ", ".join(f"{one.kind} {one.id}" for one in left)
+    price = sum(one.price for one in left)
+    return (
+        f"Left of cluster {cluster!r}{f', at {hourly(price)}' if price else ''}: {things}. "
+        f"It is deleted as soon as {where} allows it; run `workbench sweep-leaks` if it stays."
+    )

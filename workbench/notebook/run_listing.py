@@ -1,0 +1,118 @@
+"""Tables of runs, comparisons of several runs, and the doctor's findings."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from workbench.core.node.findings import Finding
+from workbench.core.run.model import Run
+from workbench.errors import InputError, StateError
+from workbench.notebook.cell_output import paragraph, stacked, table
+from workbench.requests.run_deletion import chosen_runs, delete_runs, what_goes
+from workbench.store import Store
+from workbench.view.curve_layout import describe, panels_of
+from workbench.view.html import joined, words
+from workbench.view.listing import (
+    VERDICTS,
+    Table,
+    comparison_sentence,
+    comparison_table,
+    conclusion,
+    folded_line,
+    runs_table,
+    verdict_lines,
+)
+from workbench.view.run_output import Bundle, bundle_of, figure, live_bundle
+from workbench.view.run_record import RunRecord, curves_of
+from workbench.view.text import place
+from workbench.view.transcript import Transcript
+
+COMPARED_AT_MOST = 12
+
+
+def newest_runs(store: Store, limit: int, now: float, *, printed: bool = False) -> Bundle:
+    """Return the newest runs as a table.
+
+    Args:
+        now: Epoch seconds.
+        printed: Cells that only printed are listed too.
+    """
+    if limit < 1:
+        raise InputError(f"--limit must be at least 1, not {limit}.")
+    runs = store.runs(limit=limit, printed=printed)
+    folded = folded_line(store, runs, limit, "%dist_runs --all") if not printed else ""
+    if not runs:
+        return paragraph(folded or "There are no runs yet; start one with %%dist_train.")
+    listed = table(runs_table(store, runs, now), f"Runs saved in {place(store.path.parent)}")
+    return stacked([listed, paragraph(folded)]) if folded else listed
+
+
+def comparison(store: Store, names: list[str], now: float) -> Bundle:
+    """Return several runs in one picture and one table; a single one with its own curves.
+
+    Args:
+        now: Epoch seconds.
+
+    Raises:
+        StateError: One of the names is unknown.
+    """
+    if len(names) > COMPARED_AT_MOST:
+        raise InputError(
+            f"{len(names)} runs are too many for one picture; name at most {COMPARED_AT_MOST}."
+        )
+    runs = [store.run(name) for name in dict.fromkeys(names)]
+    if len(runs) == 1:
+        return one_run(store, runs[0], now)
+    below = _compared(store, runs, now)
+    panels = panels_of({run.wish.name: curves_of(store, run) for run in runs})
+    if not panels:
+        return below
+    shown = figure(panels, f"Runs compared: {', '.join(run.wish.name for run in runs)}")
+    return {**shown, **below, "text/html": joined([shown["text/html"], below["text/html"]])}
+
+
+def _compared(store: Store, runs: list[Run], now: float) -> Bundle:
+    """Return a summary sentence, the table, and the verdict on each run."""
+    parts = [table(comparison_table(store, runs, now))]
+    if said := comparison_sentence(store, runs):
+        parts.insert(0, paragraph(said))
+    return stacked([*parts, *map(paragraph, verdict_lines(store, runs))])
+
+
+def one_run(store: Store, run: Run, now: float) -> Bundle:
+    """Return the state of a run; a page with our extension follows an unfinished one.
+
+    Args:
+        now: Epoch seconds.
+    """
+    record = RunRecord(run)
+    record.look(store)
+    record.read_points(store)
+    if run.fact.state.ended:
+        return bundle_of(store, record, Transcript(), now)
+    panels = panels_of({"": record.curves})
+    shown = figure(panels, "")["text/html"] if panels else words("")
+    return live_bundle(run, record.line(now), shown, describe(panels))
+
+
+def delete(store: Store, chosen: argparse.Namespace) -> str:
+    """Delete the runs selected by the options, and return the freed space.
+
+    Raises:
+        StateError: Not confirmed, or a named run has not ended.
+    """
+    runs = chosen_runs(
+        store, chosen.names, older=chosen.older, larger=chosen.larger, keep=chosen.keep
+    )
+    if not runs:
+        return "No ended run matches, so nothing was deleted."
+    if not chosen.yes:
+        raise StateError(f"This would delete {what_goes(runs)} Add --yes to delete them.")
+    return delete_runs(store, runs)
+
+
+def findings_table(findings: Sequence[Finding]) -> Bundle:
+    """Return the doctor's findings as a table."""
+    rows = tuple((f.title, VERDICTS[f.ok], f.found, f.remedy) for f in findings)
+    return table(Table(("check", "verdict", "found", "remedy"), rows), conclusion(findings))

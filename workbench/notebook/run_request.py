@@ -1,0 +1,143 @@
+"""Submit a run from the notebook, and show it below the cell."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from workbench.core.cluster.model import ClusterState, ClusterWish
+from workbench.core.run.exchange_options import exchange_environment
+from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.errors import ClusterError, InputError, StateError
+from workbench.notebook.cell_output import page_for, say
+from workbench.notebook.handle import RunHandle, watch
+from workbench.notebook.kernel_control import KernelControl
+from workbench.notebook.live_widget import chosen_form
+from workbench.notebook.run_view import RunView
+from workbench.requests.wishes import ask_run, script_source
+from workbench.store import Store
+from workbench.view.following import check_success, follow
+from workbench.view.interrupts import Interrupts
+from workbench.view.readiness import start_sentence
+from workbench.view.run_record import runs_before
+
+
+def train(
+    shell: Any,
+    options: argparse.Namespace,
+    kind: RunKind,
+    source: str,
+    path: str = "",
+    arguments: tuple[str, ...] = (),
+) -> RunHandle | None:
+    """Queue a run and follow it below the cell, or in the background."""
+    chosen_form()  # reports a wrong setting before anything is started
+    with Store() as store, KernelControl(shell).interrupts() as interrupts:
+        before, is_up = wish_before(store, options.cluster)
+        wish = ask_run(
+            store,
+            kind=kind,
+            source=source,
+            path=path,
+            arguments=arguments,
+            cluster=options.cluster,
+            name=options.name,
+            parameters=tuple(dict(options.parameters).items()),
+            ranks=options.ranks,
+            oversubscribe=options.oversubscribe,
+            grace=options.grace,
+            environment=exchange_environment(
+                options.communicator, options.compress, double_buffering=options.double_buffering
+            ),
+        )
+        say_start(store, options.cluster, before, is_up)
+        say_wait(store, wish)
+        if options.background:
+            watch(wish.id, page_for(shell))
+            return RunHandle(wish.id, wish.name)
+        attend(shell, store, wish, interrupts)
+    return None
+
+
+def train_script(shell: Any, options: argparse.Namespace, script: list[str]) -> RunHandle | None:
+    """Queue a script with its arguments."""
+    if not script:
+        raise InputError("%dist_train needs a script, as in %dist_train train.py --epoch 3.")
+    path, source = script_source(script[0])
+    return train(shell, options, RunKind.SCRIPT, source, path, tuple(script[1:]))
+
+
+def set_up(shell: Any, cluster: str, name: str, source: str) -> None:
+    """Run a set-up cell on every rank now, and in each new generation."""
+    with Store() as store, KernelControl(shell).interrupts() as interrupts:
+        before, is_up = wish_before(store, cluster)
+        wish = ask_run(
+            store,
+            kind=RunKind.SETUP,
+            source=source,
+            cluster=cluster,
+            name=f"set-up {name}",
+            setup=name,
+        )
+        say_start(store, cluster, before, is_up)
+        say_wait(store, wish)
+        if attend(shell, store, wish, interrupts) is RunState.FINISHED:
+            replaced = name in dict(store.setups(cluster))
+            store.put_setup(cluster, name, source)
+            verb = "replaced" if replaced else "kept"
+            say(f"Set-up {name!r} is {verb}; it runs again whenever ranks are restarted.")
+
+
+def attend(shell: Any, store: Store, wish: RunWish, interrupts: Interrupts) -> RunState:
+    """Follow a run below the cell until it has ended, with a message if it was stopped.
+
+    Raises:
+        ClusterError: The run could not begin.
+        RunFailed: A rank failed, or the run was lost.
+        StateError: The user interrupted twice; the run continues.
+    """
+    view = RunView(store.run(wish.id), page_for(shell))
+    try:
+        run = follow(store, view, interrupts=interrupts, left=KernelControl(shell).is_ending)
+    except ClusterError as error:
+        view.give_up(error)
+        raise
+    except KeyboardInterrupt:
+        store.wish_stop(wish.id)
+        raise StateError(
+            f"Stopping run {wish.name!r} in the background; follow it with %dist_status."
+        ) from None
+    check_success(run, shown=view.shows_error)
+    if run.fact.state is RunState.STOPPED:
+        say(f"{wish.name}: stopped at iteration {run.fact.iteration:,}.")
+    return run.fact.state
+
+
+def wish_before(store: Store, cluster: str) -> tuple[ClusterWish | None, bool]:
+    """Return the desired state of ``cluster``, and whether it is up or starting."""
+    state = store.cluster_fact(cluster).state
+    is_up = state not in (ClusterState.DOWN, ClusterState.FAILED)
+    return store.cluster_wish(cluster), is_up
+
+
+def say_start(store: Store, cluster: str, before: ClusterWish | None, is_up: bool) -> None:
+    """Print that the cluster is being started, unless it was up already."""
+    wish = store.cluster_wish(cluster)
+    if is_up or wish is None:
+        return
+    say(start_sentence(before, wish))
+    for other in store.clusters():
+        if other.up and other.name != cluster:
+            say(f"Cluster {other.name!r} is up; use it with %dist_cluster --cluster {other.name}.")
+
+
+def say_wait(store: Store, wish: RunWish) -> None:
+    """Print which earlier run is active, perhaps of another kernel, and how to stop it."""
+    before = runs_before(store.run(wish.id), store.unfinished(wish.cluster))
+    # Repeated set-up cells are short, and not the user's present request.
+    names = [run.wish.name for run in before if run.wish.kind is not RunKind.SETUP]
+    if names:
+        say(
+            f"Run {names[0]!r} is still active, and this one waits for it. To stop that "
+            "one, use its Stop in Training Clusters, or interrupt this cell and type %dist_stop."
+        )

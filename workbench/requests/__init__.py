@@ -1,0 +1,1 @@
+"""The user's requests: check them, write the desired state, and wake the supervisor."""

@@ -1,0 +1,37 @@
+"""Name the packages of this computer's environment that nodes would not get."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from importlib.metadata import distributions
+
+from workbench.core.fleet.images import named, usual
+from workbench.core.fleet.model import FleetWish, Offer, Provider
+from workbench.core.node.requirements import Environment, notes
+
+
+def travel_notes(wish: FleetWish, offer: Offer) -> tuple[str, ...]:
+    """Return the notes on the nodes' environment to show before a price is confirmed.
+
+    Args:
+        offer: The offer that would be bought first.
+    """
+    if wish.provider is not Provider.EC2:
+        return ()
+    image = named(wish.image) if wish.image else usual(gpus=bool(offer.gpus))[0]
+    told = (image.python, image.title) if image else ("", "")
+    return notes(environment_here(), *told)
+
+
+@functools.cache
+def environment_here() -> Environment:
+    """Return the packages installed here and their origin; read once."""
+    held, conda = {}, set()
+    for found in distributions():
+        if name := found.metadata["Name"]:
+            held[name] = (found.version, found.read_text("direct_url.json") or "")
+            if (found.read_text("INSTALLER") or "").strip() == "conda":
+                conda.add(name)
+    python = "{}.{}".format(*sys.version_info)
+    return Environment(python, "", held, conda=frozenset(conda))

@@ -1,0 +1,217 @@
+"""The work of each REST call; called in threads, with a store.
+
+Modules that read curves or draw are loaded at first use, so that Jupyter's server starts quickly.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench import __version__
+from workbench.core.cluster.model import ClusterWish, check_cluster_name
+from workbench.core.cluster.size import Size
+from workbench.core.run.model import Run, RunFact
+from workbench.core.world.world import MAX_RANKS
+from workbench.errors import StateError, Unknown
+from workbench.requests.cloud_queries import ask_longer
+from workbench.requests.resize import ask_size
+from workbench.requests.wishes import ask_cluster, ask_down, local_slots, remove_cluster
+from workbench.server.path_validation import run_id
+from workbench.server.run_messages import as_json
+from workbench.store import Store
+
+if TYPE_CHECKING:
+    from workbench.server.schemas import SizeRequest
+
+Message = dict[str, Any]
+
+_BUNDLES = 8  # of some 100 kB each
+
+
+def clusters(store: Store) -> Message:
+    """Return all clusters, and the number of slots of this machine."""
+    return {
+        "clusters": [_cluster(store, wish.name) for wish in store.clusters()],
+        "slots": local_slots(),
+        "max_ranks": MAX_RANKS,
+        "version": __version__,
+    }
+
+
+def bring_up(store: Store, name: str, body: bytes) -> Message:
+    """Request that a cluster is up, and return it."""
+    from workbench.server.schemas import SizeRequest, body_as
+
+    asked = body_as(SizeRequest, body)
+    if asked.ranks is None and asked.nodes is None:
+        ask_cluster(store, cluster=name, oversubscribe=asked.oversubscribe)
+    else:
+        _ask_size(store, name, asked)
+    return _cluster(store, name)
+
+
+def resize(store: Store, name: str, body: bytes) -> Message:
+    """Request another size of a cluster that is up, and return it."""
+    from workbench.server.schemas import SizeRequest, body_as
+
+    asked = body_as(SizeRequest, body)
+    if not _wish(store, name).up:
+        raise Unknown(f"Cluster {name!r} is not up; start it first.")
+    _ask_size(store, name, asked)
+    return _cluster(store, name)
+
+
+def extend(store: Store, name: str, body: bytes) -> Message:
+    """Request a longer lifetime of a cluster, and return it."""
+    from workbench.server.schemas import Longer, body_as
+
+    seconds = body_as(Longer, body).seconds
+    ask_longer(store, seconds, cluster=name, now=time.time())
+    return _cluster(store, name)
+
+
+def take_down(store: Store, name: str, body: bytes) -> Message:
+    """Request that a cluster is deleted, and return it."""
+    _check_empty(body)
+    check_cluster_name(name)
+    ask_down(store, cluster=name)
+    return _cluster(store, name)
+
+
+def remove(store: Store, name: str, body: bytes) -> Message:
+    """Remove a deleted cluster from all lists, and return its name."""
+    _check_empty(body)
+    remove_cluster(store, cluster=name)
+    return {"removed": name}
+
+
+def stop_all(store: Store, name: str, body: bytes) -> Message:
+    """Request that all runs of a cluster stop."""
+    from workbench.requests.keep_awake import keep_awake
+
+    _check_empty(body)
+    _wish(store, name)
+    stopped = store.unfinished(name)
+    for run in stopped:
+        store.wish_stop(run.id)
+    if stopped:
+        keep_awake(store, name)
+    return {"stopped": [run.wish.name for run in stopped]}
+
+
+def measure(store: Store, name: str, body: bytes) -> Message:
+    """Request a measurement of a cluster's links, and return its run."""
+    from workbench.server import measurement
+    from workbench.view.page_messages import run_now
+
+    _check_empty(body)
+    return run_now(store, measurement.ask(store, check_cluster_name(name)), time.time())
+
+
+def runs(store: Store, cluster: str | None, limit: int) -> Message:
+    """Return the newest runs."""
+    from workbench.view.page_messages import listed_runs
+
+    if cluster is not None:
+        check_cluster_name(cluster)
+    return {"runs": listed_runs(store, cluster, limit, time.time())}
+
+
+def run(store: Store, identity: str) -> Message:
+    """Return one run."""
+    from workbench.analysis.step_breakdown import anatomy_of
+    from workbench.view.page_messages import run_now
+
+    found = _run(store, identity)
+    return run_now(store, found, time.time(), anatomy_of(store, found))
+
+
+def survey(store: Store, identity: str) -> Message:
+    """Return the results of a run that measured its cluster."""
+    from workbench.server import measurement
+
+    return measurement.survey(store, _run(store, identity))
+
+
+def stop(store: Store, identity: str, body: bytes) -> Message:
+    """Request that a run stops, and return it."""
+    from workbench.requests.stop import ask_stop
+
+    _check_empty(body)
+    found = _run(store, identity)
+    ask_stop(store, found.id, found.wish.cluster)
+    return run(store, identity)
+
+
+def bundle(store: Store, identity: str) -> str:
+    """Return the part of a run that a saved notebook keeps, as JSON."""
+    found = _run(store, identity)
+    if not found.fact.state.ended:
+        raise StateError(
+            f"Run {found.wish.name!r} is {found.fact.state}; try again after it has ended."
+        )
+    return _kept(store.path, found.fact)
+
+
+def curves(store: Store, identity: str, first: int, last: int, buckets: int) -> bytes:
+    """Return a frame of the curves between two iterations."""
+    from workbench.view.page_feed import Feed
+
+    return Feed(store, _run(store, identity).id).detail(first, last, buckets)
+
+
+@lru_cache(maxsize=_BUNDLES)
+def _kept(path: Path, fact: RunFact) -> str:
+    """Read and draw once for all pages, which ask at the same time when a run ends."""
+    from workbench.view.run_output import kept_bundle
+
+    with Store(path) as store:
+        return as_json(kept_bundle(store, store.run(fact.id), time.time()))
+
+
+def notebook(body: bytes) -> str:
+    """Return the path of the notebook that a page is to save."""
+    from workbench.server.schemas import Notebook, body_as
+
+    return body_as(Notebook, body).path
+
+
+def _check_empty(body: bytes) -> None:
+    from workbench.server.schemas import Body, body_as
+
+    body_as(Body, body)
+
+
+def _ask_size(store: Store, name: str, asked: SizeRequest) -> None:
+    ask_size(
+        store,
+        Size(asked.ranks, asked.nodes),
+        cluster=name,
+        oversubscribe=asked.oversubscribe,
+        across_zones=asked.across_zones,
+        agreed=asked.agreed,
+    )
+
+
+def _cluster(store: Store, name: str) -> Message:
+    from workbench.view.page_messages import cluster_message
+
+    return cluster_message(store, name, time.time())
+
+
+def _wish(store: Store, name: str) -> ClusterWish:
+    wish = store.cluster_wish(check_cluster_name(name))
+    if wish is None:
+        raise Unknown(f"There is no cluster {name!r}; start it first.")
+    return wish
+
+
+def _run(store: Store, identity: str) -> Run:
+    """Return a run by its id only, since names can be reused."""
+    found = store.run(run_id(identity))
+    if found.id != identity:
+        raise Unknown(f"No run has the id {identity!r} in {store.path}.")
+    return found

@@ -1,0 +1,222 @@
+"""The feed of one run: wait for news, and send each page what it lacks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from workbench.errors import Unknown, WorkbenchError
+from workbench.server.presence import Chores
+from workbench.server.run_messages import Told
+from workbench.server.run_reader import FeedRequests, Reading, RunUpdate
+from workbench.server.subscriber import Subscriber
+from workbench.server.workers import Workers
+
+if TYPE_CHECKING:
+    from workbench.server.schemas import PageMessage
+
+KEEP_SECONDS = 15.0  # after the last page has left, for a page that is reloaded
+# After the run's end; a kernel that writes the result into the notebook gives up after 300.
+STAY_SECONDS = 330.0
+CHORES_SECONDS = 1.0
+
+# Close codes of the WebSocket; the last two are also in extension/src/protocol.ts.
+NORMAL = 1000
+GOING_AWAY = 1001
+INTERNAL_ERROR = 1011
+UNKNOWN_RUN = 4404
+STORE_TROUBLE = 4503
+
+T = TypeVar("T")
+
+
+class Following:
+    """One run and the pages that follow it.
+
+    Args:
+        run: The run's id.
+        server: Tells this server's pages from those of others.
+        workers: The threads for periodic tasks.
+        log: For errors that no page can fix.
+        former: The previous feed of this run, which has to end first.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        server: str,
+        workers: Workers,
+        log: logging.Logger,
+        former: asyncio.Task[None] | None = None,
+    ) -> None:
+        self.is_over = False
+        self._run = run
+        self._workers = workers
+        self._log = log
+        self._pages: set[Subscriber] = set()
+        # Pages that know of the end, and until when they may stay: the notebook is open there, so
+        # they save it.
+        self._staying: dict[Subscriber, float] = {}
+        self._told = Told()
+        self._chores = Chores(run, server)
+        self._thread = ThreadPoolExecutor(1, f"workbench reader of {run}")
+        self._reading: Reading | None = None
+        self._woken = asyncio.Event()
+        self._changed = asyncio.Event()
+        # Its own context: that of the first page's request would keep that request in memory.
+        self.task = asyncio.get_running_loop().create_task(self._live(former), context=Context())
+
+    def __repr__(self) -> str:
+        return f"<Following {self._run}: {len(self._pages)} pages>"
+
+    @property
+    def amount(self) -> int:
+        """The number of pages that follow it, without those that only stay to save its result."""
+        return len(self._pages)
+
+    def join(self, page: Subscriber) -> None:
+        """Add a page."""
+        self._pages.add(page)
+        self._wake()
+
+    def take(self, page: Subscriber, message: PageMessage) -> None:
+        """Handle a message from a page."""
+        was_slow = page.is_slow(time.monotonic())
+        page.take(message)
+        self._ask(urgent=was_slow)
+
+    def leave(self, page: Subscriber) -> None:
+        """Forget a page whose connection is closed."""
+        self._pages.discard(page)
+        self._staying.pop(page, None)
+        self._wake()
+
+    def dismiss(self, code: int, reason: str) -> None:
+        """Close all connections and end; a later page gets a new feed."""
+        self.is_over = True
+        for page in (*self._pages, *self._staying):
+            page.close(code, reason)
+        self._pages.clear()
+        self._staying.clear()
+        self._wake()
+
+    def _wake(self) -> None:
+        self._woken.set()
+        self._changed.set()
+        self._ask(urgent=True)
+
+    async def _live(self, former: asyncio.Task[None] | None) -> None:
+        try:
+            self._reading = await self._read(partial(Reading, self._run))
+            await self._follow(self._reading, former)
+        except WorkbenchError as error:
+            self._refuse(error)
+        finally:
+            self.is_over = True
+            self._thread.shutdown()
+
+    async def _read(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+
+    def _refuse(self, error: WorkbenchError) -> None:
+        self.dismiss(UNKNOWN_RUN if isinstance(error, Unknown) else STORE_TROUBLE, str(error))
+
+    # -- reading and sending
+
+    async def _follow(self, reading: Reading, former: asyncio.Task[None] | None) -> None:
+        chores = asyncio.get_running_loop().create_task(self._do_chores(former))
+        try:
+            while await self._is_wanted():
+                self._ask()
+                self._tell(await self._read(reading.wait))
+        except WorkbenchError as error:
+            self._refuse(error)
+        finally:
+            self.is_over = True
+            self._changed.set()
+            await self._read(reading.close)
+            await chores
+
+    async def _is_wanted(self) -> bool:
+        """Return whether there is a page; wait for one as long as the feed is kept."""
+        due = time.monotonic() + KEEP_SECONDS
+        while not self._pages and not self.is_over:
+            until = max(due, *self._staying.values(), 0.0)
+            if (left := until - time.monotonic()) <= 0:
+                break
+            self._woken.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), left)
+        if not self._pages:
+            self.dismiss(NORMAL, "")
+        return not self.is_over
+
+    def _ask(self, *, urgent: bool = False) -> None:
+        """Request from the reader what pages lack."""
+        if self._reading is None:
+            return
+        now, ended = time.monotonic(), self._told.ended
+        since = {page.since(now, ended=ended) for page in self._pages}
+        after = {page.wanted for page in self._pages}
+        questions = FeedRequests(
+            frozenset(version for version in since if version is not None),
+            frozenset(sequence for sequence in after if sequence is not None),
+            slow=not ended and all(page.is_slow(now) for page in self._pages),
+            anyway=self._told.is_behind,
+        )
+        self._reading.ask(questions, urgent=urgent)
+
+    def _tell(self, look: RunUpdate) -> None:
+        now = time.monotonic()
+        self._told.note(look, now)
+        for page in list(self._pages):
+            if not page.greeted:
+                page.greet(look, self._told)
+                self._ask(urgent=True)  # it gets the curves immediately
+            elif page.tell(look, self._told, now):
+                self._pages.remove(page)
+                if page.stays:
+                    self._staying[page] = now + STAY_SECONDS
+                else:
+                    page.close(NORMAL)
+                self._changed.set()
+
+    # -- periodic tasks
+
+    async def _do_chores(self, former: asyncio.Task[None] | None) -> None:
+        if former is not None:
+            await asyncio.wait([former])  # it counts as well
+        complaint = ""
+        while True:
+            self._changed.clear()
+            over, pages = self.is_over, len(self._pages) + len(self._staying)
+            try:
+                await self._workers.do(self._chore(over, pages))
+            except WorkbenchError as error:
+                if str(error) != complaint:
+                    complaint = str(error)
+                    self._log.warning("%s", complaint)
+            if over:
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), CHORES_SECONDS if pages else None)
+
+    def _chore(self, over: bool, pages: int) -> Callable[[], None]:
+        """Return the periodic task that is due, to be done in a thread."""
+        now, run = time.time(), self._told.run_now
+        count = 0 if over else pages
+        cluster = "" if run.get("is_ended", True) or not pages else run["cluster"]
+
+        def do() -> None:
+            self._chores.count(count, now, repeat=pages > 0)
+            if cluster:
+                self._chores.look_after(cluster, time.monotonic())
+
+        return do

@@ -1,0 +1,179 @@
+"""Read one run from the store for all its pages, in its own thread.
+
+The thread waits for news, so the event loop is only called for news, and an idle run costs almost
+nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from workbench.core.moment import is_due
+from workbench.store import Store
+
+if TYPE_CHECKING:
+    from workbench.view.page_feed import Feed
+
+Frames = dict[int, bytes | None]
+Output = dict[int, dict[str, Any] | None]
+
+LOOK_SECONDS = 0.1
+SLOW_SECONDS = 1.0  # between polls while no page answers
+BUDGET_SECONDS = 0.05  # for reading without a message
+# Even if the store is unchanged: some fields are not refreshed at every reading.
+REFRESH_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class FeedRequests:
+    """What pages lack.
+
+    Args:
+        since: Versions of the curves that they have.
+        after: Sequence numbers of the output that they have.
+        slow: Whether none of them has answered for a long time.
+        anyway: Whether to send a message even without news.
+    """
+
+    since: frozenset[int] = frozenset()
+    after: frozenset[int] = frozenset()
+    slow: bool = False
+    anyway: bool = False
+
+
+@dataclass(frozen=True)
+class RunUpdate:
+    """A reading of a run, with the parts that pages requested.
+
+    Args:
+        feed: The feed's identity.
+        version: The newest version of its curves.
+        ended: Whether the run is complete.
+        frames: For each requested version, the changes since; None without any.
+        output: For each requested sequence number, the output after it; None without any.
+    """
+
+    feed: str
+    version: int
+    ended: bool
+    run: dict[str, Any]
+    steps: dict[str, Any] | None
+    frames: Frames
+    output: Output
+
+
+class Reading:
+    """A feed with its store; used in one thread only, except ``ask``.
+
+    SQLite's ``data_version`` is only valid for one connection, and each thread has its own.
+
+    Args:
+        run: The run's id.
+
+    Raises:
+        Unknown: No run has this id.
+        StoreError: The store cannot be read.
+    """
+
+    def __init__(self, run: str) -> None:
+        # Loaded in this thread, starting with the models of messages that pages send first.
+        import workbench.server.schemas  # noqa: F401 - so that the event loop finds it loaded
+        from workbench.view.page_feed import Feed
+
+        self._store = Store()
+        try:
+            self._feed: Feed = Feed(self._store, run)
+        except BaseException:
+            self._store.close()
+            raise
+        self._questions = FeedRequests()
+        self._urgent = threading.Event()
+        self._urgent.set()  # a new page gets the state immediately
+        self._looked = 0.0
+        self._seen = -1
+        self._read = 0.0
+        self._dry = set[int]()
+
+    def ask(self, questions: FeedRequests, *, urgent: bool = False) -> None:
+        """Request, from another thread, what pages lack; immediately if it is urgent."""
+        self._questions = questions
+        if urgent:
+            self._urgent.set()
+
+    def wait(self) -> RunUpdate:
+        """Wait for news, at most about ``REFRESH_SECONDS``.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        begun = time.monotonic()
+        while True:
+            urgent = self._rest()
+            news = self._take_in(time.time())
+            frames, output = self._found(self._questions)
+            told = frames or any(found is not None for found in output.values())
+            late = time.monotonic() - begun >= REFRESH_SECONDS
+            if urgent or news or told or late or self._questions.anyway or self._feed.ended:
+                return self._look(frames, output)
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+    def _rest(self) -> bool:
+        """Wait between two polls; return whether an urgent request ended the wait."""
+        pause = SLOW_SECONDS if self._questions.slow else LOOK_SECONDS
+        now = time.monotonic()
+        due = now if self._feed.behind else max(now, self._looked + pause)
+        urgent = self._urgent.wait(due - now)
+        self._urgent.clear()
+        # Count from when it was due, not from when it was done, so that the rate is constant.
+        self._looked = time.monotonic() if urgent else due
+        return urgent
+
+    def _take_in(self, now: float) -> bool:
+        """Read news, and return whether there was any."""
+        feed = self._feed
+        version = self._store.data_version()
+        stale = version != self._seen or is_due(self._read, now, REFRESH_SECONDS) or feed.behind
+        if feed.ended or not stale:
+            return False
+        self._seen, self._read = version, now
+        self._dry.clear()
+        news, begun = False, time.monotonic()
+        while feed.read(now):
+            news = True
+            if not feed.behind or time.monotonic() - begun > BUDGET_SECONDS:
+                break
+        return news or feed.ended
+
+    def _found(self, questions: FeedRequests) -> tuple[Frames, Output]:
+        feed = self._feed
+        frames = {
+            version: feed.frame(version) for version in questions.since if version < feed.version
+        }
+        return frames, {sequence: self._output(sequence) for sequence in questions.after}
+
+    def _look(self, frames: Frames, output: Output) -> RunUpdate:
+        feed = self._feed
+        return RunUpdate(
+            feed=feed.identity,
+            version=feed.version,
+            ended=feed.ended,
+            run=feed.run_message(time.time()),
+            steps=feed.steps_message(),
+            frames=frames,
+            output=output,
+        )
+
+    def _output(self, after: int) -> dict[str, Any] | None:
+        if after in self._dry:
+            return None
+        found = self._feed.output(after)
+        if found["pieces"] or found["skipped"]:
+            return found
+        self._dry.add(after)
+        return None

@@ -1,0 +1,39 @@
+"""A lock for pages that save a notebook, so that no two save it at the same time.
+
+A page checks the file before it saves. Two that save at once would each find the file changed by
+the other, and ask the user about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+TURN_SECONDS = 30.0  # the longest time that a closed page can block others
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The holder of the lock, and when it expires."""
+
+    holder: str
+    until: float
+
+
+class Turns:
+    """The locks of all notebooks; times are seconds of any clock."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, Turn] = {}
+
+    def __repr__(self) -> str:
+        return f"<Turns at {len(self._turns)} notebooks>"
+
+    def take(self, holder: str, path: str, now: float) -> bool:
+        """Take the lock of a notebook for ``holder``; return False if another has it."""
+        self._turns = {path: turn for path, turn in self._turns.items() if turn.until > now}
+        turn = self._turns.setdefault(path, Turn(holder, now + TURN_SECONDS))
+        return turn.holder == holder
+
+    def end(self, holder: str) -> None:
+        """Release all locks of ``holder``."""
+        self._turns = {path: turn for path, turn in self._turns.items() if turn.holder != holder}

@@ -1,0 +1,177 @@
+"""The state of one page that follows a run: what it has, and what it has not acknowledged.
+
+At most one frame of points and one message of output are unacknowledged, and nothing is written
+while an earlier write is pending.
+"""
+
+from __future__ import annotations
+
+import math
+from asyncio import Future
+from typing import TYPE_CHECKING, Protocol
+
+from workbench.server.run_messages import Told, as_json
+from workbench.server.run_reader import RunUpdate
+from workbench.surfaces import in_page
+
+if TYPE_CHECKING:
+    from workbench.server.schemas import PageMessage
+
+# A little less than the interval between two polls of the store, which varies.
+FRAME_SECONDS = 0.08
+PATIENCE_SECONDS = 5.0
+# A page that opens an ended run may still request its output.
+GREETING_SECONDS = 1.0
+_REASON_BYTES = 120
+
+
+class Socket(Protocol):
+    """The connection to a page."""
+
+    def deliver(self, data: str | bytes) -> Future[None]:
+        """Send a message; the future is done when it is written, or the connection is closed."""
+
+    def close(self, code: int, reason: str) -> None:
+        """Close the connection."""
+
+
+class Subscriber:
+    """One page that follows a run; times are seconds of any clock.
+
+    Args:
+        socket: The connection to it.
+        feed: The feed that it followed before, or empty.
+        version: The version of that feed's curves that it has.
+        now: When it connected.
+        stays: Whether it has the run's notebook open, and stays connected after the end.
+    """
+
+    def __init__(
+        self,
+        socket: Socket,
+        feed: str = "",
+        version: int = 0,
+        now: float = 0.0,
+        *,
+        stays: bool = False,
+    ) -> None:
+        self.greeted = False
+        self.stays = stays
+        self.wanted: int | None = None  # the requested output starts after this
+        self._socket = socket
+        self._claim = feed, version
+        self._opened = now
+        self._taken: Future[None] | None = None
+        self._version = 0  # of the curves that it has
+        self._pending: int | None = None  # version of the unacknowledged frame
+        self._framed = -math.inf
+        self._reading = -math.inf  # when the unacknowledged output was sent
+        self._run = self._steps = 0
+        self._is_given_up = False  # it got the rest without an acknowledgement
+        self._is_closed = False
+
+    def is_slow(self, now: float) -> bool:
+        """Whether a frame is unacknowledged for long, as by a hidden page."""
+        return self._pending is not None and now - self._framed >= PATIENCE_SECONDS
+
+    def since(self, now: float, *, ended: bool) -> int | None:
+        """Return the version of the curves that it has; None while a frame is unacknowledged.
+
+        Args:
+            ended: Whether the run is complete. Then a page that does not answer gets the rest,
+                because only its acknowledgement may be missing.
+        """
+        if not self.greeted:
+            return None
+        if self._pending is not None:
+            return self._pending if ended and self.is_slow(now) else None
+        return self._version
+
+    # -- received messages
+
+    def take(self, message: PageMessage) -> None:
+        """Handle a message from the page."""
+        if message.type == "output":
+            self.wanted, self._reading = message.after, -math.inf
+        elif message.version == self._pending:
+            self._version, self._pending = message.version, None
+
+    # -- sent messages
+
+    def greet(self, look: RunUpdate, told: Told) -> None:
+        """Send the first message."""
+        feed, version = self._claim
+        if feed == look.feed and version <= look.version:
+            self._version = version
+        self.greeted = True
+        self._run = told.run
+        self._write(as_json({"type": "hello", "feed": look.feed, "run": look.run}))
+
+    def tell(self, look: RunUpdate, told: Told, now: float) -> bool:
+        """Send what it lacks, if no write is pending; return whether that was the end."""
+        if self._taken is not None and not self._taken.done():
+            return False
+        if self._run != told.run:
+            self._run = told.run
+            self._write(told.run_text)
+        if self._steps != told.steps:
+            self._steps = told.steps
+            self._write(told.steps_text)
+        self._tell_output(look, now)
+        lacks = self._tell_points(look, now)
+        if not look.ended or lacks or not self._is_through(look, now):
+            return False
+        self._write(as_json({"type": "end"}))
+        return True
+
+    def close(self, code: int, reason: str = "") -> None:
+        """Close the connection with a reason."""
+        self._is_closed = True
+        self._socket.close(code, brief(reason))
+
+    # -- private
+
+    def _tell_output(self, look: RunUpdate, now: float) -> None:
+        found = None if self.wanted is None else look.output.get(self.wanted)
+        if found is not None:
+            self.wanted, self._reading = None, now
+            self._write(as_json({"type": "output", **found}))
+
+    def _tell_points(self, look: RunUpdate, now: float) -> bool:
+        """Return whether there are more points to send."""
+        since = self.since(now, ended=look.ended)
+        if since is None or since == look.version:
+            return False
+        frame = look.frames.get(since)
+        if frame is None:
+            if since in look.frames and self._pending is None:
+                self._version = look.version  # nothing has changed for this page
+            return since not in look.frames
+        if now - self._framed >= FRAME_SECONDS:
+            self._is_given_up = self._pending is not None
+            self._pending, self._framed = look.version, now
+            self._write(frame)
+        return True
+
+    def _is_through(self, look: RunUpdate, now: float) -> bool:
+        """Whether it has everything, or has not answered for long."""
+        if now - self._opened < GREETING_SECONDS:
+            return False
+        if self._is_given_up:
+            return True
+        if self._pending is not None or self._reading > -math.inf:
+            return now - max(self._framed, self._reading) >= PATIENCE_SECONDS
+        return self.wanted is None or self.wanted in look.output
+
+    def _write(self, data: str | bytes) -> None:
+        if not self._is_closed:
+            self._taken = self._socket.deliver(data)
+
+
+def brief(reason: str) -> str:
+    """Shorten a sentence, with buttons in place of commands, to fit a close frame."""
+    reason = in_page(reason)
+    data = reason.encode()
+    if len(data) <= _REASON_BYTES:
+        return reason
+    return data[: _REASON_BYTES - 3].decode(errors="ignore") + "…"

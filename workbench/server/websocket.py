@@ -1,0 +1,102 @@
+"""The WebSocket handler for pages that follow a run; it decides nothing."""
+
+from __future__ import annotations
+
+import time
+from asyncio import Future
+from typing import Any
+
+from jupyter_server.auth.decorator import authorized, ws_authenticated
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.base.websocket import WebSocketMixin
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
+
+from workbench.errors import InputError, Unknown
+from workbench.server.path_validation import MOST, run_id, whole_number
+from workbench.server.rest import RESOURCE
+from workbench.server.run_feed import UNKNOWN_RUN, Following
+from workbench.server.run_feeds import Feeds
+from workbench.server.subscriber import Subscriber, brief
+
+MESSAGE_BYTES = 1_000
+_WRONG = 1008  # the message was not valid
+
+
+class FollowHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
+    """A page's connection."""
+
+    auth_resource = RESOURCE
+    max_message_size = MESSAGE_BYTES
+
+    def initialize(self, feeds: Feeds) -> None:
+        """Store the shared settings."""
+        self._feeds = feeds
+        self._page: Subscriber | None = None
+        self._following: Following | None = None
+
+    def set_default_headers(self) -> None:
+        """Omit the headers of a document, as Jupyter's own WebSockets do."""
+
+    def get_compression_options(self) -> dict[str, Any] | None:
+        """Compress if this server is configured to."""
+        options: dict[str, Any] | None = self.settings.get("websocket_compression_options")
+        return options
+
+    @ws_authenticated
+    @authorized
+    async def get(self, *arguments: Any, **options: Any) -> None:
+        """Become a WebSocket."""
+        await super().get(*arguments, **options)
+
+    def open(self, identity: str) -> None:
+        """Let the page follow the run, or close with the reason."""
+        super().open(identity)
+        try:
+            run = run_id(identity)
+            version = self._number("version")
+            stays = bool(self._number("stay", most=1))
+        except Unknown as error:
+            self.close(UNKNOWN_RUN, brief(str(error)))
+        except InputError as error:
+            self.close(_WRONG, brief(str(error)))
+        else:
+            feed = self.get_query_argument("feed", "")
+            self._page = Subscriber(self, feed, version, time.monotonic(), stays=stays)
+            self._following = self._feeds.join(run, self._page)
+
+    def _number(self, name: str, most: int = MOST) -> int:
+        return whole_number(name, self.get_query_argument(name, None), most=most, default=0)
+
+    def on_message(self, message: str | bytes) -> None:
+        """Handle a message from the page."""
+        from workbench.server.schemas import page_message
+
+        if self._page is None or self._following is None:
+            return
+        try:
+            self._following.take(self._page, page_message(message))
+        except InputError as error:
+            self.close(_WRONG, brief(str(error)))
+
+    def on_close(self) -> None:
+        """Remove the page."""
+        if self._page is not None and self._following is not None:
+            self._following.leave(self._page)
+        self._page = self._following = None  # Jupyter's ping holds the handler a little longer
+
+    def deliver(self, data: str | bytes) -> Future[None]:
+        """Send a message; the future is done when it is written, or the connection is closed."""
+        taken: Future[None]
+        try:
+            taken = self.write_message(data, binary=isinstance(data, bytes))
+        except WebSocketClosedError:
+            taken = Future()
+            taken.set_result(None)
+        taken.add_done_callback(_note)
+        return taken
+
+
+def _note(taken: Future[None]) -> None:
+    """Retrieve the exception, or asyncio warns; lost messages are sent again after a reconnect."""
+    if not taken.cancelled():
+        taken.exception()

@@ -1,0 +1,149 @@
+"""Store what ranks display, the newest of each display id, in the order of the output."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from workbench.core.run.display import (
+    CLEAR,
+    RUN_CHARACTERS,
+    RUN_DISPLAYS,
+    UPDATE,
+    Display,
+)
+from workbench.store.database import Database
+from workbench.store.rows import built, readable
+
+_SCRAP = 2  # a rank bounds this itself; a message that claims to be from one may not
+
+
+class Shown(NamedTuple):
+    """What stands in one place: data by MIME type, images in base64, and the images' sizes."""
+
+    data: Mapping[str, str]
+    metadata: Mapping[str, Mapping[str, int]]
+
+
+class Displays(Database):
+    """The part of the store that holds what ranks display.
+
+    A place is known by the sequence number of the output row at which it stands.
+    """
+
+    def shown(self, run: str, place: int) -> Shown | None:
+        """Return what stands at ``place`` now, or None if it was taken away."""
+        rows = self._all(
+            "SELECT data, metadata FROM displays "
+            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence = ? AND place > 0",
+            (run, place),
+        )
+        return next(readable(self.path, f"what run {run!r} displayed", rows, _shown), None)
+
+    def newest_shown(
+        self, run: str, characters: int, without: Collection[int] = ()
+    ) -> dict[int, Shown]:
+        """Return what stands at the newest places, of together at most ``characters``.
+
+        Args:
+            without: Ranks whose displays are passed over.
+        """
+        rows = self._all(
+            "SELECT sequence, size, rank FROM displays "
+            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND place > 0 "
+            "ORDER BY sequence DESC",
+            (run,),
+        )
+        found = dict[int, Shown]()
+        for place, size, rank in rows:
+            if rank in without:
+                continue
+            characters -= size
+            if characters < 0:
+                break
+            if shown := self.shown(run, place):
+                found[place] = shown
+        return found
+
+    def displays(self, run: str) -> dict[int, int]:
+        """Return how many displays stand there of each rank."""
+        rows = self._all(
+            "SELECT rank, count(*) FROM displays "
+            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND place > 0 GROUP BY rank",
+            (run,),
+        )
+        return dict(rows)
+
+
+def _shown(row: tuple[str, str]) -> Shown:
+    data, metadata = map(json.loads, row)
+    return built(Shown, {"data": data, "metadata": metadata})
+
+
+def add_display(
+    connection: sqlite3.Connection, run: int, rank: int, sequence: int, display: Display
+) -> str | None:
+    """Take in what a rank displayed as output row ``sequence``; return that row's text.
+
+    Rows of the output that nobody needs any longer are dropped; None if this is one itself.
+    """
+    if display.action == CLEAR:
+        return _clear(connection, run, rank, sequence)
+    if display.action == UPDATE:
+        return _update(connection, run, rank, sequence, display)
+    data, metadata = json.dumps(dict(display.data)), json.dumps(dict(display.metadata))
+    if _has_room(connection, run, rank, display.size):
+        connection.execute(
+            "INSERT INTO displays VALUES (?, ?, ?, ?, 0, ?, ?, ?)",
+            (run, sequence, rank, display.place, display.size, data, metadata),
+        )
+    return display.words
+
+
+def _update(
+    connection: sqlite3.Connection, run: int, rank: int, sequence: int, display: Display
+) -> str | None:
+    found = connection.execute(
+        "SELECT sequence, updated FROM displays WHERE run = ? AND rank = ? AND place = ?",
+        (run, rank, display.place),
+    ).fetchone()
+    if found is None or not display.place:
+        return None
+    place, updated = found
+    data, metadata = json.dumps(dict(display.data)), json.dumps(dict(display.metadata))
+    connection.execute(
+        "UPDATE displays SET updated = ?, size = ?, data = ?, metadata = ? "
+        "WHERE run = ? AND sequence = ?",
+        (sequence, display.size, data, metadata, run, place),
+    )
+    connection.execute(
+        "UPDATE output SET text = ? WHERE run = ? AND sequence = ?", (display.words, run, place)
+    )
+    connection.execute("DELETE FROM output WHERE run = ? AND sequence = ?", (run, updated))
+    return str(place)
+
+
+def _clear(connection: sqlite3.Connection, run: int, rank: int, sequence: int) -> str:
+    """Drop what the rank displayed; of its clearings, too, only the newest is kept."""
+    for column in ("sequence", "updated"):
+        connection.execute(
+            "DELETE FROM output WHERE run = ? AND sequence IN "
+            f"(SELECT {column} FROM displays WHERE run = ? AND rank = ?)",
+            (run, run, rank),
+        )
+    connection.execute("DELETE FROM displays WHERE run = ? AND rank = ?", (run, rank))
+    connection.execute(
+        "INSERT INTO displays VALUES (?, ?, ?, 0, 0, 0, '{}', '{}')", (run, sequence, rank)
+    )
+    return ""
+
+
+def _has_room(connection: sqlite3.Connection, run: int, rank: int, size: int) -> bool:
+    amount, characters = connection.execute(
+        "SELECT count(*), coalesce(sum(size), 0) FROM displays WHERE run = ? AND rank = ?",
+        (run, rank),
+    ).fetchone()
+    room = amount < _SCRAP * RUN_DISPLAYS and characters + size < _SCRAP * RUN_CHARACTERS
+    return bool(room)

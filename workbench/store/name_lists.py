@@ -1,0 +1,65 @@
+"""Read the names for completion, quickly, and silently empty where they cannot be read.
+
+Tab asks for them: the store is not opened, migrated or claimed for that, and never waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from urllib.parse import quote
+
+from workbench.core.run.model import ENDED
+from workbench.store.paths import FILE_NAME, home_path
+
+WAIT_SECONDS = 0.1
+MOST = 100  # the newest; more would not be read
+_CLUSTERS = "SELECT name FROM clusters ORDER BY up DESC, name"
+_RUNS = "SELECT name FROM runs ORDER BY number DESC"
+_ENDED = ", ".join(f"'{state}'" for state in sorted(ENDED))
+_UNFINISHED = f"SELECT name FROM runs WHERE state NOT IN ({_ENDED}) ORDER BY number DESC"
+_PARAMETERS = "SELECT parameters FROM runs WHERE parameters != '[]' ORDER BY number DESC"
+_NODES = "SELECT id FROM nodes WHERE ended = 0 ORDER BY cluster, id"
+
+
+def cluster_names() -> list[str]:
+    """Return the clusters, those that are up first."""
+    return _texts(_CLUSTERS)
+
+
+def run_names() -> list[str]:
+    """Return the runs, the newest first."""
+    return _texts(_RUNS)
+
+
+def unfinished_names() -> list[str]:
+    """Return the runs that have not ended, the newest first."""
+    return _texts(_UNFINISHED)
+
+
+def node_names() -> list[str]:
+    """Return the nodes that are there."""
+    return _texts(_NODES)
+
+
+def parameter_names() -> list[str]:
+    """Return the parameters of former runs, the latest first."""
+    found = dict[str, None]()
+    for text in _texts(_PARAMETERS):
+        with contextlib.suppress(ValueError, TypeError, AttributeError):
+            pairs = json.loads(text)
+            names = pairs if isinstance(pairs, dict) else [name for name, _ in pairs]
+            found.update(dict.fromkeys(name for name in names if isinstance(name, str)))
+    return [*found]
+
+
+def _texts(query: str) -> list[str]:
+    """Return the first column of a query; nothing where there is no store that can be read."""
+    path = home_path() / FILE_NAME
+    with contextlib.suppress(sqlite3.Error, OSError, ValueError):
+        address = f"file:{quote(str(path))}?mode=ro"
+        with contextlib.closing(sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS)) as opened:
+            rows = opened.execute(f"{query} LIMIT {MOST}").fetchall()
+        return [row[0] for row in rows if isinstance(row[0], str)]
+    return []

@@ -1,0 +1,145 @@
+"""The paths of the store, the runs and the clusters' logs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import secrets
+from pathlib import Path
+
+import platformdirs
+
+from workbench.errors import MachineError
+
+FILE_NAME = "store.sqlite3"
+OWNER_NAME = "owner"
+# In a cluster's folder: the private key that opens its rented nodes, and the keys that they show.
+KEY_NAME = "key"
+HOST_KEYS_NAME = "host_keys.json"
+
+
+def home_path() -> Path:
+    """Return where the data directory is, or would be; ``WORKBENCH_HOME`` moves it."""
+    path = os.environ.get("WORKBENCH_HOME") or platformdirs.user_data_dir("workbench")
+    return Path(path).absolute()
+
+
+def home_directory() -> Path:
+    """Return the data directory, made if need be, and closed to everybody but its owner.
+
+    Raises:
+        MachineError: It cannot be created, is somebody else's, or cannot be closed.
+    """
+    return _closed(_made(home_path()))
+
+
+def run_directory(run: str) -> Path:
+    """Return the folder of ``run``, without creating it."""
+    return home_directory() / "runs" / run
+
+
+def cluster_directory(cluster: str) -> Path:
+    """Return the folder of ``cluster``, made if need be, readable by its owner alone.
+
+    Raises:
+        MachineError: It cannot be created.
+    """
+    return _made(home_directory() / "clusters" / cluster)
+
+
+def types_folder() -> Path:
+    """Return where the types of machine that EC2's regions have are kept for a day."""
+    return home_directory() / "types"
+
+
+def owner_id() -> str:
+    """Return what tells this data directory's clusters from those of others in one account.
+
+    Random, and made once: it says nothing of the person.
+
+    Raises:
+        MachineError: It cannot be kept.
+    """
+    path = home_directory() / OWNER_NAME
+    try:
+        if not path.exists():
+            new = path.with_name(f".{OWNER_NAME}.{os.getpid()}")
+            with open(new, "w", encoding="ascii", opener=owners_only) as file:
+                file.write(f"{secrets.token_hex(4)}\n")
+            # Of two that make it at once, the first one counts.
+            with contextlib.suppress(FileExistsError):
+                os.link(new, path)
+            new.unlink()
+        return path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise MachineError(
+            f"{path} cannot be kept ({error.strerror})", "make room, or correct its permissions."
+        ) from error
+
+
+def owners_only(path: str, flags: int) -> int:
+    """Open a file for its owner alone, for ``open``."""
+    return os.open(path, flags, 0o600)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Put a file in place whole, for its owner alone.
+
+    Raises:
+        MachineError: It cannot be written.
+    """
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            new.unlink()
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(new, path)
+    except OSError as error:
+        raise MachineError(
+            f"{path} cannot be written ({error.strerror})", "make room, or correct its permissions."
+        ) from error
+
+
+def _made(path: Path) -> Path:
+    try:
+        # The folders above as well: ``mkdir`` gives those the mode that the umask leaves.
+        for folder in (*reversed(path.parents), path):
+            if not folder.exists():
+                folder.mkdir(exist_ok=True, mode=0o700)
+        path.mkdir(exist_ok=True)  # what is there may be a file
+    except OSError as error:
+        raise MachineError(
+            f"The data directory {path} cannot be created ({error.strerror})",
+            "set WORKBENCH_HOME to a folder that you may write.",
+        ) from error
+    return path
+
+
+def _closed(home: Path) -> Path:
+    """Close a folder that others may look into: it has keys, and all that ranks printed."""
+    found = home.stat()
+    if found.st_uid != os.geteuid():
+        raise MachineError(
+            f"The data directory {home} belongs to {_name_of(found.st_uid)}, not to "
+            f"{_name_of(os.geteuid())}, who could read keys and results there",
+            "set WORKBENCH_HOME to a folder of your own.",
+        )
+    if found.st_mode & 0o077:
+        with contextlib.suppress(OSError):
+            home.chmod(found.st_mode & 0o7700 | 0o700)
+        if home.stat().st_mode & 0o077:
+            raise MachineError(
+                f"The data directory {home} is open to others, and its disk keeps it so",
+                "set WORKBENCH_HOME to a folder that only you may read.",
+            )
+    return home
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

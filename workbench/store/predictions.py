@@ -1,0 +1,48 @@
+"""Store predictions, to compare them with results."""
+
+from __future__ import annotations
+
+from workbench.core.performance.prediction import Forecasts, Teller, forecasts_json, forecasts_of
+from workbench.store.database import Database
+from workbench.store.rows import readable
+
+
+class ForecastsKept(Database):
+    """The part of the store that holds forecasts."""
+
+    def keep_forecasts(self, cluster: str, forecasts: Forecasts) -> None:
+        """Keep predictions for ``cluster``; what was reported before in the same words is not."""
+        if not forecasts.found:
+            return
+        same = (cluster, forecasts.source, forecasts.teller, forecasts_json(forecasts.found))
+        # Looking first: who only reads what is known already takes no turn at writing.
+        if self._one(
+            "SELECT 1 FROM forecasts WHERE cluster = ? AND source = ? AND teller = ? "
+            "AND document = ?",
+            same,
+        ):
+            return
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT INTO forecasts (cluster, source, teller, document, told) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (*same, forecasts.told),
+            )
+
+    def forecasts(self, cluster: str, before: float, *, limit: int = 50) -> list[Forecasts]:
+        """Return what had been predicted for ``cluster`` by a time, the newest first.
+
+        Args:
+            before: Epoch seconds.
+        """
+        rows = self._all(
+            "SELECT teller, source, told, document FROM forecasts "
+            "WHERE cluster = ? AND told < ? ORDER BY told DESC, number DESC LIMIT ?",
+            (cluster, before, limit),
+        )
+        return [*readable(self.path, f"a forecast for {cluster!r}", rows, _forecasts)]
+
+
+def _forecasts(row: tuple[str, str, float, str]) -> Forecasts:
+    teller, source, told, document = row
+    return Forecasts(Teller(teller), source, float(told), forecasts_of(document))

@@ -1,0 +1,218 @@
+"""Report the size of runs, and delete them in small pieces, so that nothing waits for the store."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from workbench.core.run.model import ENDED
+from workbench.core.run.retention import KeptRun, Retention
+from workbench.core.run_id import is_run_id
+from workbench.errors import StoreError
+from workbench.store.database import Database
+from workbench.store.disk import used_nbytes
+from workbench.store.sqlite_errors import explained
+
+# A piece takes some milliseconds, during which no other can write.
+PIECE_ROWS = 10_000
+PIECE_PAGES = 500
+_POINT_NBYTES = 40
+_ROWS = ("points", "output", "displays")  # of one run, by sequence
+_FEW = ("latest", "deliveries")  # a handful each
+_RETENTION = "retention"
+_ENDED = tuple(sorted(ENDED))
+_MARKS = ", ".join("?" * len(_ENDED))
+
+
+class Usage(NamedTuple):
+    """What is kept.
+
+    Args:
+        store: Bytes of the store's files.
+        spare: Of those, bytes that nothing is in.
+        runs: Bytes of the runs' folders: logs not yet in the store, and what runs left there.
+        number: Of runs.
+    """
+
+    store: int
+    spare: int
+    runs: int
+    number: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are in use."""
+        return self.store - self.spare + self.runs
+
+
+class Removal(Database):
+    """The part of the store that tells what is kept, and deletes it."""
+
+    def usage(self) -> Usage:
+        """Return what is kept."""
+        (number,) = self._one("SELECT count(*) FROM runs") or (0,)
+        pages = self._one(
+            "SELECT page_size, freelist_count FROM pragma_page_size, pragma_freelist_count"
+        ) or (0, 0)
+        files = [self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm")]
+        store = sum(path.stat().st_size for path in files if path.exists())
+        return Usage(store, pages[0] * pages[1], used_nbytes(self._runs_folder), number)
+
+    def kept(self, names: Iterable[str] = ()) -> list[KeptRun]:
+        """Return ended runs, the repeats of set-up cells among them.
+
+        Args:
+            names: Names or ids; none for all. Each is measured, which takes a while for many.
+        """
+        named = tuple(names)
+        marks = ", ".join("?" * len(named))
+        rows = self._all(
+            "SELECT number, id, name, ended FROM runs "
+            f"WHERE state IN ({_MARKS}) AND (? OR id IN ({marks}) OR name IN ({marks}))",
+            (*_ENDED, not named, *named, *named),
+        )
+        return [KeptRun(id_, name, ended, self._nbytes(n, id_)) for n, id_, name, ended in rows]
+
+    def oldest(self) -> KeptRun | None:
+        """Return the run that ended first of those that may go by themselves; it is not measured.
+
+        The newest measurement of each cluster stays: plans go by it.
+        """
+        row = self._one(
+            f"SELECT id, name, ended FROM runs WHERE state IN ({_MARKS}) AND id NOT IN "
+            "(SELECT run FROM (SELECT run, max(time) FROM surveys GROUP BY cluster)) "
+            "ORDER BY ended, number LIMIT 1",
+            _ENDED,
+        )
+        return KeptRun(row[0], row[1], row[2], 0) if row else None
+
+    def doom(self, run: str) -> bool:
+        """Delete an ended run for all views; ``sweep`` removes what it took.
+
+        Returns:
+            Whether there was such a run: one that has not ended stays.
+        """
+        with self._transaction() as connection:
+            found = connection.execute(
+                f"SELECT number FROM runs WHERE id = ? AND state IN ({_MARKS})", (run, *_ENDED)
+            ).fetchone()
+            if found is None:
+                return False
+            connection.execute("INSERT OR IGNORE INTO doomed VALUES (?, ?)", (found[0], run))
+            connection.execute("DELETE FROM runs WHERE number = ?", found)
+            for table in ("surveys", "attendance", "conclusions"):
+                connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
+            connection.execute("DELETE FROM forecasts WHERE source = ?", (run,))
+            for table in _FEW:
+                connection.execute(f"DELETE FROM {table} WHERE run = ?", found)
+        return True
+
+    def sweep(self) -> bool:
+        """Remove a piece of what was deleted; false when nothing of it is left.
+
+        Raises:
+            StoreError: A run's folder cannot be removed.
+        """
+        row = self._one("SELECT number, id FROM doomed LIMIT 1")
+        if row is None:
+            return self._shrink()
+        number, run = row
+        self.remove_folder(run)  # first: on a full disk it makes the room that the rest needs
+        with self._transaction() as connection:
+            if not any(_delete_piece(connection, table, number) for table in _ROWS):
+                connection.execute("DELETE FROM doomed WHERE number = ?", (number,))
+        return True
+
+    def remove_folder(self, run: str) -> None:
+        """Remove what lies in the folder of a run.
+
+        Raises:
+            StoreError: It cannot be removed.
+        """
+        folder = self._runs_folder / run
+        if not is_run_id(run) or not os.path.lexists(folder):
+            return
+        try:
+            if folder.is_symlink():
+                folder.unlink()
+            else:
+                shutil.rmtree(folder)
+        except OSError as error:
+            raise StoreError(
+                f"{error.filename or folder} cannot be removed ({error.strerror})",
+                "correct its permissions, and delete the run again.",
+            ) from error
+
+    def compact(self) -> None:
+        """Give the disk back what ``sweep`` could not: of a store that an older workbench made.
+
+        Nobody else may have the store open.
+        """
+        if self._one("PRAGMA auto_vacuum") == (2,):
+            return
+        if shutil.disk_usage(self.path.parent).free > 2 * self.path.stat().st_size:
+            self._all("PRAGMA auto_vacuum = INCREMENTAL")
+            self._all("VACUUM")
+            self._all("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    # -- settings
+
+    def retention(self) -> Retention:
+        """Return how long ended runs are kept; for ever where that cannot be read."""
+        row = self._one("SELECT value FROM settings WHERE name = ?", (_RETENTION,))
+        try:
+            values = json.loads(row[0]) if row else {}
+            return Retention(float(values.get("age", 0)), int(values.get("nbytes", 0)))
+        except (ValueError, TypeError, AttributeError, OverflowError):
+            return Retention()
+
+    def put_retention(self, retention: Retention) -> None:
+        """Keep ended runs as long as that from now on."""
+        value = json.dumps({"age": retention.age, "nbytes": retention.nbytes})
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (_RETENTION, value))
+
+    # -- inside
+
+    @property
+    def _runs_folder(self) -> Path:
+        return self.path.parent / "runs"
+
+    def _nbytes(self, number: int, run: str) -> int:
+        (points, output, displays) = self._one(
+            "SELECT (SELECT coalesce(max(sequence), 0) FROM points WHERE run = ?), "
+            "(SELECT total(length(text)) FROM output WHERE run = ?), "
+            "(SELECT total(size) FROM displays WHERE run = ?)",
+            (number, number, number),
+        ) or (0, 0, 0)
+        folder = used_nbytes(self._runs_folder / run) if is_run_id(run) else 0
+        return int(points * _POINT_NBYTES + output + displays) + folder
+
+    def _shrink(self) -> bool:
+        """Give the disk back some of the pages that nothing is in."""
+        (spare,) = self._one("PRAGMA freelist_count") or (0,)
+        if not spare or self._one("PRAGMA auto_vacuum") != (2,):
+            return False
+        with explained(self.path):  # a script goes on to the end, a statement ends at one page
+            self._connection.executescript(f"PRAGMA incremental_vacuum({PIECE_PAGES})")
+        if spare <= PIECE_PAGES:
+            self._all("PRAGMA wal_checkpoint(TRUNCATE)")
+        return bool(spare > PIECE_PAGES)
+
+
+def _delete_piece(connection: sqlite3.Connection, table: str, run: int) -> bool:
+    """Delete some rows of a run; whether there were any."""
+    row = connection.execute(
+        f"SELECT sequence FROM {table} WHERE run = ? ORDER BY sequence LIMIT 1", (run,)
+    ).fetchone()
+    if row is None:
+        return False
+    connection.execute(
+        f"DELETE FROM {table} WHERE run = ? AND sequence < ?", (run, row[0] + PIECE_ROWS)
+    )
+    return True

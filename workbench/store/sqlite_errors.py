@@ -1,0 +1,124 @@
+"""Explain SQLite's errors, each with its remedy."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from workbench.errors import DataRefused, StoreError, StoreFull, StoreUnavailable
+from workbench.store.disk import disk_under
+
+BUSY_SECONDS = 10.0
+
+_MOVED = (sqlite3.SQLITE_READONLY_DBMOVED,)
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
+_DEFECTS = (
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_RANGE,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_MISUSE,
+)
+# What SQLite raises about values that it was given, before it looks at the file.
+_VALUES = (
+    OverflowError,
+    UnicodeEncodeError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+    sqlite3.DataError,
+)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into sentences with a remedy.
+
+    Raises:
+        StoreUnavailable: It may work later.
+        DataRefused: It cannot keep that value.
+        StoreError: It will not, before somebody has done something about it.
+    """
+    try:
+        yield
+    except _VALUES as error:
+        raise DataRefused(_defect(path, error)) from error
+    except sqlite3.Error as error:
+        raise _error_of(path, error) from error
+
+
+def _error_of(path: Path, error: sqlite3.Error) -> StoreError:
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    kind = code & 0xFF
+    if code in _MOVED:
+        return StoreError(
+            f"The store {path} was moved or deleted while it was in use",
+            "put it back, or take its clusters down and start them again.",
+        )
+    if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
+        return _disk_error(path, kind)
+    if kind in _BUSY:
+        return StoreUnavailable(
+            f"The store {path} was busy for {BUSY_SECONDS:.0f} s",
+            "end the program that holds it, try again.",
+        )
+    if kind in _DEFECTS:
+        return DataRefused(_defect(path, error))
+    said = {
+        sqlite3.SQLITE_READONLY: (
+            "cannot be written",
+            "correct its permissions, or set WORKBENCH_HOME.",
+        ),
+        sqlite3.SQLITE_PERM: (
+            "cannot be read",
+            "correct its permissions, or set WORKBENCH_HOME.",
+        ),
+        sqlite3.SQLITE_NOTADB: (
+            "is not a workbench store",
+            "move the file away, or set WORKBENCH_HOME.",
+        ),
+        sqlite3.SQLITE_CORRUPT: (
+            "is damaged, and was left as it is",
+            "move it away, save what can be read with "
+            f"`sqlite3 {path.name} .recover | sqlite3 new.sqlite3`, and put that in its place. "
+            "`workbench sweep-leaks` finds nodes that still cost.",
+        ),
+        sqlite3.SQLITE_NOMEM: (
+            "could not be read, because this machine is out of memory",
+            "end other programs, try again.",
+        ),
+    }.get(kind)
+    what, remedy = said or (
+        f"is not as this workbench needs it ({error})",
+        "another program may have changed it: move the file away, or set WORKBENCH_HOME.",
+    )
+    return StoreError(f"The store {path} {what}", remedy)
+
+
+def _disk_error(path: Path, kind: int) -> StoreError:
+    try:
+        disk = disk_under(path)
+    except OSError as error:
+        return StoreError(f"The store {path} cannot be reached ({error.strerror})", "see its disk.")
+    if kind == sqlite3.SQLITE_FULL or disk.is_full:
+        return StoreFull(
+            f"The store {path} cannot be written: its disk is full, {disk}",
+            "make room (`workbench runs --delete` frees what runs took), or set WORKBENCH_HOME "
+            "to a folder on another disk.",
+        )
+    if kind == sqlite3.SQLITE_CANTOPEN:
+        return StoreError(
+            f"The store {path} cannot be opened", "correct its permissions, or set WORKBENCH_HOME."
+        )
+    return StoreUnavailable(
+        f"The store {path} cannot be read or written (disk I/O error) on {disk}",
+        "see whether your quota is used up, or the disk is broken.",
+    )
+
+
+def _defect(path: Path, error: Exception) -> str:
+    return (
+        f"The store {path} refused what workbench was about to write ({error}): this is a defect "
+        "of workbench, please report it with this sentence; nothing that was kept is lost."
+    )

@@ -1,0 +1,1 @@
+"""Move data to the nodes, and the output of runs back."""

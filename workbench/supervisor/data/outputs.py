@@ -1,0 +1,482 @@
+"""Collect the output files of runs from their nodes while they are written.
+
+It is done on a thread of its own. An agent on each node sends files; runs' logs
+and points are added from the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workbench.cloud.local_session import LocalSession
+from workbench.core.node.output_protocol import (
+    ADD,
+    FLUSH,
+    LOG,
+    MOST_FILES,
+    OVER,
+    POINTS,
+    RUN,
+    LogText,
+    key_of,
+    point_line,
+)
+from workbench.core.node.staging import is_bucket, output_folder
+from workbench.core.quote import one_line
+from workbench.core.run_id import is_run_id
+from workbench.core.world.remote import Session, python_of
+from workbench.core.world.world import Host
+from workbench.errors import MachineError, WorkbenchError
+from workbench.store import Store
+from workbench.store.paths import owners_only, run_directory
+from workbench.supervisor.data.output_agent import OutputAgent
+from workbench.supervisor.data.safe_paths import Below
+from workbench.supervisor.data.staging import bucket_environment
+
+log = logging.getLogger("workbench.supervisor")
+
+HERE = ""
+"""Stands for this machine among the addresses of nodes."""
+LOG_SECONDS = 60.0
+LOOK_SECONDS = 0.1
+AGAIN_SECONDS = 5.0
+FLUSH_SECONDS = 90.0
+# What a node that is out of reach has is waited for so long after its run.
+LOST_SECONDS = 900.0
+AT_ONCE = 5_000
+# So often is the agent of a node begun again that said what no agent says.
+TRIES = 3
+FILE_NAME = "outputs.json"
+AGENT = ("-m", "workbench.node.output_sender")
+Reach = Callable[[Host], Session | None]
+
+
+@dataclass
+class RunOutputs:
+    """A run whose output is to be kept.
+
+    Args:
+        folders: Where its ranks write on each node, by address.
+        over: Seconds, by the monotonic clock, at which it ended; 0 while it goes on.
+        ended: The nodes that have sent all.
+        owners: Which node has each name plain.
+    """
+
+    run: str
+    destination: str
+    folders: dict[str, str]
+    over: float = 0.0
+    ended: set[str] = field(default_factory=set)
+    owners: dict[str, str] = field(default_factory=lambda: {LOG: "workbench", POINTS: "workbench"})
+    text: LogText = field(default_factory=LogText)
+    pieces: int = 0
+    points: int = 0
+    sizes: dict[str, int] = field(default_factory=dict)
+    told: float = 0.0
+    due: float = 0.0
+    is_told: bool = False
+    trouble: str = ""
+
+    def begin_log(self) -> None:
+        """Have log and points sent again, from their beginning."""
+        self.sizes, self.pieces, self.points = {}, 0, 0
+        self.text, self.is_told, self.told = LogText(), False, 0.0
+
+
+class Outputs:
+    """The outputs of a cluster's runs.
+
+    Args:
+        reach: Looks the session with a host up; None for this machine.
+        folder: Of the cluster: what is under way is written down there for a successor, if any.
+        again_seconds: After which what did not go well is tried again.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        reach: Reach,
+        folder: Path | None = None,
+        again_seconds: float = AGAIN_SECONDS,
+    ) -> None:
+        self._cluster = cluster
+        self._reach = reach
+        self._path = folder / FILE_NAME if folder else None
+        self._again_seconds = again_seconds
+        self._lock = threading.Lock()
+        self._message = ""
+        self._is_open = False
+        self._kept: dict[str, RunOutputs] = {}
+        self._agents: dict[tuple[str, str], OutputAgent] = {}
+        self._due: dict[tuple[str, str], float] = {}
+        self._bad: dict[tuple[str, str], list[str]] = {}
+        self._received: Counter[str] = Counter()
+        self._here: LocalSession | None = None
+        self._flushes = 0
+        self._wake = threading.Event()
+        self._closing = 0.0
+        self._thread: threading.Thread | None = None
+        self._take_up()
+
+    def __repr__(self) -> str:
+        return f"<Outputs of {self._cluster}: {len(self._kept)} runs>"
+
+    def open(self) -> None:
+        """Begin, once all runs that a predecessor left running have been begun here."""
+        self._is_open = True
+        if self._kept:
+            self._start()
+
+    @property
+    def message(self) -> str:
+        """One sentence for the reader; empty when there is nothing to say."""
+        return self._message
+
+    def begin(self, run: str, hosts: Sequence[str], destination: str) -> None:
+        """Keep what a run leaves.
+
+        Args:
+            hosts: Addresses of its nodes.
+            destination: A folder, or ``s3://bucket/prefix``.
+        """
+        if not destination or self._goes_on(run):
+            return
+        folders = {
+            HERE if self._reach(Host(address, 1)) is None else address: place
+            for address in dict.fromkeys(hosts)
+            for place in [self.place(run, hosts)]
+        }
+        with self._lock:
+            self._kept[run] = RunOutputs(run, destination, folders)
+            self._write_down()
+        self._start()
+
+    def place(self, run: str, hosts: Sequence[str]) -> str:
+        """Return where the ranks of a run write."""
+        if kept := self._kept.get(run):
+            return next(iter(kept.folders.values()))
+        if all(self._reach(Host(address, 1)) is None for address in hosts):
+            return str(run_directory(run) / "output")
+        return output_folder(self._cluster, run)
+
+    def end(self, run: str) -> None:
+        """Send all the rest of a run."""
+        kept = self._kept.get(run)
+        if kept is not None and not kept.over:
+            kept.over = time.monotonic()
+        self._wake.set()
+
+    def flush(self, session: Session, seconds: float = FLUSH_SECONDS) -> None:
+        """Return when a node has sent all that it has, or after a while; from any thread."""
+        deadline = time.monotonic() + seconds
+        agents = [a for a in [*self._agents.values()] if a.session is session and not a.is_gone]
+        for agent in agents:
+            while self._owes_log(agent) and time.monotonic() < deadline:
+                time.sleep(LOOK_SECONDS / 2)
+        with self._lock:
+            self._flushes += 1
+            number = self._flushes
+        for agent in agents:
+            agent.asked = number
+            agent.say(FLUSH, number)
+        while agents and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS / 2)
+            agents = [agent for agent in agents if agent.flushed < number and not agent.is_gone]
+        if agents:
+            log.warning("output stays on %s: %s", session.host.address, agents[0].trouble)
+
+    def take_received(self) -> dict[str, int]:
+        """Return the bytes that came from each other node since it was last asked, by address.
+
+        They are counted as they were sent: files in base64, and again where they had to come again.
+        """
+        with self._lock:
+            received, self._received = self._received, Counter()
+        return {address: nbytes for address, nbytes in received.items() if address != HERE}
+
+    def close(self, seconds: float = FLUSH_SECONDS) -> None:
+        """End, when all that can come has come, or after a while."""
+        if self._thread is not None:
+            self._closing = time.monotonic() + seconds
+            self._wake.set()
+            self._thread.join()
+        for kept in self._kept.values():
+            log.warning("output of run %s was not all sent to %s", kept.run, kept.destination)
+        if self._here is not None:
+            self._here.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    def _goes_on(self, run: str) -> bool:
+        """Whether a predecessor began with a run; where it is, only that one could tell."""
+        kept = self._kept.get(run)
+        if kept is not None:
+            kept.over = 0.0
+        return kept is not None
+
+    def _owes_log(self, agent: OutputAgent) -> bool:
+        return any(
+            kept.over and not kept.is_told and self._writer(kept) == agent.address
+            for kept in [*self._kept.values()]
+        )
+
+    def _start(self) -> None:
+        if self._is_open and self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="outputs", daemon=True)
+            self._thread.start()
+        self._wake.set()
+
+    # -- on its thread
+
+    def _work(self) -> None:
+        with Store() as store:
+            while not self._is_done():
+                try:
+                    is_busy = self._turn(store, time.monotonic())
+                except WorkbenchError as error:
+                    log.warning("outputs: %s", error)
+                    is_busy = False
+                except Exception as error:  # without this thread no output comes any more
+                    log.exception("outputs failed")
+                    self._message = f"Output waits: {one_line(repr(error))}; see the log."
+                    self._wake.wait(self._again_seconds)
+                    is_busy = False
+                if not is_busy:
+                    self._wake.wait(LOOK_SECONDS)
+                    self._wake.clear()
+
+    def _is_done(self) -> bool:
+        if not self._closing:
+            return False
+        waiting = [k for k in [*self._kept.values()] if HERE in k.folders and k.over]
+        return not waiting or time.monotonic() > self._closing
+
+    def _turn(self, store: Store, now: float) -> bool:
+        """Do what there is to do; false when that was nothing."""
+        for key, agent in [*self._agents.items()]:
+            if agent.is_gone:
+                self._drop(key)
+        for kept in [*self._kept.values()]:
+            agents = self._agents_of(kept, now)
+            self._tell_log(kept, agents, store, now)
+            if kept.over and kept.is_told:
+                for agent in agents:
+                    if kept.run not in agent.over:
+                        agent.over.add(kept.run)
+                        agent.say(OVER, kept.run)
+            self._settle(kept, now)
+        heard = [self._hear(key, agent, now) for key, agent in [*self._agents.items()]]
+        self._message = self._said()
+        return any(heard)
+
+    def _said(self) -> str:
+        for agent in self._agents.values():
+            if agent.trouble:
+                return f"Output waits on {self._name(agent)}: {agent.trouble}."
+        for (address, _), (*before, why) in self._bad.items():
+            name = address or socket.gethostname()
+            if len(before) + 1 < TRIES:
+                return f"Output waits on {name}: {why}; its agent is restarted."
+            return (
+                f"Output of {name} is not taken any longer: {why}, {TRIES} times; see what runs "
+                "there. Its files stay where they are."
+            )
+        for kept in [*self._kept.values()]:
+            if kept.trouble:
+                return f"Output waits: {kept.trouble}."
+        over = next((kept for kept in [*self._kept.values()] if kept.over), None)
+        if over is None:
+            return ""
+        return f"Output of run {over.run} is on its way to {over.destination}."
+
+    def _settle(self, kept: RunOutputs, now: float) -> None:
+        """Forget a run when all of it has come, or nobody can send the rest."""
+        where = kept.destination
+        missing = {a for a in kept.folders.keys() - kept.ended if not self._is_given_up(a, where)}
+        is_late = kept.over and now - kept.over > LOST_SECONDS
+        if is_late and missing and not any((a, where) in self._agents for a in missing):
+            log.warning("output of run %s is lost with %s", kept.run, ", ".join(sorted(missing)))
+            missing = set()
+        is_told = kept.is_told or (is_bucket(where) and not missing)  # nobody is left to tell
+        if kept.over and is_told and not missing:
+            with self._lock:
+                del self._kept[kept.run]
+                self._write_down()
+            for key in [*self._bad]:
+                if not any(key[0] in kept.folders for kept in self._kept.values()):
+                    del self._bad[key]
+
+    def _is_given_up(self, address: str, destination: str) -> bool:
+        return len(self._bad.get((address, destination), ())) >= TRIES
+
+    def _agents_of(self, kept: RunOutputs, now: float) -> list[OutputAgent]:
+        found = []
+        for address, folder in kept.folders.items():
+            if address in kept.ended or self._is_given_up(address, kept.destination):
+                continue
+            agent = self._agent(address, kept.destination, now)
+            if agent is None:
+                continue
+            found.append(agent)
+            if kept.run not in agent.runs:
+                agent.runs.add(kept.run)
+                agent.say(RUN, kept.run, folder)
+        return found
+
+    def _agent(self, address: str, destination: str, now: float) -> OutputAgent | None:
+        key = (address, destination)
+        if key in self._agents or now < self._due.get(key, 0.0):
+            return self._agents.get(key)
+        self._due[key] = now + self._again_seconds
+        session = self._session(address)
+        if session is None or not session.is_open:
+            return None
+        words = [python_of(session), *AGENT]
+        if is_bucket(destination):
+            url = f"{destination.rstrip('/')}/{self._cluster}"
+            words = [*bucket_environment(session), *words, url]
+        agent = OutputAgent(address, session, session.start(words), destination)
+        if not is_bucket(destination):
+            agent.receive(lambda run, path: self._place_of(run, path, agent))
+        self._agents[key] = agent
+        return agent
+
+    def _session(self, address: str) -> Session | None:
+        if address != HERE:
+            return self._reach(Host(address, 1))
+        if self._here is None:
+            self._here = LocalSession(Host("localhost", 1), Path.home())
+        return self._here
+
+    def _drop(self, key: tuple[str, str], *, force: bool = False) -> None:
+        agent = self._agents.pop(key)
+        agent.is_dropped = True
+        if agent.receiving is not None:
+            agent.receiving.drop()
+        with contextlib.suppress(WorkbenchError):
+            agent.process.end(force=force)
+        for kept in self._kept.values():
+            if agent.address == self._writer(kept):
+                kept.begin_log()  # the next one has none of it
+
+    def _hear(self, key: tuple[str, str], agent: OutputAgent, now: float) -> bool:
+        try:
+            is_busy, ended = agent.hear(lambda run, path: self._key_of(run, path, agent))
+        except MachineError as error:
+            log.warning("output on %s: %s", self._name(agent), error)
+            self._drop(key, force=True)
+            self._bad.setdefault(key, []).append(str(error))
+            self._due[key] = now + self._again_seconds
+            return False
+        finally:
+            self._count(agent)
+        for run in ended:
+            if run in self._kept:
+                self._kept[run].ended.add(agent.address)
+        return is_busy
+
+    def _count(self, agent: OutputAgent) -> None:
+        with self._lock:
+            self._received[agent.address] += agent.nbytes
+        agent.nbytes = 0
+
+    def _name(self, agent: OutputAgent) -> str:
+        return agent.address or socket.gethostname()
+
+    def _key_of(self, run: str, path: str, agent: OutputAgent) -> str:
+        """Return under which key a node's file goes, and note whose it is."""
+        kept = self._kept.get(run)
+        if kept is None:
+            raise MachineError(f"it named run {run}, of which all has been sent")
+        if len(kept.owners) > MOST_FILES:
+            raise MachineError(f"it named more than {MOST_FILES:,} files of run {run}")
+        return key_of(path, self._name(agent), kept.owners)
+
+    def _place_of(self, run: str, path: str, agent: OutputAgent) -> tuple[Below, str]:
+        """Return where a file of a node goes here."""
+        return self._top(agent.destination, run), self._key_of(run, path, agent)
+
+    def _top(self, destination: str, run: str) -> Below:
+        return Below(Path(destination) / self._cluster, run)
+
+    # -- the log and the points
+
+    def _writer(self, kept: RunOutputs) -> str | None:
+        """Return the node that adds the log to the run; None where it is written here."""
+        if not is_bucket(kept.destination):
+            return None
+        sound = (a for a in kept.folders if not self._is_given_up(a, kept.destination))
+        return next(sound, None)
+
+    def _tell_log(
+        self, kept: RunOutputs, agents: Sequence[OutputAgent], store: Store, now: float
+    ) -> None:
+        """Add what the ranks printed and reported, now and then, and all of it at the end."""
+        if kept.is_told or now < kept.due or (now - kept.told < LOG_SECONDS and not kept.over):
+            return
+        writer = next((a for a in agents if a.address == self._writer(kept)), None)
+        if writer is None and is_bucket(kept.destination):
+            return
+        kept.told = now
+        try:
+            self._add_news(kept, writer, store)
+        except OSError as error:
+            kept.trouble = f"{error.filename} cannot be written ({error.strerror})"
+            log.warning("%s", kept.trouble)
+            kept.begin_log()
+            kept.due = now + self._again_seconds
+
+    def _add_news(self, kept: RunOutputs, writer: OutputAgent | None, store: Store) -> None:
+        if not (kept.over or kept.sizes):
+            self._add(kept, writer, LOG, "")
+        while rows := store.output(kept.run, kept.pieces, AT_ONCE):
+            kept.pieces = rows[-1].sequence
+            self._add(kept, writer, LOG, kept.text.feed((row.rank, row.text) for row in rows))
+        if kept.over:
+            self._add(kept, writer, LOG, kept.text.rest())
+        while points := store.points(kept.run, kept.points, AT_ONCE):
+            kept.points = points[-1].sequence
+            text = "".join(point_line(p.rank, p.iteration, p.time, p.name, p.value) for p in points)
+            self._add(kept, writer, POINTS, text)
+        kept.is_told, kept.trouble = bool(kept.over), ""
+
+    def _add(self, kept: RunOutputs, writer: OutputAgent | None, name: str, text: str) -> None:
+        offset = kept.sizes.get(name, 0)
+        if not text and offset:
+            return
+        data = text.encode(errors="replace")
+        if writer is not None:
+            writer.say(ADD, kept.run, name, offset, text)
+        else:
+            self._top(kept.destination, kept.run).write(name, offset, data)
+        kept.sizes[name] = offset + len(data)
+
+    # -- for a successor
+
+    def _take_up(self) -> None:
+        if self._path is None:
+            return
+        with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
+            for run, (destination, folders) in json.loads(self._path.read_text()).items():
+                if not is_run_id(run):
+                    continue
+                self._kept[run] = RunOutputs(run, destination, folders, over=time.monotonic())
+
+    def _write_down(self) -> None:
+        if self._path is None:
+            return
+        rows = {kept.run: [kept.destination, kept.folders] for kept in self._kept.values()}
+        temporary = self._path.with_suffix(".new")
+        with open(temporary, "w", encoding="utf-8", opener=owners_only) as file:
+            json.dump(rows, file)
+        os.replace(temporary, self._path)

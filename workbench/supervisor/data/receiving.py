@@ -1,0 +1,110 @@
+"""Receive one node's output files, each complete or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from hashlib import sha256
+from typing import IO
+
+from workbench.errors import InputError, MachineError
+from workbench.supervisor.data.safe_paths import Below
+
+TELL_NBYTES = 1 << 20
+
+
+class Receiving:
+    """What comes from one node, file after file.
+
+    Args:
+        place_of: Returns where a file of a run belongs: run, path.
+        taken: Called with how many bytes were taken in.
+        kept: Called for each file whether it was kept: run, path, and why not.
+    """
+
+    def __init__(
+        self,
+        place_of: Callable[[str, str], tuple[Below, str]],
+        taken: Callable[[int], None],
+        kept: Callable[[str, str, str], None],
+    ) -> None:
+        self._place_of = place_of
+        self._taken = taken
+        self._kept = kept
+        self._coming = ("", "")
+        self._file: IO[bytes] | None = None
+        self._below: Below | None = None
+        self._temporary = self._path = ""
+        self._digest = sha256()
+        self._trouble = ""
+        self._nbytes = self._told = 0
+
+    def begin(self, run: str, path: str) -> None:
+        """Begin with a file.
+
+        Raises:
+            MachineError: Nothing of that run may come from this node.
+        """
+        self.drop()
+        self._below, self._path = self._place_of(run, path)
+        self._coming, self._digest, self._trouble = (run, path), sha256(), ""
+        folder, slash, name = self._path.rpartition("/")
+        # A name of its own length would not always fit a folder.
+        short = sha256(name.encode(errors="surrogateescape")).hexdigest()[:16]
+        self._temporary = f"{folder}{slash}.{short}.coming"
+        try:
+            self._below.check_room()
+            self._file = self._below.begin(self._temporary)
+        except (OSError, InputError, MachineError) as error:
+            self._fail(error)
+
+    def add(self, data: bytes) -> None:
+        """Take in some of it."""
+        self._nbytes += len(data)
+        self._digest.update(data)
+        is_time = self._nbytes - self._told >= TELL_NBYTES
+        if self._file is not None and self._below is not None:
+            try:
+                self._file.write(data)
+                if is_time:
+                    self._below.check_room()
+            except (OSError, MachineError) as error:
+                self._fail(error)
+        if is_time:
+            self._told = self._nbytes
+            self._taken(self._nbytes)
+
+    def end(self, run: str, path: str, digest: str) -> None:
+        """Put it into its place, if it is what was sent.
+
+        Raises:
+            MachineError: It is not the file that has begun.
+        """
+        if (run, path) != self._coming:
+            raise MachineError("it ended a file that it had not started")
+        if self._file is not None and self._below is not None:
+            try:
+                self._file.close()
+                if self._digest.hexdigest() != digest:
+                    raise MachineError("it came damaged")
+                self._below.put(self._temporary, self._path)
+                self._file = None
+            except (OSError, MachineError) as error:
+                self._fail(error)
+        self.drop()
+        self._coming = ("", "")
+        self._kept(run, path, self._trouble)
+
+    def drop(self) -> None:
+        """Leave what has begun; it comes again."""
+        if self._file is not None and self._below is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._below.remove(self._temporary)
+            self._file = None
+
+    def _fail(self, error: Exception) -> None:
+        said = getattr(error, "strerror", None) or str(error)
+        place = self._below.place(self._path) if self._below else self._path
+        self._trouble = f"{place} could not be written ({said})"
+        self.drop()

@@ -1,0 +1,98 @@
+"""Write files below a folder; no name and no symbolic link leads out of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from workbench.core.node.staging import check_path
+from workbench.errors import MachineError
+
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+# What fills the disk fills the store's too, on most machines.
+SPARE_NBYTES = 64 << 20
+
+
+class Below:
+    """A folder that others name files in.
+
+    Args:
+        top: It may be a link itself, or lie behind one: a person has chosen it.
+        path: From ``top`` to the folder, with ``/`` between names; all of it is made.
+    """
+
+    def __init__(self, top: Path, path: str) -> None:
+        self._top = top
+        self._path = check_path(path)
+
+    def __repr__(self) -> str:
+        return f"<Below {self._top / self._path}>"
+
+    def place(self, path: str) -> Path:
+        """Return what a file is called in sentences."""
+        return self._top / self._path / path
+
+    def begin(self, path: str) -> IO[bytes]:
+        """Open a new file that is gathered beside the place of another one.
+
+        Raises:
+            InputError: The path leads elsewhere.
+            OSError: It cannot be made; a link in its way is one reason.
+        """
+        with self._folder_of(path) as (folder, name):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+            return open(
+                name,
+                "wb",
+                opener=lambda _, __: os.open(name, FILE | os.O_EXCL, 0o666, dir_fd=folder),
+            )
+
+    def put(self, temporary: str, path: str) -> None:
+        """Move a file that is whole to its place, in the same folder."""
+        with self._folder_of(path) as (folder, name):
+            os.replace(temporary.rpartition("/")[2], name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        with contextlib.suppress(OSError), self._folder_of(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+
+    def write(self, path: str, offset: int, data: bytes) -> None:
+        """Write into a file from ``offset`` on; 0 begins it."""
+        with self._folder_of(path) as (folder, name):
+            handle = os.open(name, FILE | (0 if offset else os.O_TRUNC), 0o666, dir_fd=folder)
+            with open(handle, "wb") as file:
+                file.seek(offset)
+                file.write(data)
+
+    def check_room(self) -> None:
+        """Leave some room on the disk to others.
+
+        Raises:
+            MachineError: There is too little.
+        """
+        with self._folder_of("file") as (folder, _):
+            status = os.fstatvfs(folder)
+        if status.f_bavail * status.f_frsize < SPARE_NBYTES:
+            raise MachineError("its disk is as good as full")
+
+    @contextlib.contextmanager
+    def _folder_of(self, path: str) -> Iterator[tuple[int, str]]:
+        """Give the open folder of a file, and the file's name in it; each name is no link."""
+        *names, name = f"{self._path}/{check_path(path)}".split("/")
+        self._top.mkdir(parents=True, exist_ok=True)
+        folder = os.open(self._top, FOLDER & ~os.O_NOFOLLOW)
+        try:
+            for inside in names:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(inside, dir_fd=folder)
+                above, folder = folder, os.open(inside, FOLDER, dir_fd=folder)
+                os.close(above)
+            yield folder, name
+        finally:
+            os.close(folder)

@@ -1,0 +1,119 @@
+"""Read the data folder: once for all nodes, and again only what has changed."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+
+from workbench.core.node.staging import CHUNK_NBYTES, Entry, check_entries
+from workbench.core.units import size_text
+from workbench.errors import InputError
+
+AT_ONCE = 4
+TELL_SECONDS = 1.0
+Say = Callable[[str], None]
+_Seen = tuple[int, int, int]
+
+
+class Source:
+    """A folder on this machine; links in it are followed, as if what they lead to lay there.
+
+    Args:
+        folder: Absolute.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[_Seen, Entry]] = {}
+        self._hashed = 0
+
+    def __repr__(self) -> str:
+        return f"<Source {self.folder}: {len(self._known)} files are known>"
+
+    def entries(self, say: Say = lambda sentence: None) -> tuple[Entry, ...]:
+        """Return all files with their sha256; who asks meanwhile waits for who asked first.
+
+        Raises:
+            InputError: It is no folder, is empty, or has what cannot be sent.
+        """
+        if not self._lock.acquire(blocking=False):
+            say("Data: it is being read for another node.")
+            self._lock.acquire()
+        try:
+            return self._entries(say)
+        finally:
+            self._lock.release()
+
+    def _entries(self, say: Say) -> tuple[Entry, ...]:
+        seen = dict(sorted(self._look()))
+        if not seen:
+            raise InputError(f"There is no file in {self.folder}", "name the folder that has data.")
+        known = {path: self._known[path] for path in seen if path in self._known}
+        fresh = [path for path in seen if path not in known or known[path][0] != seen[path]]
+        total, began, told = sum(seen[path][0] for path in fresh), self._hashed, time.monotonic()
+        with ThreadPoolExecutor(AT_ONCE, "hash") as pool:
+            for path, entry in zip(fresh, pool.map(self._entry, fresh), strict=True):
+                known[path] = seen[path], entry
+                if time.monotonic() - told >= TELL_SECONDS:
+                    told = time.monotonic()
+                    percent = min(99, 100 * (self._hashed - began) // max(1, total))
+                    say(f"Data: {size_text(total)} are read for their checksums, {percent} %.")
+        self._known = known
+        entries = tuple(known[path][1] for path in seen)
+        check_entries(entries)
+        return entries
+
+    def _entry(self, path: str) -> Entry:
+        found, nbytes = sha256(), 0
+        try:
+            with (self.folder / path).open("rb", buffering=0) as file:
+                while data := file.read(4 * CHUNK_NBYTES):
+                    found.update(data)
+                    nbytes += len(data)
+                    self._hashed += len(data)
+        except OSError as error:
+            raise _unreadable(self.folder / path, error) from error
+        return Entry(path, nbytes, found.hexdigest())
+
+    def _look(self) -> Iterator[tuple[str, _Seen]]:
+        pending: list[tuple[str, tuple[str, ...]]] = [("", ())]
+        while pending:
+            inside, above = pending.pop()
+            folder = self.folder / inside
+            try:
+                real = os.path.realpath(folder)
+                if real in above:
+                    raise InputError(
+                        f"{folder} is a link to a folder that it lies in", "remove the link."
+                    )
+                with os.scandir(folder) as names:
+                    for found in names:
+                        path = f"{inside}/{found.name}" if inside else found.name
+                        status = found.stat()
+                        if stat.S_ISDIR(status.st_mode):
+                            pending.append((path, (*above, real)))
+                        else:
+                            yield path, _seen(found.path, status)
+            except OSError as error:
+                raise _unreadable(Path(error.filename or folder), error) from error
+
+
+def _seen(path: str, status: os.stat_result) -> _Seen:
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError(
+            f"{path} is neither a file nor a folder, and cannot be sent", "remove it from the data."
+        )
+    return status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def _unreadable(path: Path, error: OSError) -> InputError:
+    return InputError(
+        f"{path} of the data cannot be read ({error.strerror})", "correct it, or remove it."
+    )

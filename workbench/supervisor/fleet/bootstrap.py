@@ -1,0 +1,85 @@
+"""The first login to a node by its generated host key, and later logins by its own.
+
+The node makes its own key, it is written down here, and only then the node shows it. Wherever
+this is cut off, the next one knows the node: by the key that is written down, or else, until it
+was seen to show that one, by the first. A node whose first key nobody wrote down is never entered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+from workbench.cloud.ssh import SshSession, open_session
+from workbench.cloud.userdata import make_host_key, show_host_key
+from workbench.core.fleet.model import Machine
+from workbench.core.node import environment_paths
+from workbench.core.world.remote import Session
+from workbench.core.world.sshconfig import known_hosts_line
+from workbench.core.world.world import Host
+from workbench.errors import MachineError
+from workbench.supervisor.fleet.keys import HostKey, KeyRing
+
+ROOT = "root"
+
+
+def greet(machine: Machine, ring: KeyRing, first: str, user: str) -> SshSession:
+    """Log in to a machine, verified by exactly one key.
+
+    Args:
+        first: Public half of the host key that its user-data brought; empty when it is not known.
+
+    Raises:
+        MachineError: It cannot be reached, or shows another key.
+    """
+    known = ring.of(machine.id)
+    if known is not None and known.shown:
+        return _log_in(machine, known.key, ring, user)
+    if known is not None:
+        with contextlib.suppress(MachineError):
+            return _settled(machine, known, ring, user)
+    if not first:
+        raise MachineError(
+            f"No host key is on record for {machine.id}, so it is not trusted; it will be replaced."
+        )
+    with contextlib.closing(_log_in(machine, first, ring, user)) as session:
+        made = _as_root(session, make_host_key()).strip()
+        own = HostKey(machine.id, machine.address, made)
+        ring.note(own)
+        _as_root(session, show_host_key())
+    return _settled(machine, own, ring, user)
+
+
+def as_root(session: Session, command: Sequence[str]) -> list[str]:
+    """Return a command as root runs it there."""
+    return [*(() if session.host.user == ROOT else ("sudo", "-n")), *command]
+
+
+def _settled(machine: Machine, own: HostKey, ring: KeyRing, user: str) -> SshSession:
+    session = _log_in(machine, own.key, ring, user)
+    ring.note(replace(own, shown=True))
+    return session
+
+
+def _log_in(machine: Machine, key: str, ring: KeyRing, user: str) -> SshSession:
+    private = ring.private
+    if not private:  # with none, ssh would try the person's own
+        raise MachineError(
+            "The cluster's private key is gone, and with it the way to its nodes",
+            "delete the cluster (`workbench delete`) and start it again.",
+        )
+    line = known_hosts_line(machine.reach, key)
+    host = Host(machine.reach, machine.slots, user=user, python=environment_paths.PYTHON)
+    return open_session(host, [line], private)
+
+
+def _as_root(session: Session, script: str) -> str:
+    done = session.run(as_root(session, ["sh", "-c", script]))
+    if done.status:
+        said = (done.errors.strip() or "it said nothing").splitlines()[-1]
+        raise MachineError(
+            f"{session.host.address} could not make a host key of its own ({said})",
+            "see whether its image has OpenSSH.",
+        )
+    return done.output

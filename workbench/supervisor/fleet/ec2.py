@@ -1,0 +1,131 @@
+"""What nodes of EC2 need: keys, the first login, the environment, the lease."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from workbench.cloud.ec2 import Ec2
+from workbench.cloud.ssh import new_key
+from workbench.cloud.userdata import Boot, first_host_key, node_user, user_data
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.fleet.cost import DISK_GIB
+from workbench.core.fleet.cuda import CUDA
+from workbench.core.fleet.model import FleetWish, Machine, Purchase
+from workbench.core.world.remote import Session
+from workbench.errors import CloudError, MachineError
+from workbench.store import Store
+from workbench.store.paths import cluster_directory, owner_id, types_folder
+from workbench.supervisor.fleet import environment
+from workbench.supervisor.fleet.bootstrap import greet
+from workbench.supervisor.fleet.keys import KeyRing
+from workbench.supervisor.fleet.leases import NodeLeases
+from workbench.supervisor.fleet.lookups import LookUps
+from workbench.supervisor.fleet.provider import NodeProvider, Say
+
+
+class Ec2Provider:
+    """The nodes of one cluster, on EC2's spot market.
+
+    What a wish says is read from the store when it is needed: it may be made again meanwhile.
+    """
+
+    def __init__(self, wish: ClusterWish, store: Store) -> None:
+        self._name = wish.name
+        self._store = store
+        self._last = wish.fleet
+        self._ring = KeyRing(cluster_directory(wish.name))
+        self._leases = NodeLeases(
+            wish.name, lambda: self._wish().expires, seconds=lambda: self._wish().lease
+        )
+        self._known = LookUps(cluster_directory(wish.name))
+        self._admitted: Sequence[str] = self._doors()
+        self._cloud = Ec2(
+            wish.fleet.region,
+            owner=owner_id(),
+            doors=self._doors,
+            must_reach=True,
+            profile=lambda: self._wish().role,
+            image=lambda: self._wish().image,
+            disk=lambda: self._wish().disk or DISK_GIB,
+            known=self._known,
+            subnets=lambda: self._wish().needs.subnets,
+            types=types_folder(),
+        )
+
+    def __repr__(self) -> str:
+        return f"<Ec2Provider {self._cloud!r} for {self._name}>"
+
+    def provider(self) -> NodeProvider:
+        """Return it as a keeper of nodes is given it."""
+        return NodeProvider(
+            self._cloud,
+            self.open,
+            self.user_data,
+            noticed=self._leases.turn,
+            equip=self.equip,
+            forget=self._forget,
+            part=self._leases.part,
+            shut_down=self._leases.shut_down,
+        )
+
+    def user_data(self, purchase: Purchase) -> str:
+        """Return what the nodes of a purchase do when they boot, with a host key made for it."""
+        private, public = new_key()
+        return user_data(
+            Boot(
+                cluster=purchase.cluster,
+                host_key=private,
+                host_public=public,
+                user_key=self._ring.public,
+                python="{}.{}".format(*sys.version_info),
+                user=node_user(),
+                expires=self._wish().expires,
+            )
+        )
+
+    def open(self, machine: Machine) -> Session:
+        """Log in to a machine, by the key that it must have, and attend to it from now on.
+
+        Raises:
+            MachineError: It cannot be reached, or is not the one that it should be.
+        """
+        self._admit()
+        sent = self._store.sent(self._name, machine.token)
+        session = greet(machine, self._ring, first_host_key(sent[0]) if sent else "", node_user())
+        self._leases.begin(machine.id, session)
+        return session
+
+    def equip(self, session: Session, say: Say) -> None:
+        """Give a node the environment that is here, and a lease.
+
+        Raises:
+            MachineError: It lacks something that it could not be given.
+        """
+        if environment.equip(session, say, more=CUDA if self._wish().cuda else ()):
+            self._leases.restart(session)
+        self._leases.lease(session)
+
+    # -- inside
+
+    def _forget(self) -> None:
+        self._known.discard()
+        self._ring.discard()
+
+    def _wish(self) -> FleetWish:
+        wish = self._store.cluster_wish(self._name)
+        return wish.fleet if wish is not None else self._last
+
+    def _doors(self) -> tuple[str, ...]:
+        return tuple(filter(None, [self._wish().ssh_from]))
+
+    def _admit(self) -> None:
+        """Let this computer in from where it is now, when a new wish says so."""
+        doors = self._doors()
+        if doors == self._admitted:
+            return
+        try:
+            self._cloud.admit(self._name)
+        except CloudError as error:
+            raise MachineError(str(error)) from error
+        self._admitted = doors

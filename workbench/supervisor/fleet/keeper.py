@@ -1,0 +1,430 @@
+"""Keep a cluster's nodes as desired: observe, plan, act, without waiting."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
+
+from workbench.cloud.interface import Cloud
+from workbench.cloud.tags import EXPIRES
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.fleet.charges import here_price
+from workbench.core.fleet.cloud_errors import ErrorKind, Reaction, step
+from workbench.core.fleet.connection_limits import flows_for
+from workbench.core.fleet.cost import bill
+from workbench.core.fleet.facts import (
+    Action,
+    Buy,
+    Clean,
+    Finish,
+    FleetFact,
+    Open,
+    PrepareNode,
+    Put,
+    RecordOrder,
+    Terminate,
+    Wait,
+)
+from workbench.core.fleet.membership import members
+from workbench.core.fleet.model import (
+    FleetWish,
+    Leftover,
+    Machine,
+    Node,
+    NodeState,
+    Offer,
+    Provider,
+    Purchase,
+)
+from workbench.core.fleet.plan import plan_fleet
+from workbench.core.fleet.purchases import Order, PurchaseOutcome
+from workbench.core.supervisor import log_messages
+from workbench.core.world.remote import Session
+from workbench.core.world.world import Host
+from workbench.errors import CloudError, StoreUnavailable
+from workbench.store import Store
+from workbench.supervisor.data.staging import Staging
+from workbench.supervisor.fleet.ledger import Ledger
+from workbench.supervisor.fleet.node_sessions import LONG, RETRY_SECONDS, NodeSessions, SessionWork
+from workbench.supervisor.fleet.provider import Fleet, Load, MachineListing, NodeProvider, Say
+from workbench.supervisor.tasks import BackgroundTasks
+
+__all__ = ["Fleet", "FleetKeeper", "Load", "NodeProvider"]
+
+log = logging.getLogger("workbench.supervisor")
+
+LOOK_SECONDS = 2.0  # while something is on its way
+WATCH_SECONDS = 10.0  # while all is as it should be
+PLAN_SECONDS = 1.0
+NOTICE_SECONDS = 1.0  # of the two minutes that a notice leaves
+OFFERS_SECONDS = 300.0
+QUICK, AT_ONCE = 8, 32
+# After the sentence that says why the place does not take the credentials.
+UNTIL_THEN = (
+    "Until they work again nothing is bought; what is to go is shut down over ssh, or when its "
+    "lease runs out."
+)
+_FIT = frozenset({NodeState.READY, NodeState.JOINED})
+
+
+class FleetKeeper:
+    """Makes the wish about one cluster's nodes true.
+
+    Args:
+        prepare: Makes a node ready for worlds, on a thread; raises ``MachineError``.
+        save: Has a node send what its runs have left, before it goes; on a thread.
+        leave: Takes off a node what this cluster has put there, before it is left; on a thread.
+        pool: Does what takes long.
+        received: Takes the bytes that have come here from nodes since it was last asked, by
+            address.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        store: Store,
+        provider: NodeProvider,
+        prepare: Callable[[Session, FleetWish, Say], None] | None = None,
+        pool: Executor | None = None,
+        leave: Callable[[Session], None] = lambda session: None,
+        save: Callable[[Session], None] = lambda session: None,
+        received: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        self._cluster = cluster
+        self._provider = provider
+        sessions = pool or ThreadPoolExecutor(AT_ONCE, "nodes")
+        self._tasks = BackgroundTasks(pool or ThreadPoolExecutor(QUICK, "fleet"), sessions, LONG)
+        self._ledger = Ledger(cluster, store, received)
+        self._troubles: dict[str, str] = {}
+        work = SessionWork(
+            provider.open, provider.equip, prepare or Staging(cluster).prepare, save, leave
+        )
+        self._sessions = NodeSessions(
+            work, self._tasks, self._ledger.node, self._put, self._troubles
+        )
+        self._wish = ClusterWish(cluster, up=False, ranks=0)
+        self._now = 0.0
+        self._machines: dict[str, Machine] = {}
+        self._seen = 0.0
+        self._noticed: frozenset[str] = frozenset()
+        self._offers: tuple[Offer, ...] | None = None
+        self._left: tuple[Leftover, ...] | None = None
+        self._cleaned = 0.0
+        self._active = 0.0
+        self._whole: frozenset[str] = frozenset()
+        self._planned = 0.0
+        self._fleet: Fleet | None = None
+        self._waits = ""
+        self._locked_out = ""
+        self._finished = False
+
+    def tick(self, wish: ClusterWish, load: Load, now: float) -> Fleet:
+        """Do one turn; it may write to the store, but waits for nothing else."""
+        self._finished = self._finished and wish.revision == self._wish.revision
+        news = self._tasks.turn() or wish != self._wish or not self._active
+        is_shaken = load.whole != self._whole  # a world that broke may have lost a node
+        news = self._sessions.hear() or news or is_shaken
+        self._now = self._sessions.now = now
+        self._wish, self._whole = wish, load.whole
+        self._ledger.open(wish.revision, now)
+        if load.busy or load.waiting or not self._active:
+            self._active = now
+        if not self._finished:
+            self._observe(now)
+            self._sessions.watch(at_once=is_shaken)
+            if self._seen and (news or now - self._planned >= PLAN_SECONDS):
+                self._planned, self._waits = now, ""
+                self._join(load)
+                for action in self._plan(load, now):
+                    self._act(action, now)
+                news = True
+            self._ledger.meter(self._machines, now, here_price(wish.fleet))
+        if news or self._fleet is None:
+            self._fleet = self._view(now)
+        return self._fleet
+
+    def session(self, host: Host) -> Session | None:
+        """Return the session with a node, by its address; None where there is none."""
+        return self._sessions.at(host.address)
+
+    def why_gone(self, address: str) -> str:
+        """Return why nothing runs on a node any longer; empty where that is not known."""
+        node = next((n for n in self._ledger.nodes.values() if n.address == address), None)
+        if node is None or not (node.id in self._noticed or self._sessions.is_lost(node.id)):
+            return ""
+        if node.id in self._noticed:
+            return "the place took its node back"
+        return "its node is gone, or out of reach"
+
+    def close(self) -> None:
+        """End the sessions, and wait for what is under way; the nodes stay."""
+        self._tasks.close()
+        self._sessions.close()
+
+    # -- observe
+
+    def _observe(self, now: float) -> None:
+        if now - self._seen >= (LOOK_SECONDS if self._is_moving() else WATCH_SECONDS):
+            self._tasks.start("look", lambda: self._look(now), self._saw, now, LOOK_SECONDS)
+        fleet = self._wish.fleet
+        is_buying = (self._wish.up and fleet.nodes > 0) or bool(self._ledger.orders)
+        if is_buying and fleet.provider is not Provider.HOSTS:
+            cloud, needs = self._provider.cloud, fleet.needs
+            gap = OFFERS_SECONDS if self._offers is not None else RETRY_SECONDS
+            self._tasks.start("offers", lambda: cloud.offers(needs), self._know, now, gap)
+        self._tasks.start("notices", self._provider.noticed, self._take_notice, now, NOTICE_SECONDS)
+
+    def _is_moving(self) -> bool:
+        """Whether the place may soon tell something else than it did."""
+        nodes = self._ledger.nodes.values()
+        standing = [node for node in nodes if node.state is not NodeState.GONE]
+        return (
+            not self._wish.up
+            or len(standing) != self._wish.fleet.nodes
+            or any(node.state not in _FIT for node in standing)
+            or not all(contact.open for contact in self._sessions.contacts)
+            or any(
+                order.outcome is PurchaseOutcome.WRITTEN for order in self._ledger.orders.values()
+            )
+        )
+
+    def _look(self, now: float) -> MachineListing:
+        try:
+            return MachineListing(self._provider.cloud.machines(self._cluster), now)
+        except CloudError as error:
+            if error.kind != ErrorKind.CREDENTIALS:
+                raise
+            return MachineListing((), now, locked_out=str(error))
+
+    def _saw(self, look: MachineListing | None, trouble: str) -> None:
+        self._troubles["look"] = trouble
+        if look is None:
+            return
+        if self._locked_out and not look.locked_out:
+            self._troubles.clear()  # what was refused meanwhile is asked for again
+        self._locked_out = look.locked_out
+        if not look.locked_out:
+            self._machines = {machine.id: machine for machine in look.machines}
+            self._seen = look.seen
+
+    def _take_notice(self, noticed: frozenset[str] | None, trouble: str) -> None:
+        self._troubles["notices"] = trouble
+        if noticed is not None:
+            self._noticed = noticed
+
+    def _know(self, offers: tuple[Offer, ...] | None, trouble: str) -> None:
+        self._troubles["offers"] = trouble
+        if offers is not None:
+            self._offers = self._ledger.offers = offers
+
+    # -- plan
+
+    def _join(self, load: Load) -> None:
+        """Tell the nodes that carry a world from those that could."""
+        for node in [*self._ledger.nodes.values()]:
+            is_in = node.address in load.used
+            if node.state is NodeState.READY and is_in:
+                self._put(replace(node, state=NodeState.JOINED, since=self._now))
+            elif node.state is NodeState.JOINED and not is_in:
+                self._put(replace(node, state=NodeState.READY, since=self._now))
+
+    def _plan(self, load: Load, now: float) -> list[Action]:
+        nodes = tuple(self._ledger.nodes.values())
+        orders = tuple(self._ledger.orders.values())
+        fact = FleetFact(
+            cluster=self._cluster,
+            founded=self._ledger.account.founded,
+            asked=self._ledger.account.asked,
+            nodes=nodes,
+            machines=tuple(self._machines.values()),
+            seen=self._seen,
+            orders=orders,
+            offers=self._offers,
+            contacts=self._sessions.contacts,
+            used=frozenset(node.id for node in nodes if node.address in load.used),
+            noticed=self._noticed,
+            calling=frozenset(t for t in self._ledger.orders if self._tasks.is_on(("buy", t))),
+            waiting=load.waiting,
+            idle=now - self._active,
+            left=self._left,
+            cleaned=self._cleaned,
+        )
+        return plan_fleet(self._wish.fleet, fact, wanted=self._wish.up, now=now)
+
+    # -- act
+
+    def _act(self, action: Action, now: float) -> None:
+        match action:
+            case Buy(order):
+                if not self._locked_out:
+                    self._buy(order, now)
+            case RecordOrder(order):
+                self._ledger.put_order(order)
+            case Put(node):
+                self._put(node)
+            case Open(id_):
+                if id_ in self._machines:
+                    self._sessions.open(id_, self._machines[id_])
+            case PrepareNode(id_):
+                self._sessions.make_ready(id_, self._wish.fleet)
+            case Terminate(ids, why):
+                self._release(ids, why, now)
+            case Wait(_, why):
+                self._waits = why
+            case Clean():
+                self._clean(now)
+            case Finish():
+                log.info("Nothing of cluster %r is left.", self._cluster)
+                self._sessions.leave_all()
+                self._provider.forget()
+                self._ledger.count_traffic(here_price(self._wish.fleet))
+                self._ledger.settle()
+                self._finished = True
+
+    def _put(self, node: Node) -> None:
+        if node.state is NodeState.LEAVING:
+            self._sessions.save(node.id)
+        self._ledger.put(node, self._machines.get(node.id), self._now)
+        if node.state is NodeState.GONE:
+            self._sessions.forget(node.id)
+
+    def _buy(self, order: Order, now: float) -> None:
+        purchase = order.purchase
+        key = ("buy", purchase.token)
+        if self._tasks.is_on(key):
+            return
+        try:
+            sent = self._ledger.sent(purchase.token) or self._sending(purchase)
+            # Written down first: who finds it repeats this very call, and nothing is bought twice.
+            self._ledger.put_order(order, *sent)
+        except StoreUnavailable as error:
+            self._troubles["buy"] = str(error)
+            return
+        log.info("%s", log_messages.buying(purchase))
+        log.debug("order %s: %r", purchase.token, purchase)
+        cloud = self._provider.cloud
+        self._tasks.start(
+            key,
+            lambda: _answer(cloud, purchase, *sent),
+            lambda refusal, trouble: self._bought(order, refusal, trouble),
+            now,
+        )
+
+    def _sending(self, purchase: Purchase) -> tuple[str, tuple[tuple[str, str], ...]]:
+        expires = self._wish.fleet.expires
+        tags = ((EXPIRES, str(int(expires))),) if expires else ()
+        return self._provider.user_data(purchase), tags
+
+    def _bought(self, order: Order, refusal: CloudError | None, trouble: str) -> None:
+        """Record the answer; where none came, the same call is to be made again."""
+        if trouble and trouble != self._troubles.get("buy"):
+            log.warning("%s", log_messages.refused(order.purchase, trouble))
+        self._troubles["buy"] = trouble
+        if trouble:
+            return
+        if refusal is not None and self._is_bought(order):
+            return
+        known = self._ledger.orders.get(order.purchase.token)
+        if refusal is not None and (known is None or known.message != str(refusal)):
+            log.info("%s", log_messages.refused(order.purchase, str(refusal)))
+        if refusal is None:
+            answered = replace(order, at=self._now, outcome=PurchaseOutcome.BOUGHT)
+        elif step(refusal.kind) is Reaction.BACK_OFF:
+            # It may have been done: such an answer says nothing about it.
+            answered = replace(order, at=self._now, kind=refusal.kind, message=str(refusal))
+        else:
+            answered = replace(
+                order,
+                at=self._now,
+                outcome=PurchaseOutcome.REFUSED,
+                kind=refusal.kind,
+                message=str(refusal),
+            )
+        self._ledger.put_order(answered)
+
+    def _is_bought(self, order: Order) -> bool:
+        """Whether the place lists what the order was for, whatever its answer was."""
+        known = self._ledger.orders.get(order.purchase.token)
+        return known is not None and known.outcome is PurchaseOutcome.BOUGHT
+
+    def _release(self, ids: tuple[str, ...], why: str, now: float) -> None:
+        save = self._sessions.saving(ids)
+        shut_down = self._sessions.each(ids, self._provider.shut_down)
+
+        def work() -> None:
+            self._provider.part(ids)
+            save()
+            try:
+                self._provider.cloud.end(ids)
+            except CloudError:
+                shut_down()
+                raise
+
+        def done(_: object, trouble: str) -> None:
+            self._troubles["end"] = trouble
+
+        if self._tasks.start(("end", ids), work, done, now, RETRY_SECONDS):
+            log.info("%s", log_messages.releasing(ids, why))
+
+    def _clean(self, now: float) -> None:
+        cloud = self._provider.cloud
+        self._tasks.start(
+            "clean",
+            lambda: cloud.clean(self._cluster),
+            lambda left, trouble: self._cleaned_up(left, trouble, now),
+            now,
+            RETRY_SECONDS,
+        )
+
+    def _cleaned_up(self, left: tuple[Leftover, ...] | None, trouble: str, began: float) -> None:
+        self._troubles["clean"] = trouble
+        if left is not None:
+            self._left, self._cleaned = left, began
+
+    # -- view
+
+    def _view(self, now: float) -> Fleet:
+        fleet, all_ = self._wish.fleet, self._ledger.nodes.values()
+        return Fleet(
+            hosts=tuple(self._hosts()),
+            nodes=tuple(node for node in all_ if node.state is not NodeState.GONE),
+            bill=bill(all_, budget=fleet.budget, expires=fleet.expires, now=now),
+            message=self._message(),
+            finished=self._finished,
+        )
+
+    def _message(self) -> str:
+        if self._locked_out:
+            return f"{self._locked_out} {UNTIL_THEN}"
+        return self._waits or next(filter(None, self._troubles.values()), "")
+
+    def _within_reach(self) -> set[str]:
+        """Return the nodes with a session; one that was lost may come back below its world."""
+        whole = {n.id for n in self._ledger.nodes.values() if n.address in self._whole}
+        return self._sessions.reached() | {id_ for id_ in whole if self._sessions.session(id_)}
+
+    def _hosts(self) -> Iterator[Host]:
+        # Of hosts each has said, or was asked, how many it carries.
+        wished = 0 if self._wish.fleet.provider is Provider.HOSTS else self._wish.fleet.slots
+        for node in members(self._ledger.nodes.values(), self._within_reach()):
+            if session := self._sessions.session(node.id):
+                slots = wished or node.slots
+                yield replace(
+                    session.host,
+                    address=node.address,
+                    slots=slots,
+                    sockets=flows_for(node.network, node.flow),
+                )
+
+
+def _answer(
+    cloud: Cloud, purchase: Purchase, user_data: str, tags: tuple[tuple[str, str], ...]
+) -> CloudError | None:
+    """Make the call; a refusal is an answer too."""
+    try:
+        cloud.buy(purchase, user_data, tags)
+    except CloudError as refusal:
+        return refusal
+    return None

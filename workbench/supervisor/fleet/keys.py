@@ -1,0 +1,119 @@
+"""Store the ssh keys of a cluster, in files that their owner alone may read."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from workbench.cloud.ssh import new_key, public_half
+from workbench.cluster.remote_hosts import Login
+from workbench.core.node.validation import fitted, parsed
+from workbench.core.world.sshconfig import known_hosts_line
+from workbench.errors import MachineError
+from workbench.requests.cloud_queries import trusted_lines
+from workbench.store.paths import HOST_KEYS_NAME, KEY_NAME, cluster_directory, write_private
+
+log = logging.getLogger("workbench.supervisor")
+
+
+@dataclass(frozen=True)
+class HostKey:
+    """The host key that a node made for itself.
+
+    Args:
+        id: Of the machine.
+        address: By which the other nodes reach it.
+        key: Kind and public half.
+        shown: Whether the node was seen to show it; until then it may show its first one still.
+    """
+
+    id: str
+    address: str
+    key: str
+    shown: bool = False
+
+
+class KeyRing:
+    """The user's key of one cluster, and the host keys that its nodes made.
+
+    Args:
+        folder: The cluster's own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._key = folder / KEY_NAME
+        self._host_keys = folder / HOST_KEYS_NAME
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<KeyRing {self._key.parent}>"
+
+    @property
+    def private(self) -> str:
+        """The user's private key; empty before there is one."""
+        return _text(self._key)
+
+    @property
+    def public(self) -> str:
+        """The user's public key, made with the private one when it is first asked for."""
+        with self._lock:
+            if not self.private:
+                write_private(self._key, new_key()[0])
+        return public_half(self.private)
+
+    def of(self, id_: str) -> HostKey | None:
+        """Return the key that a machine made for itself; None while none is written down."""
+        return self._read().get(id_)
+
+    def note(self, key: HostKey) -> None:
+        """Write a machine's key down; who had its address before is gone."""
+        with self._lock:
+            others = (one for one in self._read().values() if one.address != key.address)
+            self._keep({one.id: one for one in (*others, key)})
+
+    def lines(self) -> tuple[str, ...]:
+        """Return the exact lines by which the nodes know each other."""
+        return tuple(known_hosts_line(one.address, one.key) for one in self._read().values())
+
+    def discard(self) -> None:
+        """Remove all keys: nothing is left that they would open."""
+        with self._lock:
+            for path in (self._key, self._host_keys):
+                path.unlink(missing_ok=True)
+
+    def _read(self) -> dict[str, HostKey]:
+        text = _text(self._host_keys)
+        try:
+            keys = fitted(tuple[HostKey, ...], parsed(text)) if text else ()
+        except MachineError as error:
+            # Nodes whose keys are not known are replaced; a supervisor that ends is of no help.
+            log.error("%s holds no host keys: %s", self._host_keys, error)
+            keys = ()
+        return {one.id: one for one in keys}
+
+    def _keep(self, keys: dict[str, HostKey]) -> None:
+        write_private(self._host_keys, json.dumps([asdict(key) for key in keys.values()], indent=1))
+
+
+def login_of(cluster: str) -> Login:
+    """Return what the head of a world needs to start daemons on the other nodes."""
+    ring = KeyRing(cluster_directory(cluster))
+    # A rented node's line is newer than one that somebody said yes to for the same address.
+    newer = ring.lines()
+    named = {line.split()[0] for line in newer}
+    older = (line for line in trusted_lines(cluster) if line.split()[0] not in named)
+    return Login((*older, *newer), ring.private)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise MachineError(
+            f"{path} cannot be read ({error.strerror})", "correct its permissions."
+        ) from error

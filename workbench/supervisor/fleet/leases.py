@@ -1,0 +1,268 @@
+"""Renew the leases of nodes while the supervisor lives, and receive their notices.
+
+Each session carries one agent process for it. While a node is still being set up there is none
+to be started; it is tried again until it runs. Until the node has a lease, signs are left there,
+from the first log-in on: without them it ends itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from workbench.cloud.userdata import sign
+from workbench.core.fleet.model import LEASE_SECONDS
+from workbench.core.node.agent_protocol import (
+    Alive,
+    Event,
+    Heed,
+    Notice,
+    Renew,
+    Renewed,
+    line_of,
+    read_event,
+)
+from workbench.core.supervisor.log_messages import noticed
+from workbench.core.world.remote import RemoteProcess, Session, python_of
+from workbench.errors import MachineError
+from workbench.supervisor.clock import moment
+from workbench.supervisor.fleet.bootstrap import as_root
+
+log = logging.getLogger("workbench.supervisor")
+
+RENEW_SECONDS = 60.0
+# One renewal that is lost ends no node.
+RENEWALS = 5
+AGAIN_SECONDS = 10.0
+START_SECONDS = 30.0
+SIGN_SECONDS = 10.0
+MOST_AT_ONCE = 16
+# The others end the node; a rebalance recommendation is heeded by nobody who still computes.
+MOST_NOTICES = 16
+TAKING = ("terminate", "stop", "hibernate")
+SHUTDOWN = ("shutdown", "-h", "now")
+AGENT = ("-m", "workbench.node.agent")
+LEASE = ("-m", "workbench.node.lease")
+
+
+@dataclass
+class LeasedNode:
+    """What is known of one node.
+
+    Args:
+        tried: When its agent was last started, in seconds of a clock that nobody sets.
+        lives: Whether the agent has said anything yet.
+        leased: Until when the lease was started to go at most, epoch seconds; None before.
+        signed: When a sign was last left there, by the same clock.
+    """
+
+    session: Session
+    process: RemoteProcess | None = None
+    tried: float = -AGAIN_SECONDS
+    lives: bool = False
+    renewed: float = -RENEW_SECONDS
+    leased: float | None = None
+    signed: float = -math.inf
+    taken: list[Notice] = field(default_factory=list)
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether its agent runs."""
+        return self.process is not None and self.process.status is None
+
+    def needs_sign(self, since: float) -> bool:
+        """Whether it has no lease, nor a sign that was left after ``since``."""
+        return self.session.is_open and self.leased is None and self.signed <= since
+
+    def needs_agent(self, now: float) -> bool:
+        """Whether an agent is to be started now."""
+        return self.session.is_open and not self.is_heard and now - self.tried >= AGAIN_SECONDS
+
+
+class NodeLeases:
+    """All rented nodes of one cluster.
+
+    Args:
+        expires: Returns when all is to end also if it is renewed, in epoch seconds; 0 for never.
+        seconds: Returns for how long a lease runs when it is not renewed.
+        renewal: Seconds from one renewal to the next at most.
+        shutdown: What ends a node; by root.
+        clock: The steady clock: who wakes from a long sleep renews at once.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        expires: Callable[[], float],
+        *,
+        seconds: Callable[[], float] = lambda: LEASE_SECONDS,
+        renewal: float = RENEW_SECONDS,
+        shutdown: Iterable[str] = SHUTDOWN,
+        clock: Callable[[], float] = lambda: moment().steady,
+    ) -> None:
+        self._cluster = cluster
+        self._expires = expires
+        self._seconds = seconds
+        self._renewal = renewal
+        self._shutdown = tuple(shutdown)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._nodes: dict[str, LeasedNode] = {}
+        self._parted: frozenset[str] = frozenset()
+
+    def __repr__(self) -> str:
+        return f"<NodeLeases of {self._cluster}: {len(self._nodes)} nodes>"
+
+    def begin(self, id_: str, session: Session) -> None:
+        """Attend to a machine by this session from now on."""
+        with self._lock:
+            before = self._nodes.get(id_)
+            # What the place has said, it has said.
+            self._nodes[id_] = LeasedNode(session, taken=before.taken if before else [])
+
+    def part(self, ids: Iterable[str]) -> None:
+        """Renew no lease of these machines any longer: they are to go, by any way."""
+        with self._lock:
+            self._parted |= {*ids}
+
+    def shut_down(self, session: Session) -> None:
+        """Have a node end itself, which terminates it; one that is cut off has its lease.
+
+        The launch says so: ``InstanceInitiatedShutdownBehavior``.
+        """
+        command = as_root(session, self._shutdown)
+        with contextlib.suppress(MachineError):
+            session.run(command, seconds=START_SECONDS)
+
+    def restart(self, session: Session) -> None:
+        """Have another agent started on a node, which has another version of it now."""
+        for node in self._all().values():
+            if node.session is session and node.process is not None:
+                node.process.end()
+                node.tried = -AGAIN_SECONDS
+
+    def lease(self, session: Session) -> None:
+        """Start the lease of a node, in the place of the one before.
+
+        Raises:
+            MachineError: It did not start.
+        """
+        expires = self._expires()
+        command = [python_of(session), *LEASE, "--cluster", self._cluster]
+        command += ["--seconds", f"{self._seconds():.0f}", "--expires", f"{expires:.0f}"]
+        command += ["--command", " ".join(as_root(session, self._shutdown))]
+        done = session.run(command, seconds=START_SECONDS)
+        if done.status:
+            said = (done.errors.strip() or "it said nothing").splitlines()[-1]
+            raise MachineError(
+                f"{session.host.address} could not start its lease ({said}), without which it "
+                "would not end by itself; it is replaced."
+            )
+        for node in self._all().values():
+            if node.session is session:
+                node.leased = expires
+
+    def turn(self) -> frozenset[str]:
+        """Do what is due, and return the machines that the place has said it will take back."""
+        nodes = self._all()
+        for id_, node in nodes.items():
+            self._hear(id_, node)
+        now = self._clock()
+        self._start([one for one in nodes.values() if one.needs_agent(now)], now)
+        renewal = min(self._renewal, self._seconds() / RENEWALS)
+        self._sign([one for one in nodes.values() if one.needs_sign(now - renewal)], now)
+        due = [
+            one
+            for id_, one in nodes.items()
+            if id_ not in self._parted
+            and one.is_heard
+            and one.lives
+            and now - one.renewed >= renewal
+        ]
+        if due:
+            self._renew(due, now)
+        return frozenset(id_ for id_, node in nodes.items() if node.taken)
+
+    # -- inside
+
+    def _all(self) -> dict[str, LeasedNode]:
+        """Return those whose session stands; who is lost is forgotten, but for its notice."""
+        with self._lock:
+            self._nodes = {
+                id_: one for id_, one in self._nodes.items() if one.session.is_open or one.taken
+            }
+            return dict(self._nodes)
+
+    def _hear(self, id_: str, node: LeasedNode) -> None:
+        for line in node.process.lines() if node.process else ():
+            event = read_event(line)
+            if event is not None:
+                node.lives = True
+                self._note(id_, node, event)
+
+    def _note(self, id_: str, node: LeasedNode, event: Event) -> None:
+        match event:
+            case Notice(kind, at):
+                log.info("%s", noticed(id_, kind, time.strftime("%H:%M:%S", time.localtime(at))))
+                if kind in TAKING and len(node.taken) < MOST_NOTICES:
+                    node.taken.append(event)
+            case Renewed() if event.error:
+                log.warning("Node %s has no lease: %s", id_, event.error)
+                node.leased = None
+                node.renewed = -self._renewal
+            case Alive() | Renewed():
+                pass
+
+    def _sign(self, nodes: list[LeasedNode], now: float) -> None:
+        """Leave a sign on nodes that have no lease yet, so that they do not end themselves."""
+        script = sign(self._seconds(), self._expires())
+
+        def leave(node: LeasedNode) -> None:
+            node.signed = now
+            session = node.session
+            try:
+                session.run(as_root(session, ["sh", "-c", script]), seconds=SIGN_SECONDS)
+            except MachineError as error:
+                log.info("%s", error)
+
+        _side_by_side(leave, nodes)
+
+    def _start(self, nodes: list[LeasedNode], now: float) -> None:
+        def start(node: LeasedNode) -> None:
+            node.tried = now
+            node.lives = False
+            try:
+                command = [python_of(node.session), *AGENT]
+                node.process = node.session.start(command)
+                node.process.write(line_of(Heed()))
+            except MachineError as error:
+                log.info("%s", error)
+
+        _side_by_side(start, nodes)
+
+    def _renew(self, nodes: list[LeasedNode], now: float) -> None:
+        expires = self._expires()
+        for node in nodes:
+            node.renewed = now
+            if node.leased == expires and node.process is not None:
+                node.process.write(line_of(Renew(self._cluster, self._seconds())))
+        # Of a node that was set up before this supervisor began it is not known.
+        _side_by_side(self._lease_anew, [one for one in nodes if one.leased != expires])
+
+    def _lease_anew(self, node: LeasedNode) -> None:
+        try:
+            self.lease(node.session)
+        except MachineError as error:
+            log.info("%s", error)
+
+
+def _side_by_side(work: Callable[[LeasedNode], None], nodes: list[LeasedNode]) -> None:
+    if nodes:
+        with ThreadPoolExecutor(min(MOST_AT_ONCE, len(nodes))) as pool:
+            list(pool.map(work, nodes))

@@ -1,0 +1,213 @@
+"""The stored record of a cluster's nodes, purchases and costs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from workbench.core.fleet.cost import Prices, metered, repriced, with_traffic
+from workbench.core.fleet.model import Machine, Node, NodeState, Offer
+from workbench.core.fleet.purchases import Order, PurchaseOutcome
+from workbench.core.supervisor.log_messages import node_moved
+from workbench.errors import StoreUnavailable
+from workbench.store import Store
+from workbench.store.fleet import Account
+
+log = logging.getLogger("workbench.supervisor")
+METER_SECONDS = 5.0
+
+
+class Ledger:
+    """The store's nodes and purchases of one cluster, and the same in memory.
+
+    A node's money follows from its prices over time and is worked out again each time; once it is
+    gone its account is closed. So nothing is counted twice, however often it is looked at.
+    What is so is noted here first and written when the store takes it: nodes have to go from a
+    full disk too. Only what is about to be bought has to be written before.
+    Traffic alone is added up, each time that the meter is read; of a process that is killed the
+    last ``METER_SECONDS`` of it are not counted.
+
+    Args:
+        received: Takes the bytes that have come here from nodes since it was last asked, by
+            address.
+    """
+
+    def __init__(
+        self, cluster: str, store: Store, received: Callable[[], Mapping[str, int]] = dict
+    ) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._received = received
+        self._revision: int | None = None
+        self._metered = 0.0
+        self.account = Account(0.0, 0.0, 0.0)
+        self.offers: tuple[Offer, ...] = ()
+        self.nodes: dict[str, Node] = {}
+        self.orders: dict[str, Order] = {}
+        self._prices: dict[str, Prices] = {}
+        self._unwritten: dict[str, Node] = {}
+        self._unwritten_prices: list[tuple[str, float, float]] = []
+        self._unwritten_orders: dict[str, Order] = {}
+
+    def __repr__(self) -> str:
+        return f"<Ledger of {self._cluster}: {len(self.nodes)} nodes, {len(self.orders)} orders>"
+
+    def open(self, revision: int, now: float) -> None:
+        """Read what is written, and note that a new wish stands if it does."""
+        if self._revision is None:
+            self.nodes = {n.id: n for n in self._store.nodes(self._cluster, gone=True)}
+            self.orders = {o.purchase.token: o for o in self._store.orders(self._cluster)}
+            self._prices = self._store.prices(self._cluster)
+        self._write()
+        if self._revision != revision:
+            try:
+                self.account = self._store.account(self._cluster, revision, now)
+                self._revision = revision
+            except StoreUnavailable:
+                self.account = replace(self.account, founded=self.account.founded or now, asked=now)
+                self._revision = self._revision or 0
+
+    def node(self, id_: str) -> Node | None:
+        """Return a node as it is written; None where it is not."""
+        return self.nodes.get(id_)
+
+    def put_order(
+        self, order: Order, user_data: str = "", tags: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        """Write an order down.
+
+        Raises:
+            StoreUnavailable: One that is still to be made could not be written.
+        """
+        if order.outcome is PurchaseOutcome.WRITTEN:
+            self._store.put_order(order, user_data, tags)
+            self._unwritten_orders.pop(order.purchase.token, None)
+        else:
+            self._unwritten_orders[order.purchase.token] = order
+        self.orders[order.purchase.token] = order
+        self._write()
+
+    def sent(self, token: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
+        """Return what a purchase that was written before sends; None for a new one."""
+        return self._store.sent(self._cluster, token) if token in self.orders else None
+
+    def put(self, node: Node, machine: Machine | None, now: float) -> None:
+        """Write a node down, with what it has cost by now.
+
+        Args:
+            machine: As the place has it; None where it is not listed.
+        """
+        before = self.nodes.get(node.id)
+        if before is not None:
+            node = replace(node, traffic=before.traffic)
+        if before is not None and _apart_from_money(node, before) == before:
+            return  # that is for ``meter``
+        if before is not None and before.state is node.state is NodeState.GONE:
+            node = replace(node, spent=before.spent, price=0.0)
+        else:
+            self._reprice(node, machine, now)
+            node = self._counted(node, machine, now)
+        self._note(node)
+        self._write()
+        if said := node_moved(before.state if before else None, node):
+            log.info("%s", said)
+
+    def meter(self, machines: Mapping[str, Machine], now: float, here_price: float = 0.0) -> None:
+        """Work out what all nodes have cost by now; once in a while is enough.
+
+        Args:
+            here_price: As of ``count_traffic``.
+        """
+        if now - self._metered < METER_SECONDS:
+            return
+        self._metered = now
+        self.count_traffic(here_price)
+        for node in [*self.nodes.values()]:
+            if self._is_open(node):
+                machine = machines.get(node.id)
+                self._reprice(node, machine, now)
+                counted = self._counted(node, machine, now)
+                if counted != node:
+                    self._note(counted)
+        self._write()
+
+    def count_traffic(self, here_price: float) -> None:
+        """Add what nodes have sent here since the last time to what they cost.
+
+        Args:
+            here_price: $ for a GB.
+        """
+        for address, nbytes in self._received().items():
+            known = [node for node in self.nodes.values() if address and node.address == address]
+            if known and here_price:
+                # An address may have been another's, which is gone.
+                node = max(known, key=lambda n: (n.state is not NodeState.GONE, n.since))
+                self._note(with_traffic(node, nbytes / 1e9 * here_price))
+
+    def settle(self) -> None:
+        """Close the account: nothing is left of the cluster.
+
+        Raises:
+            StoreUnavailable: What it cost could not be written; to be tried again.
+        """
+        self._write(must=True)
+        self._store.settle(self._cluster)
+        self._revision = None
+
+    # -- inside
+
+    def _note(self, node: Node) -> None:
+        self.nodes[node.id] = self._unwritten[node.id] = node
+
+    def _write(self, *, must: bool = False) -> None:
+        """Write what is not written yet, as far as the store takes it."""
+        try:
+            if self._unwritten_prices:
+                self._store.put_prices(self._cluster, self._unwritten_prices)
+                self._unwritten_prices.clear()
+            if self._unwritten:
+                self._store.put_nodes(self._cluster, self._unwritten.values())
+                self._unwritten.clear()
+            for token, order in [*self._unwritten_orders.items()]:
+                self._store.put_order(order)
+                del self._unwritten_orders[token]
+        except StoreUnavailable:
+            if must:
+                raise
+
+    def _reprice(self, node: Node, machine: Machine | None, now: float) -> None:
+        before = self._prices.get(node.id, ())
+        price = machine.price if machine and not machine.ended else 0.0
+        if not price and not before:
+            price = node.price or self._offered(node, "price")
+        if not price or not node.launched:
+            return
+        prices = repriced(before, price, now if before else node.launched)
+        if prices != before:
+            self._unwritten_prices.append((node.id, *prices[-1]))
+            self._prices[node.id] = prices
+
+    def _offered(self, node: Node, name: str) -> float:
+        """Return $/h of a node that ended before its own price was seen."""
+        found = [o for o in self.offers if (o.type, o.zone) == (node.type, node.zone)]
+        return float(getattr(found[0], name)) if found else 0.0
+
+    def _is_open(self, node: Node) -> bool:
+        """Whether what it cost is not settled yet."""
+        return bool(node.launched) and (
+            node.state is not NodeState.GONE or node.id not in self._prices
+        )
+
+    def _counted(self, node: Node, machine: Machine | None, now: float) -> Node:
+        prices = self._prices.get(node.id, ())
+        ended = machine.ended if machine else 0.0
+        until = min(now, ended) if ended else now
+        taken = machine is not None and machine.interrupted
+        if not node.beside:
+            node = replace(node, beside=self._offered(node, "beside"))
+        return metered(node, prices, until, interrupted=taken)
+
+
+def _apart_from_money(node: Node, before: Node) -> Node:
+    return replace(node, price=before.price, spent=before.spent)

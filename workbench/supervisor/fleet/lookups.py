@@ -1,0 +1,63 @@
+"""Cache what was looked up for a cluster: its account and its image."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+
+from workbench.core.node.validation import fitted, parsed
+from workbench.errors import MachineError
+from workbench.store.paths import write_private
+
+log = logging.getLogger("workbench.supervisor")
+NAME = "lookups.json"
+
+
+class LookUps(MutableMapping[str, str]):
+    """What was looked up for one cluster, in a file: its image and its account.
+
+    Args:
+        folder: The cluster's own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / NAME
+
+    def __repr__(self) -> str:
+        return f"<LookUps {self._path}>"
+
+    def __getitem__(self, key: str) -> str:
+        return self._read()[key]
+
+    def __setitem__(self, key: str, value: str) -> None:
+        self._keep(self._read() | {key: value})
+
+    def __delitem__(self, key: str) -> None:
+        kept = self._read()
+        del kept[key]
+        self._keep(kept)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def discard(self) -> None:
+        """Remove it: the next cluster of this name boots the newest image then, in any account."""
+        self._path.unlink(missing_ok=True)
+
+    def _read(self) -> dict[str, str]:
+        try:
+            kept: dict[str, str] = fitted(dict, parsed(self._path.read_text(encoding="utf-8")))
+            return {str(key): str(value) for key, value in kept.items()}
+        except FileNotFoundError:
+            return {}
+        except (OSError, UnicodeDecodeError, MachineError) as error:
+            log.warning("%s is not read, and all is looked up again: %s", self._path, error)
+            return {}
+
+    def _keep(self, kept: dict[str, str]) -> None:
+        write_private(self._path, json.dumps(kept, indent=1))

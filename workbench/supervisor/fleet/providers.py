@@ -1,0 +1,53 @@
+"""How nodes of each provider are bought and logged in to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from workbench.cloud.host_probe import is_here
+from workbench.cloud.listed_hosts import HostsCloud
+from workbench.cloud.local_session import LocalSession
+from workbench.cloud.rehearsal import RehearsalCloud
+from workbench.cloud.ssh import open_session
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.fleet.model import Machine, Provider
+from workbench.core.world.remote import Session
+from workbench.core.world.world import Host
+from workbench.errors import InputError
+from workbench.requests.cloud_queries import rehearsal_folder, trusted_lines
+from workbench.store import Store
+from workbench.supervisor.fleet.provider import NodeProvider
+
+
+def provider_of(wish: ClusterWish, store: Store) -> NodeProvider:
+    """Return the place of ``wish``, and the way to its nodes.
+
+    Raises:
+        InputError: Nothing here provides from that place.
+    """
+    match wish.fleet.provider:
+        case Provider.HOSTS:
+            hosts = {host.address: host for host in wish.fleet.hosts}
+            return NodeProvider(
+                HostsCloud(wish.fleet.hosts),
+                lambda machine: _open(hosts[machine.id], machine, wish.name),
+            )
+        case Provider.REHEARSAL:
+            cloud = RehearsalCloud(rehearsal_folder())
+            return NodeProvider(
+                cloud,
+                lambda machine: cloud.session(machine.id),
+                noticed=lambda: cloud.noticed(wish.name),
+            )
+        case Provider.EC2:
+            # boto3 takes half a second to load.
+            from workbench.supervisor.fleet.ec2 import Ec2Provider
+
+            return Ec2Provider(wish, store).provider()
+    raise InputError(f"Nodes of {wish.fleet.provider} cannot be kept yet; choose hosts.")
+
+
+def _open(host: Host, machine: Machine, cluster: str) -> Session:
+    if is_here(host.address):
+        return LocalSession(Host(machine.address, host.slots), Path.home())
+    return open_session(host, trusted_lines(cluster))

@@ -1,0 +1,113 @@
+"""Write the supervisor's heartbeat, and keep its watchdog alive."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import math
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from workbench.core.moment import Deadlines, Moment, Reckoning
+from workbench.core.supervisor.heartbeat import PATIENCE_SECONDS, Heartbeat, heartbeat_text
+from workbench.errors import MachineError
+from workbench.requests.supervisor_lock import (
+    HEARTBEAT_NAME,
+    birth,
+    boot_id,
+    is_watched,
+    last_heartbeat,
+)
+from workbench.store.paths import write_private
+
+log = logging.getLogger("workbench.supervisor")
+
+BEAT_SECONDS = 1.0
+WATCHDOG_SECONDS = 5.0
+WATCHDOG_LOCK = "watchdog.lock"
+# What takes longer than a turn: reaching a predecessor's nodes, and seeing all of it gone.
+LONG_SECONDS = 300.0
+
+
+class Heart:
+    """The heartbeat of this process.
+
+    It also carries over what a successor could not know otherwise: how much of each deadline is
+    left, and the time of the fleet's books.
+
+    Args:
+        folder: The cluster's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._before = last_heartbeat(folder)
+        self._boot, self._born = boot_id(), birth(os.getpid())
+        self._beaten = self._watched = -math.inf
+
+    def __repr__(self) -> str:
+        return f"<Heart of {self._folder.name}>"
+
+    def taken_over(self, now: Moment) -> tuple[Deadlines, Reckoning]:
+        """Return what a predecessor knew of its ends and its books, as far as it still holds."""
+        before = self._before
+        if before is None:
+            return Deadlines(), Reckoning(now.wall, now.steady)
+        if before.boot != self._boot:
+            return Deadlines(left=before.left()), Reckoning(now.wall, now.steady)
+        return Deadlines(before.deadlines()), Reckoning(before.epoch, before.steady).at(now)
+
+    def beat(
+        self,
+        now: Moment,
+        books: Reckoning,
+        deadlines: Deadlines,
+        *,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        """Write it down, about once a second; at once, what announces that it will take long.
+
+        A disk that is full stops nothing: who does not write but moves is left alone.
+        """
+        moment = time.monotonic()
+        if patience == PATIENCE_SECONDS and moment - self._beaten < BEAT_SECONDS:
+            return
+        self._beaten = moment
+        ends = {about: (end.at, end.steady) for about, end in deadlines.all.items()}
+        beat = Heartbeat(
+            *(self._boot, os.getpid(), self._born),
+            *(moment, patience, now.steady, books.epoch),
+            ends,
+        )
+        with contextlib.suppress(MachineError):
+            write_private(self._folder / HEARTBEAT_NAME, heartbeat_text(beat))
+        if moment - self._watched >= WATCHDOG_SECONDS:
+            self._watched = moment
+            self._keep_watchdog()
+
+    def end(self) -> None:
+        """Say that there is nothing to watch any longer."""
+        with contextlib.suppress(OSError):
+            (self._folder / HEARTBEAT_NAME).unlink()
+
+    def _keep_watchdog(self) -> None:
+        if not is_watched() or self._has_watchdog():
+            return
+        script = Path(__file__).with_name("watchdog.py")
+        # Nothing of what is installed is loaded: it shall cost next to nothing.
+        command = [sys.executable, "-I", "-S", str(script), str(self._folder), self._folder.name]
+        with contextlib.suppress(OSError):
+            subprocess.run(command, stdin=subprocess.DEVNULL, cwd="/", check=False, timeout=10.0)
+
+    def _has_watchdog(self) -> bool:
+        with contextlib.suppress(OSError), (self._folder / WATCHDOG_LOCK).open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+        return True  # there is no folder to be watched

@@ -1,0 +1,123 @@
+"""Keep the store and the runs' folders small, a little at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from workbench.core.run.model import length
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.rank_wire import decode
+from workbench.core.run_id import is_run_id
+from workbench.errors import Unknown, WorkbenchError
+from workbench.store import Store
+from workbench.supervisor.logfile import shorten
+
+log = logging.getLogger("workbench.supervisor")
+
+PIECE_SECONDS = 1.0
+LOOK_SECONDS = 3600.0
+_AT_ONCE = 100  # batches
+
+
+class Housekeeping:
+    """Deletes what was kept as long as the person asked, and takes in logs that ranks left.
+
+    Args:
+        cluster: Whose ranks' logs are taken in.
+        standing: Returns the generations that have ranks, which still need their logs.
+    """
+
+    def __init__(self, store: Store, cluster: str, standing: Callable[[], Collection[int]]) -> None:
+        self._store = store
+        self._cluster = cluster
+        self._standing = standing
+        self._turned = self._looked = 0.0
+        self._has_more = False
+        self._logs: Iterator[None] = iter(())
+
+    def turn(self, now: float, steady: float) -> None:
+        """Do a piece of what is due.
+
+        Args:
+            now: Epoch seconds, of a clock that does not jump.
+            steady: Seconds of a clock that nobody sets.
+        """
+        if steady - self._turned < PIECE_SECONDS:
+            return
+        self._turned = steady
+        if not self._looked or steady - self._looked >= LOOK_SECONDS:
+            self._looked, self._has_more = steady, True
+            self._logs = self._left_logs()
+            self._shorten_logs()
+        if next(self._logs, self) is not self:
+            return
+        if self._has_more:
+            self._has_more = self._store.sweep() or self._end_one(now)
+
+    def _end_one(self, now: float) -> bool:
+        """Delete the oldest run if it was kept long enough; whether there may be another."""
+        retention, oldest = self._store.retention(), self._store.oldest()
+        if oldest is None or not (retention.age or retention.nbytes):
+            return False
+        old = bool(retention.age) and now - oldest.ended > retention.age
+        large = bool(retention.nbytes) and self._store.usage().nbytes > retention.nbytes
+        if not (old or large) or not self._store.doom(oldest.id):
+            return False
+        ago = length(max(0.0, now - oldest.ended))
+        log.info("Deleted run %r, which ended %s ago: %s.", oldest.name, ago, retention)
+        return True
+
+    def _shorten_logs(self) -> None:
+        """Keep what controller and engines log, which nobody else bounds, at a readable size."""
+        folder = self._store.path.parent / "clusters" / self._cluster / "profile" / "log"
+        for path in folder.glob("ip*.log"):
+            shorten(path)
+
+    def _left_logs(self) -> Iterator[None]:
+        """Take in the logs of ranks that died before the store had all of them."""
+        runs = self._store.path.parent / "runs"
+        folders = sorted(runs.iterdir()) if runs.is_dir() else []
+        for folder in folders:
+            for path in sorted(folder.glob("rank-*.log")) if is_run_id(folder.name) else []:
+                if self._is_over(folder.name):
+                    yield
+                    self._take_in(path, folder.name)
+
+    def _is_over(self, run: str) -> bool:
+        with contextlib.suppress(Unknown):
+            found = self._store.run(run)
+            return (
+                found.wish.cluster == self._cluster
+                and found.fact.state.ended
+                and found.fact.generation not in self._standing()
+            )
+        return False
+
+    def _take_in(self, path: Path, run: str) -> None:
+        """Keep what a log has more than the store, and remove it; what is garbage goes with it."""
+        rank = path.stem.removeprefix("rank-")
+        try:
+            for batches in _pieces(path, run, rank):
+                self._store.add_batches(batches)
+            path.unlink()
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
+        except (OSError, WorkbenchError) as error:
+            log.warning("%s stays: %s", path, error)
+
+
+def _pieces(path: Path, run: str, rank: str) -> Iterator[list[Batch]]:
+    gathered: list[Batch] = []
+    with path.open("rb") as file:
+        for line in file:
+            with contextlib.suppress(ValueError):
+                batch = decode(line.rstrip(b"\n"))
+                if isinstance(batch, Batch) and (batch.run, str(batch.rank)) == (run, rank):
+                    gathered.append(batch)
+            if len(gathered) == _AT_ONCE:
+                yield gathered
+                gathered = []
+    yield gathered

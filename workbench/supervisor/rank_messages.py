@@ -1,0 +1,169 @@
+"""Receive the ranks' messages, store them, and acknowledge what is stored."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from workbench.cluster.interface import Cluster
+from workbench.core.moment import Moment
+from workbench.core.run.display import Display
+from workbench.core.run.rank_protocol import Acknowledge, Batch, Hello, Letter, Message, Pulse
+from workbench.errors import DataRefused, StateError
+from workbench.store import Store
+from workbench.supervisor.activity import Activity
+
+log = logging.getLogger("workbench.supervisor")
+
+TURN_SECONDS = 0.05
+GATHER_SECONDS = 0.03
+ACKNOWLEDGE_SECONDS = 0.5
+HEAVY_CHARACTERS = 100_000  # of output in one batch: its rank waits for the confirmation
+MOST_STRANGERS = 100
+
+
+class Mail:
+    """The messages of all ranks of a cluster.
+
+    A rank is not trusted: what it sends may end its own run, and nothing else.
+    """
+
+    def __init__(self, store: Store, cluster: Cluster) -> None:
+        self._store = store
+        self._cluster = cluster
+        self._confirmed: dict[tuple[str, int], float] = {}  # run and rank, to a moment
+        self._strangers: set[tuple[int, int, str]] = set()
+
+    def gather(self) -> list[Letter]:
+        """Wait for messages, and a moment longer for more: one transaction serves them all.
+
+        Training and bookkeeping may share the cores, so fewer, larger turns are better.
+        """
+        letters = self._cluster.receive(TURN_SECONDS)
+        deadline = time.monotonic() + GATHER_SECONDS
+        while letters and not any(is_urgent(letter.message) for letter in letters):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            letters += self._cluster.receive(left)
+        return letters
+
+    def take(
+        self,
+        letters: Sequence[Letter],
+        activity_of: Callable[[str], Activity | None],
+        now: Moment,
+    ) -> None:
+        """Keep what was gathered, hand it to the runs that are on, and confirm it.
+
+        Args:
+            activity_of: Returns the run that is on, by its id.
+        """
+        own, batches = list[Message](), list[Batch]()
+        for letter in letters:
+            message = letter.message
+            if isinstance(message, Hello):
+                log.debug("rank %d of generation %d is here", message.rank, message.generation)
+            elif self._is_from_its_rank(letter.generation, message, activity_of):
+                own.append(message)
+                batches += [message] if isinstance(message, Batch) else []
+            else:
+                self._name_stranger(letter.generation, message)
+        kept = self._keep(batches, activity_of, now)
+        for message in own:
+            if isinstance(message, Hello) or not _is_in_order(message, kept):
+                continue
+            if (activity := activity_of(message.run)) is not None:
+                with activity.guarded(now):
+                    activity.hear(message, now)
+        self._confirm(letters, kept)
+
+    def forget(self) -> None:
+        """Forget when what was confirmed; a run has ended."""
+        self._confirmed.clear()
+        self._strangers.clear()
+
+    # -- inside
+
+    def _is_from_its_rank(
+        self,
+        generation: int,
+        message: Batch | Pulse,
+        activity_of: Callable[[str], Activity | None],
+    ) -> bool:
+        """Whether the run is, or was, on that rank of that generation."""
+        activity = activity_of(message.run)
+        carrier = activity.carrier if activity else self._store.carried_by(message.run)
+        return carrier[0] == generation and message.rank < carrier[1]
+
+    def _name_stranger(self, generation: int, message: Batch | Pulse) -> None:
+        key = message.rank, generation, message.run
+        if key not in self._strangers and len(self._strangers) < MOST_STRANGERS:
+            self._strangers.add(key)
+            log.warning("rank %d of generation %d tells of run %s, which is not its own", *key)
+
+    def _keep(
+        self,
+        batches: Sequence[Batch],
+        activity_of: Callable[[str], Activity | None],
+        now: Moment,
+    ) -> dict[tuple[str, int], int]:
+        """Write batches down; where one cannot be, its run fails and the others are kept."""
+        kept: dict[tuple[str, int], int] = {}
+        try:
+            return self._store.add_batches(batches) if batches else kept
+        except (DataRefused, StateError):
+            pass  # one of them is at fault
+        for batch in batches:
+            try:
+                kept |= self._store.add_batches([batch])
+            except (DataRefused, StateError) as error:
+                log.warning("run %s, rank %d: %s", batch.run, batch.rank, error)
+                if (activity := activity_of(batch.run)) is not None:
+                    activity.refuse(f"Rank {batch.rank} sent what cannot be kept: {error}", now)
+                # What follows is in order only if this one counts as received.
+                with contextlib.suppress(DataRefused, StateError):
+                    kept |= self._store.add_batches(
+                        [replace(batch, samples=(), chunks=(), progress=None)]
+                    )
+        return kept
+
+    def _confirm(self, letters: Sequence[Letter], kept: Mapping[tuple[str, int], int]) -> None:
+        """Confirm what the store has: at once what is a run's last or out of order, else rarely.
+
+        What is nobody's is confirmed as well: it would be sent for ever.
+        """
+        now = time.monotonic()
+        last = {
+            (letter.generation, letter.message.run, letter.message.rank): letter.message
+            for letter in letters
+            if isinstance(letter.message, Batch)
+        }
+        for (generation, run, rank), batch in last.items():
+            held = kept.get((run, rank), batch.sequence)
+            missing = held < batch.sequence
+            due = now - self._confirmed.get((run, rank), 0.0) >= ACKNOWLEDGE_SECONDS
+            if not (due or missing or batch.ending or _is_heavy(batch)):
+                continue
+            self._confirmed[run, rank] = now
+            self._cluster.send(generation, (rank,), Acknowledge(run, held, resend=missing))
+
+
+def is_urgent(message: Message) -> bool:
+    """Whether a person may be waiting for it: a beginning, an end, an answer."""
+    return not isinstance(message, Batch) or message.sequence == 1 or message.ending is not None
+
+
+def _is_heavy(batch: Batch) -> bool:
+    size = sum(one.size if isinstance(one, Display) else len(one.text) for one in batch.chunks)
+    return size >= HEAVY_CHARACTERS
+
+
+def _is_in_order(message: Batch | Pulse, kept: Mapping[tuple[str, int], int]) -> bool:
+    """Whether nothing that the rank sent before it is missing."""
+    if isinstance(message, Pulse):
+        return True
+    return message.sequence <= kept.get((message.run, message.rank), 0)

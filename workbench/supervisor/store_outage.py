@@ -1,0 +1,94 @@
+"""Run on while the store cannot be written: what is kept back, and what is reported."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from workbench.errors import StoreFull, StoreUnavailable
+from workbench.store.reserve import give_up_reserve, keep_reserve
+
+log = logging.getLogger("workbench.supervisor")
+
+RESERVE_SECONDS = 60.0
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Bridge:
+    """Lets each part of a turn fail by itself for want of room, and writes later what has to be.
+
+    Args:
+        store: The store's file.
+    """
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._waiting: dict[Hashable, Callable[[], object]] = {}
+        self._trouble = self._said = ""
+        self._kept = -RESERVE_SECONDS
+        self.is_leaving = False
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the store has everything that had to be written."""
+        return not self._waiting
+
+    @contextmanager
+    def over(self) -> Iterator[None]:
+        """Go on behind the body if the store, or its disk, takes nothing now."""
+        try:
+            yield
+        except StoreUnavailable as error:
+            self._note(str(error))
+            if self.is_leaving and isinstance(error, StoreFull):
+                give_up_reserve(self._store)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            self._note(f"{error.filename or 'A file'} cannot be written ({error.strerror}).")
+
+    def write(self, what: Hashable, act: Callable[[], object]) -> None:
+        """Write now, or as soon as that is possible.
+
+        Args:
+            what: Takes the place of what still waits under the same name.
+            act: Does it.
+        """
+        self._waiting.pop(what, None)
+        self._waiting[what] = act
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what waits, the oldest first."""
+        with self.over():
+            for what, act in [*self._waiting.items()]:
+                try:
+                    act()
+                except StoreUnavailable:
+                    raise
+                except BaseException:  # it would fail again and again
+                    del self._waiting[what]
+                    raise
+                del self._waiting[what]
+
+    def turn(self, now: float) -> None:
+        """Begin a turn: write what waits, say what changed, keep the reserve.
+
+        Args:
+            now: Steady seconds.
+        """
+        if self._trouble and not self._said:
+            log.error("%s What ranks report waits with them.", self._trouble)
+        elif self._said and not self._trouble:
+            log.info("The store can be written again.")
+        self._said, self._trouble = self._trouble, ""
+        self.flush()
+        if not self.is_leaving and now - self._kept >= RESERVE_SECONDS:
+            self._kept = now
+            keep_reserve(self._store)
+
+    def _note(self, trouble: str) -> None:
+        self._trouble = self._trouble or trouble

@@ -1,0 +1,44 @@
+"""Wake a cluster's supervisor if it is needed: ``python -m … CLUSTER``."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+
+from workbench.errors import WorkbenchError
+from workbench.requests.supervisor_lock import HEARTBEAT_NAME, has_work, rouse
+from workbench.requests.wishes import supervisor_is_awake, wake_supervisor
+from workbench.store import Store
+from workbench.store.paths import cluster_directory
+
+
+def main() -> int:
+    """Wake it, or see that there is nothing to be watched any longer."""
+    cluster = sys.argv[1]
+    try:
+        with Store() as store:
+            needed = has_work(store, cluster)
+        if not needed and not supervisor_is_awake(cluster):
+            with contextlib.suppress(OSError):
+                (cluster_directory(cluster) / HEARTBEAT_NAME).unlink()
+            return 0
+        done = rouse(cluster)
+        if not supervisor_is_awake(cluster):
+            done = f"{done} The supervisor is started again."
+            wake_supervisor(cluster)
+    except WorkbenchError as error:
+        _say(str(error))
+        return 1
+    _say(done.strip())
+    return 0
+
+
+def _say(sentence: str) -> None:
+    if sentence:
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S")
+        print(f"{stamp} INFO workbench.watchdog: {sentence}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

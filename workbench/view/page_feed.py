@@ -1,0 +1,213 @@
+"""The data that pages need to follow one run, read once for all pages.
+
+A page sends the version of its curves, and gets the buckets that have changed since. So a slow page
+gets fewer, larger updates, and nothing queues up.
+"""
+
+from __future__ import annotations
+
+import secrets
+from itertools import islice
+
+from workbench.analysis.step_breakdown import NOTHING_KNOWN, anatomy_of
+from workbench.core.moment import is_due
+from workbench.core.run.display import size_of
+from workbench.core.run.downsampling import Curve
+from workbench.core.run.frames import Series, encode_frame
+from workbench.core.run.metrics import MOST_DRAWN, is_clock, is_measured
+from workbench.store import Store
+from workbench.view.page_messages import Message, run_message, steps_message
+from workbench.view.run_record import RunRecord
+
+CAPACITY = 2_000  # buckets of a curve: more than a screen has columns
+STEPS_SECONDS = 1.0
+VALUES_SECONDS = 0.5
+OUTPUT_CHARACTERS = 256_000
+_PIECES_AT_ONCE = 500
+
+
+class Feed:
+    """The feed of one run, for all its pages.
+
+    Args:
+        store: Where it is read from; used by one thread at a time.
+        run: The run's id.
+        capacity: Greatest number of buckets of each curve.
+        record: An existing record to share; its owner then calls ``read``, and ``refresh`` after
+            it.
+
+    Raises:
+        Unknown: No run has this id.
+    """
+
+    def __init__(
+        self, store: Store, run: str, capacity: int = CAPACITY, record: RunRecord | None = None
+    ) -> None:
+        self.identity = secrets.token_hex(8)
+        self.behind = False
+        self.ended = False
+        self._store = store
+        self._record = record or RunRecord(store.run(run), capacity)
+        self._anatomy = NOTHING_KNOWN
+        self._marked = 0  # version in which the slowest rank changed
+        self._steps_read = self._values_read = 0.0
+        self._values = dict[str, float]()
+        self._displays = 0
+
+    def __repr__(self) -> str:
+        return f"<Feed of {self._record.run.wish.name}, version {self.version}>"
+
+    @property
+    def version(self) -> int:
+        """The newest version of the curves; 0 without any."""
+        return self._record.version
+
+    def read(self, now: float) -> bool:
+        """Read what is new, and return whether there was any.
+
+        ``behind`` is true if there was more than is read at once.
+
+        Args:
+            now: Epoch seconds.
+        """
+        record, store = self._record, self._store
+        # The state first, so that everything written before a run's end is read after its end is
+        # seen.
+        before = record.run, record.reason, record.version
+        record.look(store)
+        if record.run.fact.iteration:
+            record.pace.add(now, record.run.fact.iteration)
+        self.behind = record.read_some_points(store)
+        self.refresh(now)
+        return (record.run, record.reason, record.version) != before
+
+    def refresh(self, now: float) -> None:
+        """Read what changes more slowly than the points.
+
+        Args:
+            now: Epoch seconds.
+        """
+        record, store = self._record, self._store
+        ended = record.run.fact.state.ended and not self.behind
+        if ended or is_due(self._steps_read, now, STEPS_SECONDS):
+            self._steps_read = now
+            self._read_steps()
+        if ended or is_due(self._values_read, now, VALUES_SECONDS):
+            self._values_read = now
+            self._values = store.final_values(record.run.id)
+            self._displays = store.displays(record.run.id).get(0, 0)
+        settled = [curve.settle(now, record.version + 1, whole=ended) for _, curve in self._drawn()]
+        record.version += any(settled)
+        self.ended = ended
+
+    def frame(self, since: int) -> bytes | None:
+        """Return the changes of the curves after version ``since``; None without any.
+
+        Args:
+            since: The version that the page has; 0 for none.
+        """
+        if since < self._marked:
+            since = 0
+        series = []
+        for name, curve in self._drawn():
+            one = _series(name, curve, since, self._slowest)
+            if len(one.buckets):
+                series.append(one)
+        return self._encoded(series) if series else None
+
+    def detail(self, first: int, last: int, amount: int) -> bytes:
+        """Return the curves from iteration ``first`` to ``last`` in at most ``amount`` buckets.
+
+        They are read again from the store, independent of ``read``.
+        """
+        after, curves = 0, dict[str, Curve]()
+        while True:
+            newest, found = self._store.point_columns(
+                self._record.run.id, after, first=first, last=last
+            )
+            if newest == after:
+                break
+            after = newest
+            for name, columns in found.items():
+                if len(curves) >= MOST_DRAWN and name not in curves:
+                    continue
+                if not is_clock(name) and not is_measured(name):
+                    curve = curves.setdefault(name, Curve(amount))
+                    curve.add(columns.ranks, columns.iterations, columns.values)
+        self._read_steps()
+        return self._encoded(
+            [_series(name, curve, -1, self._slowest) for name, curve in curves.items()]
+        )
+
+    def run_message(self, now: float) -> Message:
+        """Return the run's state."""
+        record = self._record
+        return run_message(
+            record.run,
+            now,
+            rate=record.pace.rate,
+            waiting=record.reason,
+            values=self._values,
+            displays=self._displays,
+            anatomy=self._anatomy,
+        )
+
+    def steps_message(self) -> Message | None:
+        """Return the step breakdown; None if it was not measured."""
+        return steps_message(self._anatomy) if self._anatomy.steps else None
+
+    def output(self, after: int, most: int = 64_000) -> Message:
+        """Return the output after piece ``after``: about ``most`` characters at once.
+
+        Very old output is skipped, and counted.
+        """
+        run = self._record.run.id
+        start = self._store.output_tail(run, after, OUTPUT_CHARACTERS)
+        skipped, after, size = start - after, start, 0
+        pieces = list[list[object]]()
+        for row in self._store.output(run, start, _PIECES_AT_ONCE):
+            shown = self._store.shown(run, row.place) if row.place else None
+            length = len(row.text) + (size_of(shown.data) if shown else 0)
+            if pieces and size + length > most:
+                break
+            after, size = row.sequence, size + length
+            if shown:
+                what = {"place": row.place, **shown._asdict()}
+                pieces.append([row.rank, row.stream, row.text, what])
+            elif row.text or not row.place:
+                pieces.append([row.rank, "stdout" if row.place else row.stream, row.text])
+        return {"after": after, "skipped": skipped, "pieces": pieces}
+
+    @property
+    def _slowest(self) -> int:
+        return self._anatomy.slowest
+
+    def _drawn(self) -> list[tuple[str, Curve]]:
+        every = (pair for pair in self._record.curves.items() if not is_clock(pair[0]))
+        return [*islice(every, MOST_DRAWN)]
+
+    def _read_steps(self) -> None:
+        before = self._slowest
+        self._anatomy = anatomy_of(self._store, self._record.run, before)
+        if self._slowest != before:
+            self._record.version += 1
+            self._marked = self._record.version
+
+    def _encoded(self, series: list[Series]) -> bytes:
+        return encode_frame(
+            series,
+            feed=self.identity,
+            version=self.version,
+            points=self._record.points,
+            slowest=self._slowest,
+        )
+
+
+def _series(name: str, curve: Curve, since: int, marked: int) -> Series:
+    return Series(
+        name,
+        curve.buckets(since, marked),
+        len(curve.ranks),
+        curve.nonfinite,
+        curve.nonfinite_first,
+    )

@@ -1,0 +1,246 @@
+"""Say runs and clusters as ``workbench.view.page_protocol`` has them, in values for JSON.
+
+The only sentences are those that the store has already.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy, kept_anatomy
+from workbench.core.cluster.model import ClusterFact, as_next_started, shown_state
+from workbench.core.performance.comparison import StepSummary
+from workbench.core.run.metrics import (
+    fraction_done,
+    group_names,
+    iterations_to_do,
+    reported,
+    seconds_left,
+    seconds_taken,
+)
+from workbench.core.run.model import Run, RunState, only_printed
+from workbench.errors import Unknown
+from workbench.store import Store
+from workbench.store.disk import full_disk
+from workbench.surfaces import in_page
+from workbench.view.hang_text import hang_message
+from workbench.view.nodes import fleet_message, fleet_of
+from workbench.view.page_protocol import (
+    ClusterMessage,
+    ListedRunMessage,
+    MeasuredMessage,
+    RankMessage,
+    RunMessage,
+    StepMessage,
+    StepPart,
+    StepsMessage,
+    as_values,
+)
+from workbench.view.run_record import runs_before
+from workbench.view.wait_reason import reason
+
+Message = dict[str, Any]
+
+MOST_RANKS = 32  # whose step times are sent
+SPARK_BUCKETS = 40
+ERROR_CHARACTERS = 20_000
+
+
+def run_message(
+    run: Run,
+    now: float,
+    *,
+    rate: float = 0.0,
+    waiting: str = "",
+    values: Mapping[str, float] | None = None,
+    displays: int = 0,
+    anatomy: Anatomy = NOTHING_KNOWN,
+) -> Message:
+    """Return one run.
+
+    Args:
+        now: Epoch seconds.
+        rate: Recent iterations per second; 0 when unknown.
+        waiting: Why it waits.
+        values: The last value of every name.
+        displays: Number of rank 0's displays.
+        anatomy: The step breakdown and its verdict.
+    """
+    return as_values(
+        _run_message(
+            run,
+            now,
+            rate=rate,
+            waiting=waiting,
+            values=values,
+            displays=displays,
+            anatomy=anatomy,
+        )
+    )
+
+
+def _run_message(
+    run: Run,
+    now: float,
+    *,
+    rate: float = 0.0,
+    waiting: str = "",
+    values: Mapping[str, float] | None = None,
+    displays: int = 0,
+    anatomy: Anatomy = NOTHING_KNOWN,
+) -> RunMessage:
+    wish, fact = run.wish, run.fact
+    return RunMessage(
+        id=wish.id,
+        name=wish.name,
+        kind=wish.kind,
+        cluster=wish.cluster,
+        state=fact.state,
+        is_ended=fact.state.ended,
+        is_stopping=wish.stop and not fact.state.ended,
+        ranks=fact.ranks,
+        generation=fact.generation,
+        created=wish.created,
+        started=fact.started,
+        ended=fact.ended,
+        now=now,
+        iteration=fact.iteration,
+        iterations_total=iterations_to_do(fact),
+        epoch=finite(fact.epoch) or 0.0,
+        epochs_total=finite(fact.epochs_total) or 0.0,
+        fraction=fraction_done(fact),
+        seconds_left=seconds_left(fact, now),
+        seconds_taken=seconds_taken(fact, now),
+        rate=rate if fact.state is RunState.RUNNING else 0.0,
+        failed_rank=fact.failed_rank,
+        failed_host=fact.failed_host,
+        error=fact.error[-ERROR_CHARACTERS:],
+        message=in_page(fact.message),
+        is_folded=bool(fact.traceback),
+        failure=fact.failure,
+        stopped_at=fact.stopped_at,
+        remark=fact.remark,
+        waiting=in_page(waiting),
+        hang=hang_message(run),
+        parameters={name: _plain(value) for name, value in wish.parameters},
+        arguments=tuple(str(argument) for argument in wish.arguments),
+        values={name: finite(value) for name, value in reported(values or {}).items()},
+        displays=displays,
+        verdict=anatomy.says,
+        step=_step_message(anatomy.summary),
+    )
+
+
+def _step_message(step: StepSummary | None) -> StepMessage | None:
+    if step is None:
+        return None
+    return StepMessage(
+        parts=cast("Mapping[StepPart, float]", step.parts), noise=step.noise, batch=step.batch
+    )
+
+
+def steps_message(anatomy: Anatomy) -> Message:
+    """Return the step breakdown."""
+    rows, slowest = anatomy.rows, anatomy.slowest
+    chosen = [*rows][:MOST_RANKS]
+    if slowest in rows and slowest not in chosen:
+        chosen[-1] = slowest
+    return as_values(
+        StepsMessage(
+            slowest=slowest,
+            ranks=tuple((rank, *rows[rank]) for rank in chosen),
+            total=len(rows),
+            parts=cast("tuple[StepPart, ...]", anatomy.parts),
+            says=anatomy.says,
+        )
+    )
+
+
+def run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) -> Message:
+    """Return the full message of ``run`` at ``now``.
+
+    Args:
+        anatomy: The step breakdown (default: the stored one).
+    """
+    return as_values(_run_now(store, run, now, anatomy))
+
+
+def _run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) -> RunMessage:
+    cluster, before = ClusterFact(run.wish.cluster), tuple[Run, ...]()
+    if not run.fact.state.ended:
+        cluster = store.cluster_fact(run.wish.cluster)
+        before = runs_before(run, store.unfinished(run.wish.cluster))
+    return _run_message(
+        run,
+        now,
+        waiting=reason(run, cluster, before),
+        values=store.final_values(run.id),
+        displays=store.displays(run.id).get(0, 0),
+        anatomy=anatomy or kept_anatomy(store, run),
+    )
+
+
+def listed_runs(store: Store, cluster: str | None, limit: int, now: float) -> list[Message]:
+    """Return the newest runs first, each with a small picture of its main curve."""
+    found = []
+    for run in store.runs(cluster, limit=limit):
+        message = _run_now(store, run, now)
+        groups = group_names(message.values)
+        name = groups[0].names[0] if groups else ""
+        spark = store.spark(run.id, name, SPARK_BUCKETS) if name else []
+        listed = ListedRunMessage(
+            **vars(message),
+            sparkline=tuple(map(finite, spark)),
+            sparkline_name=name,
+            only_printed=only_printed(run, bool(groups)),
+        )
+        found.append(as_values(listed))
+    return found
+
+
+def cluster_message(store: Store, name: str, now: float) -> Message:
+    """Return cluster ``name``: its desired and its observed state.
+
+    Raises:
+        Unknown: There is no such cluster.
+    """
+    wish, fact = store.cluster_wish(name), store.cluster_fact(name)
+    if wish is None:
+        raise Unknown(f"There is no cluster {name!r}.")
+    wish = as_next_started(wish, fact)
+    last = store.last_survey(name)
+    fleet = fleet_message(fleet_of(store, wish, fact.ranks, now))
+    ranks = store.ranks(name, fact.generation) if fact.ranks else []
+    message = ClusterMessage(
+        **vars(fleet),
+        name=name,
+        state=shown_state(wish, fact),
+        message=in_page(full_disk(store.path) or fact.message),
+        is_wanted=wish.up,
+        # The default is as many as the nodes have slots.
+        ranks_asked=(wish.ranks or fact.ranks) if wish.up else 0,
+        ranks_wished=wish.ranks,
+        ranks_actual=fact.ranks,
+        oversubscribe=wish.oversubscribe,
+        revision=wish.revision,
+        generation=fact.generation,
+        updated=fact.updated,
+        ranks=tuple(RankMessage(rank=one.rank, host=one.host, pid=one.pid) for one in ranks),
+        runs=tuple(_run_now(store, run, now) for run in store.unfinished(name)),
+        measured=MeasuredMessage(run=last[0], time=last[1]) if last else None,
+    )
+    return as_values(message)
+
+
+def finite(value: float) -> float | None:
+    """Return ``value``, or None for numbers that JSON lacks."""
+    return value if math.isfinite(value) else None
+
+
+def _plain(value: object) -> object:
+    """Return a parameter as a JSON value."""
+    if isinstance(value, float):
+        return finite(value)
+    return value if isinstance(value, (bool, int, str)) or value is None else repr(value)

@@ -1,0 +1,404 @@
+"""The messages to a page about clusters, runs and measurements, one type each.
+
+``extension/messages.py`` writes ``extension/src/messages.ts`` from these, so that both sides agree:
+a message ``RunMessage`` is ``IRun`` there. Times are in epoch seconds, 0 for "not yet"; money is in
+dollars. A field with a default may be missing from what an older version saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal
+
+from workbench.core.cluster.model import ClusterState
+from workbench.core.fleet.model import NodeState, Provider
+from workbench.core.fleet.purchases import PurchaseOutcome
+from workbench.core.run.model import RunKind, RunState
+
+StepPart = Literal[
+    "compute", "communication", "waiting", "moving", "point-to-point", "data", "other"
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeMessage:
+    """One node, as it was last seen.
+
+    Args:
+        address: Its address for the other nodes, or empty.
+        failed: Whether it did not come up, or could not be prepared; ``message`` says why.
+        since: When it entered its state.
+        slots: Number of ranks that it can run; 0 while unknown.
+        price: Present dollars per hour; 0 if it is free.
+        spent: Dollars so far.
+        traffic: Part of ``spent`` for traffic, estimated.
+        message: One sentence for the reader, or empty.
+    """
+
+    id: str
+    address: str
+    type: str
+    zone: str
+    state: NodeState
+    failed: bool
+    since: float
+    slots: int
+    price: float
+    spent: float
+    traffic: float
+    head: bool
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RungMessage:
+    """One purchase that was tried, or is being tried.
+
+    Args:
+        message: Why it was refused, in a sentence.
+    """
+
+    what: str
+    outcome: PurchaseOutcome
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingMessage:
+    """Ranks that wait in one call at one line.
+
+    Args:
+        ranks: Their numbers, such as ``0, 2-3``.
+        line: 0 where it is unknown.
+    """
+
+    ranks: str
+    amount: int
+    call: str
+    seconds: float
+    line: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElsewhereMessage:
+    """Ranks that do not wait.
+
+    Args:
+        state: ``silent``: nothing was heard of them for ``seconds``.
+        doing: What is called there, or file and line outside of the user's source.
+    """
+
+    ranks: str
+    amount: int
+    state: Literal["at", "ended", "silent"]
+    line: int
+    doing: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class HangMessage:
+    """Which ranks wait for which others.
+
+    Args:
+        sure: Whether no rank makes progress; else some ranks are only slow.
+        source: The script's name; empty for a cell.
+    """
+
+    sure: bool
+    source: str
+    waiting: tuple[WaitingMessage, ...]
+    others: tuple[ElsewhereMessage, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepMessage:
+    """The step breakdown of a run, as the mean over its ranks.
+
+    Args:
+        parts: Seconds of each part, in display order.
+        noise: Relative variation of the step time.
+        batch: Examples of all ranks in a step; 0 when unknown.
+    """
+
+    parts: Mapping[StepPart, float]
+    noise: float
+    batch: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepsMessage:
+    """The step breakdown of each rank, in seconds per step.
+
+    Args:
+        slowest: The rank that the others wait for; -1 when unknown.
+        ranks: Some ranks in their order, each with its number and its parts; the slowest is among
+            them.
+        total: How many ranks measured it.
+        parts: The names of the parts.
+        says: The verdict and related advice, a sentence each.
+    """
+
+    slowest: int
+    ranks: tuple[tuple[float, ...], ...]
+    total: int
+    parts: tuple[StepPart, ...] = ()
+    says: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMessage:
+    """A run: its desired and its observed state.
+
+    Args:
+        is_ended: Whether the run is complete.
+        is_stopping: Whether a stop was requested.
+        now: The server's clock when this was written.
+        iterations_total: 0 when unknown.
+        fraction: From 0 to 1; null when no total is known.
+        rate: Recent iterations per second; 0 when unknown.
+        error: The failed rank's own traceback.
+        message: Sentences for the reader, or empty.
+        waiting: Why the run waits, in a sentence, or empty.
+        values: The last value of each reported name, in the order in which views show them: the
+            median over the ranks; null where it is not finite.
+        is_folded: Whether frames are left out of the error, which ``workbench logs`` prints.
+        failure: The last line of the failed rank's error.
+        stopped_at: The iteration at which it was stopped; -1 if it was not.
+        remark: The part of ``message`` beside these two.
+        hang: Which ranks wait for which others, now or when it ended.
+        displays: Number of rank 0's figures, tables and similar.
+        verdict: The verdict on the step breakdown, a sentence each; final once it has ended.
+        step: Null without measurements.
+    """
+
+    id: str
+    name: str
+    kind: RunKind
+    cluster: str
+    state: RunState
+    is_ended: bool
+    is_stopping: bool
+    ranks: int
+    generation: int
+    created: float
+    started: float
+    ended: float
+    now: float
+    iteration: int
+    iterations_total: int
+    epoch: float
+    epochs_total: float
+    fraction: float | None
+    seconds_left: float | None
+    seconds_taken: float
+    rate: float
+    failed_rank: int
+    failed_host: str
+    error: str
+    message: str
+    waiting: str
+    parameters: Mapping[str, object]
+    arguments: tuple[str, ...]
+    values: Mapping[str, float | None]
+    is_folded: bool = False
+    failure: str = ""
+    stopped_at: int = -1
+    remark: str = ""
+    hang: HangMessage | None = None
+    displays: int = 0
+    verdict: tuple[str, ...] = ()
+    step: StepMessage | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedRunMessage(RunMessage):
+    """A run of the list, with a small picture of its main curve.
+
+    Args:
+        sparkline: Some values in the order of iterations; null for a gap.
+        sparkline_name: What ``sparkline`` shows, such as ``main/loss``; empty when nothing was
+            reported.
+        only_printed: Whether it finished without a value to draw, as a cell that only prints does.
+    """
+
+    sparkline: tuple[float | None, ...]
+    sparkline_name: str
+    only_printed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankMessage:
+    """The host and process of a rank."""
+
+    rank: int
+    host: str
+    pid: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredMessage:
+    """Which run measured a cluster last, and when."""
+
+    run: str
+    time: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetMessage:
+    """A cluster's nodes and costs.
+
+    Args:
+        provider: The provider of its nodes; ``local`` is this machine.
+        nodes_actual: Number of nodes with ranks.
+        nodes_defined: The last desired number, also of a cluster that is down.
+        min_nodes: The smallest number of nodes of a world.
+        max_nodes: The number to which it may grow while runs wait; 0 for a fixed size.
+        price: Dollars per hour; null when it costs nothing.
+        spent: Dollars so far; null when it costs nothing.
+        traffic: Dollars of these for traffic, estimated; null when it costs nothing.
+        budget: Dollars that it may cost in total; null for no limit.
+        expires: When it is deleted automatically; null for never.
+        node_states: The number of nodes in each state, including ``failed``; empty for this
+            machine.
+        nodes: Some nodes that are not gone, the head first; empty for this machine.
+        rungs: The purchases tried for missing nodes, in order; empty when none is missing.
+    """
+
+    provider: Provider
+    nodes_asked: int
+    nodes_actual: int
+    nodes_defined: int
+    min_nodes: int
+    max_nodes: int
+    price: float | None
+    spent: float | None
+    traffic: float | None
+    budget: float | None
+    expires: float | None
+    node_states: Mapping[str, int]
+    nodes: tuple[NodeMessage, ...]
+    rungs: tuple[RungMessage, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterMessage(FleetMessage):
+    """A cluster: its desired and its observed state.
+
+    Args:
+        message: One sentence for the reader, or empty.
+        is_wanted: Whether it is desired to be up.
+        ranks_asked: 0 while it is not desired to be up.
+        ranks_wished: The last desired size, also of a cluster that is down.
+        revision: Increases with every wish; the latest one is valid.
+        runs: Those that have not ended, oldest first.
+        measured: Null if no run measured its links.
+    """
+
+    name: str
+    state: ClusterState
+    message: str
+    is_wanted: bool
+    ranks_asked: int
+    ranks_wished: int
+    ranks_actual: int
+    oversubscribe: bool
+    revision: int
+    generation: int
+    updated: float
+    ranks: tuple[RankMessage, ...]
+    runs: tuple[RunMessage, ...]
+    measured: MeasuredMessage | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClustersMessage:
+    """All clusters, and the limits of this machine.
+
+    Args:
+        slots: Ranks that this machine runs without oversubscription.
+        max_ranks: The largest number of ranks that can be requested.
+    """
+
+    clusters: tuple[ClusterMessage, ...]
+    slots: int
+    max_ranks: int
+    version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeMessage:
+    """An allreduce of one size.
+
+    Args:
+        way: The implementation: ours, or the MPI library's own.
+        algorithm: The algorithm, or empty.
+    """
+
+    nbytes: int
+    seconds: float
+    way: str
+    algorithm: str
+    algbw: float
+    busbw: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RateMessage:
+    """A measurement within a node."""
+
+    node: str
+    what: str
+    bandwidth: float
+    latency: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SurveyMessage:
+    """The results of a measurement, in bytes, seconds and bytes per second.
+
+    Args:
+        seconds: Its duration.
+        nodes: Names in the order of their ranks.
+        links: From each node (row) to each (column); null where it was not measured.
+        latencies: One way, from a node to another, by their indices in ``nodes``.
+        slowest: The slowest link, by its ends; null without any.
+        rating: The rated bandwidth of a node's network; 0 when unknown.
+        rates: Within nodes.
+        remarks: What stands out and what has changed, a sentence each.
+    """
+
+    time: float
+    seconds: float
+    ranks: int
+    nodes: tuple[str, ...]
+    links: tuple[tuple[float | None, ...], ...]
+    latencies: tuple[tuple[int, int, float], ...]
+    slowest: tuple[int, int] | None
+    rating: float
+    exchanges: tuple[ExchangeMessage, ...]
+    rates: tuple[RateMessage, ...]
+    remarks: tuple[str, ...]
+
+
+MESSAGES: tuple[type[Any], ...] = (
+    NodeMessage, RungMessage, WaitingMessage, ElsewhereMessage, HangMessage, StepMessage,
+    StepsMessage, RunMessage, ListedRunMessage, RankMessage, MeasuredMessage, FleetMessage,
+    ClusterMessage, ClustersMessage, ExchangeMessage, RateMessage, SurveyMessage,
+)  # fmt: skip
+
+
+def as_values(message: Any) -> dict[str, Any]:
+    """Return a message as JSON values."""
+    return {field.name: _plain(getattr(message, field.name)) for field in fields(message)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):  # an enum's member as well
+        return str(value)
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    return as_values(value) if is_dataclass(value) else value

@@ -1,0 +1,60 @@
+"""The style of all pictures, legible on light and dark pages: no background, grey ink."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+# Its contrast is 4.3 to a white page, and 4.4 to JupyterLab's dark one.
+INK = "#7a7a7a"
+# Okabe and Ito's without yellow, which is invisible on white, and two more.
+COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#9467BD", "#8C6D31",
+)  # fmt: skip
+_PALETTE = 128  # colours
+_GRID = 0.25
+
+
+def new_figure(width: float, height: float, dpi: int, layout: Any = None) -> Any:
+    """Return an empty figure with its canvas, unknown to pyplot.
+
+    Args:
+        width: In inches, as the height.
+        layout: As matplotlib's ``Figure`` takes it.
+    """
+    # Not by pyplot, which would show the figure again and needs the main thread.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=dpi, facecolor="none", layout=layout)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def ink(axes: Any, *, grid: bool = True) -> None:
+    """Colour everything on ``axes`` except the data; call it last."""
+    axes.set_facecolor("none")
+    axes.tick_params(which="both", colors=INK)
+    for spine in axes.spines.values():
+        spine.set_color(INK)
+    for words in (axes.xaxis.label, axes.yaxis.label, axes.title):
+        words.set_color(INK)
+    if grid:
+        axes.grid(color=INK, alpha=_GRID, linewidth=0.6)
+        axes.set_axisbelow(True)
+    legend = axes.get_legend()
+    for words in legend.get_texts() if legend else ():
+        words.set_color(INK)
+        words.set_parse_math(False)
+
+
+def png_of(canvas: Any) -> bytes:
+    """Return the canvas as a small PNG with a transparent background."""
+    from PIL import Image
+
+    # A palette makes the picture three times smaller without a visible difference.
+    pixels = bytes(canvas.buffer_rgba())
+    picture = Image.frombytes("RGBA", canvas.get_width_height(), pixels)
+    buffer = io.BytesIO()
+    picture.quantize(_PALETTE, method=Image.Quantize.FASTOCTREE).save(buffer, "png")
+    return buffer.getvalue()

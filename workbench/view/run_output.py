@@ -1,0 +1,219 @@
+"""The output of a cell: live while a run is active, and final for the saved notebook.
+
+The final output needs neither this machine nor a kernel: a picture, text, and downsampled curves.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy, anatomy_of
+from workbench.core.run.frames import Series, encode_frame
+from workbench.core.run.metrics import drawn, fraction_done, left_out, reported
+from workbench.core.run.model import Run, RunState
+from workbench.store import Store
+from workbench.view import step_bars
+from workbench.view.curve_layout import Panel, describe, panels_of
+from workbench.view.curve_picture import png
+from workbench.view.hang_text import hang_html, hang_lines
+from workbench.view.html import Html, element, image, joined, sentence, words
+from workbench.view.listing import cell, framed, head_cell
+from workbench.view.page_messages import run_message, steps_message
+from workbench.view.page_protocol import as_values
+from workbench.view.run_record import RunRecord
+from workbench.view.survey_output import survey_bundle, survey_message
+from workbench.view.text import (
+    all_frames,
+    kept_line,
+    number,
+    percent,
+    state_line,
+    summary,
+)
+from workbench.view.transcript import KEPT_CHARACTERS, Transcript
+
+Bundle = Mapping[str, Any]
+
+RUN_TYPE = "application/vnd.workbench.run+json"
+# Key in the metadata of a display of rank 0: its run.
+METADATA = "workbench"
+# Limit of all displays together: the newest are kept, a text replaces the others.
+KEPT_DISPLAYS = 4_000_000
+# Buckets of all curves together: 32 bytes each, in base64. With the picture, which is stored twice,
+# a run takes less than 100 kB, apart from the output of its ranks.
+KEPT_BUCKETS = 1_200
+
+
+def live_bundle(
+    run: Run, line: str, below: Html, description: str, streamed: frozenset[int] = frozenset()
+) -> dict[str, Any]:
+    """Return the live output, for a page without the extension.
+
+    Args:
+        line: The run's state.
+        below: The picture and the output, in HTML.
+        description: The picture's alternative text.
+        streamed: Ranks whose output is on the page already.
+    """
+    return {
+        RUN_TYPE: _identity(run, streamed),
+        "text/html": joined([_head_html(run, line), below]),
+        "text/plain": "\n".join([f"{run.wish.name}: {line}", *hang_lines(run), description]),
+    }
+
+
+def kept_bundle(store: Store, run: Run, now: float) -> dict[str, Any]:
+    """Return the final output of ``run``, with the output of all its ranks.
+
+    Args:
+        now: Epoch seconds.
+    """
+    record = RunRecord(run)
+    record.read_points(store)
+    after = store.output_tail(run.id, 0, KEPT_CHARACTERS)
+    transcript = Transcript(run.wish.name, is_cut=after > 0)
+    transcript.feed_all(store.output(run.id, after))
+    return bundle_of(store, record, transcript, now)
+
+
+def bundle_of(
+    store: Store,
+    record: RunRecord,
+    transcript: Transcript,
+    now: float,
+    streamed: frozenset[int] = frozenset(),
+    *,
+    raised: bool = False,
+) -> dict[str, Any]:
+    """Return the final output of the run of ``record``.
+
+    Args:
+        transcript: The output of ranks.
+        now: Epoch seconds.
+        streamed: Ranks whose output is on the page already.
+        raised: Whether the cell's own error shows the failed rank's traceback.
+    """
+    if found := store.survey(record.run.id):
+        saved = _saved(record, NOTHING_KNOWN, {}, now)
+        saved["survey"] = as_values(survey_message(store, record.run, found, now))
+        survey = survey_bundle(store, record.run, found, now)
+        return {RUN_TYPE: {**_identity(record.run), "saved": saved}, **survey}
+    run, panels = record.run, panels_of({"": record.curves})
+    anatomy, folder = anatomy_of(store, run), store.path.parent
+    values = store.final_values(run.id)
+    written = filter(None, [transcript.text(set(transcript.ranks) - streamed)])
+    saved = _saved(record, anatomy, values, now, store.displays(run.id).get(0, 0))
+    told = {"raised": True} if raised else {}
+    bundle: dict[str, Any] = {
+        RUN_TYPE: {**_identity(run, streamed), **told, "saved": saved},
+        "text/plain": "\n".join(
+            [
+                *summary(run, values, folder, now, [*hang_lines(run), *step_bars.lines(anatomy)]),
+                *written,
+            ]
+        ),
+    }
+    drawn = bool(panels or anatomy.steps)
+    shown = (
+        figure(panels, kept_line(run, folder), anatomy, values) if drawn else _caption(run, folder)
+    )
+    head = joined([_head_html(run, state_line(run, now)), "" if raised else _error_html(run)])
+    below = _values_html(values), step_bars.lines_html(anatomy)
+    displayed = store.newest_shown(run.id, KEPT_DISPLAYS, without=streamed)
+    output = transcript.html(streamed=streamed, final=True, shown=displayed)
+    return {**bundle, **shown, "text/html": joined([head, shown["text/html"], *below, output])}
+
+
+def figure(
+    panels: Sequence[Panel],
+    caption: str,
+    anatomy: Anatomy = NOTHING_KNOWN,
+    values: Mapping[str, float] | None = None,
+) -> Bundle:
+    """Return a picture for saving, as PNG and as HTML.
+
+    Args:
+        anatomy: The step breakdown, drawn below the curves.
+        values: The last value of every name.
+    """
+    drawn = png(panels, anatomy)
+    described = filter(None, [describe(panels, values or {}), step_bars.describe(anatomy)])
+    html = figure_html(drawn, "; ".join(described), caption)
+    return {"image/png": base64.b64encode(drawn).decode(), "text/html": html}
+
+
+def figure_html(picture: bytes, description: str, caption: str) -> Html:
+    """Return the picture as a self-contained HTML figure."""
+    data = base64.b64encode(picture).decode()
+    shown = [image(data, description)]
+    if caption:
+        shown.append(element("figcaption", caption, style="text-align: left"))
+    return element("figure", *shown, style="margin: 0")
+
+
+def _identity(run: Run, streamed: frozenset[int] = frozenset()) -> dict[str, Any]:
+    beside = {"streamed": True} if streamed else {}
+    return {"run": run.wish.id, "name": run.wish.name, **beside}
+
+
+def _saved(
+    record: RunRecord, anatomy: Anatomy, values: Mapping[str, float], now: float, displays: int = 0
+) -> dict[str, object]:
+    return {
+        "run": run_message(record.run, now, values=values, displays=displays, anatomy=anatomy),
+        "steps": steps_message(anatomy) if anatomy.steps else None,
+        "frame": base64.b64encode(_frame(record, anatomy.slowest)).decode(),
+    }
+
+
+def _frame(record: RunRecord, slowest: int) -> bytes:
+    curves = {name: record.curves[name] for name in drawn(record.curves)}
+    amount = max(2, KEPT_BUCKETS // max(4, len(curves)))
+    series = []
+    for name, curve in curves.items():
+        buckets = curve.thinned(amount).buckets(marked=slowest)
+        series.append(
+            Series(name, buckets, len(curve.ranks), curve.nonfinite, curve.nonfinite_first)
+        )
+    return encode_frame(series, points=record.points, slowest=slowest)
+
+
+def _caption(run: Run, folder: Path) -> Bundle:
+    """Return where a run without curves is saved; empty for a cell that only printed."""
+    is_plain = run.fact.state is RunState.FINISHED
+    return {"text/html": joined([]) if is_plain else element("p", kept_line(run, folder))}
+
+
+def _head_html(run: Run, line: str) -> Html:
+    done, bar = fraction_done(run.fact), words("")
+    if done is not None:
+        meter = element(
+            "progress",
+            percent(run.fact),
+            value=f"{done:.4f}",
+            max="1",
+            aria_label=f"Progress of run {run.wish.name}",
+            style="width: 24em",
+        )
+        bar = joined([element("br"), meter, f" {percent(run.fact)}"])
+    head = element("div", element("strong", run.wish.name), ": ", sentence(line), bar)
+    return joined([head, hang_html(run)])
+
+
+def _error_html(run: Run) -> Html:
+    """Return the failed rank's traceback, and how to see all frames."""
+    text = "\n".join([run.fact.error, all_frames(run)]).strip()
+    return element("pre", text) if text else words("")
+
+
+def _values_html(values: Mapping[str, float]) -> Html:
+    rows = [
+        element("tr", head_cell(name, scope="row"), cell(number(value), "right"))
+        for name, value in reported(values).items()
+    ]
+    if others := left_out(values):
+        rows.append(element("tr", element("td", others, colspan=2)))
+    return framed([element("tbody", *rows)], "Last values") if rows else words("")

@@ -1,0 +1,115 @@
+"""The data of one run, read incrementally from the store, for a view to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from workbench.core.cluster.model import ClusterFact
+from workbench.core.moment import is_due
+from workbench.core.run.downsampling import DEFAULT_CAPACITY, Curve
+from workbench.core.run.metrics import Pace, is_measured
+from workbench.core.run.model import Run, RunState
+from workbench.store import OutputRow, Store
+from workbench.view.text import state_line
+from workbench.view.wait_reason import reason
+
+POINTS_AT_ONCE = 20_000
+POINTS_SECONDS = 0.5  # curves are drawn no more often than once a second
+PIECES_AT_ONCE = 5_000
+
+
+class RunRecord:
+    """The data of a run that was read so far.
+
+    Args:
+        run: The run as it was when reading began.
+        capacity: Greatest number of buckets of each curve.
+    """
+
+    def __init__(self, run: Run, capacity: int = DEFAULT_CAPACITY) -> None:
+        self.run = run
+        self.cluster = ClusterFact(run.wish.cluster)
+        self.before: tuple[Run, ...] = ()
+        self.curves: dict[str, Curve] = {}
+        self.points = 0
+        self.version = 0
+        self.pace = Pace()
+        self._capacity = capacity
+        self._point = 0
+        self._points_read = 0.0
+        self._piece = 0
+
+    def __repr__(self) -> str:
+        return f"<Record of {self.run.wish.name}: {self.points} points>"
+
+    @property
+    def reason(self) -> str:
+        """Why the run waits, or empty."""
+        return reason(self.run, self.cluster, self.before)
+
+    def line(self, now: float, remark: str = "") -> str:
+        """Return the run's state line, with ``remark`` or else the reason of a wait."""
+        return state_line(self.run, now, remark or self.reason, self.pace.rate)
+
+    def look(self, store: Store) -> None:
+        """Read the state of the run and its cluster."""
+        self.run = store.run(self.run.id)
+        self.cluster = store.cluster_fact(self.run.wish.cluster)
+        if self.run.fact.state is RunState.QUEUED:
+            self.before = runs_before(self.run, store.unfinished(self.run.wish.cluster))
+
+    def read(self, store: Store, now: float) -> Iterator[list[OutputRow]]:
+        """Read all that is new, and yield the new output in pieces.
+
+        Args:
+            now: Epoch seconds.
+        """
+        # The state first, so that everything written before a run's end is read after its end is
+        # seen.
+        self.look(store)
+        if self.run.fact.iteration:
+            self.pace.add(now, self.run.fact.iteration)
+        if self.run.fact.state.ended or is_due(self._points_read, now, POINTS_SECONDS):
+            self._points_read = now
+            self.read_points(store)
+        while rows := store.output(self.run.id, self._piece, PIECES_AT_ONCE):
+            self._piece = rows[-1].sequence
+            yield rows
+
+    def read_points(self, store: Store) -> None:
+        """Read the new points, except those of the step breakdown."""
+        while self.read_some_points(store):
+            pass
+
+    def read_some_points(self, store: Store) -> bool:
+        """Read at most ``POINTS_AT_ONCE`` new points; return whether there may be more.
+
+        Each call increases the curves' version, which is stored in the changed buckets.
+        """
+        last, found = store.point_columns(self.run.id, self._point, POINTS_AT_ONCE)
+        if last == self._point:
+            return False
+        self._point = last
+        self.version += 1
+        for name, columns in found.items():
+            if is_measured(name):
+                continue
+            curve = self.curves.get(name)
+            if curve is None:
+                curve = self.curves[name] = Curve(self._capacity)
+            curve.add(columns.ranks, columns.iterations, columns.values, version=self.version)
+            self.points += len(columns.values)
+        return sum(len(columns.values) for columns in found.values()) >= POINTS_AT_ONCE
+
+
+def runs_before(run: Run, unfinished: list[Run]) -> tuple[Run, ...]:
+    """Return those of ``unfinished``, oldest first, that go before ``run``."""
+    identities = [other.id for other in unfinished]
+    return tuple(unfinished[: identities.index(run.id)]) if run.id in identities else ()
+
+
+def curves_of(store: Store, run: Run) -> dict[str, Curve]:
+    """Return the curves of ``run`` by name."""
+    record = RunRecord(run)
+    record.read_points(store)
+    return record.curves
