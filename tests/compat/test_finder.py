@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import workbench.compat as compat
-from workbench.compat.finder import Loader, finder, refusal
+from workbench.compat.finder import Loader, finder, incompatibility
 
 ROOT = Path(compat.__file__).parents[2]
 
@@ -155,12 +155,12 @@ def test_what_a_failed_import_left_behind_is_forgotten(tmp_path):
 
 @pytest.mark.parametrize("python", [(3, 11), (3, 12), (3, 13)])
 def test_the_pinned_chainer_is_accepted_on_every_supported_python(python):
-    assert refusal("7.8.1", python) is None
+    assert incompatibility("7.8.1", python) is None
 
 
 @pytest.mark.parametrize("python", [(3, 14), (3, 15)])
 def test_a_newer_python_is_refused_with_the_ones_that_work(python):
-    sentence = refusal("7.8.1", python)
+    sentence = incompatibility("7.8.1", python)
 
     assert sentence == (
         f"chainer does not run on Python 3.{python[1]}; "

@@ -122,7 +122,7 @@ def test_what_could_not_be_sent_is_told_and_tried_again(stage):
     stage.shelf.trouble = "There is nothing called s3://b"
     stage.agent.take(OVER, [RUN_ID])
     stage.pass_by(1.5)
-    assert stage.of("trouble") == [["There is nothing called s3://b; it is tried again in 1 s"]]
+    assert stage.of("trouble") == [["There is nothing called s3://b; the next attempt is in 1 s"]]
     assert stage.of("ended") == []
 
     stage.shelf.trouble = ""

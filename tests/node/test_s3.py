@@ -205,8 +205,8 @@ def test_while_s3_is_out_of_reach_it_is_asked_again(s3, tmp_path):
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
-        ("s3://absent-bucket/x", "There is nothing called s3://absent-bucket/x (The specified "),
-        ("s3://digits/none", "There is no object in s3://digits/none; correct it, or put data"),
+        ("s3://absent-bucket/x", "s3://absent-bucket/x does not exist (The specified "),
+        ("s3://digits/none", "There is no object in s3://digits/none; correct it, or upload data"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(s3, tmp_path, url, sentence):

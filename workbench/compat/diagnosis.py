@@ -9,7 +9,7 @@ REMEDY = (
 
 
 def explain(exc: BaseException) -> str | None:
-    """Give one sentence with the remedy if ``exc`` is Chainer's complaint about float64 data.
+    """Return one sentence with the remedy if ``exc`` is Chainer's type error for float64 data.
 
     Args:
         exc: Any exception; Chainer's ``InvalidType`` is recognised by name.

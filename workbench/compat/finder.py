@@ -17,7 +17,7 @@ PYTHON_BELOW = (3, 14)
 
 
 class CompatError(ImportError):
-    """Chainer as installed cannot be made to run here."""
+    """The installed Chainer cannot be adapted to this environment."""
 
 
 class Loader(SourceFileLoader):
@@ -41,9 +41,9 @@ class Loader(SourceFileLoader):
             ) from error
 
     def get_code(self, fullname: str) -> "CodeType":
-        """Compile that text under the file's real name, with its line numbers."""
+        """Load one source file of Chainer with its replacements; neither read nor write a .pyc."""
         if fullname == "chainer":
-            problem = refusal(_version_beside(self.path, fullname))
+            problem = incompatibility(_version_beside(self.path, fullname))
             if problem:
                 raise CompatError(problem, name=fullname, path=self.path)
         source = self.get_source(fullname)
@@ -58,7 +58,7 @@ class Loader(SourceFileLoader):
 
 
 class Finder:
-    """Stand in front of the path finder for the modules that have replacements."""
+    """The import hook: finds the modules that have replacements, before the path finder does."""
 
     def find_spec(
         self,
@@ -66,7 +66,7 @@ class Finder:
         path: "Sequence[str] | None" = None,
         target: "ModuleType | None" = None,
     ) -> "ModuleSpec | None":
-        """Answer for Chainer's modules only; None leaves the search to the other finders."""
+        """Return a spec for Chainer's modules; None leaves the search to the other finders."""
         if not fullname.startswith("chainer"):
             return None
         from workbench.compat.table import TABLE
@@ -97,7 +97,7 @@ patched: list[str] = []
 def install() -> None:
     """Register the import hook, once.
 
-    What a failed ``import chainer`` left behind is forgotten, so that the next one starts afresh.
+    Forgets what a failed ``import chainer`` left behind, so that the next one starts from nothing.
 
     Raises:
         CompatError: Chainer was imported before, without its replacements.
@@ -118,13 +118,13 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Take the import hook away; modules that are loaded keep their replacements."""
+    """Remove the import hook; modules that are loaded keep their replacements."""
     if finder in sys.meta_path:
         sys.meta_path.remove(finder)
 
 
-def refusal(version: str, python: tuple[int, ...] = sys.version_info[:2]) -> str | None:
-    """Say in one sentence why this Chainer cannot run on this Python, or None if it can."""
+def incompatibility(version: str, python: tuple[int, ...] = sys.version_info[:2]) -> str | None:
+    """Return why this Chainer cannot run on this Python, with the remedy, or None if it can."""
     if python >= PYTHON_BELOW:
         return (
             f"chainer does not run on Python {python[0]}.{python[1]}; "
@@ -140,7 +140,7 @@ def refusal(version: str, python: tuple[int, ...] = sys.version_info[:2]) -> str
 
 
 def _version_beside(path: str, fullname: str) -> str:
-    """Read chainer's version from the files beside a module of it, without importing any."""
+    """Return the version of the chainer that a module belongs to, without importing it."""
     site = path
     for _ in range(fullname.count(".") + (2 if path.endswith("__init__.py") else 1)):
         site = site.rpartition("\\" if "\\" in site else "/")[0]

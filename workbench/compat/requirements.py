@@ -1,4 +1,4 @@
-"""Answer chainer.testing's question "is this requirement installed?" without pkg_resources.
+"""Check for chainer.testing whether a requirement is installed, without pkg_resources.
 
 It has the two names of pkg_resources that chainer.testing uses, so that one import is replaced.
 """
@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 class ResolutionError(Exception):
-    """A requirement is not installed in the version that was asked for."""
+    """A requirement is not installed, or in another version."""
 
 
 class WorkingSet:

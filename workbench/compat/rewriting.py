@@ -1,11 +1,11 @@
-"""Replace exact text in a module's source, or refuse."""
+"""Replace exact text in a module's source; a mismatch is an error."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class Replacement(NamedTuple):
-    """One exact text, what stands in its place, and why.
+    """One exact text, its replacement, and why.
 
     Attributes:
         old: Text that must occur exactly ``times`` times.

@@ -1,11 +1,11 @@
-"""Report what the compat layer has done in this interpreter, without importing Chainer."""
+"""Report the state of the compat layer in this interpreter, without importing Chainer."""
 
 import platform
 import sys
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-from workbench.compat.finder import finder, patched, refusal
+from workbench.compat.finder import finder, incompatibility, patched
 from workbench.compat.table import TABLE
 
 
@@ -20,7 +20,7 @@ class Status:
         chainer: Version of the installed Chainer, or None.
         patched: Modules loaded with replacements so far, in order.
         known: How many modules have replacements at all.
-        problem: Why ``import chainer`` is refused, as a sentence, or None.
+        problem: Why ``import chainer`` fails, as a sentence, or None.
     """
 
     installed: bool
@@ -40,7 +40,7 @@ class Status:
 
 
 def status() -> Status:
-    """Tell what is applied in this interpreter."""
+    """Return what is applied in this interpreter."""
     chainer = _installed("chainer")
     return Status(
         installed=finder in sys.meta_path,
@@ -49,7 +49,7 @@ def status() -> Status:
         chainer=chainer,
         patched=tuple(name for name in patched if name in TABLE),
         known=len(TABLE),
-        problem=refusal(chainer) if chainer else None,
+        problem=incompatibility(chainer) if chainer else None,
     )
 
 

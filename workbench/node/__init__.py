@@ -1,1 +1,1 @@
-"""Runs on every node beside the ranks: agent, lease, notices, data and output."""
+"""What runs on every node beside the ranks: agent, lease, notices, data and output."""

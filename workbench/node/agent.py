@@ -1,7 +1,7 @@
-"""The agent of this node, over a session; run as ``python -m workbench.node.agent``.
+"""The agent of this node, which serves one session; run as ``python -m workbench.node.agent``.
 
-Requests come as lines on standard input, events go as lines to standard output; see
-``core.node.agent_protocol``. When its input ends it ends too, and leaves the ranks alone.
+Requests are lines on standard input, events are lines on standard output; see
+``core.node.agent_protocol``. The agent ends when its input ends, and leaves the ranks alone.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ ALIVE_SECONDS = 5.0
 
 
 class NodeAgent:
-    """What one agent watches.
+    """Watches processes, files and notices of this node for one session.
 
     Args:
-        say: Takes each event.
-        home: To which relative paths lead.
-        notices: Of interruption, which it tells once it is asked to.
+        report: Called with each event.
+        home: The base of relative paths.
+        notices: The interruption notices of this node; sent once the supervisor asks for them.
     """
 
-    def __init__(self, say: Callable[[Event], None], home: Path, notices: Notices) -> None:
-        self._say = say
+    def __init__(self, report: Callable[[Event], None], home: Path, notices: Notices) -> None:
+        self._report = report
         self._home = home
         self._notices = notices
         self._watched: dict[int, psutil.Process] = {}
@@ -66,14 +66,14 @@ class NodeAgent:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to look at."""
+        """Whether no process and no file is watched."""
         return not (self._watched or self._followed)
 
     def take(self, request: Request) -> None:
-        """Do what is asked, and say what is to be said."""
+        """Handle one request, and send its answer as an event."""
         match request:
             case AskFacts():
-                self._say(node_facts())
+                self._report(node_facts())
             case Watch(pids):
                 self._watch(pids)
             case Unwatch(pids):
@@ -82,38 +82,38 @@ class NodeAgent:
             case Signal(pids, number):
                 self._signal(pids, number)
             case Read():
-                self._say(Text(request.path, self._read(request)))
+                self._report(Text(request.path, self._read(request)))
             case Follow(path, offset):
                 self._followed[path] = offset
             case Unfollow(path):
                 self._followed.pop(path, None)
             case Renew():
-                self._say(_renew(request))
+                self._report(_renew(request))
             case Heed():
                 self._notices.begin()
 
     def look(self) -> None:
-        """Say what was noticed, which processes are gone, and what is new in the files."""
+        """Send new notices, ended processes, and what was appended to the followed files."""
         for notice in self._notices.take():
-            self._say(notice)
+            self._report(notice)
         gone = tuple(pid for pid, process in self._watched.items() if not _is_alive(process))
         for path in self._followed:
-            self._tell_added(path)
+            self._report_added(path)
         for pid in gone:
             del self._watched[pid]
         if gone:
-            self._say(Gone(gone))
+            self._report(Gone(gone))
 
     def _watch(self, pids: tuple[int, ...]) -> None:
         gone = []
         for pid in pids:
             try:
-                # It remembers when the process began: another one with its number is not it.
+                # psutil compares the start time too: a new process with the same id is another one.
                 self._watched.setdefault(pid, psutil.Process(pid))
             except (psutil.NoSuchProcess, ValueError):
                 gone.append(pid)
         if gone:
-            self._say(Gone(tuple(gone)))
+            self._report(Gone(tuple(gone)))
 
     def _signal(self, pids: tuple[int, ...], number: int) -> None:
         for pid in pids:
@@ -135,7 +135,7 @@ class NodeAgent:
             return ""
         return text
 
-    def _tell_added(self, path: str) -> None:
+    def _report_added(self, path: str) -> None:
         offset = self._followed[path]
         try:
             with (self._home / path).open("rb") as file:
@@ -143,11 +143,11 @@ class NodeAgent:
                 data = file.read(MOST_NBYTES)
         except OSError:
             return
-        # A line is sent when it is whole, unless there is no end in sight.
+        # A line is sent when it is complete, unless it is longer than one event may be.
         end = data.rfind(b"\n") + 1 if len(data) < MOST_NBYTES else len(data)
         if end:
             self._followed[path] = offset + end
-            self._say(Added(path, data[:end].decode(errors="replace"), offset + end))
+            self._report(Added(path, data[:end].decode(errors="replace"), offset + end))
 
 
 def _renew(request: Renew) -> Renewed:
@@ -166,11 +166,11 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def serve(requests: int, say: Callable[[Event], None], notices: Notices) -> None:
-    """Answer what comes at the file descriptor ``requests``, until it ends."""
-    agent = NodeAgent(say, Path.home(), notices)
-    say(node_facts())
-    rest, told = b"", time.monotonic()
+def serve(requests: int, report: Callable[[Event], None], notices: Notices) -> None:
+    """Handle the requests from the file descriptor ``requests`` until it is closed."""
+    agent = NodeAgent(report, Path.home(), notices)
+    report(node_facts())
+    rest, reported = b"", time.monotonic()
     while True:
         seconds = IDLE_SECONDS if agent.is_idle else LOOK_SECONDS
         if select.select([requests], [], [], seconds)[0]:
@@ -183,9 +183,9 @@ def serve(requests: int, say: Callable[[Event], None], notices: Notices) -> None
                 if request is not None:
                     agent.take(request)
         agent.look()
-        if time.monotonic() - told >= ALIVE_SECONDS:
-            told = time.monotonic()
-            say(Alive(time.time()))
+        if time.monotonic() - reported >= ALIVE_SECONDS:
+            reported = time.monotonic()
+            report(Alive(time.time()))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -196,14 +196,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
 
-    def say(event: Event) -> None:
+    def report(event: Event) -> None:
         sys.stdout.write(line_of(event))
         sys.stdout.flush()
 
     try:
-        serve(sys.stdin.fileno(), say, Notices(options.metadata))
+        serve(sys.stdin.fileno(), report, Notices(options.metadata))
     except (BrokenPipeError, KeyboardInterrupt):
-        # Nobody listens any longer; what is left in the buffer must not be tried again.
+        # The reader is gone; discard what is buffered, or Python would write it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

@@ -17,15 +17,15 @@ from workbench.errors import MachineError
 
 INDEX = "index"
 PARTS = "parts"
-# A run needs some room besides.
+# Free space that a run needs besides its data.
 SPARE_NBYTES = 64 << 20
 
 
 class DataCache:
-    """A folder of data, and beside it, hidden, what is known of it.
+    """A folder of data files, with its index in a hidden folder beside it.
 
     Args:
-        folder: Absolute; made if need be, for its owner alone.
+        folder: Absolute path; created for its owner alone if it is missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,7 +40,7 @@ class DataCache:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[None]:
-        """Have it for this process alone; waits for another one that stages the same."""
+        """Lock the cache for this process; waits for another process that stages the same data."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.parts.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self._own / "lock").open("ab") as lock:
@@ -50,9 +50,9 @@ class DataCache:
                 yield
 
     def missing(self, entries: Sequence[Entry]) -> list[int]:
-        """Return the places in ``entries`` of what is not here whole.
+        """Return the positions in ``entries`` of the files that are not complete here.
 
-        A file that was changed since, or of which nothing is written down, is read to find out.
+        A file that was changed since, or that is not in the index, is read and compared.
         """
         here = {
             entry.path: held
@@ -63,28 +63,28 @@ class DataCache:
         return [number for number in absent if not self._adopt(entries[number])]
 
     def check_room(self, nbytes: int) -> None:
-        """Refuse what the disk cannot take.
+        """Check that the disk has room for ``nbytes`` more.
 
         Raises:
-            MachineError: There is too little room.
+            MachineError: The disk has too little free space.
         """
         free = shutil.disk_usage(self.folder).free
         if nbytes + SPARE_NBYTES > free:
             raise MachineError(
-                f"{size_text(nbytes)} of data are to go to {self.folder}, where {size_text(free)} "
-                "are free; make room there, or choose nodes with larger disks (on EC2: --disk)"
+                f"{self.folder} needs {size_text(nbytes)} for data, and {size_text(free)} are free",
+                "free some space there, or choose nodes with larger disks (on EC2: --disk).",
             )
 
     def part(self, entry: Entry) -> Path:
-        """Return where a file is gathered until it is whole."""
+        """Return the file that collects the parts of a file until it is complete."""
         name = f"{entry.digest} {entry.nbytes} {entry.path}"
         return self.parts / sha256(name.encode(errors="surrogateescape")).hexdigest()[:32]
 
     def keep(self, entry: Entry, part: Path) -> None:
-        """Move a file that is whole, and checked, to its place.
+        """Move a complete and checked file to its place.
 
         Raises:
-            MachineError: A link would lead it elsewhere.
+            MachineError: A symbolic link leads out of the folder.
         """
         path = self._place(entry.path)
         self._clear_way(entry.path)
@@ -95,7 +95,7 @@ class DataCache:
         self._note(entry, path.stat().st_mtime_ns)
 
     def finish(self, entries: Sequence[Entry]) -> None:
-        """Remove what is no part of the data any longer, and write down what is here."""
+        """Remove files that are no longer part of the data, and write the index."""
         for path in outdated(entries, self._held):
             held = self._held.pop(path)
             if self._is_as_left(held):
@@ -111,12 +111,12 @@ class DataCache:
     # -- inside
 
     def _place(self, path: str) -> Path:
-        """Return where a file belongs; no link on the way may lead out of the folder."""
+        """Return the path of a file; no link on the way may lead out of the folder."""
         place = self.folder / path
         if not place.parent.resolve().is_relative_to(self.folder.resolve()):
             raise MachineError(
-                f"{place.parent} leads out of {self.folder}; remove that link, then restart "
-                "the node"
+                f"{place.parent} leads out of {self.folder}",
+                "remove that link, then restart the node.",
             )
         return place
 
@@ -136,7 +136,7 @@ class DataCache:
         return (status.st_size, status.st_mtime_ns) == (held.entry.nbytes, held.changed)
 
     def _adopt(self, entry: Entry) -> bool:
-        """Whether a file is here whole all the same; only sha256 can tell."""
+        """Return whether an unlisted file is complete; only a sha256 can show that."""
         path = self.folder / entry.path
         if len(entry.digest) != 64 or path.is_symlink() or not path.is_file():
             return False
@@ -156,7 +156,7 @@ class DataCache:
             for line in lines:
                 with contextlib.suppress(
                     TypeError, ValueError
-                ):  # it was being written when the node died
+                ):  # the node died while this line was written
                     path, nbytes, digest, changed = json.loads(line)
                     held[path] = Held(Entry(path, nbytes, digest), changed)
         return held

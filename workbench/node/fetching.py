@@ -20,21 +20,21 @@ from workbench.node.data_cache import DataCache
 from workbench.node.s3 import AT_ONCE, Checks, S3Bucket, Unanswered
 
 PIECE_NBYTES = 16 << 20
-TELL_SECONDS = 1.0
+REPORT_SECONDS = 1.0
 TRIES = 4
 FIRST_PAUSE_SECONDS = 0.5
 
 Work = Callable[[], bool | None]
-"""Returns whether an object is sound, or None when only a piece of it has come."""
+"""Returns whether the object is intact; None if only a piece of it was fetched."""
 
 
 @dataclass
 class Coming:
-    """One object that comes.
+    """One object that is being fetched.
 
     Args:
-        left: Pieces that are still to come: offset and length.
-        tries: How often it came damaged.
+        left: Pieces that are still missing: offset and length.
+        tries: How often it arrived damaged.
     """
 
     key: str
@@ -45,17 +45,17 @@ class Coming:
 
     @property
     def is_small(self) -> bool:
-        """Whether it comes in one piece, and is checked on the way."""
+        """Whether it is fetched in one piece and then checked."""
         return self.entry.nbytes <= PIECE_NBYTES
 
     @property
     def journal(self) -> Path:
-        """The file that has the offsets of the pieces that came."""
+        """The file with the offsets of the pieces that were fetched."""
         return self.part.with_name(f"{self.part.name}.pieces")
 
 
 class Fetching:
-    """What is to come from a bucket into a cache."""
+    """Fetches the objects of a bucket that a cache lacks."""
 
     def __init__(self, bucket: S3Bucket, cache: DataCache) -> None:
         self._bucket = bucket
@@ -65,10 +65,10 @@ class Fetching:
         self._work: deque[tuple[Coming, Work]] = deque()
 
     def turns(self) -> Iterator[tuple[int, int, int]]:
-        """Fetch what is missing, and say now and then: bytes here, of how many, fetched by now.
+        """Fetch what is missing; yields bytes present, bytes in all and bytes fetched, each second.
 
         Raises:
-            MachineError: Something could not be fetched, or does not fit.
+            MachineError: An object could not be fetched, or the disk is too small.
         """
         known = self._bucket.entries()
         keys, entries = list(known), list(known.values())
@@ -93,8 +93,8 @@ class Fetching:
         return item
 
     def _all(self) -> Iterator[None]:
-        """Have all fetched, and yield each second; no more is queued than keeps the pool busy."""
-        told = time.monotonic()
+        """Fetch everything, yielding each second; queues only enough to keep the pool busy."""
+        reported = time.monotonic()
         with ThreadPoolExecutor(AT_ONCE, "fetch") as pool:
             under_way: dict[Future[bool | None], Coming] = {}
             try:
@@ -104,10 +104,10 @@ class Fetching:
                             self._plan(self._items.popleft())
                         item, work = self._work.popleft()
                         under_way[pool.submit(self._tried, work)] = item
-                    for future in wait(under_way, TELL_SECONDS, FIRST_COMPLETED).done:
+                    for future in wait(under_way, REPORT_SECONDS, FIRST_COMPLETED).done:
                         self._came(under_way.pop(future), future.result())
-                    if time.monotonic() - told >= TELL_SECONDS:
-                        told = time.monotonic()
+                    if time.monotonic() - reported >= REPORT_SECONDS:
+                        reported = time.monotonic()
                         yield
             finally:
                 for future in under_way:
@@ -134,7 +134,8 @@ class Fetching:
         item.part.unlink(missing_ok=True)
         if item.tries + 1 >= TRIES:
             raise MachineError(
-                f"{item.key} of {self._bucket.url} came damaged {TRIES} times; upload it again"
+                f"{item.key} of {self._bucket.url} arrived damaged {TRIES} times",
+                "upload it again.",
             )
         again = self._coming(item.key, item.entry)
         again.tries = item.tries + 1
@@ -143,7 +144,7 @@ class Fetching:
     # -- on the pool's threads
 
     def _tried(self, work: Work) -> bool | None:
-        """Do it again, a little later each time, while S3 is out of reach."""
+        """Repeat ``work`` with growing pauses while S3 does not answer."""
         for attempt in range(TRIES):
             try:
                 return work()
@@ -186,16 +187,16 @@ class Fetching:
             return _sha256(item.part) == checks.sha256
         if "-" not in checks.etag:
             return not checks.etag or etag_of(item.part, []) == checks.etag
-        # How it was cut into parts is known to S3 alone.
+        # Only S3 knows the sizes of the parts in which it was uploaded.
         sizes = self._bucket.part_sizes(item.key, int(checks.etag.partition("-")[2]))
         return sum(sizes) != item.entry.nbytes or etag_of(item.part, sizes) == checks.etag
 
 
 def etag_of(path: Path, sizes: Sequence[int]) -> str:
-    """Return the ETag that S3 gives a file.
+    """Return the ETag that S3 computes for a file.
 
     Args:
-        sizes: Of the parts in which it is put there; none for one that is put there whole.
+        sizes: The sizes of the parts in which it is uploaded; empty for one upload.
     """
     with path.open("rb") as file:
         if not sizes:

@@ -1,7 +1,7 @@
 """Start a detached process on this node, as described on standard input.
 
-Run as ``python -m workbench.node.launch``; writes process id and folder as one line of JSON. The
-process stays with what it started: when that ends, or SIGTERM comes, nothing of it is left here.
+Run as ``python -m workbench.node.launch``; writes process id and folder as one line of JSON. This
+process waits for the command: when the command ends, or on SIGTERM, it ends everything below it.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ LOOK_SECONDS = 0.05
 _SET_CHILD_SUBREAPER = 36  # <linux/prctl.h>
 
 
-def keep(launch: Launch, home: Path, say: Callable[[Launched], None]) -> None:
-    """Write the files, start the command, and return when all of it has ended."""
+def keep(launch: Launch, home: Path, report: Callable[[Launched], None]) -> None:
+    """Write the files, start the command, and return when all its processes have ended."""
     os.umask(0o077)
     here = launch.at(str(home))
     folder = Path(here.folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in here.files:
         _write(folder / name, text)
-    # Whatever loses its parent becomes a child of this process.
+    # Orphans below this process become its children.
     ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     ending: list[float] = []
     signal.signal(signal.SIGTERM, lambda *_: ending.append(time.monotonic()))
@@ -55,17 +55,17 @@ def keep(launch: Launch, home: Path, say: Callable[[Launched], None]) -> None:
             start_new_session=True,
         )
     _write(folder / PID, str(os.getpid()))
-    say(Launched(os.getpid(), str(folder)))
+    report(Launched(os.getpid(), str(folder)))
     _wait(process, ending)
     _end_rest()
 
 
 def _wait(process: subprocess.Popen[bytes], ending: list[float]) -> None:
-    """Return when the command has ended, by force if it does not obey."""
-    told = False
+    """Return when the command has ended; after a grace period it is killed."""
+    is_terminated = False
     while process.poll() is None:
-        if ending and not told:
-            told = True
+        if ending and not is_terminated:
+            is_terminated = True
             process.terminate()
         if ending and time.monotonic() - ending[0] > END_SECONDS:
             process.kill()
@@ -73,7 +73,7 @@ def _wait(process: subprocess.Popen[bytes], ending: list[float]) -> None:
 
 
 def _end_rest() -> None:
-    """End what the command left, until there is nothing."""
+    """Kill the processes that the command left behind, until none is left."""
     while children := psutil.Process().children(recursive=True):
         for child in children:
             with contextlib.suppress(psutil.Error):
@@ -88,7 +88,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _detach() -> int:
-    """Go on as a process that nobody waits for; return where to write the answer."""
+    """Continue in a detached child; return the file descriptor for its answer."""
     reading, writing = os.pipe()
     if os.fork():
         os.close(writing)
@@ -107,16 +107,16 @@ def _detach() -> int:
 
 
 def main() -> int:
-    """Start what standard input describes; an error is one line on stderr."""
+    """Start the command that standard input describes; an error is one line on stderr."""
     launch = read_launch(sys.stdin.read())
     answer = os.fdopen(_detach(), "w", encoding="utf-8")
 
-    def say(launched: Launched) -> None:
+    def report(launched: Launched) -> None:
         with answer:
             answer.write(launched_text(launched))
 
     try:
-        keep(launch, Path.home(), say)
+        keep(launch, Path.home(), report)
     except OSError as error:
         if not answer.closed:
             with answer:

@@ -1,11 +1,11 @@
 """End this node when its lease has expired; run as ``python -m workbench.node.lease``.
 
 A lease is a process of its own that outlives every session. It needs no right but that of running
-its command. Started again for the same cluster it takes the place of the one before, so that a
-deadline or a command can be changed. Times are of the clock that no one sets and that counts
-while the node is suspended, so a corrected clock ends nothing and puts nothing off. Of
-``--expires``, which the calendar names, the seconds until then are counted when the lease starts;
-where the clock was wrong by then, the lease is still renewed only until the supervisor's own end.
+its command. Started again for the same cluster it replaces the one before, so that a deadline or a
+command can be changed. Times are of a monotonic clock that counts on while the node is suspended,
+so setting the wall clock ends no node and postpones no end. The seconds until ``--expires``, which
+is wall-clock time, are counted once, when the lease starts; where the wall clock was wrong then,
+the supervisor still renews the lease only until its own deadline.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from workbench.errors import InputError, MachineError, WorkbenchError
 
 SHUTDOWN = "shutdown -h now"
 LOOK_SECONDS = 1.0
-# A command that failed, or that did not end the node, is run again.
+# A command that failed, or that did not end the node, is repeated.
 AGAIN_SECONDS = 30.0
 START_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Which lease holds now; written only by one that starts.
+    """The process that holds the lease; written only by one that starts.
 
     Args:
-        token: Its own; empty once the lease was released.
-        boot: The start of the node that its times count from.
-        expires: Epoch seconds at which it fires also if it is renewed; 0 for never.
+        token: Identifies the process; empty once the lease was released.
+        boot: The boot that its times count from.
+        expires: Epoch seconds at which it ends the node even if it is renewed; 0 for never.
     """
 
     token: str
@@ -59,19 +59,19 @@ class Lease:
 
     @property
     def holder_file(self) -> Path:
-        """Says which process holds, and what it does in the end."""
+        """The file that has the process that holds the lease, and its command."""
         return self.folder / f"lease-{check_cluster_name(self.cluster)}.json"
 
     @property
     def until_file(self) -> Path:
-        """Says how long it runs; its renewer writes this file and no other."""
+        """The file that has the moment of expiry; renewing writes this file alone."""
         return self.holder_file.with_suffix(".until")
 
     def renew(self, seconds: float) -> None:
-        """Let it run ``seconds`` from now.
+        """Let the lease run ``seconds`` from now.
 
         Raises:
-            MachineError: There is none, or its file cannot be written.
+            MachineError: There is no lease, or its file cannot be written.
         """
         try:
             holder = self.holder()
@@ -88,18 +88,18 @@ class Lease:
             ) from error
 
     def release(self) -> None:
-        """End it, and the node goes on."""
+        """End the lease; the node keeps running."""
         if self.folder.is_dir():
             _write(self.holder_file, json.dumps(asdict(Holder("", _boot(), "", 0.0))))
 
     def holder(self) -> Holder | None:
-        """Return which process holds; None when the file does not say."""
+        """Return which process holds the lease; None if the file cannot be read."""
         with contextlib.suppress(OSError, ValueError, TypeError):
             return Holder(**json.loads(self.holder_file.read_text()))
         return None
 
     def until(self) -> float | None:
-        """Return the moment at which it runs out; None when the file does not say."""
+        """Return the moment of expiry; None if the file cannot be read."""
         with contextlib.suppress(OSError, ValueError, TypeError):
             boot, moment = json.loads(self.until_file.read_text())
             return float(moment) if boot == _boot() else None
@@ -107,7 +107,7 @@ class Lease:
 
 
 def take(lease: Lease, seconds: float, command: str, expires: float) -> Holder:
-    """Become the one that holds; the one before sees it and ends.
+    """Become the holder of the lease; the previous process notices it and ends.
 
     Raises:
         InputError: There is no command.
@@ -128,12 +128,12 @@ def take(lease: Lease, seconds: float, command: str, expires: float) -> Holder:
 
 
 def hold(lease: Lease, mine: Holder, until: float) -> None:
-    """Wait until the lease runs out, then run its command until the node ends.
+    """Wait until the lease expires, then run its command until the node ends.
 
-    It goes on where its files are lost: a node that is paid for ends rather than stays.
+    Losing its files does not stop it: a paid node must end rather than stay.
 
     Args:
-        until: When it runs out if the file that says so is lost.
+        until: The moment of expiry if its file is lost.
     """
     last = _steady() + mine.expires - time.time() if mine.expires else math.inf
     while (lease.holder() or mine).token == mine.token:
@@ -147,14 +147,14 @@ def hold(lease: Lease, mine: Holder, until: float) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Start the lease in a process of its own, and return once it holds."""
+    """Start the lease in a process of its own, and return once it is held."""
     parser = argparse.ArgumentParser(prog="python -m workbench.node.lease", description=__doc__)
     parser.add_argument("--cluster", required=True)
     parser.add_argument("--seconds", type=float, default=600.0, help="until it is first renewed")
     parser.add_argument("--command", default=SHUTDOWN, help=f"what ends the node ({SHUTDOWN})")
     parser.add_argument("--expires", type=float, default=0.0, help="epoch seconds; 0 for never")
     parser.add_argument("--folder", type=Path, default=usual_folder())
-    parser.add_argument("--release", action="store_true", help="end it; the node goes on")
+    parser.add_argument("--release", action="store_true", help="end the lease, not the node")
     options = parser.parse_args(arguments)
     try:
         lease = Lease(options.folder.absolute(), check_cluster_name(options.cluster))
@@ -170,12 +170,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def usual_folder() -> Path:
-    """Return where leases keep their state when nothing is said."""
+    """Return the default folder for the state of leases."""
     return Path.home() / ".local" / "state" / "workbench"
 
 
 def _detach(lease: Lease, holder: Holder, until: float) -> None:
-    """Go on in a process that no session's end reaches."""
+    """Hold the lease in a daemon process, which the end of the session does not reach."""
     log = os.open(
         lease.holder_file.with_suffix(".log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
     )
@@ -205,17 +205,17 @@ def _run(command: str) -> None:
 
 
 def _steady() -> float:
-    """Return seconds since the node was started, those included in which it was suspended."""
+    """Return seconds since the node was booted, including those in suspension."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _boot() -> str:
-    """Return what names this start of the node; its clocks count from there."""
+    """Return the id of this boot; monotonic clocks count from it."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _write(path: Path, text: str) -> None:
-    """Put a file in place whole, for the folder's owner alone."""
+    """Write a file atomically, readable by the folder's owner alone."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)

@@ -1,7 +1,7 @@
-"""Ask EC2's metadata service on the node for an interruption notice.
+"""Poll EC2's metadata service on the node for interruption notices.
 
-It needs no AWS right. Nothing is asked before ``Notices.begin``, and nowhere but at ``METADATA``
-unless another place is named.
+It needs no AWS right. Nothing is requested before ``Notices.begin``, and only from ``METADATA``
+unless another address is given.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ METADATA = "http://169.254.169.254"
 ACTION = "/latest/meta-data/spot/instance-action"
 REBALANCE = "/latest/meta-data/events/recommendations/rebalance"
 ACTIONS = ("terminate", "stop", "hibernate")
-# Sent two minutes ahead; AWS advises to ask every five seconds.
+# A notice comes two minutes ahead; AWS advises to poll every five seconds.
 ASK_SECONDS = 2.0
 ANSWER_SECONDS = 1.0
 TOKEN_SECONDS = 21600
@@ -29,11 +29,11 @@ MOST_NBYTES = 1 << 12
 
 
 class Notices:
-    """What was said, asked for on a thread of its own: taking it never waits.
+    """The notices so far, polled on a thread of its own: taking them never waits.
 
     Args:
         base: The service's URL; empty for no service, and so no notice.
-        seconds: From one question to the next.
+        seconds: From one poll to the next.
     """
 
     def __init__(self, base: str = METADATA, seconds: float = ASK_SECONDS) -> None:
@@ -44,14 +44,14 @@ class Notices:
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Begin to ask; where that was begun before, all that was heard may be taken again."""
+        """Begin to poll; called again, ``take`` returns all notices once more."""
         self._taken = 0
         if self._thread is None and self._base:
             self._thread = threading.Thread(target=self._ask_on, daemon=True)
             self._thread.start()
 
     def take(self) -> tuple[Notice, ...]:
-        """Return what was heard since the last time."""
+        """Return the notices since the last call."""
         new = tuple(self._heard[self._taken :])
         self._taken += len(new)
         return new
@@ -64,13 +64,13 @@ class Notices:
 
 
 def usual_place(environment: Mapping[str, str]) -> str:
-    """Return where to ask when nothing is said; nowhere where AWS's own switch forbids it."""
+    """Return the default address to poll; empty if AWS's own switch disables it."""
     forbidden = environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true"
     return "" if forbidden else METADATA
 
 
 class MetadataService:
-    """The metadata service, in its second version: every question has a token."""
+    """The metadata service, version 2: every request has a token."""
 
     def __init__(self, base: str = METADATA) -> None:
         self._base = urlsplit(base)
@@ -78,7 +78,7 @@ class MetadataService:
         self._token_until = 0.0
 
     def notices(self) -> tuple[Notice, ...]:
-        """Return what is said now; nothing where there is no such service."""
+        """Return the present notices; none where there is no such service."""
         try:
             found = (read_action(self._get(ACTION)), read_rebalance(self._get(REBALANCE)))
         except (OSError, HTTPException):
@@ -87,7 +87,7 @@ class MetadataService:
         return tuple(notice for notice in found if notice)
 
     def _get(self, path: str) -> str:
-        """Return what is at ``path``; empty when there is nothing."""
+        """Return the body at ``path``; empty if there is none."""
         if not self._token or time.monotonic() > self._token_until:
             self._token = self._new_token()
         status, text = self._ask("GET", path, {"X-aws-ec2-metadata-token": self._token})
@@ -104,7 +104,7 @@ class MetadataService:
         return text
 
     def _ask(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, str]:
-        """Ask without any proxy, and follow no one elsewhere."""
+        """Send one request, without a proxy and without following redirects."""
         host, port = self._base.hostname or "", self._base.port or 80
         connection = HTTPConnection(host, port, timeout=ANSWER_SECONDS)
         with contextlib.closing(connection):
@@ -114,13 +114,13 @@ class MetadataService:
 
 
 def read_action(text: str) -> Notice | None:
-    """Return the notice that ``spot/instance-action`` holds; None when it holds none."""
+    """Return the notice in ``spot/instance-action``; None if there is none."""
     found = _read(text, "time")
     return Notice(found[0], found[1]) if found and found[0] in ACTIONS else None
 
 
 def read_rebalance(text: str) -> Notice | None:
-    """Return the recommendation that ``events/recommendations/rebalance`` holds, if any."""
+    """Return the recommendation in ``events/recommendations/rebalance``, if any."""
     found = _read(text, "noticeTime")
     return Notice("rebalance", found[1]) if found else None
 

@@ -1,7 +1,7 @@
 """Send the files that ranks write in their runs' folders to S3, or to the supervisor.
 
-Run as ``python -m workbench.node.output_sender [s3://bucket/prefix]``; without a place the files
-go to standard output. It reads runs from standard input, and ends with it.
+Run as ``python -m workbench.node.output_sender [s3://bucket/prefix]``; without a URL the files are
+written to standard output. It reads runs from standard input, and ends with it.
 """
 
 from __future__ import annotations
@@ -50,34 +50,34 @@ from workbench.core.node.transfer_protocol import line, read_line
 from workbench.errors import WorkbenchError
 
 OWN = Path(".workbench/outputs")
-"""In the home of whoever logs in: what is known of a run's output, until all of it is sent."""
+"""Below the user's home: the state of each run's output, until all of it is sent."""
 
 AT_ONCE = 8
 LOOK_SECONDS = 0.5
-# Looking through a folder with very many files must not take all of a core.
+# Scanning a folder with very many files must not take a whole core.
 SHARE = 10.0
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class Sink(Protocol):
-    """Where files go."""
+    """The destination of files."""
 
     def send(self, run: str, path: str, key: str, file: BinaryIO) -> bool:
-        """Send a file; false when whether it is kept is reported later.
+        """Send a file; returns false if the confirmation comes later.
 
         Raises:
-            WorkbenchError: It could not be sent now.
+            WorkbenchError: The file could not be sent now.
         """
         ...
 
 
 class RunOutput:
-    """What one run leaves on this node.
+    """The output of one run on this node.
 
     Args:
-        folder: Where the ranks write.
-        own: Where it is written down what was sent; beside it lies what we add to the run.
+        folder: The folder that the ranks write to.
+        own: The folder for the journal of sent files, and for files that workbench adds to the run.
     """
 
     def __init__(self, run: str, folder: Path, own: Path) -> None:
@@ -94,7 +94,7 @@ class RunOutput:
         self._read()
 
     def look(self, now: float, *, all_of_it: bool) -> list[tuple[str, Path]]:
-        """Return the files that are to be sent now."""
+        """Return the files that are due."""
         unsent = {}
         for path, place, look in self._files():
             if look not in (self._sent.get(path), self.offered.get(path)):
@@ -107,24 +107,24 @@ class RunOutput:
         ]
 
     def note(self, path: str, look: FileState) -> None:
-        """Write down that a file was sent as it looked."""
+        """Record that a file was sent in this state."""
         self._sent[path] = look
         row = [path, look.nbytes, look.changed, self.keys.get(path, "")]
         with (self.own / "sent").open("a", encoding="utf-8") as journal:
             journal.write(json.dumps(row) + "\n")
 
     def add(self, name: str, offset: int, text: str) -> None:
-        """Take in a piece of a file that is added to the run; 0 begins it again."""
+        """Write a piece of a file that is added to the run; offset 0 truncates it."""
         self.keys[f"../{name}"] = name
         with (self.own / "added" / name).open("r+b" if offset else "wb") as file:
             file.seek(offset)
             file.write(text.encode(errors="replace"))
 
     def forget(self) -> None:
-        """Remove what was written down; the files of the run stay."""
+        """Remove the journal; the files of the run stay."""
         shutil.rmtree(self.own, ignore_errors=True)
         with contextlib.suppress(OSError):
-            self.folder.rmdir()  # nothing was left there
+            self.folder.rmdir()  # the run left nothing in it
         with contextlib.suppress(OSError):
             self.own.parent.rmdir()  # it was the last run
             self.own.parent.parent.rmdir()
@@ -147,15 +147,15 @@ class RunOutput:
 
 
 class OutputSender:
-    """Sends what there is to send.
+    """Sends the files of runs as they change.
 
     Args:
-        is_bucket: Whether each file needs a key, on which all nodes agree.
+        is_bucket: Whether each file needs a key that all nodes agree on.
     """
 
-    def __init__(self, sink: Sink, say: Say, home: Path, *, is_bucket: bool) -> None:
+    def __init__(self, sink: Sink, report: Report, home: Path, *, is_bucket: bool) -> None:
         self._sink = sink
-        self._say = say
+        self._report = report
         self._home = home
         self._is_bucket = is_bucket
         self._runs: dict[str, RunOutput] = {}
@@ -165,7 +165,7 @@ class OutputSender:
         self._pool = ThreadPoolExecutor(AT_ONCE if is_bucket else 1)
 
     def take(self, kind: str, values: list[Any]) -> None:
-        """Do what the supervisor says."""
+        """Handle one request of the supervisor."""
         if kind == FLUSH:
             self._flush, self._later = values[0], 0.0
             return
@@ -188,16 +188,16 @@ class OutputSender:
             self._kept(run, *values[1:])
 
     def turn(self, now: float) -> None:
-        """Send what is due, and say what has been."""
+        """Send what is due, and report what was sent."""
         if now < self._later:
             return
         are_empty = [self._send_due(run, now) for run in [*self._runs.values()]]
         if self._flush is not None and all(are_empty):
-            self._say(line(FLUSHED, self._flush))
+            self._report(line(FLUSHED, self._flush))
             self._flush = None
 
     def _send_due(self, run: RunOutput, now: float) -> bool:
-        """Send what is due of a run; true when nothing at all is left."""
+        """Send what is due of a run; return whether nothing is left to send."""
         due = run.look(now, all_of_it=self._flush is not None)
         ready = [(path, place) for path, place in due if self._has_key(run, path)]
         failed = [why for why in self._pool.map(lambda file: self._send(run, *file), ready) if why]
@@ -205,12 +205,12 @@ class OutputSender:
             self._fail(failed[0], now)
         elif ready and self._failures:
             self._failures = 0
-            self._say(line(TROUBLE, ""))
+            self._report(line(TROUBLE, ""))
         is_empty = not (failed or run.offered or run.look(now, all_of_it=True))
         if run.is_over and is_empty:
             run.forget()
             del self._runs[run.run]
-            self._say(line(ENDED, run.run))
+            self._report(line(ENDED, run.run))
         return is_empty
 
     def _has_key(self, run: RunOutput, path: str) -> bool:
@@ -218,24 +218,24 @@ class OutputSender:
             return True
         if path not in run.asked:
             run.asked.add(path)
-            self._say(line(CLAIM, run.run, path))
+            self._report(line(CLAIM, run.run, path))
         return False
 
     def _send(self, run: RunOutput, path: str, place: Path) -> str:
-        """Send a file; return why it could not be."""
+        """Send a file; return the error, or an empty string."""
         try:
             with place.open("rb") as file:
-                # As it is now: what is written from here on is another look, and sent again.
+                # The state at this moment: a later write is a new state, and sent again.
                 status = os.fstat(file.fileno())
                 look = FileState(status.st_size, status.st_mtime_ns)
                 run.offered[path] = look
                 if self._sink.send(run.run, path, run.keys.get(path, path), file):
                     run.note(path, run.offered.pop(path))
-                    self._say(line(SENT, run.run, path, look.nbytes))
+                    self._report(line(SENT, run.run, path, look.nbytes))
         except (WorkbenchError, OSError) as error:
             run.offered.pop(path, None)
             if isinstance(error, FileNotFoundError):
-                return ""  # a rank moved it on
+                return ""  # a rank moved it away
             return str(error).rstrip(".")
         return ""
 
@@ -250,11 +250,11 @@ class OutputSender:
         self._failures += 1
         pause = pause_after(self._failures)
         self._later = now + pause
-        self._say(line(TROUBLE, f"{why}; it is tried again in {pause:.0f} s"))
+        self._report(line(TROUBLE, f"{why}; the next attempt is in {pause:.0f} s"))
 
 
 class ToBucket:
-    """Files go to S3."""
+    """Uploads files to S3."""
 
     def __init__(self, url: str) -> None:
         from workbench.node.s3 import S3Bucket  # it takes a second to load
@@ -262,52 +262,52 @@ class ToBucket:
         self._bucket = S3Bucket(url)
 
     def send(self, run: str, path: str, key: str, file: BinaryIO) -> bool:
-        """Put a file there."""
-        # A name that is no text here is no key there.
+        """Upload a file."""
+        # A file name that is not valid text is not a valid key.
         name = key.encode(errors="backslashreplace").decode()
         self._bucket.write(f"{run}/{name}", file)
         return True
 
 
 class ToAsker:
-    """Files go to standard output, so much ahead of what was taken in.
+    """Writes files to standard output, with a limit on unconfirmed bytes.
 
     Args:
-        listen: Takes in what standard input says, waiting for it.
+        listen: Reads from standard input, waiting for it.
     """
 
-    def __init__(self, say: Say, listen: Callable[[], None]) -> None:
-        self._say = say
+    def __init__(self, report: Report, listen: Callable[[], None]) -> None:
+        self._report = report
         self._listen = listen
         self.sent = self.taken = 0
 
     def send(self, run: str, path: str, key: str, file: BinaryIO) -> bool:
-        """Say a file, piece by piece; whether it was kept comes later."""
+        """Write a file piece by piece; the confirmation comes later."""
         found = sha256()
-        self._say(line(FILE, run, path))
+        self._report(line(FILE, run, path))
         while data := file.read(PIECE_NBYTES):
             found.update(data)
-            self._say(line(PIECE, b64encode(data).decode("ascii")))
+            self._report(line(PIECE, b64encode(data).decode("ascii")))
             self.sent += len(data)
             while self.sent - self.taken > AHEAD_NBYTES:
                 self._listen()
-        self._say(line(WHOLE, run, path, found.hexdigest()))
+        self._report(line(WHOLE, run, path, found.hexdigest()))
         return False
 
 
 class OutputService:
-    """This node's agent, and who it listens to."""
+    """Connects this node's sender to standard input and output."""
 
-    def __init__(self, url: str, requests: int, say: Say, home: Path) -> None:
+    def __init__(self, url: str, requests: int, report: Report, home: Path) -> None:
         self._requests = requests
         self._rest = b""
         self.is_over = False
-        self._asker = None if url else ToAsker(say, lambda: self.listen(LOOK_SECONDS))
+        self._asker = None if url else ToAsker(report, lambda: self.listen(LOOK_SECONDS))
         sink: Sink = self._asker or ToBucket(url)
-        self._agent = OutputSender(sink, say, home, is_bucket=bool(url))
+        self._agent = OutputSender(sink, report, home, is_bucket=bool(url))
 
     def serve(self) -> None:
-        """Send until standard input ends, and then what has a place already."""
+        """Send until standard input ends, and then what has a destination already."""
         while not self.is_over:
             began = time.monotonic()
             self._agent.turn(began)
@@ -318,14 +318,14 @@ class OutputService:
             self._agent.turn(time.monotonic())
 
     def listen(self, seconds: float) -> None:
-        """Take in what is said, waiting for the first of it."""
+        """Handle the requests that arrive, waiting for the first."""
         if not select.select([self._requests], [], [], seconds)[0]:
             return
         data = os.read(self._requests, 1 << 20)
         if not data:
             self.is_over = True
             if self._asker is not None:
-                raise BrokenPipeError  # nobody takes what is being said
+                raise BrokenPipeError  # no process reads standard output any longer
             return
         *lines, self._rest = (self._rest + data).split(b"\n")
         for text in lines:
@@ -340,7 +340,7 @@ class OutputService:
 
 
 def _look(path: str, place: Path) -> Iterator[tuple[str, Path, FileState]]:
-    with contextlib.suppress(OSError):  # it was moved on meanwhile
+    with contextlib.suppress(OSError):  # it was moved away meanwhile
         status = place.lstat()
         if stat.S_ISREG(status.st_mode):
             yield path, place, FileState(status.st_size, status.st_mtime_ns)
@@ -353,13 +353,13 @@ def main(arguments: list[str] | None = None) -> int:
 
     lock = threading.Lock()
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         with lock, contextlib.suppress(BrokenPipeError):
             sys.stdout.write(text)
             sys.stdout.flush()
 
     with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-        OutputService(words[0] if words else "", sys.stdin.fileno(), say, Path.home()).serve()
+        OutputService(words[0] if words else "", sys.stdin.fileno(), report, Path.home()).serve()
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

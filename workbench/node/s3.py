@@ -1,4 +1,4 @@
-"""Read and write one place in S3 with this node's own role."""
+"""Read and write one prefix of S3 with this node's own role."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _ABSENT = frozenset({"NoSuchBucket", "NoSuchKey", "404"})
 
 @dataclass(frozen=True)
 class Checks:
-    """What S3 says of an object, by which its copy is checked.
+    """The checksums that S3 has of an object, to check its copy.
 
     Args:
-        sha256: In base64; empty where S3 has none of the whole.
-        etag: MD5 in hex, of the whole or of its parts' MD5s; empty where it is no such thing.
+        sha256: In base64; empty where S3 has none of the whole object.
+        etag: MD5 in hex, of the object or of its parts' MD5s; empty for any other ETag.
     """
 
     sha256: str = ""
@@ -39,7 +39,7 @@ class Checks:
 
 
 class S3Bucket:
-    """A bucket, and a prefix of the keys in it.
+    """A bucket and a key prefix in it.
 
     Args:
         url: ``s3://bucket/prefix``.
@@ -57,7 +57,7 @@ class S3Bucket:
         """Return all objects of the prefix by their keys.
 
         Raises:
-            MachineError: S3 does not answer, not to us, or has none.
+            MachineError: S3 does not answer, denies access, or has no object there.
         """
         found = {}
         with self._explained():
@@ -68,14 +68,14 @@ class S3Bucket:
                         etag = item["ETag"].strip('"')
                         found[item["Key"]] = Entry(path, item["Size"], etag)
         if not found:
-            raise MachineError(f"There is no object in {self.url}", "correct it, or put data there")
+            raise MachineError(f"There is no object in {self.url}", "correct it, or upload data.")
         return found
 
     def read(self, key: str, etag: str, take: Callable[[bytes], None]) -> Checks:
         """Read a whole object, piece by piece.
 
         Raises:
-            MachineError: It was changed since, or S3 does not answer.
+            MachineError: The object was changed since, or S3 does not answer.
         """
         with self._explained():
             answer = self._s3().get_object(
@@ -87,7 +87,7 @@ class S3Bucket:
     def read_range(
         self, key: str, etag: str, offset: int, nbytes: int, take: Callable[[bytes], None]
     ) -> None:
-        """Read some of an object, piece by piece."""
+        """Read a range of an object, piece by piece."""
         span = f"bytes={offset}-{offset + nbytes - 1}"
         with self._explained():
             answer = self._s3().get_object(
@@ -96,7 +96,7 @@ class S3Bucket:
             _pass_on(answer["Body"], take)
 
     def checks(self, key: str, etag: str) -> Checks:
-        """Return what a whole object is to be checked by."""
+        """Return the checksums of a whole object."""
         with self._explained():
             return _checks(
                 self._s3().head_object(
@@ -105,7 +105,7 @@ class S3Bucket:
             )
 
     def part_sizes(self, key: str, amount: int) -> list[int]:
-        """Return the sizes of the parts in which an object was put there."""
+        """Return the sizes of the parts in which an object was uploaded."""
         with self._explained():
             return [
                 self._s3().head_object(Bucket=self.bucket, Key=key, PartNumber=number)[
@@ -115,10 +115,10 @@ class S3Bucket:
             ]
 
     def write(self, key: str, file: BinaryIO) -> None:
-        """Put a file there; S3 keeps its sha256, and checks it.
+        """Upload a file; S3 keeps its sha256, and checks it.
 
         Raises:
-            MachineError: S3 does not answer, or not to us.
+            MachineError: S3 does not answer, or denies access.
         """
         name = f"{self.prefix}/{key}".lstrip("/")
         with self._explained():
@@ -147,34 +147,39 @@ class S3Bucket:
             raise MachineError(
                 f"There are no AWS credentials for {self.url} on this node",
                 "give the node's role rights to it (`workbench doctor --iam node`), or put "
-                "credentials into ~/.aws there",
+                "credentials into ~/.aws there.",
             ) from error
         except ClientError as error:
-            raise MachineError(self._sentence(error)) from error
+            raise self._error(error) from error
         except BotoCoreError as error:
             raise Unanswered(
-                f"S3 did not answer about {self.url} ({error}); see that the node reaches it"
+                f"S3 did not answer about {self.url} ({error})", "check the node's network."
             ) from error
 
-    def _sentence(self, error: ClientError) -> str:
-        code, said = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
+    def _error(self, error: ClientError) -> MachineError:
+        code, reason = error.response["Error"]["Code"], error.response["Error"].get("Message", "")
         if code in _DENIED:
-            return (
-                f"This node may not use {self.url} ({said or code}); give its role rights to it, "
-                "as `workbench doctor --iam node` has them"
+            return MachineError(
+                f"This node may not use {self.url} ({reason or code})",
+                "give its role the rights that `workbench doctor --iam node` lists.",
             )
         if code in _ABSENT:
-            return f"There is nothing called {self.url} ({said or code}); correct it, or make it"
-        if code in _CHANGED:
-            return (
-                f"An object of {self.url} was changed while it was fetched; leave them as they "
-                "are, then restart the node"
+            return MachineError(
+                f"{self.url} does not exist ({reason or code})", "correct it, or create it."
             )
-        return f"S3 refused what was asked of {self.url} ({code}: {said}); see to that first"
+        if code in _CHANGED:
+            return MachineError(
+                f"An object of {self.url} was changed while it was fetched",
+                "leave the objects as they are, then restart the node.",
+            )
+        return MachineError(
+            f"S3 refused a request for {self.url} ({code}: {reason})",
+            "resolve that, then try again.",
+        )
 
 
 class Unanswered(MachineError):
-    """S3 was out of reach: asked again, it may answer."""
+    """S3 did not answer; a later attempt may succeed."""
 
 
 def _pass_on(body: Any, take: Callable[[bytes], None]) -> None:

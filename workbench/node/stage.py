@@ -1,7 +1,7 @@
-"""Put a cluster's data on this node, complete and checked; an interrupted transfer resumes.
+"""Stage a cluster's data on this node, complete and checked; resumes an interrupted transfer.
 
-Run as ``python -m workbench.node.stage FOLDER``, which takes the files from standard input, or
-``… FOLDER s3://bucket/prefix``, which fetches them. It ends when standard input does.
+Run as ``python -m workbench.node.stage FOLDER`` to take the files from standard input, or as
+``… FOLDER s3://bucket/prefix`` to fetch them. It ends when standard input does.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from workbench.core.node.transfer_protocol import (
 from workbench.errors import WorkbenchError
 from workbench.node.data_cache import DataCache
 
-# So much is taken in before the sender is answered; far less than it keeps on its way.
-TELL_NBYTES = 64 << 10
+# The sender is acknowledged after so many bytes; far less than it keeps in flight.
+ACKNOWLEDGED_NBYTES = 64 << 10
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class Cut(Exception):
-    """The sender is gone."""
+    """The sender closed the connection."""
 
 
 class Arrival:
-    """One file that comes, after what a cut has left of it."""
+    """One file that is being received, with what an interrupted transfer left of it."""
 
     def __init__(self, entry: Entry, part: Path) -> None:
         self.entry = entry
@@ -57,25 +57,25 @@ class Arrival:
         self.nbytes = min(part.stat().st_size, entry.nbytes) if part.exists() else 0
 
     def add(self, data: bytes) -> None:
-        """Take in the next bytes."""
+        """Append the next bytes."""
         self._open().write(data)
         self._digest.update(data)
         self.nbytes += len(data)
 
     def is_sound(self) -> bool:
-        """Whether all that came is what was sent; nothing more may come."""
+        """Return whether the file is what was sent; closes it."""
         self._open().close()
         return self._digest.hexdigest() == self.entry.digest
 
     def close(self) -> None:
-        """Leave what has come for later."""
+        """Close the file; a later transfer resumes it."""
         if self._file is not None:
             self._file.close()
 
     def _open(self) -> IO[bytes]:
         if self._file is None:
             handle = os.open(self.part, os.O_RDWR | os.O_CREAT, 0o600)
-            self._file = open(handle, "r+b")  # noqa: SIM115  # closed when all has come
+            self._file = open(handle, "r+b")  # noqa: SIM115  # closed when the file is complete
             self._file.truncate(self.nbytes)
             left = self.nbytes
             while left:
@@ -86,19 +86,19 @@ class Arrival:
 
 
 class Receiver:
-    """Takes in the files that a sender has."""
+    """Receives the files that a cache lacks from a sender."""
 
-    def __init__(self, source: BinaryIO, say: Say, cache: DataCache) -> None:
+    def __init__(self, source: BinaryIO, report: Report, cache: DataCache) -> None:
         self._source = source
-        self._say = say
+        self._report = report
         self._cache = cache
         self._entries: list[Entry] = []
         self._arrival: Arrival | None = None
         self._again: list[int] = []
-        self._got = self._told = 0
+        self._got = self._acknowledged = 0
 
     def receive(self) -> None:
-        """Take in all; raises ``Cut`` when the sender goes before the end."""
+        """Receive all files; raises ``Cut`` if the sender closes before the end."""
         try:
             while True:
                 header = read_header(self._read(HEADER.size))
@@ -135,7 +135,7 @@ class Receiver:
             lacking += entry.nbytes - offset
         self._cache.check_room(lacking)
         for text in need_lines(needed):
-            self._say(text)
+            self._report(text)
 
     def _take(self, header: Header) -> None:
         entry = self._entries[header.number]
@@ -148,9 +148,9 @@ class Receiver:
         if self._arrival.nbytes >= entry.nbytes:
             self._close(header.number, self._arrival)
             self._arrival = None
-        if self._got - self._told >= TELL_NBYTES:
-            self._told = self._got
-            self._say(line(GOT, self._got))
+        if self._got - self._acknowledged >= ACKNOWLEDGED_NBYTES:
+            self._acknowledged = self._got
+            self._report(line(GOT, self._got))
 
     def _close(self, number: int, arrival: Arrival) -> None:
         if arrival.is_sound():
@@ -160,27 +160,27 @@ class Receiver:
             self._again.append(number)
 
     def _ends(self) -> bool:
-        self._say(line(GOT, self._got))
+        self._report(line(GOT, self._got))
         if self._again:
-            self._say(line(AGAIN, self._again))
+            self._report(line(AGAIN, self._again))
             self._again = []
             return False
         self._cache.finish(self._entries)
-        self._say(line(DONE))
+        self._report(line(DONE))
         return True
 
 
-def receive(source: BinaryIO, say: Say, folder: Path) -> None:
-    """Take the data from ``source`` into ``folder``."""
+def receive(source: BinaryIO, report: Report, folder: Path) -> None:
+    """Receive the data from ``source`` into ``folder``."""
     cache = DataCache(folder)
     with cache.open():
-        Receiver(source, say, cache).receive()
+        Receiver(source, report, cache).receive()
 
 
-def fetch(url: str, say: Say, folder: Path) -> None:
-    """Fetch the data from S3 into ``folder``, and tell how far it is."""
+def fetch(url: str, report: Report, folder: Path) -> None:
+    """Fetch the data from S3 into ``folder``, and report the progress."""
     from workbench.node.fetching import Fetching
-    from workbench.node.s3 import S3Bucket  # it takes a second to load, which many never need
+    from workbench.node.s3 import S3Bucket  # it takes a second to load, and is rarely needed
 
     cache = DataCache(folder)
     with cache.open():
@@ -188,8 +188,8 @@ def fetch(url: str, say: Say, folder: Path) -> None:
         began = time.monotonic()
         for done, total, fetched in fetching.turns():
             rate = fetched / max(time.monotonic() - began, 0.1)
-            say(line(PROGRESS, done, total, rate))
-    say(line(DONE))
+            report(line(PROGRESS, done, total, rate))
+    report(line(DONE))
 
 
 def _leave_with(source: BinaryIO) -> None:
@@ -204,26 +204,26 @@ def _leave_with(source: BinaryIO) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Stage what the arguments name; a mistake is one line of the answer."""
+    """Stage the data that the arguments name; an error is one line of the answer."""
     words: list[str] = sys.argv[1:] if arguments is None else arguments
     folder = Path(words[0]).expanduser()
     os.umask(0o077)
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
 
     try:
         if len(words) > 1:
             _leave_with(sys.stdin.buffer)
-            fetch(words[1], say, folder)
+            fetch(words[1], report, folder)
         else:
-            receive(sys.stdin.buffer, say, folder)
+            receive(sys.stdin.buffer, report, folder)
     except (Cut, BrokenPipeError, KeyboardInterrupt):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (WorkbenchError, OSError) as error:
-        say(line(FAILED, _sentence(error, folder)))
+        report(line(FAILED, _sentence(error, folder)))
         return 1
     return 0
 
@@ -231,7 +231,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _sentence(error: Exception, folder: Path) -> str:
     if isinstance(error, OSError):
         where: Any = error.filename or folder
-        return f"{where} could not be written ({error.strerror}); make room there, or correct it"
+        return f"{where} cannot be written ({error.strerror}); free some space there, or correct it"
     return str(error).rstrip(".")
 
 
