@@ -31,7 +31,7 @@ SLOW = {
         "cloud/test_userdata", "compat/test_children", "core/fleet/test_fleet_life",
         "core/run/test_rank_wire", "engine/test_display_capture", "fuzz/test_near_misses",
         "fuzz/test_nodes", "fuzz/test_pages_and_files", "node/test_agent", "node/test_lease",
-        "node/test_s3", "server/test_rest", "server/test_run_feeds", "server/test_websocket",
+        "node/test_s3", "server/test_rest", "server/test_run_feed", "server/test_websocket",
         "store/test_points", "supervisor/data/test_outputs", "supervisor/data/test_staging",
         "supervisor/fleet/test_environment", "supervisor/test_clocks",
         "supervisor/test_fleet_property", "supervisor/test_fleet_property_ec2",

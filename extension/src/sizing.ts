@@ -1,8 +1,8 @@
 /**
  * Decide which buttons of a cluster can be pressed, and what its number box may hold.
  *
- * `workbench/notebook/buttons.py` decides the same for the widget; both are tested with the cases
- * of `extension/src/__tests__/cluster.json`.
+ * `workbench/notebook/cluster_boxes.py` decides the same for the widget; both are tested with the
+ * cases of `extension/src/__tests__/cluster.json`.
  */
 import type { ICluster } from './protocol';
 import type { ITrans } from './run/trans';

@@ -18,7 +18,7 @@ import pytest
 
 from tests.fuzz.words import SEED
 from tests.weekly import examples
-from workbench.cluster.world_record import WorldRecord, read_records, write_records
+from workbench.cluster.multihost import WorldRecord, read_records, write_records
 from workbench.core.node import agent_protocol, output_protocol
 from workbench.core.node.launch_protocol import read_launched
 from workbench.core.node.requirements import read_environment

@@ -26,7 +26,7 @@ from workbench.errors import (
     StateError,
     StoreError,
 )
-from workbench.notebook import resizing
+from workbench.notebook import cluster_actions
 from workbench.notebook.chosen_cluster import choose, chosen_cluster
 from workbench.notebook.magicspecs import MAGICS, read
 from workbench.requests import cloud_queries
@@ -447,7 +447,9 @@ def test_the_doctor_looks_at_a_persons_own_hosts(run_cell, store, sent, monkeypa
     hosts = (Host("127.0.0.1", 1),)
     store.wish_cluster("default", up=True, ranks=1, fleet=FleetWish(Provider.HOSTS, hosts=hosts))
     found = [Finding("127.0.0.1: clock", False, "60 s off", "Run chrony.")]
-    monkeypatch.setattr(resizing, "ask_host_doctor", lambda asked, cluster: found * len(asked))
+    monkeypatch.setattr(
+        cluster_actions, "ask_host_doctor", lambda asked, cluster: found * len(asked)
+    )
 
     run_cell("%dist_doctor")
 

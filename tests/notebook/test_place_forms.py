@@ -21,7 +21,7 @@ from workbench.core.fleet.model import (
 )
 from workbench.core.fleet.purchases import Order
 from workbench.core.node.findings import Finding
-from workbench.core.node.host_probe import HostProbe
+from workbench.core.node.host_findings import HostProbe
 from workbench.core.world.world import Host
 from workbench.errors import CloudError
 from workbench.notebook.cluster_panel import ClusterPanel

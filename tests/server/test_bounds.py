@@ -8,9 +8,8 @@ import logging
 
 import pytest
 
-from workbench.server import run_feeds as feeds_module
-from workbench.server.run_feed import STORE_TROUBLE
-from workbench.server.run_feeds import Feeds
+from workbench.server import run_feed
+from workbench.server.run_feed import STORE_TROUBLE, Feeds
 
 
 def looped(test):
@@ -57,9 +56,9 @@ class Idle:
 
 @pytest.fixture
 def feeds(monkeypatch):
-    monkeypatch.setattr(feeds_module, "Following", Idle)
-    monkeypatch.setattr(feeds_module, "MOST_RUNS", 3)
-    monkeypatch.setattr(feeds_module, "MOST_PAGES", 2)
+    monkeypatch.setattr(run_feed, "Following", Idle)
+    monkeypatch.setattr(run_feed, "MOST_RUNS", 3)
+    monkeypatch.setattr(run_feed, "MOST_PAGES", 2)
     return Feeds(None, logging.getLogger("test"))
 
 

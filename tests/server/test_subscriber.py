@@ -9,10 +9,18 @@ from typing import Any
 
 import pytest
 
-from workbench.server.run_messages import BEAT_SECONDS, RUN_SECONDS, Told, as_json
 from workbench.server.run_reader import RunUpdate
 from workbench.server.schemas import Ack, Output
-from workbench.server.subscriber import GREETING_SECONDS, PATIENCE_SECONDS, Subscriber, brief
+from workbench.server.subscriber import (
+    BEAT_SECONDS,
+    GREETING_SECONDS,
+    PATIENCE_SECONDS,
+    RUN_SECONDS,
+    Subscriber,
+    Told,
+    as_json,
+    brief,
+)
 
 LATER = 100.0
 

@@ -12,7 +12,7 @@ import pytest
 from workbench.core.run.metrics import STEP_PREFIX
 from workbench.core.run.model import RunState
 from workbench.errors import StoreError
-from workbench.server import run_feed, run_messages, run_reader, subscriber
+from workbench.server import run_feed, run_reader, subscriber
 from workbench.store import schema
 from workbench.view.page_feed import Feed
 
@@ -197,7 +197,7 @@ async def test_a_page_hears_of_the_run_at_most_four_times_a_second(follow, run) 
 
 
 async def test_a_page_hears_of_a_quiet_run_now_and_then(follow, run, monkeypatch) -> None:
-    monkeypatch.setattr(run_messages, "BEAT_SECONDS", 0.2)
+    monkeypatch.setattr(subscriber, "BEAT_SECONDS", 0.2)
     monkeypatch.setattr(run_reader, "REFRESH_SECONDS", 0.1)
 
     async with follow(run.id) as listener:
@@ -206,7 +206,7 @@ async def test_a_page_hears_of_a_quiet_run_now_and_then(follow, run, monkeypatch
 
 
 async def test_a_page_hears_where_the_time_of_a_step_goes(follow, run, monkeypatch) -> None:
-    monkeypatch.setattr(run_messages, "STEPS_SECONDS", 0.1)
+    monkeypatch.setattr(subscriber, "STEPS_SECONDS", 0.1)
     monkeypatch.setattr(run_reader, "REFRESH_SECONDS", 0.1)
     compute = STEP_PREFIX.replace("/", "__") + "compute"
     run.report(range(1), ranks=2, **{compute: lambda _: 0.5})

@@ -21,14 +21,13 @@ from workbench.analysis.step_breakdown import Anatomy
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer, Provider
 from workbench.core.node.findings import Finding
-from workbench.core.node.host_probe import HostProbe
+from workbench.core.node.host_findings import HostProbe
 from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encoded
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.core.world.world import RankFact
 from workbench.notebook import (
     cell_output,
-    cluster_status,
     cluster_style,
     fleet_view,
     form_fields,
@@ -159,6 +158,7 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     "notebook.hosts_form.keys_html": lambda g: hosts_form.keys_html(
         [HostProbe(NASTY, f"{NASTY} ssh-ed25519 AAAA")]
     ),
+    "notebook.run_listing.cluster_status": lambda g: listed.cluster_status(g.store, "default"),
     "notebook.run_listing.comparison": lambda g: listed.comparison(
         g.store, [g.run.id, g.other.id], 9.0
     ),
@@ -173,9 +173,6 @@ MAKERS: dict[str, Callable[[Gallery], Any]] = {
     "notebook.cell_output.stacked": lambda g: cell_output.stacked([cell_output.paragraph(CODED)]),
     "notebook.cell_output.table": lambda g: cell_output.table(TABLE, CODED),
     "notebook.plan_view.plan_bundle": lambda g: plan_view.plan_bundle(g.plan),
-    "notebook.cluster_status.cluster_status": lambda g: cluster_status.cluster_status(
-        g.store, "default"
-    ),
 }
 # They call what is above with what they are given.
 THROUGH = {"view.run_output.figure", "notebook.plan_view.planned"}

@@ -24,7 +24,7 @@ from workbench.core.fleet.offers import judge_quota, lacking_vcpus, ranked, tota
 from workbench.core.fleet.request import COSTLY
 from workbench.core.fleet.suitability import LISTED, refusal, required, slowing
 from workbench.core.node.findings import Finding
-from workbench.core.node.host_probe import HostProbe
+from workbench.core.node.host_findings import HostProbe
 from workbench.core.units import count
 from workbench.core.world.world import Host
 from workbench.errors import CloudError, InputError, MachineError, PriceQuestion, StateError

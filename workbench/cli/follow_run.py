@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.cli.rank_output import RankOutput
-from workbench.cli.screen import Screen
+from workbench.cli.screen import RankOutput, Screen
 from workbench.core.run.model import Run, RunState
 from workbench.store import Store
 from workbench.view.following import check_success

@@ -12,8 +12,7 @@ from workbench.cloud.host_check import examine_hosts, facts_here
 from workbench.cloud.ssh import SshSession, first_key, open_session
 from workbench.core.node.agent_protocol import NodeFacts, read_event
 from workbench.core.node.findings import Finding
-from workbench.core.node.host_findings import judge_host
-from workbench.core.node.host_probe import HostProbe
+from workbench.core.node.host_findings import HostProbe, judge_host
 from workbench.core.world.remote import Session, python_of
 from workbench.core.world.sshconfig import fingerprint
 from workbench.core.world.world import Host

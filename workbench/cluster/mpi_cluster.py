@@ -29,8 +29,7 @@ from workbench.cluster.loopback import hear_loopback_alone
 from workbench.cluster.mpi import Mpi, find_mpi
 from workbench.cluster.mpiexec import LocalMpiexec
 from workbench.cluster.mpiworld import Footing, MpiWorld
-from workbench.cluster.multihost import Spreading, folder_of
-from workbench.cluster.multihost_world import engine_ports
+from workbench.cluster.multihost import Spreading, engine_ports, folder_of
 from workbench.cluster.process_monitor import LocalProcessMonitor
 from workbench.cluster.rank_router import Mailbox
 from workbench.cluster.remote_hosts import Login, Mark, Nodes, Reach, remove

@@ -14,10 +14,8 @@ from workbench.core.cluster.spending import needs_a_yes
 from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.units import count
 from workbench.errors import Unknown, WorkbenchError
-from workbench.notebook.buttons import refusals
 from workbench.notebook.cell_output import paragraph
-from workbench.notebook.cluster_boxes import ClusterBoxes
-from workbench.notebook.cluster_status import cluster_status, status_line
+from workbench.notebook.cluster_boxes import ClusterBoxes, refusals
 from workbench.notebook.cluster_style import state_html
 from workbench.notebook.fleet_view import fleet_html, standing
 from workbench.notebook.form_fields import at_least, enable, fill, said, show
@@ -30,6 +28,7 @@ from workbench.notebook.provider_queries import (
     ProviderQueries,
     in_background,
 )
+from workbench.notebook.run_listing import cluster_status, status_line
 from workbench.requests.cloud_queries import ask_longer
 from workbench.requests.resize import ask_size
 from workbench.requests.wishes import ask_cluster, ask_down, local_slots

@@ -9,7 +9,7 @@ from typing import Any
 import ipywidgets as widgets
 
 from workbench.core.fleet.model import FleetWish, Provider
-from workbench.core.node.host_probe import HostProbe
+from workbench.core.node.host_findings import HostProbe
 from workbench.core.world.hostfile import hosts_text, parse_hosts
 from workbench.errors import InputError
 from workbench.notebook.extras_form import ExtrasForm

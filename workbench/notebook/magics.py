@@ -9,20 +9,29 @@ from IPython.display import display
 
 from workbench.core.node.host_findings import folded
 from workbench.core.run.model import RunKind
-from workbench.notebook.cell_check import check_cell
 from workbench.notebook.cell_output import page_for, say
 from workbench.notebook.chosen_cluster import choose, forget
+from workbench.notebook.cluster_actions import (
+    await_gone,
+    await_ready,
+    hosts_findings,
+    measure,
+    resize,
+)
 from workbench.notebook.cluster_panel import ClusterPanel, panel_for
-from workbench.notebook.cluster_status import cluster_status, last_run_line
-from workbench.notebook.cluster_wait import await_gone, await_ready
 from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.magicspecs import explained, parser, read
-from workbench.notebook.measurement import measure
 from workbench.notebook.options import split_script
 from workbench.notebook.plan_view import planned
-from workbench.notebook.resizing import hosts_findings, resize
-from workbench.notebook.run_listing import comparison, delete, findings_table, newest_runs
-from workbench.notebook.run_request import set_up, train, train_script
+from workbench.notebook.run_listing import (
+    cluster_status,
+    comparison,
+    delete,
+    findings_table,
+    last_run_line,
+    newest_runs,
+)
+from workbench.notebook.run_request import check_cell, set_up, train, train_script
 from workbench.requests.cloud_queries import ask_interruption
 from workbench.requests.keep_awake import keep_awake
 from workbench.requests.stop import ask_stop, stop_line

@@ -11,7 +11,7 @@ from workbench.core.fleet.fallbacks import purchase
 from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.units import count
 from workbench.errors import InputError, PriceQuestion, WorkbenchError
-from workbench.notebook.deletion_confirm import proof
+from workbench.notebook.confirm import proof
 from workbench.notebook.market_form import MarketForm
 from workbench.notebook.provider_queries import Background, ProviderQueries
 from workbench.requests.resize import ask_size

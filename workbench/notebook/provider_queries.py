@@ -9,7 +9,7 @@ from typing import Protocol
 
 from workbench.core.fleet.model import FleetWish, Leftover, Provider, Purchase
 from workbench.core.node.findings import Finding
-from workbench.core.node.host_probe import HostProbe
+from workbench.core.node.host_findings import HostProbe
 from workbench.core.world.world import Host
 from workbench.errors import CloudError, InputError
 from workbench.requests import cloud_queries

@@ -1,4 +1,4 @@
-"""Submit a run from the notebook, and show it below the cell."""
+"""Check a cell, submit a run from the notebook, and show it below the cell."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.kernel_control import KernelControl
 from workbench.notebook.live_widget import chosen_form
 from workbench.notebook.run_view import RunView
-from workbench.requests.wishes import ask_run, script_source
+from workbench.requests.wishes import ask_run, check_source, script_source
 from workbench.store import Store
 from workbench.view.following import check_success, follow
 from workbench.view.interrupts import Interrupts
@@ -141,3 +141,24 @@ def say_wait(store: Store, wish: RunWish) -> None:
             f"Run {names[0]!r} is still active, and this one waits for it. To stop that "
             "one, use its Stop in Training Clusters, or interrupt this cell and type %dist_stop."
         )
+
+
+def check_cell(shell: Any, cell: str, magic: str) -> str:
+    """Check a cell and return its text unchanged, as the engines get it.
+
+    Args:
+        shell: The IPython shell, which transforms ``!command`` and ``%magic``.
+        magic: The name of the cell magic, for the message.
+
+    Raises:
+        InputError: The cell is empty or is not Python; nothing was started.
+    """
+    if not cell.strip():
+        raise InputError(f"The cell below {magic} is empty; nothing was started.")
+    try:
+        transformed = shell.transform_cell(cell)
+    except SyntaxError:
+        transformed = cell
+    # The magic is the cell's first line, so line numbers count from there.
+    check_source("\n" + transformed, "The cell", awaits=True)
+    return cell

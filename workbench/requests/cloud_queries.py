@@ -26,7 +26,7 @@ from workbench.core.fleet.model import (
     Purchase,
 )
 from workbench.core.node.findings import Finding
-from workbench.core.node.host_probe import HostProbe
+from workbench.core.node.host_findings import HostProbe
 from workbench.core.world.world import Host
 from workbench.errors import (
     CloudError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jupyter_server.extension.application import ExtensionApp
 
 from workbench.server.rest import ROUTES, RUN
-from workbench.server.run_feeds import Feeds
+from workbench.server.run_feed import Feeds
 from workbench.server.save_lock import Turns
 from workbench.server.websocket import FollowHandler
 from workbench.server.workers import Workers

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from workbench import __version__
 from workbench.core.cluster.model import ClusterWish, check_cluster_name
 from workbench.core.cluster.size import Size
-from workbench.core.run.model import Run, RunFact
+from workbench.core.run.model import Run, RunFact, RunKind
 from workbench.core.world.world import MAX_RANKS
 from workbench.errors import StateError, Unknown
 from workbench.requests.cloud_queries import ask_longer
 from workbench.requests.resize import ask_size
 from workbench.requests.wishes import ask_cluster, ask_down, local_slots, remove_cluster
 from workbench.server.path_validation import run_id
-from workbench.server.run_messages import as_json
+from workbench.server.subscriber import as_json
 from workbench.store import Store
 
 if TYPE_CHECKING:
@@ -103,12 +103,33 @@ def stop_all(store: Store, name: str, body: bytes) -> Message:
 
 
 def measure(store: Store, name: str, body: bytes) -> Message:
-    """Request a measurement of a cluster's links, and return its run."""
-    from workbench.server import measurement
+    """Request a measurement of a cluster's links, and return its run or the active one.
+
+    Raises:
+        StateError: The cluster is not up (starting it may cost money), or the active measurement is
+            being cancelled.
+        Unknown: There is no such cluster.
+    """
     from workbench.view.page_messages import run_now
 
     _check_empty(body)
-    return run_now(store, measurement.ask(store, check_cluster_name(name)), time.time())
+    if not _wish(store, name).up:
+        raise StateError(f"Cluster {name!r} is not up, so it cannot be measured; start it first.")
+    return run_now(store, _measurement(store, name), time.time())
+
+
+def _measurement(store: Store, cluster: str) -> Run:
+    from workbench.requests.keep_awake import keep_awake
+    from workbench.requests.measurement import ask_measurement
+
+    on = [run for run in store.unfinished(cluster) if run.wish.kind is RunKind.MEASUREMENT]
+    if on and on[0].wish.stop:
+        raise StateError(f"The last measurement of {cluster!r} is being cancelled; try again soon.")
+    if on:
+        return on[0]
+    asked = ask_measurement(store, cluster=cluster)
+    keep_awake(store, cluster)
+    return store.run(asked.id)
 
 
 def runs(store: Store, cluster: str | None, limit: int) -> Message:
@@ -130,10 +151,19 @@ def run(store: Store, identity: str) -> Message:
 
 
 def survey(store: Store, identity: str) -> Message:
-    """Return the results of a run that measured its cluster."""
-    from workbench.server import measurement
+    """Return the results of a run that measured its cluster.
 
-    return measurement.survey(store, _run(store, identity))
+    Raises:
+        Unknown: The run has no results, or none yet.
+    """
+    from workbench.view.page_protocol import as_values
+    from workbench.view.survey_output import survey_message
+
+    found = _run(store, identity)
+    measured = store.survey(found.id)
+    if measured is None:
+        raise Unknown(f"Run {found.wish.name!r} has measured nothing; ask again once it has ended.")
+    return as_values(survey_message(store, found, measured, time.time()))
 
 
 def stop(store: Store, identity: str, body: bytes) -> Message:

@@ -22,8 +22,8 @@ from workbench.errors import (
 )
 from workbench.server import operations
 from workbench.server.path_validation import holder_id, whole_number
-from workbench.server.run_messages import as_json
 from workbench.server.save_lock import Turns
+from workbench.server.subscriber import as_json
 from workbench.server.workers import Workers
 from workbench.store import Store
 from workbench.surfaces import in_page

@@ -1,10 +1,11 @@
-"""The feed of one run: wait for news, and send each page what it lacks."""
+"""The feeds of runs: each waits for news of its run, and sends each page what it lacks."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,12 +13,15 @@ from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from workbench.core.cluster.model import ClusterState
+from workbench.core.moment import is_due
 from workbench.errors import Unknown, WorkbenchError
-from workbench.server.presence import Chores
-from workbench.server.run_messages import Told
+from workbench.requests.keep_awake import Care
+from workbench.requests.wishes import supervisor_is_awake
 from workbench.server.run_reader import FeedRequests, Reading, RunUpdate
-from workbench.server.subscriber import Subscriber
+from workbench.server.subscriber import Subscriber, Told
 from workbench.server.workers import Workers
+from workbench.store import Store
 
 if TYPE_CHECKING:
     from workbench.server.schemas import PageMessage
@@ -35,6 +39,12 @@ UNKNOWN_RUN = 4404
 STORE_TROUBLE = 4503
 
 T = TypeVar("T")
+_GOODBYE = "The server is stopping."
+MOST_RUNS = 64
+MOST_PAGES = 64
+_FULL = f"This server follows at most {MOST_RUNS} runs at once; close some pages."
+_CROWDED = f"At most {MOST_PAGES} pages can follow a run; close some of them."
+ATTENDANCE_SECONDS = 5.0
 
 
 class Following:
@@ -220,3 +230,114 @@ class Following:
                 self._chores.look_after(cluster, time.monotonic())
 
         return do
+
+
+class Feeds:
+    """The runs that are followed.
+
+    Args:
+        workers: The threads that read them.
+        log: Where trouble is written that no page can do anything about.
+    """
+
+    def __init__(self, workers: Workers, log: logging.Logger) -> None:
+        self._workers = workers
+        self._log = log
+        self._server = secrets.token_hex(8)
+        self._followings: dict[str, Following] = {}
+        self._closed = False
+
+    def join(self, run: str, page: Subscriber) -> Following | None:
+        """Let ``page`` follow ``run``; its connection is closed if the server is stopping."""
+        if self._closed:
+            page.close(GOING_AWAY, _GOODBYE)
+            return None
+        following = self._followings.get(run)
+        if following is None or following.is_over:
+            former = following.task if following else None
+            if len(self._followings) >= MOST_RUNS and not self._make_room():
+                page.close(STORE_TROUBLE, _FULL)
+                return None
+            following = Following(run, self._server, self._workers, self._log, former)
+            following.task.add_done_callback(partial(self._forget, run, following))
+            self._followings[run] = following
+        if following.amount >= MOST_PAGES:
+            page.close(STORE_TROUBLE, _CROWDED)
+            return None
+        following.join(page)
+        return following
+
+    def _make_room(self) -> bool:
+        """End the feed of a run that no page follows any longer, if there is one."""
+        for following in self._followings.values():
+            if not following.is_over and not following.amount:
+                following.dismiss(NORMAL, "")
+                return True
+        return False
+
+    async def close(self) -> None:
+        """Close all feeds."""
+        self._closed = True
+        followings = list(self._followings.values())
+        for following in followings:
+            following.dismiss(GOING_AWAY, _GOODBYE)
+        await asyncio.gather(*(following.task for following in followings), return_exceptions=True)
+
+    def _forget(self, run: str, following: Following, task: asyncio.Task[None]) -> None:
+        if self._followings.get(run) is following:
+            del self._followings[run]
+        if error := task.exception():
+            self._log.error("Following run %s failed.", run, exc_info=error)
+            following.dismiss(INTERNAL_ERROR, "The server failed; see its log.")
+
+
+class Chores:
+    """The periodic tasks for one run, about once a second.
+
+    Args:
+        run: The run's id.
+        server: The id of this server, to distinguish its pages from others'.
+    """
+
+    def __init__(self, run: str, server: str) -> None:
+        self._run = run
+        self._server = server
+        self._pages = 0
+        self._written = 0.0
+        self._care: Care | None = None
+
+    def count(self, pages: int, now: float, *, repeat: bool = True) -> None:
+        """Store the number of pages, if it has changed or the stored one is old.
+
+        Args:
+            now: Epoch seconds.
+            repeat: Whether to store an unchanged number.
+
+        Raises:
+            StoreError: The store cannot be written.
+        """
+        if pages != self._pages or (repeat and is_due(self._written, now, ATTENDANCE_SECONDS)):
+            with Store() as store:
+                store.put_attendance(self._run, self._server, pages, now)
+            self._pages, self._written = pages, now
+
+    def look_after(self, cluster: str, now: float) -> None:
+        """Restart the cluster's supervisor if it died.
+
+        Args:
+            now: Seconds of a monotonic clock.
+
+        Raises:
+            ClusterError: It dies repeatedly.
+            MachineError: The store cannot be read, or no supervisor started.
+        """
+        if self._care is None:
+            self._care = Care(cluster, now)
+        # A failed cluster is only retried on request.
+        if supervisor_is_awake(cluster) or not _has_failed(cluster):
+            self._care.look(now)
+
+
+def _has_failed(cluster: str) -> bool:
+    with Store() as store:
+        return store.cluster_fact(cluster).state is ClusterState.FAILED

@@ -14,8 +14,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from workbench.errors import InputError, Unknown
 from workbench.server.path_validation import MOST, run_id, whole_number
 from workbench.server.rest import RESOURCE
-from workbench.server.run_feed import UNKNOWN_RUN, Following
-from workbench.server.run_feeds import Feeds
+from workbench.server.run_feed import UNKNOWN_RUN, Feeds, Following
 from workbench.server.subscriber import Subscriber, brief
 
 MESSAGE_BYTES = 1_000

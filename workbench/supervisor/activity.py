@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,7 +14,7 @@ from workbench.cluster.interface import Cluster
 from workbench.core.cluster.generation import Death, WorldFact
 from workbench.core.moment import Moment
 from workbench.core.run.hang import decoded, encoded, hang_of
-from workbench.core.run.model import Run, RunKind, RunState
+from workbench.core.run.model import Assignment, Run, RunKind, RunState
 from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
 from workbench.core.run.termination import (
     Active,
@@ -32,6 +33,7 @@ from workbench.core.run.termination import (
 from workbench.core.supervisor import log_messages
 from workbench.errors import DataRefused, WorkbenchError
 from workbench.store import Store
+from workbench.store.paths import run_directory
 
 log = logging.getLogger("workbench.supervisor")
 BUSY_SECONDS = 3.0
@@ -376,3 +378,36 @@ class Activity:
                 epochs_total=batch.progress.epochs_total,
             )
         self._fact = fact
+
+
+def assignment_of(run: Run, *, data: str, output: str) -> Assignment:
+    """Return the assignment of a run that was submitted.
+
+    Args:
+        data: Where each rank finds the data.
+        output: Where it leaves what is to be kept; empty for nowhere.
+    """
+    wish = run.wish
+    return Assignment(
+        run=wish.id,
+        kind=wish.kind,
+        source=wish.source,
+        path=wish.path,
+        folder=wish.folder,
+        arguments=wish.arguments,
+        parameters=wish.parameters,
+        environment=wish.environment,
+        ranks=run.fact.ranks,
+        directory=str(run_directory(wish.id)),
+        master_port=_free_port(),
+        data=data,
+        output=output,
+        name=wish.name,
+    )
+
+
+def _free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -35,8 +35,7 @@ from workbench.core.world.world import Host, World
 from workbench.requests.wishes import new_run_id
 from workbench.store import Store
 from workbench.store.reserve import with_reserve
-from workbench.supervisor.activity import Activity
-from workbench.supervisor.assignment import assignment_of
+from workbench.supervisor.activity import Activity, assignment_of
 from workbench.supervisor.clock import moment
 from workbench.supervisor.data.outputs import Outputs
 from workbench.supervisor.data.staging import data_place

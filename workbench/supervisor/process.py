@@ -108,7 +108,7 @@ def _work(store: Store, cluster: str, folder: Path, heart: Heart) -> bool:
 
 def _keeper_of(wish: ClusterWish, store: Store, mpi: MpiCluster, outputs: Outputs) -> FleetKeeper:
     # What talks to other machines takes long to load, and most clusters have none.
-    from workbench.supervisor.fleet.providers import provider_of
+    from workbench.supervisor.fleet.provider_factory import provider_of
 
     if wish.fleet.provider is not Provider.HOSTS:
         return FleetKeeper(

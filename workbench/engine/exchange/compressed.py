@@ -16,7 +16,7 @@ import numpy
 
 from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange.codecs import BLOCK, elementwise, wire_bytes
-from workbench.engine.exchange.finite_check import is_suspect
+from workbench.engine.exchange.nonfinite import is_suspect
 from workbench.engine.exchange.ring import DEPTH
 from workbench.engine.exchange.transport import Array, Transport
 

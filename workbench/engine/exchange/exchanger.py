@@ -25,9 +25,8 @@ from workbench.engine.exchange.bucket_layout import (
 )
 from workbench.engine.exchange.compressed import Compressed
 from workbench.engine.exchange.costs import made
-from workbench.engine.exchange.finite_check import Findings, is_suspect
 from workbench.engine.exchange.gradient_storage import Storage
-from workbench.engine.exchange.nonfinite_error import not_finite
+from workbench.engine.exchange.nonfinite import Findings, is_suspect, not_finite
 from workbench.engine.exchange.powersgd import is_worthwhile
 from workbench.engine.exchange.reducer import Reducer
 from workbench.engine.exchange.transport import Array

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy
 
-from workbench.engine.exchange.finite_check import is_suspect
+from workbench.engine.exchange.nonfinite import is_suspect
 from workbench.engine.exchange.transport import Array, Transport
 
 SEED = 20_190

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from workbench.core.performance.exchange_model import Algorithm, Link, choose, seconds
 from workbench.engine.exchange.chunks import ArraySlice, cut
-from workbench.engine.exchange.finite_check import Findings, is_suspect
+from workbench.engine.exchange.nonfinite import Findings, is_suspect
 from workbench.engine.exchange.parallel_sockets import Lanes, open_lanes, wished_sockets
 from workbench.engine.exchange.recursive_doubling import doubling_sum
 from workbench.engine.exchange.ring import PIECES, Ring

@@ -13,7 +13,7 @@ import numpy
 from mpi4py import MPI
 
 from workbench.engine.exchange.chunks import ArraySlice, views
-from workbench.engine.exchange.finite_check import Findings, is_finite, is_suspect
+from workbench.engine.exchange.nonfinite import Findings, is_finite, is_suspect
 from workbench.engine.exchange.parallel_sockets import Lanes
 from workbench.engine.exchange.transport import Array, Transport
 

@@ -18,7 +18,7 @@ import numpy
 from mpi4py import MPI
 
 from workbench.engine.exchange.chunks import ArraySlice
-from workbench.engine.exchange.finite_check import Findings, is_finite, is_suspect
+from workbench.engine.exchange.nonfinite import Findings, is_finite, is_suspect
 from workbench.engine.exchange.transport import Array
 
 PIECE_BYTES = 1024 << 10

@@ -1,16 +1,17 @@
-"""Our own communicator between ranks, and the placement of its ranks on nodes."""
+"""Our own communicator between ranks: the placement of its ranks, and its exchange thread."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
 from typing import Any
 
 from mpi4py import MPI
 
-from workbench.engine.exchange.exchange_thread import Worker
 from workbench.engine.node_emulation import node_of
 
 Array = Any
@@ -132,3 +133,52 @@ def transport_of(comm: MPI.Intracomm) -> Transport:
 def _plain(comm: Any) -> MPI.Intracomm:
     """Return the same communicator without the watch on its calls: an exchange is timed whole."""
     return MPI.Intracomm(comm)
+
+
+class Worker:
+    """Does one job after the other; blocking calls in it are what makes MPI progress.
+
+    There is one for all exchanges between the same ranks: they go the same way with the same
+    tags, so that two at a time would take each other's messages.
+    """
+
+    def __init__(self) -> None:
+        self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._idle = threading.Condition()
+        self._waiting = 0
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="workbench-exchange", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether who asks is one of its own jobs."""
+        return threading.current_thread() is self._thread
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Have ``job`` done after those before it; none is done after one that failed."""
+        with self._idle:
+            self._waiting += 1
+        self._jobs.put(job)
+
+    def wait(self) -> None:
+        """Wait until all jobs are done; raise what one of them raised. A job does not wait."""
+        if self.is_here:
+            return
+        with self._idle:
+            self._idle.wait_for(lambda: not self._waiting)
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _work(self) -> None:
+        while True:
+            job = self._jobs.get()
+            try:
+                if self._error is None:
+                    job()
+            except BaseException as error:  # noqa: BLE001  # raised again where it is waited for
+                self._error = error
+            with self._idle:
+                self._waiting -= 1
+                self._idle.notify_all()

@@ -1,15 +1,37 @@
-"""Name the rank whose gradient is not finite, with the same error on all ranks."""
+"""Detect numbers that are not finite, and name their rank with the same error on all ranks."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy
 
 from workbench.engine.exchange.bucket_layout import BucketLayout
-from workbench.engine.exchange.finite_check import Findings
-from workbench.engine.exchange.transport import Transport
+from workbench.engine.exchange.transport import Array, Transport
+
+
+def is_suspect(array: Array) -> bool:
+    """Whether some number of a flat array is not finite; a square that overflows is looked at."""
+    return not math.isfinite(numpy.dot(array, array)) and not is_finite(array)
+
+
+def is_finite(array: Array) -> bool:
+    """Whether all numbers are finite."""
+    return bool(numpy.isfinite(array).all())
+
+
+class Findings:
+    """Where numbers were found that are not finite, and whose they are."""
+
+    def __init__(self) -> None:
+        self.found: set[tuple[int, int]] = set()
+        """Rank, and number of the array in the bucket's row."""
+
+    def note(self, rank: int, index: int) -> None:
+        """Note that ``rank`` gave such a number."""
+        self.found.add((rank, index))
 
 
 def not_finite(

@@ -1,4 +1,4 @@
-"""A world on nodes is started by what the nodes have, wherever that is here."""
+"""Worlds on several hosts: what starts them, and their record for the next supervisor."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import sys
 import pytest
 
 from workbench.cluster.mpi import Mpi, MpiKind
-from workbench.cluster.multihost_world import Start, launch_of
+from workbench.cluster.multihost import Start, WorldRecord, launch_of, read_records, write_records
 from workbench.cluster.remote_hosts import Login
 from workbench.core.node import environment_paths
 from workbench.core.world.world import Host, World
+
+WORLD = World((Host("10.0.0.1", 1, "me", 2222), Host("10.0.0.2", 2)), 3)
 
 
 @pytest.mark.parametrize(
@@ -53,3 +55,29 @@ def test_hosts_of_ones_own_have_it_where_it_is_here():
 
     assert command[0] == "/usr/bin/mpiexec"
     assert sys.executable in command
+
+
+def test_a_successor_reads_what_was_written_down(tmp_path) -> None:
+    records = [
+        WorldRecord(1, WORLD, ".workbench/a/g1", 42),
+        WorldRecord(2, WORLD, ".workbench/a/g2"),
+    ]
+
+    write_records(tmp_path / "worlds.json", records)
+
+    assert read_records(tmp_path / "worlds.json") == records
+
+
+def test_without_worlds_there_is_no_file(tmp_path) -> None:
+    write_records(tmp_path / "worlds.json", [WorldRecord(1, WORLD, "f")])
+
+    write_records(tmp_path / "worlds.json", [])
+
+    assert list(tmp_path.iterdir()) == []
+    assert read_records(tmp_path / "worlds.json") == []
+
+
+def test_a_file_that_cannot_be_read_holds_nothing(tmp_path) -> None:
+    (tmp_path / "worlds.json").write_text("[{")
+
+    assert read_records(tmp_path / "worlds.json") == []

@@ -15,8 +15,8 @@ import pytest
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.errors import ClusterError
 from workbench.requests import keep_awake
-from workbench.server import presence, run_feed, run_reader, subscriber
-from workbench.server.presence import Chores
+from workbench.server import run_feed, run_reader, subscriber
+from workbench.server.run_feed import Chores
 from workbench.store import Store, sqlite_errors
 from workbench.view.page_feed import Feed
 
@@ -165,7 +165,7 @@ async def test_a_kernel_knows_at_once_how_many_pages_there_are(follow, run, stor
 async def test_a_kernel_counts_on_pages_that_stay_after_the_end(
     follow, run, store, monkeypatch
 ) -> None:
-    monkeypatch.setattr(presence, "ATTENDANCE_SECONDS", 0.0)
+    monkeypatch.setattr(run_feed, "ATTENDANCE_SECONDS", 0.0)
     monkeypatch.setattr(run_feed, "CHORES_SECONDS", 0.05)
     monkeypatch.setattr(run_feed, "KEEP_SECONDS", 0.1)
 
@@ -206,7 +206,7 @@ async def test_a_page_that_stays_is_sent_away_when_no_kernel_waits_any_longer(
 
 
 async def test_attendance_is_repeated_while_there_are_pages(follow, run, monkeypatch) -> None:
-    monkeypatch.setattr(presence, "ATTENDANCE_SECONDS", 0.0)
+    monkeypatch.setattr(run_feed, "ATTENDANCE_SECONDS", 0.0)
     monkeypatch.setattr(run_feed, "CHORES_SECONDS", 0.1)
     written = []
     monkeypatch.setattr(
@@ -286,7 +286,7 @@ def test_a_supervisor_that_ends_again_and_again_is_given_up(caring, cluster, asl
 def test_a_cluster_that_failed_is_not_tried_again_unasked(
     caring, cluster, store, asleep, monkeypatch
 ) -> None:
-    monkeypatch.setattr(presence, "supervisor_is_awake", lambda name: False)
+    monkeypatch.setattr(run_feed, "supervisor_is_awake", lambda name: False)
     store.put_cluster_fact(ClusterFact(cluster, ClusterState.FAILED))
 
     caring.look_after(cluster, now=200.0)

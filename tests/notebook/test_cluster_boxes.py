@@ -9,7 +9,7 @@ import pytest
 
 from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.fleet.model import FleetWish, Provider
-from workbench.notebook.buttons import Refusals, refusals
+from workbench.notebook.cluster_boxes import Refusals, refusals
 from workbench.view.text import cluster_word
 
 CASES = Path(__file__).parents[2] / "extension" / "src" / "__tests__" / "cluster.json"

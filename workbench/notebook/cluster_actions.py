@@ -1,0 +1,130 @@
+"""Resize or measure a cluster, check its hosts, and wait for it, from a magic."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from workbench.core.cluster.size import Size
+from workbench.core.fleet.model import NodeState, Provider
+from workbench.core.node.findings import Finding
+from workbench.errors import PriceQuestion, StateError
+from workbench.notebook.cell_output import CellDisplay, paragraph, say
+from workbench.notebook.kernel_control import KernelControl
+from workbench.notebook.run_request import attend, say_start, say_wait, wish_before
+from workbench.requests.cloud_queries import ask_host_doctor
+from workbench.requests.measurement import ask_measurement
+from workbench.requests.resize import ask_size
+from workbench.store import Store
+from workbench.view.readiness import gone_sentence, ready_sentence, wait_down, wait_ready
+
+_PLACE = "standing"
+
+
+def resize(chosen: Namespace) -> str:
+    """Request the given size, and show the present one.
+
+    Raises:
+        InputError: No size was typed, or two.
+        PriceQuestion: It costs more, and is not confirmed.
+    """
+    size, cluster = Size(chosen.ranks, chosen.nodes), chosen.cluster
+    with Store() as store:
+        has = store.cluster_fact(cluster).ranks
+        _agree_to_size(store, size, chosen)
+        if size.nodes is not None:
+            has = sum(node.state is NodeState.JOINED for node in store.nodes(cluster))
+    return f"Resizing cluster {cluster!r} to {size}; it has {has} now."
+
+
+def _agree_to_size(store: Store, size: Size, chosen: Namespace) -> None:
+    """Ask for the size; what more nodes cost is said first, and wants a yes."""
+    ask = partial(
+        ask_size,
+        store,
+        size,
+        cluster=chosen.cluster,
+        oversubscribe=chosen.oversubscribe,
+        across_zones=chosen.across_zones,
+    )
+    try:
+        ask()
+    except PriceQuestion as question:
+        if not chosen.yes:
+            raise PriceQuestion(
+                f"{question} Nothing was bought; add --yes to buy them.", question.price
+            ) from None
+        say(str(question))
+        ask(agreed=question.price)
+
+
+def hosts_findings(cluster: str) -> Sequence[Finding]:
+    """Return the problems of the user's own hosts as one cluster; none for other providers."""
+    with Store() as store:
+        wish = store.cluster_wish(cluster)
+    if wish is None or wish.fleet.provider is not Provider.HOSTS:
+        return ()
+    return ask_host_doctor(wish.fleet.hosts, cluster)
+
+
+def measure(shell: Any, cluster: str, rating: float | None) -> None:
+    """Measure, and show the results; an interrupt stops between two steps."""
+    with Store() as store, KernelControl(shell).interrupts() as interrupts:
+        before, is_up = wish_before(store, cluster)
+        wish = ask_measurement(store, cluster=cluster, rating=rating)
+        say_start(store, cluster, before, is_up)
+        say_wait(store, wish)
+        attend(shell, store, wish, interrupts)
+
+
+def await_ready(cluster: str, page: CellDisplay) -> None:
+    """Wait until ``cluster`` is ready; its state is shown meanwhile.
+
+    Raises:
+        ClusterError: It failed.
+        StateError: It was deleted meanwhile, or the user interrupted.
+    """
+    began = time.monotonic()
+    with Store() as store:
+        _leave_at_interrupt(cluster, lambda: wait_ready(store, cluster, _shown(page)))
+        sentence = ready_sentence(store, cluster, time.monotonic() - began)
+    page.show(_PLACE, paragraph(sentence), final=True)
+
+
+def await_gone(cluster: str, page: CellDisplay) -> None:
+    """Wait until ``cluster`` is gone, and show the provider's confirmation.
+
+    Raises:
+        ClusterError: Something is left.
+        StateError: It was started again meanwhile, or the user interrupted.
+    """
+    with Store() as store:
+        wish = store.cluster_wish(cluster)
+        assert wish is not None
+        spent = [0.0]
+        _leave_at_interrupt(cluster, lambda: spent.append(wait_down(store, cluster, _shown(page))))
+    page.show(_PLACE, paragraph(gone_sentence(wish, spent[-1])), final=True)
+
+
+def _shown(page: CellDisplay) -> Callable[[str], None]:
+    said = ""
+
+    def show(state: str) -> None:
+        nonlocal said
+        if state != said:
+            said = state
+            page.show(_PLACE, paragraph(f"{state[:1].upper()}{state[1:]}."))
+
+    return show
+
+
+def _leave_at_interrupt(cluster: str, wait: Callable[[], object]) -> None:
+    try:
+        wait()
+    except KeyboardInterrupt:
+        raise StateError(
+            f"Cluster {cluster!r} continues in the background; %dist_status shows its state."
+        ) from None
