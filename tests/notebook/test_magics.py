@@ -572,4 +572,4 @@ def test_a_refusal_names_magics(shell, store, sent, capsys) -> None:
     assert (
         "StateError: Cluster 'default' is on this machine; delete it first (%dist_delete)" in said
     )
-    assert "%dist_runs lists those that are." in said
+    assert "list all with %dist_runs." in said

@@ -451,7 +451,7 @@ def test_a_file_that_may_not_grow_is_told(tmp_path, limit) -> None:
 
     sentence = answer.stdout.splitlines()[0]
     assert sentence.startswith("The store store.sqlite3 cannot be read or written (disk I/O error)")
-    assert sentence.endswith("see whether your quota is used up, or the disk is broken.")
+    assert sentence.endswith("check whether your quota is used up, or the disk is broken.")
 
 
 def test_a_read_only_disk_is_told(on_disk) -> None:

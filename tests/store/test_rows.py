@@ -149,7 +149,7 @@ def test_any_value_in_any_column_is_read_or_told(full, where, value) -> None:
 def test_a_run_that_cannot_be_read_does_not_hide_the_others(
     store, wish, caplog, monkeypatch
 ) -> None:
-    monkeypatch.setattr(rows, "_told", set())
+    monkeypatch.setattr(rows, "_logged", set())
     good, bad = store.wish_run(wish("good")).id, store.wish_run(wish("bad")).id
     with store._transaction() as connection:
         connection.execute("UPDATE runs SET parameters = '{' WHERE id = ?", (bad,))
@@ -158,6 +158,6 @@ def test_a_run_that_cannot_be_read_does_not_hide_the_others(
         found = [run.id for run in store.runs() + store.runs()]
 
     assert found == [good, good]
-    assert caplog.text.count("holds of a run cannot be read") == 1
-    with pytest.raises(RowUnreadable, match=r"holds of run 'bad' cannot be read \(.*another vers"):
+    assert caplog.text.count("row of a run in the store") == 1
+    with pytest.raises(RowUnreadable, match=r"row of run 'bad' .* be read \(.*another vers"):
         store.run("bad")

@@ -152,7 +152,7 @@ def test_an_unknown_run_is_refused_with_where_it_was_sought(store) -> None:
         store.run("nope")
 
     assert str(refusal.value) == (
-        f"No run is called 'nope' in {store.path}; `workbench runs` lists those that are."
+        f"No run is called 'nope' in {store.path}; list all with `workbench runs`."
     )
     assert not store.has_run("nope")
 

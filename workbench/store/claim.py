@@ -1,7 +1,7 @@
-"""Let one machine alone use a store on a shared disk.
+"""Reserve a store on a shared disk for one machine.
 
-SQLite's locks cannot be relied on between machines, so the first one that comes writes its name
-beside the store, and every other is refused.
+SQLite's locks are not reliable between machines. So the first machine that opens the store writes
+its name beside it, and every other machine gets an error.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class ClaimingMachine:
-    """What tells one machine from another.
+    """The identity of a machine that uses a store.
 
     Args:
-        id: Of its installation; copies of a virtual machine may share it.
-        boot: Of the kernel that runs; containers on one machine share it.
+        id: Id of the installation; copies of a virtual machine may have the same.
+        boot: Id of the kernel's boot; containers on one machine have the same.
     """
 
     name: str
@@ -36,7 +36,7 @@ class ClaimingMachine:
     boot: str
 
     def is_same(self, other: ClaimingMachine) -> bool:
-        """Whether locks of the one are seen by the other."""
+        """Return whether both machines see each other's file locks."""
         if self.boot and self.boot == other.boot:
             return True
         return bool(self.id) and (self.id, self.name) == (other.id, other.name)
@@ -48,15 +48,15 @@ def this_machine() -> ClaimingMachine:
 
 
 def claim(folder: Path, mount: Mount, machine: ClaimingMachine) -> None:
-    """Take ``folder`` for ``machine``, or see that it is its own already.
+    """Reserve ``folder`` for ``machine``, or check that it has it already.
 
     Args:
-        folder: Where the store is.
-        mount: What that lies on.
-        machine: The one that asks.
+        folder: The folder of the store.
+        mount: The mount that the folder is on.
+        machine: The machine that opens the store.
 
     Raises:
-        MachineError: Another machine has it.
+        MachineError: Another machine uses the store.
     """
     path = folder / CLAIM_NAME
     try:
@@ -92,8 +92,8 @@ def _write(path: Path, machine: ClaimingMachine) -> ClaimingMachine:
     try:
         os.link(new, path)
     except FileExistsError:
-        pass  # of two that come at once, the first one has it
-    except OSError:  # a file system without links
+        pass  # if two machines do this at once, the first one wins
+    except OSError:  # a file system without hard links
         os.replace(new, path)
     finally:
         new.unlink(missing_ok=True)
@@ -101,7 +101,7 @@ def _write(path: Path, machine: ClaimingMachine) -> ClaimingMachine:
 
 
 def _renew(path: Path, machine: ClaimingMachine) -> None:
-    with contextlib.suppress(OSError):  # a full disk; the old one will do
+    with contextlib.suppress(OSError):  # a full disk; the old file is still valid
         os.replace(_new(path, machine), path)
 
 

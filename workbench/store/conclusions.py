@@ -13,13 +13,13 @@ class Conclusions(Database):
     """The part of the store that holds conclusions."""
 
     def conclusion(self, run: str) -> Conclusion | None:
-        """Return what was concluded of ``run``; None while nothing was."""
+        """Return the conclusion of ``run``; None if it has none yet."""
         row = self._one("SELECT document FROM conclusions WHERE run = ?", (run,))
         what = f"the conclusion of run {run!r}"
         return next(readable(self.path, what, [row] if row else [], _conclusion), None)
 
     def keep_conclusion(self, run: str, conclusion: Conclusion) -> Conclusion:
-        """Keep a conclusion unless there is one already; return the one that is kept."""
+        """Store a conclusion unless there is one already; return the stored one."""
         with self._transaction() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO conclusions SELECT id, ? FROM runs WHERE id = ?",

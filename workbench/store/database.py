@@ -1,9 +1,9 @@
 """Open the SQLite file, serialize writes, and explain its errors.
 
 Several processes write. Each write is one short ``BEGIN IMMEDIATE`` transaction that waits up to
-``troubles.BUSY_SECONDS`` for its turn; readers never wait, the journal is a write-ahead log. That
-one needs memory which processes share, so on a disk that machines share the journal is a plain
-one, for one machine alone.
+``sqlite_errors.BUSY_SECONDS`` for its turn; readers never wait: the journal is a write-ahead
+log. Such a log needs shared memory, so on a disk that machines share the journal is a rollback
+journal, and only one machine may use the store.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 class Database:
-    """One process's connections to the file, one for each of its threads.
+    """The connections of one process to the file, one per thread.
 
     Args:
-        path: The SQLite file; by default the one in ``home_directory()``.
+        path: The SQLite file (default: the one in ``home_directory()``).
 
     Raises:
         StoreError: The file cannot be opened, or a newer workbench wrote it.
-        MachineError: It lies on a shared disk, and another machine uses it.
+        MachineError: The file is on a shared disk, and another machine uses it.
     """
 
     def __init__(self, path: str | Path | None = None) -> None:
@@ -70,7 +70,7 @@ class Database:
         """Return a number that changes whenever another connection has committed.
 
         Raises:
-            StoreNewer: A newer workbench has upgraded the file meanwhile.
+            StoreNewer: A newer workbench has upgraded the file since it was opened.
         """
         row = self._one("PRAGMA data_version")
         assert row is not None
@@ -107,7 +107,7 @@ class Database:
         size: Callable[[tuple[Any, ...]], int],
         enough: int,
     ) -> list[Any]:
-        """Return rows until they are together larger than ``enough``; no more are read."""
+        """Return rows until their total size exceeds ``enough``; no more are read."""
         rows, total = list[Any](), 0
         with explained(self.path):
             cursor = self._connection.execute(query, values)
@@ -134,7 +134,7 @@ class Database:
 
 
 def _connect(path: Path, *, shared: bool) -> sqlite3.Connection:
-    with contextlib.suppress(OSError):  # there already, or SQLite says why not
+    with contextlib.suppress(OSError):  # exists already, or SQLite reports why it cannot
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     connection = sqlite3.connect(
         path, timeout=sqlite_errors.BUSY_SECONDS, isolation_level=None, check_same_thread=False
@@ -151,7 +151,7 @@ def _connect(path: Path, *, shared: bool) -> sqlite3.Connection:
 
 
 def _use_journal(connection: sqlite3.Connection, mode: str) -> None:
-    """Switch a fresh file over; SQLite does not wait by itself when several processes do."""
+    """Set the journal mode of a new file; SQLite itself does not wait here for other processes."""
     deadline = time.monotonic() + sqlite_errors.BUSY_SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Examine the disk of a folder."""
+"""Return the mount, the free space and the use of a folder's disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOUNTS = Path("/proc/self/mountinfo")
 
 
 def mount_under(path: Path) -> Mount:
-    """Return the mount of ``path``, which need not exist; unknown where none is known."""
+    """Return the mount of ``path``, which need not exist; an unknown mount if there is none."""
     try:
         text = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:  # another system than Linux
@@ -28,7 +28,7 @@ def disk_under(path: Path) -> Disk:
 
 
 def full_disk(path: Path) -> str:
-    """Return one sentence if hardly anything can be written beside ``path``; else nothing."""
+    """Return a sentence if the disk of ``path`` is full, else an empty text."""
     try:
         if shutil.disk_usage(path.parent).free >= FULL_NBYTES:
             return ""
@@ -36,18 +36,18 @@ def full_disk(path: Path) -> str:
     except OSError:
         return ""
     return (
-        f"The disk of {path.parent} is full: {disk}. Nothing new is kept before there is room; "
-        "ranks go on, and hold what they have to say."
+        f"The disk of {path.parent} is full: {disk}. Nothing new is stored until there is room; "
+        "ranks continue, and keep what they have to report."
     )
 
 
 def used_nbytes(folder: Path) -> int:
-    """Return the bytes that a folder's files take, without following links."""
+    """Return the total size of a folder's files in bytes, without following links."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
             try:
                 total += os.lstat(os.path.join(place, name)).st_blocks * 512
             except OSError:
-                continue  # it has just gone
+                continue  # it was deleted meanwhile
     return total

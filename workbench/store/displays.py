@@ -1,4 +1,4 @@
-"""Store what ranks display, the newest of each display id, in the order of the output."""
+"""Store the displays of ranks in the order of the output, the newest for each display id."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from workbench.core.run.display import (
 from workbench.store.database import Database
 from workbench.store.rows import built, readable
 
-_SCRAP = 2  # a rank bounds this itself; a message that claims to be from one may not
+_SCRAP = 2  # ranks limit this themselves, but their messages are not trusted
 
 
 class Shown(NamedTuple):
-    """What stands in one place: data by MIME type, images in base64, and the images' sizes."""
+    """The content of a display: data by MIME type, images in base64, and the sizes of images."""
 
     data: Mapping[str, str]
     metadata: Mapping[str, Mapping[str, int]]
@@ -30,11 +30,11 @@ class Shown(NamedTuple):
 class Displays(Database):
     """The part of the store that holds what ranks display.
 
-    A place is known by the sequence number of the output row at which it stands.
+    The place of a display is the sequence number of its row of the output.
     """
 
     def shown(self, run: str, place: int) -> Shown | None:
-        """Return what stands at ``place`` now, or None if it was taken away."""
+        """Return the display at ``place``, or None if it was cleared."""
         rows = self._all(
             "SELECT data, metadata FROM displays "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence = ? AND place > 0",
@@ -45,10 +45,10 @@ class Displays(Database):
     def newest_shown(
         self, run: str, characters: int, without: Collection[int] = ()
     ) -> dict[int, Shown]:
-        """Return what stands at the newest places, of together at most ``characters``.
+        """Return the newest displays, together at most ``characters`` long.
 
         Args:
-            without: Ranks whose displays are passed over.
+            without: Ranks whose displays are left out.
         """
         rows = self._all(
             "SELECT sequence, size, rank FROM displays "
@@ -68,7 +68,7 @@ class Displays(Database):
         return found
 
     def displays(self, run: str) -> dict[int, int]:
-        """Return how many displays stand there of each rank."""
+        """Return the number of displays of each rank."""
         rows = self._all(
             "SELECT rank, count(*) FROM displays "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND place > 0 GROUP BY rank",
@@ -85,9 +85,9 @@ def _shown(row: tuple[str, str]) -> Shown:
 def add_display(
     connection: sqlite3.Connection, run: int, rank: int, sequence: int, display: Display
 ) -> str | None:
-    """Take in what a rank displayed as output row ``sequence``; return that row's text.
+    """Store a display as output row ``sequence``; return the text of that row.
 
-    Rows of the output that nobody needs any longer are dropped; None if this is one itself.
+    Output rows that are no longer needed are deleted; None if this row is one of them.
     """
     if display.action == CLEAR:
         return _clear(connection, run, rank, sequence)
@@ -126,7 +126,7 @@ def _update(
 
 
 def _clear(connection: sqlite3.Connection, run: int, rank: int, sequence: int) -> str:
-    """Drop what the rank displayed; of its clearings, too, only the newest is kept."""
+    """Delete the displays of the rank; of its clearings, only the newest is kept."""
     for column in ("sequence", "updated"):
         connection.execute(
             "DELETE FROM output WHERE run = ? AND sequence IN "

@@ -19,12 +19,12 @@ _ORDER = tuple(name for name in Order.__dataclass_fields__ if name != "purchase"
 
 @dataclass(frozen=True)
 class Account:
-    """Whose money it is that the nodes of a cluster cost.
+    """The spending of a cluster over its lives.
 
     Args:
         founded: Epoch seconds at which the cluster was defined; a deleted one is defined again.
-        asked: Epoch seconds at which the wish that stands was first seen.
-        spent_before: $ of what was deleted before.
+        asked: Epoch seconds at which the current wish was first seen.
+        spent_before: $ spent on earlier clusters of this name, which were deleted.
     """
 
     founded: float
@@ -33,12 +33,12 @@ class Account:
 
 
 class Fleets(Database):
-    """The part of the store that holds nodes, purchases and money."""
+    """The part of the store that holds nodes, purchases and costs."""
 
     # -- nodes
 
     def put_nodes(self, cluster: str, nodes: Iterable[Node]) -> None:
-        """Write nodes as they were last seen, all or none; others of ``cluster`` stay."""
+        """Write nodes as they were last seen, all or none; other nodes are unchanged."""
         rows = [(cluster, *(getattr(node, name) for name in _NODE)) for node in nodes]
         marks = ", ".join("?" * (len(_NODE) + 1))
         with self._transaction() as connection:
@@ -52,7 +52,7 @@ class Fleets(Database):
         self.put_nodes(cluster, (node,))
 
     def nodes(self, cluster: str, *, gone: bool = False) -> list[Node]:
-        """Return the nodes of ``cluster`` by id; those that are gone only when asked."""
+        """Return the nodes of ``cluster`` by id; those that are gone only with ``gone``."""
         rows = self._all(
             f"SELECT {', '.join(_NODE)} FROM nodes WHERE cluster = ? AND (? OR state != ?) "
             "ORDER BY id",
@@ -63,7 +63,7 @@ class Fleets(Database):
     # -- money
 
     def put_prices(self, cluster: str, prices: Iterable[tuple[str, float, float]]) -> None:
-        """Write from when on a node costs how much; what was written for that moment stays.
+        """Write the price of nodes from a moment on; a price stored for the same moment is kept.
 
         Args:
             prices: A node's id, epoch seconds and $/h.
@@ -75,7 +75,7 @@ class Fleets(Database):
             )
 
     def prices(self, cluster: str) -> dict[str, tuple[tuple[float, float], ...]]:
-        """Return for each node, also those gone, since when it costs how much, oldest first."""
+        """Return the prices of each node, also of those gone, with their start, oldest first."""
         found: dict[str, list[tuple[float, float]]] = {}
         rows = self._all(
             "SELECT node, since, price FROM prices WHERE cluster = ? ORDER BY node, since",
@@ -87,7 +87,7 @@ class Fleets(Database):
         return {node: tuple(all_) for node, all_ in found.items()}
 
     def spent(self, cluster: str) -> float:
-        """Return the $ that all nodes cost since the cluster was last deleted, gone or not."""
+        """Return the $ of all nodes since the cluster was last deleted, also of those gone."""
         row = self._one("SELECT total(spent) FROM nodes WHERE cluster = ?", (cluster,))
         assert row is not None
         return float(row[0])
@@ -96,7 +96,7 @@ class Fleets(Database):
         """Return the account of ``cluster``, opened at ``now`` if there is none.
 
         Args:
-            revision: Of the wish that stands; a newer one than before was asked for at ``now``.
+            revision: Of the current wish; a larger one than before was requested at ``now``.
         """
         row = self._one("SELECT * FROM accounts WHERE cluster = ?", (cluster,))
         if row is None or not row[1] or row[2] != revision:
@@ -112,7 +112,7 @@ class Fleets(Database):
         return Account(founded=row[1], asked=row[3], spent_before=row[4])
 
     def settle(self, cluster: str) -> None:
-        """Close the account of a cluster of which nothing is left: its next life starts at $ 0."""
+        """Close the account of a deleted cluster: its next life starts at $ 0."""
         with self._transaction() as connection:
             connection.execute(
                 "UPDATE accounts SET founded = 0, spent = spent + "
@@ -127,10 +127,10 @@ class Fleets(Database):
     def put_order(
         self, order: Order, user_data: str = "", tags: Sequence[tuple[str, str]] = ()
     ) -> None:
-        """Write what is about to be bought, or what came of it; the later word stands.
+        """Write a purchase before its call, or the result of it; the last write wins.
 
-        What the call sends (``purchase``, ``user_data`` and ``tags``) stays as first written:
-        the same token has to make the same call.
+        What the call sends (``purchase``, ``user_data`` and ``tags``) is never overwritten: calls
+        with the same token must have the same content.
         """
         purchase = order.purchase
         fields = [getattr(order, name) for name in _ORDER]
@@ -145,7 +145,7 @@ class Fleets(Database):
             )
 
     def sent(self, cluster: str, token: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
-        """Return the user-data and tags that were written with a purchase; None without one."""
+        """Return the user data and tags that were stored with a purchase; None without one."""
         row = self._one(
             "SELECT user_data, tags FROM purchases WHERE cluster = ? AND token = ?",
             (cluster, token),
@@ -156,7 +156,7 @@ class Fleets(Database):
             return str(row[0]), tuple((str(key), str(value)) for key, value in json.loads(row[1]))
 
     def orders(self, cluster: str) -> list[Order]:
-        """Return all orders of ``cluster``, in the order in which they were first written."""
+        """Return all purchases of ``cluster``, in the order in which they were first written."""
         rows = self._all(
             f"SELECT purchase, {', '.join(_ORDER)} FROM purchases "
             "WHERE cluster = ? ORDER BY number",
@@ -167,12 +167,12 @@ class Fleets(Database):
 
 
 def fleet_text(wish: FleetWish) -> str:
-    """Return the text that the store keeps; nothing for this machine alone."""
+    """Return a wish as the store keeps it; an empty text for this machine alone."""
     return "" if wish == THIS_MACHINE else json.dumps(asdict(wish))
 
 
 def fleet_wish(text: str) -> FleetWish:
-    """Return the wish that ``fleet_text`` was given."""
+    """Return the wish that ``fleet_text`` encoded."""
     if not text:
         return THIS_MACHINE
     return built(FleetWish, json.loads(text))

@@ -1,6 +1,6 @@
-"""Read the names for completion, quickly, and silently empty where they cannot be read.
+"""Read names for tab completion; return none where the store cannot be read.
 
-Tab asks for them: the store is not opened, migrated or claimed for that, and never waited for.
+Completion must be fast: it does not open, migrate or claim the store, and never waits for it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from workbench.core.run.model import ENDED
 from workbench.store.paths import FILE_NAME, home_path
 
 WAIT_SECONDS = 0.1
-MOST = 100  # the newest; more would not be read
+MOST = 100  # the newest
 _CLUSTERS = "SELECT name FROM clusters ORDER BY up DESC, name"
 _RUNS = "SELECT name FROM runs ORDER BY number DESC"
 _ENDED = ", ".join(f"'{state}'" for state in sorted(ENDED))
@@ -24,27 +24,27 @@ _NODES = "SELECT id FROM nodes WHERE ended = 0 ORDER BY cluster, id"
 
 
 def cluster_names() -> list[str]:
-    """Return the clusters, those that are up first."""
+    """Return the names of clusters, those that are up first."""
     return _texts(_CLUSTERS)
 
 
 def run_names() -> list[str]:
-    """Return the runs, the newest first."""
+    """Return the names of runs, the newest first."""
     return _texts(_RUNS)
 
 
 def unfinished_names() -> list[str]:
-    """Return the runs that have not ended, the newest first."""
+    """Return the names of runs that have not ended, the newest first."""
     return _texts(_UNFINISHED)
 
 
 def node_names() -> list[str]:
-    """Return the nodes that are there."""
+    """Return the ids of nodes that have not ended."""
     return _texts(_NODES)
 
 
 def parameter_names() -> list[str]:
-    """Return the parameters of former runs, the latest first."""
+    """Return the names of the parameters of earlier runs, the latest first."""
     found = dict[str, None]()
     for text in _texts(_PARAMETERS):
         with contextlib.suppress(ValueError, TypeError, AttributeError):
@@ -55,7 +55,7 @@ def parameter_names() -> list[str]:
 
 
 def _texts(query: str) -> list[str]:
-    """Return the first column of a query; nothing where there is no store that can be read."""
+    """Return the first column of a query; nothing if the store cannot be read."""
     path = home_path() / FILE_NAME
     with contextlib.suppress(sqlite3.Error, OSError, ValueError):
         address = f"file:{quote(str(path))}?mode=ro"

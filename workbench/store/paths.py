@@ -14,33 +14,33 @@ from workbench.errors import MachineError
 
 FILE_NAME = "store.sqlite3"
 OWNER_NAME = "owner"
-# In a cluster's folder: the private key that opens its rented nodes, and the keys that they show.
+# In a cluster's folder: the private key for its rented nodes, and the host keys of these.
 KEY_NAME = "key"
 HOST_KEYS_NAME = "host_keys.json"
 
 
 def home_path() -> Path:
-    """Return where the data directory is, or would be; ``WORKBENCH_HOME`` moves it."""
+    """Return the path of the data directory, which ``WORKBENCH_HOME`` sets; it may not exist."""
     path = os.environ.get("WORKBENCH_HOME") or platformdirs.user_data_dir("workbench")
     return Path(path).absolute()
 
 
 def home_directory() -> Path:
-    """Return the data directory, made if need be, and closed to everybody but its owner.
+    """Return the data directory, created if necessary, with access for its owner alone.
 
     Raises:
-        MachineError: It cannot be created, is somebody else's, or cannot be closed.
+        MachineError: It cannot be created, has another owner, or its permissions cannot be set.
     """
     return _closed(_made(home_path()))
 
 
 def run_directory(run: str) -> Path:
-    """Return the folder of ``run``, without creating it."""
+    """Return the folder of ``run``, which may not exist."""
     return home_directory() / "runs" / run
 
 
 def cluster_directory(cluster: str) -> Path:
-    """Return the folder of ``cluster``, made if need be, readable by its owner alone.
+    """Return the folder of ``cluster``, created if necessary, with access for its owner alone.
 
     Raises:
         MachineError: It cannot be created.
@@ -49,17 +49,17 @@ def cluster_directory(cluster: str) -> Path:
 
 
 def types_folder() -> Path:
-    """Return where the types of machine that EC2's regions have are kept for a day."""
+    """Return the folder that caches the instance types of EC2's regions for a day."""
     return home_directory() / "types"
 
 
 def owner_id() -> str:
-    """Return what tells this data directory's clusters from those of others in one account.
+    """Return the id that marks resources of this data directory in a shared account.
 
-    Random, and made once: it says nothing of the person.
+    It is random, is created once, and does not identify the person.
 
     Raises:
-        MachineError: It cannot be kept.
+        MachineError: It cannot be written.
     """
     path = home_directory() / OWNER_NAME
     try:
@@ -67,24 +67,25 @@ def owner_id() -> str:
             new = path.with_name(f".{OWNER_NAME}.{os.getpid()}")
             with open(new, "w", encoding="ascii", opener=owners_only) as file:
                 file.write(f"{secrets.token_hex(4)}\n")
-            # Of two that make it at once, the first one counts.
+            # Of two processes that create it at once, the first one wins.
             with contextlib.suppress(FileExistsError):
                 os.link(new, path)
             new.unlink()
         return path.read_text(encoding="ascii").strip()
     except OSError as error:
         raise MachineError(
-            f"{path} cannot be kept ({error.strerror})", "make room, or correct its permissions."
+            f"{path} cannot be written ({error.strerror})",
+            "make room, or correct its permissions.",
         ) from error
 
 
 def owners_only(path: str, flags: int) -> int:
-    """Open a file for its owner alone, for ``open``."""
+    """Open a file with access for its owner alone; an opener for ``open``."""
     return os.open(path, flags, 0o600)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Put a file in place whole, for its owner alone.
+    """Write a file atomically, with access for its owner alone.
 
     Raises:
         MachineError: It cannot be written.
@@ -105,11 +106,11 @@ def write_private(path: Path, text: str) -> None:
 
 def _made(path: Path) -> Path:
     try:
-        # The folders above as well: ``mkdir`` gives those the mode that the umask leaves.
+        # The parents one by one: with ``parents=True`` their mode would be that of the umask.
         for folder in (*reversed(path.parents), path):
             if not folder.exists():
                 folder.mkdir(exist_ok=True, mode=0o700)
-        path.mkdir(exist_ok=True)  # what is there may be a file
+        path.mkdir(exist_ok=True)  # the path may be a file
     except OSError as error:
         raise MachineError(
             f"The data directory {path} cannot be created ({error.strerror})",
@@ -119,7 +120,7 @@ def _made(path: Path) -> Path:
 
 
 def _closed(home: Path) -> Path:
-    """Close a folder that others may look into: it has keys, and all that ranks printed."""
+    """Remove the access of other users to a folder: it has keys and the output of ranks."""
     found = home.stat()
     if found.st_uid != os.geteuid():
         raise MachineError(

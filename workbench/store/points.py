@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 _ANY_ITERATION = 2**63 - 1
 _NEARBY = 2_000  # points
 _TAIL_PIECES = 5_000
-# A piece is small enough to be shown alone; a reader takes in so much at once.
+# A piece is small enough to be shown alone; readers get about this much at once.
 PIECE_CHARACTERS = 32_000
 AT_ONCE_CHARACTERS = 4_000_000
 
 
 class PointRow(NamedTuple):
-    """A reported value as the store holds it; follow by ``sequence``. ``nan`` for no number."""
+    """A reported value; follow new ones by ``sequence``. ``nan`` where it is not a number."""
 
     sequence: int
     rank: int
@@ -45,13 +45,13 @@ class PointRow(NamedTuple):
 
 
 class OutputRow(NamedTuple):
-    """A piece of a rank's output as the store holds it; follow by ``sequence``.
+    """A piece of a rank's output; follow new ones by ``sequence``.
 
     Args:
-        stream: ``stdout`` or ``stderr``, or what was done to a display: ``display``, ``update`` or
+        stream: ``stdout`` or ``stderr``, or what happened to a display: ``display``, ``update`` or
             ``clear``.
-        text: What was written, or the words that stand for a display.
-        place: Which display is meant, see ``Displays``.
+        text: The text, or the text form of a display.
+        place: The display that is meant, see ``Displays``.
     """
 
     sequence: int
@@ -63,7 +63,7 @@ class OutputRow(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Points of one name: each one's rank, iteration and value, arrays of equal length."""
+    """The points of one name: ranks, iterations and values as arrays of equal length."""
 
     ranks: NDArray[np.int64]
     iterations: NDArray[np.int64]
@@ -74,9 +74,9 @@ class Points(Displays, Conclusions):
     """The part of the store that holds points and output."""
 
     def add_batches(self, batches: Iterable[Batch]) -> dict[tuple[str, int], int]:
-        """Add what ranks gathered, each batch once and in order, in one transaction.
+        """Add the batches of ranks, each once and in order, in one transaction.
 
-        A batch that was added before is skipped; so is one whose predecessor is missing.
+        A batch that is stored already is skipped, and so is one whose predecessor is missing.
 
         Returns:
             For each (run, rank) the sequence number up to which the store has all batches.
@@ -125,14 +125,14 @@ class Points(Displays, Conclusions):
         first: int = 0,
         last: int = _ANY_ITERATION,
     ) -> tuple[int, dict[str, Columns]]:
-        """Return at most ``limit`` points above ``after`` by name, and the last one's number.
+        """Return at most ``limit`` points above ``after`` by name, and the number of the last one.
 
-        It is what ``points`` returns one by one, but several times as fast. Without any points
-        the number is ``after``.
+        These are the rows of ``points``, read several times as fast. Without any points the
+        number is ``after``.
 
         Args:
-            first: Leaves out the iterations before.
-            last: Leaves out the iterations behind.
+            first: Lowest iteration.
+            last: Highest iteration.
         """
         rows = self._all(
             "SELECT sequence, metric, rank, iteration, value FROM points "
@@ -144,9 +144,9 @@ class Points(Displays, Conclusions):
             return (rows[-1][0], self._by_name(rows)) if rows else (after, {})
 
     def output(self, run: str, after: int = 0, limit: int = 10_000) -> list[OutputRow]:
-        """Return pieces of output above ``after``, in order: some, if there are any.
+        """Return pieces of output above ``after``, in order; at least one if there are any.
 
-        They are at most ``limit``, and together hardly more than ``AT_ONCE_CHARACTERS``.
+        There are at most ``limit``, of about ``AT_ONCE_CHARACTERS`` together.
         """
         rows = self._some(
             "SELECT sequence, rank, stream, time, text FROM output "
@@ -159,7 +159,7 @@ class Points(Displays, Conclusions):
         return [_output_row(*row) for row in rows]
 
     def output_tail(self, run: str, after: int, characters: int) -> int:
-        """Return the piece, ``after`` or a later one, behind which about ``characters`` lie."""
+        """Return the first piece, not before ``after``, from which about ``characters`` follow."""
         rows = self._some(
             "SELECT sequence, length(text) FROM output "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence > ? "
@@ -172,13 +172,13 @@ class Points(Displays, Conclusions):
             characters -= length
             if characters < 0:
                 return int(sequence)
-        # Numbers may be missing, because rows that are no longer needed are dropped.
+        # Numbers may be missing, because rows that are no longer needed are deleted.
         return int(rows[-1][0]) - 1 if len(rows) == _TAIL_PIECES else after
 
     def final_values(self, run: str) -> dict[str, float]:
-        """Return the last value of every name, see ``last_value``; a mean of what we measured.
+        """Return the last value of every name, see ``last_value``; a mean for measured values.
 
-        Of a run that was concluded it stays what it was then.
+        For a run with a conclusion these are the values of that conclusion.
         """
         if (concluded := self.conclusion(run)) is not None:
             return dict(concluded.values)
@@ -197,8 +197,8 @@ class Points(Displays, Conclusions):
     def spark(self, run: str, name: str, amount: int) -> list[float]:
         """Return about ``amount`` values of ``name``, evenly spread over all points of ``run``.
 
-        They are of one rank, because ranks that differ would make a zigzag. It is a glance,
-        whatever the number of points; ``nan`` where there is no such value nearby.
+        They are of one rank, since values of different ranks would make a zigzag. The cost does not
+        depend on the number of points. ``nan`` where there is no such value nearby.
         """
         rows = self._all(
             "WITH RECURSIVE chosen AS (SELECT runs.number AS run, metrics.number AS metric, "
@@ -218,7 +218,7 @@ class Points(Displays, Conclusions):
             return [math.nan if value is None else float(value) for (value,) in rows]
 
     def endings(self, run: str) -> dict[int, Ending]:
-        """Return how each rank left the run, for those that have."""
+        """Return how each rank left the run, for the ranks that have left."""
         rows = self._all(
             "SELECT rank, ending FROM deliveries "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND ending != ''",
@@ -250,8 +250,8 @@ class Points(Displays, Conclusions):
         )
 
     def _by_name(self, rows: list[Any]) -> dict[str, Columns]:
-        """Sort rows of sequence, metric, rank, iteration and value by name."""
-        import numpy as np  # the shell's quick commands need none of it
+        """Group rows of sequence, metric, rank, iteration and value by name."""
+        import numpy as np  # slow to load, and the shell's quick commands do not need it
 
         # Floats hold whole numbers below 2**53 exactly; None becomes nan.
         table = np.array(rows, np.float64)
@@ -269,7 +269,7 @@ class Points(Displays, Conclusions):
 
 
 def _last(name: str, latest: list[tuple[int, float]]) -> float:
-    # Ranks tell of their steps when a second is over, each at another iteration.
+    # Ranks report their step times once a second, each at another iteration.
     return fmean(value for _, value in latest) if is_measured(name) else last_value(latest)
 
 
@@ -300,7 +300,7 @@ def _last_sequence(connection: sqlite3.Connection, table: str, run: int) -> int:
 def _add_chunks(
     connection: sqlite3.Connection, run: int, rank: int, chunks: Sequence[Chunk | Display]
 ) -> None:
-    # Counted from here: a row that a later one makes needless may be the last.
+    # Counted here: the last row may have been deleted because a later one replaced it.
     sequence = _last_sequence(connection, "output", run) if chunks else 0
     rows = list[tuple[int, int, int, str, float, str]]()
     for chunk in chunks:
@@ -312,7 +312,7 @@ def _add_chunks(
             put_survey(connection, run, chunk.text)
             continue
         else:
-            # No other stream is a rank's to name: what is displayed has rows of its own.
+            # A rank may not choose another stream: displays have their own rows.
             stream, text = "stderr" if chunk.stream == "stderr" else "stdout", chunk.text
         if text is not None:
             for piece in _pieces(text):
@@ -322,7 +322,7 @@ def _add_chunks(
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Give a text in pieces, each a number of whole lines where lines are not that long."""
+    """Yield a text in pieces of whole lines; lines that are too long are split."""
     start = 0
     while len(text) - start > PIECE_CHARACTERS:
         end = text.rfind("\n", start, start + PIECE_CHARACTERS) + 1 or start + PIECE_CHARACTERS

@@ -8,14 +8,14 @@ from workbench.store.rows import readable
 
 
 class ForecastsKept(Database):
-    """The part of the store that holds forecasts."""
+    """The part of the store that holds predictions."""
 
     def keep_forecasts(self, cluster: str, forecasts: Forecasts) -> None:
-        """Keep predictions for ``cluster``; what was reported before in the same words is not."""
+        """Store predictions for ``cluster`` unless the same ones are stored already."""
         if not forecasts.found:
             return
         same = (cluster, forecasts.source, forecasts.teller, forecasts_json(forecasts.found))
-        # Looking first: who only reads what is known already takes no turn at writing.
+        # Read first: a process that has nothing new to write does not take the write lock.
         if self._one(
             "SELECT 1 FROM forecasts WHERE cluster = ? AND source = ? AND teller = ? "
             "AND document = ?",
@@ -30,7 +30,7 @@ class ForecastsKept(Database):
             )
 
     def forecasts(self, cluster: str, before: float, *, limit: int = 50) -> list[Forecasts]:
-        """Return what had been predicted for ``cluster`` by a time, the newest first.
+        """Return the predictions for ``cluster`` that were made by a time, the newest first.
 
         Args:
             before: Epoch seconds.
@@ -40,7 +40,7 @@ class ForecastsKept(Database):
             "WHERE cluster = ? AND told < ? ORDER BY told DESC, number DESC LIMIT ?",
             (cluster, before, limit),
         )
-        return [*readable(self.path, f"a forecast for {cluster!r}", rows, _forecasts)]
+        return [*readable(self.path, f"a prediction for {cluster!r}", rows, _forecasts)]
 
 
 def _forecasts(row: tuple[str, str, float, str]) -> Forecasts:

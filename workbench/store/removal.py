@@ -1,4 +1,4 @@
-"""Report the size of runs, and delete them in small pieces, so that nothing waits for the store."""
+"""Report the size of runs, and delete them in small pieces, so that no process has to wait long."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from workbench.store.database import Database
 from workbench.store.disk import used_nbytes
 from workbench.store.sqlite_errors import explained
 
-# A piece takes some milliseconds, during which no other can write.
+# Deleting a piece takes some milliseconds, during which no other process can write.
 PIECE_ROWS = 10_000
 PIECE_PAGES = 500
 _POINT_NBYTES = 40
 _ROWS = ("points", "output", "displays")  # of one run, by sequence
-_FEW = ("latest", "deliveries")  # a handful each
+_FEW = ("latest", "deliveries")  # a handful of rows each
 _RETENTION = "retention"
 _ENDED = tuple(sorted(ENDED))
 _MARKS = ", ".join("?" * len(_ENDED))
 
 
 class Usage(NamedTuple):
-    """What is kept.
+    """The disk space that the store uses.
 
     Args:
-        store: Bytes of the store's files.
-        spare: Of those, bytes that nothing is in.
-        runs: Bytes of the runs' folders: logs not yet in the store, and what runs left there.
-        number: Of runs.
+        store: Size of the store's files in bytes.
+        spare: Bytes of these that are free for new rows.
+        runs: Size of the runs' folders in bytes: logs not yet in the store, and outputs of runs.
+        number: Number of runs.
     """
 
     store: int
@@ -46,15 +46,15 @@ class Usage(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are in use."""
+        """Return the bytes that are in use."""
         return self.store - self.spare + self.runs
 
 
 class Removal(Database):
-    """The part of the store that tells what is kept, and deletes it."""
+    """The part of the store that reports the size of runs, and deletes them."""
 
     def usage(self) -> Usage:
-        """Return what is kept."""
+        """Return the disk space that the store uses."""
         (number,) = self._one("SELECT count(*) FROM runs") or (0,)
         pages = self._one(
             "SELECT page_size, freelist_count FROM pragma_page_size, pragma_freelist_count"
@@ -64,10 +64,10 @@ class Removal(Database):
         return Usage(store, pages[0] * pages[1], used_nbytes(self._runs_folder), number)
 
     def kept(self, names: Iterable[str] = ()) -> list[KeptRun]:
-        """Return ended runs, the repeats of set-up cells among them.
+        """Return ended runs, including the repeats of set-up cells.
 
         Args:
-            names: Names or ids; none for all. Each is measured, which takes a while for many.
+            names: Names or ids (default: all). Each run is measured, which takes a while for many.
         """
         named = tuple(names)
         marks = ", ".join("?" * len(named))
@@ -79,9 +79,9 @@ class Removal(Database):
         return [KeptRun(id_, name, ended, self._nbytes(n, id_)) for n, id_, name, ended in rows]
 
     def oldest(self) -> KeptRun | None:
-        """Return the run that ended first of those that may go by themselves; it is not measured.
+        """Return the run that ended first of those that may be deleted automatically; not measured.
 
-        The newest measurement of each cluster stays: plans go by it.
+        The newest measurement of each cluster is never among them: plans use it.
         """
         row = self._one(
             f"SELECT id, name, ended FROM runs WHERE state IN ({_MARKS}) AND id NOT IN "
@@ -92,10 +92,10 @@ class Removal(Database):
         return KeptRun(row[0], row[1], row[2], 0) if row else None
 
     def doom(self, run: str) -> bool:
-        """Delete an ended run for all views; ``sweep`` removes what it took.
+        """Delete an ended run for all views; ``sweep`` deletes its data.
 
         Returns:
-            Whether there was such a run: one that has not ended stays.
+            Whether the run was deleted: a run that has not ended is kept.
         """
         with self._transaction() as connection:
             found = connection.execute(
@@ -113,7 +113,7 @@ class Removal(Database):
         return True
 
     def sweep(self) -> bool:
-        """Remove a piece of what was deleted; false when nothing of it is left.
+        """Delete a piece of the data of deleted runs; false if nothing is left.
 
         Raises:
             StoreError: A run's folder cannot be removed.
@@ -122,17 +122,17 @@ class Removal(Database):
         if row is None:
             return self._shrink()
         number, run = row
-        self.remove_folder(run)  # first: on a full disk it makes the room that the rest needs
+        self.remove_folder(run)  # first: on a full disk this frees the space that the rest needs
         with self._transaction() as connection:
             if not any(_delete_piece(connection, table, number) for table in _ROWS):
                 connection.execute("DELETE FROM doomed WHERE number = ?", (number,))
         return True
 
     def remove_folder(self, run: str) -> None:
-        """Remove what lies in the folder of a run.
+        """Delete the folder of a run.
 
         Raises:
-            StoreError: It cannot be removed.
+            StoreError: It cannot be deleted.
         """
         folder = self._runs_folder / run
         if not is_run_id(run) or not os.path.lexists(folder):
@@ -144,14 +144,14 @@ class Removal(Database):
                 shutil.rmtree(folder)
         except OSError as error:
             raise StoreError(
-                f"{error.filename or folder} cannot be removed ({error.strerror})",
+                f"{error.filename or folder} cannot be deleted ({error.strerror})",
                 "correct its permissions, and delete the run again.",
             ) from error
 
     def compact(self) -> None:
-        """Give the disk back what ``sweep`` could not: of a store that an older workbench made.
+        """Free the disk space that ``sweep`` could not, in a store that an older workbench made.
 
-        Nobody else may have the store open.
+        No other process may have the store open.
         """
         if self._one("PRAGMA auto_vacuum") == (2,):
             return
@@ -163,7 +163,7 @@ class Removal(Database):
     # -- settings
 
     def retention(self) -> Retention:
-        """Return how long ended runs are kept; for ever where that cannot be read."""
+        """Return how long ended runs are kept; for ever if that cannot be read."""
         row = self._one("SELECT value FROM settings WHERE name = ?", (_RETENTION,))
         try:
             values = json.loads(row[0]) if row else {}
@@ -172,7 +172,7 @@ class Removal(Database):
             return Retention()
 
     def put_retention(self, retention: Retention) -> None:
-        """Keep ended runs as long as that from now on."""
+        """Set how long ended runs are kept."""
         value = json.dumps({"age": retention.age, "nbytes": retention.nbytes})
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO settings VALUES (?, ?)", (_RETENTION, value))
@@ -194,11 +194,11 @@ class Removal(Database):
         return int(points * _POINT_NBYTES + output + displays) + folder
 
     def _shrink(self) -> bool:
-        """Give the disk back some of the pages that nothing is in."""
+        """Return some free pages to the file system."""
         (spare,) = self._one("PRAGMA freelist_count") or (0,)
         if not spare or self._one("PRAGMA auto_vacuum") != (2,):
             return False
-        with explained(self.path):  # a script goes on to the end, a statement ends at one page
+        with explained(self.path):  # a script runs to the end, a statement ends at one page
             self._connection.executescript(f"PRAGMA incremental_vacuum({PIECE_PAGES})")
         if spare <= PIECE_PAGES:
             self._all("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -206,7 +206,7 @@ class Removal(Database):
 
 
 def _delete_piece(connection: sqlite3.Connection, table: str, run: int) -> bool:
-    """Delete some rows of a run; whether there were any."""
+    """Delete some rows of a run; return whether there were any."""
     row = connection.execute(
         f"SELECT sequence FROM {table} WHERE run = ? ORDER BY sequence LIMIT 1", (run,)
     ).fetchone()

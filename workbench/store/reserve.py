@@ -13,7 +13,7 @@ from workbench.errors import StoreFull
 
 RESERVE_NAME = "reserve"
 RESERVE_NBYTES = 1 << 20
-# A disk with less than this many times as much is not made fuller by it.
+# A disk with less free space than this many times the reserve gets none.
 AMPLE = 8
 PIECE_NBYTES = 64 << 10
 
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 def keep_reserve(store: Path) -> None:
-    """Make the reserve beside ``store`` unless it is there; on a disk with little room, not."""
+    """Create the reserve beside ``store`` unless it exists, or the disk has little room."""
     path = store.with_name(RESERVE_NAME)
     with contextlib.suppress(OSError):
         room = shutil.disk_usage(store.parent).free
@@ -30,7 +30,7 @@ def keep_reserve(store: Path) -> None:
 
 
 def give_up_reserve(store: Path) -> bool:
-    """Remove the reserve; whether there was one."""
+    """Delete the reserve; return whether there was one."""
     try:
         store.with_name(RESERVE_NAME).unlink()
     except OSError:
@@ -39,16 +39,16 @@ def give_up_reserve(store: Path) -> bool:
 
 
 def take_back_reserve(store: Path) -> None:
-    """Make a reserve of what room is left of one that was given up."""
+    """Create the reserve again, as large as the free space allows."""
     with contextlib.suppress(OSError):
         _fill(store.with_name(RESERVE_NAME))
 
 
 def with_reserve(store: Path, act: Callable[[], _T]) -> _T:
-    """Do what must not fail for want of room.
+    """Call ``act``; release the reserve and call it again if the disk is full.
 
     Raises:
-        StoreFull: The reserve was too little, or is gone already.
+        StoreFull: The reserve was too small, or is used already.
     """
     try:
         return act()
@@ -62,4 +62,5 @@ def _fill(path: Path) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(handle, "wb", buffering=0) as file:
         for _ in range(RESERVE_NBYTES // PIECE_NBYTES):
-            file.write(os.urandom(PIECE_NBYTES))  # a disk that compresses would keep no zeros
+            # Zeros would take no space on a disk that compresses.
+            file.write(os.urandom(PIECE_NBYTES))

@@ -1,4 +1,4 @@
-"""Build values from rows, with an error that names the row that is invalid."""
+"""Build values from rows; an error names the row that is invalid."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("workbench.store")
 
 T = TypeVar("T")
-MOST_SAID = 200  # characters
+MOST_REASON = 200  # characters
 _NONSENSE = (
     ArithmeticError,
     AttributeError,
@@ -28,59 +28,59 @@ _NONSENSE = (
     TypeError,
     ValueError,
 )
-_told: set[str] = set()
+_logged: set[str] = set()
 
 
 def built(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Return a dataclass whose fields are as declared; ValueError where they cannot be."""
+    """Return a dataclass with fields of the declared types; ValueError if they are not."""
     found: T = _adapter(kind).validate_python(dict(values))  # type: ignore[arg-type]  # a class
     return found
 
 
 @contextmanager
 def reading(path: Path, what: str) -> Iterator[None]:
-    """Explain a row that makes no sense.
+    """Turn errors while a row is read into one that names the row.
 
     Args:
         path: The store.
-        what: Whose row it is, such as ``run 'fit'``.
+        what: The content of the row, such as ``run 'fit'``.
 
     Raises:
-        RowUnreadable: It does not.
+        RowUnreadable: The row is invalid.
     """
     try:
         yield
     except _NONSENSE as error:
         raise RowUnreadable(
-            f"What the store {path} holds of {what} cannot be read ({_said(error)}); another "
-            "version of workbench or another program wrote it. The rest of the store is not "
-            "touched by it."
+            f"The row of {what} in the store {path} cannot be read ({_reason(error)}), because "
+            "another version of workbench or another program wrote it",
+            "the rest of the store is not affected.",
         ) from error
 
 
 def readable(path: Path, what: str, rows: Iterable[Any], decode: Callable[[Any], T]) -> Iterator[T]:
-    """Give what can be read of ``rows``; the rest is logged, once."""
+    """Yield the rows that can be read; log each of the others once."""
     for row in rows:
         try:
             with reading(path, what):
                 value = decode(row)
         except RowUnreadable as error:
-            if str(error) not in _told and len(_told) < MOST_SAID:
-                _told.add(str(error))
+            if str(error) not in _logged and len(_logged) < MOST_REASON:
+                _logged.add(str(error))
                 log.warning("%s", error)
         else:
             yield value
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if errors := getattr(error, "errors", None):  # pydantic's
         first = errors()[0]
         error = ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
-    return " ".join(str(error).split())[:MOST_SAID] or type(error).__name__
+    return " ".join(str(error).split())[:MOST_REASON] or type(error).__name__
 
 
 @cache
 def _adapter(kind: type[Any]) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter  # a server that shows no run needs none of it
+    from pydantic import TypeAdapter  # slow to load; a server that shows no run does not need it
 
     return TypeAdapter(kind)

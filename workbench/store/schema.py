@@ -128,7 +128,7 @@ CREATE TABLE attendance (
 ) WITHOUT ROWID;
 """
 
-# A node's money follows from its prices over time, so that none of it is added up twice.
+# A node's cost follows from its prices over time, so that nothing is counted twice.
 _FLEETS = """
 ALTER TABLE clusters ADD COLUMN fleet TEXT NOT NULL DEFAULT '';
 ALTER TABLE ranks ADD COLUMN address TEXT NOT NULL DEFAULT 'localhost';
@@ -202,7 +202,7 @@ CREATE TABLE forecasts (
 CREATE INDEX forecasts_by_time ON forecasts (cluster, told);
 """
 
-# A display stands where its row of the output does; place 0 is a rank's last clearing.
+# A display has the sequence number of its output row; place 0 is a rank's last clearing.
 _DISPLAYS = """
 CREATE TABLE displays (
     run INTEGER NOT NULL,
@@ -218,7 +218,7 @@ CREATE TABLE displays (
 CREATE INDEX displays_by_rank ON displays (run, rank, place);
 """
 
-# Runs whose rows are still being deleted, by number, which no new run may get meanwhile.
+# Deleted runs whose rows still exist, by number; no new run may get these numbers.
 _RETENTION = """
 CREATE TABLE doomed (
     number INTEGER PRIMARY KEY,
@@ -230,14 +230,14 @@ CREATE TABLE settings (
 ) WITHOUT ROWID;
 """
 
-# What a run's message says, in fields: nobody has to take the sentence apart again.
+# The fields of a run's message, so that no program has to parse the sentence.
 _ENDINGS = """
 ALTER TABLE runs ADD COLUMN failure TEXT NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN stopped_at INTEGER NOT NULL DEFAULT -1;
 ALTER TABLE runs ADD COLUMN remark TEXT NOT NULL DEFAULT '';
 """
 
-# Of each run that has ended what is said of it: once, so that all views say the same.
+# The conclusion of each ended run, computed once, so that all views show the same one.
 _CONCLUSIONS = """
 CREATE TABLE conclusions (
     run TEXT PRIMARY KEY,
@@ -245,31 +245,31 @@ CREATE TABLE conclusions (
 ) WITHOUT ROWID;
 """
 
-# Who waits for whom, and the frames that the error as shown leaves out.
+# Which rank waits for which, and the frames that the shown traceback leaves out.
 _HANGS = """
 ALTER TABLE runs ADD COLUMN hang TEXT NOT NULL DEFAULT '';
 ALTER TABLE runs ADD COLUMN traceback TEXT NOT NULL DEFAULT '';
 """
 
-# What a node's network sustains, and how much of that one connection gets; 0 when unknown.
+# The sustained rate of a node's network, and of one connection on it; 0 if unknown.
 _NETWORKS = """
 ALTER TABLE nodes ADD COLUMN network REAL NOT NULL DEFAULT 0;
 ALTER TABLE nodes ADD COLUMN flow REAL NOT NULL DEFAULT 0;
 """
 
-# What is billed beside each machine. So far that was a disk of 50 GiB, for whatever image.
+# What is billed beside each machine. Before, that was a disk of 50 GiB with any image.
 _BESIDE = """
 ALTER TABLE nodes ADD COLUMN beside REAL NOT NULL DEFAULT 0;
 UPDATE nodes SET beside = 50 * 0.08 / 730 WHERE cluster IN
     (SELECT name FROM clusters WHERE fleet LIKE '%"place": "ec2"%')
 """
 
-# $ of a node's ``spent`` for what it sent; until now that was not counted.
+# $ of a node's ``spent`` for its traffic, which was not counted before.
 _TRAFFIC = """
 ALTER TABLE nodes ADD COLUMN traffic REAL NOT NULL DEFAULT 0
 """
 
-# The name of a set-up cell, which was a part of its runs' names.
+# The name of a set-up cell, which was a part of the names of its runs.
 _SETUPS = """
 ALTER TABLE runs ADD COLUMN setup TEXT NOT NULL DEFAULT '';
 UPDATE runs SET setup = CASE
@@ -279,7 +279,7 @@ UPDATE runs SET setup = CASE
 WHERE kind = 'setup';
 """
 
-# Which codec carried the gradients was a place in a list; now each has a mark of its own.
+# The codec of an exchange was an index into a list; now each codec has its own metric.
 _CODEC = """'exchange/codec ' || CASE value WHEN 0 THEN 'none' WHEN 1 THEN 'fp16'
     WHEN 2 THEN 'bf16' WHEN 3 THEN 'int8' WHEN 4 THEN 'topk' ELSE 'powersgd' END"""
 _PLACE = "(SELECT number FROM metrics WHERE name = 'exchange/codec')"
@@ -293,7 +293,7 @@ UPDATE latest {_TO_MARKS};
 DELETE FROM metrics WHERE name = 'exchange/codec';
 """
 
-# Whose algorithm an exchange was and which one stood in one text, as in 'workbench: ring'.
+# The library and the algorithm of an exchange were one text, such as 'workbench: ring'.
 _WAYS = """
 UPDATE surveys SET document = json_set(document, '$.survey.exchanges', (
     SELECT json_group_array(json(CASE WHEN text IS NULL THEN value ELSE json_remove(
@@ -306,8 +306,8 @@ UPDATE surveys SET document = json_set(document, '$.survey.exchanges', (
 WHERE json_valid(document) AND document LIKE '%"algorithm":%'
 """
 
-# The keys of what was asked for, as its options are called. A quote in a text has a backslash
-# before it, so a key is found nowhere else.
+# Keys of a stored wish take the names of the options. A quote in a text is escaped by a
+# backslash, so a key is found nowhere else.
 _OPTION_NAMES = """
 UPDATE clusters SET fleet = replace(replace(replace(replace(fleet,
     '"place": ', '"provider": '), '"least": ', '"min_nodes": '), '"most": ', '"max_nodes": '),
@@ -334,7 +334,7 @@ MIGRATIONS: dict[int, str] = {
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:
-    """Bring the file behind ``connection`` to ``VERSION``.
+    """Migrate the file behind ``connection`` to ``VERSION``.
 
     Raises:
         StoreNewer: A newer workbench wrote the file.
@@ -349,13 +349,13 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
         connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # a full disk has ended it already
+        if connection.in_transaction:  # a full disk has ended the transaction already
             connection.execute("ROLLBACK")
         raise
 
 
 def refuse_newer(connection: sqlite3.Connection, path: str) -> int:
-    """Return the file's version; it may have been upgraded since it was opened.
+    """Return the file's version, which may have changed since the file was opened.
 
     Raises:
         StoreNewer: A newer workbench wrote it.

@@ -1,4 +1,4 @@
-"""Explain SQLite's errors, each with its remedy."""
+"""Map SQLite's errors to ours, each with its remedy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEFECTS = (
     sqlite3.SQLITE_TOOBIG,
     sqlite3.SQLITE_MISUSE,
 )
-# What SQLite raises about values that it was given, before it looks at the file.
+# What SQLite raises about the values of a statement, before it reads the file.
 _VALUES = (
     OverflowError,
     UnicodeEncodeError,
@@ -36,9 +36,9 @@ def explained(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into sentences with a remedy.
 
     Raises:
-        StoreUnavailable: It may work later.
-        DataRefused: It cannot keep that value.
-        StoreError: It will not, before somebody has done something about it.
+        StoreUnavailable: The same may work later.
+        DataRefused: A value cannot be stored.
+        StoreError: It fails until the user has fixed the cause.
     """
     try:
         yield
@@ -54,14 +54,14 @@ def _error_of(path: Path, error: sqlite3.Error) -> StoreError:
     if code in _MOVED:
         return StoreError(
             f"The store {path} was moved or deleted while it was in use",
-            "put it back, or take its clusters down and start them again.",
+            "put it back, or delete its clusters and start them again.",
         )
     if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN):
         return _disk_error(path, kind)
     if kind in _BUSY:
         return StoreUnavailable(
             f"The store {path} was busy for {BUSY_SECONDS:.0f} s",
-            "end the program that holds it, try again.",
+            "end the program that holds it, and try again.",
         )
     if kind in _DEFECTS:
         return DataRefused(_defect(path, error))
@@ -86,11 +86,11 @@ def _error_of(path: Path, error: sqlite3.Error) -> StoreError:
         ),
         sqlite3.SQLITE_NOMEM: (
             "could not be read, because this machine is out of memory",
-            "end other programs, try again.",
+            "end other programs, and try again.",
         ),
     }.get(kind)
     what, remedy = said or (
-        f"is not as this workbench needs it ({error})",
+        f"is not as this workbench expects it ({error})",
         "another program may have changed it: move the file away, or set WORKBENCH_HOME.",
     )
     return StoreError(f"The store {path} {what}", remedy)
@@ -100,7 +100,9 @@ def _disk_error(path: Path, kind: int) -> StoreError:
     try:
         disk = disk_under(path)
     except OSError as error:
-        return StoreError(f"The store {path} cannot be reached ({error.strerror})", "see its disk.")
+        return StoreError(
+            f"The store {path} cannot be reached ({error.strerror})", "check its disk."
+        )
     if kind == sqlite3.SQLITE_FULL or disk.is_full:
         return StoreFull(
             f"The store {path} cannot be written: its disk is full, {disk}",
@@ -113,7 +115,7 @@ def _disk_error(path: Path, kind: int) -> StoreError:
         )
     return StoreUnavailable(
         f"The store {path} cannot be read or written (disk I/O error) on {disk}",
-        "see whether your quota is used up, or the disk is broken.",
+        "check whether your quota is used up, or the disk is broken.",
     )
 
 

@@ -23,9 +23,9 @@ from workbench.store.removal import Removal
 from workbench.store.rows import built, readable, reading
 from workbench.store.surveys import Surveys
 
-# A server repeats this often enough for as long as it has pages.
+# A server repeats this often enough while pages are connected to it.
 ATTENDANCE_SECONDS = 15.0
-# Of those of a run, the latest that a mean is taken of.
+# A mean is taken of the latest points of a run, at most this many.
 MOST_POINTS = 100_000
 
 _ENDED = tuple(sorted(ENDED))
@@ -36,7 +36,7 @@ _RANK_COLUMNS = (
     "generation", "rank", "host", "pid", "engine", "python", "mpi", "blas_threads", "versions",
     "address",
 )  # fmt: skip
-# What ended well and reported nothing; what failed or was stopped is worth a look.
+# Cells that ended well and reported nothing; one that failed or was stopped is always listed.
 _ONLY_PRINTED = (
     "kind = 'cell' AND state = 'finished' "
     "AND NOT EXISTS (SELECT 1 FROM latest WHERE latest.run = runs.number)"
@@ -44,7 +44,7 @@ _ONLY_PRINTED = (
 
 
 class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
-    """Wishes and facts; with its bases also points, output, nodes, money and what was measured."""
+    """Wishes and facts; its bases add points, output, nodes, costs and measurements."""
 
     # -- clusters
 
@@ -57,10 +57,10 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         oversubscribe: bool = False,
         fleet: FleetWish | None = None,
     ) -> ClusterWish:
-        """Write what is wanted of cluster ``name``; the later wish stands.
+        """Write the desired state of cluster ``name``; the last write wins.
 
         Args:
-            fleet: The nodes that are to carry it; None for those that it was to have before.
+            fleet: The nodes of the cluster; None keeps those of the earlier wish.
         """
         with self._transaction() as connection:
             _put_cluster(connection, name, up, ranks, oversubscribe, fleet)
@@ -69,7 +69,7 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         return wish
 
     def cluster_wish(self, name: str) -> ClusterWish | None:
-        """Return the standing wish, or None when nobody ever asked."""
+        """Return the current wish, or None if there never was one."""
         row = self._one("SELECT * FROM clusters WHERE name = ?", (name,))
         if row is None:
             return None
@@ -78,7 +78,7 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
             return replace(built(ClusterWish, values), fleet=fleet_wish(row[5]))
 
     def cluster_fact(self, name: str) -> ClusterFact:
-        """Return what was last seen of the cluster (down, when nothing was)."""
+        """Return the cluster as it was last seen (down, if it never was)."""
         row = self._one("SELECT * FROM cluster_facts WHERE name = ?", (name,))
         if row is None:
             return ClusterFact(name)
@@ -86,16 +86,16 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
             return built(ClusterFact, dict(zip(_CLUSTER_COLUMNS, row, strict=True)))
 
     def clusters(self) -> list[ClusterWish]:
-        """Return the standing wishes of all clusters, by name."""
+        """Return the current wishes of all clusters, by name."""
         names = self._all("SELECT name FROM clusters ORDER BY name")
         wishes = readable(self.path, "a cluster", names, lambda row: self.cluster_wish(row[0]))
         return [wish for wish in wishes if wish]
 
     def forget_cluster(self, name: str) -> bool:
-        """Take a deleted cluster off all lists, with its set-up cells; its runs stay.
+        """Remove a deleted cluster and its set-up cells from all lists; its runs are kept.
 
         Returns:
-            Whether it was deleted: one that is wanted, or of which something is left, stays.
+            Whether it was removed: a cluster that is up, or not fully deleted, is kept.
         """
         with self._transaction() as connection:
             gone = connection.execute(
@@ -108,7 +108,7 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         return bool(gone)
 
     def put_cluster_fact(self, fact: ClusterFact) -> None:
-        """Write what was seen of a cluster."""
+        """Write a cluster as it was seen."""
         values = tuple(asdict(fact).values())
         with self._transaction() as connection:
             connection.execute(
@@ -116,7 +116,7 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
             )
 
     def put_ranks(self, cluster: str, ranks: Sequence[RankFact]) -> None:
-        """Write the ranks of one generation, and forget those of all but the last two."""
+        """Write the ranks of one generation, and delete those of all but the last two."""
         rows = [
             (cluster, *(asdict(rank) | {"versions": json.dumps(rank.versions)}).values())
             for rank in ranks
@@ -140,7 +140,7 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         return [*readable(self.path, f"the ranks of {cluster!r}", rows, _rank)]
 
     def put_setup(self, cluster: str, name: str, source: str) -> None:
-        """Keep a cell that is repeated in each new generation; the same name replaces it."""
+        """Store a cell that is repeated in each new generation; the same name replaces it."""
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO setups VALUES (?, ?, "
@@ -150,13 +150,13 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
             )
 
     def setups(self, cluster: str) -> list[tuple[str, str]]:
-        """Return (name, source) of the set-up cells, in the order in which they were given."""
+        """Return (name, source) of the set-up cells, in the order in which they were added."""
         return self._all(
             "SELECT name, source FROM setups WHERE cluster = ? ORDER BY position", (cluster,)
         )
 
     def clear_setups(self, cluster: str) -> None:
-        """Forget the set-up cells of ``cluster``."""
+        """Delete the set-up cells of ``cluster``."""
         with self._transaction() as connection:
             connection.execute("DELETE FROM setups WHERE cluster = ?", (cluster,))
 
@@ -165,16 +165,16 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
     def wish_run(
         self, wish: RunWish, world: World | None = None, fleet: FleetWish | None = None
     ) -> RunWish:
-        """Queue a run; a name that an ended run has gets a number added.
+        """Queue a run; a number is added to its name if an ended run has the same one.
 
         Args:
             wish: The run.
-            world: What its cluster is to be at the same moment; None to leave it as it is. A
-                supervisor that is taking the cluster down would end a run that it saw first.
-            fleet: The nodes that carry that world; None for those that it was to have before.
+            world: The desired world of its cluster, written in the same transaction; None leaves it
+                unchanged. A supervisor that is deleting the cluster would otherwise end the run.
+            fleet: The nodes of that world; None keeps those of the earlier wish.
 
         Returns:
-            The wish as it was written, with the name that it got.
+            The wish as it was written, with its final name.
 
         Raises:
             StateError: An unfinished run has the name.
@@ -209,7 +209,7 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         return wish
 
     def wish_stop(self, run: str) -> None:
-        """Ask for ``run`` to stop; it makes no difference to one that has ended."""
+        """Request that ``run`` stops; no effect on a run that has ended."""
         with self._transaction() as connection:
             connection.execute("UPDATE runs SET stop = 1 WHERE id = ?", (run,))
 
@@ -223,41 +223,41 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         if row is None:
             raise Unknown(
                 f"No run is called {name_or_id!r} in {self.path}",
-                "`workbench runs` lists those that are.",
+                "list all with `workbench runs`.",
             )
         with reading(self.path, f"run {name_or_id!r}"):
             return _run(row)
 
     def steps(self, run: str) -> dict[int, dict[str, float]]:
-        """Return for each rank where the time of its latest steps went, in seconds a step."""
+        """Return the step breakdown of each rank's latest steps, in seconds per step."""
         return self.measured(run, STEP_PREFIX)
 
     def mean_steps(self, run: str) -> dict[int, dict[str, float]]:
-        """Return for each rank where the time of its steps went, in seconds a step.
+        """Return the step breakdown of each rank's steps, in seconds per step.
 
-        It is the mean of all steps but the first, of a very long run of the latest.
+        It is the mean of all steps but the first; of a very long run, of the latest steps.
         """
         rows = self._all(
             "WITH chosen AS (SELECT number AS run, (SELECT max(sequence) FROM points "
             "    WHERE run = number) AS last FROM runs WHERE id = ?), "
-            "told AS (SELECT rank, metric, value, iteration - lag(iteration) "
+            "reported AS (SELECT rank, metric, value, iteration - lag(iteration) "
             "    OVER (PARTITION BY metric, rank ORDER BY sequence) AS amount "
             "  FROM points, chosen WHERE points.run = chosen.run AND sequence > last - ? "
             "    AND metric IN (SELECT number FROM metrics WHERE name GLOB ?)) "
-            "SELECT rank, name, sum(value * amount) / sum(amount) FROM told "
+            "SELECT rank, name, sum(value * amount) / sum(amount) FROM reported "
             "JOIN metrics ON number = metric WHERE amount > 0 AND value IS NOT NULL "
             "GROUP BY rank, metric ORDER BY rank",
             (run, MOST_POINTS, f"{STEP_PREFIX}*"),
         )
-        found = self.steps(run)  # of what was reported only once
+        found = self.steps(run)  # for values that were reported only once
         for rank, name, value in rows:
             found[rank][name.removeprefix(STEP_PREFIX)] = value
         return found
 
     def history(self, run: str, prefix: str) -> dict[int, list[dict[str, float]]]:
-        """Return for each rank what begins with ``prefix``, without it, each time it was reported.
+        """Return each rank's reports of the metrics that begin with ``prefix``, without the prefix.
 
-        Of a very long run it is the latest.
+        Of a very long run these are the latest.
         """
         rows = self._all(
             "WITH chosen AS (SELECT number AS run, (SELECT max(sequence) FROM points "
@@ -275,7 +275,7 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         return {rank: [*told.values()] for rank, told in found.items()}
 
     def measured(self, run: str, prefix: str) -> dict[int, dict[str, float]]:
-        """Return for each rank its latest values of what begins with ``prefix``, without it."""
+        """Return each rank's latest values of metrics that begin with ``prefix``, without it."""
         rows = self._all(
             "SELECT rank, metrics.name, value FROM latest JOIN metrics ON number = metric "
             "WHERE run = (SELECT number FROM runs WHERE id = ?) AND metrics.name GLOB ? "
@@ -291,14 +291,14 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
     # -- pages
 
     def put_attendance(self, run: str, server: str, pages: int, now: float) -> None:
-        """Write that ``pages`` pages follow ``run`` through ``server``, as of ``now``."""
+        """Write that ``pages`` pages follow ``run`` through ``server`` at ``now``."""
         with self._transaction() as connection:
             connection.execute(
                 "INSERT OR REPLACE INTO attendance VALUES (?, ?, ?, ?)", (run, server, pages, now)
             )
 
     def attendance(self, run: str, now: float) -> int | None:
-        """Return how many pages follow ``run`` at ``now``; None if none ever did."""
+        """Return the number of pages that follow ``run`` at ``now``; None if none ever did."""
         rows = self._all("SELECT pages, seen FROM attendance WHERE run = ?", (run,))
         if not rows:
             return None
@@ -308,11 +308,11 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         return sum(pages for pages, seen in told if abs(now - seen) < ATTENDANCE_SECONDS)
 
     def has_run(self, run: str) -> bool:
-        """Whether a run with this id was ever wished for."""
+        """Return whether there ever was a run with this id."""
         return self._one("SELECT 1 FROM runs WHERE id = ?", (run,)) is not None
 
     def carried_by(self, run: str) -> tuple[int, int]:
-        """Return the generation that a run went to last and its ranks; zeros where it has none."""
+        """Return the last generation of a run, and its ranks; zeros if it never started."""
         row = self._one("SELECT generation, ranks FROM runs WHERE id = ?", (run,))
         return (int(row[0]), int(row[1])) if row else (0, 0)
 
@@ -324,10 +324,10 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         setups: bool = False,
         printed: bool = True,
     ) -> list[Run]:
-        """Return the newest runs first; the repeats of set-up cells only when asked.
+        """Return the newest runs first; repeats of set-up cells only on request.
 
         Args:
-            printed: Cells that only printed are among them.
+            printed: Whether to include cells that only printed.
         """
         rows = self._all(
             "SELECT * FROM runs WHERE (? IS NULL OR cluster = ?) AND (? OR kind != 'setup') "
@@ -337,7 +337,7 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         return [*readable(self.path, "a run", rows, _run)]
 
     def count_printed(self, since: str = "") -> int:
-        """Return how many cells only printed, of those not older than the run ``since``."""
+        """Return the number of cells that only printed, from the run ``since`` on."""
         row = self._one(
             f"SELECT count(*) FROM runs WHERE {_ONLY_PRINTED} AND "
             "number >= coalesce((SELECT number FROM runs WHERE id = ?), 0)",
@@ -382,12 +382,12 @@ def _put_cluster(
         connection.execute(
             "UPDATE clusters SET fleet = ? WHERE name = ?", (fleet_text(fleet), name)
         )
-    if not up:  # the next cluster of this name is another one
+    if not up:  # the next cluster of this name is a new one
         connection.execute("DELETE FROM setups WHERE cluster = ?", (name,))
 
 
 def _next_number(connection: sqlite3.Connection) -> int:
-    """Return a number that no run has, and none of which something may be left."""
+    """Return a number that no run has, and that no rows of a deleted run have."""
     row = connection.execute(
         "SELECT max(number) FROM (SELECT number FROM runs UNION ALL SELECT number FROM doomed)"
     ).fetchone()
@@ -426,7 +426,7 @@ def _rank(row: tuple[Any, ...]) -> RankFact:
     )
 
 
-@lru_cache(maxsize=64)  # a run is read again and again while it goes on, and its wish stays
+@lru_cache(maxsize=64)  # a run is read again and again, and its wish never changes
 def _run_wish(columns: tuple[Any, ...]) -> RunWish:
     (id_, name, cluster, kind, source, path, folder, arguments, parameters) = columns[:9]
     (environment, ranks, grace, limit, created, stop, setup) = columns[9:]

@@ -14,19 +14,19 @@ class Surveys(Database):
     """The part of the store that holds measurements."""
 
     def survey(self, run: str) -> Measurement | None:
-        """Return what ``run`` measured; None if it did not, or has not yet."""
+        """Return the measurement of ``run``; None if it has none."""
         row = self._one("SELECT document FROM surveys WHERE run = ?", (run,))
         found = readable(self.path, f"the measurement {run!r}", [row] if row else [], _measurement)
         return next(found, None)
 
     def last_survey(self, cluster: str) -> tuple[str, float] | None:
-        """Return which run measured ``cluster`` last, and when in epoch seconds, if any did."""
+        """Return the last run that measured ``cluster``, and when in epoch seconds, if any did."""
         return self._one(
             "SELECT run, time FROM surveys WHERE cluster = ? ORDER BY time DESC LIMIT 1", (cluster,)
         )
 
     def surveys(self, cluster: str, *, limit: int = 20) -> list[Measurement]:
-        """Return what was measured on ``cluster``, the newest first."""
+        """Return the measurements of ``cluster``, the newest first."""
         rows = self._all(
             "SELECT document FROM surveys WHERE cluster = ? ORDER BY time DESC LIMIT ?",
             (cluster, limit),
@@ -39,16 +39,16 @@ def _measurement(row: tuple[str]) -> Measurement:
 
 
 def put_survey(connection: sqlite3.Connection, run: int, document: str) -> None:
-    """Write what the run of that number measured, inside of a transaction.
+    """Write the measurement of the run with that number, inside of a transaction.
 
     Raises:
-        DataRefused: The document is no measurement.
+        DataRefused: The document is not a measurement.
     """
     try:
         time = measurement_of(document).survey.time
     except MachineError as error:
         raise DataRefused(
-            f"What came as a measurement is none: {error}", "measure again."
+            f"The measurement that came is invalid: {error}", "measure again."
         ) from error
     connection.execute(
         "INSERT OR REPLACE INTO surveys SELECT id, cluster, ?, ? FROM runs WHERE number = ?",
