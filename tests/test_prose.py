@@ -17,6 +17,7 @@ ROOMS = (
     "workbench/__init__.py",
     "workbench/analysis",
     "workbench/cli",
+    "workbench/cloud",
     "workbench/compat",
     "workbench/demo",
     "workbench/errors.py",

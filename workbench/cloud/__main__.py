@@ -1,7 +1,7 @@
-"""Answer one question about a provider: JSON on standard input, JSON on standard output.
+"""Answer one query about a provider: JSON on standard input, JSON on standard output.
 
-The rooms that only look and ask do not know the places; they start this program by name:
-``python -m workbench.cloud offers``.
+Modules that only show or ask do not import the providers; they run this program with the name of
+a query: ``python -m workbench.cloud offers``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from workbench.cloud.interface import Cloud
 
 Question = Mapping[str, Any]
-# Every account has it; it is only asked for the others.
+# Every account has it; it is only used to list the others.
 ANY_REGION = "us-east-1"
 
 
 def offers(asked: Question) -> object:
-    """Tell the region, and all that would do there."""
+    """Return the region, and all offers there that meet the needs."""
     needs = asked["needs"]
     lists = {name: tuple(needs[name]) for name in ("types", "zones", "subnets")}
     region, cloud = _place(asked)
@@ -41,40 +41,40 @@ def offers(asked: Question) -> object:
 
 
 def permissions(asked: Question) -> object:
-    """Tell what a dry run of every call found."""
+    """Return the result of a dry run of every call."""
     purchase = asked["purchase"]
     _, cloud = _place(asked)
     return cloud.permissions(Purchase(**{**purchase, "types": tuple(purchase["types"])}))
 
 
 def door(asked: Question) -> object:
-    """Tell from which network nodes would let in ssh."""
+    """Return the network from which nodes would accept ssh."""
     from workbench.cloud.ec2 import Ec2
 
     return Ec2(home_region(asked["region"]), subnets=asked["subnets"]).door(asked["wished"])
 
 
 def contact(asked: Question) -> object:
-    """Tell what each host answers."""
+    """Return the probe of each host."""
     from workbench.cloud.host_probe import contact_all
 
     return contact_all(_hosts(asked), asked["trusted"])
 
 
 def doctor(asked: Question) -> object:
-    """Tell what keeps hosts from being one machine."""
+    """Return the problems that keep hosts from forming one cluster."""
     from workbench.cloud.host_probe import examine
 
     return examine(_hosts(asked), asked["trusted"])
 
 
 def leftovers(asked: Question) -> object:
-    """Tell what has the tags of a cluster."""
+    """Return the resources that have the tags of a cluster."""
     return _place(asked)[1].leftovers(asked["cluster"])
 
 
 def sweep(asked: Question) -> object:
-    """Tell what has our tags anywhere, and which regions were not looked through."""
+    """Return the resources with our tags in all regions, and the regions that were not searched."""
     if asked["place"] == Provider.REHEARSAL:
         return {"left": _place(asked)[1].leftovers(), "refused": (), "denied": ()}
     from workbench.cloud import ec2
@@ -89,7 +89,7 @@ def sweep(asked: Question) -> object:
 
 
 def clean(asked: Question) -> object:
-    """Delete what has the tags of a cluster, as far as it goes now, and tell what is left."""
+    """Delete what can be deleted of a cluster now, and return what is left."""
     if asked["place"] == Provider.REHEARSAL:
         return _place(asked)[1].clean(asked["cluster"])
     from workbench.cloud.ec2 import Ec2
@@ -99,7 +99,7 @@ def clean(asked: Question) -> object:
 
 
 def policy(asked: Question) -> object:
-    """Tell the policy of one principal, as text, and the commands that make a role of it."""
+    """Return the policy of one principal, as text, and the commands that create its role."""
     from workbench.cloud.policy import Principal, policy_text, role_commands
 
     principal = Principal(asked["principal"])
@@ -108,7 +108,7 @@ def policy(asked: Question) -> object:
 
 
 def bake(asked: Question) -> object:
-    """Begin to make an image of a node, and tell its id."""
+    """Begin to make an image of a node, and return its id."""
     from workbench.cloud.ec2 import Ec2
     from workbench.cloud.ssh import open_session
     from workbench.cloud.userdata import node_user
@@ -122,21 +122,21 @@ def bake(asked: Question) -> object:
 
 
 def baked(asked: Question) -> object:
-    """Tell how far an image is."""
+    """Return the progress of an image."""
     from workbench.cloud.ec2 import Ec2
 
     return Ec2(home_region(asked["region"])).image(asked["image"])
 
 
 def discard(asked: Question) -> object:
-    """Delete an image with its snapshots, and tell these."""
+    """Delete an image with its snapshots, and return their ids."""
     from workbench.cloud.ec2 import Ec2
 
     return Ec2(home_region(asked["region"])).discard(asked["image"])
 
 
 def interrupt(asked: Question) -> object:
-    """Have the rehearsal take a node back, and tell which one."""
+    """Interrupt a simulated node, and return its id."""
     from workbench.cloud.rehearsal import RehearsalCloud
 
     RehearsalCloud(Path(asked["folder"])).interrupt(asked["node"], asked["notice"])
@@ -164,10 +164,10 @@ ANSWERS: dict[str, Callable[[Question], object]] = {
 
 
 def home_region(named: str = "", environment: Mapping[str, str] = os.environ) -> str:
-    """Return the region that was named, or that AWS's own settings name.
+    """Return the region that was named, or that AWS's own configuration names.
 
     Raises:
-        InputError: None does, or the one is in a partition that is not supported.
+        InputError: No region is configured, or its partition is not supported.
     """
     said = named or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     region = said or _configured_region(environment)
@@ -180,7 +180,7 @@ def home_region(named: str = "", environment: Mapping[str, str] = os.environ) ->
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Answer, or say in a sentence why not."""
+    """Answer one query; an error is part of the answer."""
     if len(arguments) != 1 or arguments[0] not in ANSWERS:
         known = ", ".join(ANSWERS)
         print(f"python -m workbench.cloud answers {known}; not {arguments}.", file=sys.stderr)
@@ -203,7 +203,7 @@ def _refusal(error: WorkbenchError, kind: str) -> dict[str, object]:
 
 
 def _place(asked: Question) -> tuple[str, Cloud]:
-    """Return the region and the provider there; only what is asked for is loaded."""
+    """Return the region and its provider; imports that provider alone."""
     if asked["place"] == Provider.REHEARSAL:
         from workbench.cloud.rehearsal import RehearsalCloud
 
@@ -239,7 +239,7 @@ def _configured_region(environment: Mapping[str, str]) -> str:
 
 
 def _plain(value: object) -> object:
-    """Return what JSON can say."""
+    """Return the value as JSON types."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, Mapping):

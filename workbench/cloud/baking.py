@@ -19,9 +19,9 @@ from workbench.core.node.staging import DATA_ROOT, OUTPUT_ROOT
 from workbench.core.world.remote import Session
 from workbench.errors import CloudError, MachineError
 
-# In memory there: it is in no image.
+# In memory on the node, so it is in no image.
 ARCHIVE = f"{RUN}/bake.tar"
-# Keys, leases, worlds and what a shell remembers; cloud-init's state is of this boot.
+# Keys, leases, worlds and shell histories; cloud-init's state belongs to this boot.
 _OF_HOMES = (
     ".ssh", ".aws", ".workbench", ".local/state/workbench", ".bash_history", ".python_history",
 )  # fmt: skip
@@ -29,22 +29,22 @@ _OF_NODE = ("etc/ssh/ssh_host_*", "etc/machine-id", "var/lib/cloud", "var/lib/sy
 _USELESS = (".cache",)
 _ROOT = "root"
 AWAY_SECONDS = 120.0
-# From CreateImage's return until EC2 takes the disk; without a restart it takes seconds.
+# From CreateImage's answer until EC2 takes the disk; without a restart it takes seconds.
 TAKEN_SECONDS = 120.0
 _LATE = ("InvalidAMIID", "InvalidSnapshot")
 _DUPLICATE = "InvalidAMIName.Duplicate"
-# The caller may be gone: then the node puts all back itself.
+# This process may end before: then the node restores everything itself.
 BACK_SECONDS = 300
 _TIMER = "workbench-bake-timer"
 
 
 @dataclass(frozen=True)
 class ImageProgress:
-    """How far an image is.
+    """The progress of an image.
 
     Args:
-        state: ``pending``, ``available``, or what went wrong.
-        percent: Of its disk, as far as EC2 says.
+        state: ``pending``, ``available``, or the reason of a failure.
+        percent: Of its disk, as reported by EC2.
     """
 
     state: str
@@ -59,25 +59,25 @@ def bake(
     tags: Sequence[tuple[str, str]],
     patience: Patience,
 ) -> str:
-    """Begin to make an image of a node, and return its id; the node goes on as it was.
+    """Begin to make an image of a node, and return its id; the node keeps running.
 
-    Its disk is taken as it is at one moment, which comes some time after CreateImage has answered:
-    EC2 makes images asynchronously. Until the snapshots show that it has come, the node lacks what
-    is its own, and nobody can log in to it. An image that may hold that is deleted again.
+    EC2 makes images asynchronously: it takes the disk as it is at one moment, some time after
+    CreateImage has answered. Until the snapshots show that it was taken, the node's own keys and
+    state are removed, and login is impossible. An image that may contain them is deleted again.
 
     Args:
-        session: With the node; as root, or as somebody who may do all.
+        session: With the node; as root, or as a user with sudo rights.
         tags: Of the image and its snapshots.
-        patience: Keeps the time.
+        patience: The clock and the limits for waiting.
 
     Raises:
-        CloudError: EC2 does not make it.
-        MachineError: Something of a person's is there that cannot be taken off and put back.
+        CloudError: EC2 does not make the image.
+        MachineError: Files of a user are on the node, and cannot be kept out of the image.
     """
     request = {
         "InstanceId": id_,
         "Name": name,
-        # Restarted, it would come up as a node that nobody knows.
+        # A restart would boot it without its keys, as an unknown node.
         "NoReboot": True,
         "TagSpecifications": [
             *launch_template.tagged("image", tags),
@@ -99,10 +99,10 @@ def bake(
 
 
 def progress(calls: Calls, image: str, patience: Patience) -> ImageProgress:
-    """Return how far an image is; one that is new is not known everywhere at once.
+    """Return the progress of an image; a new one is not visible everywhere at once.
 
     Raises:
-        CloudError: There is none, or the place does not answer.
+        CloudError: The image does not exist, or EC2 does not answer.
     """
     answer = patience.call("describe_images", {"ImageIds": [image]}, _LATE)
     found = _only(calls, image, answer)
@@ -119,10 +119,10 @@ def progress(calls: Calls, image: str, patience: Patience) -> ImageProgress:
 
 
 def discard(calls: Calls, image: str) -> tuple[str, ...]:
-    """Delete an image that was baked, with its snapshots; return their ids.
+    """Delete a baked image with its snapshots; return their ids.
 
     Raises:
-        CloudError: It is none of ours, or something may not be deleted.
+        CloudError: The image was not baked by workbench, or something may not be deleted.
     """
     found = _described(calls, image)
     if IMAGE not in dict(read(found.get("Tags"))):
@@ -139,15 +139,15 @@ def discard(calls: Calls, image: str) -> tuple[str, ...]:
 
 
 def image_tags(cluster: str, owner: str) -> tuple[tuple[str, str], ...]:
-    """Return what tells a baked image."""
+    """Return the tags that mark a baked image."""
     return ((IMAGE, cluster), *(((OWNER, owner),) if owner else ()))
 
 
 def found_node(calls: Calls, id_: str, cluster: str) -> dict[str, Any]:
-    """Return what EC2 says of a node of ``cluster``.
+    """Return EC2's description of a node of ``cluster``.
 
     Raises:
-        CloudError: There is none, or the place does not answer.
+        CloudError: The node does not exist, or EC2 does not answer.
     """
     rows = calls.rows("ec2", "describe_instances", "Reservations.Instances", InstanceIds=[id_])
     found = next(iter(rows), {})
@@ -157,7 +157,7 @@ def found_node(calls: Calls, id_: str, cluster: str) -> dict[str, Any]:
 
 
 def away() -> str:
-    """Return the script that keeps aside what is the node's own or a person's; run as root."""
+    """Return the script that sets the node's own files and those of users aside; run as root."""
     homes = " ".join(f"$home/{name}" for name in _OF_HOMES)
     useless = " ".join(f'"$home/{name}"' for name in _USELESS)
     data = " ".join(f'"/$home/{root.removeprefix("~/")}"' for root in (DATA_ROOT, OUTPUT_ROOT))
@@ -177,7 +177,7 @@ def away() -> str:
         f"for one in {' '.join(_OF_NODE)}; do\n"
         '  if [ -e "$one" ]; then set -- "$@" "$one"; fi\n'
         "done\n"
-        # Without a lease it would end the node.
+        # The watch script would end a node without a lease.
         f"pkill -STOP -f {RUN}/watch || true\n"
         f"mkdir -p {RUN}\n"
         f'tar -cf {ARCHIVE} -- "$@"\n'
@@ -191,7 +191,7 @@ def away() -> str:
 
 
 def back() -> str:
-    """Return the script that puts it back; also after one that was cut off."""
+    """Return the script that restores these files; it may run again after an interruption."""
     return (
         "set -eu\numask 077\ncd /\n"
         f"if [ -s {ARCHIVE} ]; then tar -xpf {ARCHIVE}; fi\n"
@@ -201,10 +201,10 @@ def back() -> str:
 
 
 def _created(calls: Calls, request: dict[str, Any]) -> str:
-    """Begin to make the image.
+    """Request the image, and return its id.
 
     Raises:
-        CloudError: EC2 does not, or does and says otherwise: then it says which image there is.
+        CloudError: EC2 does not make it, or failed after making it: then the error names the image.
     """
     try:
         return str(calls.call("ec2", "create_image", **request)["ImageId"])
@@ -221,7 +221,7 @@ def _created(calls: Calls, request: dict[str, Any]) -> str:
 
 
 def _named(calls: Calls, name: str) -> list[str]:
-    """Return our images of a name; none where nobody says."""
+    """Return the ids of our images with this name; empty if they cannot be listed."""
     filters = [{"Name": "name", "Values": [name]}, {"Name": "tag-key", "Values": [IMAGE]}]
     with contextlib.suppress(CloudError):
         answer = calls.call("ec2", "describe_images", Owners=["self"], Filters=filters)
@@ -230,10 +230,10 @@ def _named(calls: Calls, name: str) -> list[str]:
 
 
 def _await_disk(calls: Calls, image: str, patience: Patience) -> None:
-    """Wait until all snapshots of an image have begun: what is written from then on is in none.
+    """Wait until all snapshots of an image have begun: later writes are in none of them.
 
     Raises:
-        CloudError: They have not within ``TAKEN_SECONDS``, or the image came to nothing.
+        CloudError: They have not within ``TAKEN_SECONDS``, or the image failed.
     """
     late = CloudError(
         f"EC2 has not taken the disk for {image} within {TAKEN_SECONDS:.0f} s, so the image was "
@@ -264,10 +264,10 @@ def _has_disk(calls: Calls, image: str) -> bool:
 
 
 def _undo(calls: Calls, image: str, error: BaseException, patience: Patience) -> None:
-    """Delete an image that may hold what is the node's own; say where that fails.
+    """Delete an image that may contain the node's keys; raise an error if that fails.
 
     Raises:
-        CloudError: It is there still.
+        CloudError: The image still exists.
     """
     try:
         patience.call("describe_images", {"ImageIds": [image]}, _LATE)
@@ -306,10 +306,10 @@ def _as_root(session: Session, script: str) -> None:
 
 
 def _try(calls: Calls, operation: str, request: dict[str, Any]) -> None:
-    """Make a call without doing anything.
+    """Make a dry run of a call.
 
     Raises:
-        CloudError: It would not be done.
+        CloudError: The call would fail.
     """
     try:
         calls.call("ec2", operation, **request, DryRun=True)

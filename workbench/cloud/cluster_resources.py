@@ -1,4 +1,4 @@
-"""Create what a cluster needs once in EC2: security group, placement group, launch template."""
+"""Create a cluster's resources in EC2: security group, placement group, launch template."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from workbench.errors import CloudError
 log = logging.getLogger("workbench.supervisor")
 
 POLL_SECONDS = 2.0
-# A right that hangs on the tags of what was just made is refused until these are known.
+# A right that depends on the tags of a new resource is denied until EC2 knows the tags.
 RIGHTS_SECONDS = 5.0
 EXISTS = ("Duplicate", "AlreadyExists")
 _MAKES = ("create_",)
@@ -32,7 +32,7 @@ _MAKES = ("create_",)
 
 @dataclass(frozen=True)
 class Settings:
-    """What is the same for all purchases of a cluster; fields as of ``Ec2``."""
+    """The settings that all purchases of a cluster share; fields as of ``Ec2``."""
 
     doors: Callable[[], Sequence[str]]
     must_reach: bool
@@ -50,7 +50,7 @@ class Settings:
 
 
 class Patience:
-    """Calls about things that were just made, which EC2 does not list at once."""
+    """Repeats calls about new resources, which EC2 does not list at once."""
 
     def __init__(
         self, calls: Calls, clock: Callable[[], float], sleep: Callable[[float], None]
@@ -63,10 +63,11 @@ class Patience:
     def call(
         self, operation: str, request: launch_template.Request, new: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """Make a call that names what may not be known everywhere yet.
+        """Make a call that names resources which EC2 may not know everywhere yet.
 
         Args:
-            new: How codes begin that say so here, besides those of ``core.fleet.cloud_errors``.
+            new: Prefixes of error codes that mean so for this call, besides those of
+                ``core.fleet.cloud_errors``.
         """
         deadline, is_second = self._clock() + LAG_SECONDS, False
         while True:
@@ -85,25 +86,25 @@ class Patience:
                 return answer
 
     def may_be_permitted(self, kind: str) -> bool:
-        """Whether a right that is refused may hang on the tags of what was just made."""
+        """Return whether a denied right may depend on the tags of a resource that was just made."""
         return kind == ErrorKind.PERMISSION and self._clock() - self._made < LAG_SECONDS
 
     def first(self, operation: str, path: str, **request: Any) -> dict[str, Any]:
-        """Return what is known to be there, as soon as it is listed."""
+        """Return the first entry of a list that is known to have one, once it is listed."""
         deadline = self._clock() + LAG_SECONDS
         while not (found := list(self._calls.rows("ec2", operation, path, **request))):
             self.wait(deadline, refused("NoAnswer", f"{path} are there and not listed"))
         return found[0]
 
     def until(self, seconds: float) -> float:
-        """Return the deadline, for ``wait``, that is so far away."""
+        """Return the deadline in ``seconds`` from now, for ``wait``."""
         return self._clock() + seconds
 
     def wait(self, deadline: float, error: CloudError, seconds: float = POLL_SECONDS) -> None:
-        """Wait a little, or give up when ``deadline`` has come.
+        """Sleep, or raise ``error`` after ``deadline``.
 
         Raises:
-            CloudError: ``error``, as it is then.
+            CloudError: ``error``, after the deadline.
         """
         if self._clock() >= deadline:
             raise error
@@ -111,7 +112,7 @@ class Patience:
 
 
 class Foundation:
-    """What the machines of a cluster stand on."""
+    """Creates the resources that a cluster's machines need."""
 
     def __init__(
         self, calls: Calls, catalogue: Catalogue, patience: Patience, settings: Settings
@@ -124,7 +125,7 @@ class Foundation:
     def template(
         self, purchase: Purchase, user_data: str, tags: launch_template.Tags, vpc: str
     ) -> dict[str, str]:
-        """Make what the nodes of a purchase are launched from, or find it made; name it."""
+        """Create a purchase's launch template and all that it needs, and return its name."""
         whose = Whose(purchase.cluster, self.settings.owner)
         ours = borne(whose, tags=tags)
         group = self._group(whose, vpc, ours)
@@ -150,7 +151,7 @@ class Foundation:
         return {"LaunchTemplateName": request["LaunchTemplateName"]}
 
     def _stand_close(self, whose: Whose, zone: str, tags: launch_template.Tags) -> None:
-        """Make the placement group of a zone, and delete those of others that are empty."""
+        """Create the placement group of a zone, and delete empty ones of other zones."""
         self._make("create_placement_group", launch_template.placement_group(whose, zone, tags))
         groups = self._calls.rows(
             "ec2", "describe_placement_groups", "PlacementGroups", Filters=whose.filters()
@@ -160,12 +161,12 @@ class Foundation:
                 self._leave_group(str(group["GroupName"]))
 
     def _leave_group(self, name: str) -> None:
-        """Delete a placement group; one with nodes in it stays, and is cleaned up later."""
+        """Delete a placement group; one with nodes in it is kept, and deleted later."""
         with contextlib.suppress(CloudError):
             self._calls.call("ec2", "delete_placement_group", GroupName=name)
 
     def admit(self, cluster: str, vpc: str) -> None:
-        """Let in who is to be let in by now and nobody else, where there is a security group."""
+        """Update the ssh rules of the cluster's security group, if there is one."""
         whose = Whose(cluster, self.settings.owner)
         rows = self._calls.rows("ec2", "describe_security_groups", "SecurityGroups",
                                 Filters=_named(whose, vpc))  # fmt: skip
@@ -173,7 +174,7 @@ class Foundation:
             self._let_in(str(group["GroupId"]), self._doors(vpc), group)
 
     def _group(self, whose: Whose, vpc: str, tags: launch_template.Tags) -> str:
-        """Make the security group and let its members in, or find it made; return its id."""
+        """Create the security group with its rules, unless it exists; return its id."""
         doors = self._doors(vpc)
         made = self._make("create_security_group", launch_template.group(whose, vpc, tags))
         found = made or self._patience.first(
@@ -184,10 +185,10 @@ class Foundation:
         return group
 
     def _doors(self, vpc: str) -> tuple[str, ...]:
-        """Return whose ssh is let in.
+        """Return the networks from which ssh is accepted.
 
         Raises:
-            CloudError: No door is named, and this computer is not in the network itself.
+            CloudError: None is given, and this computer is not in the nodes' network.
         """
         doors = tuple(self.settings.doors())
         if doors or not self.settings.must_reach:
@@ -195,8 +196,8 @@ class Foundation:
         return (own_door(vpc, self._calls.region),)
 
     def _let_in(self, group: str, doors: Sequence[str], before: launch_template.Request) -> None:
-        """Let in ``doors``, and no longer whom we let in before; a person's own rules stay."""
-        # One by one: a rule that is there already keeps EC2 from making those beside it.
+        """Accept ssh from these networks, and remove our rules for others; a user's rules stay."""
+        # One by one: EC2 adds none of several rules if one of them exists.
         for rule in launch_template.ingress(group, doors):
             self._make("authorize_security_group_ingress", rule)
         for rule in launch_template.outdated(group, doors, before.get("IpPermissions", ())):
@@ -210,7 +211,7 @@ class Foundation:
                 raise
 
     def _make(self, operation: str, request: launch_template.Request) -> dict[str, Any] | None:
-        """Make a thing of the cluster's; None when it is there already."""
+        """Create a resource; returns None if it exists already."""
         try:
             return self._patience.call(operation, request)
         except CloudError as error:
@@ -219,7 +220,7 @@ class Foundation:
             raise
 
     def withdraw(self, purchase: Purchase, template: dict[str, str]) -> None:
-        """Delete what a purchase that came to nothing has made for itself; what fails is left."""
+        """Delete the resources of a purchase that failed; what cannot be deleted is left."""
         with contextlib.suppress(CloudError):
             self._calls.call("ec2", "delete_launch_template", **template)
         if purchase.placement:
@@ -227,7 +228,7 @@ class Foundation:
             self._leave_group(whose.name_in(purchase.zone))
 
     def withdraw_fleet(self, fleet: str) -> None:
-        """Delete a fleet that came to nothing; if that fails, it is left."""
+        """Delete a fleet that failed; if that fails, it is left."""
         with contextlib.suppress(CloudError):
             self._calls.call("ec2", "delete_fleets", FleetIds=[fleet], TerminateInstances=True)
 

@@ -1,4 +1,4 @@
-"""The EC2 spot provider: one region, one zone and one type for each purchase."""
+"""The EC2 spot provider of one region; each purchase is of one type in one zone."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ class Ec2:
     """EC2 in one region, as a ``Cloud``.
 
     Args:
-        endpoint: Where the API is, for a rehearsal; empty for AWS.
-        owner: Who keeps the clusters; of nobody else's anything is listed or deleted. Empty for
-            everybody's, as to sweep.
-        doors: Networks whose ssh is let in, such as ``10.0.0.5/32`` for this computer; or what
-            returns them, as they are when they are needed.
-        must_reach: Whether, without any, this computer has to be in the cluster's network for
-            anything to be bought; its own private address is then let in.
-        profile: Instance profile of the nodes' role; empty for nodes without any right; or what
-            returns it.
-        image: An image's id; empty for one that is looked up; or what returns it.
-        known: What was looked up for the cluster before, and is written down; see
-            ``cloud.image_lookup`` and ``cloud.ec2_client``.
-        subnets: Ids of those in which nodes are launched; empty for the default ones; or what
+        endpoint: URL of the API, for a rehearsal; empty for AWS.
+        owner: The owner of the clusters; resources of other owners are neither listed nor deleted.
+            Empty for all owners, as for a sweep.
+        doors: Networks from which nodes accept ssh, such as ``10.0.0.5/32`` for this computer; or
+            a function that returns the present ones.
+        must_reach: Without any of these, this computer has to be in the nodes' network before
+            anything is bought; nodes then accept ssh from its private address.
+        profile: Instance profile of the nodes' role; empty for nodes without any right; or a
+            function that returns it.
+        image: An image's id; empty to look one up; or a function that returns it.
+        known: Earlier look-ups for the cluster, which are stored; see ``cloud.image_lookup`` and
+            ``cloud.ec2_client``.
+        subnets: Ids of the subnets for nodes; empty for the default ones; or a function that
             returns them.
-        disk: GiB of each root volume; or what returns them.
+        disk: GiB of each root volume; or a function that returns it.
         attempts: As of ``Connection``.
-        types: A folder in which the region's types are kept for a day; None to keep none.
-        clock: Gives epoch seconds.
+        types: A folder that caches the region's types for a day; None for no cache.
+        clock: Returns epoch seconds.
         sleep: Waits.
     """
 
@@ -114,7 +114,7 @@ class Ec2:
         return f"<Ec2 {self._calls.region}>"
 
     def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
-        """Return all types that fit, one for each zone that has them, cheapest first."""
+        """Return all types that fit, one offer for each zone that has them, cheapest first."""
         network = find_network(self._calls, needs.subnets)
         places = set(network.places)
         wished = places & set(needs.zones) if needs.zones else places
@@ -122,13 +122,13 @@ class Ec2:
         return self._billed.offers(found, network)
 
     def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
-        """Try every call that ``purchase`` and its deletion need, without doing anything."""
+        """Make a dry run of every call that ``purchase`` and its deletion need."""
         known = self._foundation.settings
         wish = NodeWish(known.image(), known.profile(), known.subnets(), known.public)
         return try_all(self._calls, self._catalogue, purchase, wish)
 
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
-        """Ask for the nodes; the same token again asks for nothing more."""
+        """Request the nodes; the same token again requests no more."""
         try:
             self._buy(purchase, user_data, tags)
         except CloudError as error:
@@ -156,11 +156,11 @@ class Ec2:
         self._remember(purchase, ids)
 
     def _granted(self, purchase: Purchase, request: launch_template.Request) -> list[str]:
-        """Make the call until it is granted, or refused for good; return the machines' ids.
+        """Repeat the call until it is granted, or fails for good; return the machines' ids.
 
-        A 200 that says of all pools that something is not known yet is kept for its token, so
-        the next call has the next token of the purchase's family. That follows from the token
-        that is written down: who repeats the purchase goes through the same answers again.
+        EC2 remembers by its token a 200 in which all pools failed because a resource is not known
+        yet. So the next call has the next token of the purchase's family. It follows from the token
+        on record: a repeated purchase goes through the same answers.
 
         Raises:
             CloudError: Nothing was bought.
@@ -179,7 +179,7 @@ class Ec2:
                     raise error
                 is_second = True
             self._patience.wait(deadline, error, POLL_SECONDS if error.is_early else RIGHTS_SECONDS)
-            # Nobody says for how long such an answer is kept.
+            # How long EC2 remembers such an answer is not documented.
             if self._is_there(purchase):
                 break
         return []
@@ -188,23 +188,23 @@ class Ec2:
         return any(one.token == purchase.token for one in self.machines(purchase.cluster))
 
     def door(self, wished: str = "") -> str:
-        """Return the network from which nodes would let in ssh.
+        """Return the network from which nodes would accept ssh.
 
         Args:
-            wished: A network; empty for this computer, where it is in that of the nodes.
+            wished: A network; empty for this computer, if it is in the nodes' network.
 
         Raises:
-            InputError: What is wished is no such network.
-            CloudError: It cannot be said, or the place does not answer.
+            InputError: ``wished`` is not a valid network.
+            CloudError: This computer's address is unknown, or EC2 does not answer.
         """
         return find_door(self._calls, wished, self._foundation.settings.subnets())
 
     def admit(self, cluster: str) -> None:
-        """Let in who is to be let in by now, where the cluster has anything yet."""
+        """Update the ssh rules of the cluster's security group, if there is one."""
         self._foundation.admit(cluster, self._network().vpc)
 
     def machines(self, cluster: str = "") -> tuple[Machine, ...]:
-        """Return the machines of ``cluster``, or all that are ours, also those just gone."""
+        """Return the machines of ``cluster``, or all of ours, including recently ended ones."""
         rows = self._calls.rows(
             "ec2",
             "describe_instances",
@@ -219,22 +219,22 @@ class Ec2:
         return (*listed, *self._unlisted(cluster))
 
     def end(self, ids: Sequence[str]) -> None:
-        """Begin to end machines; one that is gone already is as good."""
+        """Begin to end machines; ignores those that are gone already."""
         if not ids:
             return
         try:
             self._calls.call("ec2", "terminate_instances", InstanceIds=list(ids))
-        except CloudError as error:  # one that is not there keeps EC2 from ending any
+        except CloudError as error:  # EC2 ends no machine if one of them does not exist
             if not removal.GONE.search(error.code):
                 raise
             for id_ in ids:
                 self._end_one(id_)
 
     def leftovers(self, cluster: str = "", *, images: bool = False) -> tuple[Leftover, ...]:
-        """Return all with our tags, machines that are gone left out.
+        """Return all resources with our tags, without machines that have ended.
 
         Args:
-            images: Whether images that were baked are listed too.
+            images: Whether baked images are listed too.
         """
         whose = Whose(cluster, self._owner)
         listed = removal.leftovers(
@@ -256,27 +256,27 @@ class Ec2:
         )
 
     def clean(self, cluster: str, *, images: bool = False) -> tuple[Leftover, ...]:
-        """Delete what belongs to ``cluster``, in order, as far as it goes now.
+        """Delete what can be deleted of ``cluster`` now, in order.
 
         Args:
-            images: Whether images that were baked from it go too.
+            images: Whether images that were baked from it are deleted too.
         """
         whose = Whose(cluster, self._owner)
         self._settled |= removal.remove(self._calls, whose, self._clock(), images=images)
         return self.leftovers(cluster, images=images)
 
     def address(self, id_: str, cluster: str) -> str:
-        """Return how this computer reaches a node of ``cluster``."""
+        """Return the address by which this computer reaches a node of ``cluster``."""
         row = baking.found_node(self._calls, id_, cluster)
         return machine(row, public=self._foundation.settings.public).reach
 
     def bake(self, session: Session, id_: str, name: str, cluster: str) -> str:
-        """Begin to make an image of a node that is set up; return the image's id."""
+        """Begin to make an image of a node; return the image's id."""
         tags = baking.image_tags(cluster, self._owner)
         return baking.bake(self._calls, session, id_, name, tags, self._patience)
 
     def image(self, id_: str) -> baking.ImageProgress:
-        """Return how far an image is."""
+        """Return the progress of an image."""
         return baking.progress(self._calls, id_, self._patience)
 
     def discard(self, image: str) -> tuple[str, ...]:
@@ -287,10 +287,10 @@ class Ec2:
         return find_network(self._calls, self._foundation.settings.subnets())
 
     def _has_come(self, purchase: Purchase, error: CloudError) -> None:
-        """Wait until what was bought with this token before, in other words, is listed.
+        """Wait until an earlier purchase with this token and other parameters is listed.
 
         Raises:
-            CloudError: It came to nothing, so the next rung is due.
+            CloudError: Nothing was bought, so the next fallback is due.
         """
         deadline = self._clock() + LAG_SECONDS
         nothing = CloudError(str(error), ErrorKind.CAPACITY, error.code)
@@ -310,7 +310,7 @@ class Ec2:
                 )
 
     def _unlisted(self, cluster: str) -> tuple[Machine, ...]:
-        """Return what was bought and is not listed yet; DescribeInstances lags."""
+        """Return the machines that were bought and are not listed yet; DescribeInstances lags."""
         now = self._clock()
         with self._lock:
             self._bought = {
@@ -342,11 +342,11 @@ class Ec2:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What was found over all regions.
+    """The resources that were found in all regions.
 
     Args:
-        refused: Region, and the sentence why it was not looked through.
-        denied: Regions that a policy denies explicitly, as an organisation does for all but some.
+        refused: Each region that was not searched, and the reason.
+        denied: Regions that a policy denies explicitly, as organisations do for unused ones.
     """
 
     left: tuple[Leftover, ...]
@@ -355,7 +355,7 @@ class Sweep:
 
 
 def regions(region: str, endpoint: str = "") -> tuple[str, ...]:
-    """Return the regions that the account has.
+    """Return the names of the account's regions.
 
     Raises:
         CloudError: They cannot be listed.
@@ -365,11 +365,11 @@ def regions(region: str, endpoint: str = "") -> tuple[str, ...]:
 
 
 def sweep(region: str, endpoint: str = "", only: Sequence[str] = ()) -> Sweep:
-    """Look for what has our tags in all regions that the account has, baked images too.
+    """Return all resources with our tags in all regions of the account, baked images too.
 
     Args:
-        region: Any; it is asked for the others.
-        only: Regions to look through instead of all.
+        region: Any region; it is used to list the others.
+        only: Regions to search instead of all.
 
     Raises:
         CloudError: The regions cannot be listed.
@@ -394,6 +394,6 @@ def _swept(region: str, endpoint: str) -> Sweep:
 
 
 def _errors(answer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Give code and sentence of each pool in a 200 without machines."""
+    """Yield code and message of each pool in a 200 without machines."""
     for error in answer.get("Errors", ()):
         yield error.get("ErrorCode") or "", error.get("ErrorMessage") or ""

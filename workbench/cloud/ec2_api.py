@@ -1,4 +1,4 @@
-"""The interface to the EC2 API that the other EC2 modules use: one region each."""
+"""The interface to one region's EC2 API that the other EC2 modules use."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from workbench.errors import CloudError
 
 
 class Calls(Protocol):
-    """The API of one region. Every error comes as ``CloudError``."""
+    """The API of one region. Every error is a ``CloudError``."""
 
     @property
     def region(self) -> str:
-        """Its name."""
+        """The region's name."""
         ...
 
     def call(self, service: str, operation: str, **request: Any) -> dict[str, Any]:
@@ -24,26 +24,26 @@ class Calls(Protocol):
             operation: As boto3 spells it.
 
         Raises:
-            CloudError: The place does not answer, or not to us.
+            CloudError: EC2 does not answer, or denies the call.
         """
         ...
 
     def rows(
         self, service: str, operation: str, path: str, **request: Any
     ) -> Iterator[dict[str, Any]]:
-        """Give the entries of all pages.
+        """Yield the entries of all pages.
 
         Args:
-            path: Where they are, as ``Reservations.Instances``.
+            path: The key of the entries, such as ``Reservations.Instances``.
 
         Raises:
-            CloudError: The place does not answer, or not to us.
+            CloudError: EC2 does not answer, or denies the call.
         """
         ...
 
 
 def is_denied(error: CloudError) -> bool:
-    """Whether a policy of the account or its organisation denies it, whatever else is allowed.
+    """Return whether a policy of the account or its organisation denies the call explicitly.
 
     IAM guide, "Troubleshoot access denied error messages".
     """
@@ -51,12 +51,12 @@ def is_denied(error: CloudError) -> bool:
 
 
 def refused(code: str, message: str) -> CloudError:
-    """Return the error for a place's error code; the only place where it is made of one."""
+    """Return the error for an error code of EC2; all of them are made here."""
     return error_of(classify(code, message))
 
 
 def error_of(refusal: ClassifiedError) -> CloudError:
-    """Return the error for a refusal that is understood."""
+    """Return the error for a classified one."""
     return CloudError(
         refusal.sentence,
         refusal.kind,

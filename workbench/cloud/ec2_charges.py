@@ -16,7 +16,7 @@ from workbench.errors import CloudError
 
 
 class Billed:
-    """What stands beside the machines of one region; each image is looked up once."""
+    """The charges beside the machines of one region; each image is looked up once."""
 
     def __init__(self, calls: Calls, settings: Settings) -> None:
         self._calls = calls
@@ -24,11 +24,11 @@ class Billed:
         self._sizes: dict[tuple[str, bool], int] = {}
 
     def offers(self, offers: tuple[Offer, ...], network: Network) -> tuple[Offer, ...]:
-        """Return the offers with what is billed beside each, as it would be launched now."""
+        """Return the offers with the present charges beside each."""
         return tuple(self._offer(offer, network) for offer in offers)
 
     def machine(self, row: Mapping[str, Any]) -> float:
-        """Return $/h beside a machine of DescribeInstances; 0 for one that has ended."""
+        """Return the $/h beside a machine of DescribeInstances; 0 for one that has ended."""
         if row["State"]["Name"] == "terminated":
             return 0.0
         size = self._size(str(row.get("ImageId") or ""), gpus=False)
@@ -40,9 +40,9 @@ class Billed:
         return replace(offer, beside=beside(size, public=public), has_address=public)
 
     def _size(self, image: str, *, gpus: bool) -> int:
-        """Return GiB of a root volume; where the image cannot be looked up, as many as usual."""
+        """Return the GiB of a root volume; the default if the image cannot be looked up."""
         if (image, gpus) not in self._sizes:
-            found = dict(self._settings.images)  # what is bought first decides, not what is shown
+            found = dict(self._settings.images)  # a copy: showing prices must not choose the image
             try:
                 size = find_image(self._calls, image, gpus=gpus, found=found).size
             except CloudError:

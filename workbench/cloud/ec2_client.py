@@ -19,10 +19,10 @@ from workbench.cloud.ec2_api import refused
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.errors import CloudError
 
-# It tells each time where it found its settings.
+# It logs each time where it found its settings.
 logging.getLogger("botocore").setLevel(logging.WARNING)
 ATTEMPTS = 5
-# A sign-in may ask a person, or run a program of theirs: it is not tried more often.
+# Signing in may prompt the user, or run a program of theirs: not more often than this.
 RENEWAL_SECONDS = 60.0
 ACCOUNT = "account"
 
@@ -30,14 +30,14 @@ ACCOUNT = "account"
 class Connection:
     """One region of AWS, through boto3; every error is mapped here, once.
 
-    Credentials that are not accepted any longer are read again: boto3 itself keeps what it has
-    read from a file, though the file was written since. New ones must be of the account in which
-    something was made: in another one all nodes would seem gone, and would be bought again.
+    Rejected credentials are read again: boto3 itself keeps what it has read from a file even after
+    the file has changed. New ones must belong to the account that has the cluster's resources: in
+    another account all nodes would seem gone, and would be bought again.
 
     Args:
-        endpoint: Where the API is, for a rehearsal; empty for AWS.
-        attempts: Calls in all, further and further apart, while it asks for patience.
-        clock: Gives seconds.
+        endpoint: URL of the API, for a rehearsal; empty for AWS.
+        attempts: Calls in all, with growing pauses, while EC2 throttles them.
+        clock: Returns seconds.
         known: Has the account's number as ``account``, once ``keep_account`` was called.
     """
 
@@ -71,7 +71,7 @@ class Connection:
         return self._call(service, operation, request)
 
     def keep_account(self) -> None:
-        """Write down whose account it is, before something is made in it.
+        """Record the account's number before a resource is created in it.
 
         Raises:
             CloudError: The credentials are not accepted.
@@ -82,7 +82,7 @@ class Connection:
     def rows(
         self, service: str, operation: str, path: str, **request: Any
     ) -> Iterator[dict[str, Any]]:
-        """Give the entries of all pages."""
+        """Yield the entries of all pages."""
         renewals, is_begun = self._renewals, False
         try:
             for row in self._rows(service, operation, path, request):
@@ -113,10 +113,10 @@ class Connection:
                 yield from _entries(page, path.split("."))
 
     def _renews(self, error: CloudError, renewals: int) -> bool:
-        """Return whether a call may be made again, as the credentials were read again.
+        """Return whether to repeat a call because the credentials were read again.
 
         Args:
-            renewals: How often they had been when the call was made.
+            renewals: The number of renewals when the call was made.
         """
         if error.kind != ErrorKind.CREDENTIALS:
             return False
@@ -140,7 +140,7 @@ class Connection:
             return self._clients[service]
 
     def _sign_in(self) -> boto3.Session:
-        """Read the credentials, and see whose they are where that matters."""
+        """Read the credentials, and compare their account with the recorded one."""
         session = boto3.Session()
         if ours := self._known.get(ACCOUNT):
             found = str(self._made(session, "sts").get_caller_identity()["Account"])

@@ -17,18 +17,18 @@ from workbench.core.fleet.offers import ranked
 from workbench.core.fleet.quotas import CODES, quota_code
 from workbench.errors import CloudError
 
-PRICE_SECONDS = 300.0  # spot prices move no faster
-CLOCK_SECONDS = 60.0  # by which this computer's clock may be ahead; the future has no prices
-MOST_TYPES = 100  # more are asked for by asking for all
+PRICE_SECONDS = 300.0  # spot prices change no faster
+CLOCK_SECONDS = 60.0  # this computer's clock may be ahead, and the future has no prices
+MOST_TYPES = 100  # for more, the prices of all types are requested
 _LINUX = "Linux/UNIX"
 
 
 class Catalogue:
-    """What one region offers; types are kept for a day, prices for a while.
+    """The offers of one region; types are cached for a day, prices for minutes.
 
     Args:
-        clock: Gives epoch seconds.
-        folder: Where the types are kept for other processes; None to keep them here alone.
+        clock: Returns epoch seconds.
+        folder: A cache of the types for all processes; None to keep them in this one.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Catalogue:
     def offers(
         self, needs: Needs, places: Iterable[str], history_seconds: float
     ) -> tuple[Offer, ...]:
-        """Return all types that fit, one for each zone of ``places`` that has them.
+        """Return all types that fit, one offer for each of the zones that has them.
 
         Past prices of thousands of types would take minutes: only the best ones have them.
         """
@@ -70,10 +70,10 @@ class Catalogue:
         return inventory.offers(kinds.values(), zones, prices, quotas, since)
 
     def kind(self, type_: str) -> inventory.InstanceType:
-        """Return what a type has.
+        """Return the data of a type.
 
         Raises:
-            CloudError: There is no such type, or the place does not answer.
+            CloudError: There is no such type, or EC2 does not answer.
         """
         with self._lock:
             known = self._kinds.get(type_)
@@ -82,7 +82,7 @@ class Catalogue:
         return known
 
     def price(self, type_: str, zone: str) -> float:
-        """Return $/h of one now, as it was at most some minutes ago; 0 when nobody says."""
+        """Return the $/h of a type, at most minutes old; 0 if unknown."""
         with self._lock:
             asked, known = self._prices.get(type_, (0.0, {}))
         now = self._clock()
@@ -94,7 +94,7 @@ class Catalogue:
         return known.get(zone, 0.0)
 
     def quotas(self) -> dict[str, int]:
-        """Return what is left of each spot quota, in vCPUs, by its code; without those untold."""
+        """Return the vCPUs left of each spot quota by its code, without quotas that are unknown."""
         try:
             rows = list(
                 self._calls.rows(
@@ -171,6 +171,6 @@ class Catalogue:
 
 
 def _best(offers: Iterable[Offer], needs: Needs) -> list[str]:
-    """Return the types that come first for one node or for several."""
+    """Return the types that rank first for one node or for several."""
     both = zip(ranked(offers, needs, 1), ranked(offers, needs, 2), strict=True)
     return list(dict.fromkeys(offer.type for pair in both for offer in pair))[:MOST_TYPES]

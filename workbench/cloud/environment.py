@@ -1,6 +1,6 @@
-"""List what a Python environment holds, as JSON, with the standard library alone.
+"""Print what a Python environment contains, as JSON, with the standard library alone.
 
-The same text runs here and, sent over a session, in an environment that lacks this package.
+The same text runs here and, sent over a session, in an environment without this package.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = "workbench"
-# What only a browser and Python's own cache need.
+# Files for browsers alone, and Python's own cache.
 LEFT_OUT = frozenset({"__pycache__", "labextension", "static", "node_modules"})
 
 
 def package_files(folder: Path) -> Iterator[Path]:
-    """Give the files of the package that a node needs, in order."""
+    """Yield the files of the package that a node needs, in order."""
     for path in sorted(folder.rglob("*")):
         parts = path.relative_to(folder).parts
         if path.is_file() and not LEFT_OUT.intersection(parts) and path.suffix != ".pth":
@@ -27,13 +27,13 @@ def package_files(folder: Path) -> Iterator[Path]:
 
 
 def package_folder() -> Path | None:
-    """Return where the package is; None where it is not."""
+    """Return the package's folder; None if it is not installed."""
     found = importlib.util.find_spec(PACKAGE)
     return Path(found.origin).parent if found and found.origin else None
 
 
 def package_hash(folder: Path) -> str:
-    """Return what tells the package's content from any other."""
+    """Return a hash of the package's content."""
     digest = hashlib.sha256()
     for path in package_files(folder):
         data = path.read_bytes()
@@ -43,7 +43,7 @@ def package_hash(folder: Path) -> str:
 
 
 def environment() -> dict[str, object]:
-    """Return Python's version, the package's hash, and what is known of each distribution."""
+    """Return Python's version, the package's hash, and the metadata of each distribution."""
     folder = package_folder()
     held, pythons, conda = {}, {}, []
     for found in importlib.metadata.distributions():

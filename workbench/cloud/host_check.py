@@ -1,4 +1,4 @@
-"""Examine several hosts at the same time over their sessions, for ``core`` to judge."""
+"""Examine several hosts at once over their sessions, for ``core`` to judge."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROBE_SECONDS = 20.0
 CLOCK = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
 PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 AGENT = ("-m", "workbench.node.agent")
-# A person's own shell, with all that its files set; it may talk, so the answer is marked.
+# The user's own shell with all its start-up files; it may print more, so the answer is marked.
 LOGIN = (
     'exec "${SHELL:-/bin/sh}" -l -i -c '
     '\'echo "workbench-login $PATH"; echo "workbench-libraries $LD_LIBRARY_PATH"\''
@@ -51,10 +51,10 @@ Answer = TypeVar("Answer")
 
 
 def facts_here() -> NodeFacts:
-    """Return the facts of this machine, as an agent tells them.
+    """Return the facts of this machine, as its agent reports them.
 
     Raises:
-        MachineError: It has none.
+        MachineError: The agent reports none.
     """
     done = subprocess.run(
         [sys.executable, *AGENT],
@@ -78,8 +78,8 @@ def examine_hosts(
     """Return a report for each host.
 
     Args:
-        sessions: By the address by which the hosts know each other.
-        errors: Why there is no session, for the hosts that have none.
+        sessions: By the address that the hosts use for each other.
+        errors: Why a host has no session, for those without one.
     """
     reports = _at_once(list(sessions), lambda address: _look(address, sessions[address]))
     able = {r.address: sessions[r.address] for r in reports if r.facts is not None}
@@ -124,7 +124,7 @@ def _login(session: Session) -> tuple[str, str] | None:
 
 
 def _connections(sessions: Mapping[str, Session]) -> dict[str, dict[str, str]]:
-    """Have each host open a TCP connection to each other one; an empty reason is none."""
+    """Try a TCP connection between each pair of hosts; an empty reason means success."""
     if len(sessions) < 2:
         return {}
     listeners = {
@@ -157,7 +157,7 @@ def _connect(session: Session, own: str, ports: Mapping[str, int]) -> dict[str, 
 
 
 def _port(listener: RemoteProcess) -> int:
-    """Return where a host listens; 0, which nothing reaches, when it does not."""
+    """Return the port that a host listens on; 0, which is unreachable, if it does not."""
     deadline = time.monotonic() + PROBE_SECONDS
     while time.monotonic() < deadline and listener.status is None:
         for line in listener.lines():

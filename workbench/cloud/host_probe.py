@@ -1,4 +1,4 @@
-"""Probe the hosts that a person listed: which host key each shows, and whether login works."""
+"""Probe the listed hosts: which host key each shows, and whether login works."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ AT_ONCE = 32
 
 
 def contact_all(hosts: Sequence[Host], trusted: Sequence[str]) -> tuple[HostProbe, ...]:
-    """Return each host's answer, in order.
+    """Return the probe of each host, in order.
 
     Args:
-        trusted: Exact lines of known_hosts, beside the person's own.
+        trusted: Exact lines of known_hosts, beside the user's own.
     """
     with ThreadPoolExecutor(max(1, min(AT_ONCE, len(hosts)))) as pool:
         return tuple(pool.map(lambda host: _contact(host, trusted), hosts))
 
 
 def examine(hosts: Sequence[Host], trusted: Sequence[str]) -> tuple[Finding, ...]:
-    """Return what keeps the hosts from being one machine; each check names its host."""
+    """Return the problems that keep the hosts from forming one cluster; each names its host."""
     with contextlib.ExitStack() as stack:
         sessions: dict[str, Session] = {}
         errors: dict[str, WorkbenchError] = {}
@@ -54,7 +54,7 @@ def examine(hosts: Sequence[Host], trusted: Sequence[str]) -> tuple[Finding, ...
 
 
 def is_here(address: str) -> bool:
-    """Whether ``address`` is one of this machine's own."""
+    """Return whether ``address`` belongs to this machine."""
     try:
         found = socket.getaddrinfo(address, 0, type=socket.SOCK_STREAM)
         for family, kind, protocol, _, where in found:
@@ -94,7 +94,7 @@ def _stranger(host: Host, contact: HostProbe) -> HostProbe:
 
 
 def _here(host: Host, contact: HostProbe) -> HostProbe:
-    """Take this machine as it is, without a probe."""
+    """Accept this machine without a login."""
     try:
         line, shown = first_key(host, 3.0)
     except WorkbenchError:  # without sshd it can still be the only host, or the head

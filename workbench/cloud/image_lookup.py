@@ -10,26 +10,26 @@ from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.images import NAMES, parameters, titled
 from workbench.errors import CloudError
 
-# What the policy of `workbench doctor --iam` allows to be read.
+# What the policy of `workbench doctor --iam` allows to read.
 _READABLE = ("/aws/service/", "/workbench/")
 Found = MutableMapping[str, str]
-"""Ids of images by what was wished for: nodes that are bought later boot the same one."""
+"""Image ids by what was requested: nodes that are bought later boot the same image."""
 
 
 def find_image(
     calls: Calls, wished: str, *, gpus: bool, found: Found | None = None
 ) -> launch_template.Image:
-    """Return what nodes boot.
+    """Return the image that nodes boot.
 
     Args:
         wished: An image's id, a name of ``core.fleet.images``, or the name of a parameter that
-            holds one; empty to look it up.
-        gpus: Whether the nodes have any, and need its driver.
-        found: What was looked up before, and is written down here; one that is no longer there is
-            looked up again.
+            has one; empty to look it up.
+        gpus: Whether the nodes have GPUs, and need their driver.
+        found: Earlier look-ups; new ones are added. An image that no longer exists is looked up
+            again.
 
     Raises:
-        CloudError: There is no such image, or the place does not answer.
+        CloudError: There is no such image, or EC2 does not answer.
     """
     names = parameters(wished, gpus=gpus)
     if not names:

@@ -17,10 +17,10 @@ _FIELDS = [field.name for field in fields(InstanceType)]
 
 
 class TypeBook:
-    """A region's types in a file; one that cannot be read or written is as good as none.
+    """A file with a region's types; a file that cannot be read or written is ignored.
 
     Args:
-        folder: Where it is; None to keep nothing.
+        folder: The file's folder; None for no cache.
     """
 
     def __init__(self, folder: Path | None, region: str) -> None:
@@ -30,12 +30,12 @@ class TypeBook:
         return f"<TypeBook {self._path}>"
 
     def read(self, now: float) -> list[InstanceType]:
-        """Return all types as they were within the last day; nothing where that is not known."""
+        """Return all types, at most a day old; an empty list if the cache has none."""
         if self._path is None:
             return []
         try:
             kept = json.loads(self._path.read_text(encoding="utf-8"))
-            # A file of another release of ours may know less; the clock may have been set.
+            # Another release may have had fewer fields; the clock may have been set.
             if kept["fields"] != _FIELDS or not 0 <= now - kept["at"] < KEPT_SECONDS:
                 return []
             return [InstanceType(*values) for values in kept["types"]]
@@ -43,7 +43,7 @@ class TypeBook:
             return []
 
     def write(self, kinds: Sequence[InstanceType], now: float) -> None:
-        """Keep all types, as they are now."""
+        """Write all types to the cache."""
         if self._path is None:
             return
         rows = [[asdict(kind)[name] for name in _FIELDS] for kind in kinds]

@@ -13,59 +13,59 @@ __all__ = ["Cloud", "Completed", "RemoteProcess", "Session"]
 
 
 class Cloud(Protocol):
-    """A place that provides nodes. Calls take as long as the place takes: use a thread."""
+    """A provider of nodes. Calls block as long as the provider does: use a thread."""
 
     def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
-        """Return all types that fit, one for each zone that has them, cheapest first.
+        """Return all types that fit, one offer for each zone that has them, cheapest first.
 
         Args:
             history_seconds: How far back the prices go.
 
         Raises:
-            CloudError: The place does not answer, or not to us.
+            CloudError: The provider does not answer, or denies the call.
         """
         ...
 
     def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
-        """Try every call that ``purchase`` and its deletion need, without doing anything."""
+        """Make a dry run of every call that ``purchase`` and its deletion need."""
         ...
 
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
-        """Ask for the nodes; the same token again asks for nothing more.
+        """Request the nodes; the same token again requests no more.
 
         Args:
-            user_data: What a node does when it boots, in cloud-init's form.
-            tags: Borne by the nodes, and all that belongs to them, from the first moment.
+            user_data: What a node runs when it boots, in cloud-init's format.
+            tags: The tags of the nodes and all their resources, from their creation.
 
         Raises:
-            CloudError: Nothing was bought; ``kind`` says what may help.
+            CloudError: Nothing was bought; ``kind`` is what may help.
         """
         ...
 
     def machines(self, cluster: str = "") -> tuple[Machine, ...]:
-        """Return the machines of ``cluster``, or all that are ours, also those just gone.
+        """Return the machines of ``cluster``, or all of ours, including recently ended ones.
 
         Raises:
-            CloudError: The place does not answer, or not to us.
+            CloudError: The provider does not answer, or denies the call.
         """
         ...
 
     def end(self, ids: Sequence[str]) -> None:
-        """Begin to end machines; one that is gone already is as good.
+        """Begin to end machines; ignores those that are gone already.
 
         Raises:
-            CloudError: The place does not answer, or not to us.
+            CloudError: The provider does not answer, or denies the call.
         """
         ...
 
     def leftovers(self, cluster: str = "") -> tuple[Leftover, ...]:
-        """Return all with our tags, costs or not, machines that are gone left out."""
+        """Return all resources with our tags, billed or not, without machines that have ended."""
         ...
 
     def clean(self, cluster: str) -> tuple[Leftover, ...]:
-        """Delete what belongs to ``cluster``, in order, as far as it goes now.
+        """Delete what can be deleted of ``cluster`` now, in order.
 
         Returns:
-            What is left: to be asked again until there is nothing.
+            What is left: call again until nothing is.
         """
         ...

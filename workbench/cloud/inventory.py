@@ -23,23 +23,23 @@ STATES = {
     "stopped": MachineState.STOPPING,
     "terminated": MachineState.GONE,
 }
-# Flexible types compute at 40 % of their vCPUs, and for 95 % of a day above: EC2 guide, "Flex
-# instances".
+# Flexible types may use 40 % of their vCPUs all the time, and more for 95 % of a day: EC2 guide,
+# "Flex instances".
 FLEX = 0.4
 _BURSTABLE = re.compile(r"t\d")
-# EC2 guide, "Key concepts for burstable performance instances": baseline utilization a vCPU.
+# EC2 guide, "Key concepts for burstable performance instances": baseline utilization per vCPU.
 _T3 = {
     "nano": 0.05, "micro": 0.1, "small": 0.2, "medium": 0.2, "large": 0.3, "xlarge": 0.4,
     "2xlarge": 0.4,
 }  # fmt: skip
 _T2 = _T3 | {"xlarge": 0.225, "2xlarge": 0.17}
 _BASELINES = {"t2": _T2, "t3": _T3, "t3a": _T3, "t4g": _T3}
-_SLOWEST = 0.05  # of a family that the table does not have yet
-# Accelerators that no framework here computes on, and no image here drives.
+_SLOWEST = 0.05  # of a family that the table does not have
+# Accelerators that no framework here supports, and no image here has a driver for.
 _STRANGE = {
     "NeuronInfo", "InferenceAcceleratorInfo", "FpgaInfo", "MediaAcceleratorInfo",
 }  # fmt: skip
-# Of a machine that ends at its launch; EC2 user guide, "Troubleshoot instance launch issues" and
+# For a machine that ends at its launch; EC2 user guide, "Troubleshoot instance launch issues" and
 # "Grant access to customer managed keys for use with encrypted AMIs and EBS snapshots".
 KEY_IS_SHUT = (
     "its disk is encrypted with a KMS key that spot may not use; run: aws kms create-grant "
@@ -76,15 +76,15 @@ class InstanceType:
 
     @property
     def slots(self) -> int:
-        """Ranks that it carries: one a GPU, or one a core where there is none."""
+        """The ranks that it runs: one per GPU, or one per core without GPUs."""
         return self.gpus or self.cores
 
 
 def kind(answer: Mapping[str, Any]) -> InstanceType:
     """Read one entry of DescribeInstanceTypes.
 
-    A node has one network interface, on the card that is the type's default: of other cards it
-    has nothing.
+    A node has one network interface, on the type's default card; the bandwidth of other cards does
+    not count.
     """
     card = _card(answer.get("NetworkInfo", {}))
     gpus = answer.get("GpuInfo", {}).get("Gpus", ())
@@ -114,7 +114,7 @@ def kind(answer: Mapping[str, Any]) -> InstanceType:
 
 
 def sustained(type_: str) -> float:
-    """Return the share of its vCPUs' time that a type computes without end."""
+    """Return the share of its vCPUs' time that a type can use permanently."""
     family, _, size = type_.partition(".")
     if family.endswith("-flex"):
         return FLEX
@@ -134,12 +134,12 @@ def offers(
     quotas: Mapping[str, int],
     since: float,
 ) -> tuple[Offer, ...]:
-    """Put together types, zones, prices and quotas into offers; cheapest first.
+    """Combine types, zones, prices and quotas into offers, cheapest first.
 
     Args:
-        zones: Type and zone in which it is offered.
-        quotas: Quota code to the vCPUs that are left of it.
-        since: Epoch seconds; of what was before only the price that stood then is told.
+        zones: Pairs of a type and a zone that offers it.
+        quotas: The vCPUs left, by quota code.
+        since: Epoch seconds; of earlier prices only the one at that moment is included.
     """
     named = {kind.type: kind for kind in kinds}
     found = [
@@ -169,7 +169,7 @@ def offers(
 
 
 def fits(needs: Needs, kind: InstanceType) -> bool:
-    """Return whether a type has what each node must have at least."""
+    """Return whether a type meets the needs of each node."""
     return (
         (not needs.types or kind.type in needs.types)
         and kind.gpus >= needs.gpus
@@ -200,7 +200,7 @@ def machine(
 
     Args:
         public: Whether this computer reaches it by its public address.
-        network: Gbit/s that its type sustains; 0 when unknown.
+        network: Gbit/s that its type sustains; 0 if unknown.
     """
     tags = read(answer.get("Tags"))
     reason = answer.get("StateReason") or {}
@@ -227,13 +227,13 @@ def machine(
 
 
 def _reason(told: Mapping[str, str]) -> str:
-    """Return why a machine is in its state, with the remedy where one is known."""
+    """Return why a machine is in its state, with the remedy if one is known."""
     said = told.get("Message", "")
     return f"{KEY_IS_SHUT} ({said})" if told.get("Code") == "Client.InternalError" else said
 
 
 def ended(reason: str) -> float:
-    """Return when a machine ended, of ``User initiated (2026-01-02 03:04:05 GMT)``; 0 if unsaid."""
+    """Return the end in ``User initiated (2026-01-02 03:04:05 GMT)`` in epoch seconds, or 0."""
     found = re.search(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)", reason)
     if not found:
         return 0.0

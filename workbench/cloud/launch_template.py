@@ -16,7 +16,7 @@ from workbench.errors import InputError
 MAX_USER_DATA_NBYTES = 16 * 1024
 TAGGED = ("instance", "volume", "network-interface", "spot-instances-request")
 SSH = 22
-# Tells our rules from those that a person adds.
+# Marks our rules; other rules were added by users.
 _WHY = "ssh from the supervisor"
 
 Tags = Sequence[tuple[str, str]]
@@ -25,12 +25,12 @@ Request = dict[str, Any]
 
 @dataclass(frozen=True)
 class Image:
-    """What a node boots.
+    """An image that nodes boot.
 
     Args:
-        root: Name of its root device, which is the image's own to say.
-        size: GiB that its root needs at least.
-        title: What a person reads of it.
+        root: Name of its root device; each image defines its own.
+        size: GiB that its root volume needs at least.
+        title: Its name for a reader.
     """
 
     id: str
@@ -40,18 +40,18 @@ class Image:
 
 
 def template_name(purchase: Purchase, owner: str = "") -> str:
-    """Return the launch template's name; the same token has the same template."""
+    """Return the launch template's name, which follows from the token."""
     name = Whose(purchase.cluster, owner).name
     return f"{name}-{re.sub(r'[^A-Za-z0-9]', '-', purchase.token)[:40]}"
 
 
 def tagged(kind: str, tags: Tags) -> list[Request]:
-    """Return what tags one thing inside the call that makes it."""
+    """Return the tags of one resource, for the call that creates it."""
     return [{"ResourceType": kind, "Tags": asked(tags)}]
 
 
 def group(whose: Whose, vpc: str, tags: Tags) -> Request:
-    """Ask for the security group."""
+    """Return the request that creates the security group."""
     return {
         "GroupName": whose.name,
         "Description": f"Nodes of the workbench cluster {whose.cluster}; they reach each other.",
@@ -61,10 +61,10 @@ def group(whose: Whose, vpc: str, tags: Tags) -> Request:
 
 
 def ingress(group_id: str, doors: Sequence[str]) -> list[Request]:
-    """Ask that the group's members reach each other, and ``doors`` their ssh.
+    """Return the rules: all traffic between the group's members, and ssh from these networks.
 
     Raises:
-        InputError: A door is open to more than one address of the public network.
+        InputError: A network has more than one public address.
     """
     members = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group_id}]}
     rules = [members, *(_ssh_from(str(check_door(door))) for door in doors)]
@@ -74,10 +74,10 @@ def ingress(group_id: str, doors: Sequence[str]) -> list[Request]:
 def outdated(
     group_id: str, doors: Sequence[str], rules: Sequence[Mapping[str, Any]]
 ) -> list[Request]:
-    """Ask that whom ``ingress`` let in before, and who is not wished any longer, stay out.
+    """Return the requests that remove rules of ``ingress`` for networks no longer listed.
 
     Args:
-        rules: The group's ``IpPermissions`` as they were.
+        rules: The group's present ``IpPermissions``.
     """
     wished = {str(check_door(door)) for door in doors}
     let_in = [
@@ -104,7 +104,7 @@ def _ssh_from(door: str) -> Request:
 
 
 def placement_group(whose: Whose, zone: str, tags: Tags) -> Request:
-    """Ask for nodes that stand close together in one zone."""
+    """Return the request for a placement group, which keeps nodes close together in one zone."""
     return {
         "GroupName": whose.name_in(zone),
         "Strategy": "cluster",
@@ -125,20 +125,20 @@ def template(
     owner: str = "",
     credits: bool = False,
 ) -> Request:
-    """Ask for the launch template of one purchase.
+    """Return the request that creates the launch template of one purchase.
 
     Args:
-        public: Whether each node gets a public IPv4 address, whatever its subnet says; where this
-            is False, the subnet says.
+        public: Whether each node gets a public IPv4 address, whatever its subnet's default; if
+            False, the subnet's default applies.
         profile: The instance profile of the nodes' role; empty for a node without any right.
         disk: GiB of the root volume, if the image needs no more.
-        owner: Who buys it; empty where nobody else has the account.
-        credits: Whether all its types compute by CPU credits. What they use beyond those that
-            they earn would be billed, at many times a spot price; so they slow down instead (EC2
-            guide, "Unlimited mode").
+        owner: The cluster's owner; empty in an account that is not shared.
+        credits: Whether all its types compute by CPU credits. Use beyond earned credits would be
+            billed, at many times a spot price; so such nodes slow down instead (EC2 guide,
+            "Unlimited mode").
 
     Raises:
-        InputError: The user-data is longer than EC2 takes.
+        InputError: The user-data is longer than EC2's limit.
     """
     nbytes = len(user_data.encode())
     if nbytes > MAX_USER_DATA_NBYTES:
@@ -182,10 +182,10 @@ def template(
 
 
 def _attached(group_id: str, *, public: bool) -> Request:
-    """Say how a node is on the network.
+    """Return a node's network settings.
 
-    Only an interface can be given a public address, and then it has the groups; its subnet comes
-    with the launch (Karpenter's templates do so too).
+    Only an interface can request a public address, and then it has the groups; its subnet is set at
+    the launch (Karpenter's templates do so too).
     """
     if not public:
         return {"SecurityGroupIds": [group_id]}
@@ -205,11 +205,11 @@ def fleet(
     tags: Tags,
     owner: str = "",
 ) -> Request:
-    """Ask for the nodes: all of one type in one zone, at least ``least`` or none.
+    """Return the request for the nodes: all of one type in one zone, at least ``min_nodes``.
 
     Args:
-        template: Its name, which the same token always has, or its id.
-        subnets: Zone to the subnet in which to launch there.
+        template: Its name or its id.
+        subnets: Zone to the subnet for nodes in it.
 
     Raises:
         InputError: The zone has no subnet.

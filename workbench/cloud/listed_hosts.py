@@ -1,4 +1,4 @@
-"""The provider of a person's own hosts: they cost nothing, and are never switched off."""
+"""The provider of a user's own hosts: they cost nothing, and are never switched off."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from workbench.errors import CloudError
 
 
 class HostsCloud:
-    """The place of fixed hosts; see ``interface.Cloud``.
+    """The provider of fixed hosts; see ``interface.Cloud``.
 
     Args:
-        hosts: As the person named them; a name may be one of their ssh configuration's.
+        hosts: As the user listed them; a name may come from their ssh configuration.
     """
 
     def __init__(self, hosts: Sequence[Host]) -> None:
@@ -27,15 +27,15 @@ class HostsCloud:
         return f"<HostsCloud {len(self._hosts)} hosts>"
 
     def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
-        """Return nothing: there is nothing to buy."""
+        """Return nothing: hosts are not bought."""
         return ()
 
     def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
-        """Return nothing: whether one may log in is found out by logging in."""
+        """Return nothing: only a login shows whether it is permitted."""
         return ()
 
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
-        """Refuse.
+        """Raise an error.
 
         Raises:
             CloudError: Always.
@@ -47,7 +47,7 @@ class HostsCloud:
         )
 
     def machines(self, cluster: str = "") -> tuple[Machine, ...]:
-        """Return all hosts, as running: only a session can tell whether one is."""
+        """Return all hosts, as running: only a session shows whether one is."""
         return tuple(
             Machine(
                 id=host.address,
@@ -60,22 +60,22 @@ class HostsCloud:
         )
 
     def end(self, ids: Sequence[str]) -> None:
-        """Do nothing: a person's machine stays on."""
+        """Do nothing: a user's machine stays on."""
 
     def leftovers(self, cluster: str = "") -> tuple[Leftover, ...]:
-        """Return nothing: nothing of ours is left on a place that was not bought."""
+        """Return nothing: no resource was created."""
         return ()
 
     def clean(self, cluster: str) -> tuple[Leftover, ...]:
-        """Do nothing, successfully."""
+        """Do nothing; nothing was created."""
         return ()
 
 
 def _numeric(name: str) -> str:
-    """Return the address that ``name`` stands for, for others than this machine too.
+    """Return the address of ``name`` that other machines can use too.
 
-    A name that only ssh's configuration knows stays as it is, and so does one that leads to a
-    loopback: another node would find itself there.
+    A name that only ssh's configuration knows is returned unchanged, and so is one of a loopback
+    address: another node would reach itself by it.
     """
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)

@@ -1,4 +1,4 @@
-"""A session with this machine itself: commands are its own processes, files its own files."""
+"""A session with this machine: commands are its own processes, files its own files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNREAD_LINES = 100_000
 
 
 class LocalProcess:
-    """A command that goes on here, in a process group of its own."""
+    """A running command on this machine, in a process group of its own."""
 
     def __init__(self, process: subprocess.Popen[str], is_open: Callable[[], bool]) -> None:
         self.errors = ""
@@ -36,10 +36,10 @@ class LocalProcess:
 
     @property
     def status(self) -> int | None:
-        """Its exit status; None while it goes on. -1 when the session was lost."""
+        """The exit status; None while it runs. -1 if the session was lost."""
         if not self._is_open():
             return LOST
-        # Once it is seen to have ended, all that it wrote can be read.
+        # A status is reported once all output can be read.
         return None if self._reader.is_alive() else self._process.poll()
 
     def write(self, text: str) -> None:
@@ -50,18 +50,18 @@ class LocalProcess:
             self._process.stdin.flush()
 
     def lines(self) -> list[str]:
-        """Return the lines of standard output that have come, without waiting."""
+        """Return the lines of standard output so far, without waiting."""
         return [self._lines.popleft() for _ in range(len(self._lines))]
 
     def end(self, *, force: bool = False) -> None:
-        """Have it end; its standard input is closed."""
+        """End it: closes its standard input and sends a signal."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
         _signal(self._process, signal.SIGKILL if force else signal.SIGTERM)
 
     def wait(self) -> None:
-        """Return when it has ended, which is soon: it was forced to."""
+        """Wait for its end, after a forced ``end``."""
         self._process.wait()
         self._reader.join()
 
@@ -75,7 +75,7 @@ class LocalProcess:
                     break
                 self._lines.append(line.rstrip("\n"))
                 while len(self._lines) > UNREAD_LINES and self._process.poll() is None:
-                    time.sleep(0.05)  # it waits too, as before a full pipe
+                    time.sleep(0.05)  # then the process waits too, as before a full pipe
         self._process.wait()
 
 
@@ -83,9 +83,9 @@ class LocalSession:
     """Implements ``Session`` without ssh.
 
     Args:
-        folder: Where commands begin, and where a relative path leads.
-        environment: What commands see beside this process's own.
-        is_up: Whether the node still is.
+        folder: The working directory of commands, and the base of relative paths.
+        environment: Variables for commands beside this process's own.
+        is_up: Whether the node is still up.
         begins: Called before each command.
     """
 
@@ -111,13 +111,13 @@ class LocalSession:
         return self._host
 
     def mark(self) -> str:
-        """Return the NAME=value of the node's processes, for one that is started without it."""
+        """Return the NAME=value of the node's processes, for a process that starts without it."""
         self._begins()
         return next((f"{name}={value}" for name, value in self._environment.items()), "")
 
     @property
     def is_open(self) -> bool:
-        """Whether it stands; what is lost does not come back by itself."""
+        """Whether it is open; a lost session does not recover."""
         self._closed = self._closed or not self._is_up()
         return not self._closed
 
@@ -125,7 +125,7 @@ class LocalSession:
         """Run a command and wait for its end.
 
         Raises:
-            MachineError: The session is lost, or it took longer than ``seconds``.
+            MachineError: The session is lost, or the command took longer than ``seconds``.
         """
         process = self._spawn(command, stderr=subprocess.PIPE)
         try:
@@ -143,13 +143,13 @@ class LocalSession:
         return Completed(process.returncode, output, errors)
 
     def start(self, command: Sequence[str]) -> RemoteProcess:
-        """Start a command that goes on."""
+        """Start a command, and return it without waiting for its end."""
         process = LocalProcess(self._spawn(command, stderr=subprocess.DEVNULL), self._stands)
         self._started.append(process)
         return process
 
     def put(self, data: bytes, path: str, mode: int = 0o600) -> None:
-        """Write a file, whole or not at all; folders on the way are made, for the owner alone."""
+        """Write a file atomically; missing folders are created, for the owner alone."""
         if not self.is_open:
             raise self._lost()
         where = self._folder / path
@@ -171,12 +171,12 @@ class LocalSession:
             ) from error
 
     def bring(self, ports: Sequence[int]) -> None:
-        """Do nothing: the node's loopback is this machine's, so the ports are there."""
+        """Do nothing: the node's loopback is this machine's."""
         if not self.is_open:
             raise self._lost()
 
     def close(self) -> None:
-        """End it, and what was started through it."""
+        """Close it, and end the processes that were started through it."""
         self._closed = True
         while self._started:
             process = self._started.pop()
@@ -218,10 +218,10 @@ class LocalSession:
 
 
 def end_processes(variable: str, values: set[str]) -> None:
-    """End the processes of this machine in whose environment ``variable`` has one of ``values``."""
+    """End this machine's processes that have ``variable`` set to one of ``values``."""
     ended = []
     for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):  # it has ended, or it is another person's
+        with contextlib.suppress(psutil.Error):  # it has ended, or belongs to another user
             if process.environ().get(variable) in values:
                 process.kill()
                 ended.append(process)
@@ -229,6 +229,6 @@ def end_processes(variable: str, values: set[str]) -> None:
 
 
 def _signal(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    """Signal the whole group, also where its first process has ended before the others."""
+    """Signal the whole group, even if its first process has ended before the others."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)

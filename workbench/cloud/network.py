@@ -16,10 +16,10 @@ GATEWAY = "igw-"
 
 @dataclass(frozen=True)
 class Subnet:
-    """Where nodes of one zone are launched.
+    """A subnet for the nodes of one zone.
 
     Args:
-        public: Whether a machine gets a public IPv4 address there if its launch does not say.
+        public: Whether machines in it get a public IPv4 address by default.
     """
 
     id: str
@@ -28,7 +28,7 @@ class Subnet:
 
 @dataclass(frozen=True)
 class Network:
-    """Where nodes are launched.
+    """A VPC with a subnet per zone, for nodes.
 
     Args:
         places: Zone to the subnet in it.
@@ -43,32 +43,32 @@ class Network:
         return {zone: subnet.id for zone, subnet in self.places.items()}
 
     def within(self, zone: str) -> Mapping[str, Subnet]:
-        """Return the subnets of one zone, or all where none is named."""
+        """Return the subnets of one zone, or all of them if ``zone`` is empty."""
         return {zone: self.places[zone]} if zone in self.places else self.places
 
 
 def find_network(calls: Calls, wished: Sequence[str] = ()) -> Network:
-    """Return the region's default network, or the one of these subnets.
+    """Return the region's default network, or that of the given subnets.
 
     Args:
-        wished: Ids of subnets: of one VPC, and no two of a zone.
+        wished: Ids of subnets: of one VPC, at most one per zone.
 
     Raises:
-        InputError: The subnets that are wished do not go together.
-        CloudError: There is none, or the place does not answer.
+        InputError: The subnets are of several VPCs, or two are in one zone.
+        CloudError: There is no such network, or EC2 does not answer.
     """
     return _named(calls, wished) if wished else _default(calls)
 
 
 def check_reach(calls: Calls, network: Network, zone: str = "") -> None:
-    """See that a public address in these subnets can be reached from the internet.
+    """Check that a public address in these subnets can be reached from the internet.
 
     A public address alone is not enough: the subnet's route has to lead to an internet gateway
     (VPC guide, "Enable internet access for a VPC using internet gateways").
 
     Raises:
-        CloudError: It cannot, or the place does not answer. Where the routes may not be read,
-            nothing is said.
+        CloudError: It cannot, or EC2 does not answer. Without the right to read routes, nothing
+            is checked.
     """
     try:
         tables = list(
@@ -127,7 +127,7 @@ def _of(vpc: str) -> list[dict[str, object]]:
 
 
 def _leads_out(tables: Sequence[Mapping[str, Any]], subnet: str) -> bool:
-    """Return whether the subnet's own route table, or else the main one, leads to a gateway."""
+    """Return whether the subnet's own route table, or else the main one, has an internet route."""
     own = [table for table in tables if _has(table, "SubnetId", subnet)]
     main = [table for table in tables if _has(table, "Main", True)]
     return any(

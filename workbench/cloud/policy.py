@@ -26,7 +26,7 @@ _TRUST = {
 
 
 class Principal(StrEnum):
-    """Who gets a policy."""
+    """The recipient of a policy."""
 
     PERSON = "person"
     NODE = "node"
@@ -38,7 +38,7 @@ def policy(principal: Principal, store: str = "") -> dict[str, Any]:
 
     Args:
         store: ``s3://bucket/prefix`` that the node may read and write; empty leaves the words
-            BUCKET and PREFIX for a person to replace.
+            BUCKET and PREFIX in the text, for the user to replace.
 
     Raises:
         InputError: ``store`` is not of this form.
@@ -52,14 +52,14 @@ def policy(principal: Principal, store: str = "") -> dict[str, Any]:
 
 
 def policy_text(principal: Principal, store: str = "") -> str:
-    """Return the document as AWS's console and command line take it."""
+    """Return the document as JSON for AWS's console and command line."""
     return json.dumps(policy(principal, store), indent=2)
 
 
 def profile_commands(role: str = NODE_ROLE) -> tuple[str, ...]:
-    """Return the commands that make the nodes' role, and the instance profile that carries it.
+    """Return the commands that create the nodes' role and its instance profile.
 
-    A role made in the console has a profile of its name; one made by commands has none.
+    The console creates a profile of the same name with each role; commands have to create it.
     """
     trust = json.dumps(_TRUST, separators=(",", ":"))
     return (
@@ -70,7 +70,7 @@ def profile_commands(role: str = NODE_ROLE) -> tuple[str, ...]:
 
 
 def role_commands(file: str = "node.json", role: str = NODE_ROLE) -> tuple[str, ...]:
-    """Return the commands that make the nodes' role with the policy that lies in ``file``."""
+    """Return the commands that create the nodes' role with the policy in ``file``."""
     made, *profile = profile_commands(role)
     rights = (
         f"aws iam put-role-policy --role-name {role} --policy-name {role} "
@@ -95,7 +95,7 @@ def _parts(store: str) -> tuple[str, str]:
         raise InputError(
             f"{store!r} is not s3://bucket/prefix", "name a bucket and a prefix in it."
         )
-    # They come into a JSON text, where "*" would mean more than one prefix.
+    # Both are put into JSON text, where "*" would match more than one prefix.
     if set(store) & set('"\\*?${}\n'):
         raise InputError(
             f"{store!r} has a character that a policy reads otherwise", "leave it out."

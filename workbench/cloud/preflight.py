@@ -20,8 +20,8 @@ from workbench.core.fleet.quotas import quota_code
 from workbench.core.node.findings import Finding
 from workbench.errors import CloudError, InputError
 
-# Things that do not exist, which the policy lets be deleted: so a trial is answered by what the
-# policy says, and not by what a condition on tags makes of nothing.
+# Resources that do not exist, but that the policy allows to delete: so a dry run is decided by the
+# policy alone, and not by a condition on the tags of something absent.
 NOTHING = "00000000000000000"
 NO_FLEET = "fleet-00000000-0000-0000-0000-000000000000"
 NO_NAME = "workbench-preflight"
@@ -30,10 +30,10 @@ DRY_RUN = "DryRunOperation"
 
 @dataclass(frozen=True)
 class NodeWish:
-    """What nodes are to be like; fields as of ``Ec2``.
+    """The properties of the nodes; fields as of ``Ec2``.
 
     Args:
-        public: Whether they are reached through the internet.
+        public: Whether nodes are reached through the internet.
     """
 
     image: str = ""
@@ -44,10 +44,10 @@ class NodeWish:
 
 @dataclass(frozen=True)
 class _Trial:
-    """One call that is tried.
+    """One dry run.
 
     Args:
-        absent: Pattern of the codes that only say that something does not exist yet.
+        absent: Pattern of error codes that only mean that a resource does not exist yet.
     """
 
     operation: str
@@ -58,7 +58,7 @@ class _Trial:
 def try_all(
     calls: Calls, catalogue: Catalogue, purchase: Purchase, wish: NodeWish
 ) -> tuple[Finding, ...]:
-    """Try what ``purchase`` and its deletion need; without credentials, nothing else is tried."""
+    """Test all that ``purchase`` and its deletion need; without credentials, nothing else."""
     known = _tried("credentials", lambda: calls.call("sts", "get_caller_identity")["Arn"])
     if known.ok is False:
         return (known,)
@@ -111,14 +111,14 @@ def _told_quota(catalogue: Catalogue, purchase: Purchase) -> str:
 def _trials(
     calls: Calls, catalogue: Catalogue, purchase: Purchase, wish: NodeWish
 ) -> Iterator[_Trial]:
-    """Give each call of a purchase's life, in the order in which it would be made."""
+    """Yield each call in the life of a purchase, in order."""
     try:
         network = find_network(calls, wish.subnets)
         gpus = any(catalogue.kind(type_).gpus for type_ in purchase.types)
         boots = find_image(calls, wish.image, gpus=gpus)
         group = _default_group(calls, network.vpc)
     except (CloudError, InputError):
-        return  # reported already, and without them there is nothing to ask for
+        return  # reported already, and no request can be made without them
     whose = Whose(purchase.cluster)
     tags = borne(whose, purchase.token)
     template = launch_template.template(
@@ -148,10 +148,10 @@ def _trials(
 
 
 def _default_group(calls: Calls, vpc: str) -> str:
-    """Return a security group that is there: EC2 looks each id up before it says what is allowed.
+    """Return an existing security group: EC2 looks each id up before it checks permissions.
 
     Raises:
-        CloudError: The place does not answer, or not to us.
+        CloudError: EC2 does not answer, or denies the call.
     """
     filters = [
         {"Name": "vpc-id", "Values": [vpc]},
@@ -200,9 +200,9 @@ _READS = (
 def _alone(
     template: launch_template.Request, purchase: Purchase, subnet: str
 ) -> launch_template.Request:
-    """Return the launch of one node without a fleet: CreateFleet's own trial looks no deeper.
+    """Return the launch of one node without a fleet: CreateFleet's own dry run checks less.
 
-    A subnet stands beside the groups: with an interface that is the interface.
+    EC2 takes the subnet beside the groups: with an interface, both belong to the interface.
     """
     request = {key: value for key, value in template.items() if key != "Placement"}
     cards = [{**card, "SubnetId": subnet} for card in request.get("NetworkInterfaces", ())]
@@ -218,9 +218,9 @@ def _alone(
 
 
 def _permitted(calls: Calls, trial: _Trial, profile: str) -> Finding:
-    """Try one call with ``DryRun``: it is allowed where EC2 says ``DryRunOperation``, and only so.
+    """Make one dry run: the call is allowed only if EC2 answers ``DryRunOperation``.
 
-    EC2 looks up first what a call names, so for what does not exist it is unknown.
+    EC2 looks up the named resources first, so for absent ones the result is unknown.
     """
     action = "ec2:" + "".join(word.capitalize() for word in trial.operation.split("_"))
     try:

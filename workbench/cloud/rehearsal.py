@@ -1,7 +1,7 @@
 """The rehearsal: simulated EC2 nodes with prices, capacity, delays and interruptions, at no cost.
 
-A node of it is processes of this machine: what was started through a session with it. With a
-folder, the next process finds the nodes again.
+The processes of a node are processes of this machine that were started through a session with it.
+With a folder, another process can open the same nodes.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from workbench.errors import CloudError, MachineError
 
 NO_ANSWER = "NoAnswer"
 HOUR = 3600.0
-# What EC2 says of things that it does not know, or not yet.
+# EC2's error codes for resources that do not exist, or are not known yet.
 UNKNOWN = {
     "launch template": "InvalidLaunchTemplateName.NotFoundException",
     "placement group": "InvalidPlacementGroup.Unknown",
     "key pair": "InvalidKeyPair.NotFound",
     "security group": "InvalidGroup.NotFound",
 }
-# In the order in which they can be deleted: what is used by another goes after it.
+# In the order of deletion: a resource goes before those that it uses.
 BELONGINGS = ("launch template", "placement group", "key pair", "security group")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What becomes of one call.
+    """An injected fault in one call.
 
     Args:
         call: Name of the method of ``Cloud``.
-        number: Which of the calls of that name, from 1; 0 for each.
-        code: As EC2 has them; ``NoAnswer`` for an answer that was lost.
-        late: Whether the work is done all the same.
+        number: Which call of that name fails, from 1; 0 for each.
+        code: An error code of EC2; ``NoAnswer`` for an answer that was lost.
+        late: Whether the call takes effect before it fails.
     """
 
     call: str
@@ -58,21 +58,20 @@ class Fault:
 
 @dataclass(frozen=True)
 class Weather:
-    """How a place behaves; by default kindly, so that a rehearsal can be followed.
+    """The simulated behaviour of the provider; by default mild, for a rehearsal to watch.
 
     Args:
-        capacity: Machines free of a type in a zone, where it is not ``plenty``.
-        boot: Seconds that a machine takes at least and at most until it runs.
-        stop: Seconds that a machine takes to end; nothing is paid for them.
-        lag: For as many seconds a launch is not listed.
+        capacity: Free machines by type and zone, where it is not ``plenty``.
+        boot: The shortest and the longest boot time in seconds.
+        stop: Seconds that a machine takes to end; they are not billed.
+        lag: Seconds until a new machine is listed.
         quota: vCPUs that may run of each class.
-        counted: For as many seconds a machine that has ended still counts against the quota and
-            the capacity.
-        unknown: For as many seconds what a cluster just made is not known to what launches.
-        apart: Types that no placement group takes, as EC2 takes no burstable ones.
-        lifetime: Seconds after which the place takes a machine back, on average; 0 for never.
-        notice: Seconds by which it says so before.
-        trouble: Share of the calls that go wrong, besides ``faults``.
+        counted: Seconds for which an ended machine still counts against quota and capacity.
+        unknown: Seconds until a cluster's new resource is known to launches.
+        apart: Types that no placement group supports, such as EC2's burstable ones.
+        lifetime: Mean seconds until the provider reclaims a machine; 0 for never.
+        notice: Seconds from the interruption notice until then.
+        trouble: Share of the calls that fail at random, besides ``faults``.
     """
 
     plenty: int = 16
@@ -91,12 +90,12 @@ class Weather:
 
 
 class RehearsalCloud:
-    """The place of a rehearsal; see ``interface.Cloud``.
+    """The provider of a rehearsal; see ``interface.Cloud``.
 
     Args:
-        folder: Where its state is kept; None to keep it in memory.
-        clock: Gives epoch seconds; nothing here ever waits.
-        seed: Of the prices, the delays, the interruptions and the trouble.
+        folder: The folder for its state; None to keep it in memory.
+        clock: Returns epoch seconds; nothing here ever waits.
+        seed: Of the prices, delays, interruptions and faults.
     """
 
     def __init__(
@@ -112,16 +111,16 @@ class RehearsalCloud:
         self._seed = seed
         self.weather = weather or Weather()
         self._keeping = Keeping(folder)
-        # Machines of another rehearsal on this machine have the same names.
+        # Machines of other rehearsals on this machine may have the same ids.
         self._name = sha256(str(folder.resolve()).encode()).hexdigest() if folder else uuid4().hex
 
     def __repr__(self) -> str:
         return f"<RehearsalCloud {len(self.machines())} machines>"
 
-    # -- as every place
+    # -- the interface of every provider
 
     def offers(self, needs: Needs, history_seconds: float = 0.0) -> tuple[Offer, ...]:
-        """Return all types that fit, one for each zone, cheapest first."""
+        """Return all types that fit, one offer for each zone, cheapest first."""
         with self._call("offers") as state:
             return offers(
                 self._seed,
@@ -132,11 +131,11 @@ class RehearsalCloud:
             )
 
     def permissions(self, purchase: Purchase) -> tuple[Finding, ...]:
-        """Find that everything is allowed."""
+        """Return that everything is allowed."""
         return (Finding("permissions", True, "a rehearsal needs none"),)
 
     def buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
-        """Provide the nodes; the same token again provides no more."""
+        """Launch the nodes; the same token again launches no more."""
         with self._call("buy") as state:
             what = repr((asdict(purchase), user_data, sorted(tags)))
             known = state.purchases.get(purchase.token)
@@ -152,7 +151,7 @@ class RehearsalCloud:
                 self._launch(state, purchase, kind, zone, tags)
 
     def machines(self, cluster: str = "") -> tuple[Machine, ...]:
-        """Return the machines of ``cluster``, or all that are ours, also those just gone."""
+        """Return the machines of ``cluster``, or all of ours, including recently ended ones."""
         with self._call("machines") as state:
             return tuple(
                 self._machine(lent)
@@ -161,17 +160,17 @@ class RehearsalCloud:
             )
 
     def end(self, ids: Sequence[str]) -> None:
-        """Begin to end machines; one that is gone already is as good."""
+        """Begin to end machines; ignores those that are gone already."""
         with self._call("end") as state:
             self._end(state, ids, "as asked")
 
     def leftovers(self, cluster: str = "") -> tuple[Leftover, ...]:
-        """Return all with our tags, costs or not, machines that are gone left out."""
+        """Return all resources with our tags, billed or not, without machines that have ended."""
         with self._call("leftovers") as state:
             return tuple(self._left(state, cluster))
 
     def clean(self, cluster: str) -> tuple[Leftover, ...]:
-        """Delete what belongs to ``cluster``, in order, as far as it goes now."""
+        """Delete what can be deleted of ``cluster`` now, in order."""
         with self._call("clean") as state:
             left = [lent for lent in state.machines.values() if lent.cluster == cluster]
             self._end(state, [lent.id for lent in left if self._is_listed(lent)], "as asked")
@@ -180,13 +179,13 @@ class RehearsalCloud:
                     del state.things[id_]
             return tuple(self._left(state, cluster))
 
-    # -- what a rehearsal has besides
+    # -- for rehearsals alone
 
     def session(self, id_: str) -> LocalSession:
-        """Open a session with a machine that runs.
+        """Open a session with a running machine.
 
         Raises:
-            MachineError: It does not run, or there is none.
+            MachineError: The machine does not run, or does not exist.
         """
         with self._keeping() as state:
             self._advance(state)
@@ -205,16 +204,16 @@ class RehearsalCloud:
         )
 
     def interrupt(self, id_: str, notice: float | None = None) -> None:
-        """Take a machine back after ``notice`` seconds, by default as long as is usual."""
+        """Reclaim a machine after ``notice`` seconds, by default the usual time."""
         with self._keeping() as state:
             seconds = self.weather.notice if notice is None else notice
             state.machines[id_].taken = self._clock() + seconds
-        # Once a process is seen to have ended, its node is seen to be gone.
+        # Advance in a second step, so that a node is seen to be gone once its processes have ended.
         with self._keeping() as state:
             self._advance(state)
 
     def noticed(self, cluster: str = "") -> frozenset[str]:
-        """Return the machines that the place has said it will take back."""
+        """Return the machines that have an interruption notice."""
         with self._keeping() as state:
             self._advance(state)
             return frozenset(
@@ -227,7 +226,7 @@ class RehearsalCloud:
             )
 
     def truth(self) -> tuple[Machine, ...]:
-        """Return all machines as they are, listed already or not; nothing goes wrong."""
+        """Return all machines in their true state, listed or not; never fails."""
         with self._keeping() as state:
             self._advance(state)
             return tuple(self._machine(lent) for lent in state.machines.values())
@@ -236,7 +235,7 @@ class RehearsalCloud:
 
     @contextlib.contextmanager
     def _call(self, name: str) -> Iterator[State]:
-        """Let what was to happen by now happen, and let the call go wrong if it is to."""
+        """Advance the simulation, and inject a fault into the call if one is due."""
         with self._keeping() as state:
             self._advance(state)
             fault = self._fault(state, name)
@@ -257,7 +256,7 @@ class RehearsalCloud:
         return chance.choice(TROUBLES.get(name, TROUBLES[""]))(name)
 
     def _advance(self, state: State) -> None:
-        """Let happen what has happened since the last call."""
+        """Apply the interruptions and removals since the last call."""
         now = self._clock()
         for lent in state.machines.values():
             if lent.taken and not lent.ended and lent.taken <= now:
@@ -277,13 +276,13 @@ class RehearsalCloud:
                 state.things.setdefault(id_, Thing(kind, id_, cluster, self._clock()))
 
     def _find_what_was_made(self, state: State, cluster: str) -> None:
-        """Refuse while something of the cluster's is too new to be known everywhere."""
+        """Raise an error while a resource of the cluster is too new to be known."""
         for thing in state.things.values():
             if thing.cluster == cluster and self._clock() < thing.created + self.weather.unknown:
                 raise refused(UNKNOWN[thing.kind], f"the {thing.kind} '{thing.id}' does not exist")
 
     def _choice(self, state: State, purchase: Purchase) -> tuple[SimulatedType, str, int]:
-        """Return the cheapest type and zone that can be had, and how many; or refuse."""
+        """Return the cheapest available type and zone, and how many machines; or raise an error."""
         kinds = [kind for kind in KINDS if kind.type in purchase.types]
         places = [(k, zone) for k in kinds for zone in ZONES if purchase.zone in ("", zone)]
         if not places:
@@ -319,7 +318,7 @@ class RehearsalCloud:
         all_ = (self.weather.capacity or {}).get((kind.type, zone), self.weather.plenty)
         counted = self._counted(state)
         free = all_ - sum(m.type == kind.type and m.zone == zone for m in counted)
-        return free // 2 if placement else free  # close together there is less room
+        return free // 2 if placement else free  # a placement group has less capacity
 
     def _counted(self, state: State) -> list[SimulatedMachine]:
         """Return the machines that count against quota and capacity."""
@@ -330,7 +329,7 @@ class RehearsalCloud:
         ]  # fmt: skip
 
     def _used(self, state: State, kind: SimulatedType) -> int:
-        """Return the vCPUs that count of the class of ``kind``."""
+        """Return the vCPUs in use of the quota class of ``kind``."""
         class_ = quota_class(kind.type)
         found = [kind_of(lent.type) for lent in self._counted(state)]
         return sum(k.vcpus for k in found if k and quota_class(k.type) == class_)
@@ -393,7 +392,7 @@ class RehearsalCloud:
         return self._clock() >= lent.launched + self.weather.lag
 
     def _visit(self, id_: str) -> None:
-        """Note that processes may be there."""
+        """Record that processes may run on the machine."""
         with self._keeping() as state:
             state.machines[id_].visited = True
 
@@ -435,7 +434,7 @@ class RehearsalCloud:
 
 
 def refused(code: str, message: str) -> CloudError:
-    """Return the refusal that EC2 would answer with ``code``."""
+    """Return the error that EC2 would answer with ``code``."""
     found = cloud_errors.classify(code, message)
     return CloudError(found.sentence, found.kind, code, said=message)
 
@@ -448,7 +447,7 @@ def _early(code: str) -> Callable[[str], Fault]:
     return lambda name: Fault(name, 0, code)
 
 
-# What EC2 answers now and then to a purchase that is in order.
+# EC2's occasional answers to a valid purchase.
 REFUSALS = (
     "InsufficientInstanceCapacity",
     "UnfulfillableCapacity",

@@ -1,4 +1,4 @@
-"""The market of the rehearsal: invented types at prices that change by the hour."""
+"""The market of the rehearsal: invented types with prices that change by the hour."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from workbench.core.fleet.model import Needs, Offer
 from workbench.core.fleet.offers import fits
 
 HOUR = 3600.0
-# Between as many seconds a price moves in a straight line: it has a past that one can look at.
+# Prices are linear in between, so that they have a history to look at.
 PERIOD = 6 * HOUR
 ZONES = ("here-1a", "here-1b", "here-1c")
-# Of the list price. So narrow, that the same type is the best on every day: what a tutorial or a
-# test rehearses does not change with the calendar.
+# Shares of the list price. The range is narrow, so that the same type is the cheapest on every day:
+# tutorials and tests do not change with the calendar.
 _LOWEST, _HIGHEST = 0.28, 0.4
 
 
@@ -24,7 +24,7 @@ class SimulatedType:
     """One type of machine; the fields are those of ``Offer``.
 
     Args:
-        price: $/h without the spot market.
+        price: On-demand $/h.
     """
 
     type: str
@@ -39,7 +39,7 @@ class SimulatedType:
 
     @property
     def slots(self) -> int:
-        """Ranks that it carries: one a GPU, else one a core of two vCPUs."""
+        """The ranks that it runs: one per GPU, else one per core of two vCPUs."""
         return self.gpus or max(1, self.vcpus // 2)
 
 
@@ -54,12 +54,12 @@ KINDS = (
 
 
 def kind_of(type_: str) -> SimulatedType | None:
-    """Return the type of this name."""
+    """Return the type with this name; None if there is none."""
     return next((kind for kind in KINDS if kind.type == type_), None)
 
 
 def price_at(seed: int, kind: SimulatedType, zone: str, time: float) -> float:
-    """Return $/h of one at ``time``."""
+    """Return the $/h of one machine at ``time``."""
     period, part = divmod(time / PERIOD, 1.0)
     before, after = (_share(seed, kind, zone, int(period) + step) for step in (0, 1))
     return round(kind.price * (before + (after - before) * part), 4)
@@ -72,10 +72,10 @@ def offers(
     history_seconds: float = 0.0,
     quota: Callable[[SimulatedType], int] | None = None,
 ) -> tuple[Offer, ...]:
-    """Return the types that fit, one for each zone, cheapest first.
+    """Return the types that fit, one offer for each zone, cheapest first.
 
     Args:
-        quota: Tells how many vCPUs may still be started of a type.
+        quota: Returns how many more vCPUs of a type may be started.
     """
     found = [
         _offer(seed, kind, zone, now, history_seconds, None if quota is None else quota(kind))
@@ -114,5 +114,5 @@ def _history(
 
 @lru_cache(maxsize=1 << 16)
 def _share(seed: int, kind: SimulatedType, zone: str, period: int) -> float:
-    # The same for everyone who asks, in whatever order: nothing of it has to be kept.
+    # Computed from the seed: the same for every process, and nothing has to be stored.
     return random.Random(f"{seed} {kind.type} {zone} {period}").uniform(_LOWEST, _HIGHEST)

@@ -1,4 +1,4 @@
-"""The state of the rehearsal: simulated machines and what belongs to them, in memory or a file."""
+"""The state of the rehearsal: simulated machines and resources, in memory or in a file."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 FILE_NAME = "rehearsal.json"
-LISTED_SECONDS = 3600.0  # for as long as that a machine is listed that is gone
+LISTED_SECONDS = 3600.0  # a machine that has ended is listed for so long
 
 
 @dataclass
 class SimulatedMachine:
-    """One machine.
+    """One simulated machine.
 
     Args:
         boot: Seconds from its launch until it runs.
-        taken: Epoch seconds at which the place takes it back; 0 for never.
-        ended: Epoch seconds from which it is not paid for; 0 while it is.
-        visited: Whether a command was ever run there, so that processes may be there.
+        taken: Epoch seconds at which the provider reclaims it; 0 for never.
+        ended: Epoch seconds from which it is not billed; 0 while it is.
+        visited: Whether a command was ever run on it, so that processes may be left.
     """
 
     id: str
@@ -45,7 +45,7 @@ class SimulatedMachine:
 
 @dataclass
 class Thing:
-    """What a cluster has beside machines."""
+    """A resource of a cluster beside machines."""
 
     kind: str
     id: str
@@ -55,11 +55,11 @@ class Thing:
 
 @dataclass
 class State:
-    """All that is remembered."""
+    """The whole state of a simulated provider."""
 
     machines: dict[str, SimulatedMachine] = field(default_factory=dict)
     things: dict[str, Thing] = field(default_factory=dict)
-    purchases: dict[str, str] = field(default_factory=dict)  # a token, and what it was for
+    purchases: dict[str, str] = field(default_factory=dict)  # token to parameters
     calls: dict[str, int] = field(default_factory=dict)
     launched: int = 0
 
@@ -68,7 +68,7 @@ class Keeping:
     """Holds the state; with a folder, several processes share it, one after another.
 
     Args:
-        folder: Where the file is; None to remember nothing beyond this object.
+        folder: The file's folder; None to keep the state in this object.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -79,7 +79,7 @@ class Keeping:
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[State]:
-        """Give the state as it is, and keep what becomes of it."""
+        """Yield the present state, and store the changes made to it."""
         with self._lock, self._alone():
             self._read()
             before = self._text() if self._folder else ""
@@ -90,7 +90,7 @@ class Keeping:
                     self._write(self._folder / FILE_NAME, text)
 
     def look(self) -> State:
-        """Return the state as it is, to be read and left as it is."""
+        """Return the present state; the caller must not change it."""
         with self._lock:
             self._read()
             return self._state

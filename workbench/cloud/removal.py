@@ -26,15 +26,15 @@ PriceOf = Callable[[Mapping[str, Any]], float]
 
 @dataclass(frozen=True)
 class _Sort:
-    """One sort of thing: how it is listed, and how one is deleted.
+    """One sort of resource: how to list and delete it.
 
     Args:
-        path: Where the answer has the entries.
-        id: Field by which one is known.
-        created: Field that says since when, if one does.
-        filters: Beside the tag.
-        delete: Operation, and the argument that takes the id.
-        many: Whether that argument takes a list.
+        path: The key of the entries in the answer.
+        id: The field with the id.
+        created: The field with the time of creation; empty if there is none.
+        filters: Filters beside the tag.
+        delete: Operation, and the argument for the id.
+        many: Whether that argument is a list.
     """
 
     kind: str
@@ -48,13 +48,13 @@ class _Sort:
     more: tuple[tuple[str, object], ...] = ()
 
 
-# Refused purchases leave fleets whose tags are listed for a while: not one call for each.
+# Failed purchases leave fleets whose tags are listed for a while: one call handles many.
 MOST_NAMED = 100
-# A tag that EC2 puts on the machines of a fleet.
+# The tag that EC2 sets on the machines of a fleet.
 _FLEET = "aws:ec2:fleet-id"
 _NO_DELETION = ("fleetIdDoesNotExist", "fleetNotInDeletableState")
 _ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
-# In this order: what costs first, then what others hold on to last.
+# In this order: billed resources first, then those that others depend on last.
 SORTS = (
     _Sort(
         "fleet", "describe_fleets", "Fleets", "FleetId", "CreateTime",
@@ -96,7 +96,7 @@ SORTS = (
         ("delete_security_group", "GroupId"),
     ),
 )  # fmt: skip
-# Baked images outlive clusters; they go only when that is asked for.
+# Baked images outlive clusters; they are deleted only on request.
 IMAGE_SORTS = (
     _Sort(
         "image", "describe_images", "Images", "ImageId", "CreationDate",
@@ -117,10 +117,10 @@ def leftovers(
     images: bool = False,
     settled: Collection[str] = (),
 ) -> tuple[Leftover, ...]:
-    """Return all with our tags, machines that are gone left out.
+    """Return all resources with our tags, without machines that have ended.
 
     Args:
-        settled: Fleets that cannot be deleted; without a living machine they are left out too.
+        settled: Fleets that cannot be deleted; they are left out unless a machine of them is alive.
     """
     found = [
         (sort, row)
@@ -144,13 +144,13 @@ def leftovers(
 
 
 def remove(calls: Calls, whose: Whose, now: float, *, images: bool = False) -> frozenset[str]:
-    """Begin to delete all these things, as far as it goes now.
+    """Begin to delete all these resources, as far as possible now.
 
     Returns:
         The fleets that cannot be deleted.
 
     Raises:
-        CloudError: Something may not be deleted; the rest was, as far as it went.
+        CloudError: A resource may not be deleted; the others were, as far as possible.
     """
     refused: list[CloudError] = []
     settled: list[str] = []
@@ -173,7 +173,7 @@ def remove(calls: Calls, whose: Whose, now: float, *, images: bool = False) -> f
 
 
 def _tokens(calls: Calls, whose: Whose) -> set[str]:
-    """Return the tokens of the machines that are listed, also those just gone."""
+    """Return the purchase tokens of all listed machines, including recently ended ones."""
     rows = calls.rows(
         "ec2", "describe_instances", "Reservations.Instances", Filters=whose.filters()
     )
@@ -181,17 +181,17 @@ def _tokens(calls: Calls, whose: Whose) -> set[str]:
 
 
 def _answered(row: Mapping[str, Any], tokens: set[str], now: float) -> bool:
-    """Return whether what a template was made for is sure to be seen by now.
+    """Return whether all machines of a launch template's purchase are sure to be listed.
 
-    A purchase makes its template first. While that is young, and no machine with its token is
-    listed, there may be some that are not listed yet: the template stays, and is listed as left.
+    A purchase creates its template first. While the template is young and no machine with its
+    token is listed, there may be some that are not listed yet: the template stays, and is reported.
     """
     seen = dict(_tags(row)).get(TOKEN, "") in tokens
     return seen or now - epoch(row.get("CreateTime")) > LAG_SECONDS
 
 
 def _held(row: Mapping[str, Any]) -> bool:
-    """Return whether a volume or an interface goes with its machine, or an end is under way."""
+    """Return whether a resource ends with its machine, or is being deleted already."""
     if row.get("State") in ("in-use", "deleting") or row.get("Status") == "in-use":
         return True
     state = row.get("State")
@@ -211,7 +211,7 @@ def _listed(calls: Calls, sort: _Sort, whose: Whose) -> Iterator[dict[str, Any]]
 
 
 def _fleets(calls: Calls, sort: _Sort, whose: Whose) -> Iterator[dict[str, Any]]:
-    """Give the fleets; one that is ``instant`` is listed only by its id."""
+    """Yield the fleets; ``instant`` ones are listed only by id."""
     owners = _said(calls, OWNER, whose.owner)
     found = {
         id_: [tag, *([owners[id_]] if id_ in owners else [])]
@@ -226,7 +226,7 @@ def _fleets(calls: Calls, sort: _Sort, whose: Whose) -> Iterator[dict[str, Any]]
 
 
 def _named(calls: Calls, sort: _Sort, ids: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the fleets of these ids that there are; EC2 answers for none if one is unknown."""
+    """Return the existing fleets of these ids; EC2 fails for all if one is unknown."""
     try:
         return list(calls.rows("ec2", sort.list, sort.path, FleetIds=list(ids)))
     except CloudError as error:
@@ -247,7 +247,7 @@ def _is_left(fleet: Mapping[str, Any]) -> bool:
 
 
 def _said(calls: Calls, key: str, value: str) -> dict[str, dict[str, Any]]:
-    """Return what the fleets' tags say, by the fleets' ids."""
+    """Return the tags of the fleets with this key, by fleet id."""
     filters = [
         {"Name": "resource-type", "Values": ["fleet"]},
         {"Name": "key", "Values": [key]},
@@ -258,10 +258,10 @@ def _said(calls: Calls, key: str, value: str) -> dict[str, dict[str, Any]]:
 
 
 def _deleted(calls: Calls, sort: _Sort, id_: str, settled: list[str]) -> list[CloudError]:
-    """Delete one, and return why that is not permitted, if it is not.
+    """Delete one resource; return the error if that is not permitted.
 
     Args:
-        settled: Takes it, if it is a fleet that cannot be deleted.
+        settled: The fleet's id is appended if it cannot be deleted.
     """
     operation, argument = sort.delete
     value: object = [id_] if sort.many else id_
@@ -275,7 +275,7 @@ def _deleted(calls: Calls, sort: _Sort, id_: str, settled: list[str]) -> list[Cl
 
 
 def _read_failures(answer: Mapping[str, Any]) -> list[str]:
-    """Return which fleets cannot be deleted, as DeleteFleets says in a 200."""
+    """Return the fleets that cannot be deleted, from a 200 of DeleteFleets."""
     failures = answer.get("UnsuccessfulFleetDeletions", ())
     for failed in failures:
         error = failed.get("Error", {})

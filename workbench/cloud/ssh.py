@@ -1,6 +1,6 @@
-"""Log in to nodes by ssh, with host keys that are on record or were accepted by a person.
+"""Log in to nodes by ssh, with host keys on record or confirmed by the user.
 
-One thread of this process carries all sessions; callers wait for it.
+One thread of this process runs all sessions; callers wait for it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from workbench.core.world.world import Host
 from workbench.errors import InputError, KeyUnknown, MachineError
 
 CONNECT_SECONDS = 15.0
-# With two missed answers a node that vanished without a word is known to be gone in 9 s.
+# After two missed keep-alives, 9 s, a node that vanished silently is known to be gone.
 ALIVE_SECONDS = 3.0
 END_SECONDS = 2.0
 CALL_SECONDS = 20.0
-# What nobody has read yet; beyond, the node's process waits, as it would in a pipe.
+# Unread output beyond this makes the node's process wait, as a full pipe would.
 UNREAD_NBYTES = 8 << 20
 PUT = (
     "umask 077; mkdir -p -- {folder} && part=$(mktemp {folder}/.part.XXXXXX) || exit 1; "
@@ -66,12 +66,12 @@ class SshSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether it stands; what is lost does not come back by itself."""
+        """Whether it is open; a lost session does not recover."""
         return not self._connection.is_closed()
 
     @property
     def key_line(self) -> str:
-        """The exact line that trusts the key by which the host was known."""
+        """The exact known_hosts line that trusts the host's present key."""
         key = self._connection.get_server_host_key()
         port = self._connection.get_extra_info("peername")[1]
         assert key is not None
@@ -81,7 +81,7 @@ class SshSession:
         """Run a command and wait for its end.
 
         Raises:
-            MachineError: The session is lost, or it took longer than ``seconds``.
+            MachineError: The session is lost, or the command took longer than ``seconds``.
         """
         began = time.monotonic()
         process = self._start(command, unread_nbytes=0, seconds=seconds)
@@ -105,7 +105,7 @@ class SshSession:
         return Completed(process.status, process.output(), process.errors)
 
     def start(self, command: Sequence[str]) -> SshProcess:
-        """Start a command that goes on.
+        """Start a command, and return it without waiting for its end.
 
         Raises:
             MachineError: The session is lost.
@@ -113,10 +113,10 @@ class SshSession:
         return self._start(command, UNREAD_NBYTES, CALL_SECONDS)
 
     def put(self, data: bytes, path: str, mode: int = 0o600) -> None:
-        """Write a file, whole or not at all; folders on the way are made, for the owner alone.
+        """Write a file atomically; missing folders are created, for the owner alone.
 
         Raises:
-            MachineError: It could not be written, or the session is lost.
+            MachineError: The file cannot be written, or the session is lost.
         """
         folder = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
         script = PUT.format(
@@ -138,17 +138,17 @@ class SshSession:
             )
 
     def bring(self, ports: Sequence[int]) -> None:
-        """Have ports of the node's own loopback lead to the same ports of this machine's.
+        """Forward ports of the node's loopback to the same ports of this machine.
 
         Raises:
-            MachineError: A port is taken there.
+            MachineError: A port is in use on the node.
         """
         for port in ports:
             if port not in self._brought:
                 self._brought[port] = self._wait(self._bring(port), CALL_SECONDS)
 
     def close(self) -> None:
-        """End it, and what was started through it."""
+        """Close it, and end the processes that were started through it."""
         for force in (False, True):
             living = [*self._processes]
             for process in living:
@@ -162,11 +162,11 @@ class SshSession:
     # -- in the sessions' thread
 
     def forget(self, process: SshProcess) -> None:
-        """Keep no process that has ended."""
+        """Drop a process that has ended."""
         self._processes.discard(process)
 
     async def execute(self, command: str) -> None:
-        """Run a command of the session's own."""
+        """Run a command for the session itself."""
         await self._connection.run(command, check=False)
 
     async def _open_process(self, process: SshProcess, command: Sequence[str]) -> None:
@@ -179,7 +179,7 @@ class SshSession:
 
     async def _bring(self, port: int) -> asyncssh.SSHListener:
         try:
-            # A port, an address: sshd opens it to nobody but the node itself.
+            # An address of the loopback: sshd accepts connections from the node itself alone.
             return await self._connection.forward_remote_port("127.0.0.1", port, "127.0.0.1", port)
         except asyncssh.ChannelListenError as error:
             raise MachineError(
@@ -194,7 +194,7 @@ class SshSession:
         except TimeoutError:
             self._connection.abort()
 
-    # -- in the caller's
+    # -- in the caller's thread
 
     def _start(self, command: Sequence[str], unread_nbytes: int, seconds: float) -> SshProcess:
         process = SshProcess(self, unread_nbytes)
@@ -202,14 +202,14 @@ class SshSession:
         return process
 
     def _wait(self, work: Coroutine[Any, Any, Answer], seconds: float) -> Answer:
-        """Wait for ``work``, and say in one sentence what went wrong."""
+        """Wait for ``work``, and map its errors."""
         try:
             return LOOP.wait(work, seconds)
         except asyncssh.ChannelOpenError as error:
             if not self.is_open:
                 raise self._lost() from error
             raise MachineError(
-                f"{self._host.address} would not do one thing more at a time ({error.reason})",
+                f"{self._host.address} refused another ssh channel ({error.reason})",
                 "raise MaxSessions in its sshd_config.",
             ) from error
         except (TimeoutError, asyncssh.Error, OSError) as error:
@@ -229,13 +229,13 @@ def open_session(
 
     Args:
         trusted: Exact lines of known_hosts.
-        key: A private key, as text. With it nothing else counts: neither the person's own
-            configuration, keys and agent, nor their known_hosts.
+        key: A private key, as text. With it, the user's own configuration, keys, agent and
+            known_hosts are ignored.
 
     Raises:
         InputError: The name is unknown, or a line of ``trusted`` is not exact.
-        KeyUnknown: Nobody said yes to its key yet.
-        MachineError: It cannot be reached, shows another key, or lets us not in.
+        KeyUnknown: Its key is not confirmed yet.
+        MachineError: It cannot be reached, shows another key, or refuses the login.
     """
     text = known_hosts(trusted)
     try:
@@ -246,10 +246,10 @@ def open_session(
 
 
 def first_key(host: Host, seconds: float = CONNECT_SECONDS) -> tuple[str, str]:
-    """Ask for the key that ``host`` shows, without logging in.
+    """Fetch the host key of ``host``, without logging in.
 
     Returns:
-        The line that would trust it, and the fingerprint for a person to compare.
+        The known_hosts line that would trust it, and the fingerprint for the user to compare.
 
     Raises:
         InputError: The name is unknown.
@@ -263,7 +263,7 @@ def first_key(host: Host, seconds: float = CONNECT_SECONDS) -> tuple[str, str]:
 
 
 def new_key() -> tuple[str, str]:
-    """Make a key; return its private half in OpenSSH's form, and its public half."""
+    """Generate a key; return its private half in OpenSSH's format, and its public half."""
     key = asyncssh.generate_private_key("ssh-ed25519")
     return key.export_private_key().decode(), key.export_public_key().decode().strip()
 
@@ -272,7 +272,7 @@ def public_half(private: str) -> str:
     """Return the public half of a private key.
 
     Raises:
-        MachineError: It is no such key.
+        MachineError: It is not a valid key.
     """
     return _imported(private).export_public_key().decode().strip()
 
@@ -300,7 +300,7 @@ async def _connect(
     except asyncssh.HostKeyNotVerifiable as error:
         raise _wrong_key(options, known) from error
     except (asyncssh.KeyExchangeFailed, asyncssh.ConnectionLost, ConnectionResetError) as error:
-        # A host that has no key of the known kind ends the talk before it shows one.
+        # A host without a key of the known kind disconnects before it shows one.
         if known.names_it and await _shows_another(host, known, seconds):
             raise _wrong_key(options, known) from error
         raise
@@ -313,7 +313,7 @@ async def _connect(
 
 
 async def _options(host: Host, key: str) -> asyncssh.SSHClientConnectionOptions:
-    """Return how to log in: by the person's own set-up, or by nothing but ``key``."""
+    """Return the login options: the user's own configuration, or ``key`` alone."""
     given: dict[str, Any] = {}
     if host.port:
         given["port"] = host.port
@@ -334,7 +334,7 @@ async def _options(host: Host, key: str) -> asyncssh.SSHClientConnectionOptions:
         keepalive_count_max=ALIVE_COUNT,
         **given,
     )
-    if [*options.encryption_algs] == get_default_encryption_algs():  # nobody asked for others
+    if [*options.encryption_algs] == get_default_encryption_algs():  # the user chose no others
         faster = sorted(options.encryption_algs, key=lambda name: b"-gcm" not in name)
         options = await asyncssh.SSHClientConnectionOptions.construct(
             options, encryption_algs=[name.decode() for name in faster]
@@ -358,7 +358,7 @@ async def _shows_another(host: Host, known: _Known, seconds: float) -> bool:
 
 
 class _Known:
-    """What is trusted, and whether it names the host that was reached."""
+    """The trusted keys, and whether they include the host that was reached."""
 
     def __init__(self, text: str) -> None:
         self._known = asyncssh.import_known_hosts(text)
@@ -366,7 +366,7 @@ class _Known:
         self.keys: set[str] = set()
 
     def match(self, host: str, address: str, port: int | None) -> Any:
-        """Return what is trusted for a host; asyncssh asks."""
+        """Return the trusted keys of a host; called by asyncssh."""
         found = self._known.match(host, address, port)
         self.names_it = any(found)
         self.keys = {" ".join(key.export_public_key().decode().split()[:2]) for key in found[0]}
@@ -374,7 +374,7 @@ class _Known:
 
 
 def _texts(files: Any) -> str:
-    """Return the person's known_hosts, wherever their configuration has them."""
+    """Return the content of the user's known_hosts files, as configured."""
     paths = files or ["~/.ssh/known_hosts", "/etc/ssh/ssh_known_hosts"]
     texts = []
     for path in paths:
@@ -388,20 +388,20 @@ def _wrong_key(options: asyncssh.SSHClientConnectionOptions, known: _Known) -> M
     name = known_hosts_name(options.host_key_alias or options.host, options.port)
     if known.names_it:
         return MachineError(
-            f"{name} shows another host key than the one that is known, and was not logged in to",
+            f"{name} shows another host key than the known one, so no login was attempted",
             "if it was reinstalled, compare the new key's fingerprint on the machine itself, then "
             f"remove the old one (ssh-keygen -R '{name}', and its line in the cluster's own "
             "known_hosts); otherwise another machine answers at this address.",
         )
     return KeyUnknown(
-        f"The host key of {name} is not known, and it was not logged in to",
+        f"The host key of {name} is not known, so no login was attempted",
         "compare the fingerprint that it shows with `ssh-keygen -lf "
-        "/etc/ssh/ssh_host_ed25519_key.pub` on the machine itself, and say yes to it.",
+        "/etc/ssh/ssh_host_ed25519_key.pub` on the machine itself, and confirm it.",
     )
 
 
 def _refuse(host: Host, error: Exception, seconds: float) -> NoReturn:
-    """Say in one sentence why a host was not reached."""
+    """Raise the error for a host that was not reached."""
     where = known_hosts_name(host.address, host.port or SSH_PORT)
     if isinstance(error, socket.gaierror):
         raise InputError(
@@ -414,7 +414,7 @@ def _refuse(host: Host, error: Exception, seconds: float) -> NoReturn:
     if isinstance(error, TimeoutError | asyncio.TimeoutError):
         raise MachineError(
             f"{where} did not answer within {seconds:g} s",
-            "see that it is up, and that no firewall keeps this machine from its port "
+            "check that it is up, and that no firewall blocks this machine from its port "
             f"{host.port or SSH_PORT}.",
         ) from error
     said = getattr(error, "reason", "") or getattr(error, "strerror", "") or str(error)

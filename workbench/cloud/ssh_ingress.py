@@ -1,4 +1,4 @@
-"""Find out from the metadata service whether this computer is in the nodes' network."""
+"""Determine the network from which nodes accept ssh, by default this computer's own address."""
 
 from __future__ import annotations
 
@@ -20,18 +20,14 @@ ANSWER_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class OwnLocation:
-    """Where this computer stands; empty where it is no machine of EC2's.
-
-    Args:
-        address: Its private one.
-    """
+    """This computer's VPC and private address; empty if it is not an EC2 instance."""
 
     vpc: str = ""
     address: str = ""
 
 
 def own_standing(environment: Mapping[str, str] = os.environ) -> OwnLocation:
-    """Ask this machine's metadata service, unless AWS's own setting forbids it."""
+    """Return this computer's location, unless AWS's own setting disables the metadata service."""
     if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return OwnLocation()
     base = environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or METADATA
@@ -42,10 +38,10 @@ def own_standing(environment: Mapping[str, str] = os.environ) -> OwnLocation:
 
 
 def own_door(vpc: str, region: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Return this computer's own address in the network of the nodes.
+    """Return this computer's own address in the nodes' network, as a network.
 
     Raises:
-        CloudError: It is not in there, so nobody can say from where it comes.
+        CloudError: It is not in that network, so its address is unknown.
     """
     standing = own_standing(environment)
     if standing.vpc == vpc and standing.address:
@@ -60,14 +56,14 @@ def own_door(vpc: str, region: str, environment: Mapping[str, str] = os.environ)
 
 
 def find_door(calls: Calls, wished: str, subnets: Sequence[str] = ()) -> str:
-    """Return the network from which nodes will let in ssh.
+    """Return the network from which nodes will accept ssh.
 
     Args:
-        subnets: In which nodes are launched; empty for the default ones.
+        subnets: The subnets for nodes; empty for the default ones.
 
     Raises:
-        InputError: What is wished is no such network.
-        CloudError: Nothing is wished, and this computer is not in the network of the nodes.
+        InputError: ``wished`` is not a valid network.
+        CloudError: ``wished`` is empty, and this computer is not in the nodes' network.
     """
     if wished:
         return str(check_door(wished))

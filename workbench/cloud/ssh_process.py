@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from workbench.cloud.ssh import SshSession
 
 ERRORS_NBYTES = 1 << 16
-# A node's shell may greet with so much before it starts what was asked.
+# A node's shell may print so much before it starts the command.
 GREETING_NBYTES = 1 << 16
-# No line of ours is nearly as long, and no answer of a command that ends.
+# No line of our own programs is nearly as long, and no output of a command that ends.
 LINE_NBYTES = 1 << 20
 ANSWER_NBYTES = 16 << 20
 FORCE_SECONDS = 5.0
-# sshd passes no signal on to what root started, so each process first says who it is; what the
-# person's own shell says before it, as some do, is nobody's output.
+# sshd forwards no signal to processes of root, so each process first prints its id; what the user's
+# shell prints before that, as some do, is discarded.
 SAYS = b"workbench-process "
 PID = re.compile(rb"[1-9][0-9]{0,9}")
 START = 'echo "workbench-process $$"; exec "$@"'
@@ -35,14 +35,14 @@ Answer = TypeVar("Answer")
 
 
 class Loop:
-    """The thread in which all sessions of this process live."""
+    """The thread that runs all sessions of this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def get(self) -> asyncio.AbstractEventLoop:
-        """Return its event loop, started by the first caller."""
+        """Return the event loop, which the first caller starts."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -52,10 +52,10 @@ class Loop:
             return self._loop
 
     def wait(self, work: Coroutine[Any, Any, Answer], seconds: float) -> Answer:
-        """Have the thread do ``work``, and wait for it.
+        """Run ``work`` in the thread, and wait for it.
 
         Raises:
-            TimeoutError: It takes longer than ``seconds``, and was called off.
+            TimeoutError: It took longer than ``seconds``, and was cancelled.
         """
         answer = asyncio.run_coroutine_threadsafe(work, self.get())
         try:
@@ -69,11 +69,11 @@ LOOP = Loop()
 
 
 class SshProcess:
-    """A command that goes on at a node; see ``core.world.remote.RemoteProcess``.
+    """A running command on a node; see ``core.world.remote.RemoteProcess``.
 
     Args:
-        unread_nbytes: Of what nobody has read yet; beyond, it waits. 0 where it has to end by
-            itself, and may say no more than ``ANSWER_NBYTES``.
+        unread_nbytes: The limit on unread output; beyond it, the process waits. 0 for a command
+            that ends by itself, and may print at most ``ANSWER_NBYTES``.
     """
 
     def __init__(self, session: SshSession, unread_nbytes: int) -> None:
@@ -89,19 +89,19 @@ class SshProcess:
 
     @property
     def status(self) -> int | None:
-        """Its exit status; None while it goes on. -1 when the session was lost."""
+        """The exit status; None while it runs. -1 if the session was lost."""
         return self._status
 
     @property
     def errors(self) -> str:
-        """The last of what it wrote to standard error, or why nothing more is taken from it."""
+        """The end of its standard error, or why its output is no longer read."""
         with self._lock:
             if self.trouble:
                 return self.trouble
             return self._errors.decode(errors="replace")
 
     def write(self, text: str) -> None:
-        """Write to its standard input; what it no longer reads is lost."""
+        """Write to its standard input; text after the input was closed is lost."""
         self.write_bytes(text.encode())
 
     def write_bytes(self, data: bytes) -> None:
@@ -113,21 +113,21 @@ class SshProcess:
         LOOP.get().call_soon_threadsafe(self._write, b"")
 
     def lines(self) -> list[str]:
-        """Return the lines of standard output that have come, without waiting."""
+        """Return the lines of standard output so far, without waiting."""
         with self._lock:
-            # A last line without its end is whole once nothing more can come.
+            # A last line without a newline is complete once the process has ended.
             end = len(self._output) if self.ended.is_set() else self._output.rfind(b"\n") + 1
             taken = bytes(self._output[:end]) if self._pid else b""
             del self._output[: len(taken)]
         return taken.decode(errors="replace").splitlines()
 
     def output(self) -> str:
-        """Return all of standard output that nobody has read."""
+        """Return all unread standard output."""
         with self._lock:
             return self._output.decode(errors="replace")
 
     def end(self, *, force: bool = False) -> None:
-        """Close its standard input, and send SIGTERM, or SIGKILL, to it and what it started."""
+        """Close its standard input, and send SIGTERM or SIGKILL to it and its children."""
         self.close_input()
         if self._status is None:
             work = self._force() if force else self._signal("TERM")
@@ -169,7 +169,7 @@ class SshProcess:
                     await asyncio.sleep(0.05)
 
     def _take_pid(self) -> None:
-        """Take the line that tells the process's id off what has come, and all before it."""
+        """Remove the line with the process's id, and all before it, from the output."""
         start = self._output.find(SAYS)
         end = self._output.find(b"\n", start)
         if not self._pid and start >= 0 and end >= 0:
@@ -181,7 +181,7 @@ class SshProcess:
                 self.trouble = f"it says that its process is {shown(said.decode(errors='replace'))}"
 
     def _check(self, unread_nbytes: int) -> None:
-        """Take no more from a process that nothing of ours speaks like."""
+        """Stop reading from a process whose output is not of our own programs."""
         nbytes = len(self._output)
         if not self._pid and nbytes > GREETING_NBYTES:
             self.trouble = f"it says {GREETING_NBYTES >> 10} kB before it says which process it is"
@@ -200,7 +200,7 @@ class SshProcess:
                 self._process.stdin.write_eof()
 
     async def _force(self) -> None:
-        """End it; where even that has no answer, give up the place that it has in the session."""
+        """Kill it; without an answer even then, close its channel in the session."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._signal("KILL"), FORCE_SECONDS)
         await asyncio.wait([self._reading], timeout=FORCE_SECONDS)
@@ -209,7 +209,7 @@ class SshProcess:
 
     async def _signal(self, name: str) -> None:
         while not self._pid and self._status is None and not self.trouble:
-            await asyncio.sleep(0.02)  # it has not yet said who it is
+            await asyncio.sleep(0.02)  # its id has not arrived yet
         if self._pid and self._status is None and self._session.is_open:
             kill = f"kill -s {name} -- -{self._pid} 2>/dev/null || kill -s {name} {self._pid}"
             with contextlib.suppress(asyncssh.Error, OSError):

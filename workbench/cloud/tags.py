@@ -1,4 +1,4 @@
-"""The tags by which a cluster's resources are found again."""
+"""The tags that mark a cluster's resources."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 CLUSTER = "workbench:cluster"
 OWNER = "workbench:owner"
-"""Who keeps it: two people may have clusters of one name in one account."""
+"""The owner: two people may have clusters of the same name in one account."""
 TOKEN = "workbench:token"
 EXPIRES = "workbench:expires"
-"""Epoch seconds at which everything is deleted, as a whole number; not there for never."""
+"""Epoch seconds at which everything is deleted, as a whole number; absent for never."""
 IMAGE = "workbench:image"
 
 
 @dataclass(frozen=True)
 class Whose:
-    """Whose things are meant.
+    """The cluster and the owner of resources.
 
     Args:
-        cluster: Empty for those of every cluster.
-        owner: Empty for those of everybody.
+        cluster: Empty for all clusters.
+        owner: Empty for all owners.
     """
 
     cluster: str = ""
@@ -29,11 +29,11 @@ class Whose:
 
     @property
     def name(self) -> str:
-        """What is called of which a cluster has one: security group, key pair."""
+        """The name of a resource that a cluster has once: security group, key pair."""
         return "-".join(filter(None, ("workbench", self.owner, self.cluster)))
 
     def name_in(self, zone: str) -> str:
-        """Return what is called of which a cluster has one in each zone: placement group.
+        """Return the name of a resource that a cluster has once per zone: placement group.
 
         A placement group belongs to the zone of the nodes in it: a launch in another one is
         refused with ``InvalidPlacementGroup.InUse``.
@@ -41,10 +41,10 @@ class Whose:
         return "-".join(filter(None, (self.name, zone)))
 
     def filters(self, key: str = CLUSTER) -> list[dict[str, Any]]:
-        """Return what EC2 is asked for, to list these things alone.
+        """Return EC2's filters that list these resources alone.
 
         Args:
-            key: The tag that says of which cluster it is.
+            key: The tag that has the cluster's name.
         """
         named = {f"tag:{key}": self.cluster, f"tag:{OWNER}": self.owner}
         asked = [{"Name": name, "Values": [value]} for name, value in named.items() if value]
@@ -54,7 +54,7 @@ class Whose:
 def borne(
     whose: Whose, token: str = "", tags: Iterable[tuple[str, str]] = ()
 ) -> tuple[tuple[str, str], ...]:
-    """Return the tags that something has: ours, and those that were asked for, by name."""
+    """Return the tags of a resource: ours and the requested ones, sorted by name."""
     ours = {CLUSTER: whose.cluster, OWNER: whose.owner, TOKEN: token}
     return tuple(
         sorted({**dict(tags), **{key: value for key, value in ours.items() if value}}.items())
@@ -62,10 +62,10 @@ def borne(
 
 
 def asked(tags: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    """Return tags as EC2 takes them."""
+    """Return tags in EC2's format."""
     return [{"Key": key, "Value": value} for key, value in tags]
 
 
 def read(answer: Sequence[Mapping[str, str]] | None) -> tuple[tuple[str, str], ...]:
-    """Return the tags that EC2 tells."""
+    """Return the tags in an answer of EC2."""
     return tuple((tag["Key"], tag["Value"]) for tag in answer or ())

@@ -1,4 +1,4 @@
-"""Write the user-data of a node: what cloud-init does when the node boots."""
+"""Write the user-data of a node: what cloud-init runs when the node boots."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LOG = f"{RUN}/setup.log"
 SIGN = f"{RUN}/sign"
 LOOK_SECONDS = 5
 HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
-# Whether something is there, and the package that brings it; all else is of the package index.
+# A test for a command, and the package that has it; all else comes from the package index.
 PACKAGES = (
     ("command -v ssh", "openssh-client"),
     ("test -s /etc/ssl/certs/ca-certificates.crt", "ca-certificates"),
     ("python3 -c 'import ensurepip, venv'", "python3-venv"),
 )
-# A list that is locked or does not answer is tried again: apt waits for other locks, not for the
-# one of its lists.
+# An index that is locked or unreachable is tried again: apt waits for its other locks, but not for
+# that of its lists.
 APT = "apt-get -q -o DPkg::Lock::Timeout=300 -o Acquire::http::Timeout=20"
 APT_TRIES = 5
 APT_AGAIN_SECONDS = 10
@@ -35,22 +35,22 @@ APT_AGAIN_SECONDS = 10
 
 @dataclass(frozen=True)
 class Boot:
-    """What a node is given before its first contact.
+    """The data that a node gets before its first contact.
 
-    Nothing here is a secret for long: who may describe the node can read it. So the host key
-    is thrown away at the first session, and the user's key is the public half.
+    Nothing in it is a lasting secret: users with the right to describe the node can read it. So the
+    host key is replaced in the first session, and only the public half of the user key is in it.
 
     Args:
-        host_key: Private, in OpenSSH's form; thrown away after the first session.
+        host_key: Private, in OpenSSH's format; replaced after the first session.
         host_public: Its public half.
         user_key: The cluster's public user key.
-        user: Who logs in; made if need be, and may do all.
-        prefix: Where the environment is there.
-        python: Its version, such as ``3.11``: the image's own where it has it, else uv's.
-        requirements: What the environment holds, such as ``numpy==2.2.0``; not ``workbench``.
-        boot_seconds: Where nobody has logged in by then, the node shuts down.
+        user: The login name; created if it is missing, with full sudo rights.
+        prefix: The folder of the environment.
+        python: Its version, such as ``3.11``: the image's own if it has that, else uv's.
+        requirements: The environment's packages, such as ``numpy==2.2.0``; not ``workbench``.
+        boot_seconds: The node shuts down after so long without a login.
         expires: Epoch seconds at which it shuts down in any case; 0 for never.
-        shutdown: What ends the node.
+        shutdown: The command that ends the node.
     """
 
     cluster: str
@@ -67,18 +67,18 @@ class Boot:
 
 
 def node_user() -> str:
-    """Return who logs in to the nodes: root where it is root here, whose files only root reads."""
+    """Return the login name on nodes: root if this user is root, whose files only root reads."""
     return "root" if os.geteuid() == 0 else Boot.user
 
 
 def user_data(boot: Boot) -> str:
-    """Return the user-data: YAML's subset that JSON is, so nothing in it needs quoting again.
+    """Return the user-data: as JSON, which is valid YAML, so nothing in it needs more quoting.
 
     Raises:
-        InputError: It is longer than EC2 takes.
+        InputError: It is longer than EC2's limit.
     """
     config = {
-        # First of all, and at every boot: whatever else fails, the node ends some day.
+        # First, and at every boot: whatever else fails, the node ends after a limited time.
         "bootcmd": [["sh", "-c", _start_watch(boot)]],
         "users": _users(boot),
         "disable_root": boot.user != "root",
@@ -101,7 +101,7 @@ def user_data(boot: Boot) -> str:
 
 
 def is_ready(seconds: float) -> str:
-    """Return the script that waits until the node is set up; it fails with what went wrong."""
+    """Return the script that waits until the node is set up; on failure it prints the log."""
     return (
         f"left={seconds:.0f}\n"
         f"until [ -e {READY} ]; do\n"
@@ -113,10 +113,10 @@ def is_ready(seconds: float) -> str:
 
 
 def make_host_key(path: str = HOST_KEY) -> str:
-    """Return the script by which a node makes a host key of its own, and says the public half.
+    """Return the script that creates the node's own host key, and prints the public half.
 
-    Run as root over a session that the throw-away key has verified. sshd does not show the new
-    key yet, so that it can be written down first; run again, it says the same one.
+    Run as root over a session that the temporary key has verified. sshd does not use the new key
+    yet, so that it can be recorded first; run again, the script prints the same key.
     """
     return (
         "set -eu\n"
@@ -132,10 +132,10 @@ def make_host_key(path: str = HOST_KEY) -> str:
 
 
 def show_host_key(path: str = HOST_KEY) -> str:
-    """Return the script by which a node shows the key that it made, in place of the first one.
+    """Return the script that makes sshd use the node's own host key.
 
-    Run as root, once the key is written down. It ends when sshd shows the key; the session by
-    which it runs goes on.
+    Run as root, once the key is recorded. It ends when sshd shows the key; the session that it
+    runs in stays open.
     """
     return (
         "set -eu\n"
@@ -145,7 +145,7 @@ def show_host_key(path: str = HOST_KEY) -> str:
         f"mv -f {path}.new {path}\n"
         "{ systemctl reload ssh || systemctl reload sshd || pkill -HUP -o -x sshd; } "
         ">/dev/null 2>&1\n"
-        # It closes its port for a moment. sudo does not hand on where the session came in.
+        # sshd closes its port for a moment. sudo does not pass SSH_CONNECTION on.
         "set -- ${SSH_CONNECTION:-x x $(hostname -I | cut -d' ' -f1) 22}\n"
         "left=100\n"
         'until ssh-keyscan -T 1 -t ed25519 -p "$4" "$3" 2>/dev/null | grep -qF "$key"; do\n'
@@ -156,7 +156,7 @@ def show_host_key(path: str = HOST_KEY) -> str:
 
 
 def first_host_key(user_data: str) -> str:
-    """Return the public half of a node's throw-away host key; empty without one."""
+    """Return the public half of a node's temporary host key; empty if there is none."""
     try:
         config = json.loads(user_data.removeprefix("#cloud-config\n"))
         return " ".join(config["ssh_keys"]["ed25519_public"].split()[:2])
@@ -165,7 +165,7 @@ def first_host_key(user_data: str) -> str:
 
 
 def lease_file(boot: Boot) -> str:
-    """Return where the lease of ``workbench.node.lease`` says who holds it."""
+    """Return the path of the file in which ``workbench.node.lease`` records its holder."""
     home = "/root" if boot.user == "root" else f"/home/{boot.user}"
     return f"{home}/.local/state/workbench/lease-{boot.cluster}.json"
 
@@ -190,7 +190,7 @@ def _start_watch(boot: Boot) -> str:
 
 
 def watch(boot: Boot, uptime: str = "/proc/uptime") -> str:
-    """Return the script that ends a node which nobody attends to.
+    """Return the script that ends a node which no supervisor uses.
 
     The rule is ``core.node.boot_deadline.is_over``.
     A lease of this boot takes over from it.
@@ -218,10 +218,10 @@ def watch(boot: Boot, uptime: str = "/proc/uptime") -> str:
 
 
 def sign(seconds: float, expires: float, uptime: str = "/proc/uptime") -> str:
-    """Return the script by which a supervisor leaves a sign that a node is attended to; as root.
+    """Return the script by which a supervisor keeps a node alive without a lease; run as root.
 
     Args:
-        seconds: For how long it holds.
+        seconds: For how long it is valid.
         expires: Epoch seconds at which the node ends in any case; 0 for never.
     """
     return (
@@ -232,7 +232,7 @@ def sign(seconds: float, expires: float, uptime: str = "/proc/uptime") -> str:
 
 
 def _setup(boot: Boot) -> str:
-    """Return what a bare image lacks; an image that was baked has it all and goes on at once."""
+    """Return the setup script of a bare image; a baked image has all of it and skips it."""
     prefix = shlex.quote(boot.prefix)
     return (
         f"mkdir -p {RUN}\n"
@@ -255,13 +255,13 @@ def _setup(boot: Boot) -> str:
 def packages(
     needed: Sequence[tuple[str, str]] = PACKAGES, seconds: float = APT_AGAIN_SECONDS
 ) -> str:
-    """Return the script that brings the packages which an image lacks; run by root.
+    """Return the script that installs the packages which an image lacks; run as root.
 
-    One list of somebody else's that fails is no matter while what is lacking can be installed.
+    A failing third-party package list is ignored if the missing packages can be installed.
 
     Args:
-        needed: Commands that succeed where something is there, and the package that brings it.
-        seconds: Between two tries.
+        needed: Test commands, and the package for each.
+        seconds: Between two attempts.
     """
     asked = "".join(f'  {there} >/dev/null 2>&1 || set -- "$@" {name}\n' for there, name in needed)
     return (

@@ -13,16 +13,16 @@ from workbench.cloud.environment import PACKAGE, package_files
 
 PTH = "workbench_compat.pth"
 _WHEEL = "Wheel-Version: 1.0\nGenerator: workbench\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-_FIRST = (1980, 1, 1, 0, 0, 0)  # the oldest day that a zip can tell: the same files, the same wheel
+_FIRST = (1980, 1, 1, 0, 0, 0)  # the oldest date of a zip: the same files give the same wheel
 
 
 def wheel_name() -> str:
-    """Return the wheel's file name, as installers want it."""
+    """Return the wheel's file name, in the standard form."""
     return f"{PACKAGE}-{importlib.metadata.version(PACKAGE)}-py3-none-any.whl"
 
 
 def wheel(folder: Path) -> bytes:
-    """Return the wheel of the package in ``folder``; without what only a browser needs."""
+    """Return a wheel of the package in ``folder``, without files for browsers."""
     told = importlib.metadata.distribution(PACKAGE)
     info = f"{PACKAGE}-{told.version}.dist-info"
     files = {f"{PACKAGE}/{path.relative_to(folder).as_posix()}": path.read_bytes()

@@ -343,9 +343,7 @@ def test_a_node_with_too_little_room_is_told_before_anything_is_sent(tmp_path, m
     entries = Source(folder).entries()
     vast = [type(entry)(entry.path, 1 << 60, entry.digest) for entry in entries]
 
-    with pytest.raises(
-        MachineError, match="are free; free some space there"
-    ):
+    with pytest.raises(MachineError, match="are free; free some space there"):
         Sending(Node(), folder, vast, str(tmp_path / "to"), lambda sentence: None).send()
 
 
