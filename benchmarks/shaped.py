@@ -79,7 +79,7 @@ class ShapedHosts:
                 "env",
                 *(f"{name}={value}" for name, value in variables.items()),
                 *(mpi.mpiexec, "-n", str(nodes * per_node), *words, *options),
-                *(sys.executable, str(program), *arguments),
+                *(sys.executable, "-P", str(program), *arguments),
             ),
             capture_output=True,
             text=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,52 +26,8 @@ from workbench.core.run.rank_protocol import (
 
 pytestmark = [pytest.mark.contract, pytest.mark.mpi, pytest.mark.either_mpi]
 
+PROGRAMS = Path(__file__).parent / "programs"
 PATIENCE_SECONDS = 20.0
-JOIN = """
-import json, os, sys, time
-from dataclasses import asdict
-from pathlib import Path
-from types import SimpleNamespace
-from IPython.core.formatters import DisplayFormatter
-from IPython.core.inputtransformer2 import TransformerManager
-from mpi4py import MPI
-from workbench.core.run.model import Assignment, RunKind
-from workbench.engine.output_capture import route_output
-from workbench.engine.channel import Address
-from workbench.engine.execution import execute
-from workbench.engine.rank import Rank
-
-folder, fault_tolerant, endpoint, key = Path(sys.argv[1]), sys.argv[2] == "1", *sys.argv[3:]
-real = MPI.COMM_WORLD
-shell = SimpleNamespace(user_ns={"__name__": "__main__"},
-                        transform_cell=TransformerManager().transform_cell,
-                        display_formatter=DisplayFormatter())
-route_output()
-rank = Rank(3, Address(endpoint, key.encode()), fault_tolerant=fault_tolerant,
-            crash_folder=str(folder))
-real.Barrier()
-found = {"fact": asdict(rank.fact(5))}
-
-def run(name, source, ranks=2):
-    execute(rank, Assignment(run=name, kind=RunKind.CELL, source=source, path="", folder="",
-                             arguments=(), parameters=(), environment=(), ranks=ranks,
-                             directory=str(folder / name)), shell)
-
-def wait_for_word():
-    while not (folder / "word").exists():
-        time.sleep(0.01)
-
-def leave():
-    real.Barrier()
-    (folder / f"{rank.number}.json").write_text(json.dumps(found))
-    sys.stdin.close()
-"""
-STAY = """
-deadline = time.monotonic() + 10
-while rank._channel._logs and time.monotonic() < deadline:
-    time.sleep(0.01)
-leave()
-"""
 
 
 class Supervisor:
@@ -124,20 +81,23 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
 
 @pytest.fixture
 def start(start_ranks, supervisor) -> Iterator[Callable]:
-    """Start two ranks that join and then do what the program says."""
+    """Start a program of two ranks that join and then execute cells."""
     address = supervisor.mailbox.endpoint, supervisor.mailbox.server_key
     with contextlib.ExitStack() as worlds:
-        yield lambda program: worlds.enter_context(
-            contextlib.closing(start_ranks(JOIN + program, 2, *address))
+        yield lambda program, *arguments: worlds.enter_context(
+            contextlib.closing(start_ranks(PROGRAMS / program, 2, *address, *arguments))
         )
 
 
-def test_ranks_join_run_report_and_describe_themselves(start, supervisor) -> None:
+@pytest.fixture
+def execute(start) -> Callable:
+    """Start two ranks that execute cells, each given as its run and source, and stay."""
+    return lambda *cells, program="cells.py": start(program, json.dumps(cells))
+
+
+def test_ranks_join_run_report_and_describe_themselves(execute, supervisor) -> None:
     cell = "import workbench\nworkbench.report(loss=1.0)\nMPI.COMM_WORLD.allreduce(1)"
-    world = start(
-        "run('260101-000000-frst', 'from mpi4py import MPI')\n"
-        f"os.write(1, b'between the runs')\nrun('260101-000000-summ', {cell!r})" + STAY
-    )
+    world = execute(("260101-000000-frst", "from mpi4py import MPI"), ("260101-000000-summ", cell))
 
     supervisor.listen(lambda: len(supervisor.endings("260101-000000-summ")) == 2)
 
@@ -154,20 +114,15 @@ def test_ranks_join_run_report_and_describe_themselves(start, supervisor) -> Non
     assert facts[0]["blas_threads"] >= 1
 
 
-FAILING = """
-run("260101-000000-badd",
-           "from mpi4py import MPI\\nif MPI.COMM_WORLD.rank == 1:\\n    raise ValueError('boom')\\n"
-           "MPI.COMM_WORLD.Barrier()")
-wait_for_word()  # the supervisor recovers a world when all ranks have left the run
-found["recovered"] = rank.recover()
-run("260101-000000-next", "print(MPI.COMM_WORLD.allreduce(1))")
-"""
-
-
 def test_a_rank_that_waits_for_one_that_failed_is_freed_and_runs_the_next_cell(
-    start, supervisor, ulfm
+    execute, supervisor, ulfm
 ) -> None:
-    world = start(FAILING + STAY)
+    cell = (
+        "from mpi4py import MPI\nif MPI.COMM_WORLD.rank == 1:\n    raise ValueError('boom')\n"
+        "MPI.COMM_WORLD.Barrier()"
+    )
+    following = "260101-000000-next", "print(MPI.COMM_WORLD.allreduce(1))"
+    world = execute(("260101-000000-badd", cell), following, program="recovered_cells.py")
     supervisor.listen(lambda: 1 in supervisor.endings("260101-000000-badd"))
     assert supervisor.endings("260101-000000-badd")[1].error == "ValueError: boom"
     supervisor.see("260101-000000-badd", lambda pulse: pulse.call == "Barrier", ranks=(0,))
@@ -183,13 +138,13 @@ def test_a_rank_that_waits_for_one_that_failed_is_freed_and_runs_the_next_cell(
     assert all(mine["recovered"] for mine in world.found())
 
 
-def test_the_supervisor_can_see_who_waits_where(start, supervisor, ulfm) -> None:
+def test_the_supervisor_can_see_who_waits_where(execute, supervisor, ulfm) -> None:
     cell = (
         "from mpi4py import MPI\nimport time\n"
         "if MPI.COMM_WORLD.rank == 1:\n    MPI.COMM_WORLD.Barrier()\n"
         "else:\n    time.sleep(60)"
     )
-    world = start(f"run('260101-000000-stck', {cell!r})\nwait_for_word()\nrank.recover()" + STAY)
+    world = execute(("260101-000000-stck", cell), program="recovered_cells.py")
 
     pulses = supervisor.see(
         "260101-000000-stck",
@@ -205,7 +160,7 @@ def test_the_supervisor_can_see_who_waits_where(start, supervisor, ulfm) -> None
     world.found()
 
 
-def test_ranks_stop_together_at_the_boundary_that_is_named(start, supervisor) -> None:
+def test_ranks_stop_together_at_the_boundary_that_is_named(execute, supervisor) -> None:
     cell = (
         "import time, workbench\nfrom mpi4py import MPI\n"
         "from workbench.engine.run_context import current\n"
@@ -216,7 +171,7 @@ def test_ranks_stop_together_at_the_boundary_that_is_named(start, supervisor) ->
         "    while current().boundaries.stop_boundary is None:\n"
         "        time.sleep(0.01)\n"
     )
-    world = start(f"run('260101-000000-long', {cell!r})" + STAY)
+    world = execute(("260101-000000-long", cell))
     supervisor.see("260101-000000-long", lambda pulse: pulse.boundary == 1)
 
     supervisor.send(StopAt("260101-000000-long", 4))
@@ -226,8 +181,8 @@ def test_ranks_stop_together_at_the_boundary_that_is_named(start, supervisor) ->
     world.found()
 
 
-def test_a_rank_in_python_is_interrupted_at_the_users_own_line(start, supervisor) -> None:
-    world = start("run('260101-000000-busy', 'x = 0\\nwhile True:\\n    x += 1')" + STAY)
+def test_a_rank_in_python_is_interrupted_at_the_users_own_line(execute, supervisor) -> None:
+    world = execute(("260101-000000-busy", "x = 0\nwhile True:\n    x += 1"))
     supervisor.see("260101-000000-busy", lambda pulse: pulse.line in (3, 4))
 
     supervisor.send(Interrupt("260101-000000-busy"))
@@ -241,12 +196,12 @@ def test_a_rank_in_python_is_interrupted_at_the_users_own_line(start, supervisor
     world.found()
 
 
-def test_a_rank_says_that_it_aborts_before_all_ends(start, supervisor) -> None:
+def test_a_rank_says_that_it_aborts_before_all_ends(execute, supervisor) -> None:
     cell = (
         "from mpi4py import MPI\nimport time\n"
         "if MPI.COMM_WORLD.rank == 1:\n    MPI.COMM_WORLD.Abort(3)\ntime.sleep(60)"
     )
-    world = start(f"run('260101-000000-abrt', {cell!r})" + STAY)
+    world = execute(("260101-000000-abrt", cell))
 
     supervisor.listen(lambda: 1 in supervisor.endings("260101-000000-abrt"))
 
@@ -260,12 +215,12 @@ def test_a_rank_says_that_it_aborts_before_all_ends(start, supervisor) -> None:
     assert world.end() != 0
 
 
-def test_a_rank_that_leaves_by_itself_says_with_which_exit_status(start, supervisor) -> None:
+def test_a_rank_that_leaves_by_itself_says_with_which_exit_status(execute, supervisor) -> None:
     cell = (
         "from mpi4py import MPI\nimport os, time\n"
         "if MPI.COMM_WORLD.rank == 1:\n    print('last words')\n    os._exit(3)\ntime.sleep(60)"
     )
-    world = start(f"run('260101-000000-exts', {cell!r})" + STAY)
+    world = execute(("260101-000000-exts", cell))
 
     supervisor.listen(lambda: 1 in supervisor.endings("260101-000000-exts"))
 
@@ -283,8 +238,8 @@ def test_a_rank_that_leaves_by_itself_says_with_which_exit_status(start, supervi
 def test_a_crash_leaves_the_users_stack(start) -> None:
     cell = "import ctypes\ndef fall():\n    ctypes.string_at(0)\nfall()"
     # The other rank stays out of MPI, whose end may wait for the one that is gone.
-    cells = f"({cell!r} if rank.number == 1 else 'import time; time.sleep(60)')"
-    world = start(f"run('260101-000000-crsh', {cells})")
+    sources = ["import time; time.sleep(60)", cell]
+    world = start("own_cells.py", "260101-000000-crsh", json.dumps(sources))
     trace = world.folder / "crash-3-1.txt"
 
     deadline = time.monotonic() + PATIENCE_SECONDS

@@ -3,50 +3,20 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from workbench.core.performance.exchange_model import CODINGS, Codec
 from workbench.engine.exchange.costs import coded_bytes, coding_seconds, sample
 
-from .contract import READY
-
+PROGRAMS = Path(__file__).parent / "programs"
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
-
-SAID = (
-    READY
-    + """
-import contextlib, io
-from workbench.engine.exchange import codecs
-from workbench.engine.exchange.reducer import Reducer
-
-quick = Reducer.mean, codecs.Scaled.encode
-
-def said(codec, slow, shape=(600, 500)):
-    def mean(self, arrays, findings=None):
-        time.sleep(0.2 if slow == "link" and sum(a.nbytes for a in arrays) > 1e6 else 0)
-        return quick[0](self, arrays, findings)
-    def encode(self, values, wire):
-        time.sleep(0.05 if slow == "codec" else 0)
-        quick[1](self, values, wire)
-    Reducer.mean, codecs.Scaled.encode = mean, encode
-    with contextlib.redirect_stdout(io.StringIO()) as text:
-        comm = make("auto", compress=codec, overlap=False)
-        means_of(comm, [np.ones(shape, "f4")])
-    Reducer.mean, codecs.Scaled.encode = quick
-    return text.getvalue(), comm.exchanger.tally.coding
-
-for codec in ("int8", "topk", "powersgd"):
-    found[f"link {codec}"] = said(codec, "link")
-found["codec"] = said("int8", "codec")
-found["small"] = said("powersgd", "", (9, 9))
-"""
-)
 
 
 @pytest.mark.mpi
 def test_whether_a_codec_pays_is_said_by_what_was_measured(on_ranks) -> None:
-    mine, other = on_ranks(SAID, 2)
+    mine, other = on_ranks(PROGRAMS / "codec_pays.py", 2)
 
     for codec in ("int8", "topk", "powersgd"):
         text, coding = mine[f"link {codec}"]

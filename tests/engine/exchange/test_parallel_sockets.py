@@ -16,66 +16,22 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.engine.conftest import TOLD, WATCHED, StartedWorld
-from tests.engine.test_rank import JOIN, STAY, Supervisor
+from tests.engine.conftest import StartedWorld
+from tests.engine.test_rank import Supervisor
 from workbench.cluster.rank_router import Mailbox
 from workbench.core.fleet.connection_limits import NETWORK_VARIABLE
 from workbench.core.run.rank_protocol import Ending, Interrupt
 from workbench.engine.exchange.parallel_sockets import OPEN_SECONDS, _listener
 
-from .contract import READY
-
 pytestmark = [pytest.mark.contract, pytest.mark.mpi]
 
+PROGRAMS = Path(__file__).parent / "programs"
+SIGNALLED = PROGRAMS / "signalled_rank.py"
+HANGING = (PROGRAMS / "cells" / "hanging.py").read_text().splitlines()
 PATIENCE_SECONDS = 75.0
 RAISE_SECONDS = 10.0
 STOP_SECONDS = 2.0
 
-NODES = """
-import os
-from workbench.core.fleet.connection_limits import NETWORK_VARIABLE, SOCKETS_VARIABLE
-from workbench.core.world.world import NODE_VARIABLE
-os.environ |= {SOCKETS_VARIABLE: "3", NETWORK_VARIABLE: "127.0.0.0/8",
-               NODE_VARIABLE: f"node-{rank}@test"}
-"""
-
-# A chosen rank sends itself a signal in the middle of an exchange, which none can finish then.
-EXCHANGE = (
-    WATCHED
-    + NODES
-    + READY
-    + """
-import signal, traceback
-comm = make("ring", overlap=sys.argv[3] == "overlap")
-lanes = comm.reducer.lanes
-found["sockets"] = lanes.count
-chosen, signal_number = int(sys.argv[4]), int(sys.argv[5])
-sent, send = 0, lanes.send
-
-def send_until(message):
-    global sent
-    sent += 1
-    if sent == 20:
-        (folder / "pid").write_text(str(os.getpid()))
-        os.kill(os.getpid(), signal_number)
-    return send(message)
-
-try:
-    for step in range(4):
-        if step == 2 and rank == chosen:
-            lanes.send = send_until
-        (got,) = means_of(comm, [np.full(4_000_000, rank + 1.0, "f4")])
-        found[f"wrong {step}"] = int((got != np.float32((size + 1) / 2)).sum())
-except Exception as error:
-    found["raised"] = [is_echo(error), type(error).__name__, str(error)]
-    found["inside"] = "exchange/ring.py" in traceback.format_exc()
-    found["at"] = time.time()
-    (folder / f"{rank}.part").write_text(json.dumps(found))
-    (folder / f"{rank}.part").rename(folder / f"{rank}.json")
-    time.sleep(60)  # the test ends it: MPI's end would wait for the rank that is lost
-"""
-    + TOLD
-)
 
 WAYS = pytest.mark.parametrize("way", ["overlap", "plain"])
 
@@ -96,7 +52,7 @@ def signalled(world: StartedWorld) -> psutil.Process:
 
 @WAYS
 def test_every_survivor_of_a_rank_killed_in_an_exchange_raises_soon(start_ranks, ulfm, way) -> None:
-    world = start_ranks(EXCHANGE, 4, way, "2", str(int(signal.SIGKILL)), link=1e12)
+    world = start_ranks(SIGNALLED, 4, way, "2", str(int(signal.SIGKILL)), link=1e12)
     survivors = [world.folder / f"{rank}.json" for rank in (0, 1, 3)]
 
     wait_for(lambda: all(path.exists() for path in survivors))
@@ -113,7 +69,7 @@ def test_every_survivor_of_a_rank_killed_in_an_exchange_raises_soon(start_ranks,
 @pytest.mark.either_mpi
 @WAYS
 def test_a_rank_stopped_in_an_exchange_for_a_while_delays_it_and_no_more(start_ranks, way) -> None:
-    world = start_ranks(EXCHANGE, 3, way, "1", str(int(signal.SIGSTOP)), link=1e12)
+    world = start_ranks(SIGNALLED, 3, way, "1", str(int(signal.SIGSTOP)), link=1e12)
 
     stopped = signalled(world)
     wait_for(lambda: stopped.status() == psutil.STATUS_STOPPED)
@@ -124,37 +80,6 @@ def test_a_rank_stopped_in_an_exchange_for_a_while_delays_it_and_no_more(start_r
         assert mine == {"sockets": 3} | {f"wrong {step}": 0 for step in range(4)}
 
 
-INTERRUPTED = """
-import threading, psutil
-for stop in "abc":
-    run(f"260101-000000-stp{stop}", HANGING)
-    (folder / f"left {stop} {rank.number}").touch()
-    while not (folder / f"word {stop}").exists():
-        time.sleep(0.01)
-    found[f"recovered {stop}"] = rank.recover()
-    run(f"260101-000000-nxt{stop}", NEXT)
-    lanes = [one for one in threading.enumerate() if one.name == "workbench-lane"]
-    found[f"open {stop}"] = [len(psutil.Process().net_connections("tcp")), len(lanes)]
-"""
-HANGING = """
-import time, workbench
-import numpy as np
-from mpi4py import MPI
-rank = MPI.COMM_WORLD.rank
-comm = workbench.create_communicator("ring", overlap=OVERLAP)
-if rank == 1:
-    time.sleep(60)
-for number, mean in comm.mean(["/a"], [np.ones(4_000_000, "f4")], [(4_000_000,)]):
-    pass
-"""
-NEXT = """
-comm = workbench.create_communicator("ring", overlap=OVERLAP)
-assert comm.reducer.lanes.count == 3
-for number, mean in comm.mean(["/a"], [np.full(300_000, rank + 1.0, "f4")], [(300_000,)]):
-    assert (mean == 1.5).all()
-"""
-
-
 @pytest.fixture
 def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
     mailbox = Mailbox(tmp_path / "mailbox.json")
@@ -163,20 +88,22 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
         yield Supervisor(mailbox)
 
 
+def line_of(text: str) -> int:
+    """Return the line of the hanging cell that has a text; the magic is line 1."""
+    return 2 + next(number for number, line in enumerate(HANGING) if text in line)
+
+
 @WAYS
 def test_a_stop_frees_ranks_in_an_exchange_and_the_next_run_has_new_sockets(
     start_ranks, supervisor, ulfm, way
 ) -> None:
     address = supervisor.mailbox.endpoint, supervisor.mailbox.server_key
-    cells = [cell.replace("OVERLAP", str(way == "overlap")) for cell in (HANGING, NEXT)]
-    texts = f"HANGING, NEXT = {cells!r}\n"
-    ready = "from mpi4py import MPI\nrank = MPI.COMM_WORLD.rank\n" + NODES
-    world = start_ranks(ready + JOIN + texts + INTERRUPTED + STAY, 2, *address)
+    world = start_ranks(PROGRAMS / "stopped_exchange.py", 2, *address, way)
 
     for stop in "abc":
         hanging, following = f"260101-000000-stp{stop}", f"260101-000000-nxt{stop}"
-        supervisor.see(hanging, lambda pulse: pulse.line == 8, ranks=(1,))
-        supervisor.see(hanging, lambda pulse: pulse.line == 9, ranks=(0,))
+        supervisor.see(hanging, lambda pulse: pulse.line == line_of("time.sleep"), ranks=(1,))
+        supervisor.see(hanging, lambda pulse: pulse.line == line_of("in comm.mean"), ranks=(0,))
         begun = time.monotonic()
         supervisor.send(Interrupt(hanging))
         supervisor.listen(lambda hanging=hanging: len(supervisor.endings(hanging)) == 2)
@@ -191,92 +118,9 @@ def test_a_stop_frees_ranks_in_an_exchange_and_the_next_run_has_new_sockets(
         assert mine["open c"] == mine["open b"] == mine["open a"]
 
 
-# As a rank's listening socket is there, and before the others know where, strangers come to it.
-STRANGERS = (
-    WATCHED
-    + NODES
-    + """
-import contextlib, gc, psutil, socket
-import numpy as np
-from workbench.engine.exchange import parallel_sockets as module
-
-comm = worlds.offer(0)
-me, strangers, places = psutil.Process(), [], []
-
-def listening():
-    return [c for c in me.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
-
-before = len(listening())
-
-def come(place):
-    places.append(list(place))
-    for greeting in (b"", b"", b"GET /", bytes(16) + b"\\x00", b"\\xff" * 4096, None):
-        came = socket.create_connection(place)
-        strangers.append(came)
-        if greeting:
-            came.sendall(greeting)
-        if greeting is None:  # it hangs up without a word, and by a reset
-            came.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, bytes([1, 0, 0, 0] + [0] * 4))
-            came.close()
-    strangers[1].shutdown(socket.SHUT_WR)
-
-bound = socket.socket.listen
-def listen_among_strangers(self, *arguments):
-    bound(self, *arguments)
-    come(self.getsockname())
-socket.socket.listen = listen_among_strangers
-began = time.monotonic()
-opened = module.open_lanes(comm, 3)
-found["took"] = time.monotonic() - began
-socket.socket.listen = bound
-found["opened"] = opened is not None
-found["places"], found["listening"] = places, len(listening()) - before
-if opened is not None:
-    room = np.zeros(1_000_000, "u1")
-    coming = opened.receive(room)
-    opened.send(np.full(1_000_000, rank, "u1")).Wait()
-    coming.Wait()
-    found["right"] = bool((room == (rank - 1) % size).all())
-got = []
-for stranger in strangers[:-1]:
-    stranger.settimeout(5)
-    try:
-        got.append(len(stranger.recv(1)))
-    except ConnectionError:
-        got.append(0)
-found["strangers got"] = got
-
-def handles():
-    gc.collect()
-    deadline = time.monotonic() + 5
-    while any(t.name == "workbench-lane" for t in threading.enumerate()):
-        if time.monotonic() > deadline:
-            break
-        time.sleep(0.01)
-    return [me.num_fds(), threading.active_count()]
-
-del opened
-comm.Barrier()
-counts = []
-for turn in range(4):
-    for ranks in (2, 3):
-        part = comm.Split(0 if rank < ranks else 1, rank)
-        opened = module.open_lanes(part, 3)
-        found[f"{turn} {ranks}"] = None if opened is None else opened.count
-        if opened is not None and turn % 2:
-            opened.close()
-        del opened
-        comm.Barrier()
-    counts.append(handles())
-found["counts"] = counts
-"""
-    + TOLD
-)
-
-
 @pytest.fixture(scope="module")
 def among_strangers(start_ranks) -> list[dict[str, Any]]:
-    return start_ranks(STRANGERS, 3, link=1e12).found()
+    return start_ranks(PROGRAMS / "strangers.py", 3, link=1e12).found()
 
 
 def test_strangers_neither_delay_the_sockets_nor_get_anything(among_strangers) -> None:

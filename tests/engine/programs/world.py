@@ -1,6 +1,7 @@
 """What a program of ranks has at hand: its world, and what its rank has found for the test.
 
-``PROGRAM FOLDER FAULT_TOLERANT ARGUMENT…``: a program ends with ``write_found()``.
+``PROGRAM FOLDER FAULT_TOLERANT ARGUMENT…``: a program ends with ``write_found()``, or with
+``print_found()`` on a host whose files the test does not see.
 """
 
 from __future__ import annotations
@@ -28,3 +29,9 @@ def write_found() -> None:
     part = folder / f"{rank}.part"
     part.write_text(json.dumps(found))
     part.rename(folder / f"{rank}.json")
+
+
+def print_found() -> None:
+    """Print what this rank has found as one line, which ``ShapedHosts.mpi`` reads."""
+    sys.stdout.write(f"found: {json.dumps({'rank': rank, **found})}\n")
+    sys.stdout.flush()

@@ -1,0 +1,44 @@
+"""Have a communicator say whether a codec pays, on a slow link and with a slow codec."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+from typing import Any
+
+import numpy as np
+
+from tests.engine.exchange.programs.reference import make, means_of
+from tests.engine.programs.world import found, write_found
+from workbench.engine.exchange import codecs
+from workbench.engine.exchange.reducer import Reducer
+
+quick = Reducer.mean, codecs.Scaled.encode
+
+
+def remark(codec: str, slow: str, shape: tuple[int, ...] = (600, 500)) -> tuple[str, float]:
+    """Return what is printed for a codec, and the seconds that it took to encode."""
+
+    def mean(self: Any, arrays: Any, findings: Any = None) -> Any:
+        time.sleep(0.2 if slow == "link" and sum(a.nbytes for a in arrays) > 1e6 else 0)
+        return quick[0](self, arrays, findings)
+
+    def encode(self: Any, values: Any, wire: Any) -> None:
+        time.sleep(0.05 if slow == "codec" else 0)
+        quick[1](self, values, wire)
+
+    Reducer.mean, codecs.Scaled.encode = mean, encode
+    with contextlib.redirect_stdout(io.StringIO()) as text:
+        comm = make("auto", compress=codec, overlap=False)
+        means_of(comm, [np.ones(shape, "f4")])
+    Reducer.mean, codecs.Scaled.encode = quick
+    return text.getvalue(), comm.exchanger.tally.coding
+
+
+for codec in ("int8", "topk", "powersgd"):
+    found[f"link {codec}"] = remark(codec, "link")
+found["codec"] = remark("int8", "codec")
+found["small"] = remark("powersgd", "", (9, 9))
+
+write_found()

@@ -1,0 +1,73 @@
+"""What a program of ranks that have joined a supervisor has at hand.
+
+``PROGRAM FOLDER FAULT_TOLERANT ENDPOINT KEY ARGUMENT…``: a program ends with ``stay()``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from IPython.core.formatters import DisplayFormatter
+from IPython.core.inputtransformer2 import TransformerManager
+from mpi4py import MPI
+
+from workbench.core.run.model import Assignment, RunKind
+from workbench.engine.channel import Address
+from workbench.engine.execution import execute
+from workbench.engine.output_capture import route_output
+from workbench.engine.rank import Rank
+
+ACKNOWLEDGE_SECONDS = 10.0
+folder, fault_tolerant, endpoint, key = Path(sys.argv[1]), sys.argv[2] == "1", *sys.argv[3:5]
+arguments = sys.argv[5:]
+real = MPI.COMM_WORLD
+shell = SimpleNamespace(
+    user_ns={"__name__": "__main__"},
+    transform_cell=TransformerManager().transform_cell,
+    display_formatter=DisplayFormatter(),
+)
+route_output()
+rank = Rank(
+    3, Address(endpoint, key.encode()), fault_tolerant=fault_tolerant, crash_folder=str(folder)
+)
+real.Barrier()
+found: dict[str, Any] = {"fact": asdict(rank.fact(5))}
+
+
+def run(name: str, source: str) -> None:
+    """Execute a cell as a run on two ranks."""
+    assignment = Assignment(
+        run=name,
+        kind=RunKind.CELL,
+        source=source,
+        path="",
+        folder="",
+        arguments=(),
+        parameters=(),
+        environment=(),
+        ranks=2,
+        directory=str(folder / name),
+    )
+    execute(rank, assignment, shell)
+
+
+def wait_for_word(name: str = "word") -> None:
+    """Wait for a file of the test's: the supervisor goes on when all ranks have left a run."""
+    while not (folder / name).exists():
+        time.sleep(0.01)
+
+
+def stay() -> None:
+    """Wait until the supervisor has all that the runs sent; leave what this rank has found."""
+    deadline = time.monotonic() + ACKNOWLEDGE_SECONDS
+    while rank._channel._logs and time.monotonic() < deadline:
+        time.sleep(0.01)
+    real.Barrier()
+    (folder / f"{rank.number}.json").write_text(json.dumps(found))
+    sys.stdin.close()
