@@ -36,46 +36,16 @@ from workbench.engine.output_capture import RoutedStream
 from workbench.engine.run_context import Current, set_current
 from workbench.engine.run_log import RunLog
 
-WATCHED = """
-import json, sys, threading, time
-from pathlib import Path
-from mpi4py import MPI
-from workbench.engine.communicator import GenerationWorlds, is_echo, watch
-from workbench.errors import StaleCommunicator
-
-folder, fault_tolerant = Path(sys.argv[1]), sys.argv[2] == "1"
-real = MPI.COMM_WORLD
-rank, size = real.rank, real.size
-worlds = GenerationWorlds(fault_tolerant=fault_tolerant)
-real.Barrier()  # as the supervisor does: nothing begins before all have joined
-found = {}
-"""
 WORLD_SECONDS = 200
 ROOT = Path(__file__).parents[2]
 SERVE = Path(__file__).parent / "programs" / "serve.py"
-TOLD = """
-(folder / f"{rank}.json").write_text(json.dumps(found))
-"""
-
-
-Program = str | Path
-"""A program's text, or its file in a folder ``programs``."""
-
-
-def file_of(program: Program, folder: Path) -> Path:
-    """Return a program's file; its text becomes one in ``folder``."""
-    if isinstance(program, Path):
-        return program
-    path = folder / "program.py"
-    path.write_text(program)
-    return path
 
 
 class StartedWorld:
     """Ranks that run a program; its first arguments are a folder and whether MPI has ULFM."""
 
     def __init__(
-        self, folder: Path, program: Program, size: int, *arguments: str, link: float = 0.0
+        self, folder: Path, program: Path, size: int, *arguments: str, link: float = 0.0
     ) -> None:
         mpi = find_mpi()
         world = plan_world((Host("localhost", os.cpu_count() or 1),), size, oversubscribe=True)
@@ -85,7 +55,7 @@ class StartedWorld:
         variables = rank_environment(mpi, world) | {"PYTHONPATH": str(ROOT)}
         options = mpiexec_arguments(mpi, world, str(hosts), tuple(variables))
         # A program's folder stays off the path: its neighbours would hide modules of their names.
-        ranks = ["-n", str(size), sys.executable, "-P", str(file_of(program, folder))]
+        ranks = ["-n", str(size), sys.executable, "-P", str(program)]
         told = [str(folder), str(int(mpi.fault_tolerant)), *arguments]
         self.folder, self.size = folder, size
         with (folder / "output").open("w") as output:
@@ -130,12 +100,11 @@ class SharedWorld:
         self.world = start(SERVE, size, str(os.getpid()))
         self._programs = itertools.count(1)
 
-    def run(self, program: Program, *arguments: str) -> list[dict[str, Any]]:
+    def run(self, program: Path, *arguments: str) -> list[dict[str, Any]]:
         """Return what each rank found; fails where a rank does, or leaves something behind."""
         place = self.world.folder / str(next(self._programs))
         place.mkdir()
-        path = file_of(program, place)
-        (place / "part").write_text(json.dumps([str(path), str(place), *arguments]))
+        (place / "part").write_text(json.dumps([str(program), str(place), *arguments]))
         (place / "part").rename(place / "arguments.json")
         deadline = time.monotonic() + WORLD_SECONDS
         while len([*place.glob("*.done")]) < self.world.size:
@@ -152,7 +121,7 @@ def start_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     """Start a Python program as one MPI world, as the launcher does."""
     with contextlib.ExitStack() as worlds:
 
-        def start(program: Program, size: int, *arguments: str, **options: Any) -> StartedWorld:
+        def start(program: Path, size: int, *arguments: str, **options: Any) -> StartedWorld:
             folder = tmp_path_factory.mktemp("world")
             world = StartedWorld(folder, program, size, *arguments, **options)
             return worlds.enter_context(contextlib.closing(world))
@@ -160,16 +129,11 @@ def start_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
         yield start
 
 
-def whole(program: Program) -> Program:
-    """Return a text between what all have at hand and what writes ``found``; a file has both."""
-    return program if isinstance(program, Path) else WATCHED + program + TOLD
-
-
 @pytest.fixture(scope="session")
 def on_ranks(start_ranks: Started) -> OnRanks:
     """Run a program with ``worlds`` and ``found`` at hand; return what each rank found."""
     return lambda program, size, *arguments, **options: start_ranks(
-        whole(program), size, *arguments, **options
+        program, size, *arguments, **options
     ).found()
 
 
@@ -180,13 +144,13 @@ def on_shared_ranks(start_ranks: Started) -> Iterator[OnRanks]:
     The same program is run once, and the one after a failure on new ranks.
     """
     worlds: dict[int, SharedWorld] = {}
-    known: dict[tuple[Program, int, tuple[str, ...]], str] = {}
+    known: dict[tuple[Path, int, tuple[str, ...]], str] = {}
 
-    def run(program: Program, size: int, *arguments: str) -> list[dict[str, Any]]:
+    def run(program: Path, size: int, *arguments: str) -> list[dict[str, Any]]:
         if (key := (program, size, arguments)) not in known:
             world = worlds.get(size) or worlds.setdefault(size, SharedWorld(start_ranks, size))
             try:
-                known[key] = json.dumps(world.run(whole(program), *arguments))
+                known[key] = json.dumps(world.run(program, *arguments))
             except BaseException:
                 worlds.pop(size).world.close()
                 raise

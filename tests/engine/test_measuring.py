@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -18,53 +19,11 @@ from workbench.core.performance.measurement import Measurement, measurement_of
 from workbench.engine.measurement.nodes import disk, read_rate, source
 from workbench.engine.measurement.survey import _names
 
+PROGRAMS = Path(__file__).parent / "programs"
 PAYLOAD = 1448 / 1514  # of an Ethernet frame, what TCP carries
 USUAL, SLOW = 100.0, 30.0  # Mbit/s
 NEAR = 0.05
 ATTEMPTS = 4
-
-MEASURED = """
-import json, os, sys, time
-from pathlib import Path
-from workbench.core.performance.measurement import measurement_json
-from workbench.engine.boundary import RunStopped
-from workbench.engine.run_context import Current
-from workbench.engine.run_log import RunLog
-from workbench.engine.measurement import exchanges, survey
-
-exchanges.MOST_BYTES = 1_024_000
-exchanges._SIZE_SECONDS = 0.1
-survey.EXCHANGE_SECONDS = 4.0
-"""
-
-HERE = (
-    MEASURED
-    + """
-run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
-measured = survey.Measuring(run, worlds.offer(0), source=str(folder)).found()
-if measured:
-    found["measurement"] = measurement_json(measured)
-found["done"] = run.log.progress.iteration, run.log.progress.iterations_total
-
-stopped = Current(RunLog("another", rank, folder / f"rank-{rank}" / "log"))
-stopped.boundaries.stop_at(2)
-try:
-    survey.measure(stopped, worlds.offer(0))
-except RunStopped:
-    found["stopped"] = stopped.iteration
-"""
-)
-
-THERE = (
-    "from mpi4py import MPI\n"
-    + MEASURED
-    + """
-run = Current(RunLog("a-run", MPI.COMM_WORLD.rank, Path("/tmp/log")))
-found = survey.Measuring(run, MPI.COMM_WORLD, rating=0.2).found()
-told = {"rank": MPI.COMM_WORLD.rank, "measurement": found and measurement_json(found)}
-sys.stdout.write(f"found: {json.dumps(told)}\\n")
-"""
-)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +35,6 @@ def shaped() -> Iterator[ShapedHosts]:
         for host in hosts:
             host.shape(USUAL)
         hosts[2].shape(SLOW)
-        (hosts.folder / "program.py").write_text(THERE)
         yield ShapedHosts(hosts, place, USUAL)
 
 
@@ -84,7 +42,7 @@ def shaped() -> Iterator[ShapedHosts]:
 def between(shaped) -> Measurement:
     """What was measured between the hosts; again where other programs took the cores."""
     for _ in range(ATTEMPTS):
-        found = shaped.mpi(shaped.hosts.folder / "program.py", nodes=3)
+        found = shaped.mpi(PROGRAMS / "measured_hosts.py", "/tmp", "0", nodes=3)
         measured = measurement_of(found[0]["measurement"])
         if all(pair.bandwidth == let_through(pair) for pair in measured.survey.pairs):
             break
@@ -116,7 +74,7 @@ def iperf3(source: RehearsalHost, target: RehearsalHost) -> float:
 @pytest.mark.contract
 @pytest.mark.either_mpi
 def test_ranks_of_one_node_are_measured_and_may_stop_between_two_steps(on_ranks) -> None:
-    first, second = on_ranks(HERE, 2)
+    first, second = on_ranks(PROGRAMS / "measured_node.py", 2)
     found = measurement_of(first["measurement"])
 
     assert found.survey.pairs == ()

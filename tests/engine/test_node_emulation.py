@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytestmark = [pytest.mark.contract, pytest.mark.mpi]
 
-EMULATED = """
-import os
-import numpy
-from workbench.core.world.world import NODE_VARIABLE
-from workbench.engine.node_emulation import node_of, slow_links
-
-os.environ[NODE_VARIABLE] = f"r-{rank // 2}"
-found["node"] = node_of(real).allgather(rank)
-found["paced"] = slow_links(real)
-"""
-SENT = """
-sent, came = numpy.ones(2_000_000, "u1"), numpy.empty(2_000_000, "u1")
-
-
-def seconds(other):
-    real.Barrier()
-    start = time.perf_counter()
-    real.Sendrecv(sent, other, recvbuf=came, source=other)
-    return time.perf_counter() - start
-
-
-found["within"] = min(seconds(rank ^ 1) for _ in range(3))
-found["between"] = min(seconds(rank ^ 2) for _ in range(3))
-"""
+EMULATED = Path(__file__).parent / "programs" / "emulated_nodes.py"
 
 
 def test_ranks_of_one_simulated_node_find_each_other(on_ranks):
@@ -42,7 +21,7 @@ def test_ranks_of_one_simulated_node_find_each_other(on_ranks):
 @pytest.mark.either_mpi
 def test_a_slow_link_is_slow_between_nodes_alone(on_ranks):
     """2 MB at 10 MB/s take 200 ms, however fast the machine is."""
-    found = on_ranks(EMULATED + SENT, 4, link=10e6)
+    found = on_ranks(EMULATED, 4, "times", link=10e6)
 
     assert [one["paced"] for one in found] == [2, 2, 2, 2]
     for one in found:

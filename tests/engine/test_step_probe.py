@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,151 +19,8 @@ from workbench.core.performance.step_sampling import (
 from workbench.engine.step_probe import size_of
 
 Found = list[dict[str, Any]]
+PROGRAMS = Path(__file__).parent / "programs"
 LONGER = (1, 5)
-
-STEPPING = """
-import numpy as np
-from workbench.engine.run_log import RunLog
-from workbench.engine.step_time import StepTime
-
-LONGER = float(sys.argv[3]) if sys.argv[3:] else 1.0
-comm = worlds.offer(0)
-log = RunLog("a-run", rank, folder / f"log-{rank}" / "log")
-timing = StepTime(log)
-
-def values():
-    points = {}
-    for iteration, moment, pairs in log._samples:
-        points.update(pairs)
-    return points
-
-class Updater:
-    def __init__(self, update):
-        self.body = update
-
-    def update(self):
-        self.body()
-
-def train(steps, update):
-    updater = Updater(update)
-    with timing.installed(updater):
-        for iteration in range(1, steps + 1):
-            updater.update()
-            timing.step(iteration)
-    timing.finish(steps)
-    return values()
-"""
-
-SLOW_RANK = (
-    STEPPING
-    + """
-gradients = np.ones(1000, np.float32)
-
-def update():
-    time.sleep(LONGER * (0.03 if rank == 1 else 0.005))
-    comm.Allreduce(MPI.IN_PLACE, gradients)
-
-found.update(train(60, update))
-"""
-)
-
-MANY_ARRAYS = (
-    STEPPING
-    + """
-arrays = [np.ones(n, np.float32) for n in (10, 200, 3000)]
-
-def update():
-    time.sleep(LONGER * 0.02 * (1 + rank))
-    for one in arrays:
-        comm.Allreduce(MPI.IN_PLACE, one)
-
-found.update(train(60, update))
-found["met"] = comm._meetings._met
-"""
-)
-
-# Ranks whose calls differ on every communicator but in their order on each of them.
-UNLIKE = (
-    STEPPING
-    + """
-pair = comm.Split(rank // 2, rank)
-everybody = comm.Dup()
-first = np.ones(4)
-
-def update():
-    if rank < 2:
-        pair.Allreduce(MPI.IN_PLACE, first.copy())
-    comm.Allreduce(MPI.IN_PLACE, first.copy())
-    if rank >= 2:
-        pair.Allreduce(MPI.IN_PLACE, first.copy())
-
-if rank == 3:  # has no steps at all, but is in every exchange
-    for _ in range(300):
-        comm.Allreduce(MPI.IN_PLACE, first.copy())
-        pair.Allreduce(MPI.IN_PLACE, first.copy())
-else:
-    found.update(train(300, update))
-for _ in range(40):
-    everybody.Allreduce(MPI.IN_PLACE, first.copy())
-found["sum"] = comm.allreduce(1)
-found["met"] = [c._meetings._met for c in (comm, pair, everybody)]
-pair.Free()
-"""
-)
-
-BARRED = (
-    STEPPING
-    + """
-gradients = np.ones(10, np.float32)
-
-def update():
-    time.sleep(LONGER * (0.03 if rank == 1 else 0.005))
-    comm.Barrier()
-    comm.Allreduce(MPI.IN_PLACE, gradients)
-
-found.update(train(60, update))
-"""
-)
-
-
-PREPARED = (
-    STEPPING
-    + """
-gradients = np.ones(10, np.float32)
-for _ in range(2000):  # as data is handed out before a training
-    comm.Allreduce(MPI.IN_PLACE, gradients)
-before = comm._meetings._met
-
-def update():
-    time.sleep(0.002)
-    comm.Allreduce(MPI.IN_PLACE, gradients)
-
-# The meeting that was agreed on before is at call 8,000 at the latest.
-found.update(train(3000, update))
-found["met"] = comm._meetings._met - before
-"""
-)
-
-OURS = (
-    STEPPING
-    + """
-import workbench.compat
-import chainer
-from workbench.engine.exchange.create import create_communicator
-
-ours = create_communicator(mpi_comm=comm, overlap=sys.argv[4] == "overlap")
-model = chainer.links.Linear(30, 100)
-model.cleargrads()
-
-def update():
-    for parameter in model.params():
-        parameter.grad = np.ones_like(parameter.data)
-    time.sleep(LONGER * (0.03 if rank == 1 else 0.005))
-    ours.multi_node_mean_grad(model)
-
-found.update(train(60, update))
-"""
-)
 
 
 def waits(quick, slow, seconds: float) -> bool:
@@ -171,7 +29,7 @@ def waits(quick, slow, seconds: float) -> bool:
     return enough and max(quick["step/moving"], slow["step/waiting"]) < 0.4 * seconds
 
 
-def train(on_ranks: OnRanks, program: str, seconds: float, *arguments: str) -> Found:
+def train(on_ranks: OnRanks, program: Path, seconds: float, *arguments: str) -> Found:
     """Train on two ranks, of which the quick one waits for ``seconds`` in each step.
 
     Where other programs take the cores it is done again with steps that are longer.
@@ -189,7 +47,7 @@ def train(on_ranks: OnRanks, program: str, seconds: float, *arguments: str) -> F
 @pytest.mark.contract
 @pytest.mark.either_mpi
 def test_a_rank_that_waits_is_told_from_one_that_moves_bytes(on_shared_ranks) -> None:
-    for parts in train(on_shared_ranks, SLOW_RANK, 0.025):
+    for parts in train(on_shared_ranks, PROGRAMS / "slow_rank.py", 0.025):
         assert parts["step/waiting"] + parts["step/moving"] == pytest.approx(
             parts["step/communication"]
         )
@@ -198,7 +56,7 @@ def test_a_rank_that_waits_is_told_from_one_that_moves_bytes(on_shared_ranks) ->
 @pytest.mark.mpi
 @pytest.mark.contract
 def test_bytes_and_calls_of_an_exchange_are_counted(on_shared_ranks) -> None:
-    for parts in train(on_shared_ranks, MANY_ARRAYS, 0.02):
+    for parts in train(on_shared_ranks, PROGRAMS / "many_arrays.py", 0.02):
         assert parts["exchange/calls"] == 3
         assert parts["exchange/nbytes"] == 4 * (10 + 200 + 3000)
         assert 5 <= parts["met"] <= 100
@@ -207,7 +65,7 @@ def test_bytes_and_calls_of_an_exchange_are_counted(on_shared_ranks) -> None:
 @pytest.mark.mpi
 @pytest.mark.contract
 def test_ranks_that_do_different_things_meet_all_the_same(on_shared_ranks) -> None:
-    found = on_shared_ranks(UNLIKE, 4)
+    found = on_shared_ranks(PROGRAMS / "unlike_ranks.py", 4)
 
     assert [one["sum"] for one in found] == [4] * 4
     assert len({one["met"][0] for one in found}) == 1
@@ -216,12 +74,12 @@ def test_ranks_that_do_different_things_meet_all_the_same(on_shared_ranks) -> No
 
 @pytest.mark.mpi
 def test_a_barrier_of_the_training_counts_as_waiting(on_shared_ranks) -> None:
-    train(on_shared_ranks, BARRED, 0.025)
+    train(on_shared_ranks, PROGRAMS / "slow_rank.py", 0.025, "barrier")
 
 
 @pytest.mark.mpi
 def test_what_was_exchanged_before_the_training_is_no_measure_of_its_steps(on_shared_ranks) -> None:
-    first, _ = on_shared_ranks(PREPARED, 2)
+    first, _ = on_shared_ranks(PROGRAMS / "prepared_world.py", 2)
 
     assert first["met"] > 10
 
@@ -229,14 +87,14 @@ def test_what_was_exchanged_before_the_training_is_no_measure_of_its_steps(on_sh
 @pytest.mark.mpi
 @pytest.mark.parametrize("way", ["afterwards", "overlap"])
 def test_waiting_is_told_apart_in_our_own_exchange_too(on_shared_ranks, way) -> None:
-    quick, _ = train(on_shared_ranks, OURS, 0.025, way)
+    quick, _ = train(on_shared_ranks, PROGRAMS / "own_exchange.py", 0.025, way)
 
     assert quick["exchange/nbytes"] == pytest.approx(4 * 3_100, rel=0.01)
 
 
 @pytest.mark.mpi
 def test_a_rank_that_is_alone_meets_nobody(on_shared_ranks) -> None:
-    (alone,) = on_shared_ranks(MANY_ARRAYS, 1)
+    (alone,) = on_shared_ranks(PROGRAMS / "many_arrays.py", 1)
 
     assert alone["met"] == 0
     assert "step/waiting" not in alone

@@ -20,76 +20,7 @@ from workbench.store import Store
 
 pytestmark = pytest.mark.mpi
 
-TRAINING = """
-import time
-import numpy as np
-from workbench.engine.run_log import RunLog
-from workbench.engine.step_time import StepTime
-
-
-class Iterator:
-    def __init__(self, seconds):
-        self.seconds = seconds
-
-    def next(self):
-        time.sleep(self.seconds)
-
-
-class Updater:
-    def __init__(self, comm, data, compute, nbytes):
-        self._iterators = {"main": Iterator(data)}
-        self._comm, self._compute = comm, compute
-        self._gradients = np.zeros(nbytes // 4, np.float32)
-
-    def update(self):
-        self._iterators["main"].next()
-        time.sleep(self._compute)
-        self._comm.Allreduce(MPI.IN_PLACE, self._gradients)
-
-
-def train(comm, folder, *, data=0.0, compute=0.02, nbytes=4000, steps=40, leader=0):
-    log = RunLog("a-run", comm.rank, folder / "log")
-    timing, updater = StepTime(log, leader=leader, batch=32), Updater(comm, data, compute, nbytes)
-    with timing.installed(updater):
-        for iteration in range(1, steps + 1):
-            updater.update()
-            timing.step(iteration)
-    timing.finish(steps)
-    return {name: value for _, _, pairs in log._samples for name, value in pairs}
-"""
-
-HERE = (
-    TRAINING
-    + """
-late = {"rank": {"compute": 0.02 + 0.03 * (rank == 1)}, "data": {"data": 0.03},
-        "nothing": {"compute": 0.06}}
-found.update(train(worlds.offer(0), folder, **late[sys.argv[3]]))
-"""
-)
-
-PARTS = f"""
-sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-from tests.engine.programs import parts
-
-comm = worlds.offer(0)
-found.update(parts.train(getattr(parts, sys.argv[3])(comm), rank, folder))
-"""
-
-THERE = """
-import json, sys
-from pathlib import Path
-from mpi4py import MPI
-from workbench.engine.communicator import GenerationWorlds
-""" + (
-    TRAINING
-    + """
-comm = GenerationWorlds(fault_tolerant=False).offer(0)
-values = train(
-    comm, Path("/tmp"), compute=0.05, nbytes=1_000_000, steps=25, leader=comm.rank
-)
-sys.stdout.write(f"found: {json.dumps({'rank': comm.rank, **values})}\\n")
-"""
-)
+PROGRAMS = Path(__file__).parent / "programs"
 
 
 @pytest.fixture
@@ -122,12 +53,11 @@ def shaped() -> Iterator[ShapedHosts]:
     with Place() as place, Hosts(2) as hosts:
         for host in hosts:
             host.shape(100)
-        (hosts.folder / "program.py").write_text(THERE)
         yield ShapedHosts(hosts, place, 100)
 
 
 def test_a_rank_that_is_slow_is_named(on_shared_ranks, told) -> None:
-    seen = told(on_shared_ranks(HERE, 2, "rank"))
+    seen = told(on_shared_ranks(PROGRAMS / "slowed_training.py", 2, "rank"))
 
     assert seen.slowest == 1
     assert seen.says[0].startswith("Straggler: rank 1 computes for ")
@@ -135,14 +65,14 @@ def test_a_rank_that_is_slow_is_named(on_shared_ranks, told) -> None:
 
 
 def test_data_that_comes_late_is_named(on_shared_ranks, told) -> None:
-    seen = told(on_shared_ranks(HERE, 2, "data"))
+    seen = told(on_shared_ranks(PROGRAMS / "slowed_training.py", 2, "data"))
 
     assert seen.slowest == -1
     assert seen.says[0].startswith("Data-bound: ")
 
 
 def test_a_training_that_nothing_slows_down_is_told_so(on_shared_ranks, told) -> None:
-    seen = told(on_shared_ranks(HERE, 2, "nothing"))
+    seen = told(on_shared_ranks(PROGRAMS / "slowed_training.py", 2, "nothing"))
 
     assert seen.says[0].startswith("Compute-bound: ")
 
@@ -151,7 +81,7 @@ def test_a_training_that_nothing_slows_down_is_told_so(on_shared_ranks, told) ->
 def test_ranks_that_have_a_part_of_a_model_each_are_told_of_their_messages(
     on_shared_ranks, told, how
 ) -> None:
-    found = on_shared_ranks(PARTS, 2, how)
+    found = on_shared_ranks(PROGRAMS / "divided_model.py", 2, how)
     seen = told(found)
 
     assert seen.parts == ("compute", "communication", "point-to-point", "data", "other")
@@ -165,7 +95,7 @@ def test_ranks_that_have_a_part_of_a_model_each_are_told_of_their_messages(
 
 @pytest.mark.root
 def test_a_slow_link_is_named_with_its_bytes_and_bandwidth(shaped, told) -> None:
-    found = shaped.mpi(shaped.hosts.folder / "program.py", nodes=2)
+    found = shaped.mpi(PROGRAMS / "training_between_hosts.py", "/tmp", "0", nodes=2)
 
     seen = told(found)
 

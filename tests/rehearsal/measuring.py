@@ -8,16 +8,14 @@ from pathlib import Path
 from mpi4py import MPI
 
 from workbench.core.performance.measurement import measurement_json
-from workbench.engine.measurement import exchanges, survey
+from workbench.engine.measurement.exchanges import ExchangeLimits
+from workbench.engine.measurement.survey import Measuring
 from workbench.engine.run_context import Current
 from workbench.engine.run_log import RunLog
 
-# Links are what this is for; of exchanges a few small ones do.
-exchanges.MOST_BYTES = 256_000
-exchanges._SIZE_SECONDS = 0.05
-survey.EXCHANGE_SECONDS = 1.0
-
+# Links are what this is for; of exchanges a few small ones are enough.
+LIMITS = ExchangeLimits(nbytes=256_000, seconds=1.0, size_seconds=0.05)
 run = Current(RunLog("a-run", MPI.COMM_WORLD.rank, Path("/tmp/log")))
-found = survey.Measuring(run, MPI.COMM_WORLD).found()
+found = Measuring(run, MPI.COMM_WORLD, limits=LIMITS).found()
 told = {"rank": MPI.COMM_WORLD.rank, "measurement": found and measurement_json(found)}
 print(f"found: {json.dumps(told)}", flush=True)

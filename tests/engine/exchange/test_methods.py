@@ -8,12 +8,7 @@ import pytest
 
 pytestmark = [pytest.mark.mpi, pytest.mark.contract]
 
-ROOT = Path(__file__).parents[3]
-ASKED = f"""
-sys.path.insert(0, {str(ROOT)!r})
-from tests.engine.exchange.programs import collectives, models
-mpi_comm = worlds.offer(0)
-"""
+DOCUMENTED = Path(__file__).parent / "programs" / "documented_methods.py"
 SIZES = pytest.mark.parametrize(
     "size",
     [
@@ -28,13 +23,13 @@ SIZES = pytest.mark.parametrize(
 
 @SIZES
 def test_each_method_does_what_is_documented(on_shared_ranks, size) -> None:
-    for mine in on_shared_ranks(ASKED + "found.update(collectives.held(mpi_comm))", size):
+    for mine in on_shared_ranks(DOCUMENTED, size, "collectives"):
         assert len(mine) > 100
         assert [what for what, holds in mine.items() if not holds] == []
 
 
 @SIZES
 def test_models_of_several_types_are_averaged_and_sent(on_shared_ranks, size) -> None:
-    for mine in on_shared_ranks(ASKED + "found.update(models.held(mpi_comm))", size):
+    for mine in on_shared_ranks(DOCUMENTED, size, "models"):
         assert len(mine) > 100
         assert [what for what, holds in mine.items() if not holds] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -18,11 +19,9 @@ from workbench.engine.exchange.summary import told
 from workbench.engine.exchange.transport import transport_of
 from workbench.engine.measurement.repetition import loops, repeated
 
-MOST_BYTES = 256_000_000
 # Of what is free on a node, each of its ranks takes so much at most.
 _SHARE = 0.25
 _LOOP_SECONDS = 0.01
-_SIZE_SECONDS = 0.8
 _GROWTH = 4.5
 
 Name = tuple[str, str]
@@ -30,22 +29,35 @@ Name = tuple[str, str]
 Way = Callable[[Any], Name]
 
 
-class Exchanges:
-    """Allreduces of growing size on all ranks; collective to make.
+@dataclass(frozen=True)
+class ExchangeLimits:
+    """How long exchanges are measured, and up to which size.
 
     Args:
-        seconds: That all sizes of one way may take together.
+        nbytes: Of the largest exchange.
+        seconds: That all sizes of one way may take together; with the links of eight nodes the
+            default makes less than two minutes.
+        size_seconds: That one size of one way is repeated for.
     """
 
-    def __init__(self, comm: MPI.Intracomm, seconds: float) -> None:
+    nbytes: int = 256_000_000
+    seconds: float = 30.0
+    size_seconds: float = 0.8
+
+
+class Exchanges:
+    """Allreduces of growing size on all ranks; collective to make."""
+
+    def __init__(self, comm: MPI.Intracomm, limits: ExchangeLimits) -> None:
         self.comm = MPI.Intracomm(comm)  # without the watch, whose meetings would be measured too
         reducer = Reducer(transport_of(comm))
         self.ways: list[Way] = [_library(self.comm), _ours(reducer)]
-        self.sizes = sizes_up_to(_most(self.comm, reducer.per_node))
+        self.sizes = sizes_up_to(_most(self.comm, reducer.per_node, limits.nbytes))
         self.left_out: list[str] = []
         self._array = numpy.empty(self.sizes[-1] // 4, numpy.float32)
         self._array.fill(0)  # so that its pages are there
-        self._left = [seconds] * len(self.ways)
+        self._size_seconds = limits.size_seconds
+        self._left = [limits.seconds] * len(self.ways)
         self._expected = [0.0] * len(self.ways)
 
     def measure(self, size: int, way: int) -> Exchange | None:
@@ -61,7 +73,7 @@ class Exchanges:
         begun = time.perf_counter()
         once, name = self._once(do, array, 1)
         count = self.comm.bcast(loops(once, _LOOP_SECONDS))
-        took = repeated(self.comm, lambda: self._once(do, array, count)[0], _SIZE_SECONDS)
+        took = repeated(self.comm, lambda: self._once(do, array, count)[0], self._size_seconds)
         seconds = typical(took)
         self._left[way] -= time.perf_counter() - begun
         self._expected[way] = _GROWTH * seconds
@@ -95,10 +107,10 @@ def _ours(reducer: Reducer) -> Way:
     return do
 
 
-def _most(comm: MPI.Intracomm, per_node: int) -> int:
+def _most(comm: MPI.Intracomm, per_node: int, nbytes: int) -> int:
     free = psutil.virtual_memory().available * _SHARE / per_node
     least = int(comm.allreduce(free, MPI.MIN))
-    return min(MOST_BYTES, 1 << (least.bit_length() - 1))
+    return min(nbytes, 1 << (least.bit_length() - 1))
 
 
 def _too_long(size: int, name: Name, expected: float) -> str:

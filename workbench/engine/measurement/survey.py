@@ -18,14 +18,11 @@ from workbench.core.performance.measurement import (
 )
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.measurement import nodes
-from workbench.engine.measurement.exchanges import Exchanges
+from workbench.engine.measurement.exchanges import ExchangeLimits, Exchanges
 from workbench.engine.measurement.links import measure_pair
 from workbench.engine.measurement.repetition import gather_here
 from workbench.engine.node_emulation import host_name, node_of
 from workbench.engine.run_context import Current
-
-# Of all sizes of one way to exchange; with the links of eight nodes it makes less than two minutes.
-EXCHANGE_SECONDS = 30.0
 
 
 def measure(run: Current, comm: MPI.Intracomm, **options: Any) -> None:
@@ -48,6 +45,7 @@ class Measuring:
         burst: Gbit/s that they can do for a moment; 0 when unknown.
         flow: Gbit/s that one connection gets; 0 where it gets all.
         source: Where the nodes' data comes from; empty for nowhere.
+        limits: How long exchanges are measured, and up to which size.
     """
 
     def __init__(
@@ -59,11 +57,13 @@ class Measuring:
         burst: float = 0.0,
         flow: float = 0.0,
         source: str = "",
+        limits: ExchangeLimits | None = None,
     ) -> None:
         self._run, self._comm = run, comm
         self._gbits = (rating, burst, flow)
         self._sockets = 1
         self._source = source
+        self._limits = limits or ExchangeLimits()
         self._begun = time.time()
         self._node = node_of(comm)
         leads = self._node.rank == 0
@@ -93,7 +93,7 @@ class Measuring:
             yield title, lambda pairs=pairs: self._links(pairs)
         yield "between ranks of a node", self._within
         if self._comm.size > 1:
-            exchanges = Exchanges(self._comm, EXCHANGE_SECONDS)
+            exchanges = Exchanges(self._comm, self._limits)
             for size in exchanges.sizes:
                 title = f"allreduce of {size:,} bytes"
                 yield title, lambda size=size: self._reduce(exchanges, size)

@@ -1,0 +1,43 @@
+"""Train while every step is gauged: ``… naive``, or a codec of our own communicator."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import chainer
+import chainermn
+import numpy as np
+
+import workbench
+from tests.engine.programs.regression import examples, own, run, trainer
+from tests.engine.programs.world import arguments, found, rank, write_found
+from workbench.core.performance.batch_size import gauged
+from workbench.engine import gradient_noise
+from workbench.engine.exchange import bucket_layout
+
+gradient_noise.gauge_period = lambda *_: 1
+gradient_noise.TELL_SECONDS = 0.0
+gradient_noise.gauged = partial(gauged, decay=0.998)
+
+
+def communicator(name: str) -> Any:
+    if name == "naive":
+        return chainermn.create_communicator("naive")
+    bucket_layout.DIRECT_BYTES = 0  # so that even four numbers leave during the backward pass
+    return workbench.create_communicator(compress=name, overlap=True)
+
+
+x, y = examples()
+# With weights at zero the gradient of one example is -2 y x.
+each = -2 * y * x
+found["exact"] = float(each.var(axis=0).sum() / (each.mean(axis=0) ** 2).sum())
+np.random.seed(rank)
+comm = communicator(arguments[0])
+trainer(comm, chainer.optimizers.SGD(0.0), own(x, y), 1500).run()
+found["overlaps"] = getattr(comm, "overlaps", False)
+for _, _, pairs in run.log._samples:
+    found.update(pairs)
+found["communicator"] = arguments[0]
+
+write_found()

@@ -1,0 +1,18 @@
+"""Train while rank 1 computes for longer, while data comes late, or neither.
+
+``… rank|data|nothing``.
+"""
+
+from __future__ import annotations
+
+from tests.engine.programs.timed_training import train
+from tests.engine.programs.world import arguments, folder, found, rank, worlds, write_found
+
+SLOW: dict[str, dict[str, float]] = {
+    "rank": {"compute": 0.02 + 0.03 * (rank == 1)},
+    "data": {"data": 0.03},
+    "nothing": {"compute": 0.06},
+}
+found.update(train(worlds.offer(0), folder, **SLOW[arguments[0]]))
+
+write_found()
