@@ -25,6 +25,8 @@ LOCALES = ROOT / "workbench" / "locale"
 DOMAIN = "workbench"
 KEYWORDS = {"__": None, "_n": (1, 2), "_p": ((1, "c"), 2)}
 OPTIONS = {"jsx": "true", "parse_template_string": "true"}
+# Those of ``workbench.view.phrase``.
+PYTHON_KEYWORDS = {"phrase": None, "counted": (1, 2)}
 CONTEXT_END = "\4"
 
 
@@ -34,10 +36,15 @@ def sources() -> list[Path]:
     return sorted(path for path in found if "__tests__" not in path.parts)
 
 
+def python_sources() -> list[Path]:
+    """Return the Python files that may have strings for a page to translate."""
+    return sorted((ROOT / "workbench" / "view").glob("*.py"))
+
+
 def extracted() -> Catalog:
     """Return all strings of the sources and of the settings schema."""
     catalogue = Catalog(domain=DOMAIN)
-    for path in sources():
+    for path in [*sources(), *python_sources()]:
         where = path.relative_to(ROOT).as_posix()
         for message, context in strings(path):
             catalogue.add(message, None, [(where, 0)], context=context)
@@ -50,8 +57,11 @@ def extracted() -> Catalog:
 
 def strings(path: Path) -> list[tuple[str | tuple[str, ...], str | None]]:
     """Return each string of the source at ``path``, or its forms, and its context."""
+    method, keywords = (
+        ("python", PYTHON_KEYWORDS) if path.suffix == ".py" else ("javascript", KEYWORDS)
+    )
     with path.open("rb") as file:
-        found = extract("javascript", file, keywords=KEYWORDS, options=OPTIONS)
+        found = extract(method, file, keywords=keywords, options=OPTIONS)
         return [(message, context) for _, message, _, context in found]
 
 

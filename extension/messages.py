@@ -18,10 +18,18 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from workbench.view.page_protocol import MESSAGES, StepPart
+from workbench.view.phrase import Unit
 
 TARGET = Path(__file__).parent / "src" / "messages.ts"
 WIDTH = 80
 PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", object: "unknown"}
+UNIONS = {
+    StepPart: (
+        "StepPart",
+        "A part of a step; communication is waiting and moving, if not separate.",
+    ),
+    Unit: ("Unit", "The format of a number: a count, three or four digits, or a duration."),
+}
 HEAD = """\
 /**
  * The messages to a page about clusters, runs and measurements: written by `extension/messages.py`
@@ -37,8 +45,7 @@ def text() -> str:
         one for found in hints.values() for hint in found.values() for one in _enums(hint)
     )
     parts = [_union(one.__name__, _said(one)[0], [repr(str(m)) for m in one]) for one in enums]
-    said = "A part of a step; communication is waiting and moving, if not separate."
-    parts.append(_union("StepPart", said, [*map(repr, get_args(StepPart))]))
+    parts += [_union(*names, [*map(repr, get_args(one))]) for one, names in UNIONS.items()]
     parts += [_interface(kind, hints[kind]) for kind in MESSAGES]
     return "\n".join([HEAD, *parts])
 
@@ -92,8 +99,8 @@ def _name(kind: type[Any]) -> str:
 def _type(hint: Any) -> str:
     if hint in PLAIN:
         return PLAIN[hint]
-    if hint == StepPart:
-        return "StepPart"
+    if hint in UNIONS:
+        return UNIONS[hint][0]
     if hint is type(None):
         return "null"
     if isinstance(hint, type) and hint in MESSAGES:

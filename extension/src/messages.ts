@@ -47,6 +47,20 @@ export type StepPart =
   | 'data'
   | 'other';
 
+/** The format of a number: a count, three or four digits, or a duration. */
+export type Unit = 'count' | 'value' | 'rate' | 'duration';
+
+/** A text to translate. */
+export interface IPhrase {
+  /** In English; `%1` is the first argument. */
+  text: string;
+  /** Strings are shown as they are, numbers in the format of their unit; a duration is in seconds. Null is the label of what the text describes. */
+  args?: (string | [Unit, number] | IPhrase | null)[];
+  /** The text for an `amount` other than 1; then `%1` is `amount` and `%2` the first argument. Empty for a text without one. */
+  plural?: string;
+  amount?: number;
+}
+
 /** One node, as it was last seen. */
 export interface INode {
   id: string;
@@ -156,36 +170,25 @@ export interface IRun {
   /** The server's clock when this was written. */
   now: number;
   iteration: number;
-  /** 0 when unknown. */
-  iterations_total: number;
-  epoch: number;
-  epochs_total: number;
   /** From 0 to 1; null when no total is known. */
   fraction: number | null;
-  seconds_left: number | null;
   seconds_taken: number;
-  /** Recent iterations per second; 0 when unknown. */
-  rate: number;
   failed_rank: number;
   failed_host: string;
   /** The failed rank's own traceback. */
   error: string;
   /** Sentences for the reader, or empty. */
   message: string;
-  /** Why the run waits, in a sentence, or empty. */
-  waiting: string;
   parameters: { [name: string]: unknown };
   arguments: string[];
   /** The last value of each reported name, in the order in which views show them: the median over the ranks; null where it is not finite. */
   values: { [name: string]: number | null };
+  /** Its state in a word. */
+  word?: IPhrase | null;
+  /** The parts of the line beside its state; a string is shown as it is. */
+  line?: (IPhrase | string)[];
   /** Whether frames are left out of the error, which `workbench logs` prints. */
   is_folded?: boolean;
-  /** The last line of the failed rank's error. */
-  failure?: string;
-  /** The iteration at which it was stopped; -1 if it was not. */
-  stopped_at?: number;
-  /** The part of `message` beside these two. */
-  remark?: string;
   /** Which ranks wait for which others, now or when it ended. */
   hang?: IHang | null;
   /** Number of rank 0's figures, tables and similar. */

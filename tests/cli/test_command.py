@@ -22,7 +22,7 @@ def test_run_shows_output_folded_and_ends_with_zero(workbench, actor, script):
 
     assert result.exit_code == 0
     assert set(result.stdout.splitlines()) == SAID
-    assert "Run digits: finished on 2 ranks, iteration 3 of 3" in result.stderr
+    assert "Run digits: finished · iteration 3 of 3 · 2 ranks" in result.stderr
     assert "Last values: main/loss 1\n" in result.stderr
 
 

@@ -124,7 +124,7 @@ def test_ctrl_c_stops_the_run_at_an_iteration(shell):
 
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert re.search(r"Run interrupted: stopped at iteration \d+ on 2 ranks", errors)
+    assert re.search(r"Run interrupted: stopped at iteration \d+ · 2 ranks", errors)
 
 
 def test_stop_from_another_shell_ends_the_run_in_this_one(shell):

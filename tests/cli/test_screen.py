@@ -53,8 +53,8 @@ def test_the_picture_shows_how_far_how_fast_and_where_to():
 
     text = shown(picture(running, 110.0))
 
-    assert "digits: running on 2 ranks, iteration 50, epoch 1 of 2, 10 s" in text
-    assert "about 10 s left, 10 it/s" in text
+    assert "digits: running · iteration 50 · epoch 1 of 2 · 2 ranks" in text
+    assert "10 it/s · 10 s left" in text
     assert "50 %" in text
     assert "main/loss  1           █▁" in text
 
@@ -65,7 +65,7 @@ def test_a_run_that_waits_says_for_what():
 
     text = shown(picture(waiting, 0.0))
 
-    assert "queued on 2 ranks: the cluster is starting (1 of 2 ranks is here)" in text
+    assert "queued · 2 ranks · the cluster is starting (1 of 2 ranks is here)" in text
 
 
 def test_a_terminal_shows_output_above_the_bar():

@@ -44,7 +44,7 @@ def test_a_cell_is_run_on_every_rank_and_its_curve_is_kept(run_cell, stand_in, s
     assert run.fact.state is RunState.FINISHED
     assert len(sent.final("image/png")) == 1
     assert '<img alt="main/loss falls from' in sent.html
-    assert "Run digits: finished on 2 ranks, iteration 20 of 20" in sent.text
+    assert "Run digits: finished · iteration 20 of 20 · 2 ranks" in sent.text
 
 
 def test_the_picture_carries_the_run_for_other_front_ends(run_cell, stand_in, store, sent) -> None:

@@ -62,7 +62,7 @@ def test_a_cell_starts_the_cluster_and_leaves_a_picture(warm, store) -> None:
     assert "Starting cluster 'default'" in answer.text
     assert "hello\n" in answer.text
     assert len(answer.all("image/png")) == 1
-    assert "Run first: finished on 2 ranks, iteration 20 of 20" in answer.all("text/plain")[-1]
+    assert "Run first: finished · iteration 20 of 20 · 2 ranks" in answer.all("text/plain")[-1]
 
 
 def test_what_a_cell_leaves_is_there_for_the_next_one(warm) -> None:
@@ -93,7 +93,7 @@ def test_the_cell_after_a_failure_runs(warm) -> None:
 def test_the_stop_button_of_the_page_stops_the_run(warm, store) -> None:
     def interrupt(message: dict[str, Any]) -> None:
         text = message["content"].get("data", {}).get("text/plain", "")
-        if "running on 2 ranks, iteration" in text and not store.run("long").wish.stop:
+        if "running · iteration" in text and not store.run("long").wish.stop:
             warm.manager.interrupt_kernel()
 
     answer = warm.run(
@@ -127,7 +127,7 @@ def test_a_killed_kernel_loses_nothing_of_the_curve(home, store) -> None:
     assert "Cluster default: ready, 2 of 2 ranks" in status.all("text/plain")[0]
     assert any("loss falls from 1.5 " in text for text in status.all("text/plain"))
     assert len(store.points(store.run("orphan").id)) == 600
-    assert "Run orphan: finished on 2 ranks" in ended.all("text/plain")[-1]
+    assert "Run orphan: finished · iteration" in ended.all("text/plain")[-1]
 
 
 def test_a_killed_supervisor_is_woken_by_the_cell_that_looks(warm, store) -> None:
@@ -135,7 +135,7 @@ def test_a_killed_supervisor_is_woken_by_the_cell_that_looks(warm, store) -> Non
 
     def kill(message: dict[str, Any]) -> None:
         text = message["content"].get("data", {}).get("text/plain", "")
-        if "running on 2 ranks, iteration" in text and not killed:
+        if "running · iteration" in text and not killed:
             killed.append(store.cluster_fact("default").supervisor)
             os.kill(killed[0], signal.SIGKILL)
 

@@ -45,7 +45,7 @@ def notebook(stand_in) -> Iterator[Notebook]:
 def training(notebook) -> Notebook:
     """A kernel whose cell follows a run."""
     notebook.client.execute(CELL)
-    hear(notebook, "running on 2 ranks, iteration")
+    hear(notebook, "running · iteration")
     return notebook
 
 
@@ -79,7 +79,7 @@ def test_a_restarted_kernel_attaches_and_says_what_its_next_run_waits_for(traini
     same = training.run(CELL)
     other = training.run("%%dist_train --background\npass")
 
-    assert any("running on 2 ranks" in text for text in status.all("text/plain"))
+    assert any("running · iteration" in text for text in status.all("text/plain"))
     assert "stop it (%dist_stop digits), or choose another name" in same.error
     assert "Run 'digits' is still active, and this one waits for it" in other.text
 
@@ -100,7 +100,7 @@ def test_an_interrupt_is_answered_at_once_and_stops_the_run_soon(training, store
 def test_two_interrupts_stop_the_run_at_once(notebook, store) -> None:
     notebook.run("import workbench.notebook.kernel_control as it\nit.RESTART_SECONDS = 600")
     notebook.client.execute(CELL)
-    hear(notebook, "running on 2 ranks, iteration")
+    hear(notebook, "running · iteration")
 
     notebook.manager.interrupt_kernel()
     hear(notebook, "Stopping…")

@@ -21,6 +21,8 @@ from workbench.server.subscriber import (
     as_json,
     brief,
 )
+from workbench.view.page_protocol import as_values
+from workbench.view.phrase import phrase
 
 LATER = 100.0
 
@@ -50,11 +52,16 @@ class Wire:
         return [data if isinstance(data, bytes) else json.loads(data)["type"] for data in taken]
 
 
+def line_of(it_per_second: float = 2.0) -> list[Any]:
+    """Return the line of a run."""
+    return [as_values(phrase("%1 it/s", ("rate", it_per_second)))]
+
+
 def look(
     version: int = 7, *, ended: bool = False, frames=None, output=None, **run: Any
 ) -> RunUpdate:
     """Return where a run stands."""
-    run = {"is_ended": ended, "iteration": 0, **run}
+    run = {"is_ended": ended, "iteration": 0, "line": line_of(), **run}
     return RunUpdate("feed", version, ended, run, None, frames or {}, output or {})
 
 
@@ -100,7 +107,8 @@ def test_what_a_page_has_counts_only_for_the_same_feed(wire, told, feed, version
 
     page.greet(look(7, id="x"), told)
 
-    hello = {"type": "hello", "feed": "feed", "run": {"is_ended": False, "iteration": 0, "id": "x"}}
+    run = {"is_ended": False, "iteration": 0, "line": line_of(), "id": "x"}
+    hello = {"type": "hello", "feed": "feed", "run": run}
     assert json.loads(wire.sent[0]) == hello
     assert page.since(LATER, ended=False) == since
 
@@ -250,7 +258,8 @@ def test_a_page_is_told_where_the_run_stands_once(page, told, wire) -> None:
         ({"iteration": 1}, RUN_SECONDS, 2),
         ({"iteration": 1}, RUN_SECONDS - 0.01, 1),
         ({"is_ended": True}, 0.0, 2),
-        ({"now": 5.0, "rate": 3.0, "seconds_left": 4.0, "seconds_taken": 9.0}, 1.0, 1),
+        ({"now": 5.0, "seconds_taken": 9.0, "line": line_of(it_per_second=3.0)}, 1.0, 1),
+        ({"line": [*line_of(), "waits for run 'first'"]}, 1.0, 2),
         ({}, BEAT_SECONDS, 2),
     ],
 )

@@ -248,7 +248,7 @@ async def test_a_run_that_waits_says_for_what(follow, begin) -> None:
     async with follow(run.id) as listener:
         hello = await listener.hear_a("hello")
 
-    assert (hello["run"]["state"], hello["run"]["waiting"]) == (
+    assert (hello["run"]["state"], hello["run"]["line"][-1]) == (
         "queued", "the cluster is about to start",
     )  # fmt: skip
 

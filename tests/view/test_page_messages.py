@@ -43,7 +43,7 @@ def test_a_run_that_waits_says_for_what(store, queue) -> None:
     second = queue("second")
     store.put_cluster_fact(ClusterFact("default", ClusterState.READY, ranks=2))
 
-    assert run_now(store, second, 1.0)["waiting"] == "waits for run 'first'"
+    assert run_now(store, second, 1.0)["line"] == ["waits for run 'first'"]
 
 
 def test_a_run_that_is_asked_to_stop_is_stopping_until_it_has_ended(store, queue) -> None:

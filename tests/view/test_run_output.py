@@ -31,7 +31,7 @@ def test_picture_words_curves_and_output_stay(store, supervisor, queue, report) 
     label = "main/loss falls from 3 to 1 over 2 iterations; A step takes 100 ms: "
     assert f'<img alt="{label}' in bundle["text/html"]
     assert "hello from 1" in bundle["text/html"]
-    assert "Run digits: finished on 2 ranks, iteration 3, 4.0 s" in bundle["text/plain"]
+    assert "Run digits: finished · iteration 3 · 2 ranks · took 4.0 s" in bundle["text/plain"]
     saved = bundle[RUN_TYPE]["saved"]
     assert saved["run"]["values"] == {"main/loss": 1.0}
     assert len(saved["steps"]["ranks"]) == 2

@@ -41,7 +41,7 @@ def test_a_running_run_says_its_pace(store, supervisor, queue):
         supervisor.put_run_fact(run.id, state=RunState.RUNNING, started=99.0, iteration=iteration)
         list(record.read(store, now))
 
-    assert record.line(101.0) == "running, iteration 30, 2.0 s, 20 it/s"
+    assert record.line(101.0) == "running · iteration 30 · 20 it/s"
 
 
 def test_points_are_read_on_after_the_clock_was_set_back(store, queue, report):

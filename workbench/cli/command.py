@@ -72,7 +72,8 @@ from workbench.view.readiness import (
     wait_ready,
 )
 from workbench.view.run_record import curves_of
-from workbench.view.text import state_line, summary
+from workbench.view.state_line import state_line
+from workbench.view.text import summary
 
 
 def up(

@@ -31,7 +31,8 @@ from workbench.view.nodes import (
 )
 from workbench.view.page_protocol import as_values
 from workbench.view.run_record import runs_before
-from workbench.view.text import cluster_line, state_line
+from workbench.view.state_line import state_line
+from workbench.view.text import cluster_line
 from workbench.view.wait_reason import reason
 
 _COLOURS = {True: "green", False: "bold red", None: "dim"}

@@ -21,6 +21,7 @@ from workbench.core.units import rank_numbers
 from workbench.view.hang_text import hang_lines, is_hanging
 from workbench.view.lines import LineReader
 from workbench.view.run_record import RunRecord
+from workbench.view.state_line import SEPARATOR
 from workbench.view.text import number, percent
 
 REFRESH_SECONDS = 0.25
@@ -123,7 +124,7 @@ class PlainScreen:
         if stage != self._said or (running and is_due(self._when, now, REMIND_SECONDS)):
             self._said, self._when = stage, now
             values = "".join(
-                f", {name} {number(_last(curve))}" for name, curve in _shown(record)[:1]
+                f"{SEPARATOR}{name} {number(_last(curve))}" for name, curve in _shown(record)[:1]
             )
             self.note(f"{run.wish.name}: {record.line(now)}{values}")
 

@@ -21,8 +21,9 @@ RUN_SECONDS = 0.25
 STEPS_SECONDS = 1.0
 BEAT_SECONDS = 5.0  # a page that receives nothing for longer considers the connection dead
 
-# Fields that change continually without news.
-_PASSING = frozenset({"now", "seconds_left", "seconds_taken", "rate"})
+# What changes continually without news: fields, and the amounts of a line.
+_PASSING = frozenset({"now", "seconds_taken"})
+_PASSING_UNITS = frozenset({"rate", "duration"})
 # A little less than the interval between two polls of the store, which varies.
 FRAME_SECONDS = 0.08
 PATIENCE_SECONDS = 5.0
@@ -59,7 +60,7 @@ class Told:
 
     def _note_run(self, look: RunUpdate, now: float) -> bool:
         """Return whether a message is held back."""
-        lasting = {name: value for name, value in look.run.items() if name not in _PASSING}
+        lasting = _lasting(look.run)
         quiet, news = now - self._run_at, lasting != self._lasting
         over = look.run["is_ended"] and not self._lasting.get("is_ended")
         beat = quiet >= BEAT_SECONDS and not look.ended
@@ -237,3 +238,18 @@ def brief(reason: str) -> str:
     if len(data) <= _REASON_BYTES:
         return reason
     return data[: _REASON_BYTES - 3].decode(errors="ignore") + "…"
+
+
+def _lasting(run: dict[str, Any]) -> dict[str, Any]:
+    """Return what is news when it changes."""
+    line = [part if isinstance(part, str) else _without_amounts(part) for part in run["line"]]
+    rest = {name: value for name, value in run.items() if name not in _PASSING}
+    return {**rest, "line": line}
+
+
+def _without_amounts(phrase: dict[str, Any]) -> list[Any]:
+    args = [
+        one[0] if isinstance(one, list) and one[0] in _PASSING_UNITS else one
+        for one in phrase["args"]
+    ]
+    return [phrase["text"], args]

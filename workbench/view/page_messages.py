@@ -12,15 +12,8 @@ from typing import Any, cast
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy, kept_anatomy
 from workbench.core.cluster.model import ClusterFact, as_next_started, shown_state
 from workbench.core.performance.comparison import StepSummary
-from workbench.core.run.metrics import (
-    fraction_done,
-    group_names,
-    iterations_to_do,
-    reported,
-    seconds_left,
-    seconds_taken,
-)
-from workbench.core.run.model import Run, RunState, only_printed
+from workbench.core.run.metrics import fraction_done, group_names, reported, seconds_taken
+from workbench.core.run.model import Run, only_printed
 from workbench.errors import Unknown
 from workbench.store import Store
 from workbench.store.disk import full_disk
@@ -39,6 +32,7 @@ from workbench.view.page_protocol import (
     as_values,
 )
 from workbench.view.run_record import runs_before
+from workbench.view.state_line import is_stopping, line_parts, state_word
 from workbench.view.wait_reason import reason
 
 Message = dict[str, Any]
@@ -99,7 +93,7 @@ def _run_message(
         cluster=wish.cluster,
         state=fact.state,
         is_ended=fact.state.ended,
-        is_stopping=wish.stop and not fact.state.ended,
+        is_stopping=is_stopping(run),
         ranks=fact.ranks,
         generation=fact.generation,
         created=wish.created,
@@ -107,22 +101,18 @@ def _run_message(
         ended=fact.ended,
         now=now,
         iteration=fact.iteration,
-        iterations_total=iterations_to_do(fact),
-        epoch=finite(fact.epoch) or 0.0,
-        epochs_total=finite(fact.epochs_total) or 0.0,
         fraction=fraction_done(fact),
-        seconds_left=seconds_left(fact, now),
         seconds_taken=seconds_taken(fact, now),
-        rate=rate if fact.state is RunState.RUNNING else 0.0,
         failed_rank=fact.failed_rank,
         failed_host=fact.failed_host,
         error=fact.error[-ERROR_CHARACTERS:],
         message=in_page(fact.message),
+        word=state_word(run),
+        line=tuple(
+            in_page(one) if isinstance(one, str) else one
+            for one in line_parts(run, now, waiting, rate)
+        ),
         is_folded=bool(fact.traceback),
-        failure=fact.failure,
-        stopped_at=fact.stopped_at,
-        remark=fact.remark,
-        waiting=in_page(waiting),
         hang=hang_message(run),
         parameters={name: _plain(value) for name, value in wish.parameters},
         arguments=tuple(str(argument) for argument in wish.arguments),

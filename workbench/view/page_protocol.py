@@ -15,6 +15,7 @@ from workbench.core.cluster.model import ClusterState
 from workbench.core.fleet.model import NodeState, Provider
 from workbench.core.fleet.purchases import PurchaseOutcome
 from workbench.core.run.model import RunKind, RunState
+from workbench.view.phrase import Phrase
 
 StepPart = Literal[
     "compute", "communication", "waiting", "moving", "point-to-point", "data", "other"
@@ -155,18 +156,14 @@ class RunMessage:
         is_ended: Whether the run is complete.
         is_stopping: Whether a stop was requested.
         now: The server's clock when this was written.
-        iterations_total: 0 when unknown.
         fraction: From 0 to 1; null when no total is known.
-        rate: Recent iterations per second; 0 when unknown.
         error: The failed rank's own traceback.
         message: Sentences for the reader, or empty.
-        waiting: Why the run waits, in a sentence, or empty.
         values: The last value of each reported name, in the order in which views show them: the
             median over the ranks; null where it is not finite.
+        word: Its state in a word.
+        line: The parts of the line beside its state; a string is shown as it is.
         is_folded: Whether frames are left out of the error, which ``workbench logs`` prints.
-        failure: The last line of the failed rank's error.
-        stopped_at: The iteration at which it was stopped; -1 if it was not.
-        remark: The part of ``message`` beside these two.
         hang: Which ranks wait for which others, now or when it ended.
         displays: Number of rank 0's figures, tables and similar.
         verdict: The verdict on the step breakdown, a sentence each; final once it has ended.
@@ -187,25 +184,18 @@ class RunMessage:
     ended: float
     now: float
     iteration: int
-    iterations_total: int
-    epoch: float
-    epochs_total: float
     fraction: float | None
-    seconds_left: float | None
     seconds_taken: float
-    rate: float
     failed_rank: int
     failed_host: str
     error: str
     message: str
-    waiting: str
     parameters: Mapping[str, object]
     arguments: tuple[str, ...]
     values: Mapping[str, float | None]
+    word: Phrase | None = None
+    line: tuple[Phrase | str, ...] = ()
     is_folded: bool = False
-    failure: str = ""
-    stopped_at: int = -1
-    remark: str = ""
     hang: HangMessage | None = None
     displays: int = 0
     verdict: tuple[str, ...] = ()
@@ -383,7 +373,7 @@ class SurveyMessage:
 
 
 MESSAGES: tuple[type[Any], ...] = (
-    NodeMessage, RungMessage, WaitingMessage, ElsewhereMessage, HangMessage, StepMessage,
+    Phrase, NodeMessage, RungMessage, WaitingMessage, ElsewhereMessage, HangMessage, StepMessage,
     StepsMessage, RunMessage, ListedRunMessage, RankMessage, MeasuredMessage, FleetMessage,
     ClusterMessage, ClustersMessage, ExchangeMessage, RateMessage, SurveyMessage,
 )  # fmt: skip

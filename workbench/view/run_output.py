@@ -24,13 +24,13 @@ from workbench.view.listing import cell, framed, head_cell
 from workbench.view.page_messages import run_message, steps_message
 from workbench.view.page_protocol import as_values
 from workbench.view.run_record import RunRecord
+from workbench.view.state_line import state_line
 from workbench.view.survey_output import survey_bundle, survey_message
 from workbench.view.text import (
     all_frames,
     kept_line,
     number,
     percent,
-    state_line,
     summary,
 )
 from workbench.view.transcript import KEPT_CHARACTERS, Transcript

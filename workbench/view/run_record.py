@@ -10,7 +10,7 @@ from workbench.core.run.downsampling import DEFAULT_CAPACITY, Curve
 from workbench.core.run.metrics import Pace, is_measured
 from workbench.core.run.model import Run, RunState
 from workbench.store import OutputRow, Store
-from workbench.view.text import state_line
+from workbench.view.state_line import state_line
 from workbench.view.wait_reason import reason
 
 POINTS_AT_ONCE = 20_000

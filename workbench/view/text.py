@@ -9,20 +9,14 @@ from pathlib import Path
 
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish, shown_state
 from workbench.core.fleet.model import Offer
-from workbench.core.run.metrics import (
-    fraction_done,
-    iterations_to_do,
-    left_out,
-    reported,
-    seconds_left,
-    seconds_taken,
-)
-from workbench.core.run.model import Run, RunFact, RunState
+from workbench.core.run.metrics import fraction_done, left_out, reported
+from workbench.core.run.model import Run, RunFact
 from workbench.core.units import count, dollars, duration, hourly, number, percent_of
+from workbench.view.state_line import state_line
 
 __all__ = [
     "cluster_line", "count", "dollars", "duration", "hourly", "kept_line", "moment", "network",
-    "number", "percent", "place", "state_line", "summary", "values_line",
+    "number", "percent", "place", "summary", "values_line",
 ]  # fmt: skip
 
 
@@ -75,30 +69,6 @@ def cluster_line(wish: ClusterWish | None, fact: ClusterFact) -> str:
     return f"Cluster {fact.name}: {', '.join(parts)}{f': {fact.message}' if fact.message else ''}"
 
 
-def state_line(run: Run, now: float, remark: str = "", rate: float = 0.0) -> str:
-    """Return a run's state in one line.
-
-    Args:
-        now: Epoch seconds.
-        remark: Why it waits, if it does.
-        rate: Recent iterations per second; 0 when unknown.
-    """
-    fact = run.fact
-    running = fact.state is RunState.RUNNING
-    state, said = _state(fact)
-    parts = [state + (f" on {count(fact.ranks, 'rank')}" if fact.ranks else "")]
-    parts += [_progress(fact)] if fact.state is not RunState.STOPPED else []
-    if fact.started:
-        parts.append(duration(seconds_taken(fact, now)))
-    left = seconds_left(fact, now)
-    if left is not None and running:
-        parts.append(f"about {duration(left)} left")
-    if rate > 0 and running:
-        parts.append(f"{number(rate, 3)} it/s")
-    line = ", ".join(part for part in parts if part)
-    return f"{line}: {remark or said}" if remark or said else line
-
-
 def summary(
     run: Run, values: Mapping[str, float], folder: Path, now: float, steps: Sequence[str] = ()
 ) -> list[str]:
@@ -125,34 +95,3 @@ def all_frames(run: Run) -> str:
     """Return the command that prints all frames of the run's error, if it has any."""
     command = f"workbench logs {shlex.quote(run.wish.name)} --traceback"
     return f"All frames: `{command}`" if run.fact.traceback else ""
-
-
-def _state(fact: RunFact) -> tuple[str, str]:
-    """Return the state with its details."""
-    if fact.state is RunState.STOPPED:
-        return _stopped(fact)
-    if fact.state is RunState.FAILED and fact.failed_rank >= 0 and not fact.message:
-        return f"failed on rank {fact.failed_rank} ({fact.failed_host})", ""
-    return str(fact.state), fact.message.rstrip(".")
-
-
-def _stopped(fact: RunFact) -> tuple[str, str]:
-    said = fact.remark.rstrip(".")
-    if fact.stopped_at >= 0:
-        return f"stopped at iteration {fact.stopped_at}", said
-    if not fact.started and not fact.iteration:
-        return "stopped before it started", said
-    if fact.message:  # written before the iteration was a field
-        return str(fact.state), fact.message.rstrip(".")
-    return f"stopped at iteration {fact.iteration}", said
-
-
-def _progress(fact: RunFact) -> str:
-    parts = []
-    known = iterations_to_do(fact)
-    if fact.iteration or known:
-        parts.append(f"iteration {fact.iteration:,}{f' of {known:,}' if known else ''}")
-    if fact.epoch or fact.epochs_total:
-        total = f" of {number(fact.epochs_total)}" if fact.epochs_total else ""
-        parts.append(f"epoch {number(fact.epoch, 3)}{total}")
-    return ", ".join(parts)

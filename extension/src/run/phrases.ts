@@ -1,46 +1,40 @@
 /**
  * Put a run's state and its curves into words.
  */
-import type { IRun, RunState } from '../protocol';
+import type { IPhrase, IRun } from '../protocol';
 import type { Connection } from './model';
 import { duration, integer, number } from './numbers';
 import type { Series } from './series';
 import type { ITrans } from './trans';
 
+/**
+ * A text from the server in the page's language.
+ *
+ * @param label - of what the text describes
+ */
+export function said(
+  phrase: IPhrase | string,
+  trans: ITrans,
+  label = ''
+): string {
+  if (typeof phrase === 'string') {
+    return phrase;
+  }
+  const { text, args = [], plural, amount = 0 } = phrase;
+  const shown = args.map(one => argument(one, trans, label));
+  return plural
+    ? trans._n(text, plural, amount, ...shown)
+    : trans.__(text, ...shown);
+}
+
 /** A run's state in a word. */
-export function stateWord(run: IRun, trans: ITrans): string {
-  const words: { [state in RunState]: string } = {
-    queued: trans.__('queued'),
-    submitted: trans.__('submitted'),
-    running: trans.__('running'),
-    stopping: trans.__('stopping…'),
-    finished: trans.__('finished'),
-    failed: trans.__('failed'),
-    stopped: trans.__('stopped'),
-    lost: trans.__('lost')
-  };
-  return run.is_stopping ? words.stopping : (words[run.state] ?? run.state);
+export function stateWord({ word, state }: IRun, trans: ITrans): string {
+  return word ? said(word, trans) : state;
 }
 
 /** A run's progress in one line; its state is shown beside it. */
-export function stateLine(run: IRun, trans: ITrans): string {
-  const isRunning = run.state === 'running' && !run.is_stopping;
-  const [ending, said] = endingOf(run, trans);
-  const parts = [ending, ...(ending ? [] : progress(run, trans))];
-  if (run.ranks) {
-    parts.push(trans._n('%2 rank', '%2 ranks', run.ranks, integer(run.ranks)));
-  }
-  if (isRunning && run.rate > 0) {
-    parts.push(trans.__('%1 it/s', number(run.rate, 3)));
-  }
-  if (isRunning && run.seconds_left !== null) {
-    parts.push(trans.__('%1 left', duration(run.seconds_left, trans)));
-  }
-  if (run.is_ended && run.started) {
-    parts.push(trans.__('took %1', duration(run.seconds_taken, trans)));
-  }
-  parts.push(withoutStop(run.waiting || said));
-  return parts.filter(part => part).join(' · ');
+export function stateLine({ line, message }: IRun, trans: ITrans): string {
+  return line ? line.map(part => said(part, trans)).join(' · ') : message; // saved by an older version
 }
 
 /** What is to be said of the connection; often nothing. */
@@ -140,54 +134,23 @@ export function describe(label: string, series: Series, trans: ITrans): string {
       );
 }
 
-/** How the run ended, if that says more than its state does, and what else is to be said. */
-function endingOf(run: IRun, trans: ITrans): [ending: string, said: string] {
-  const { message, failure, stopped_at: at = -1, remark = '' } = run;
-  if (run.state === 'stopped') {
-    if (at < 0 && !run.started && !run.iteration) {
-      return [trans.__('stopped before it started'), remark];
-    }
-    if (at < 0 && message) {
-      return ['', message]; // kept before the iteration was a field
-    }
-    const iteration = integer(at < 0 ? run.iteration : at);
-    return [trans.__('stopped at iteration %1', iteration), remark];
+function argument(
+  one: NonNullable<IPhrase['args']>[number],
+  trans: ITrans,
+  label: string
+): string {
+  if (!Array.isArray(one)) {
+    return one === null ? label : said(one, trans, label);
   }
-  if (run.state === 'failed' && run.failed_rank >= 0) {
-    const { failed_rank: rank, failed_host: host } = run;
-    return [
-      host
-        ? trans.__('failed on rank %1 (%2)', rank, host)
-        : trans.__('failed on rank %1', rank),
-      failure ? [failure, remark].filter(text => text).join('. ') : message
-    ];
+  const [unit, amount] = one;
+  switch (unit) {
+    case 'count':
+      return integer(amount);
+    case 'value':
+      return number(amount);
+    case 'rate':
+      return number(amount, 3);
+    case 'duration':
+      return duration(amount, trans);
   }
-  return ['', message];
-}
-
-function progress(run: IRun, trans: ITrans): string[] {
-  const parts = [];
-  const { iteration, iterations_total, epoch, epochs_total } = run;
-  if (iterations_total) {
-    const [done, total] = [integer(iteration), integer(iterations_total)];
-    parts.push(
-      run.kind === 'measurement'
-        ? trans.__('step %1 of %2', done, total)
-        : trans.__('iteration %1 of %2', done, total)
-    );
-  } else if (iteration) {
-    parts.push(trans.__('iteration %1', integer(iteration)));
-  }
-  if (epochs_total) {
-    parts.push(
-      trans.__('epoch %1 of %2', number(epoch, 3), number(epochs_total))
-    );
-  } else if (epoch) {
-    parts.push(trans.__('epoch %1', number(epoch, 3)));
-  }
-  return parts;
-}
-
-function withoutStop(sentence: string): string {
-  return sentence.replace(/\.$/, '');
 }

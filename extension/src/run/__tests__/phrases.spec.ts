@@ -1,10 +1,12 @@
 /** A run's state, its curves and its connection in words. */
-import type { IRun } from '../../protocol';
+import cases from '../../../../tests/view/runs.json';
+import type { IPhrase } from '../../protocol';
 import { fixed, integer, number, percent, tick } from '../numbers';
 import {
   connectionRemark,
   describe as words,
   nonfiniteRemark,
+  said,
   stateLine,
   stateWord
 } from '../phrases';
@@ -16,105 +18,34 @@ beforeAll(() => {
   document.documentElement.lang = 'en';
 });
 
-describe('stateLine', () => {
-  const stopped = { state: 'stopped', iteration: 1234 } as const;
-  const failed = { state: 'failed', failed_rank: 2 } as const;
+describe('a run', () => {
+  it.each(cases)('is said as in the terminal: $what', one => {
+    const run = aRun(one.sent as object);
 
-  it.each<[string, IRun]>([
-    [
-      'iteration 420 of 1,000 · 4 ranks · 12.3 it/s · 41 s left',
-      aRun({ iteration: 420 })
-    ],
-    [
-      'iteration 420 · 1 rank',
-      aRun({ iterations_total: 0, ranks: 1, rate: 0, seconds_left: null })
-    ],
-    [
-      'epoch 2.1 of 5 · 4 ranks · 12.3 it/s · 41 s left',
-      aRun({ iteration: 0, iterations_total: 0, epoch: 2.1, epochs_total: 5 })
-    ],
-    [
-      'Waits for the cluster to be ready',
-      aRun({
-        ...{ state: 'queued', iteration: 0, iterations_total: 0, ranks: 0 },
-        waiting: 'Waits for the cluster to be ready.'
-      })
-    ],
-    ['iteration 1,000 of 1,000 · 4 ranks · took 1 min 23 s', anEndedRun()],
-    [
-      'stopped at iteration 1,234 · 4 ranks · took 1 min 23 s · Ranks are new',
-      anEndedRun({
-        ...{ ...stopped, stopped_at: 1234, remark: 'Ranks are new.' },
-        message: 'Stopped at iteration 1234. Ranks are new.'
-      })
-    ],
-    [
-      'iteration 1,234 of 1,000 · 4 ranks · took 1 min 23 s · Stopped at iteration 1234. Ranks are new',
-      anEndedRun({
-        ...stopped,
-        message: 'Stopped at iteration 1234. Ranks are new.' // kept long ago
-      })
-    ],
-    [
-      'stopped before it started',
-      anEndedRun({
-        ...{ state: 'stopped', ranks: 0, started: 0, iteration: 0 },
-        message: 'Stopped before it began.'
-      })
-    ],
-    [
-      'step 3 of 12 · 4 ranks',
-      aRun({
-        ...{ kind: 'measurement', iteration: 3, iterations_total: 12 },
-        ...{ rate: 0, seconds_left: null }
-      })
-    ],
-    [
-      'failed on rank 2 (node-1) · 4 ranks · took 1 min 23 s',
-      anEndedRun({ ...failed, failed_host: 'node-1' })
-    ],
-    ['failed on rank 2 · 4 ranks · took 1 min 23 s', anEndedRun(failed)],
-    [
-      'failed on rank 2 (node-1) · 4 ranks · took 1 min 23 s · ValueError: no. Ranks are new',
-      anEndedRun({
-        ...{ ...failed, failed_host: 'node-1' },
-        ...{ failure: 'ValueError: no', remark: 'Ranks are new.' },
-        message: 'Rank 2 on node-1 failed: ValueError: no. Ranks are new.'
-      })
-    ],
-    [
-      'failed on rank 2 (node-1) · 4 ranks · took 1 min 23 s · Rank 2 on node-1 failed: ValueError: no',
-      anEndedRun({
-        ...{ ...failed, failed_host: 'node-1' },
-        message: 'Rank 2 on node-1 failed: ValueError: no.' // kept long ago
-      })
-    ],
-    [
-      'failed on rank 2 · 4 ranks · took 1 min 23 s · No rank is left',
-      anEndedRun({ ...failed, message: 'No rank is left.' })
-    ],
-    [
-      'failed on rank 0 (node-0) · 4 ranks · took 1 min 23 s · GradientError: The gradient of /l1/W on rank 2 is not finite, so nobody updated',
-      anEndedRun({
-        ...{ state: 'failed', failed_rank: 0, failed_host: 'node-0' },
-        failure:
-          'GradientError: The gradient of /l1/W on rank 2 is not finite, so nobody updated',
-        message: 'Rank 0 on node-0 failed: GradientError: …'
-      })
-    ]
-  ])('is %j', (line, run) => {
-    expect(stateLine(run, ENGLISH)).toBe(line);
+    expect(stateWord(run, ENGLISH)).toBe(one.word);
+    expect(stateLine(run, ENGLISH)).toBe(one.line);
   });
 
-  it('says nothing of the time that is left once the run is to stop', () => {
-    const line = stateLine(aRun({ is_stopping: true }), ENGLISH);
+  it('that an older version saved is said in its sentences', () => {
+    const run = anEndedRun({
+      ...{ word: undefined, line: undefined },
+      message: 'It failed.'
+    });
 
-    expect(line).toBe('iteration 420 of 1,000 · 4 ranks');
+    expect(stateWord(run, ENGLISH)).toBe('finished');
+    expect(stateLine(run, ENGLISH)).toBe('It failed.');
   });
 });
 
-test('a run that is asked to stop is stopping', () => {
-  expect(stateWord(aRun({ is_stopping: true }), ENGLISH)).toBe('stopping…');
+test('a text has its arguments in the language of the page', () => {
+  document.documentElement.lang = 'de';
+  const inner = { text: '%1 left', args: [['duration', 3600]] };
+  const phrase = { text: '%1: %2, %3', args: [null, ['count', 1e4], inner] };
+
+  expect(said(phrase as IPhrase, ENGLISH, 'loss')).toBe(
+    'loss: 10.000, 1 h left'
+  );
+  document.documentElement.lang = 'en';
 });
 
 test('an unknown run is told of in the agreed words', () => {

@@ -29,21 +29,27 @@ export function aRun(changes: Partial<IRun> = {}): IRun {
     ended: 0,
     now: 1035,
     iteration: 420,
-    iterations_total: 1000,
-    epoch: 0,
-    epochs_total: 0,
     fraction: 0.42,
-    seconds_left: 41,
     seconds_taken: 34,
-    rate: 12.34,
     failed_rank: -1,
     failed_host: '',
     error: '',
     message: '',
-    waiting: '',
     parameters: {},
     arguments: [],
+    word: {
+      text: changes.is_stopping ? 'stopping…' : (changes.state ?? 'running')
+    },
     values: {},
+    line: [
+      {
+        text: 'iteration %1 of %2',
+        args: [
+          ['count', 420],
+          ['count', 1000]
+        ]
+      }
+    ],
     ...changes
   };
 }
@@ -52,7 +58,7 @@ export function aRun(changes: Partial<IRun> = {}): IRun {
 export function anEndedRun(changes: Partial<IRun> = {}): IRun {
   return aRun({
     ...{ state: 'finished', is_ended: true, ended: 1084, now: 1090 },
-    ...{ iteration: 1000, fraction: 1, seconds_left: null, rate: 0 },
+    ...{ iteration: 1000, fraction: 1 },
     seconds_taken: 83,
     ...changes
   });

@@ -1,0 +1,58 @@
+"""A run's state is said in the same words on a page and in a terminal.
+
+``extension/src/run/__tests__/phrases.spec.ts`` reads the same ``runs.json``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.surfaces import in_page
+from workbench.view.page_messages import run_message
+from workbench.view.phrase import english
+from workbench.view.state_line import SEPARATOR, line_parts, state_line, state_word
+
+CASES = json.loads((Path(__file__).parent / "runs.json").read_text(encoding="utf-8"))
+NOW = 1034.0
+
+
+def made(case: dict[str, Any]) -> Run:
+    wish = {"kind": "cell", **case["wish"]}
+    wish["kind"] = RunKind(wish["kind"])
+    fact = {**case["fact"], "state": RunState(case["fact"]["state"])}
+    return Run(RunWish("id", "digits", source="pass", **wish), RunFact("id", **fact))
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["what"] for case in CASES])
+def test_a_run_is_said_as_on_the_page(case) -> None:
+    run, waiting, rate = made(case), case["waiting"], case["rate"]
+
+    sent = run_message(run, NOW, rate=rate, waiting=waiting)
+    parts = line_parts(run, NOW, waiting, rate)
+
+    assert {name: sent[name] for name in case["sent"]} == case["sent"]
+    assert english(state_word(run)) == case["word"]
+    assert in_page(SEPARATOR.join(map(english, parts))) == case["line"]
+    assert state_line(run, NOW, waiting, rate) == case["terminal"]
+
+
+def test_what_a_run_waits_for_takes_the_place_of_its_message() -> None:
+    fact = RunFact("id", RunState.QUEUED, message="no")
+    run = Run(RunWish("id", "digits", RunKind.CELL, "pass"), fact)
+
+    assert state_line(run, 0.0, "the cluster is starting") == "queued · the cluster is starting"
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [("running", "iteration 450 · epoch 5.9 of 6"), ("lost", "iteration 450 of 460")],
+)
+def test_the_total_of_iterations_is_shown_unless_it_is_an_estimate(state, said) -> None:
+    fact = {"iteration": 450, "iterations_total": 460, "epoch": 5.9, "epochs_total": 6}
+
+    assert said in state_line(made({"wish": {}, "fact": {**fact, "state": state}}), NOW)
