@@ -26,6 +26,7 @@ ROOMS = (
     "workbench/requests",
     "workbench/server",
     "workbench/store",
+    "workbench/supervisor",
     "workbench/surfaces.py",
     "workbench/view",
     "extension/src",

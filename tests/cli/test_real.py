@@ -143,7 +143,7 @@ def test_a_run_ends_at_its_wall_clock_limit(shell):
 
     assert code == 130
     assert "stopped at iteration" in errors
-    assert "Its wall-clock limit of 1 s was over" in errors
+    assert "It reached its wall-clock limit of 1 s" in errors
 
 
 def test_a_supervisor_that_is_killed_costs_nothing(shell):

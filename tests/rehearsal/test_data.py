@@ -132,7 +132,7 @@ def test_a_folder_comes_to_three_hosts_side_by_side_though_one_is_cut_off(possib
             lambda: _size(hosts[1], parts) > BIG / 3, "the first third of the large file", str, 120
         )
         hosts[1].cut()
-        with pytest.raises(MachineError, match="staging resumes when that machine is reached"):
+        with pytest.raises(MachineError, match="wait until that machine is reached again; staging"):
             under_way[1].result(60)
         sessions[1].close()
         hosts[1].mend()

@@ -88,7 +88,7 @@ def _home_of(process: psutil.Process) -> str:
         ({"ranks": 0}, "ranks must be at least 1, not 0; try --ranks"),
         ({"ranks": -2}, "ranks must be at least 1, not -2; try --ranks"),
         ({"ranks": TOO_MANY}, f"{TOO_MANY} ranks were asked for, but this machine has"),
-        ({"ranks": 10**6, "oversubscribe": True}, "1000000 ranks is more than workbench handles"),
+        ({"ranks": 10**6, "oversubscribe": True}, "1000000 ranks are too many"),
         ({"grace": -1.0}, "grace must be at least 0 seconds, not -1."),
     ],
 )

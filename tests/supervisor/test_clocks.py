@@ -59,7 +59,7 @@ def test_a_clock_that_is_set_back_puts_no_limit_off(stage: Stage) -> None:
 
     stage.shift = -HOUR
 
-    assert stage.ended(run).fact.message.endswith(". Its wall-clock limit of 1 s was over.")
+    assert stage.ended(run).fact.message.endswith(". It reached its wall-clock limit of 1 s.")
 
 
 def test_a_clock_that_jumps_forth_ends_no_run_at_once(stage: Stage) -> None:

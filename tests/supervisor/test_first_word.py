@@ -46,7 +46,7 @@ def test_the_panel_gets_the_reason_and_the_log(store: Store, tmp_path, source, h
     message = failed(store).message
 
     log = cluster_directory(NAME) / LOG_NAME
-    assert message == f"The supervisor ended before it began ({how}); {log} says more."
+    assert message == f"The supervisor ended as it started ({how}); see {log}."
 
 
 def test_asked_again_it_tries_again(store: Store, tmp_path) -> None:

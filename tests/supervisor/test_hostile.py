@@ -128,7 +128,7 @@ def test_only_the_ranks_of_a_run_can_add_to_it(desk, caplog, generation, rank) -
     assert desk.store.points(RUN) == []
     assert desk.fact.state is RunState.SUBMITTED
     assert [r.getMessage() for r in caplog.records if r.levelname == "WARNING"] == [
-        f"rank {rank} of generation {generation} tells of run {RUN}, which is not its own"
+        f"rank {rank} of generation {generation} reports on run {RUN}, which is not its own"
     ]
 
 
@@ -145,7 +145,7 @@ def test_a_run_that_fails_so_on_a_cluster_leaves_it_to_the_next(stage: Stage) ->
     good = stage.ended(stage.ask("report(loss=rank)"))
 
     assert bad.fact.state is RunState.FAILED
-    assert "cannot be kept" in bad.fact.message
+    assert "cannot be stored" in bad.fact.message
     assert good.fact.state is RunState.FINISHED
 
 

@@ -212,7 +212,7 @@ def test_a_run_over_its_wall_clock_limit_is_stopped(stage: Stage) -> None:
     run = stage.ended(stage.ask("while True:\n    report(loss=1)\n    sleep(0.02)", limit=0.2))
 
     assert run.fact.state is RunState.STOPPED
-    assert run.fact.message.endswith(". Its wall-clock limit of 0.2 s was over.")
+    assert run.fact.message.endswith(". It reached its wall-clock limit of 0.2 s.")
 
 
 def test_a_resize_is_the_next_generation_and_ends_the_one_before(stage: Stage) -> None:

@@ -155,7 +155,7 @@ def test_a_node_that_is_taken_back_takes_its_rank_along_and_is_replaced(
 
     failed = rehearsal.ended(run).fact
     assert failed.failed_host == taken
-    assert "its node is gone, or out of reach" in failed.message
+    assert "its node is gone, or unreachable" in failed.message
     assert failed.message.endswith("Run the cell again; a run cannot be resumed yet.")
     until(lambda: taken not in {node.id for node in rehearsal.nodes})
     replaced = rehearsal.ready(3)

@@ -1,14 +1,14 @@
 """Two clocks: monotonic time for what is due, wall time for what is shown.
 
-The *wall* clock says what a person's clock says; anybody may set it. The *steady* clock counts
-seconds since the machine was started, suspended or not (Linux: CLOCK_BOOTTIME), and nobody sets
-it. What is due goes by the steady clock; what is stored or shown is the wall clock's.
+The *wall* clock shows the time of day; users and NTP may set it. The *steady* clock counts seconds
+since the machine was booted, also while suspended (Linux: CLOCK_BOOTTIME), and is never set. What
+is due is compared with the steady clock; what is stored or shown is wall-clock time.
 
-Two things need both. What is compared with the time of another place, the fleet's books, goes by
-a ``Reckoning``. What a person named by the wall clock, an end, is a ``Deadline``. A wall clock
-that has run ahead of the steady one is believed once it has done so for ``BELIEF_SECONDS``: a
-virtual machine that was paused was billed meanwhile, though its steady clock stood still; a clock
-that was set wrongly by mistake has been put right by then.
+Two values need both. The fleet's accounts, which are compared with a provider's times, use a
+``Reckoning``. An end that was given as wall-clock time is a ``Deadline``. A wall clock that is
+ahead of the steady one is trusted after ``BELIEF_SECONDS``: a virtual machine that was paused was
+billed meanwhile, though its steady clock did not count; a clock that was set wrongly is usually
+corrected by then.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 BELIEF_SECONDS = 600.0
-# What the two clocks may differ by without anything having happened.
+# The normal difference between the two clocks.
 SLACK_SECONDS = 2.0
-# A reckoning that is ahead is not put back: it runs slower by this part until it agrees.
+# A reckoning that is ahead is not set back: it runs slower by this factor until both agree.
 SLOWING = 0.1
-# So far ahead a reckoning is wrong rather than early, and is put back after all.
+# A reckoning that is further ahead is wrong rather than early, and is set back.
 WRONG_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Now, by both clocks.
+    """The present moment by both clocks.
 
     Args:
         wall: Epoch seconds.
@@ -38,21 +38,21 @@ class Moment:
 
 
 def is_due(last: float, now: float, gap: float) -> bool:
-    """Whether ``gap`` seconds are over since ``last``; also where the clock was set back.
+    """Return whether ``gap`` seconds have passed since ``last``, or the clock was set back.
 
-    For what is only drawn or read now and then, by the wall clock.
+    For periodic drawing and reading, by the wall clock.
     """
     return not 0.0 <= now - last < gap
 
 
 @dataclass(frozen=True)
 class Reckoning:
-    """Epoch seconds that do not go back, and go forward only as time does or the wall clock stays.
+    """Epoch seconds that never go back, and jump forward only after ``BELIEF_SECONDS``.
 
     Args:
         epoch: Epoch seconds at ``steady``.
-        astray: Since when, by the steady clock, the wall clock has said something else; None
-            while they agree.
+        astray: Since when, by the steady clock, the wall clock has differed; None while both
+            agree.
     """
 
     epoch: float
@@ -60,7 +60,7 @@ class Reckoning:
     astray: float | None = None
 
     def at(self, now: Moment) -> Reckoning:
-        """Return it as it is now."""
+        """Return it as of now."""
         passed = max(0.0, now.steady - self.steady)
         epoch = self.epoch + passed
         ahead = now.wall - epoch
@@ -76,16 +76,16 @@ class Reckoning:
 
 @dataclass(frozen=True)
 class Deadline:
-    """An end that was named by the wall clock.
+    """An end that was given as wall-clock time.
 
-    It has come when as many seconds have passed as there were when it was first looked at, so a
-    clock that is set back puts nothing off; or when the wall clock has been past it for
-    ``BELIEF_SECONDS``, so a clock that is set forth by mistake ends nothing at once.
+    It has come when as many seconds have passed as were left when it was first seen, so a clock
+    that is set back postpones nothing; or when the wall clock has been past it for
+    ``BELIEF_SECONDS``, so a clock that is set forward by mistake ends nothing at once.
 
     Args:
-        at: Epoch seconds, as named.
+        at: Epoch seconds, as given.
         steady: The same moment by the steady clock.
-        past: Since when, by the steady clock, the wall clock alone has been past it.
+        past: Since when, by the steady clock, only the wall clock has been past it.
     """
 
     at: float
@@ -93,38 +93,38 @@ class Deadline:
     past: float | None = None
 
     def seen(self, now: Moment) -> Deadline:
-        """Return it after another look."""
+        """Return it after another look at the clocks."""
         if now.wall < self.at:
             return replace(self, past=None)
         return self if self.past is not None else replace(self, past=now.steady)
 
     def has_come(self, now: Moment) -> bool:
-        """Whether it is over."""
+        """Return whether it is over."""
         believed = self.past is not None and now.steady - self.past >= BELIEF_SECONDS
         return now.steady >= self.steady or believed
 
     def left(self, now: Moment) -> float:
-        """Return the seconds that it still takes, by the steady clock."""
+        """Return the seconds that are left by the steady clock."""
         return max(0.0, self.steady - now.steady)
 
 
 def deadline(at: float, now: Moment, most: float | None = None) -> Deadline:
-    """Return the deadline that was named ``at``, as it is first looked at.
+    """Return the deadline ``at`` when it is seen for the first time.
 
     Args:
-        most: Seconds that were left of it when it was last looked at before the machine was
-            started again, since when its steady clock restarts.
+        most: Seconds that were left when it was last seen before the machine was booted again,
+            which restarts the steady clock.
     """
     left = at - now.wall
     return Deadline(at, now.steady + (left if most is None else min(left, most)))
 
 
 class Deadlines:
-    """The deadlines of one cluster, by what each is about.
+    """The deadlines of one cluster by subject.
 
     Args:
-        known: Those of a predecessor since the machine was started.
-        left: Seconds that were left of each named moment (``at``) before it was started again.
+        known: Deadlines of a predecessor since the machine was booted.
+        left: Seconds that were left of each given moment (``at``) before the boot.
     """
 
     def __init__(
@@ -140,11 +140,11 @@ class Deadlines:
 
     @property
     def all(self) -> dict[str, Deadline]:
-        """Those that were asked for."""
+        """The deadlines that were looked at."""
         return dict(self._known)
 
     def has_come(self, about: str, at: float, now: Moment) -> bool:
-        """Whether the end that is named ``at`` has come; another name begins another deadline."""
+        """Return whether the end ``at`` has come; another moment is a new deadline."""
         before = self._known.get(about)
         if before is None or before.at != at:
             named, left = self._left.pop(about, (0.0, 0.0))
@@ -153,6 +153,6 @@ class Deadlines:
         return before.has_come(now)
 
     def forget(self, about: str) -> None:
-        """Forget what is over."""
+        """Drop a deadline."""
         self._known.pop(about, None)
         self._left.pop(about, None)

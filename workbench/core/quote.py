@@ -6,16 +6,16 @@ MOST_CHARACTERS = 60
 
 
 def shown(value: object, most: int = MOST_CHARACTERS) -> str:
-    """Return ``value`` as a refusal quotes it, cut where it is long."""
+    """Return ``value`` as error messages quote it, shortened if it is long."""
     return shortened(repr(value), most)
 
 
 def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
-    """Return the beginning of a text, with a mark where it was cut."""
+    """Return the beginning of a text, with a mark if it was cut."""
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def one_line(text: str, most: int = 300) -> str:
-    """Return what another machine said as a part of one line: printable, and not too long."""
+    """Return text of another machine as part of one line: printable, and not too long."""
     words = " ".join(shortened(text, 4 * most).split())
     return shortened("".join(c if c.isprintable() else "?" for c in words), most)

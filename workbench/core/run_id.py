@@ -8,5 +8,5 @@ _ID = re.compile(r"[0-9]{6}-[0-9]{6}-[a-z2-7]{4}")
 
 
 def is_run_id(text: str) -> bool:
-    """Whether ``text`` has the form of a run id (and so cannot leave its folder)."""
+    """Return whether ``text`` has the form of a run id (and so cannot leave its folder)."""
     return bool(_ID.fullmatch(text))

@@ -1,6 +1,6 @@
 """Format numbers for people: one rule for each quantity.
 
-`extension/src/run/numbers.ts` has the same rules, and `tests/core/units.json` holds both to them.
+`extension/src/run/numbers.ts` has the same rules, and `tests/core/units.json` tests both.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ _SHORT = (("µs", 1e-6, 999.5), ("ms", 1e-3, 999.5), ("s", 1.0, 59.5))
 
 
 def dollars(amount: float) -> str:
-    """Return an amount of money: cents, and below ten cents two significant digits.
+    """Return an amount of money: with cents, or two significant digits below ten cents.
 
-    So ``$12.40``, ``$0.31``, ``$0.08``, ``$0.014``, ``$0.0013``; only nothing is ``$0.00``.
+    So ``$12.40``, ``$0.31``, ``$0.08``, ``$0.014``, ``$0.0013``; only zero is ``$0.00``.
     """
     return f"${_fixed(amount, max(2, _places(amount, 2)), least=2)}"
 
 
 def hourly(price: float) -> str:
-    """Return a price of an hour by the rule of ``dollars``: ``$0.11/h``."""
+    """Return an hourly price by the rule of ``dollars``: ``$0.11/h``."""
     return f"{dollars(price)}/h"
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time in the largest unit, to a tenth below ten of it.
+    """Return a length of time in its largest unit, with a tenth below ten units.
 
-    So ``76 µs``, ``5.6 ms``, ``4.1 s``, ``41 s``. From a minute on it has two units, of which
-    seconds end at ten minutes: ``1 min 5 s``, ``12 min``, ``1 h 30 min``.
+    So ``76 µs``, ``5.6 ms``, ``4.1 s``, ``41 s``. From a minute on it has two units, without
+    seconds from ten minutes on: ``1 min 5 s``, ``12 min``, ``1 h 30 min``.
     """
     seconds = max(0.0, seconds)
     for unit, size, limit in _SHORT:
@@ -50,10 +50,10 @@ def duration(seconds: float) -> str:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Return a value in four significant digits, and what is above a thousand in whole numbers.
+    """Return a value with four significant digits; above a thousand, as a whole number.
 
     So ``0.01482``, ``12.5``, ``1,235``; ``8.78e-5`` below a ten-thousandth, ``1.2e7`` from ten
-    millions on.
+    million on.
     """
     if not math.isfinite(value):
         return str(value)
@@ -65,10 +65,10 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def milliseconds(seconds: float, longest: float = 0.0) -> str:
-    """Return milliseconds, without the unit, as many digits after the point as others have.
+    """Return milliseconds without the unit, with the same number of decimals as ``longest``.
 
     Args:
-        longest: Seconds of the longest that stands beside it, which has three digits.
+        longest: Seconds of the longest value in the same column, which has three digits.
     """
     places = min(6, max(0, _places(1000 * (longest or seconds), 3)))
     return _fixed(1000 * seconds, places, least=places)
@@ -80,17 +80,17 @@ def microseconds(seconds: float) -> str:
 
 
 def percent_of(share: float) -> str:
-    """Return a share of one, rounded down: only what is done is ``100 %``."""
+    """Return a share of one in percent, rounded down: only a complete one is ``100 %``."""
     return f"{math.floor(100 * share + 1e-9):,} %"
 
 
 def _places(value: float, digits: int) -> int:
-    """Return digits after the point that make as many significant ones; negative for large ones."""
+    """Return the decimals that give so many significant digits; negative for large values."""
     return digits - 1 - Decimal(repr(float(value))).adjusted() if value else 0
 
 
 def _fixed(value: float, places: int, least: int = 0) -> str:
-    """Return a value rounded half up, without zeros at its end but for ``least`` places."""
+    """Return a value rounded half up, without trailing zeros beyond ``least`` decimals."""
     exact = Decimal(repr(float(value))).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
     whole, _, part = f"{exact:,f}".partition(".")
     part = part.rstrip("0").ljust(min(least, places), "0")
@@ -98,7 +98,7 @@ def _fixed(value: float, places: int, least: int = 0) -> str:
 
 
 def size_text(nbytes: float) -> str:
-    """Return a number of bytes in three significant digits and a decimal unit: ``16.4 MB``."""
+    """Return bytes with three significant digits and a decimal unit: ``16.4 MB``."""
     unit = 0
     while nbytes >= 999.5 and unit < len(_BYTES) - 1:
         nbytes, unit = nbytes / 1000, unit + 1
@@ -106,17 +106,17 @@ def size_text(nbytes: float) -> str:
 
 
 def gbits(bandwidth: float) -> str:
-    """Return bytes a second as Gbit/s, without the unit, in three digits: ``1.44``, ``2,880``."""
+    """Return bytes per second as Gbit/s without the unit, in three digits: ``1.44``, ``2,880``."""
     return number(8e-9 * bandwidth, 3)
 
 
 def rank_ranges(ranks: Collection[int]) -> str:
-    """Return ranks in words, as in ``rank 0``, ``ranks 0-3`` or ``ranks 0, 2-3``."""
+    """Return ranks as text: ``rank 0``, ``ranks 0-3`` or ``ranks 0, 2-3``."""
     return f"{'rank' if len(set(ranks)) == 1 else 'ranks'} {rank_numbers(ranks)}"
 
 
 def rank_numbers(ranks: Iterable[int]) -> str:
-    """Return the numbers of ranks, as in ``0``, ``0-3`` or ``0, 2-3``."""
+    """Return the numbers of ranks as text: ``0``, ``0-3`` or ``0, 2-3``."""
     ordered = sorted(set(ranks))
     spans: list[list[int]] = []
     for rank in ordered:
@@ -128,5 +128,5 @@ def rank_numbers(ranks: Iterable[int]) -> str:
 
 
 def count(amount: int, thing: str) -> str:
-    """Return ``1 rank``, ``2 ranks``."""
+    """Return a number with its noun: ``1 rank``, ``2 ranks``."""
     return f"{amount:,} {thing}" if amount == 1 else f"{amount:,} {thing}s"

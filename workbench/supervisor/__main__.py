@@ -1,4 +1,4 @@
-"""Become the detached supervisor of one cluster: ``python -m … CLUSTER``."""
+"""Start the detached supervisor of one cluster: ``python -m … CLUSTER``."""
 
 import os
 import select
@@ -8,11 +8,11 @@ BIRTH_SECONDS = 120.0
 
 
 def main() -> None:
-    """Fork twice: the last child supervises, the one before waits for its first word."""
+    """Fork twice: the last child supervises, its parent waits until it has started."""
     if "--foreground" in sys.argv:
         _supervise(-1)
         return
-    # The parent returns at once, so that the supervisor is nobody's child and nobody's zombie.
+    # The parent returns at once: the supervisor is adopted by init, which also reaps it.
     if os.fork():
         os._exit(0)
     reader, writer = os.pipe()
@@ -36,7 +36,7 @@ def _supervise(writer: int) -> None:
 
 
 def _attend(child: int, reader: int) -> None:
-    """Wait until the supervisor works; where it ends before it does, write that down for it."""
+    """Wait until the supervisor has started; if it ends before that, store the reason."""
     if not select.select([reader], [], [], BIRTH_SECONDS)[0] or os.read(reader, 1):
         return
     _, status = os.waitpid(child, 0)

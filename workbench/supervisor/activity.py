@@ -1,4 +1,4 @@
-"""One active run: receive what its ranks send, and carry out what is decided about it."""
+"""One active run: receive the messages of its ranks, and act on what core decides."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from workbench.store.paths import run_directory
 
 log = logging.getLogger("workbench.supervisor")
 BUSY_SECONDS = 3.0
-# A rank that has not begun by then may have been out of reach; twice as long before each next time.
+# A rank that has not begun by then may have been unreachable; each next wait is twice as long.
 AGAIN_SECONDS = 5.0
-# What a rank itself says of its end goes another way than its engine's answer, and goes first.
+# A rank's own report of its end and its engine's answer take different ways; the report is used.
 LAST_WORD_SECONDS = 1.0
 PROGRESS_SECONDS = 0.2
 LOST_VARIABLES = "The ranks are restarted, and the variables of earlier cells are lost."
@@ -51,8 +51,8 @@ class Activity:
     """A run on a generation, from its submission until its world can take the next one.
 
     Args:
-        fresh: Whether its engines are others than those of the run before: variables that
-            cells left are gone, which the reader shall know.
+        fresh: Whether its engines differ from those of the run before, so that the variables of
+            earlier cells are lost, which the message must mention.
     """
 
     def __init__(
@@ -88,36 +88,36 @@ class Activity:
 
     @property
     def told(self) -> bool:
-        """Whether the reader knows how the run ended."""
+        """Whether the store has a message on how the run ended."""
         return self._fact.state.ended
 
     @property
     def carrier(self) -> tuple[int, int]:
-        """The generation that it is on, and its ranks."""
+        """The generation of the run, and its number of ranks."""
         return self.world.generation, len(self._active.ranks)
 
     @contextlib.contextmanager
     def guarded(self, now: Moment) -> Iterator[None]:
-        """Have what goes wrong in the body fail this run alone; the store's own troubles pass."""
+        """Fail this run alone if the body raises; errors of the store are raised."""
         try:
             yield
         except DataRefused as error:
             self.refuse(str(error), now)
         except WorkbenchError:
             raise
-        except Exception as error:  # a run's data must not end what all runs need
+        except Exception as error:  # invalid data of one run must not end the supervisor
             log.exception("Run %r failed.", self.run.wish.name)
-            self.refuse(f"What its ranks sent cannot be taken in ({error!r:.200}).", now)
+            self.refuse(f"The messages of its ranks cannot be processed ({error!r:.200}).", now)
 
     def refuse(self, why: str, now: Moment) -> None:
-        """Fail the run for what its ranks sent, and have them leave it.
+        """Fail the run because of invalid messages of its ranks, and end it there.
 
         Args:
             why: One sentence.
         """
         log.warning("%s", log_messages.run_ended(self.run.wish.name, RunState.FAILED, why))
         self._active = replace(self._active, failed=self._active.failed or now.steady)
-        if not self.told:  # what the store did not take is dropped with the rest of that fact
+        if not self.told:  # messages that the store did not take are dropped
             self._fact = replace(self._kept, state=RunState.FAILED, message=why, ended=now.wall)
         else:
             self._fact = replace(
@@ -125,7 +125,7 @@ class Activity:
             )
 
     def hear(self, message: Batch | Pulse, now: Moment) -> None:
-        """Take in what a rank says."""
+        """Process a message of a rank."""
         ranks = list(self._active.ranks)
         if message.rank >= len(ranks):
             return
@@ -150,19 +150,19 @@ class Activity:
         self._active = replace(self._active, ranks=tuple(ranks))
 
     def begin(self, submit: Callable[[], None]) -> None:
-        """Have the ranks begin.
+        """Submit the run to its ranks.
 
         Args:
-            submit: Asks all of them; those that have begun ignore it.
+            submit: Asks all ranks to begin; those that have begun already ignore it.
         """
         self._submit = submit
         submit()
 
     def wish_stop(self, now: Moment, why: str = "") -> None:
-        """Begin to stop the run; asking again changes nothing.
+        """Begin to stop the run; no effect if it is stopping already.
 
         Args:
-            why: One sentence, where it was not a person that wished so.
+            why: One sentence, if the stop was not requested by the user.
         """
         if not self._active.stop_wished:
             self._why_stopped = why
@@ -172,16 +172,16 @@ class Activity:
                 self._fact = replace(self._fact, state=RunState.STOPPING)
 
     def fail_call(self, rank: int, error: str, now: Moment) -> None:
-        """Take in that a rank could not begin the run, or not end it, for what its engine says."""
+        """Record that an engine reports that its rank could not begin, or not end, the run."""
         self._failed_calls.setdefault(rank, (now.steady, error))
 
     def bury(self, deaths: tuple[Death, ...], reason: str, now: Moment) -> None:
-        """Take in that the world is gone, with the ranks that died in it."""
+        """Record that the world has ended, with the ranks that died in it."""
         if not self.told:
             death = deaths[0] if deaths else None
             ending = self._own_ending(death.rank) if death else None
             if ending is not None and death is not None:
-                # It said why before it died, as it does before MPI_Abort.
+                # It reported its error before it died, as it does before MPI_Abort.
                 self._tell_failure(death.rank, ending.error, ending.traceback, now, ending.whole)
             elif death is not None:
                 self._tell_failure(death.rank, death.cause, death.told, now)
@@ -196,7 +196,7 @@ class Activity:
         self.over = True
 
     def advance(self, now: Moment) -> None:
-        """Decide and act, then keep what changed."""
+        """Decide and act, then store what changed."""
         if self._active.recovering:
             recovered = self._cluster.recovered(self.world.generation)
             self._active = replace(self._active, recovered=recovered)
@@ -210,7 +210,7 @@ class Activity:
             self._look_for_hang(now)
 
     def keep(self) -> None:
-        """Write what changed of the run's fact; mere progress only now and then."""
+        """Write the changes of the run's fact; mere progress only once in a while."""
         old, new = self._kept, self._fact
         moment = time.monotonic()
         early = new.state is old.state and not self.over
@@ -231,12 +231,12 @@ class Activity:
     # -- inside
 
     def _conclude(self) -> None:
-        """Have the verdict kept before anybody sees that the run has ended."""
-        from workbench.analysis.conclusion import concluded  # a start need not wait for it
+        """Store the run's conclusion before any view sees that the run has ended."""
+        from workbench.analysis.conclusion import concluded  # slow to load, and not needed at start
 
         try:
             concluded(self._store, Run(self.run.wish, self._fact))
-        except Exception:  # the first view concludes it then; a run does not fail for that
+        except Exception:  # the first view computes it then; the run must not fail for that
             log.exception("run %s: no conclusion", self.run.id)
 
     def _waiting(self, now: Moment) -> str:
@@ -245,9 +245,9 @@ class Activity:
         return self._notice
 
     def _look_for_hang(self, now: Moment) -> None:
-        """Note who waits for whom, up to where the ranks are interrupted."""
+        """Note which rank waits for which, until the ranks are interrupted."""
         if self._active.interrupted or self.run.wish.kind is RunKind.MEASUREMENT:
-            return  # where measured in pairs, the others wait
+            return  # while pairs are measured, the other ranks wait as planned
         self._fact = replace(self._fact, hang=encoded(hang_of(self._active, now.steady)))
 
     def _carry_out(self, step: Step, now: Moment) -> None:
@@ -281,9 +281,9 @@ class Activity:
                 assert_never(step)
 
     def _submit_again(self, now: Moment) -> None:
-        """Ask again where a rank has not begun: its connection may just have been coming back.
+        """Submit the run again to ranks that have not begun: they may have reconnected just now.
 
-        The controller drops what is for an engine that is not connected, and says nothing.
+        The controller drops requests to an engine that is not connected, without an error.
         """
         is_over = self.over or self.told or self._active.stop_wished or self._active.failed
         if self._submit is None or is_over or now.steady < self._again:
@@ -295,7 +295,7 @@ class Activity:
         self._again = now.steady + self._again_seconds
 
     def _end_where_calls_failed(self, now: Moment) -> None:
-        """End the run, and its world, for a rank of which nothing else will be heard."""
+        """End the run and its world because of a rank that will send nothing else."""
         for rank, (since, error) in self._failed_calls.items():
             standing = self._active.ranks[rank]
             if standing.ending or standing.left or now.steady - since < LAST_WORD_SECONDS:
@@ -353,7 +353,7 @@ class Activity:
         log.info("%s", log_messages.run_ended(self.run.wish.name, state, message))
 
     def _add(self, remark: str) -> None:
-        """Say something else of a run whose end is reported."""
+        """Add a remark to the message of a run whose end is stored."""
         if remark := remark.strip():
             fact = self._fact
             message, before = f"{fact.message} {remark}", f"{fact.remark} {remark}"
@@ -384,8 +384,8 @@ def assignment_of(run: Run, *, data: str, output: str) -> Assignment:
     """Return the assignment of a run that was submitted.
 
     Args:
-        data: Where each rank finds the data.
-        output: Where it leaves what is to be kept; empty for nowhere.
+        data: The folder of the data on each rank.
+        output: The folder for the run's output; empty for none.
     """
     wish = run.wish
     return Assignment(
@@ -407,7 +407,7 @@ def assignment_of(run: Run, *, data: str, output: str) -> Assignment:
 
 
 def _free_port() -> int:
-    """Return a port of this machine that nobody listens on."""
+    """Return a free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

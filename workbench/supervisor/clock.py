@@ -6,10 +6,10 @@ import time
 
 from workbench.core.moment import Moment
 
-# Not every system has one that counts while it is suspended.
+# Not every system has a clock that also counts while it is suspended.
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def moment() -> Moment:
-    """Return now."""
+    """Return the present moment."""
     return Moment(time.time(), time.clock_gettime(_STEADY))

@@ -1,4 +1,4 @@
-"""Write a supervisor's final message where people look, also after a crash."""
+"""Store a supervisor's final message, also after a crash."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TAIL = 4096
 
 
 def say_failed(store: Store, cluster: str, message: str) -> None:
-    """Write why the cluster has failed; the store itself may be what failed."""
+    """Store why the cluster has failed; ignored if the store is what failed."""
     with contextlib.suppress(WorkbenchError):
         fact = store.cluster_fact(cluster)
         store.put_cluster_fact(
@@ -30,10 +30,10 @@ def say_failed(store: Store, cluster: str, message: str) -> None:
 
 
 def say_unborn(cluster: str, status: int) -> None:
-    """Write that a supervisor ended before it began.
+    """Store that a supervisor ended before it started its work.
 
     Args:
-        status: As ``os.waitpid`` has it.
+        status: As returned by ``os.waitpid``.
     """
     with contextlib.suppress(WorkbenchError):
         log = cluster_directory(cluster) / LOG_NAME
@@ -42,7 +42,7 @@ def say_unborn(cluster: str, status: int) -> None:
                 say_failed(
                     store,
                     cluster,
-                    f"The supervisor ended before it began ({_how(status, log)}); {log} says more.",
+                    f"The supervisor ended as it started ({_how(status, log)}); see {log}.",
                 )
 
 

@@ -29,18 +29,18 @@ log = logging.getLogger("workbench.supervisor")
 BEAT_SECONDS = 1.0
 WATCHDOG_SECONDS = 5.0
 WATCHDOG_LOCK = "watchdog.lock"
-# What takes longer than a turn: reaching a predecessor's nodes, and seeing all of it gone.
+# The patience for long turns: reaching a predecessor's nodes, and deleting all of them.
 LONG_SECONDS = 300.0
 
 
 class Heart:
     """The heartbeat of this process.
 
-    It also carries over what a successor could not know otherwise: how much of each deadline is
-    left, and the time of the fleet's books.
+    It also passes on what a successor cannot know otherwise: how much of each deadline is left, and
+    the time of the fleet's accounts.
 
     Args:
-        folder: The cluster's.
+        folder: The folder of the cluster.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +53,7 @@ class Heart:
         return f"<Heart of {self._folder.name}>"
 
     def taken_over(self, now: Moment) -> tuple[Deadlines, Reckoning]:
-        """Return what a predecessor knew of its ends and its books, as far as it still holds."""
+        """Return a predecessor's deadlines and the time of its accounts, as far as still valid."""
         before = self._before
         if before is None:
             return Deadlines(), Reckoning(now.wall, now.steady)
@@ -69,9 +69,9 @@ class Heart:
         *,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
-        """Write it down, about once a second; at once, what announces that it will take long.
+        """Write the heartbeat about once a second; at once if the next turn may take long.
 
-        A disk that is full stops nothing: who does not write but moves is left alone.
+        A full disk does no harm: a supervisor that moves without writing is left alone.
         """
         moment = time.monotonic()
         if patience == PATIENCE_SECONDS and moment - self._beaten < BEAT_SECONDS:
@@ -90,7 +90,7 @@ class Heart:
             self._keep_watchdog()
 
     def end(self) -> None:
-        """Say that there is nothing to watch any longer."""
+        """Remove the heartbeat: the watchdog ends."""
         with contextlib.suppress(OSError):
             (self._folder / HEARTBEAT_NAME).unlink()
 
@@ -98,7 +98,7 @@ class Heart:
         if not is_watched() or self._has_watchdog():
             return
         script = Path(__file__).with_name("watchdog.py")
-        # Nothing of what is installed is loaded: it shall cost next to nothing.
+        # No installed package is loaded, so that it costs next to nothing.
         command = [sys.executable, "-I", "-S", str(script), str(self._folder), self._folder.name]
         with contextlib.suppress(OSError):
             subprocess.run(command, stdin=subprocess.DEVNULL, cwd="/", check=False, timeout=10.0)
@@ -110,4 +110,4 @@ class Heart:
             except BlockingIOError:
                 return True
             return False
-        return True  # there is no folder to be watched
+        return True  # there is no folder to watch

@@ -15,7 +15,7 @@ from workbench.requests.wishes import local_hosts
 from workbench.supervisor.fleet.keeper import FleetKeeper
 from workbench.supervisor.fleet.provider import Fleet, Load
 
-# Of a predecessor's worlds it is not known how they are before their nodes are reached.
+# The state of a predecessor's worlds is unknown until their nodes are reached.
 TAKE_UP_SECONDS = 30.0
 LOOK_SECONDS = 0.05
 HERE = "localhost"
@@ -23,10 +23,10 @@ _ELSEWHERE = (Provider.HOSTS, Provider.EC2)
 
 
 class Ground:
-    """This machine until a wish names another place, and then that place's nodes.
+    """This machine until a wish names a provider, and then that provider's nodes.
 
     Args:
-        keeper_of: Makes what keeps the nodes of a wish; None where there is this machine alone.
+        keeper_of: Makes the keeper of a wish's nodes; None if there is this machine alone.
     """
 
     def __init__(self, keeper_of: Callable[[ClusterWish], FleetKeeper] | None = None) -> None:
@@ -40,19 +40,19 @@ class Ground:
 
     @property
     def message(self) -> str:
-        """One sentence for the reader; empty when there is nothing to say."""
+        """One sentence for the user; empty if there is nothing to report."""
         return self._fleet.message if self._fleet else ""
 
     @property
     def is_cleared(self) -> bool:
-        """Whether no node is left of a cluster that nobody wants any longer."""
+        """Whether no node is left of a cluster that is to be deleted."""
         return self._keeper is None or (self._fleet is not None and self._fleet.finished)
 
     def take_up(self, wish: ClusterWish, used: frozenset[str], clock: Callable[[], float]) -> None:
-        """Wait, for a while, until the nodes are reached on which a predecessor's worlds stand.
+        """Wait, for a while, until the nodes of a predecessor's worlds are reached.
 
         Args:
-            used: The nodes' addresses.
+            used: The addresses of these nodes.
         """
         load, deadline = Load(used=used), clock() + TAKE_UP_SECONDS
         self.keep(wish, load, clock())
@@ -68,7 +68,7 @@ class Ground:
         return leaves or self._keeper.session(Host(address, 1)) is not None
 
     def keep(self, wish: ClusterWish, load: Load, now: float) -> None:
-        """Do what is due for the nodes; it does not wait for any."""
+        """Start what is due for the nodes, without waiting for it."""
         if (
             self._keeper is None
             and wish.fleet.provider is not Provider.THIS_MACHINE
@@ -80,10 +80,10 @@ class Ground:
             self._fleet = self._keeper.tick(wish, load, now)
 
     def target(self, wish: ClusterWish, standing: frozenset[str]) -> World | None:
-        """Return the world that is to stand now; None while that cannot be said yet.
+        """Return the desired world; None while it is not known yet.
 
         Args:
-            standing: Addresses of the hosts on which a world stands.
+            standing: Addresses of the hosts that have a world now.
         """
         if wish.fleet.provider is Provider.THIS_MACHINE:
             return target_world(wish, local_hosts())
@@ -96,20 +96,20 @@ class Ground:
         """Return the session with a host; None for this machine."""
         session = self._keeper.session(host) if self._keeper else None
         if session is None and self._place in _ELSEWHERE and host.address != HERE:
-            return LostSession(host)  # it is not this machine, whose processes are others
+            return LostSession(host)  # pids of another machine mean nothing here
         return None if isinstance(session, LocalSession) else session
 
     def mark(self, host: Host) -> str:
-        """Return what tells the processes of a simulated node; nothing for other hosts."""
+        """Return the mark of a simulated node's processes; empty for other hosts."""
         session = self._keeper.session(host) if self._keeper else None
         return session.mark() if isinstance(session, LocalSession) else ""
 
     def why_gone(self, address: str) -> str:
-        """Return why nothing runs on a node any longer; empty where that is not known."""
+        """Return why no process runs on a node any longer; empty if unknown."""
         return self._keeper.why_gone(address) if self._keeper else ""
 
     def close(self) -> None:
-        """End the sessions; the nodes stay."""
+        """Close the sessions; the nodes are kept."""
         if self._keeper is not None:
             self._keeper.close()
             self._keeper = self._fleet = None

@@ -23,10 +23,10 @@ _AT_ONCE = 100  # batches
 
 
 class Housekeeping:
-    """Deletes what was kept as long as the person asked, and takes in logs that ranks left.
+    """Deletes runs after their retention, and stores the logs that ranks left.
 
     Args:
-        cluster: Whose ranks' logs are taken in.
+        cluster: The cluster whose ranks' logs are stored.
         standing: Returns the generations that have ranks, which still need their logs.
     """
 
@@ -39,11 +39,11 @@ class Housekeeping:
         self._logs: Iterator[None] = iter(())
 
     def turn(self, now: float, steady: float) -> None:
-        """Do a piece of what is due.
+        """Do a piece of the work that is due.
 
         Args:
-            now: Epoch seconds, of a clock that does not jump.
-            steady: Seconds of a clock that nobody sets.
+            now: Epoch seconds of a clock that does not jump.
+            steady: Seconds of a monotonic clock.
         """
         if steady - self._turned < PIECE_SECONDS:
             return
@@ -58,7 +58,7 @@ class Housekeeping:
             self._has_more = self._store.sweep() or self._end_one(now)
 
     def _end_one(self, now: float) -> bool:
-        """Delete the oldest run if it was kept long enough; whether there may be another."""
+        """Delete the oldest run if its retention is over; return whether there may be another."""
         retention, oldest = self._store.retention(), self._store.oldest()
         if oldest is None or not (retention.age or retention.nbytes):
             return False
@@ -71,13 +71,13 @@ class Housekeeping:
         return True
 
     def _shorten_logs(self) -> None:
-        """Keep what controller and engines log, which nobody else bounds, at a readable size."""
+        """Shorten the logs of controller and engines, which are not limited otherwise."""
         folder = self._store.path.parent / "clusters" / self._cluster / "profile" / "log"
         for path in folder.glob("ip*.log"):
             shorten(path)
 
     def _left_logs(self) -> Iterator[None]:
-        """Take in the logs of ranks that died before the store had all of them."""
+        """Store the logs of ranks that died before the store had all of them."""
         runs = self._store.path.parent / "runs"
         folders = sorted(runs.iterdir()) if runs.is_dir() else []
         for folder in folders:
@@ -97,7 +97,7 @@ class Housekeeping:
         return False
 
     def _take_in(self, path: Path, run: str) -> None:
-        """Keep what a log has more than the store, and remove it; what is garbage goes with it."""
+        """Store the part of a log that the store lacks, and delete the log with invalid lines."""
         rank = path.stem.removeprefix("rank-")
         try:
             for batches in _pieces(path, run, rank):
@@ -106,7 +106,7 @@ class Housekeeping:
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
         except (OSError, WorkbenchError) as error:
-            log.warning("%s stays: %s", path, error)
+            log.warning("%s is kept: %s", path, error)
 
 
 def _pieces(path: Path, run: str, rank: str) -> Iterator[list[Batch]]:

@@ -1,4 +1,4 @@
-"""Write the supervisor's log, and bound it and the logs of its world."""
+"""Write the supervisor's log, and limit its size and that of its world's logs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MOST_NBYTES = 1 << 20
 
 
 class LogFile(logging.StreamHandler):  # type: ignore[type-arg]  # its stream is stderr
-    """A handler that writes to stderr, and begins the file behind it again when it is large.
+    """A handler that writes to stderr, and starts a new file when the log is large.
 
-    What libraries and a dying interpreter write there stays with it, in the same file.
+    Libraries and the interpreter write to stderr too, so their messages are in the same file.
 
     Args:
-        path: The file that stdout and stderr lead to; where they do not, nothing is begun again.
+        path: The file that stdout and stderr lead to; if they do not, no new file is started.
     """
 
     def __init__(self, path: Path, most: int = MOST_NBYTES) -> None:
@@ -47,13 +47,13 @@ class LogFile(logging.StreamHandler):  # type: ignore[type-arg]  # its stream is
 
 
 def begin_log(path: Path) -> None:
-    """Have everything that is logged in this process go to a cluster's log."""
+    """Log everything of this process to a cluster's log."""
     logging.basicConfig(level=logging.INFO, handlers=[LogFile(path)])
     logging.getLogger(OWN).setLevel(logging.DEBUG)
 
 
 def shorten(path: Path, most: int = MOST_NBYTES) -> None:
-    """Drop the first half and more of a log that others append to, when it is large."""
+    """Drop the first half of a large log that other processes append to."""
     with contextlib.suppress(OSError), path.open("r+b") as file:
         if os.fstat(file.fileno()).st_size <= most:
             return

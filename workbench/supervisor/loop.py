@@ -56,14 +56,14 @@ TIME_IS_OVER = "Its time to live is over, and everything is deleted."
 
 
 class Supervisor:
-    """Makes the wishes about one cluster true.
+    """Brings the observed state of one cluster to the desired one.
 
     Args:
         name: The cluster's name.
         now: The clocks.
-        ground: Keeps the nodes that are to carry it; by default there is this machine alone.
-        outputs: Keeps what runs leave there; by default it stays where it is.
-        heart: Says to others that this supervisor moves; None where nobody is to know.
+        ground: Keeps the nodes of the cluster (default: this machine alone).
+        outputs: Collects what runs write (default: it is left where it is).
+        heart: Writes a heartbeat for other processes; None for none.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Supervisor:
         self._closed = False
 
     def open(self) -> None:
-        """Take up the cluster as store and reality have it.
+        """Start from what the store and the cluster have.
 
         Raises:
             WorkbenchError: The controller could not be started.
@@ -130,13 +130,13 @@ class Supervisor:
         self._outputs.open()
 
     def tick(self) -> bool:
-        """Do one turn; false when the cluster is gone and the supervisor can end.
+        """Do one turn; return false when the cluster is deleted and the supervisor can end.
 
-        A full disk under the store ends no turn: ranks hold what is not confirmed, nodes that
-        are to go do so, and what has to be written waits.
+        A full disk under the store fails no turn: ranks keep what is not acknowledged, nodes are
+        deleted as desired, and what must be written waits.
         """
         self._beat()
-        if self._closed:  # and the store did not take that yet
+        if self._closed:  # but the store did not take that yet
             time.sleep(READ_SECONDS)
             self._bridge.turn(self._now().steady)
             return not self._bridge.has_all
@@ -159,7 +159,7 @@ class Supervisor:
             with over():
                 self._ground.keep(self._reckoned_wish(), self._load(), self._reckon())
         self._advance(now)
-        # Mere points change no plan, and a training's cores are dear.
+        # New points alone change no plan, and the cores are needed for training.
         if wished or due or any(is_urgent(letter.message) for letter in letters):
             with over():
                 for action in self._plan(now):
@@ -204,14 +204,14 @@ class Supervisor:
                 self._queue_or_stop(run, stop or not self._wish.up)
 
     def _end_in_time(self) -> None:
-        """Wish the cluster gone when its time to live is over, as was asked for with it."""
+        """Request the cluster's deletion when its time to live is over."""
         wish, name = self._wish, self._name
         expires = wish.fleet.expires
         if not (wish.up and expires):
             self._deadlines.forget(EXPIRES)
         elif self._deadlines.has_come(EXPIRES, expires, self._now()):
             log.info("The time to live of cluster %r is over; deleting it.", name)
-            self._wish = replace(wish, up=False)  # even where it cannot be written
+            self._wish = replace(wish, up=False)  # even if it cannot be written
             self._message = TIME_IS_OVER
             with self._bridge.over():
                 self._wish = with_reserve(
@@ -223,27 +223,27 @@ class Supervisor:
 
     def _queue_or_stop(self, run: Run, stop: bool) -> None:
         if stop:
-            with self._bridge.over():  # else it is asked again at the next look
+            with self._bridge.over():  # if it fails, it is repeated at the next look
                 self._end_unstarted(run, RunState.STOPPED, "Stopped before it began.")
         else:
             self._queue.append(run)
 
     def _over_limit(self, run: Run) -> str:
-        """Return why a run is to stop without anybody's wish; empty while it is not."""
+        """Return why a run is to stop without a request of the user; empty if it is not."""
         limit, started = run.wish.wall_clock_limit, run.fact.started
         if not (limit and started):
             return ""
         if not self._deadlines.has_come(run.id, started + limit, self._now()):
             return ""
-        return f"Its wall-clock limit of {length(limit)} was over."
+        return f"It reached its wall-clock limit of {length(limit)}."
 
     def _reckon(self) -> float:
-        """Return the time by which the fleet's books are kept."""
+        """Return the time of the fleet's accounts."""
         self._reckoning = self._reckoning.at(self._now())
         return self._reckoning.epoch
 
     def _reckoned_wish(self) -> ClusterWish:
-        """Return the wish with its end as the fleet's books have it, where the clocks disagree."""
+        """Return the wish with its end by the fleet's accounts, if the clocks disagree."""
         wish, known = self._wish, self._deadlines.all.get(EXPIRES)
         if self._reckoning.astray is None or known is None:
             return wish
@@ -337,7 +337,7 @@ class Supervisor:
                 self._closed = True
 
     def _warm_up(self) -> None:
-        """Let idle new worlds import ahead; a run that waits goes first, and imports by itself."""
+        """Let idle new worlds import in advance; a waiting run has priority, and imports itself."""
         for generation in self._worlds.to_warm_up(self._setup_names(), self._activities):
             self._cluster.warm_up(generation)
 
@@ -352,7 +352,7 @@ class Supervisor:
         self._look()
 
     def _prepare(self, generation: int, now: Moment) -> None:
-        """Run the next set-up cell there; one that waits in the queue counts as its run."""
+        """Run the next set-up cell there; if it is queued as a run, that run counts."""
         name = self._worlds.prepare(generation, self._setup_names())
         source = dict(self._setups)[name]
         waiting = next(
@@ -402,7 +402,7 @@ class Supervisor:
         return data_place(self._name, self._wish.fleet, beyond)
 
     def _take_up_runs(self) -> None:
-        """Go on with what a predecessor left; an engine ignores a run that it has begun."""
+        """Continue the runs of a predecessor; an engine ignores a run that it has begun."""
         worlds = {world.generation: world for world in self._worlds.standing()}
         for run in self._store.unfinished(self._name):
             if run.fact.state is RunState.QUEUED:

@@ -36,10 +36,10 @@ LOCK_TRIES = 10
 
 
 def supervise(cluster: str, begun: Callable[[], None] = lambda: None) -> None:
-    """Supervise ``cluster`` until it is gone; return at once if another process does.
+    """Supervise ``cluster`` until it is deleted; return at once if another process does.
 
     Args:
-        begun: Called once whatever happens from then on is said in the store.
+        begun: Called once errors are reported in the store from then on.
     """
     folder = cluster_directory(cluster)
     begin_log(folder / LOG_NAME)
@@ -59,29 +59,29 @@ def supervise(cluster: str, begun: Callable[[], None] = lambda: None) -> None:
 
 
 def _wake_successor(cluster: str) -> None:
-    """Wake another where one is wanted: the caller meanwhile saw the lock still held."""
+    """Start another supervisor if one is needed: its starter may have seen the lock held."""
     try:
         with _opened() as store:
             is_wanted = _is_wanted(store, cluster)
     except StoreNewer:
-        is_wanted = True  # this Python may have been upgraded in its place
+        is_wanted = True  # this Python may have been upgraded while it ran
     if is_wanted:
         wake_supervisor(cluster)
 
 
 def _opened() -> Store:
-    """Open the store, also on a full disk: what costs money has to be taken down from there."""
+    """Open the store, also on a full disk: nodes that cost money must be deleted."""
     try:
         return Store()
     except StoreFull as error:
         log.error("%s", error)
         store = store_to_leave()
-        take_back_reserve(store.path)  # what is left of it, for the wish to be gone
+        take_back_reserve(store.path)  # what is left of it, for the wish to delete the cluster
         return store
 
 
 def _work(store: Store, cluster: str, folder: Path, heart: Heart) -> bool:
-    """Supervise to the end; true if the cluster is wanted again by then."""
+    """Supervise until the end; return true if the cluster is wanted again by then."""
     try:
         install_profile()
         ground = Ground(lambda wish: _keeper_of(wish, store, mpi, outputs))
@@ -94,7 +94,7 @@ def _work(store: Store, cluster: str, folder: Path, heart: Heart) -> bool:
         heart.end()
         return _is_wanted(store, cluster)
     except StoreNewer as error:
-        log.error("%s", error)  # what is written there is for a newer one to say
+        log.error("%s", error)  # the store's message is for a newer workbench to write
         return False
     except WorkbenchError as error:
         log.error("%s", error)
@@ -107,7 +107,7 @@ def _work(store: Store, cluster: str, folder: Path, heart: Heart) -> bool:
 
 
 def _keeper_of(wish: ClusterWish, store: Store, mpi: MpiCluster, outputs: Outputs) -> FleetKeeper:
-    # What talks to other machines takes long to load, and most clusters have none.
+    # ssh and the clouds' libraries are slow to load, and most clusters need none.
     from workbench.supervisor.fleet.provider_factory import provider_of
 
     if wish.fleet.provider is not Provider.HOSTS:
@@ -119,7 +119,7 @@ def _keeper_of(wish: ClusterWish, store: Store, mpi: MpiCluster, outputs: Output
             received=outputs.take_received,
         )
 
-    # They go on without us; what was bought is gone, with all that was on it.
+    # Other hosts are kept as they are; a rented node is deleted with all that is on it.
     def leave(session: Session) -> None:
         outputs.flush(session)
         mpi.leave(session)
@@ -142,7 +142,7 @@ def _is_wanted(store: Store, cluster: str) -> bool:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Hold the lock, or not; a mere check holds it for an instant."""
+    """Try to take the lock; yield whether it is held. A mere check holds it for an instant."""
     with open(path, "a+b", opener=owners_only) as file:
         yield any(_try_lock(file, attempt) for attempt in range(LOCK_TRIES))
 

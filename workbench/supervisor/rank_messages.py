@@ -21,14 +21,14 @@ log = logging.getLogger("workbench.supervisor")
 TURN_SECONDS = 0.05
 GATHER_SECONDS = 0.03
 ACKNOWLEDGE_SECONDS = 0.5
-HEAVY_CHARACTERS = 100_000  # of output in one batch: its rank waits for the confirmation
+HEAVY_CHARACTERS = 100_000  # of output in one batch: its rank waits for the acknowledgement
 MOST_STRANGERS = 100
 
 
 class Mail:
     """The messages of all ranks of a cluster.
 
-    A rank is not trusted: what it sends may end its own run, and nothing else.
+    A rank is not trusted: its messages may end its own run, and nothing else.
     """
 
     def __init__(self, store: Store, cluster: Cluster) -> None:
@@ -38,9 +38,9 @@ class Mail:
         self._strangers: set[tuple[int, int, str]] = set()
 
     def gather(self) -> list[Letter]:
-        """Wait for messages, and a moment longer for more: one transaction serves them all.
+        """Wait for messages, and a moment longer for more, to store them in one transaction.
 
-        Training and bookkeeping may share the cores, so fewer, larger turns are better.
+        Training may need the same cores, so fewer, larger turns are better.
         """
         letters = self._cluster.receive(TURN_SECONDS)
         deadline = time.monotonic() + GATHER_SECONDS
@@ -57,10 +57,10 @@ class Mail:
         activity_of: Callable[[str], Activity | None],
         now: Moment,
     ) -> None:
-        """Keep what was gathered, hand it to the runs that are on, and confirm it.
+        """Store messages, pass them to the active runs, and acknowledge them.
 
         Args:
-            activity_of: Returns the run that is on, by its id.
+            activity_of: Returns the active run with an id.
         """
         own, batches = list[Message](), list[Batch]()
         for letter in letters:
@@ -82,7 +82,7 @@ class Mail:
         self._confirm(letters, kept)
 
     def forget(self) -> None:
-        """Forget when what was confirmed; a run has ended."""
+        """Clear the times of acknowledgements, since a run has ended."""
         self._confirmed.clear()
         self._strangers.clear()
 
@@ -94,7 +94,7 @@ class Mail:
         message: Batch | Pulse,
         activity_of: Callable[[str], Activity | None],
     ) -> bool:
-        """Whether the run is, or was, on that rank of that generation."""
+        """Return whether the run is, or was, on that rank of that generation."""
         activity = activity_of(message.run)
         carrier = activity.carrier if activity else self._store.carried_by(message.run)
         return carrier[0] == generation and message.rank < carrier[1]
@@ -103,7 +103,7 @@ class Mail:
         key = message.rank, generation, message.run
         if key not in self._strangers and len(self._strangers) < MOST_STRANGERS:
             self._strangers.add(key)
-            log.warning("rank %d of generation %d tells of run %s, which is not its own", *key)
+            log.warning("rank %d of generation %d reports on run %s, which is not its own", *key)
 
     def _keep(
         self,
@@ -111,20 +111,21 @@ class Mail:
         activity_of: Callable[[str], Activity | None],
         now: Moment,
     ) -> dict[tuple[str, int], int]:
-        """Write batches down; where one cannot be, its run fails and the others are kept."""
+        """Store batches; if one cannot be stored, its run fails and the others are stored."""
         kept: dict[tuple[str, int], int] = {}
         try:
             return self._store.add_batches(batches) if batches else kept
         except (DataRefused, StateError):
-            pass  # one of them is at fault
+            pass  # one of them is invalid
         for batch in batches:
             try:
                 kept |= self._store.add_batches([batch])
             except (DataRefused, StateError) as error:
                 log.warning("run %s, rank %d: %s", batch.run, batch.rank, error)
                 if (activity := activity_of(batch.run)) is not None:
-                    activity.refuse(f"Rank {batch.rank} sent what cannot be kept: {error}", now)
-                # What follows is in order only if this one counts as received.
+                    why = f"A message of rank {batch.rank} cannot be stored: {error}"
+                    activity.refuse(why, now)
+                # Its next messages are in order only if this one counts as received.
                 with contextlib.suppress(DataRefused, StateError):
                     kept |= self._store.add_batches(
                         [replace(batch, samples=(), chunks=(), progress=None)]
@@ -132,9 +133,9 @@ class Mail:
         return kept
 
     def _confirm(self, letters: Sequence[Letter], kept: Mapping[tuple[str, int], int]) -> None:
-        """Confirm what the store has: at once what is a run's last or out of order, else rarely.
+        """Acknowledge what is stored: last and out-of-order messages at once, others rarely.
 
-        What is nobody's is confirmed as well: it would be sent for ever.
+        Messages of unknown runs are acknowledged as well: their ranks would repeat them for ever.
         """
         now = time.monotonic()
         last = {
@@ -153,7 +154,7 @@ class Mail:
 
 
 def is_urgent(message: Message) -> bool:
-    """Whether a person may be waiting for it: a beginning, an end, an answer."""
+    """Return whether a user may be waiting for it: a beginning, an end, an answer."""
     return not isinstance(message, Batch) or message.sequence == 1 or message.ending is not None
 
 
@@ -163,7 +164,7 @@ def _is_heavy(batch: Batch) -> bool:
 
 
 def _is_in_order(message: Batch | Pulse, kept: Mapping[tuple[str, int], int]) -> bool:
-    """Whether nothing that the rank sent before it is missing."""
+    """Return whether every earlier message of the rank is stored."""
     if isinstance(message, Pulse):
         return True
     return message.sequence <= kept.get((message.run, message.rank), 0)

@@ -1,4 +1,4 @@
-"""Run on while the store cannot be written: what is kept back, and what is reported."""
+"""Continue while the store cannot be written: writes wait, and the problem is reported."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Bridge:
-    """Lets each part of a turn fail by itself for want of room, and writes later what has to be.
+    """Lets parts of a turn fail when the disk is full, and repeats the writes that must happen.
 
     Args:
-        store: The store's file.
+        store: The file of the store.
     """
 
     def __init__(self, store: Path) -> None:
@@ -38,7 +38,7 @@ class Bridge:
 
     @contextmanager
     def over(self) -> Iterator[None]:
-        """Go on behind the body if the store, or its disk, takes nothing now."""
+        """Suppress the body's error if the store, or its disk, cannot be written now."""
         try:
             yield
         except StoreUnavailable as error:
@@ -51,18 +51,18 @@ class Bridge:
             self._note(f"{error.filename or 'A file'} cannot be written ({error.strerror}).")
 
     def write(self, what: Hashable, act: Callable[[], object]) -> None:
-        """Write now, or as soon as that is possible.
+        """Write now, or as soon as it is possible.
 
         Args:
-            what: Takes the place of what still waits under the same name.
-            act: Does it.
+            what: The name of the write; it replaces a waiting one of the same name.
+            act: The function that writes.
         """
         self._waiting.pop(what, None)
         self._waiting[what] = act
         self.flush()
 
     def flush(self) -> None:
-        """Write what waits, the oldest first."""
+        """Do the waiting writes, the oldest first."""
         with self.over():
             for what, act in [*self._waiting.items()]:
                 try:
@@ -75,13 +75,13 @@ class Bridge:
                 del self._waiting[what]
 
     def turn(self, now: float) -> None:
-        """Begin a turn: write what waits, say what changed, keep the reserve.
+        """Begin a turn: do waiting writes, log changes, renew the reserve.
 
         Args:
-            now: Steady seconds.
+            now: Seconds of the monotonic clock.
         """
         if self._trouble and not self._said:
-            log.error("%s What ranks report waits with them.", self._trouble)
+            log.error("%s Messages of ranks wait with them.", self._trouble)
         elif self._said and not self._trouble:
             log.info("The store can be written again.")
         self._said, self._trouble = self._trouble, ""

@@ -14,13 +14,13 @@ T = TypeVar("T")
 
 
 class BackgroundTasks:
-    """What is under way, each once at a time.
+    """Runs tasks on threads, each key once at a time.
 
     Args:
-        pool: Does the work.
-        long_pool: Does the work whose key begins with one of ``long``, and which may take minutes:
-            however many nodes are prepared, the provider is asked, and hears of an end.
-        long: The first word of such keys.
+        pool: The pool for short tasks.
+        long_pool: The pool for tasks that may take minutes. It is separate, so that the provider
+            is still queried and nodes are still ended while many nodes are prepared.
+        long: The first words of the keys of long tasks.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class BackgroundTasks:
         now: float,
         gap: float = 0.0,
     ) -> bool:
-        """Begin a task, unless it is under way or was begun less than ``gap`` seconds ago.
+        """Start a task, unless it is running or was started less than ``gap`` seconds ago.
 
         Args:
-            work: Done on a thread; it may raise.
-            done: Called by ``turn``, with what ``work`` returned, or None and a sentence.
+            work: Runs on a thread; it may raise.
+            done: Called by ``turn`` with the result of ``work``, or with None and a sentence.
         """
         if key in self._on or now < self._due.get(key, 0.0):
             return False
@@ -54,11 +54,11 @@ class BackgroundTasks:
         return True
 
     def is_on(self, key: Hashable) -> bool:
-        """Whether this task is under way."""
+        """Return whether this task is running."""
         return key in self._on
 
     def turn(self) -> bool:
-        """Say what has been done since the last turn; false when it was nothing."""
+        """Report the tasks that have ended since the last turn; return false if none has."""
         ended = [key for key, (future, _) in self._on.items() if future.done()]
         for key in ended:
             future, done = self._on.pop(key)
@@ -75,6 +75,6 @@ class BackgroundTasks:
         return bool(ended)
 
     def close(self) -> None:
-        """Wait for what is under way; nothing more is begun."""
+        """Wait for running tasks; no other is started."""
         for pool in (self._long_pool, self._pool):
             pool.shutdown(wait=True, cancel_futures=True)

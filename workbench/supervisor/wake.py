@@ -1,4 +1,4 @@
-"""Wake a cluster's supervisor if it is needed: ``python -m … CLUSTER``."""
+"""Start a cluster's supervisor again if it is needed: ``python -m … CLUSTER``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.store.paths import cluster_directory
 
 
 def main() -> int:
-    """Wake it, or see that there is nothing to be watched any longer."""
+    """Start the supervisor again, or end the watchdog if the cluster needs none."""
     cluster = sys.argv[1]
     try:
         with Store() as store:

@@ -1,7 +1,7 @@
 """Watch one supervisor, and start it again: ``python -I -S watchdog.py FOLDER CLUSTER``.
 
-It loads nothing that costs memory, looks every other second, and only has ``rouse`` judge and act.
-It ends when the heartbeat's file is gone: with its cluster, or with the whole folder.
+It imports nothing large, looks every other second, and starts another program to check and act.
+It ends when the heartbeat's file is deleted: with its cluster, or with the whole folder.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ MOST_FAILURES = 20
 
 
 def main() -> None:
-    """Go on in a process of its own, unless there is one already."""
+    """Detach from the caller and watch, unless another watchdog does."""
     folder, cluster = sys.argv[1:3]
     if os.fork():
         os._exit(0)
@@ -27,11 +27,11 @@ def main() -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             watch(folder, cluster)
     except OSError:
-        return  # another one watches, or there is nothing to be watched
+        return  # another watchdog runs, or there is nothing to watch
 
 
 def watch(folder: str, cluster: str) -> None:
-    """Look until there is nothing to be watched any longer."""
+    """Check the supervisor periodically until its heartbeat's file is deleted."""
     wait, failures = LOOK_SECONDS, 0
     while failures < MOST_FAILURES:
         time.sleep(wait)
@@ -51,7 +51,7 @@ def watch(folder: str, cluster: str) -> None:
 
 
 def is_held(folder: str) -> bool:
-    """Whether a supervisor holds its lock."""
+    """Return whether a supervisor holds its lock."""
     with open(os.path.join(folder, "supervisor.lock"), "rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -61,7 +61,7 @@ def is_held(folder: str) -> bool:
 
 
 def rouse(cluster: str) -> bool:
-    """Have a program with all there is judge and act; false where it could not."""
+    """Run the program that checks the supervisor and starts it; return whether it could."""
     command = [sys.executable, "-m", "workbench.supervisor.wake", cluster]
     child = os.posix_spawn(sys.executable, command, os.environ)
     deadline = time.monotonic() + ROUSE_SECONDS

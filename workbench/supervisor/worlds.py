@@ -1,4 +1,4 @@
-"""What the supervisor knows of each world: start time, nodes, set-up cells."""
+"""The supervisor's record of each world: start time, nodes, set-up cells."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from workbench.core.world.world import RankFact
 
 
 class Worlds:
-    """The worlds of one cluster, by their generation.
+    """The worlds of one cluster, by generation.
 
     Args:
-        seen: What the cluster said of them last, oldest first.
+        seen: The worlds as last reported by the cluster, oldest first.
     """
 
     def __init__(self, seen: Sequence[WorldFact] = ()) -> None:
@@ -27,15 +27,15 @@ class Worlds:
     def __repr__(self) -> str:
         return f"<Worlds {', '.join(str(world.generation) for world in self.seen)}>"
 
-    # -- what happens to them
+    # -- events
 
     def begin(self, generation: int, placement: tuple[str, ...], now: float) -> None:
-        """Note that a world is being started, with the host of each of its ranks."""
+        """Record that a world is being started, with the host of each of its ranks."""
         self._since[generation] = now
         self._placements[generation] = placement
 
     def take_up(self, setups: Sequence[str]) -> int:
-        """Take the worlds that a predecessor left for prepared; return the newest one's number."""
+        """Count a predecessor's worlds as prepared; return the newest generation."""
         newest = 0
         for world in self.standing():
             self._prepared[world.generation] = [*setups]
@@ -44,7 +44,7 @@ class Worlds:
         return newest
 
     def see(self, seen: Sequence[WorldFact], now: float) -> list[WorldFact]:
-        """Take in what the cluster says; return the worlds that have got their ranks."""
+        """Record the reported worlds; return those that have got their ranks."""
         self.seen = tuple(seen)
         ready = []
         for world in self.seen:
@@ -56,21 +56,21 @@ class Worlds:
         return ready
 
     def prepare(self, generation: int, setups: Sequence[str]) -> str:
-        """Return the next set-up cell that a world lacks; from now on it counts as done."""
+        """Return the next set-up cell that a world lacks, and count it as done."""
         done = self._prepared[generation]
         name = next(name for name in setups if name not in done)
         done.append(name)
         return name
 
     def end(self, generation: int, reason: str) -> bool:
-        """Note why a world is being ended; false where that was noted before."""
+        """Record why a world is being ended; return false if that was recorded before."""
         if generation in self._ending:
             return False
         self._ending[generation] = reason
         return True
 
     def to_warm_up(self, setups: Sequence[str], busy: Collection[int]) -> list[int]:
-        """Return the generations that have become usable since, and have nothing to do."""
+        """Return the generations that have become usable since the last call, and are idle."""
         usable = [s.fact.generation for s in self.standings(setups, busy) if s.usable]
         warm = self._cold.intersection(usable)
         self._cold -= warm
@@ -80,23 +80,23 @@ class Worlds:
 
     @property
     def newest(self) -> int:
-        """The largest number that a world ever had; 0 before the first."""
+        """The largest generation that ever was; 0 before the first."""
         return max(self._since, default=0)
 
     def of(self, generation: int) -> WorldFact:
-        """Return the world of a generation that was seen."""
+        """Return the world of a generation."""
         return next(world for world in self.seen if world.generation == generation)
 
     def standing(self) -> list[WorldFact]:
-        """Return those that have ranks."""
+        """Return the worlds that have ranks."""
         return [world for world in self.seen if world.ranks]
 
     def standings(self, setups: Sequence[str], busy: Collection[int]) -> list[ObservedWorld]:
-        """Return all, as a plan wants to know them.
+        """Return all worlds as values for a plan.
 
         Args:
-            setups: Names of the set-up cells that each needs.
-            busy: Generations on which a run is on.
+            setups: Names of the set-up cells that each world needs.
+            busy: Generations with an active run.
         """
         return [
             ObservedWorld(
@@ -111,7 +111,7 @@ class Worlds:
         ]
 
     def placement(self, generation: int) -> tuple[str, ...]:
-        """Return the address of each rank's host; empty where it is not known."""
+        """Return the address of each rank's host; empty if unknown."""
         return self._placements.get(generation, ())
 
     def ranks(self, world: WorldFact) -> list[RankFact]:
@@ -122,7 +122,7 @@ class Worlds:
         return [replace(rank, address=placement[rank.rank]) for rank in world.ranks]
 
     def hosts(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the hosts on which any world stands, and those on which an unbroken one does."""
+        """Return the hosts of all worlds, and those of the worlds that are not broken."""
         standing = [world for world in self.seen if world.state is not WorldState.ENDED]
         whole = [world for world in standing if world.state is not WorldState.BROKEN]
         used, fit = (
@@ -132,14 +132,14 @@ class Worlds:
         return used, fit
 
     def why_ended(self, generation: int) -> str:
-        """Return why a world was ended from here; empty where it was not."""
+        """Return why this supervisor ended a world; empty if it did not."""
         return self._ending.get(generation, "")
 
     def deaths(self, world: WorldFact, why_gone: Callable[[str], str]) -> tuple[Death, ...]:
-        """Return a world's deaths, those first that the loss of their node explains.
+        """Return a world's deaths, first those that the loss of their node explains.
 
         Args:
-            why_gone: Returns why nothing runs on a host any longer, or nothing.
+            why_gone: Returns why no process runs on a host any longer, or an empty text.
         """
         told = []
         placement = self.placement(world.generation)

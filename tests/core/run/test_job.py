@@ -179,7 +179,7 @@ def test_a_host_file_is_found_from_the_job_file():
         ),
         (
             'hosts = ["10.0.0.1", "10.0.0.2 slot=1"]\n',
-            "job.toml, line 2: hosts: Line 2: 'slot=1' is not known here; write for example "
+            "job.toml, line 2: hosts: Line 2: 'slot=1' is not a known setting; write for example "
             "172.31.41.13 slots=1, or user@host:2222 slots=4.",
         ),
         (

@@ -89,7 +89,7 @@ def test_a_size_that_does_not_fit_is_refused_with_the_remedy(hosts, ranks, sente
 
 
 def test_an_absurd_size_is_refused_even_when_cores_may_be_shared() -> None:
-    with pytest.raises(InputError, match=f"{MAX_RANKS + 1} ranks is more than workbench handles"):
+    with pytest.raises(InputError, match=f"{MAX_RANKS + 1} ranks are too many"):
         plan_world(TWO_HOSTS, MAX_RANKS + 1, oversubscribe=True)
 
 

@@ -225,7 +225,7 @@ def test_what_cannot_be_written_here_is_told_and_tried_again(tmp_path, store):
     outputs.begin(RUN, [*far], str(tmp_path / "results"))
     write(tmp_path / "10.0.0.4" / outputs.place(RUN, [*far])[2:], model=b"1")
     outputs.end(RUN)
-    said = until(lambda: "tried again" in outputs.message and outputs.message, "the trouble")
+    said = until(lambda: "next attempt" in outputs.message and outputs.message, "the trouble")
     assert said.startswith("Output waits on 10.0.0.4: ")
 
     (tmp_path / "results" / "c" / RUN).unlink()

@@ -32,7 +32,7 @@ NOT_READY = f"it was not ready within {START_SECONDS:.0f} s"
 
 
 class WorldState(StrEnum):
-    """Where one MPI world stands."""
+    """The state of one MPI world."""
 
     STARTING = "starting"
     READY = "ready"
@@ -42,13 +42,13 @@ class WorldState(StrEnum):
 
 @dataclass(frozen=True)
 class Death:
-    """A rank whose process is gone.
+    """A rank whose process has ended.
 
     Args:
-        cause: What the operating system or MPI says, one line.
+        cause: The cause as reported by the operating system or MPI, one line.
         trace: The Python stack that the crash left, or empty.
-        words: What the rank wrote last and nobody has read.
-        is_lost: Whether its node is gone, so that the rank itself did nothing wrong.
+        words: The last output of the rank that no message contains yet.
+        is_lost: Whether its node is gone, so that the rank itself is not at fault.
     """
 
     rank: int
@@ -60,19 +60,19 @@ class Death:
 
     @property
     def told(self) -> str:
-        """What the rank left behind, as text."""
-        words = f"Its last words:\n{self.words}" if self.words else ""
+        """The stack and the last output of the rank, as text."""
+        words = f"Its last output:\n{self.words}" if self.words else ""
         return "\n".join(filter(None, (self.trace, words)))
 
 
 @dataclass(frozen=True)
 class WorldFact:
-    """What is seen of one world.
+    """The observed state of one world.
 
     Args:
-        ranks: Filled once it is ready.
-        deaths: The ranks that are gone; a world with one is broken for good.
-        reason: Why it ended or broke, one line, empty while it is well.
+        ranks: Known once it is ready.
+        deaths: The ranks that have ended; a world with one is broken for good.
+        reason: Why it ended or broke, one line; empty while it is healthy.
     """
 
     generation: int
@@ -85,10 +85,10 @@ class WorldFact:
 
 @dataclass(frozen=True)
 class FailedCall:
-    """A rank that was asked to execute a run, and could not so much as begin it, or end it.
+    """A rank whose engine could not begin the run, or not end it.
 
     Args:
-        error: The error's last line.
+        error: The last line of the error.
     """
 
     run: str
@@ -103,7 +103,7 @@ class ObservedWorld:
     Args:
         since: When it was started, by the steady clock.
         prepared: Whether all set-up cells have run there.
-        busy: Whether a run, a set-up cell or a recovery is on there.
+        busy: Whether a run, a set-up cell or a recovery is active there.
         placement: The host address of every rank, in rank order.
     """
 
@@ -119,13 +119,13 @@ class ObservedWorld:
         return self.fact.state is WorldState.READY and self.prepared
 
     def fits(self, target: World | None) -> bool:
-        """Whether it is what is wanted; while nothing can be said, what stands may stay."""
+        """Return whether it has the desired ranks and hosts; true while these are unknown."""
         return target is None or self.placement == target.placement
 
 
 @dataclass(frozen=True)
 class Queued:
-    """A run that waits; ``ranks`` is 0 when it takes all."""
+    """A waiting run; ``ranks`` is 0 if it takes all."""
 
     run: str
     ranks: int
@@ -156,7 +156,7 @@ class RunSetup:
 
 @dataclass(frozen=True)
 class Submit:
-    """Give a run to a generation."""
+    """Submit a run to a generation."""
 
     run: str
     generation: int
@@ -180,13 +180,13 @@ def plan(
     failures: int,
     now: float,
 ) -> list[Action]:
-    """Return what to do next; asked twice in the same state, it says the same.
+    """Return the next actions; the same state always has the same ones.
 
     Args:
-        target: The world that is wanted, without ranks when none is; None while there are too few
-            nodes to tell.
-        queue: The runs that wait, oldest first.
-        failures: Worlds in a row that did not become ready, since the wish was made.
+        target: The desired world, without ranks if none is wanted; None while unknown, for lack
+            of nodes.
+        queue: The waiting runs, oldest first.
+        failures: How many worlds in a row did not become ready since the wish was made.
     """
     worlds = [world for world in worlds if world.fact.state is not WorldState.ENDED]
     if not wish.up:
@@ -217,7 +217,7 @@ def plan(
 def cluster_state(
     wish: ClusterWish, target: World | None, worlds: Sequence[ObservedWorld], *, failures: int
 ) -> ClusterState:
-    """Return the one word that a person reads for all of it."""
+    """Return the state of the cluster as one word for the user."""
     usable = [world for world in worlds if world.usable]
     if not wish.up:
         return ClusterState.STOPPING

@@ -28,15 +28,15 @@ class ClusterState(StrEnum):
 
 @dataclass(frozen=True)
 class ClusterWish:
-    """What a person asked for.
+    """The desired state of a cluster.
 
     Args:
-        name: The cluster's name.
+        name: The name of the cluster.
         up: Whether it should run at all.
-        ranks: World size asked for.
+        ranks: The requested world size.
         oversubscribe: Whether ranks may share cores.
-        revision: Grows by one with every wish; the later wish stands.
-        fleet: The nodes that carry it; by default this machine alone.
+        revision: Larger with every wish; the last one counts.
+        fleet: The nodes of the cluster (default: this machine alone).
     """
 
     name: str
@@ -49,12 +49,12 @@ class ClusterWish:
 
 @dataclass(frozen=True)
 class ClusterFact:
-    """What was last seen of a cluster.
+    """The observed state of a cluster.
 
     Args:
         ranks: World size of the generation that takes runs; 0 while there is none.
         generation: Its number; 0 while there is none.
-        message: One sentence for the reader, empty when there is nothing to say.
+        message: One sentence for the user; empty if there is nothing to report.
         supervisor: Process id of the supervisor; 0 when it has ended.
         connection_file: Path of the ipyparallel client's connection file, or empty.
         updated: Epoch seconds of the last change.
@@ -74,7 +74,7 @@ class ClusterFact:
 
 
 def as_next_started(wish: ClusterWish, fact: ClusterFact) -> ClusterWish:
-    """Return the wish, or what a start without options takes once the cluster is deleted."""
+    """Return the wish, or the defaults of a new start if the cluster was deleted."""
     is_here = wish.fleet == THIS_MACHINE
     if wish.up or is_here or fact.state is not ClusterState.DOWN:
         return wish
@@ -82,7 +82,7 @@ def as_next_started(wish: ClusterWish, fact: ClusterFact) -> ClusterWish:
 
 
 def shown_state(wish: ClusterWish | None, fact: ClusterFact) -> ClusterState:
-    """Return the state to show: a wish counts at once, before its supervisor has seen it."""
+    """Return the state to show: a wish counts at once, before its supervisor has read it."""
     if wish is None:
         return fact.state
     if wish.up:
@@ -92,13 +92,14 @@ def shown_state(wish: ClusterWish | None, fact: ClusterFact) -> ClusterState:
 
 
 def check_cluster_name(name: str) -> str:
-    """Return ``name``, or refuse it with the remedy.
+    """Return ``name`` if it is valid.
 
     Raises:
-        InputError: The name could not be a folder's name everywhere.
+        InputError: The name is not valid for a folder on every system.
     """
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"{name!r} cannot name a cluster; use 1 to 40 letters, digits, '-', '_' or '.'."
+            f"{name!r} cannot name a cluster",
+            "use 1 to 40 letters, digits, '-', '_' or '.'.",
         )
     return name

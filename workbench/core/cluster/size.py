@@ -1,4 +1,4 @@
-"""The size that a person asks for: a number of ranks, or of nodes."""
+"""The requested size of a cluster: a number of ranks, or of nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from workbench.errors import InputError
 
 @dataclass(frozen=True)
 class Size:
-    """How large a cluster is to be, in ranks or in nodes; with 0 nodes its definition stays.
+    """The desired size of a cluster, in ranks or in nodes; 0 nodes keep its definition.
 
     Raises:
         InputError: Neither was given, or both.

@@ -1,4 +1,4 @@
-"""Decide whether a cluster may cost more than its person has approved."""
+"""Decide whether a cluster may cost more than the user has confirmed."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from workbench.core.fleet.suitability import required
 from workbench.core.units import dollars, hourly
 from workbench.errors import InputError, StateError
 
-# Of these there is a bill. A rehearsal costs nothing, so nothing is asked there.
+# These providers bill. A rehearsal costs nothing, so no confirmation is needed.
 BILLED = frozenset({Provider.EC2})
-# What is agreed to is a price of a moment ago; one that moved less is the same.
+# The price was confirmed a moment ago; a small change since then needs no new confirmation.
 DRIFT = 0.02
 
 
 @dataclass(frozen=True)
 class AddedCost:
-    """What more nodes come to, at the prices of now.
+    """The cost of more nodes at current prices.
 
     Args:
-        nodes: How many there are to be.
-        before: $/h of those that are there.
-        price: $/h of all of them then, with disks and addresses.
-        rung: What is bought first; None where there is nothing to buy.
-        traffic: What traffic between zones costs; empty where they all stand in one.
+        nodes: The requested number of nodes.
+        before: $/h of the present nodes.
+        price: $/h of all requested nodes, with disks and addresses.
+        rung: The purchase that is tried first; None if there is nothing to buy.
+        traffic: The cost of traffic between zones; empty if all nodes are in one zone.
     """
 
     nodes: int
@@ -48,25 +48,25 @@ class AddedCost:
         )
 
     def is_within(self, agreed: float) -> bool:
-        """Tell whether somebody who agreed to that many $/h agreed to this."""
+        """Return whether a confirmed price, in $/h, covers this one."""
         return self.price <= agreed * (1 + DRIFT)
 
 
 def refuse_ending(wish: ClusterWish, now: float) -> None:
-    """Refuse what would be deleted at once.
+    """Raise an error if the cluster is about to be deleted.
 
     Raises:
-        StateError: The time to live is over.
+        StateError: Its time to live is over.
     """
     if wish.up and 0 < wish.fleet.expires <= now:
         raise StateError(
-            f"The time to live of cluster {wish.name!r} is over, and it is being deleted; "
-            "try again in a minute, when it is gone."
+            f"The time to live of cluster {wish.name!r} is over, and it is being deleted",
+            "try again in a minute, when it is gone.",
         )
 
 
 def needs_a_yes(wish: ClusterWish, nodes: int) -> bool:
-    """Tell whether so many nodes cost more than what was agreed to."""
+    """Return whether so many nodes cost more than was confirmed."""
     return wish.fleet.provider in BILLED and nodes > wish.fleet.nodes
 
 
@@ -78,17 +78,17 @@ def growth(
     spent: float,
     training: float = 0.0,
 ) -> AddedCost:
-    """Return what it comes to that a cluster is to have more nodes.
+    """Return the cost of giving a cluster more nodes.
 
     Args:
-        offers: What fits the cluster's needs now.
+        offers: The offers that fit the cluster's requirements now.
         there: The nodes that are paid for.
         spent: $ so far.
-        training: $/h of the traffic of the training that was measured, if it crosses zones.
+        training: Measured $/h of the training's traffic, if it crosses zones.
 
     Raises:
-        InputError: Nothing on offer does.
-        StateError: It would cost more than was said, or the quota does not reach.
+        InputError: No offer fits.
+        StateError: It exceeds the price limit or the budget, or the quota is too small.
     """
     fleet = wish.fleet
     before = sum(node.price for node in there if node.state is not NodeState.LEAVING)
@@ -108,7 +108,7 @@ def growth(
                 f"{near[1]}, where the other nodes are, offers nothing that fits",
                 f"{elsewhere(nodes, training)}.",
             )
-    # No bound yet: what it would cost is to be said, also where that is too much.
+    # No limit yet: the price is also reported if it is too high.
     tried = candidates(
         needs,
         offers,
@@ -127,14 +127,14 @@ def growth(
     if fleet.max_price and price > fleet.max_price:
         raise StateError(
             f"{_nodes(nodes)} would cost {hourly(price)}, more than the price limit "
-            f"of {hourly(fleet.max_price)}; request fewer, or raise the limit with "
-            "`workbench up --max-price`."
+            f"of {hourly(fleet.max_price)}",
+            "request fewer, or raise the limit with `workbench up --max-price`.",
         )
     if not is_worth_it(spent, price, fleet.budget):
         raise StateError(
             f"{dollars(max(0.0, fleet.budget - spent))} of the budget of {dollars(fleet.budget)} "
-            f"are left, too little for {_nodes(nodes)} at {hourly(price)}; ask for fewer, or raise "
-            "it with `workbench up --budget`."
+            f"are left, too little for {_nodes(nodes)} at {hourly(price)}",
+            "request fewer, or raise it with `workbench up --budget`.",
         )
     return found
 

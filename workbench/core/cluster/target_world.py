@@ -1,4 +1,4 @@
-"""Decide on which hosts a cluster's world runs, from the wish and the nodes that are ready."""
+"""Decide on which hosts a cluster's world runs, from the wish and the ready nodes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.world.world import Host, World, plan_world
 
-# Of these it is known before anything starts how many ranks they carry.
+# The number of ranks per node is known for these providers before anything starts.
 KNOWN = frozenset({Provider.THIS_MACHINE, Provider.HOSTS})
 GBIT = 1e9 / 8
 """Bytes."""
@@ -17,14 +17,14 @@ GBIT = 1e9 / 8
 def wished_world(
     fleet: FleetWish, local: tuple[Host, ...], ranks: int, oversubscribe: bool
 ) -> World:
-    """Return the world that is asked for; one without hosts where they are not known yet.
+    """Return the requested world; without hosts while these are unknown.
 
     Args:
         local: This machine.
-        ranks: 0 for all that other nodes than this machine carry.
+        ranks: 0 for all that the other nodes carry.
 
     Raises:
-        InputError: They carry fewer ranks.
+        InputError: The hosts carry fewer ranks.
     """
     if fleet.provider is Provider.THIS_MACHINE:
         return plan_world(local, ranks, oversubscribe)
@@ -41,13 +41,13 @@ def target_world(
     standing: frozenset[str] = frozenset(),
     coming: bool = False,
 ) -> World | None:
-    """Return the world that is to stand now; None while that cannot be said yet.
+    """Return the desired world; None while it is unknown.
 
     Args:
-        hosts: The nodes that are ready, the head first; this machine for a cluster of its own.
-        standing: Addresses of the hosts on which a world stands.
-        coming: Whether more nodes are on their way; what stands on whole ground waits for them,
-            and so does who has nothing yet: each change of members costs a new world.
+        hosts: The ready nodes, the head first; this machine for a cluster without nodes.
+        standing: Addresses of the hosts that have a world now.
+        coming: Whether more nodes are starting. A healthy world, or a cluster without one, waits
+            for them, since each change of members costs a new world.
     """
     fleet = wish.fleet
     if fleet.nodes == 0:
@@ -57,7 +57,7 @@ def target_world(
     if coming and standing <= {host.address for host in hosts}:
         return None
     slots = sum(host.slots for host in hosts)
-    # Nodes that are missing take their ranks with them; what was asked for stays asked for.
+    # Missing nodes reduce the number of ranks; the requested number does not change.
     size = wish.ranks or slots
     size = size if wish.oversubscribe else min(size, slots)
     return World(hosts, size, wish.oversubscribe, fleet.link * GBIT)

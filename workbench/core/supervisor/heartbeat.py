@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 
 from workbench.core.moment import Deadline
 
-# Between two turns of the loop; what takes longer says so beforehand.
+# Between two turns of the loop; a turn that takes longer announces it.
 PATIENCE_SECONDS = 20.0
-# Sleeping, and not even once on a core: for so long that is a wait for a disk.
+# If a sleeping process got no core for this long, it waits for a disk.
 STILL_SECONDS = 60.0
 STOPPED = "T"
 WORKING = "R"
@@ -21,14 +21,14 @@ class Heartbeat:
     """What a supervisor writes about once a second.
 
     Args:
-        boot: The start of the machine that the clocks here count from.
-        pid: Its process.
-        born: When that process began, in the kernel's own count: tells it from a later one.
-        beat: When it wrote this, by the clock that stands still while the machine is suspended.
+        boot: Id of the machine's boot, from which the clocks here count.
+        pid: Id of its process.
+        born: Start of that process, by the kernel's count; a later process with this pid differs.
+        beat: When it was written, by the clock that stops while the machine is suspended.
         patience: Seconds until the next one, at most.
-        steady: The same moment by the clock that goes on.
-        epoch: The time of the fleet's books then.
-        ends: The deadlines, each with its name by the wall clock and by the steady one.
+        steady: The same moment by the clock that counts while suspended.
+        epoch: The time of the fleet's accounts then.
+        ends: The deadlines, each as wall-clock time and as steady time.
     """
 
     boot: str
@@ -45,7 +45,7 @@ class Heartbeat:
         return {about: Deadline(at, steady) for about, (at, steady) in self.ends.items()}
 
     def left(self) -> dict[str, tuple[float, float]]:
-        """Return of each deadline its name, and the seconds that were left of it."""
+        """Return each deadline's wall-clock time, and the seconds that were left."""
         return {
             about: (at, max(0.0, steady - self.steady)) for about, (at, steady) in self.ends.items()
         }
@@ -53,12 +53,12 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class Stirring:
-    """What the system says of a process.
+    """The state of a process as the system reports it.
 
     Args:
-        state: One letter, as ``ps`` shows it.
+        state: One letter, as in ``ps``.
         switches: How often it has been given a core.
-        traced: Whether a debugger holds it.
+        traced: Whether a debugger is attached.
     """
 
     state: str
@@ -67,12 +67,12 @@ class Stirring:
 
 
 def heartbeat_text(heartbeat: Heartbeat) -> str:
-    """Return it as it is written."""
+    """Return the stored form of a heartbeat."""
     return json.dumps(asdict(heartbeat))
 
 
 def read_heartbeat(text: str) -> Heartbeat | None:
-    """Return what was written; None where it is no heartbeat."""
+    """Return the heartbeat of a stored text; None if it is invalid."""
     try:
         values = json.loads(text)
         ends = {str(k): (float(a), float(s)) for k, (a, s) in values["ends"].items()}
@@ -91,20 +91,20 @@ def read_heartbeat(text: str) -> Heartbeat | None:
 
 
 def is_late(heartbeat: Heartbeat, now: float) -> bool:
-    """Whether it should have written again by ``now``, of the clock of ``beat``."""
+    """Return whether it is overdue at ``now``, by the clock of ``beat``."""
     return now - heartbeat.beat > heartbeat.patience
 
 
 def why_still(heartbeat: Heartbeat, before: Stirring, after: Stirring, now: float) -> str:
-    """Return why a late supervisor does not move; empty while it does, however slowly.
+    """Return why a late supervisor does not move; empty if it moves, however slowly.
 
-    A machine that is busy, or short of memory, gives it a core rarely: that is no reason to end
-    it. What a debugger holds is somebody's own.
+    A machine that is busy, or short of memory, rarely gives it a core: that is no reason to end it.
+    A process with a debugger attached is never ended.
 
     Args:
-        before: What the system said of it.
+        before: The state of the process.
         after: The same some seconds later.
-        now: Of the clock of ``beat``.
+        now: By the clock of ``beat``.
     """
     silent = now - heartbeat.beat
     if not is_late(heartbeat, now) or after.traced or after.state == TRACED:

@@ -25,7 +25,7 @@ def counted(number: int, thing: str) -> str:
 
 
 def starting(generation: int, placement: Sequence[str]) -> str:
-    """Say that a world of ranks starts.
+    """Report that a world of ranks starts.
 
     Args:
         placement: The host of each rank.
@@ -36,34 +36,34 @@ def starting(generation: int, placement: Sequence[str]) -> str:
 
 
 def ready(generation: int, ranks: int) -> str:
-    """Say that ranks are up."""
+    """Report that ranks are up."""
     are = "is" if ranks == 1 else "are"
     return f"{counted(ranks, 'rank')} {are} ready (generation {generation})."
 
 
 def ending(generation: int, reason: str) -> str:
-    """Say that a world is being ended, and why."""
+    """Report that a world is being ended, and why."""
     return f"Ending the ranks of generation {generation}{because(reason)}"
 
 
 def ended(generation: int, reason: str) -> str:
-    """Say that a world is gone."""
+    """Report that a world has ended."""
     return f"The ranks of generation {generation} have ended{because(reason)}"
 
 
 def begins(run: str, generation: int, ranks: int) -> str:
-    """Say that a run goes to its ranks."""
+    """Report that a run starts on its ranks."""
     return f"Run {run!r} starts on {counted(ranks, 'rank')} (generation {generation})."
 
 
 def run_ended(run: str, state: RunState, message: str) -> str:
-    """Say how a run ended, and why."""
+    """Report how a run ended, and why."""
     how = {RunState.LOST: "was lost", RunState.STOPPED: "was stopped"}.get(state, str(state))
     return f"Run {run!r} {how}{because(message)}"
 
 
 def buying(purchase: Purchase) -> str:
-    """Say what is being bought."""
+    """Report what is being bought."""
     where = f" in {purchase.zone}" if purchase.zone else ""
     limit = f", for at most {hourly(purchase.max_price)} each" if purchase.max_price else ""
     types = " or ".join(purchase.types)
@@ -71,13 +71,13 @@ def buying(purchase: Purchase) -> str:
 
 
 def refused(purchase: Purchase, why: str) -> str:
-    """Say that nothing could be bought, and why."""
+    """Report that nothing could be bought, and why."""
     types = " or ".join(purchase.types)
     return f"{counted(purchase.count, 'node')} of type {types} could not be bought{because(why)}"
 
 
 def node_moved(before: NodeState | None, node: Node) -> str:
-    """Say that a node came into another state; empty where a person need not know."""
+    """Report a node's new state; empty if the user need not know it."""
     back = before is NodeState.JOINED and node.state is NodeState.READY
     said = _NODE.get(node.state)
     if node.state is before or back or said is None:
@@ -89,10 +89,10 @@ def node_moved(before: NodeState | None, node: Node) -> str:
 
 
 def noticed(node: str, kind: str, at: str) -> str:
-    """Say what the provider announced for a node.
+    """Report the provider's notice about a node.
 
     Args:
-        at: The moment, as it is shown.
+        at: The moment, as shown to the user.
     """
     if kind == "rebalance":
         return f"Node {node}: the provider recommends to replace it (rebalance, {at})."
@@ -100,17 +100,17 @@ def noticed(node: str, kind: str, at: str) -> str:
 
 
 def releasing(nodes: Sequence[str], why: str) -> str:
-    """Say which nodes are given back, and why."""
+    """Report which nodes are released, and why."""
     return f"Releasing {named(nodes)}{because(why)}"
 
 
 def named(names: Sequence[str]) -> str:
-    """Return a few names, and how many more there are."""
+    """Return the first few names, and the number of others."""
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def because(why: str) -> str:
-    """Return what ends a sentence with its reason, of one line."""
+    """Return the end of a sentence, with its reason on one line."""
     text = " ".join(why.split()).rstrip(".")
     return f": {text}." if text else "."

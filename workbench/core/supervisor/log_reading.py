@@ -1,4 +1,4 @@
-"""Select the lines of a supervisor's log that matter to a person."""
+"""Select the lines of a supervisor's log that the user should see."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _SAID = {"WARNING": "Warning: ", "ERROR": "Error: ", "CRITICAL": "Error: "}
 
 
 class Telling:
-    """Goes through the lines of a log.
+    """Filters the lines of a log.
 
     Args:
-        least: The lowest level that is shown; ``debug`` shows what libraries logged, too.
+        least: The lowest level to show; ``debug`` also shows records of libraries.
     """
 
     def __init__(self, least: str = "info") -> None:
@@ -26,9 +26,9 @@ class Telling:
         self._shown = True
 
     def line(self, line: str) -> str | None:
-        """Return a line as a person reads it; None for one that is not shown.
+        """Return a line as shown to the user; None if it is not shown.
 
-        A line that begins no record belongs to the one before.
+        A line without a record's prefix belongs to the record before it.
         """
         found = _RECORD.fullmatch(line)
         if found is None:
@@ -42,7 +42,7 @@ class Telling:
 
 
 def _weight(level: str, name: str) -> int:
-    """Return a record's place among the levels; what a library says counts from its errors on."""
+    """Return the rank of a record's level; of libraries, only errors count."""
     place = min(LEVELS.index(level.lower()), 3) if level.lower() in LEVELS else 3
     return place if _is_own(name) or place == 3 else 0
 

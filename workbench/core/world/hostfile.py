@@ -1,4 +1,4 @@
-"""Read and write host files, in the forms that mpiexec takes."""
+"""Read and write host files in the forms that mpiexec reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from workbench.core.world.world import MAX_RANKS, Host
 from workbench.errors import InputError
 
-# Open MPI says slots, an older LAM said cpu; max_slots bounds what is oversubscribed.
+# Open MPI uses slots, the older LAM used cpu; max_slots is a limit on oversubscription.
 _SLOTS = {"slots", "cpu", "cpus", "max_slots", "max-slots"}
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?")
 _NAME = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
@@ -16,14 +16,14 @@ _EXAMPLE = "write for example 172.31.41.13 slots=1, or user@host:2222 slots=4"
 
 
 def parse_hosts(text: str) -> tuple[Host, ...]:
-    """Return the hosts that ``text`` names, one a line; what is not said of one stays 0.
+    """Return the hosts of ``text``, one per line; what a line does not give is 0.
 
-    ``address slots=1``, ``address cpu=1`` and ``user@address:port slots=4`` are taken, and MPICH's
-    ``address:4``, where the number is slots; it is a port where ``slots=``
-    or a user is beside it. A ``#`` begins a comment. An IPv6 address with a number is in brackets.
+    The forms are ``address slots=1``, ``address cpu=1``, ``user@address:port slots=4``, and MPICH's
+    ``address:4``, where the number is slots; with ``slots=`` or a user it is a port. A ``#`` begins
+    a comment. An IPv6 address with a number is in brackets.
 
     Raises:
-        InputError: A line is none of these, or a host is named twice.
+        InputError: A line has none of these forms, or a host is named twice.
     """
     hosts: dict[str, tuple[int, Host]] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -33,7 +33,7 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
         host = _host(words, number)
         if host.address in hosts:
             raise InputError(
-                f"Line {number}: {host.address} is there already, in line {hosts[host.address][0]}",
+                f"Line {number}: {host.address} is already in line {hosts[host.address][0]}",
                 "name it once, with all its slots.",
             )
         hosts[host.address] = number, host
@@ -41,7 +41,7 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
 
 
 def hosts_text(hosts: tuple[Host, ...]) -> str:
-    """Return the text that ``parse_hosts`` reads as ``hosts``."""
+    """Return the text from which ``parse_hosts`` reads ``hosts``."""
     return "".join(f"{_line(host)}\n" for host in hosts)
 
 
@@ -50,7 +50,7 @@ def _host(words: list[str], line: int) -> Host:
     said = _settings(settings, line)
     user, at, rest = place.rpartition("@")
     if at and not _USER.fullmatch(user):
-        raise InputError(f"Line {line}: {user!r} is not a user's name; {_EXAMPLE}.")
+        raise InputError(f"Line {line}: {user!r} is not a user name", f"{_EXAMPLE}.")
     address, port = _address(rest, line)
     if port is not None and said is None and not at:
         return Host(address, _number(port, "slots", MAX_RANKS, line))
@@ -59,17 +59,17 @@ def _host(words: list[str], line: int) -> Host:
 
 
 def _settings(words: list[str], line: int) -> int | None:
-    """Return the slots that are said; ``max_slots`` alone says them too."""
+    """Return the given slots; ``max_slots`` alone gives them too."""
     said: dict[str, int] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if name not in _SLOTS or not equals:
-            raise InputError(f"Line {line}: {word!r} is not known here; {_EXAMPLE}.")
+            raise InputError(f"Line {line}: {word!r} is not a known setting", f"{_EXAMPLE}.")
         said[name] = _number(value, name, MAX_RANKS, line)
     bounds = [said.pop(name) for name in ("max_slots", "max-slots") if name in said]
     if len(set(said.values())) > 1:
         raise InputError(
-            f"Line {line}: {' '.join(words)} say different things", "keep one of them."
+            f"Line {line}: {' '.join(words)} contradict each other", "keep one of them."
         )
     return next(iter(said.values()), bounds[0] if bounds else None)
 
@@ -88,15 +88,15 @@ def _address(text: str, line: int) -> tuple[str, str | None]:
             ipaddress.IPv6Address(address.partition("%")[0])
         except ValueError as error:
             raise InputError(
-                f"Line {line}: {address!r} is not an IPv6 address; {_EXAMPLE}."
+                f"Line {line}: {address!r} is not an IPv6 address", f"{_EXAMPLE}."
             ) from error
     elif not _NAME.fullmatch(address) or not _is_whole(address):
-        raise InputError(f"Line {line}: {address!r} is not a host's address; {_EXAMPLE}.")
+        raise InputError(f"Line {line}: {address!r} is not a host address", f"{_EXAMPLE}.")
     return address, port
 
 
 def _is_whole(address: str) -> bool:
-    """Refuse what looks like an IPv4 address and is none: 172.31.41 or 10.0.0.300."""
+    """Return whether an address is complete, unlike 172.31.41 or 10.0.0.300."""
     if not re.fullmatch(r"[0-9.]+", address):
         return True
     try:
@@ -119,6 +119,6 @@ def _line(host: Host) -> str:
     address = f"[{host.address}]" if ":" in host.address and host.port else host.address
     place = f"{host.user}@{address}" if host.user else address
     if host.port:
-        # Without slots beside it, MPICH's form would take the port for slots.
+        # Without slots on the line, MPICH would read the port as slots.
         place = f"{place}:{host.port}"
     return f"{place} slots={host.slots}" if host.slots else place

@@ -1,4 +1,4 @@
-"""The interface of a session with a node, for every room that works on nodes."""
+"""The interface of a session with a host, for every part that works on nodes."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Completed:
 
 
 class RemoteProcess(Protocol):
-    """A command that goes on at a node."""
+    """A running command on a node."""
 
     @property
     def status(self) -> int | None:
-        """Its exit status; None while it goes on. -1 when the session was lost."""
+        """Its exit status; None while it runs, -1 if the session was lost."""
         ...
 
     def write(self, text: str) -> None:
@@ -41,12 +41,12 @@ class RemoteProcess(Protocol):
         ...
 
     def end(self, *, force: bool = False) -> None:
-        """Have it end; its standard input is closed."""
+        """End it; its standard input is closed."""
         ...
 
 
 class LostSession:
-    """A session to a node that is out of reach: whatever is asked of it is refused."""
+    """A session with an unreachable node: every request raises an error."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -61,27 +61,27 @@ class LostSession:
 
     @property
     def is_open(self) -> bool:
-        """It does not stand."""
+        """False, always."""
         return False
 
     def run(self, command: Sequence[str], *, input: str = "", seconds: float = 60.0) -> Completed:
-        """Refuse."""
+        """Raise an error."""
         raise self._lost()
 
     def start(self, command: Sequence[str]) -> RemoteProcess:
-        """Refuse."""
+        """Raise an error."""
         raise self._lost()
 
     def put(self, data: bytes, path: str, mode: int = 0o600) -> None:
-        """Refuse."""
+        """Raise an error."""
         raise self._lost()
 
     def bring(self, ports: Sequence[int]) -> None:
-        """Refuse."""
+        """Raise an error."""
         raise self._lost()
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing."""
 
     def _lost(self) -> MachineError:
         return MachineError(
@@ -100,7 +100,7 @@ class Session(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether it stands; what is lost does not come back by itself."""
+        """Whether it is open; a lost session is not reopened."""
         ...
 
     def run(self, command: Sequence[str], *, input: str = "", seconds: float = 60.0) -> Completed:
@@ -112,26 +112,26 @@ class Session(Protocol):
         ...
 
     def start(self, command: Sequence[str]) -> RemoteProcess:
-        """Start a command that goes on."""
+        """Start a command, and return while it runs."""
         ...
 
     def put(self, data: bytes, path: str, mode: int = 0o600) -> None:
-        """Write a file, whole or not at all; folders on the way are made, for the owner alone."""
+        """Write a file atomically; missing folders are created with access for the owner alone."""
         ...
 
     def bring(self, ports: Sequence[int]) -> None:
-        """Have ports of the node's own loopback lead to the same ports of this machine's.
+        """Forward ports of the node's loopback to the same ports of this machine.
 
         Raises:
-            MachineError: A port is taken there.
+            MachineError: A port is in use there.
         """
         ...
 
     def close(self) -> None:
-        """End it, and what was started through it."""
+        """Close it, and end what was started through it."""
         ...
 
 
 def python_of(session: Session | None) -> str:
-    """Return the path of the Python that has our environment on a node; None is this machine."""
+    """Return the path of the Python with our environment on a node; None is this machine."""
     return (session.host.python if session is not None else "") or sys.executable

@@ -11,7 +11,7 @@ from workbench.core.world.world import Host
 from workbench.errors import InputError
 
 SSH_PORT = 22
-# Two missed signs of life: a node that vanished without a word is known to be gone in 10 s.
+# Two missed keep-alive replies: a node that vanished is noticed within 10 s.
 ALIVE_SECONDS = 5
 ALIVE_COUNT = 2
 
@@ -28,7 +28,7 @@ def known_hosts_line(address: str, key: str, port: int = 0) -> str:
         key: A public host key as OpenSSH writes it; a comment in it is left out.
 
     Raises:
-        InputError: The key or the address is no such thing.
+        InputError: The key or the address is invalid.
     """
     return check_line(" ".join([known_hosts_name(address, port), *key.split()[:2]]))
 
@@ -50,7 +50,7 @@ def check_line(line: str) -> str:
         raise InputError(f"{name!r} names more than one host", "write one line for each.")
     if _kind_of(key) != kind:
         raise InputError(
-            f"{shown!r} holds no key of the kind {kind}",
+            f"{shown!r} has no key of the kind {kind}",
             f"take the line from `ssh-keyscan {name}`, and compare its fingerprint.",
         )
     return f"{name} {kind} {key}"
@@ -75,9 +75,9 @@ def agent_config(hosts: Sequence[Host], known_hosts_path: str, key_path: str = "
     """Return the configuration with which the head's own ssh reaches the other nodes.
 
     Args:
-        known_hosts_path: On the head; nothing else is trusted.
-        key_path: The cluster's private key on the head; empty where the head's own keys open
-            the other nodes.
+        known_hosts_path: The file on the head; no other host key is trusted.
+        key_path: The cluster's private key on the head; empty if the head's own keys are accepted
+            by the other nodes.
     """
     blocks = []
     for host in hosts:
@@ -109,7 +109,7 @@ def agent_config(hosts: Sequence[Host], known_hosts_path: str, key_path: str = "
 
 
 def _kind_of(key: str) -> str:
-    """Return the kind that a key's own bytes name, or empty."""
+    """Return the kind in the key's own bytes, or empty."""
     try:
         blob = b64decode(key, validate=True)
     except (NotBase64, ValueError):
@@ -118,7 +118,7 @@ def _kind_of(key: str) -> str:
 
 
 def _quoted(path: str) -> str:
-    """Return a path as ssh's configuration takes it."""
+    """Return a path in the syntax of ssh's configuration."""
     if '"' in path or "\n" in path:
         raise InputError(
             f"ssh's configuration cannot name the path {path!r}", "choose another one."

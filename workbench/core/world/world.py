@@ -9,26 +9,25 @@ from dataclasses import dataclass
 from workbench.errors import InputError
 
 MAX_RANKS = 4096
-# Names the simulated node that a process belongs to, and whose it is, as in ``r-000001@3f9a1c``;
-# only a rehearsal has any.
+# Names the simulated node of a process, and the cluster's owner, as in ``r-000001@3f9a1c``; only a
+# rehearsal has such nodes.
 NODE_VARIABLE = "WORKBENCH_REHEARSAL_NODE"
-# Bytes a second that simulated nodes send each other at most.
+# Bytes per second that simulated nodes send each other at most.
 LINK_VARIABLE = "WORKBENCH_REHEARSAL_LINK"
 WORLD_VARIABLE = "WORKBENCH_WORLD"
 
 
 @dataclass(frozen=True)
 class Host:
-    """One machine as mpiexec sees it.
+    """One machine in the view of mpiexec.
 
     Args:
         address: Name or address that the launcher can reach.
-        slots: Ranks it may carry without oversubscription.
-        user: Who logs in there by ssh; empty for what ssh's configuration says.
-        port: Of its ssh; 0 for what ssh's configuration says.
-        python: Its Python that has our environment; empty where that is at the path that it has
-            here.
-        sockets: That it takes to fill its network from one rank to another.
+        slots: Ranks that it may carry without oversubscription.
+        user: User name for ssh; empty for the setting of ssh's configuration.
+        port: Port of ssh; 0 for the setting of ssh's configuration.
+        python: Path of the Python with our environment; empty if it is the same as here.
+        sockets: Connections between two ranks that are needed to use the whole network.
     """
 
     address: str
@@ -47,8 +46,8 @@ class World:
         hosts: In rank order; the first one carries rank 0.
         size: Number of ranks.
         oversubscribe: Whether a host may carry more ranks than it has slots.
-        link: Bytes a second to which a rehearsal holds each connection between two hosts' ranks;
-            0 for no bound.
+        link: Limit on the connection between two hosts' ranks in a rehearsal, in bytes per second;
+            0 for no limit.
     """
 
     hosts: tuple[Host, ...]
@@ -84,16 +83,18 @@ class World:
 
 
 def plan_world(hosts: tuple[Host, ...], ranks: int, oversubscribe: bool = False) -> World:
-    """Lay ``ranks`` over ``hosts``, or refuse with the remedy.
+    """Return ``ranks`` distributed over ``hosts``.
 
     Raises:
-        InputError: ``ranks`` is below one, absurd, or more than the slots.
+        InputError: ``ranks`` is below one, far too large, or more than the slots.
     """
     slots = sum(host.slots for host in hosts)
     if ranks < 1:
         raise InputError(f"ranks must be at least 1, not {ranks}", f"try --ranks {max(1, slots)}.")
     if ranks > MAX_RANKS:
-        raise InputError(f"{ranks} ranks is more than workbench handles ({MAX_RANKS}).")
+        raise InputError(
+            f"{ranks} ranks are too many", f"ask for at most {MAX_RANKS}, the limit of workbench."
+        )
     if ranks > slots and not oversubscribe:
         where = "this machine has" if len(hosts) == 1 else f"these {len(hosts)} hosts have"
         raise InputError(
@@ -125,10 +126,10 @@ def machinefile(world: World) -> str:
 
 
 def network_of(addresses: Sequence[str]) -> str:
-    """Return the smallest network that has all numeric ``addresses``; empty if there is none.
+    """Return the smallest network with all numeric ``addresses``; empty if there is none.
 
-    MPI is held to it: an interface such as docker's has the same address on every host. One host
-    needs no network, and Open MPI 5's mpiexec crashes now and then when it is held to one address.
+    MPI is limited to it, because an interface such as docker's has the same address on every host.
+    One host needs no network, and Open MPI 5's mpiexec sometimes crashes if limited to one address.
     """
     try:
         found = [ipaddress.ip_address(address) for address in addresses]
@@ -155,18 +156,18 @@ def torch_environment(
 
 
 def blas_environment(threads: int) -> dict[str, str]:
-    """Return the variables that hold every BLAS to ``threads`` threads a rank."""
+    """Return the variables that limit every BLAS to ``threads`` threads per rank."""
     names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
     return dict.fromkeys(names, str(threads))
 
 
 @dataclass(frozen=True)
 class RankFact:
-    """One rank of one generation, as its engine described itself.
+    """One rank of one generation, as described by its engine.
 
     Args:
         engine: The ipyparallel engine id, which need not equal the rank.
-        address: By which the launcher knows its host; ``host`` is what the host calls itself.
+        address: The address that the launcher uses; ``host`` is the host's own name.
         versions: Distribution name to version, as found on that rank.
         mpi: The MPI library's own version line.
         blas_threads: Threads that the rank's BLAS may use; 0 when unknown.

@@ -26,7 +26,7 @@ from workbench.errors import MachineError
 from workbench.supervisor.data.receiving import Receiving
 from workbench.supervisor.data.safe_paths import Below
 
-# What a login there prints beside what the agent says, such as a warning of Python's.
+# Lines that a login prints beside the agent's, such as a warning of Python.
 MOST_STRAY = 1_000
 
 PlaceOf = Callable[[str, str], tuple[Below, str]]
@@ -35,13 +35,13 @@ KeyOf = Callable[[str, str], str]
 
 @dataclass
 class OutputAgent:
-    """The agent on one node.
+    """The output agent on one node.
 
     Args:
-        runs: That it knows, and has not ended.
+        runs: The runs that it knows, and that have not ended.
         over: Those of them that it knows to be over.
-        flushed: The last number of a request that it has done all of.
-        nbytes: That it has said, and nobody has counted yet.
+        flushed: The number of the last flush request that it has completed.
+        nbytes: Bytes received from it that are not counted yet.
     """
 
     address: str
@@ -59,16 +59,16 @@ class OutputAgent:
     is_dropped: bool = False
 
     def say(self, kind: str, *values: Any) -> None:
-        """Say something to it."""
+        """Send a message to the agent."""
         self.process.write(line(kind, *values))
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has ended, or nobody reaches it."""
+        """Return whether it has ended, or its node is unreachable."""
         return self.is_dropped or self.process.status is not None or not self.session.is_open
 
     def receive(self, place_of: PlaceOf) -> None:
-        """Have it send the files here, and not to a bucket."""
+        """Ask the agent to send the files here, and not to a bucket."""
         self.receiving = Receiving(
             lambda run, path: place_of(self.known(run), path),
             lambda nbytes: self.say(TAKEN, nbytes),
@@ -76,23 +76,23 @@ class OutputAgent:
         )
 
     def known(self, run: str) -> str:
-        """Return a run that it named, and knows.
+        """Return a run that the agent named, if it knows that run.
 
         Raises:
-            MachineError: It knows no such run.
+            MachineError: It does not know the run.
         """
         if run not in self.runs:
             raise MachineError(f"it named run {run}, which it has nothing of")
         return run
 
     def hear(self, key_of: KeyOf) -> tuple[bool, list[str]]:
-        """Take in what it has said.
+        """Process the agent's messages.
 
         Returns:
-            Whether that was anything, and the runs of which it has sent all.
+            Whether there were any, and the runs of which all has been sent.
 
         Raises:
-            MachineError: It said what no agent says; nothing more of it can be understood.
+            MachineError: A message breaks the protocol; its later ones cannot be understood.
         """
         lines = self.process.lines()
         self.nbytes += sum(len(text) + 1 for text in lines)

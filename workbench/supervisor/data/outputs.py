@@ -1,7 +1,7 @@
 """Collect the output files of runs from their nodes while they are written.
 
-It is done on a thread of its own. An agent on each node sends files; runs' logs
-and points are added from the store.
+This happens on a separate thread. An agent on each node sends files; logs and points of runs are
+added from the store.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from workbench.supervisor.data.staging import bucket_environment
 log = logging.getLogger("workbench.supervisor")
 
 HERE = ""
-"""Stands for this machine among the addresses of nodes."""
+"""This machine's key among the addresses of nodes."""
 LOG_SECONDS = 60.0
 LOOK_SECONDS = 0.1
 AGAIN_SECONDS = 5.0
 FLUSH_SECONDS = 90.0
-# What a node that is out of reach has is waited for so long after its run.
+# How long the output of an unreachable node is awaited after its run.
 LOST_SECONDS = 900.0
 AT_ONCE = 5_000
-# So often is the agent of a node begun again that said what no agent says.
+# How often an agent that broke the protocol is started again.
 TRIES = 3
 FILE_NAME = "outputs.json"
 AGENT = ("-m", "workbench.node.output_sender")
@@ -63,13 +63,13 @@ Reach = Callable[[Host], Session | None]
 
 @dataclass
 class RunOutputs:
-    """A run whose output is to be kept.
+    """A run whose output is collected.
 
     Args:
-        folders: Where its ranks write on each node, by address.
-        over: Seconds, by the monotonic clock, at which it ended; 0 while it goes on.
-        ended: The nodes that have sent all.
-        owners: Which node has each name plain.
+        folders: The folder of its ranks on each node, by address.
+        over: When it ended, by the monotonic clock; 0 while it is active.
+        ended: The nodes that have sent everything.
+        owners: For each name, the node whose file has it without a prefix.
     """
 
     run: str
@@ -88,7 +88,7 @@ class RunOutputs:
     trouble: str = ""
 
     def begin_log(self) -> None:
-        """Have log and points sent again, from their beginning."""
+        """Send the log and the points again from their beginning."""
         self.sizes, self.pieces, self.points = {}, 0, 0
         self.text, self.is_told, self.told = LogText(), False, 0.0
 
@@ -97,9 +97,9 @@ class Outputs:
     """The outputs of a cluster's runs.
 
     Args:
-        reach: Looks the session with a host up; None for this machine.
-        folder: Of the cluster: what is under way is written down there for a successor, if any.
-        again_seconds: After which what did not go well is tried again.
+        reach: Returns the session with a host; None for this machine.
+        folder: The folder of the cluster, in which unfinished runs are listed for a successor.
+        again_seconds: How long to wait before a failed attempt is repeated.
     """
 
     def __init__(
@@ -132,18 +132,18 @@ class Outputs:
         return f"<Outputs of {self._cluster}: {len(self._kept)} runs>"
 
     def open(self) -> None:
-        """Begin, once all runs that a predecessor left running have been begun here."""
+        """Start, once all runs of a predecessor have been passed to ``begin``."""
         self._is_open = True
         if self._kept:
             self._start()
 
     @property
     def message(self) -> str:
-        """One sentence for the reader; empty when there is nothing to say."""
+        """One sentence for the user; empty if there is nothing to report."""
         return self._message
 
     def begin(self, run: str, hosts: Sequence[str], destination: str) -> None:
-        """Keep what a run leaves.
+        """Collect the output of a run.
 
         Args:
             hosts: Addresses of its nodes.
@@ -162,7 +162,7 @@ class Outputs:
         self._start()
 
     def place(self, run: str, hosts: Sequence[str]) -> str:
-        """Return where the ranks of a run write."""
+        """Return the folder that the ranks of a run write to."""
         if kept := self._kept.get(run):
             return next(iter(kept.folders.values()))
         if all(self._reach(Host(address, 1)) is None for address in hosts):
@@ -170,14 +170,14 @@ class Outputs:
         return output_folder(self._cluster, run)
 
     def end(self, run: str) -> None:
-        """Send all the rest of a run."""
+        """Send the rest of a run's output."""
         kept = self._kept.get(run)
         if kept is not None and not kept.over:
             kept.over = time.monotonic()
         self._wake.set()
 
     def flush(self, session: Session, seconds: float = FLUSH_SECONDS) -> None:
-        """Return when a node has sent all that it has, or after a while; from any thread."""
+        """Wait until a node has sent everything, at most for a while; from any thread."""
         deadline = time.monotonic() + seconds
         agents = [a for a in [*self._agents.values()] if a.session is session and not a.is_gone]
         for agent in agents:
@@ -193,19 +193,19 @@ class Outputs:
             time.sleep(LOOK_SECONDS / 2)
             agents = [agent for agent in agents if agent.flushed < number and not agent.is_gone]
         if agents:
-            log.warning("output stays on %s: %s", session.host.address, agents[0].trouble)
+            log.warning("output is left on %s: %s", session.host.address, agents[0].trouble)
 
     def take_received(self) -> dict[str, int]:
-        """Return the bytes that came from each other node since it was last asked, by address.
+        """Return the bytes received from each other node since the last call, by address.
 
-        They are counted as they were sent: files in base64, and again where they had to come again.
+        They are counted as sent: files in base64, and repeated files each time.
         """
         with self._lock:
             received, self._received = self._received, Counter()
         return {address: nbytes for address, nbytes in received.items() if address != HERE}
 
     def close(self, seconds: float = FLUSH_SECONDS) -> None:
-        """End, when all that can come has come, or after a while."""
+        """End when all output has been collected, or after a while."""
         if self._thread is not None:
             self._closing = time.monotonic() + seconds
             self._wake.set()
@@ -218,7 +218,7 @@ class Outputs:
             self._path.unlink(missing_ok=True)
 
     def _goes_on(self, run: str) -> bool:
-        """Whether a predecessor began with a run; where it is, only that one could tell."""
+        """Return whether a predecessor collected this run; its file alone can tell."""
         kept = self._kept.get(run)
         if kept is not None:
             kept.over = 0.0
@@ -246,7 +246,7 @@ class Outputs:
                 except WorkbenchError as error:
                     log.warning("outputs: %s", error)
                     is_busy = False
-                except Exception as error:  # without this thread no output comes any more
+                except Exception as error:  # without this thread no output is collected
                     log.exception("outputs failed")
                     self._message = f"Output waits: {one_line(repr(error))}; see the log."
                     self._wake.wait(self._again_seconds)
@@ -262,7 +262,7 @@ class Outputs:
         return not waiting or time.monotonic() > self._closing
 
     def _turn(self, store: Store, now: float) -> bool:
-        """Do what there is to do; false when that was nothing."""
+        """Do what is due; return false if nothing was."""
         for key, agent in [*self._agents.items()]:
             if agent.is_gone:
                 self._drop(key)
@@ -288,8 +288,8 @@ class Outputs:
             if len(before) + 1 < TRIES:
                 return f"Output waits on {name}: {why}; its agent is restarted."
             return (
-                f"Output of {name} is not taken any longer: {why}, {TRIES} times; see what runs "
-                "there. Its files stay where they are."
+                f"Output of {name} is no longer collected: {why}, {TRIES} times; see what runs "
+                "there. Its files are kept there."
             )
         for kept in [*self._kept.values()]:
             if kept.trouble:
@@ -300,14 +300,14 @@ class Outputs:
         return f"Output of run {over.run} is on its way to {over.destination}."
 
     def _settle(self, kept: RunOutputs, now: float) -> None:
-        """Forget a run when all of it has come, or nobody can send the rest."""
+        """Drop a run when all of its output is collected, or the rest is lost."""
         where = kept.destination
         missing = {a for a in kept.folders.keys() - kept.ended if not self._is_given_up(a, where)}
         is_late = kept.over and now - kept.over > LOST_SECONDS
         if is_late and missing and not any((a, where) in self._agents for a in missing):
             log.warning("output of run %s is lost with %s", kept.run, ", ".join(sorted(missing)))
             missing = set()
-        is_told = kept.is_told or (is_bucket(where) and not missing)  # nobody is left to tell
+        is_told = kept.is_told or (is_bucket(where) and not missing)  # no node can add the log
         if kept.over and is_told and not missing:
             with self._lock:
                 del self._kept[kept.run]
@@ -367,7 +367,7 @@ class Outputs:
             agent.process.end(force=force)
         for kept in self._kept.values():
             if agent.address == self._writer(kept):
-                kept.begin_log()  # the next one has none of it
+                kept.begin_log()  # the next agent has nothing of it
 
     def _hear(self, key: tuple[str, str], agent: OutputAgent, now: float) -> bool:
         try:
@@ -394,7 +394,7 @@ class Outputs:
         return agent.address or socket.gethostname()
 
     def _key_of(self, run: str, path: str, agent: OutputAgent) -> str:
-        """Return under which key a node's file goes, and note whose it is."""
+        """Return the key of a node's file, and record which node it belongs to."""
         kept = self._kept.get(run)
         if kept is None:
             raise MachineError(f"it named run {run}, of which all has been sent")
@@ -403,7 +403,7 @@ class Outputs:
         return key_of(path, self._name(agent), kept.owners)
 
     def _place_of(self, run: str, path: str, agent: OutputAgent) -> tuple[Below, str]:
-        """Return where a file of a node goes here."""
+        """Return the path here of a node's file."""
         return self._top(agent.destination, run), self._key_of(run, path, agent)
 
     def _top(self, destination: str, run: str) -> Below:
@@ -412,7 +412,7 @@ class Outputs:
     # -- the log and the points
 
     def _writer(self, kept: RunOutputs) -> str | None:
-        """Return the node that adds the log to the run; None where it is written here."""
+        """Return the node that adds the log to the run; None if it is written here."""
         if not is_bucket(kept.destination):
             return None
         sound = (a for a in kept.folders if not self._is_given_up(a, kept.destination))
@@ -421,7 +421,7 @@ class Outputs:
     def _tell_log(
         self, kept: RunOutputs, agents: Sequence[OutputAgent], store: Store, now: float
     ) -> None:
-        """Add what the ranks printed and reported, now and then, and all of it at the end."""
+        """Add new output and points of the ranks periodically, and all of them at the end."""
         if kept.is_told or now < kept.due or (now - kept.told < LOG_SECONDS and not kept.over):
             return
         writer = next((a for a in agents if a.address == self._writer(kept)), None)

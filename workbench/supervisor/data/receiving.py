@@ -14,12 +14,12 @@ TELL_NBYTES = 1 << 20
 
 
 class Receiving:
-    """What comes from one node, file after file.
+    """The files that one node sends, one after another.
 
     Args:
-        place_of: Returns where a file of a run belongs: run, path.
-        taken: Called with how many bytes were taken in.
-        kept: Called for each file whether it was kept: run, path, and why not.
+        place_of: Returns the place of a file of a run: run, path.
+        taken: Called with the number of bytes received.
+        kept: Called for each file with run, path, and why it was not kept, if so.
     """
 
     def __init__(
@@ -40,16 +40,16 @@ class Receiving:
         self._nbytes = self._told = 0
 
     def begin(self, run: str, path: str) -> None:
-        """Begin with a file.
+        """Begin to receive a file.
 
         Raises:
-            MachineError: Nothing of that run may come from this node.
+            MachineError: This node may send no output of that run.
         """
         self.drop()
         self._below, self._path = self._place_of(run, path)
         self._coming, self._digest, self._trouble = (run, path), sha256(), ""
         folder, slash, name = self._path.rpartition("/")
-        # A name of its own length would not always fit a folder.
+        # A name with the file's own name in it could be too long for the folder.
         short = sha256(name.encode(errors="surrogateescape")).hexdigest()[:16]
         self._temporary = f"{folder}{slash}.{short}.coming"
         try:
@@ -59,7 +59,7 @@ class Receiving:
             self._fail(error)
 
     def add(self, data: bytes) -> None:
-        """Take in some of it."""
+        """Receive a part of the file."""
         self._nbytes += len(data)
         self._digest.update(data)
         is_time = self._nbytes - self._told >= TELL_NBYTES
@@ -75,10 +75,10 @@ class Receiving:
             self._taken(self._nbytes)
 
     def end(self, run: str, path: str, digest: str) -> None:
-        """Put it into its place, if it is what was sent.
+        """Move the file to its place, if its checksum is right.
 
         Raises:
-            MachineError: It is not the file that has begun.
+            MachineError: It is not the file that was begun.
         """
         if (run, path) != self._coming:
             raise MachineError("it ended a file that it had not started")
@@ -96,7 +96,7 @@ class Receiving:
         self._kept(run, path, self._trouble)
 
     def drop(self) -> None:
-        """Leave what has begun; it comes again."""
+        """Discard an unfinished file; it will be sent again."""
         if self._file is not None and self._below is not None:
             with contextlib.suppress(OSError):
                 self._file.close()

@@ -13,16 +13,16 @@ from workbench.errors import MachineError
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-# What fills the disk fills the store's too, on most machines.
+# The output is usually on the same disk as the store, which needs free space.
 SPARE_NBYTES = 64 << 20
 
 
 class Below:
-    """A folder that others name files in.
+    """A folder for files whose names are not trusted.
 
     Args:
-        top: It may be a link itself, or lie behind one: a person has chosen it.
-        path: From ``top`` to the folder, with ``/`` between names; all of it is made.
+        top: The folder that the user has chosen; it may be a symbolic link, or lie behind one.
+        path: From ``top`` to the folder, with ``/`` between names; all of it is created.
     """
 
     def __init__(self, top: Path, path: str) -> None:
@@ -33,15 +33,15 @@ class Below:
         return f"<Below {self._top / self._path}>"
 
     def place(self, path: str) -> Path:
-        """Return what a file is called in sentences."""
+        """Return the path of a file, for messages."""
         return self._top / self._path / path
 
     def begin(self, path: str) -> IO[bytes]:
-        """Open a new file that is gathered beside the place of another one.
+        """Open a temporary file beside the place of another one.
 
         Raises:
-            InputError: The path leads elsewhere.
-            OSError: It cannot be made; a link in its way is one reason.
+            InputError: The path leads out of the folder.
+            OSError: The file cannot be created, for example because of a link in its path.
         """
         with self._folder_of(path) as (folder, name):
             with contextlib.suppress(FileNotFoundError):
@@ -53,17 +53,17 @@ class Below:
             )
 
     def put(self, temporary: str, path: str) -> None:
-        """Move a file that is whole to its place, in the same folder."""
+        """Move a complete file to its place in the same folder."""
         with self._folder_of(path) as (folder, name):
             os.replace(temporary.rpartition("/")[2], name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
         with contextlib.suppress(OSError), self._folder_of(path) as (folder, name):
             os.unlink(name, dir_fd=folder)
 
     def write(self, path: str, offset: int, data: bytes) -> None:
-        """Write into a file from ``offset`` on; 0 begins it."""
+        """Write into a file from ``offset`` on; an offset of 0 truncates it."""
         with self._folder_of(path) as (folder, name):
             handle = os.open(name, FILE | (0 if offset else os.O_TRUNC), 0o666, dir_fd=folder)
             with open(handle, "wb") as file:
@@ -71,7 +71,7 @@ class Below:
                 file.write(data)
 
     def check_room(self) -> None:
-        """Leave some room on the disk to others.
+        """Check that the disk has some free space.
 
         Raises:
             MachineError: There is too little.
@@ -83,7 +83,7 @@ class Below:
 
     @contextlib.contextmanager
     def _folder_of(self, path: str) -> Iterator[tuple[int, str]]:
-        """Give the open folder of a file, and the file's name in it; each name is no link."""
+        """Yield the open folder of a file, and the file's name in it; no link is followed."""
         *names, name = f"{self._path}/{check_path(path)}".split("/")
         self._top.mkdir(parents=True, exist_ok=True)
         folder = os.open(self._top, FOLDER & ~os.O_NOFOLLOW)

@@ -22,10 +22,10 @@ _Seen = tuple[int, int, int]
 
 
 class Source:
-    """A folder on this machine; links in it are followed, as if what they lead to lay there.
+    """A data folder on this machine; links in it are followed, and sent as what they lead to.
 
     Args:
-        folder: Absolute.
+        folder: An absolute path.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -38,10 +38,10 @@ class Source:
         return f"<Source {self.folder}: {len(self._known)} files are known>"
 
     def entries(self, say: Say = lambda sentence: None) -> tuple[Entry, ...]:
-        """Return all files with their sha256; who asks meanwhile waits for who asked first.
+        """Return all files with their sha256; a concurrent call waits for the first one.
 
         Raises:
-            InputError: It is no folder, is empty, or has what cannot be sent.
+            InputError: It is not a folder, is empty, or has something that cannot be sent.
         """
         if not self._lock.acquire(blocking=False):
             say("Data: it is being read for another node.")

@@ -53,7 +53,7 @@ STAGE = ("-m", "workbench.node.stage")
 
 
 class BytesProcess(RemoteProcess, Protocol):
-    """A command at a node that takes bytes."""
+    """A command on a node that reads bytes."""
 
     def write_bytes(self, data: bytes) -> None:
         """Write to its standard input."""
@@ -61,10 +61,10 @@ class BytesProcess(RemoteProcess, Protocol):
 
 
 class Staging:
-    """What each node of a cluster gets before it may join.
+    """Prepares each node of a cluster before it may join.
 
     Args:
-        cluster: Its name.
+        cluster: The name of the cluster.
     """
 
     def __init__(self, cluster: str) -> None:
@@ -75,11 +75,11 @@ class Staging:
         return f"<Staging for {self._cluster}>"
 
     def prepare(self, session: Session, wish: FleetWish, say: Say) -> None:
-        """Put the data on a node, then run the script there.
+        """Copy the data to a node, then run the prepare script there.
 
         Raises:
             InputError: The data's folder is invalid.
-            MachineError: The node will not, or the session was lost.
+            MachineError: The node refuses it, or the session was lost.
         """
         if wish.data:
             self._stage(session, wish, say)
@@ -100,16 +100,16 @@ class Staging:
 
 
 def data_folder_of(cluster: str, wish: FleetWish) -> str:
-    """Return where other machines have the data."""
+    """Return the folder of the data on other machines."""
     if is_bucket(wish.data):
         return data_folder(cluster, wish.data)
     return data_folder(cluster, f"{socket.gethostname()}:{wish.data}")
 
 
 def data_place(cluster: str, wish: FleetWish, session: Session | None) -> str:
-    """Return where a node's ranks find the data; empty where there is none.
+    """Return the folder of the data for a node's ranks; empty if there is none.
 
-    A folder of this machine is used where it is by what runs on this machine.
+    Ranks on this machine use a folder of this machine directly.
 
     Args:
         session: With the node; None for this machine.
@@ -126,7 +126,7 @@ def run_prepare(session: Session, wish: FleetWish, say: Say, data: str = "") -> 
     """Run the prepare script on a node.
 
     Args:
-        data: Where the node has the data; the script finds it in ``WORKBENCH_DATA``.
+        data: The folder of the data on the node; the script finds it in ``WORKBENCH_DATA``.
 
     Raises:
         MachineError: It failed, or took too long.
@@ -140,7 +140,7 @@ def run_prepare(session: Session, wish: FleetWish, say: Say, data: str = "") -> 
         command = ["sh", "-c", f"{told}; exec sh -e", "sh", data]
     answer = session.run(command, input=wish.prepare, seconds=PREPARE_SECONDS)
     if answer.status:
-        said = (answer.errors.strip() or answer.output.strip() or "it said nothing").splitlines()
+        said = (answer.errors.strip() or answer.output.strip() or "no output").splitlines()
         raise MachineError(
             f"The prepare script ended with status {answer.status} on {session.host.address} "
             f"({said[-1]})",
@@ -149,10 +149,10 @@ def run_prepare(session: Session, wish: FleetWish, say: Say, data: str = "") -> 
 
 
 def link(place: Path, folder: Path) -> None:
-    """Have ``place`` lead to the folder itself: this machine is one of the nodes.
+    """Make ``place`` a link to the folder: this machine is one of the nodes.
 
     Raises:
-        MachineError: It cannot be made.
+        MachineError: The link cannot be created.
     """
     if place.is_dir() and place.samefile(folder):
         return
@@ -168,13 +168,13 @@ def link(place: Path, folder: Path) -> None:
 
 
 def fetch(session: Session, url: str, place: str, say: Say) -> None:
-    """Have a node fetch data from S3 by itself.
+    """Let a node fetch data from S3 by itself.
 
     Raises:
         MachineError: It could not.
     """
     process = session.start([*bucket_environment(session), python_of(session), *STAGE, place, url])
-    say("Data: the node looks into S3.")
+    say("Data: the node reads the list of files in S3.")
     try:
         for kind, values in answers(process, session, SLOW_LOOK_SECONDS):
             if kind == PROGRESS:
@@ -186,9 +186,9 @@ def fetch(session: Session, url: str, place: str, say: Say) -> None:
 
 
 def bucket_environment(session: Session) -> list[str]:
-    """Return what is put before a node's command so that it finds S3 where this machine does.
+    """Return the prefix of a node's command with which it uses this machine's S3 endpoint.
 
-    On AWS that is nothing. An endpoint of this machine's own is made to be the node's too.
+    On AWS it is empty. A custom endpoint of this machine is passed to the node.
     """
     name = next((name for name in ENDPOINTS if os.environ.get(name)), "")
     if not name:
@@ -203,13 +203,13 @@ def bucket_environment(session: Session) -> list[str]:
 def answers(
     process: RemoteProcess, session: Session, seconds: float
 ) -> Iterator[tuple[str, list[Any]]]:
-    """Give what the node says, as it comes.
+    """Yield the node's messages as they come.
 
     Args:
-        seconds: Between two looks.
+        seconds: Between two polls.
 
     Raises:
-        MachineError: It said why it could not, or is gone.
+        MachineError: The node reports a failure, or is gone.
     """
     while True:
         is_over = process.status is not None
@@ -224,10 +224,10 @@ def answers(
 
 
 class Sending:
-    """Files of this machine on their way to one node.
+    """Sends files of this machine to one node.
 
     Args:
-        place: The folder there; ``~`` is the home of the user who logs in.
+        place: The folder on the node; ``~`` is the home of the user who logs in.
     """
 
     def __init__(
@@ -249,11 +249,11 @@ class Sending:
         self._buffer = bytearray()
 
     def send(self) -> None:
-        """Send what is missing, until the node has all of it.
+        """Send missing files until the node has all of them.
 
         Raises:
-            InputError: A file cannot be read any longer.
-            MachineError: The node cannot take it, or the session was lost.
+            InputError: A file can no longer be read.
+            MachineError: The node cannot store them, or the session was lost.
         """
         command = [python_of(self._session), *STAGE, self._place]
         self._process = cast(BytesProcess, self._session.start(command))
@@ -261,7 +261,7 @@ class Sending:
             for piece in manifest_frames(self._entries):
                 self._write(piece)
             self._flush()
-            self._say("Data: the node looks for what it has.")
+            self._say("Data: the node checks which files it has.")
             while not self._listed:
                 self._hear(SLOW_LOOK_SECONDS / 4)
             self._begin()
@@ -317,7 +317,7 @@ class Sending:
             ) from error
 
     def _write(self, data: bytes) -> None:
-        """Send in large pieces, and no more ahead than the node takes in half a second."""
+        """Send in large pieces, at most half a second ahead of what the node reads."""
         self._buffer += data
         if len(self._buffer) < CHUNK_NBYTES:
             return
@@ -335,7 +335,7 @@ class Sending:
         return self._got / max(time.monotonic() - self._began, 0.2)
 
     def _hear(self, seconds: float = LOOK_SECONDS) -> None:
-        """Take in what the node says now, or wait a moment for it."""
+        """Process the node's messages, or wait a moment for one."""
         assert self._process is not None
         is_over, lines = self._process.status is not None, self._process.lines()
         for text in lines:
@@ -377,7 +377,7 @@ def _progress(values: Sequence[Any], session: Session) -> tuple[int, int, float]
 
 @contextlib.contextmanager
 def _named(session: Session) -> Iterator[None]:
-    """Say of which node it is that a sentence speaks."""
+    """Add the node's address to errors of the body."""
     try:
         yield
     except MachineError as error:
@@ -388,12 +388,12 @@ def _ended(process: RemoteProcess, session: Session) -> MachineError:
     address = session.host.address
     if not session.is_open:
         return MachineError(
-            f"The session with {address} was lost while the data was staged; staging "
-            "resumes when that machine is reached again."
+            f"The session with {address} was lost while the data was staged",
+            "wait until that machine is reached again; staging resumes then.",
         )
     said = str(getattr(process, "errors", "")).strip().splitlines()
     why = said[-1] if said else f"status {process.status}"
     return MachineError(
         f"The data could not be staged to {address} ({why})",
-        f"see that this environment is there too, at {python_of(session)}.",
+        f"check that this environment is there too, at {python_of(session)}.",
     )

@@ -1,8 +1,8 @@
 """The first login to a node by its generated host key, and later logins by its own.
 
-The node makes its own key, it is written down here, and only then the node shows it. Wherever
-this is cut off, the next one knows the node: by the key that is written down, or else, until it
-was seen to show that one, by the first. A node whose first key nobody wrote down is never entered.
+The node generates its own key, the key is recorded here, and only then the node uses it. If this is
+interrupted, the next login verifies the node by the recorded key, or, until the node was seen to
+use that one, by its first key. A node whose first key is not on record is never logged in to.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ ROOT = "root"
 
 
 def greet(machine: Machine, ring: KeyRing, first: str, user: str) -> SshSession:
-    """Log in to a machine, verified by exactly one key.
+    """Log in to a machine that is verified by exactly one host key.
 
     Args:
-        first: Public half of the host key that its user-data brought; empty when it is not known.
+        first: Public half of the host key in its user data; empty if unknown.
 
     Raises:
-        MachineError: It cannot be reached, or shows another key.
+        MachineError: It is unreachable, or has another key.
     """
     known = ring.of(machine.id)
     if known is not None and known.shown:
@@ -52,7 +52,7 @@ def greet(machine: Machine, ring: KeyRing, first: str, user: str) -> SshSession:
 
 
 def as_root(session: Session, command: Sequence[str]) -> list[str]:
-    """Return a command as root runs it there."""
+    """Return the command that runs ``command`` as root on the node."""
     return [*(() if session.host.user == ROOT else ("sudo", "-n")), *command]
 
 
@@ -64,7 +64,7 @@ def _settled(machine: Machine, own: HostKey, ring: KeyRing, user: str) -> SshSes
 
 def _log_in(machine: Machine, key: str, ring: KeyRing, user: str) -> SshSession:
     private = ring.private
-    if not private:  # with none, ssh would try the person's own
+    if not private:  # without one, ssh would try the user's own keys
         raise MachineError(
             "The cluster's private key is gone, and with it the way to its nodes",
             "delete the cluster (`workbench delete`) and start it again.",
@@ -77,9 +77,9 @@ def _log_in(machine: Machine, key: str, ring: KeyRing, user: str) -> SshSession:
 def _as_root(session: Session, script: str) -> str:
     done = session.run(as_root(session, ["sh", "-c", script]))
     if done.status:
-        said = (done.errors.strip() or "it said nothing").splitlines()[-1]
+        said = (done.errors.strip() or "no output").splitlines()[-1]
         raise MachineError(
-            f"{session.host.address} could not make a host key of its own ({said})",
-            "see whether its image has OpenSSH.",
+            f"{session.host.address} could not generate its own host key ({said})",
+            "check that its image has OpenSSH.",
         )
     return done.output

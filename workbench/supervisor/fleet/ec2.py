@@ -1,4 +1,4 @@
-"""What nodes of EC2 need: keys, the first login, the environment, the lease."""
+"""Set up EC2 nodes: keys, the first login, the environment, the lease."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from workbench.supervisor.fleet.provider import NodeProvider, Say
 
 
 class Ec2Provider:
-    """The nodes of one cluster, on EC2's spot market.
+    """The EC2 spot nodes of one cluster.
 
-    What a wish says is read from the store when it is needed: it may be made again meanwhile.
+    The wish is read from the store each time, since it may have changed.
     """
 
     def __init__(self, wish: ClusterWish, store: Store) -> None:
@@ -57,7 +57,7 @@ class Ec2Provider:
         return f"<Ec2Provider {self._cloud!r} for {self._name}>"
 
     def provider(self) -> NodeProvider:
-        """Return it as a keeper of nodes is given it."""
+        """Return this as the provider of a fleet keeper."""
         return NodeProvider(
             self._cloud,
             self.open,
@@ -70,7 +70,7 @@ class Ec2Provider:
         )
 
     def user_data(self, purchase: Purchase) -> str:
-        """Return what the nodes of a purchase do when they boot, with a host key made for it."""
+        """Return the user data of a purchase, with a host key generated for it."""
         private, public = new_key()
         return user_data(
             Boot(
@@ -85,10 +85,10 @@ class Ec2Provider:
         )
 
     def open(self, machine: Machine) -> Session:
-        """Log in to a machine, by the key that it must have, and attend to it from now on.
+        """Log in to a machine that is verified by its host key, and renew its lease from now on.
 
         Raises:
-            MachineError: It cannot be reached, or is not the one that it should be.
+            MachineError: It is unreachable, or has another host key.
         """
         self._admit()
         sent = self._store.sent(self._name, machine.token)
@@ -97,10 +97,10 @@ class Ec2Provider:
         return session
 
     def equip(self, session: Session, say: Say) -> None:
-        """Give a node the environment that is here, and a lease.
+        """Install this machine's environment and a lease on a node.
 
         Raises:
-            MachineError: It lacks something that it could not be given.
+            MachineError: A part of it could not be installed.
         """
         if environment.equip(session, say, more=CUDA if self._wish().cuda else ()):
             self._leases.restart(session)
@@ -120,7 +120,7 @@ class Ec2Provider:
         return tuple(filter(None, [self._wish().ssh_from]))
 
     def _admit(self) -> None:
-        """Let this computer in from where it is now, when a new wish says so."""
+        """Allow ssh from this computer's present address, if a new wish says so."""
         doors = self._doors()
         if doors == self._admitted:
             return

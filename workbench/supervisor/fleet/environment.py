@@ -59,11 +59,11 @@ fi
 def equip(
     session: Session, say: Say, here: Environment | None = None, more: Sequence[str] = ()
 ) -> bool:
-    """Wait until a node is set up, then install what it lacks, and tell whether it lacked any.
+    """Wait until a node is set up, install what it lacks, and return whether it lacked anything.
 
     Args:
-        here: What it has to be like; this environment when nothing is said.
-        more: Requirements beside it, such as CuPy's, where nothing of them is there.
+        here: The environment that it must have (default: this one).
+        more: Further requirements, such as CuPy's, if none of them is installed there.
 
     Raises:
         MachineError: It was not set up, or something could not be installed.
@@ -97,7 +97,7 @@ def equip(
 
 @functools.cache
 def environment_here() -> Environment:
-    """Return what this environment holds; it is read once."""
+    """Return the contents of this environment, which is read once."""
     return read_environment(json.dumps(environment.environment()))
 
 
@@ -129,7 +129,7 @@ def _environment_there(session: Session) -> Environment:
 
 
 def _get_git(session: Session) -> None:
-    """Bring git, which no image has to have, for what is installed from where it is written."""
+    """Install git, which images need not have, for requirements from a repository."""
     command = as_root(session, ["sh", "-eu", "-c", packages([GIT])])
     done = session.run(command, seconds=SETUP_SECONDS)
     if done.status:
@@ -155,4 +155,4 @@ def _install(session: Session, what: str, torch: str = "") -> None:
 
 
 def _last(text: str) -> str:
-    return (text.strip() or "it said nothing").splitlines()[-1]
+    return (text.strip() or "no output").splitlines()[-1]

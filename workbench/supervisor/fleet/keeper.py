@@ -55,30 +55,29 @@ __all__ = ["Fleet", "FleetKeeper", "Load", "NodeProvider"]
 
 log = logging.getLogger("workbench.supervisor")
 
-LOOK_SECONDS = 2.0  # while something is on its way
-WATCH_SECONDS = 10.0  # while all is as it should be
+LOOK_SECONDS = 2.0  # while nodes are starting or ending
+WATCH_SECONDS = 10.0  # while everything is as desired
 PLAN_SECONDS = 1.0
-NOTICE_SECONDS = 1.0  # of the two minutes that a notice leaves
+NOTICE_SECONDS = 1.0  # of the two minutes before an interruption
 OFFERS_SECONDS = 300.0
 QUICK, AT_ONCE = 8, 32
-# After the sentence that says why the place does not take the credentials.
+# Follows the sentence that says why the provider rejects the credentials.
 UNTIL_THEN = (
-    "Until they work again nothing is bought; what is to go is shut down over ssh, or when its "
-    "lease runs out."
+    "Until they work again nothing is bought; nodes to be deleted are shut down over ssh, or when "
+    "their lease runs out."
 )
 _FIT = frozenset({NodeState.READY, NodeState.JOINED})
 
 
 class FleetKeeper:
-    """Makes the wish about one cluster's nodes true.
+    """Brings the nodes of one cluster to what its wish says.
 
     Args:
-        prepare: Makes a node ready for worlds, on a thread; raises ``MachineError``.
-        save: Has a node send what its runs have left, before it goes; on a thread.
-        leave: Takes off a node what this cluster has put there, before it is left; on a thread.
-        pool: Does what takes long.
-        received: Takes the bytes that have come here from nodes since it was last asked, by
-            address.
+        prepare: Prepares a node for worlds, on a thread; raises ``MachineError``.
+        save: Makes a node send the output of its runs before it is deleted; on a thread.
+        leave: Removes this cluster's files from a node that is kept; on a thread.
+        pool: Runs long tasks.
+        received: Returns the bytes received from nodes since the last call, by address.
     """
 
     def __init__(
@@ -124,7 +123,7 @@ class FleetKeeper:
         """Do one turn; it may write to the store, but waits for nothing else."""
         self._finished = self._finished and wish.revision == self._wish.revision
         news = self._tasks.turn() or wish != self._wish or not self._active
-        is_shaken = load.whole != self._whole  # a world that broke may have lost a node
+        is_shaken = load.whole != self._whole  # a broken world may mean a lost node
         news = self._sessions.hear() or news or is_shaken
         self._now = self._sessions.now = now
         self._wish, self._whole = wish, load.whole
@@ -146,20 +145,20 @@ class FleetKeeper:
         return self._fleet
 
     def session(self, host: Host) -> Session | None:
-        """Return the session with a node, by its address; None where there is none."""
+        """Return the session with a node, by its address; None if there is none."""
         return self._sessions.at(host.address)
 
     def why_gone(self, address: str) -> str:
-        """Return why nothing runs on a node any longer; empty where that is not known."""
+        """Return why no process runs on a node any longer; empty if unknown."""
         node = next((n for n in self._ledger.nodes.values() if n.address == address), None)
         if node is None or not (node.id in self._noticed or self._sessions.is_lost(node.id)):
             return ""
         if node.id in self._noticed:
-            return "the place took its node back"
-        return "its node is gone, or out of reach"
+            return "the provider took its node back"
+        return "its node is gone, or unreachable"
 
     def close(self) -> None:
-        """End the sessions, and wait for what is under way; the nodes stay."""
+        """Close the sessions, and wait for running tasks; the nodes are kept."""
         self._tasks.close()
         self._sessions.close()
 
@@ -177,7 +176,7 @@ class FleetKeeper:
         self._tasks.start("notices", self._provider.noticed, self._take_notice, now, NOTICE_SECONDS)
 
     def _is_moving(self) -> bool:
-        """Whether the place may soon tell something else than it did."""
+        """Return whether the provider's list may change soon."""
         nodes = self._ledger.nodes.values()
         standing = [node for node in nodes if node.state is not NodeState.GONE]
         return (
@@ -203,7 +202,7 @@ class FleetKeeper:
         if look is None:
             return
         if self._locked_out and not look.locked_out:
-            self._troubles.clear()  # what was refused meanwhile is asked for again
+            self._troubles.clear()  # failed requests are repeated
         self._locked_out = look.locked_out
         if not look.locked_out:
             self._machines = {machine.id: machine for machine in look.machines}
@@ -222,7 +221,7 @@ class FleetKeeper:
     # -- plan
 
     def _join(self, load: Load) -> None:
-        """Tell the nodes that carry a world from those that could."""
+        """Record which nodes carry a world, and which could."""
         for node in [*self._ledger.nodes.values()]:
             is_in = node.address in load.used
             if node.state is NodeState.READY and is_in:
@@ -297,7 +296,7 @@ class FleetKeeper:
             return
         try:
             sent = self._ledger.sent(purchase.token) or self._sending(purchase)
-            # Written down first: who finds it repeats this very call, and nothing is bought twice.
+            # Recorded first: a successor repeats the same call, so nothing is bought twice.
             self._ledger.put_order(order, *sent)
         except StoreUnavailable as error:
             self._troubles["buy"] = str(error)
@@ -318,7 +317,7 @@ class FleetKeeper:
         return self._provider.user_data(purchase), tags
 
     def _bought(self, order: Order, refusal: CloudError | None, trouble: str) -> None:
-        """Record the answer; where none came, the same call is to be made again."""
+        """Record the answer; if there was none, the same call is repeated later."""
         if trouble and trouble != self._troubles.get("buy"):
             log.warning("%s", log_messages.refused(order.purchase, trouble))
         self._troubles["buy"] = trouble
@@ -332,7 +331,7 @@ class FleetKeeper:
         if refusal is None:
             answered = replace(order, at=self._now, outcome=PurchaseOutcome.BOUGHT)
         elif step(refusal.kind) is Reaction.BACK_OFF:
-            # It may have been done: such an answer says nothing about it.
+            # The purchase may exist: a missing answer does not tell.
             answered = replace(order, at=self._now, kind=refusal.kind, message=str(refusal))
         else:
             answered = replace(
@@ -345,7 +344,7 @@ class FleetKeeper:
         self._ledger.put_order(answered)
 
     def _is_bought(self, order: Order) -> bool:
-        """Whether the place lists what the order was for, whatever its answer was."""
+        """Return whether the provider lists machines of the purchase, whatever it answered."""
         known = self._ledger.orders.get(order.purchase.token)
         return known is not None and known.outcome is PurchaseOutcome.BOUGHT
 
@@ -401,12 +400,12 @@ class FleetKeeper:
         return self._waits or next(filter(None, self._troubles.values()), "")
 
     def _within_reach(self) -> set[str]:
-        """Return the nodes with a session; one that was lost may come back below its world."""
+        """Return the nodes with a session; a lost session may come back while its world runs."""
         whole = {n.id for n in self._ledger.nodes.values() if n.address in self._whole}
         return self._sessions.reached() | {id_ for id_ in whole if self._sessions.session(id_)}
 
     def _hosts(self) -> Iterator[Host]:
-        # Of hosts each has said, or was asked, how many it carries.
+        # Each host reported, or was configured with, its number of slots.
         wished = 0 if self._wish.fleet.provider is Provider.HOSTS else self._wish.fleet.slots
         for node in members(self._ledger.nodes.values(), self._within_reach()):
             if session := self._sessions.session(node.id):
@@ -422,7 +421,7 @@ class FleetKeeper:
 def _answer(
     cloud: Cloud, purchase: Purchase, user_data: str, tags: tuple[tuple[str, str], ...]
 ) -> CloudError | None:
-    """Make the call; a refusal is an answer too."""
+    """Make the call; return an error of the provider as the answer."""
     try:
         cloud.buy(purchase, user_data, tags)
     except CloudError as refusal:

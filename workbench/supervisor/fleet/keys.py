@@ -21,13 +21,13 @@ log = logging.getLogger("workbench.supervisor")
 
 @dataclass(frozen=True)
 class HostKey:
-    """The host key that a node made for itself.
+    """The host key that a node generated for itself.
 
     Args:
         id: Of the machine.
         address: By which the other nodes reach it.
         key: Kind and public half.
-        shown: Whether the node was seen to show it; until then it may show its first one still.
+        shown: Whether the node was seen to use it; until then it may still use its first one.
     """
 
     id: str
@@ -37,10 +37,10 @@ class HostKey:
 
 
 class KeyRing:
-    """The user's key of one cluster, and the host keys that its nodes made.
+    """The private key for one cluster's nodes, and the host keys that its nodes generated.
 
     Args:
-        folder: The cluster's own.
+        folder: The folder of the cluster.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,33 +53,33 @@ class KeyRing:
 
     @property
     def private(self) -> str:
-        """The user's private key; empty before there is one."""
+        """The private key; empty before there is one."""
         return _text(self._key)
 
     @property
     def public(self) -> str:
-        """The user's public key, made with the private one when it is first asked for."""
+        """The public key; both keys are generated when it is first needed."""
         with self._lock:
             if not self.private:
                 write_private(self._key, new_key()[0])
         return public_half(self.private)
 
     def of(self, id_: str) -> HostKey | None:
-        """Return the key that a machine made for itself; None while none is written down."""
+        """Return the host key that a machine generated; None if none is recorded."""
         return self._read().get(id_)
 
     def note(self, key: HostKey) -> None:
-        """Write a machine's key down; who had its address before is gone."""
+        """Record a machine's host key; an earlier machine at its address is dropped."""
         with self._lock:
             others = (one for one in self._read().values() if one.address != key.address)
             self._keep({one.id: one for one in (*others, key)})
 
     def lines(self) -> tuple[str, ...]:
-        """Return the exact lines by which the nodes know each other."""
+        """Return the ``known_hosts`` lines by which the nodes verify each other."""
         return tuple(known_hosts_line(one.address, one.key) for one in self._read().values())
 
     def discard(self) -> None:
-        """Remove all keys: nothing is left that they would open."""
+        """Delete all keys of a cluster that is gone."""
         with self._lock:
             for path in (self._key, self._host_keys):
                 path.unlink(missing_ok=True)
@@ -89,7 +89,7 @@ class KeyRing:
         try:
             keys = fitted(tuple[HostKey, ...], parsed(text)) if text else ()
         except MachineError as error:
-            # Nodes whose keys are not known are replaced; a supervisor that ends is of no help.
+            # Nodes whose keys are unknown are replaced; raising would end the supervisor.
             log.error("%s holds no host keys: %s", self._host_keys, error)
             keys = ()
         return {one.id: one for one in keys}
@@ -101,7 +101,7 @@ class KeyRing:
 def login_of(cluster: str) -> Login:
     """Return what the head of a world needs to start daemons on the other nodes."""
     ring = KeyRing(cluster_directory(cluster))
-    # A rented node's line is newer than one that somebody said yes to for the same address.
+    # A rented node's line is newer than one that the user confirmed for the same address.
     newer = ring.lines()
     named = {line.split()[0] for line in newer}
     older = (line for line in trusted_lines(cluster) if line.split()[0] not in named)

@@ -1,8 +1,8 @@
 """Renew the leases of nodes while the supervisor lives, and receive their notices.
 
-Each session carries one agent process for it. While a node is still being set up there is none
-to be started; it is tried again until it runs. Until the node has a lease, signs are left there,
-from the first log-in on: without them it ends itself.
+Each session starts one agent process on its node. While a node is still being set up this fails,
+and is repeated until it works. Until the node has a lease, signs of life are left there from the
+first login on: without them it ends itself.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from workbench.supervisor.fleet.bootstrap import as_root
 log = logging.getLogger("workbench.supervisor")
 
 RENEW_SECONDS = 60.0
-# One renewal that is lost ends no node.
+# A single lost renewal ends no node.
 RENEWALS = 5
 AGAIN_SECONDS = 10.0
 START_SECONDS = 30.0
 SIGN_SECONDS = 10.0
 MOST_AT_ONCE = 16
-# The others end the node; a rebalance recommendation is heeded by nobody who still computes.
+# These end the node; a rebalance recommendation is only logged.
 MOST_NOTICES = 16
 TAKING = ("terminate", "stop", "hibernate")
 SHUTDOWN = ("shutdown", "-h", "now")
@@ -53,13 +53,13 @@ LEASE = ("-m", "workbench.node.lease")
 
 @dataclass
 class LeasedNode:
-    """What is known of one node.
+    """The agent and the lease of one node.
 
     Args:
-        tried: When its agent was last started, in seconds of a clock that nobody sets.
-        lives: Whether the agent has said anything yet.
-        leased: Until when the lease was started to go at most, epoch seconds; None before.
-        signed: When a sign was last left there, by the same clock.
+        tried: When its agent was last started, by the monotonic clock.
+        lives: Whether the agent has sent a message.
+        leased: The latest end of its lease, in epoch seconds; None before it has one.
+        signed: When a sign of life was last left there, by the same clock.
     """
 
     session: Session
@@ -77,23 +77,23 @@ class LeasedNode:
         return self.process is not None and self.process.status is None
 
     def needs_sign(self, since: float) -> bool:
-        """Whether it has no lease, nor a sign that was left after ``since``."""
+        """Return whether it has neither a lease nor a sign of life newer than ``since``."""
         return self.session.is_open and self.leased is None and self.signed <= since
 
     def needs_agent(self, now: float) -> bool:
-        """Whether an agent is to be started now."""
+        """Return whether an agent is to be started now."""
         return self.session.is_open and not self.is_heard and now - self.tried >= AGAIN_SECONDS
 
 
 class NodeLeases:
-    """All rented nodes of one cluster.
+    """The leases of all rented nodes of one cluster.
 
     Args:
-        expires: Returns when all is to end also if it is renewed, in epoch seconds; 0 for never.
-        seconds: Returns for how long a lease runs when it is not renewed.
-        renewal: Seconds from one renewal to the next at most.
-        shutdown: What ends a node; by root.
-        clock: The steady clock: who wakes from a long sleep renews at once.
+        expires: Returns when all leases end even if renewed, in epoch seconds; 0 for never.
+        seconds: Returns how long a lease lasts when it is not renewed.
+        renewal: Longest time between two renewals, in seconds.
+        shutdown: The command that ends a node, run by root.
+        clock: A clock that counts while suspended: after a long sleep, leases are renewed at once.
     """
 
     def __init__(
@@ -120,35 +120,35 @@ class NodeLeases:
         return f"<NodeLeases of {self._cluster}: {len(self._nodes)} nodes>"
 
     def begin(self, id_: str, session: Session) -> None:
-        """Attend to a machine by this session from now on."""
+        """Renew the lease of a machine over this session from now on."""
         with self._lock:
             before = self._nodes.get(id_)
-            # What the place has said, it has said.
+            # Notices that came over an earlier session stay valid.
             self._nodes[id_] = LeasedNode(session, taken=before.taken if before else [])
 
     def part(self, ids: Iterable[str]) -> None:
-        """Renew no lease of these machines any longer: they are to go, by any way."""
+        """Stop renewing the leases of these machines: they are to end."""
         with self._lock:
             self._parted |= {*ids}
 
     def shut_down(self, session: Session) -> None:
-        """Have a node end itself, which terminates it; one that is cut off has its lease.
+        """Shut a node down, which terminates it; if it is unreachable, its lease ends it.
 
-        The launch says so: ``InstanceInitiatedShutdownBehavior``.
+        The launch sets ``InstanceInitiatedShutdownBehavior`` to terminate.
         """
         command = as_root(session, self._shutdown)
         with contextlib.suppress(MachineError):
             session.run(command, seconds=START_SECONDS)
 
     def restart(self, session: Session) -> None:
-        """Have another agent started on a node, which has another version of it now."""
+        """Start a new agent on a node, since another version of it was installed."""
         for node in self._all().values():
             if node.session is session and node.process is not None:
                 node.process.end()
                 node.tried = -AGAIN_SECONDS
 
     def lease(self, session: Session) -> None:
-        """Start the lease of a node, in the place of the one before.
+        """Start the lease of a node, in place of the earlier one.
 
         Raises:
             MachineError: It did not start.
@@ -159,17 +159,17 @@ class NodeLeases:
         command += ["--command", " ".join(as_root(session, self._shutdown))]
         done = session.run(command, seconds=START_SECONDS)
         if done.status:
-            said = (done.errors.strip() or "it said nothing").splitlines()[-1]
+            said = (done.errors.strip() or "no output").splitlines()[-1]
             raise MachineError(
                 f"{session.host.address} could not start its lease ({said}), without which it "
-                "would not end by itself; it is replaced."
+                "would not end by itself, so it will be replaced."
             )
         for node in self._all().values():
             if node.session is session:
                 node.leased = expires
 
     def turn(self) -> frozenset[str]:
-        """Do what is due, and return the machines that the place has said it will take back."""
+        """Do what is due; return the machines with an interruption notice."""
         nodes = self._all()
         for id_, node in nodes.items():
             self._hear(id_, node)
@@ -192,7 +192,7 @@ class NodeLeases:
     # -- inside
 
     def _all(self) -> dict[str, LeasedNode]:
-        """Return those whose session stands; who is lost is forgotten, but for its notice."""
+        """Return the nodes with an open session; a lost one is kept only for its notice."""
         with self._lock:
             self._nodes = {
                 id_: one for id_, one in self._nodes.items() if one.session.is_open or one.taken
@@ -220,7 +220,7 @@ class NodeLeases:
                 pass
 
     def _sign(self, nodes: list[LeasedNode], now: float) -> None:
-        """Leave a sign on nodes that have no lease yet, so that they do not end themselves."""
+        """Leave a sign of life on nodes without a lease, so that they do not end themselves."""
         script = sign(self._seconds(), self._expires())
 
         def leave(node: LeasedNode) -> None:
@@ -252,7 +252,7 @@ class NodeLeases:
             node.renewed = now
             if node.leased == expires and node.process is not None:
                 node.process.write(line_of(Renew(self._cluster, self._seconds())))
-        # Of a node that was set up before this supervisor began it is not known.
+        # The lease of a node that was set up by an earlier supervisor is unknown here.
         _side_by_side(self._lease_anew, [one for one in nodes if one.leased != expires])
 
     def _lease_anew(self, node: LeasedNode) -> None:

@@ -19,18 +19,17 @@ METER_SECONDS = 5.0
 
 
 class Ledger:
-    """The store's nodes and purchases of one cluster, and the same in memory.
+    """The store's nodes and purchases of one cluster, also kept in memory.
 
-    A node's money follows from its prices over time and is worked out again each time; once it is
-    gone its account is closed. So nothing is counted twice, however often it is looked at.
-    What is so is noted here first and written when the store takes it: nodes have to go from a
-    full disk too. Only what is about to be bought has to be written before.
-    Traffic alone is added up, each time that the meter is read; of a process that is killed the
-    last ``METER_SECONDS`` of it are not counted.
+    A node's cost follows from its prices over time and is computed each time; once the node is
+    gone, its account is closed. So nothing is counted twice.
+    Changes are made in memory first, and written when the store takes them: nodes must be deleted
+    with a full disk too. Only a purchase has to be written before its call.
+    Traffic alone is added up, each time that the meter is read; if the process is killed, the last
+    ``METER_SECONDS`` of it are not counted.
 
     Args:
-        received: Takes the bytes that have come here from nodes since it was last asked, by
-            address.
+        received: Returns the bytes received from nodes since the last call, by address.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class Ledger:
         return f"<Ledger of {self._cluster}: {len(self.nodes)} nodes, {len(self.orders)} orders>"
 
     def open(self, revision: int, now: float) -> None:
-        """Read what is written, and note that a new wish stands if it does."""
+        """Read the stored record, and record whether there is a new wish."""
         if self._revision is None:
             self.nodes = {n.id: n for n in self._store.nodes(self._cluster, gone=True)}
             self.orders = {o.purchase.token: o for o in self._store.orders(self._cluster)}
@@ -69,16 +68,16 @@ class Ledger:
                 self._revision = self._revision or 0
 
     def node(self, id_: str) -> Node | None:
-        """Return a node as it is written; None where it is not."""
+        """Return a node as it is recorded; None if it is not."""
         return self.nodes.get(id_)
 
     def put_order(
         self, order: Order, user_data: str = "", tags: Sequence[tuple[str, str]] = ()
     ) -> None:
-        """Write an order down.
+        """Record a purchase.
 
         Raises:
-            StoreUnavailable: One that is still to be made could not be written.
+            StoreUnavailable: It could not be written before its call.
         """
         if order.outcome is PurchaseOutcome.WRITTEN:
             self._store.put_order(order, user_data, tags)
@@ -89,20 +88,20 @@ class Ledger:
         self._write()
 
     def sent(self, token: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
-        """Return what a purchase that was written before sends; None for a new one."""
+        """Return what the call of a recorded purchase sends; None for a new purchase."""
         return self._store.sent(self._cluster, token) if token in self.orders else None
 
     def put(self, node: Node, machine: Machine | None, now: float) -> None:
-        """Write a node down, with what it has cost by now.
+        """Record a node, with its cost until now.
 
         Args:
-            machine: As the place has it; None where it is not listed.
+            machine: As listed by the provider; None if it is not listed.
         """
         before = self.nodes.get(node.id)
         if before is not None:
             node = replace(node, traffic=before.traffic)
         if before is not None and _apart_from_money(node, before) == before:
-            return  # that is for ``meter``
+            return  # ``meter`` writes that
         if before is not None and before.state is node.state is NodeState.GONE:
             node = replace(node, spent=before.spent, price=0.0)
         else:
@@ -114,10 +113,10 @@ class Ledger:
             log.info("%s", said)
 
     def meter(self, machines: Mapping[str, Machine], now: float, here_price: float = 0.0) -> None:
-        """Work out what all nodes have cost by now; once in a while is enough.
+        """Compute the cost of all nodes until now; once in a while is enough.
 
         Args:
-            here_price: As of ``count_traffic``.
+            here_price: See ``count_traffic``.
         """
         if now - self._metered < METER_SECONDS:
             return
@@ -133,23 +132,23 @@ class Ledger:
         self._write()
 
     def count_traffic(self, here_price: float) -> None:
-        """Add what nodes have sent here since the last time to what they cost.
+        """Add the traffic from the nodes to here since the last call to their costs.
 
         Args:
-            here_price: $ for a GB.
+            here_price: $ per GB.
         """
         for address, nbytes in self._received().items():
             known = [node for node in self.nodes.values() if address and node.address == address]
             if known and here_price:
-                # An address may have been another's, which is gone.
+                # The address may have belonged to an earlier node.
                 node = max(known, key=lambda n: (n.state is not NodeState.GONE, n.since))
                 self._note(with_traffic(node, nbytes / 1e9 * here_price))
 
     def settle(self) -> None:
-        """Close the account: nothing is left of the cluster.
+        """Close the account: the cluster is fully deleted.
 
         Raises:
-            StoreUnavailable: What it cost could not be written; to be tried again.
+            StoreUnavailable: Its cost could not be written; try again.
         """
         self._write(must=True)
         self._store.settle(self._cluster)
@@ -189,12 +188,12 @@ class Ledger:
             self._prices[node.id] = prices
 
     def _offered(self, node: Node, name: str) -> float:
-        """Return $/h of a node that ended before its own price was seen."""
+        """Return the $/h of a node that ended before its own price was known."""
         found = [o for o in self.offers if (o.type, o.zone) == (node.type, node.zone)]
         return float(getattr(found[0], name)) if found else 0.0
 
     def _is_open(self, node: Node) -> bool:
-        """Whether what it cost is not settled yet."""
+        """Return whether its cost may still grow."""
         return bool(node.launched) and (
             node.state is not NodeState.GONE or node.id not in self._prices
         )

@@ -1,4 +1,4 @@
-"""Cache what was looked up for a cluster: its account and its image."""
+"""Cache the account and the image of a cluster in a file."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NAME = "lookups.json"
 
 
 class LookUps(MutableMapping[str, str]):
-    """What was looked up for one cluster, in a file: its image and its account.
+    """The cached account and image of one cluster.
 
     Args:
-        folder: The cluster's own.
+        folder: The folder of the cluster.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,7 +46,7 @@ class LookUps(MutableMapping[str, str]):
         return len(self._read())
 
     def discard(self) -> None:
-        """Remove it: the next cluster of this name boots the newest image then, in any account."""
+        """Delete the cache: the next cluster of this name may have another image or account."""
         self._path.unlink(missing_ok=True)
 
     def _read(self) -> dict[str, str]:
@@ -56,7 +56,7 @@ class LookUps(MutableMapping[str, str]):
         except FileNotFoundError:
             return {}
         except (OSError, UnicodeDecodeError, MachineError) as error:
-            log.warning("%s is not read, and all is looked up again: %s", self._path, error)
+            log.warning("%s cannot be read, so all is looked up again: %s", self._path, error)
             return {}
 
     def _keep(self, kept: dict[str, str]) -> None:

@@ -20,14 +20,14 @@ LONG = ("open", "prepare", "save", "close")
 
 @dataclass(frozen=True)
 class SessionWork:
-    """What is done in a session, by functions that run on threads and raise ``MachineError``.
+    """Functions that use a session; they run on threads and raise ``MachineError``.
 
     Args:
         open: Opens a verified session with a machine.
-        equip: Gives a node what every node of its place needs.
-        prepare: Makes a node ready for worlds.
-        save: Has a node send what its runs have left.
-        leave: Takes off a node what this cluster has put there.
+        equip: Installs on a node what every node of its provider needs.
+        prepare: Prepares a node for worlds.
+        save: Makes a node send the output of its runs.
+        leave: Removes this cluster's files from a node.
     """
 
     open: Callable[[Machine], Session]
@@ -38,13 +38,13 @@ class SessionWork:
 
 
 class NodeSessions:
-    """The sessions with a cluster's nodes, and what is done in them.
+    """The sessions with a cluster's nodes, and the work in them.
 
     Args:
-        tasks: Where the work is done, and heard of.
-        node: Returns a node as it is written down, by its id.
-        put: Writes a node down.
-        troubles: Takes the last trouble of each kind of work, empty where there is none.
+        tasks: Runs the work and reports its results.
+        node: Returns a recorded node by its id.
+        put: Records a node.
+        troubles: Receives the last error of each kind of work, empty if there is none.
     """
 
     def __init__(
@@ -73,15 +73,15 @@ class NodeSessions:
 
     @property
     def contacts(self) -> tuple[SessionState, ...]:
-        """What there is of each node that was tried."""
+        """The sessions with all nodes that were tried."""
         return tuple(self._contacts.values())
 
     def session(self, id_: str) -> Session | None:
-        """Return the session with a node; None where there is none."""
+        """Return the session with a node; None if there is none."""
         return self._sessions.get(id_)
 
     def at(self, address: str) -> Session | None:
-        """Return the session with the node at an address; None where there is none."""
+        """Return the session with the node at an address; None if there is none."""
         for id_, session in self._sessions.items():
             node = self._node(id_)
             if node is not None and node.address == address:
@@ -89,18 +89,18 @@ class NodeSessions:
         return None
 
     def reached(self) -> set[str]:
-        """Return the nodes whose session stands."""
+        """Return the nodes with an open session."""
         return {id_ for id_ in self._sessions if self._contacts[id_].open}
 
     def is_lost(self, id_: str) -> bool:
-        """Whether there was a session with a node, and it is cut."""
+        """Return whether there was a session with a node, and it was lost."""
         session = self._sessions.get(id_)
         return session is not None and not session.is_open
 
     # -- observe
 
     def watch(self, *, at_once: bool = False) -> None:
-        """Note which sessions were lost; once in a while is enough."""
+        """Record which sessions were lost; once in a while is enough."""
         if self.now - self._watched < WATCH_SECONDS and not at_once:
             return
         self._watched = self.now
@@ -110,7 +110,7 @@ class NodeSessions:
                 self._contacts[id_] = SessionState(id_, open=False, since=self.now)
 
     def hear(self) -> bool:
-        """Show what the threads say of nodes that are made ready; false when it is nothing."""
+        """Show the messages of threads about nodes in preparation; return false if none came."""
         said = [*self._said]
         for id_ in said:
             sentence, node = self._said.pop(id_), self._node(id_)
@@ -121,7 +121,7 @@ class NodeSessions:
     # -- act
 
     def open(self, id_: str, machine: Machine) -> None:
-        """Begin to open a session with a node."""
+        """Start opening a session with a node."""
         if self._tasks.start(
             ("open", id_),
             lambda: self._work.open(machine),
@@ -132,7 +132,7 @@ class NodeSessions:
             self._work_on(id_, working=True)
 
     def make_ready(self, id_: str, wish: FleetWish) -> None:
-        """Begin to make a node ready for worlds, where there is a session with it."""
+        """Start preparing a node for worlds, if there is a session with it."""
         session = self._sessions.get(id_)
         if session is not None and self._tasks.start(
             ("prepare", id_),
@@ -144,13 +144,13 @@ class NodeSessions:
             self._work_on(id_, working=True)
 
     def save(self, id_: str) -> None:
-        """Begin to have a node send what its runs have left, where there is a session with it."""
+        """Start saving the output of a node's runs, if there is a session with it."""
         if session := self._sessions.get(id_):
             work, heard = partial(self._work.save, session), self._heard("save")
             self._tasks.start(("save", id_), work, heard, self.now)
 
     def saving(self, ids: Sequence[str]) -> Callable[[], None]:
-        """Return what has all these nodes save at once, and waits for them; for a thread."""
+        """Return a function for a thread that makes all these nodes save, and waits for them."""
         sessions = [self._sessions[id_] for id_ in ids if id_ in self._sessions]
 
         def save() -> None:
@@ -161,7 +161,7 @@ class NodeSessions:
         return save
 
     def each(self, ids: Sequence[str], work: Callable[[Session], None]) -> Callable[[], None]:
-        """Return what does work in the sessions that stand with these nodes; for a thread."""
+        """Return a function for a thread that does ``work`` in open sessions with these nodes."""
         found = [self._sessions[id_] for id_ in ids if id_ in self._sessions]
 
         def do() -> None:
@@ -173,21 +173,21 @@ class NodeSessions:
         return do
 
     def leave(self, ids: Collection[str]) -> None:
-        """Begin to take off nodes what was put there, and end the sessions with them."""
+        """Start removing this cluster's files from nodes, and close the sessions with them."""
         for id_ in {*ids} & self._sessions.keys():
             self._close(self._sessions.pop(id_), self._work.leave)
 
     def leave_all(self) -> None:
-        """Begin to leave every node."""
+        """Start leaving every node."""
         self.leave([*self._sessions])
 
     def forget(self, id_: str) -> None:
-        """Forget a node that is gone."""
+        """Drop a node that is gone."""
         self.leave([id_])
         self._contacts.pop(id_, None)
 
     def close(self) -> None:
-        """End the sessions; the nodes stay as they are."""
+        """Close the sessions; the nodes are kept as they are."""
         for session in self._sessions.values():
             session.close()
         self._sessions.clear()
@@ -227,7 +227,7 @@ class NodeSessions:
         if node is None or node.state is not NodeState.VERIFIED:
             return
         if trouble and not session.is_open:
-            # What was cut goes on from there when the node is reached again.
+            # An interrupted preparation resumes when the node is reached again.
             self._put(replace(node, message=trouble))
         elif trouble:
             self._put(replace(node, failed=True, message=trouble, since=self.now))

@@ -12,23 +12,23 @@ from workbench.core.world.remote import Session
 from workbench.core.world.world import Host
 
 Say = Callable[[str], None]
-"""Takes one sentence for the reader about what goes on; from any thread."""
+"""Takes one progress sentence for the user; from any thread."""
 
 
 @dataclass(frozen=True)
 class NodeProvider:
-    """A place, and what one needs to use its nodes; the functions run on threads.
+    """A provider's compute, and the functions that use its nodes; these run on threads.
 
     Args:
         open: Opens a verified session with a machine; raises ``MachineError``.
-        user_data: What the nodes of a purchase do when they boot; it is kept with the purchase.
-        noticed: Tells which machines the place has said it will take back. It is asked about
-            every second, one at a time: who has to be attended to is attended to by it.
-        equip: Gives a verified node what every node of the place needs before the reader's own
-            preparation; raises ``MachineError``.
-        forget: Removes what was kept here for the nodes' sake; nothing of them is left.
-        part: Keeps nodes no longer from ending by themselves; they are to go.
-        shut_down: Ends a node from within, where the place does not end it.
+        user_data: Returns the user data of a purchase, which is stored with it.
+        noticed: Returns the machines with an interruption notice. It is called every second, by one
+            thread at a time, and also renews leases.
+        equip: Installs what every node of the provider needs, before the user's own prepare script;
+            raises ``MachineError``.
+        forget: Deletes what is stored here for the nodes; they are all gone.
+        part: Stops keeping nodes alive; they are to end.
+        shut_down: Shuts a node down from within, if the provider does not end it.
     """
 
     cloud: Cloud
@@ -43,11 +43,11 @@ class NodeProvider:
 
 @dataclass(frozen=True)
 class MachineListing:
-    """What was seen at the place.
+    """The machines that the provider listed.
 
     Args:
-        seen: Epoch seconds at which it was asked.
-        locked_out: Why the place does not take the credentials; empty where it does.
+        seen: Epoch seconds of the query.
+        locked_out: Why the provider rejects the credentials; empty if it does not.
     """
 
     machines: tuple[Machine, ...]
@@ -57,12 +57,12 @@ class MachineListing:
 
 @dataclass(frozen=True)
 class Load:
-    """What is asked of the nodes now.
+    """The present use of the nodes.
 
     Args:
-        waiting: Runs that wait.
-        busy: Whether a run is on.
-        used: Addresses of the nodes on which a world stands.
+        waiting: Number of waiting runs.
+        busy: Whether a run is active.
+        used: Addresses of the nodes that have a world.
         whole: Those of them whose world is not broken.
     """
 
@@ -74,13 +74,13 @@ class Load:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The nodes as they stand.
+    """The nodes of a cluster as they are.
 
     Args:
-        hosts: Those on which a world may stand, the head first.
-        nodes: All that are not gone.
-        message: One sentence for the reader; empty when there is nothing to say.
-        finished: Whether everything was to be deleted, and nothing is left.
+        hosts: The nodes that can carry a world, the head first.
+        nodes: All nodes that are not gone.
+        message: One sentence for the user; empty if there is nothing to report.
+        finished: Whether all nodes were to be deleted, and none is left.
     """
 
     hosts: tuple[Host, ...]

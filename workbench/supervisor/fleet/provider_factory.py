@@ -1,4 +1,4 @@
-"""How nodes of each provider are bought and logged in to."""
+"""Make the provider that a cluster's wish names."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from workbench.supervisor.fleet.provider import NodeProvider
 
 
 def provider_of(wish: ClusterWish, store: Store) -> NodeProvider:
-    """Return the place of ``wish``, and the way to its nodes.
+    """Return the provider of ``wish``.
 
     Raises:
-        InputError: Nothing here provides from that place.
+        InputError: This provider cannot be used yet.
     """
     match wish.fleet.provider:
         case Provider.HOSTS:
@@ -44,7 +44,9 @@ def provider_of(wish: ClusterWish, store: Store) -> NodeProvider:
             from workbench.supervisor.fleet.ec2 import Ec2Provider
 
             return Ec2Provider(wish, store).provider()
-    raise InputError(f"Nodes of {wish.fleet.provider} cannot be kept yet; choose hosts.")
+    raise InputError(
+        f"Nodes of {wish.fleet.provider} cannot be kept yet", "choose hosts (`--hosts`)."
+    )
 
 
 def _open(host: Host, machine: Machine, cluster: str) -> Session:
