@@ -12,7 +12,7 @@ from statistics import median
 
 from workbench.cluster.mpi import find_mpi, hostfile_text, mpiexec_arguments, rank_environment
 from workbench.core.world.world import plan_world
-from workbench.requests.wishes import local_hosts
+from workbench.requests.cluster import local_hosts
 
 from .figures import BenchmarkFailed, Row, Series
 from .place import Place

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from workbench.cluster.mpi import find_mpi, hostfile_text, mpiexec_arguments, rank_environment
 from workbench.core.world.world import plan_world
-from workbench.requests.wishes import local_hosts
+from workbench.requests.cluster import local_hosts
 
 from .figures import BenchmarkFailed
 from .place import Place

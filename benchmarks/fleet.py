@@ -20,7 +20,7 @@ from workbench.core.fleet.model import (
 )
 from workbench.core.fleet.plan import plan_fleet
 from workbench.core.fleet.reconcile import SessionState
-from workbench.requests.wishes import ask_cluster, ask_down
+from workbench.requests.cluster import ask_cluster, ask_down
 from workbench.store import Store
 from workbench.store.paths import home_directory
 from workbench.supervisor.fleet.keeper import FleetKeeper

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.notebook.live_widget import LAB_EXTENSION, MODULE
-from workbench.requests.wishes import new_run_id
+from workbench.requests.run import new_run_id
 from workbench.store import Store
 from workbench.view.run_output import RUN_TYPE
 

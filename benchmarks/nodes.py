@@ -10,7 +10,8 @@ from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import why_not
 from workbench.core.fleet.model import FleetWish, Needs, NodeState, Provider
 from workbench.core.run.model import RunKind
-from workbench.requests.wishes import ask_cluster, ask_down, ask_run
+from workbench.requests.cluster import ask_cluster, ask_down
+from workbench.requests.run import ask_run
 from workbench.store import Store
 
 from . import place

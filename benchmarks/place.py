@@ -17,7 +17,7 @@ import psutil
 
 from workbench.core.cluster.model import ClusterState
 from workbench.errors import WorkbenchError
-from workbench.requests.wishes import ask_cluster, ask_down
+from workbench.requests.cluster import ask_cluster, ask_down
 from workbench.store import Store
 
 from .figures import BenchmarkFailed

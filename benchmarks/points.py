@@ -13,7 +13,7 @@ from statistics import quantiles
 
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.notebook.run_view import RunView
-from workbench.requests.wishes import ask_run, new_run_id
+from workbench.requests.run import ask_run, new_run_id
 from workbench.store import Store
 from workbench.view.following import follow
 from workbench.view.run_output import Bundle

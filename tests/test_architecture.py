@@ -327,7 +327,7 @@ def test_a_class_name_is_defined_in_one_module_only(tmp_path):
         ("supervisor/loop.py", "from workbench import core\nimport workbench.cluster.mpi_cluster"),
         ("supervisor/loop.py", "from ..store import wishes\nfrom . import observe"),
         ("engine/train.py", "import chainer\nfrom mpi4py import MPI\nimport workbench.errors"),
-        ("notebook/magics.py", "from workbench.requests.stop import ask_stop"),
+        ("notebook/magics.py", "from workbench.requests.run import ask_stop"),
         ("cli/command.py", "from workbench import view\nfrom workbench.store import Store"),
         ("cloud/ec2_client.py", "import boto3"),
         ("cloud/ec2.py", "host, _, port = address.partition(':')\nis_full = error.code in FULL"),

@@ -3,7 +3,7 @@
 import time
 
 from workbench.core.run.model import RunKind
-from workbench.requests.wishes import ask_run
+from workbench.requests.run import ask_run
 from workbench.store import Store
 
 SOURCE = "from mpi4py import MPI\nassert MPI.COMM_WORLD.allreduce(1) == 2"

@@ -14,7 +14,7 @@ import time
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER
 from workbench.core.run.rank_protocol import Batch, Sample
-from workbench.requests.wishes import LOCK_NAME
+from workbench.requests.supervisor import LOCK_NAME
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
 

@@ -25,7 +25,8 @@ from workbench.core.run.metrics import is_measured
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.core.world.world import RankFact
-from workbench.requests.wishes import LOCK_NAME, new_run_id
+from workbench.requests.run import new_run_id
+from workbench.requests.supervisor import LOCK_NAME
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
 

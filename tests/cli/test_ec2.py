@@ -14,8 +14,8 @@ import pytest
 from tests.rehearsal.ec2.endpoint import Endpoint
 from workbench.cloud.ec2 import Ec2
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Provider, Purchase
-from workbench.requests.gpu_environment import has_cuda_here
-from workbench.requests.wishes import LOCK_NAME
+from workbench.requests.environment import has_cuda_here
+from workbench.requests.supervisor import LOCK_NAME
 from workbench.store.paths import cluster_directory, owner_id
 
 REGION = "us-east-1"

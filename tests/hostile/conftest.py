@@ -13,7 +13,7 @@ import pytest
 from tests.notebook.kernel import Answer, Notebook, processes_of, wait_until
 from workbench.core.cluster.model import ClusterState
 from workbench.core.run.model import Run
-from workbench.requests.wishes import ask_down
+from workbench.requests.cluster import ask_down
 from workbench.store import Store
 
 FRESH_SECONDS = 40.0

@@ -13,7 +13,7 @@ from tests.hostile.conftest import FRESH_SECONDS, Place
 from tests.hostile.table import source_of
 from tests.notebook.kernel import processes_of, wait_until
 from workbench.core.run.model import RunState
-from workbench.requests.wishes import ask_down
+from workbench.requests.cluster import ask_down
 from workbench.store import Store
 
 pytestmark = [

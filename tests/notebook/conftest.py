@@ -17,7 +17,7 @@ from workbench.core.cluster.model import DEFAULT_CLUSTER, ClusterFact, ClusterSt
 from workbench.core.run.model import Run, RunState
 from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.core.world.world import RankFact
-from workbench.requests.wishes import LOCK_NAME
+from workbench.requests.supervisor import LOCK_NAME
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
 

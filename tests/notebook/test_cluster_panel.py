@@ -26,7 +26,7 @@ def panel(home):
 @pytest.fixture
 def nobody(monkeypatch):
     """Nobody makes wishes true."""
-    monkeypatch.setattr("workbench.requests.wishes.wake_supervisor", lambda cluster: None)
+    monkeypatch.setattr("workbench.requests.cluster.wake_supervisor", lambda cluster: None)
 
 
 def test_start_writes_the_wish_that_the_magics_write(panel, stand_in, store) -> None:
@@ -110,7 +110,7 @@ def test_it_says_whose_it_is_and_starts(panel) -> None:
 
 
 def test_a_refusal_stays_until_the_next_click(panel, stand_in, monkeypatch) -> None:
-    monkeypatch.setattr("workbench.requests.wishes.local_slots", lambda: 1)
+    monkeypatch.setattr("workbench.requests.cluster.local_slots", lambda: 1)
     panel.oversubscribe.value = False
     panel.start.click()
     before = panel.message.value
@@ -144,7 +144,7 @@ def test_more_ranks_than_slots_need_the_checkbox(panel) -> None:
 
 
 def test_a_refusal_is_shown_as_its_sentence(panel, stand_in, monkeypatch) -> None:
-    monkeypatch.setattr("workbench.requests.wishes.local_slots", lambda: 1)
+    monkeypatch.setattr("workbench.requests.cluster.local_slots", lambda: 1)
     panel.oversubscribe.value = False
 
     panel.start.click()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.notebook.kernel import Notebook, wait_until
 from workbench.core.cluster.model import ClusterState
-from workbench.requests.wishes import ask_down
+from workbench.requests.cluster import ask_down
 from workbench.store import Store
 
 pytestmark = [

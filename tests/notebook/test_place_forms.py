@@ -26,7 +26,7 @@ from workbench.core.world.world import Host
 from workbench.errors import CloudError
 from workbench.notebook.cluster_panel import ClusterPanel
 from workbench.requests.cloud_queries import Market
-from workbench.requests.gpu_environment import has_cuda_here
+from workbench.requests.environment import has_cuda_here
 
 HISTORY = ((0.0, 0.2), (86400.0, 0.3), (172800.0, 0.21))
 OFFERS = (
@@ -79,7 +79,7 @@ def places() -> FakePlaces:
 
 @pytest.fixture
 def panel(home, places, monkeypatch):
-    monkeypatch.setattr("workbench.requests.wishes.wake_supervisor", lambda cluster: None)
+    monkeypatch.setattr("workbench.requests.cluster.wake_supervisor", lambda cluster: None)
     panel = ClusterPanel("default", places, background=lambda work: work())
     yield panel
     panel.close()
@@ -95,7 +95,7 @@ def spot(panel):
 @pytest.fixture
 def up(store, monkeypatch) -> FleetWish:
     """A cluster of two simulated nodes that is up."""
-    monkeypatch.setattr("workbench.requests.wishes.wake_supervisor", lambda cluster: None)
+    monkeypatch.setattr("workbench.requests.cluster.wake_supervisor", lambda cluster: None)
     fleet = FleetWish(Provider.REHEARSAL, nodes=2, budget=2.0, expires=time.time() + 7210)
     store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
     node = Node("i-1", NodeState.JOINED, "10.0.0.1", 1, price=0.2, spent=0.1, launched=1.0)

@@ -13,7 +13,7 @@ import pytest
 from tests.notebook.kernel import Notebook, processes_of, wait_until
 from workbench.core.cluster.model import ClusterState
 from workbench.core.run.model import RunState
-from workbench.requests.wishes import ask_down
+from workbench.requests.cluster import ask_down
 from workbench.store import Store
 
 pytestmark = [pytest.mark.mpi, pytest.mark.kernel, pytest.mark.timeout(300)]

@@ -13,7 +13,7 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
 from workbench.core.cluster.model import ClusterState
-from workbench.requests.wishes import ask_down
+from workbench.requests.cluster import ask_down
 from workbench.store import Store
 
 from .kernel import wait_until

@@ -28,7 +28,7 @@ from workbench.core.fleet.model import Node, NodeState
 from workbench.core.fleet.purchases import PurchaseOutcome
 from workbench.core.run.model import RunState
 from workbench.core.world.world import Host
-from workbench.requests.wishes import wake_supervisor
+from workbench.requests.supervisor import wake_supervisor
 from workbench.store import Store
 from workbench.supervisor.fleet.leases import NodeLeases
 

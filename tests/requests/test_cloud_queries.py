@@ -22,7 +22,7 @@ from workbench.requests.cloud_queries import (
     trust,
     trusted_lines,
 )
-from workbench.requests.resize import ask_size
+from workbench.requests.cluster import ask_size
 from workbench.store.paths import cluster_directory
 
 LINE = "10.0.0.1 ssh-ed25519 AAAA"

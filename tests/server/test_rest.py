@@ -15,7 +15,8 @@ from workbench import __version__
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer, Provider
 from workbench.core.world.world import MAX_RANKS, RankFact
-from workbench.requests import cloud_queries, wishes
+from workbench.requests import cloud_queries, supervisor
+from workbench.requests import cluster as cluster_requests
 from workbench.requests.cloud_queries import Market
 from workbench.server import operations
 from workbench.store import schema, sqlite_errors
@@ -27,7 +28,7 @@ UNKNOWN = "260101-000000-aaaa"
 @pytest.fixture(autouse=True)
 def slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every machine carry four ranks."""
-    for module in (wishes, operations):
+    for module in (cluster_requests, operations):
         monkeypatch.setattr(module, "local_slots", lambda: 4)
 
 
@@ -151,9 +152,9 @@ async def test_all_runs_of_a_cluster_are_asked_to_stop(ask, store, cluster, begi
 async def test_a_wish_wakes_the_supervisor(ask, cluster, monkeypatch, awake, begin) -> None:
     begin()
     woken = []
-    monkeypatch.setattr("workbench.requests.keep_awake.supervisor_is_awake", lambda name: False)
-    monkeypatch.setattr("workbench.requests.keep_awake.wake_supervisor", woken.append)
-    monkeypatch.setattr(wishes, "wake_supervisor", woken.append)
+    monkeypatch.setattr("workbench.requests.supervisor.supervisor_is_awake", lambda name: False)
+    monkeypatch.setattr("workbench.requests.supervisor.wake_supervisor", woken.append)
+    monkeypatch.setattr(cluster_requests, "wake_supervisor", woken.append)
 
     await ask("PATCH", "clusters", cluster, body={"ranks": 3})
     await ask("POST", "clusters", cluster, "stop")
@@ -557,8 +558,8 @@ async def test_a_store_that_is_busy_is_told_and_others_are_not_held_up(
 
 
 async def test_a_supervisor_that_does_not_start_is_told(ask, store, monkeypatch) -> None:
-    monkeypatch.setattr(wishes, "supervisor_is_awake", lambda name: False)
-    monkeypatch.setattr(wishes.sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(supervisor, "supervisor_is_awake", lambda name: False)
+    monkeypatch.setattr(supervisor.sys, "executable", "/nowhere/python")
 
     answer = await ask("PUT", "clusters", "lab", body={"ranks": 2})
 

@@ -14,7 +14,7 @@ import pytest
 
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.errors import ClusterError
-from workbench.requests import keep_awake
+from workbench.requests import supervisor
 from workbench.server import run_feed, run_reader, subscriber
 from workbench.server.run_feed import Chores
 from workbench.store import Store, sqlite_errors
@@ -251,15 +251,15 @@ async def test_a_store_that_cannot_be_written_does_not_keep_a_page_from_followin
 def asleep(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """No supervisor is awake; gives the clusters whose supervisors are woken."""
     woken: list[str] = []
-    monkeypatch.setattr(keep_awake, "supervisor_is_awake", lambda name: False)
-    monkeypatch.setattr(keep_awake, "wake_supervisor", woken.append)
+    monkeypatch.setattr(supervisor, "supervisor_is_awake", lambda name: False)
+    monkeypatch.setattr(supervisor, "wake_supervisor", woken.append)
     return woken
 
 
 async def test_a_supervisor_that_died_is_woken_while_a_page_follows(
     follow, run, asleep, monkeypatch
 ) -> None:
-    monkeypatch.setattr(keep_awake, "WAKING_SECONDS", 0.1)
+    monkeypatch.setattr(supervisor, "WAKING_SECONDS", 0.1)
     monkeypatch.setattr(run_feed, "CHORES_SECONDS", 0.1)
 
     async with follow(run.id):
@@ -275,12 +275,12 @@ def caring(cluster) -> Chores:
 
 
 def test_a_supervisor_that_ends_again_and_again_is_given_up(caring, cluster, asleep) -> None:
-    for i in range(1, keep_awake.MOST_WAKINGS + 1):
+    for i in range(1, supervisor.MOST_WAKINGS + 1):
         caring.look_after(cluster, now=100.0 + 10 * i)
 
     with pytest.raises(ClusterError, match="ends as soon as it starts"):
         caring.look_after(cluster, now=200.0)
-    assert len(asleep) == keep_awake.MOST_WAKINGS
+    assert len(asleep) == supervisor.MOST_WAKINGS
 
 
 def test_a_cluster_that_failed_is_not_tried_again_unasked(
@@ -295,7 +295,7 @@ def test_a_cluster_that_failed_is_not_tried_again_unasked(
 
 
 async def test_nobody_is_woken_for_a_run_that_has_ended(follow, run, asleep, monkeypatch) -> None:
-    monkeypatch.setattr(keep_awake, "WAKING_SECONDS", 0.0)
+    monkeypatch.setattr(supervisor, "WAKING_SECONDS", 0.0)
     monkeypatch.setattr(run_feed, "CHORES_SECONDS", 0.02)
     run.end()
 
@@ -306,7 +306,7 @@ async def test_nobody_is_woken_for_a_run_that_has_ended(follow, run, asleep, mon
 
 
 async def test_nobody_is_woken_when_nobody_looks(follow, run, asleep, monkeypatch) -> None:
-    monkeypatch.setattr(keep_awake, "WAKING_SECONDS", 0.3)
+    monkeypatch.setattr(supervisor, "WAKING_SECONDS", 0.3)
     monkeypatch.setattr(run_feed, "CHORES_SECONDS", 0.02)
 
     async with follow(run.id) as listener:

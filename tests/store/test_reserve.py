@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.store.reserve import (
-    RESERVE_NAME,
-    RESERVE_NBYTES,
-    give_up_reserve,
-    keep_reserve,
-)
+from workbench.store.reserve import RESERVE_NAME, RESERVE_NBYTES, give_up_reserve, keep_reserve
 
 
 def test_the_reserve_is_made_once_and_takes_room(store) -> None:
@@ -36,7 +31,7 @@ from pathlib import Path
 from workbench.errors import StoreFull
 from workbench.store import Store
 from workbench.store.reserve import give_up_reserve, keep_reserve
-from workbench.requests.wishes import ask_down
+from workbench.requests.cluster import ask_down
 
 store = Store("store.sqlite3")
 store.wish_cluster("lab", up=True, ranks=2)

@@ -9,7 +9,9 @@ from typing import TypeVar
 
 from workbench.core.cluster.model import ClusterState
 from workbench.core.run.model import Run, RunKind
-from workbench.requests.wishes import ask_cluster, ask_down, ask_run, supervisor_is_awake
+from workbench.requests.cluster import ask_cluster, ask_down
+from workbench.requests.run import ask_run
+from workbench.requests.supervisor import supervisor_is_awake
 from workbench.store import Store
 
 T = TypeVar("T")

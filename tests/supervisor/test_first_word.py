@@ -9,7 +9,8 @@ import pytest
 
 from tests.supervisor.test_real import until
 from workbench.core.cluster.model import ClusterFact, ClusterState
-from workbench.requests.wishes import LOG_NAME, ask_cluster
+from workbench.requests.cluster import ask_cluster
+from workbench.requests.supervisor import LOG_NAME
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
 

@@ -14,7 +14,7 @@ import pytest
 from tests.supervisor.real import NAME, WORLD, Table, real_table, until
 from workbench.cluster.mpi import find_mpi
 from workbench.core.run.model import RunState
-from workbench.requests.wishes import wake_supervisor
+from workbench.requests.supervisor import wake_supervisor
 
 pytestmark = [
     pytest.mark.mpi, pytest.mark.contract, pytest.mark.either_mpi, pytest.mark.timeout(180),

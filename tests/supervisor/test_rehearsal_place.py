@@ -18,14 +18,9 @@ from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.world.world import NODE_VARIABLE
 from workbench.requests.cloud_queries import ask_interruption, ask_leftovers
-from workbench.requests.resize import ask_size
-from workbench.requests.wishes import (
-    ask_cluster,
-    ask_down,
-    ask_run,
-    supervisor_is_awake,
-    wake_supervisor,
-)
+from workbench.requests.cluster import ask_cluster, ask_down, ask_size
+from workbench.requests.run import ask_run
+from workbench.requests.supervisor import supervisor_is_awake, wake_supervisor
 from workbench.store import Store
 
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]

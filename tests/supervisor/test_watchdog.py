@@ -16,8 +16,9 @@ from tests.supervisor.test_real import until
 from workbench.core.cluster.model import ClusterState
 from workbench.core.run.model import RunKind, RunState
 from workbench.core.supervisor.heartbeat import heartbeat_text
-from workbench.requests.supervisor_lock import HEARTBEAT_NAME, last_heartbeat
-from workbench.requests.wishes import ask_cluster, ask_down, ask_run, supervisor_is_awake
+from workbench.requests.cluster import ask_cluster, ask_down
+from workbench.requests.run import ask_run
+from workbench.requests.supervisor import HEARTBEAT_NAME, last_heartbeat, supervisor_is_awake
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
 from workbench.view.readiness import wait_down

@@ -13,16 +13,9 @@ import pytest
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.run.model import Run, RunState
 from workbench.errors import ClusterError, RunFailed
-from workbench.requests import keep_awake
-from workbench.requests.keep_awake import CARE_SECONDS, MOST_WAKINGS, WAKING_SECONDS, WOKEN, Care
-from workbench.view.following import (
-    ASKED,
-    GOES_ON,
-    NOTE_SECONDS,
-    STOPPING,
-    check_success,
-    follow,
-)
+from workbench.requests import supervisor as requests_supervisor
+from workbench.requests.supervisor import CARE_SECONDS, MOST_WAKINGS, WAKING_SECONDS, WOKEN, Care
+from workbench.view.following import ASKED, GOES_ON, NOTE_SECONDS, STOPPING, check_success, follow
 from workbench.view.interrupts import Interrupts
 from workbench.view.run_record import RunRecord
 
@@ -55,8 +48,8 @@ class Notebook:
 def wakings(monkeypatch) -> list[str]:
     """Count wakings of a supervisor that is always found dead."""
     found: list[str] = []
-    monkeypatch.setattr(keep_awake, "supervisor_is_awake", lambda cluster: False)
-    monkeypatch.setattr(keep_awake, "wake_supervisor", found.append)
+    monkeypatch.setattr(requests_supervisor, "supervisor_is_awake", lambda cluster: False)
+    monkeypatch.setattr(requests_supervisor, "wake_supervisor", found.append)
     return found
 
 
@@ -187,7 +180,7 @@ def test_a_view_can_be_left_while_the_run_goes_on(store, queue):
 def test_a_supervisor_that_died_is_woken_and_this_is_said(
     store, supervisor, queue, wakings, monkeypatch
 ):
-    monkeypatch.setattr(keep_awake, "WAKING_SECONDS", 0.0)
+    monkeypatch.setattr(requests_supervisor, "WAKING_SECONDS", 0.0)
     run = queue("digits")
 
     def end() -> None:

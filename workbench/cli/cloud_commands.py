@@ -11,10 +11,7 @@ from typing import Any
 import click
 
 from workbench.cli.consent import best_rung, confirm, find_market, offers_table, remarks
-from workbench.cli.fleet_options import (
-    SPELLING,
-    read_request,
-)
+from workbench.cli.fleet_options import SPELLING, read_request
 from workbench.cli.listing import text_table
 from workbench.cli.terminal import output
 from workbench.core.fleet.model import Leftover, Provider
@@ -23,12 +20,8 @@ from workbench.core.fleet.request import fleet_wish
 from workbench.core.fleet.suitability import required
 from workbench.core.units import count
 from workbench.errors import ClusterError, InputError
-from workbench.requests.cloud_queries import (
-    ask_clean,
-    ask_interruption,
-    ask_longer,
-    ask_sweep,
-)
+from workbench.requests.cloud_queries import ask_clean, ask_interruption, ask_sweep
+from workbench.requests.cluster import ask_longer
 from workbench.store import Store
 from workbench.store.paths import owner_id
 from workbench.view.listing import NOTHING, Table

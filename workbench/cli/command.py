@@ -14,12 +14,7 @@ from workbench.cli import listing
 from workbench.cli.consent import Consent, agree_to_keys, agree_to_size, renewed
 from workbench.cli.curve_file import check_chart_path, draw_chart
 from workbench.cli.demo import run_demo
-from workbench.cli.fleet_options import (
-    SPELLING,
-    read_hosts,
-    read_request,
-    read_text,
-)
+from workbench.cli.fleet_options import SPELLING, read_hosts, read_request, read_text
 from workbench.cli.follow_run import TerminalView, exit_code
 from workbench.cli.logs import print_output, print_raw_logs, print_supervisor_log, print_traceback
 from workbench.cli.run_deletion import change_what_is_kept
@@ -38,18 +33,16 @@ from workbench.core.run.model import Run, RunKind, RunState, length
 from workbench.core.units import count
 from workbench.errors import InputError, StateError
 from workbench.requests.cloud_queries import ask_doctors, ask_host_doctor, ask_policy
-from workbench.requests.data_folders import checked_data, checked_output
-from workbench.requests.keep_awake import Care, keep_awake
-from workbench.requests.stop import ask_stop, stop_line
-from workbench.requests.wishes import (
+from workbench.requests.cluster import (
     ask_cluster,
     ask_down,
-    ask_run,
     is_deleted,
     remove_cluster,
-    script_source,
     store_to_leave,
 )
+from workbench.requests.data_folders import checked_data, checked_output
+from workbench.requests.run import ask_run, ask_stop, script_source, stop_line
+from workbench.requests.supervisor import Care, keep_awake
 from workbench.store import Store
 from workbench.view import step_bars
 from workbench.view.following import POLL_SECONDS, follow

@@ -37,10 +37,8 @@ from workbench.requests.cloud_queries import (
     market_of,
     trust,
 )
-from workbench.requests.environment import travel_notes
-from workbench.requests.gpu_environment import has_cuda_here
-from workbench.requests.resize import ask_size
-from workbench.requests.wishes import check_place
+from workbench.requests.cluster import ask_size, check_place
+from workbench.requests.environment import has_cuda_here, travel_notes
 from workbench.store import Store
 from workbench.view.listing import NOTHING, Table
 from workbench.view.text import dollars, duration, hourly, moment, network

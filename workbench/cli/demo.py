@@ -19,7 +19,8 @@ from workbench.core.run.metrics import group_names, seconds_taken
 from workbench.core.run.model import Run, RunKind
 from workbench.core.units import count
 from workbench.errors import MachineError
-from workbench.requests.wishes import ask_down, ask_run, local_slots, remove_cluster, script_source
+from workbench.requests.cluster import ask_down, local_slots, remove_cluster
+from workbench.requests.run import ask_run, script_source
 from workbench.store import Store
 from workbench.store.paths import cluster_directory, run_directory
 from workbench.view.following import follow

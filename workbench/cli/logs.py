@@ -15,7 +15,7 @@ from workbench.core.run.metrics import FoldedLine
 from workbench.core.run.model import Run
 from workbench.core.supervisor.log_reading import Telling
 from workbench.errors import StateError
-from workbench.requests.wishes import FORMER_LOG_NAME, LOG_NAME
+from workbench.requests.supervisor import FORMER_LOG_NAME, LOG_NAME
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
 from workbench.view.following import follow

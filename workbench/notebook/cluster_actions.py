@@ -16,8 +16,8 @@ from workbench.notebook.cell_output import CellDisplay, paragraph, say
 from workbench.notebook.kernel_control import KernelControl
 from workbench.notebook.run_request import attend, say_start, say_wait, wish_before
 from workbench.requests.cloud_queries import ask_host_doctor
+from workbench.requests.cluster import ask_size
 from workbench.requests.measurement import ask_measurement
-from workbench.requests.resize import ask_size
 from workbench.store import Store
 from workbench.view.readiness import gone_sentence, ready_sentence, wait_down, wait_ready
 

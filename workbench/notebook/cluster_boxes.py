@@ -19,7 +19,7 @@ from workbench.notebook.form_fields import STYLE, HtmlBox, amount, button, row, 
 from workbench.notebook.hosts_form import HostsForm, KeyQuestion
 from workbench.notebook.local_form import LocalForm
 from workbench.notebook.market_form import MarketForm
-from workbench.requests.wishes import local_slots
+from workbench.requests.cluster import local_slots
 
 PROVIDERS = (
     ("This machine", Provider.THIS_MACHINE),

@@ -29,9 +29,7 @@ from workbench.notebook.provider_queries import (
     in_background,
 )
 from workbench.notebook.run_listing import cluster_status, status_line
-from workbench.requests.cloud_queries import ask_longer
-from workbench.requests.resize import ask_size
-from workbench.requests.wishes import ask_cluster, ask_down, local_slots
+from workbench.requests.cluster import ask_cluster, ask_down, ask_longer, ask_size, local_slots
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.nodes import PLACES, FleetNodes, fleet_of, money_line

@@ -32,16 +32,10 @@ from workbench.notebook.run_listing import (
     newest_runs,
 )
 from workbench.notebook.run_request import check_cell, set_up, train, train_script
-from workbench.requests.cloud_queries import ask_interruption
-from workbench.requests.keep_awake import keep_awake
-from workbench.requests.stop import ask_stop, stop_line
-from workbench.requests.wishes import (
-    ask_doctor,
-    ask_down,
-    is_deleted,
-    remove_cluster,
-    store_to_leave,
-)
+from workbench.requests.cloud_queries import ask_doctor, ask_interruption
+from workbench.requests.cluster import ask_down, is_deleted, remove_cluster, store_to_leave
+from workbench.requests.run import ask_stop, stop_line
+from workbench.requests.supervisor import keep_awake
 from workbench.store import Store
 from workbench.view.readiness import deletion_sentence, removed_sentence
 from workbench.view.text import duration

@@ -32,8 +32,7 @@ from workbench.notebook.form_fields import (
     whole,
 )
 from workbench.notebook.offers_view import findings_html, offers_html
-from workbench.requests.environment import travel_notes
-from workbench.requests.gpu_environment import has_cuda_here
+from workbench.requests.environment import has_cuda_here, travel_notes
 from workbench.view.text import dollars, duration, hourly
 
 ANY = "any that fits"

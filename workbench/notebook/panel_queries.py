@@ -14,7 +14,7 @@ from workbench.errors import InputError, PriceQuestion, WorkbenchError
 from workbench.notebook.confirm import proof
 from workbench.notebook.market_form import MarketForm
 from workbench.notebook.provider_queries import Background, ProviderQueries
-from workbench.requests.resize import ask_size
+from workbench.requests.cluster import ask_size
 from workbench.store import Store
 from workbench.view.nodes import FleetNodes
 from workbench.view.text import dollars

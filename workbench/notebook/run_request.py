@@ -14,7 +14,7 @@ from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.kernel_control import KernelControl
 from workbench.notebook.live_widget import chosen_form
 from workbench.notebook.run_view import RunView
-from workbench.requests.wishes import ask_run, check_source, script_source
+from workbench.requests.run import ask_run, check_source, script_source
 from workbench.store import Store
 from workbench.view.following import check_success, follow
 from workbench.view.interrupts import Interrupts

@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,26 +25,22 @@ from workbench.core.fleet.model import (
     Provider,
     Purchase,
 )
-from workbench.core.node.findings import Finding
+from workbench.core.node.findings import Finding, judge_kept, judge_place
 from workbench.core.node.host_findings import HostProbe
-from workbench.core.world.world import Host
-from workbench.errors import (
-    CloudError,
-    InputError,
-    MachineError,
-    StateError,
-    Unknown,
-)
-from workbench.requests.wishes import ask_cluster, ask_doctor
+from workbench.core.world.world import Host, RankFact
+from workbench.errors import CloudError, InputError, MachineError, StateError
+from workbench.store.disk import disk_under
 from workbench.store.paths import (
     HOST_KEYS_NAME,
     KEY_NAME,
     cluster_directory,
     home_directory,
+    home_path,
     owner_id,
     types_folder,
     write_private,
 )
+from workbench.store.reserve import RESERVE_NAME
 from workbench.store.store import Store
 
 DAY = 86_400.0
@@ -165,6 +161,35 @@ def ask_host_doctor(hosts: Sequence[Host], cluster: str = DEFAULT_CLUSTER) -> li
     return [Finding(**item) for item in _ask("doctor", _of_hosts(hosts, cluster), 300)]
 
 
+def ask_doctor(cluster: str = DEFAULT_CLUSTER) -> list[Finding]:
+    """Return the doctor's findings for this machine and the ranks of ``cluster``.
+
+    Raises:
+        MachineError: The doctor cannot run.
+    """
+    ranks: list[RankFact] = []
+    ours: list[Finding] = []
+    try:
+        with Store() as store:
+            ranks = store.ranks(cluster, store.cluster_fact(cluster).generation)
+            ours += _examine_store(store)
+    except MachineError as error:
+        remedy = error.remedy[:1].upper() + error.remedy[1:]
+        ours.append(Finding("store", False, error.what, remedy))
+    options = ["--json", "--ranks", "-", "--data", str(home_path())]
+    answer = subprocess.run(
+        [sys.executable, "-m", "workbench.cluster.doctor", *options],
+        input=json.dumps([asdict(rank) for rank in ranks]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if not answer.stdout.startswith("["):
+        last = (answer.stderr.strip().splitlines() or ["without a word"])[-1]
+        raise MachineError(f"The doctor ended: {last}; reinstall workbench into {sys.prefix}.")
+    return [Finding(**item) for item in json.loads(answer.stdout)] + ours
+
+
 def ask_doctors(cluster: str = DEFAULT_CLUSTER) -> list[Finding]:
     """Return the findings for this machine, and for the hosts of ``cluster``.
 
@@ -258,33 +283,6 @@ def ask_baked(region: str, image: str) -> tuple[str, int]:
 def ask_discard(region: str, image: str) -> tuple[str, ...]:
     """Delete a baked image with its snapshots; return the snapshots' ids."""
     return tuple(_ask("discard", _of_place(Provider.EC2, region) | {"image": image}, 120))
-
-
-def ask_longer(
-    store: Store, seconds: float, *, cluster: str = DEFAULT_CLUSTER, now: float
-) -> ClusterWish:
-    """Extend a cluster's lifetime.
-
-    Raises:
-        InputError: The time is not valid.
-        Unknown: There is no such cluster.
-        StateError: It is not up, or has no time limit.
-    """
-    wish = store.cluster_wish(check_cluster_name(cluster))
-    if wish is None:
-        raise Unknown(f"There is no cluster {cluster!r}; start it first.")
-    if seconds <= 0:
-        raise InputError(f"It must be longer by more than 0 seconds, not {seconds:g}; try 4h.")
-    if not wish.up:
-        raise StateError(
-            f"Cluster {cluster!r} is not up, so its lifetime cannot be extended; start it."
-        )
-    if not wish.fleet.expires:
-        raise StateError(f"Cluster {cluster!r} has no time limit; there is nothing to extend.")
-    fleet = replace(wish.fleet, expires=max(wish.fleet.expires, now) + seconds)
-    return ask_cluster(
-        store, wish.ranks, cluster=cluster, oversubscribe=wish.oversubscribe, fleet=fleet
-    )
 
 
 def ask_interruption(
@@ -392,3 +390,13 @@ def _error(told: dict[str, str]) -> InputError | MachineError | CloudError:
 def _offer(values: dict[str, Any]) -> Offer:
     history = tuple((since, price) for since, price in values["history"])
     return Offer(**{**values, "history": history})
+
+
+def _examine_store(store: Store) -> list[Finding]:
+    """Return the findings on the store's disk and contents."""
+    disk, usage = disk_under(store.path), store.usage()
+    reserve = store.path.with_name(RESERVE_NAME).exists()
+    return [
+        judge_place(disk),
+        judge_kept(disk, usage.number, usage.store, usage.runs, str(store.retention()), reserve),
+    ]

@@ -1,4 +1,4 @@
-"""Name the packages of this computer's environment that nodes would not get."""
+"""What this computer's environment has: GPU libraries, and packages that nodes would not get."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import sys
 from importlib.metadata import distributions
 
+from workbench.core.fleet.cuda import has_cuda
 from workbench.core.fleet.images import named, usual
 from workbench.core.fleet.model import FleetWish, Offer, Provider
 from workbench.core.node.requirements import Environment, notes
@@ -35,3 +36,9 @@ def environment_here() -> Environment:
                 conda.add(name)
     python = "{}.{}".format(*sys.version_info)
     return Environment(python, "", held, conda=frozenset(conda))
+
+
+@functools.cache
+def has_cuda_here() -> bool:
+    """Whether CuPy, or PyTorch for CUDA, is installed here; read once."""
+    return has_cuda((one.metadata["Name"] or "", one.version) for one in distributions())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from workbench.core.cluster.model import DEFAULT_CLUSTER
 from workbench.core.run.model import RunKind, RunWish
 from workbench.errors import InputError
-from workbench.requests.wishes import ask_run
+from workbench.requests.run import ask_run
 from workbench.store.store import Store
 
 NAME = "bandwidth"

@@ -10,7 +10,7 @@ from functools import partial
 from workbench.core.run.retention import KeptRun, chosen
 from workbench.core.units import size_text
 from workbench.errors import StateError, StoreFull, StoreUnavailable
-from workbench.requests.wishes import supervisor_is_awake
+from workbench.requests.supervisor import supervisor_is_awake
 from workbench.store.reserve import with_reserve
 from workbench.store.store import Store
 

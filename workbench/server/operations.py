@@ -16,9 +16,14 @@ from workbench.core.cluster.size import Size
 from workbench.core.run.model import Run, RunFact, RunKind
 from workbench.core.world.world import MAX_RANKS
 from workbench.errors import StateError, Unknown
-from workbench.requests.cloud_queries import ask_longer
-from workbench.requests.resize import ask_size
-from workbench.requests.wishes import ask_cluster, ask_down, local_slots, remove_cluster
+from workbench.requests.cluster import (
+    ask_cluster,
+    ask_down,
+    ask_longer,
+    ask_size,
+    local_slots,
+    remove_cluster,
+)
 from workbench.server.path_validation import run_id
 from workbench.server.subscriber import as_json
 from workbench.store import Store
@@ -90,7 +95,7 @@ def remove(store: Store, name: str, body: bytes) -> Message:
 
 def stop_all(store: Store, name: str, body: bytes) -> Message:
     """Request that all runs of a cluster stop."""
-    from workbench.requests.keep_awake import keep_awake
+    from workbench.requests.supervisor import keep_awake
 
     _check_empty(body)
     _wish(store, name)
@@ -119,8 +124,8 @@ def measure(store: Store, name: str, body: bytes) -> Message:
 
 
 def _measurement(store: Store, cluster: str) -> Run:
-    from workbench.requests.keep_awake import keep_awake
     from workbench.requests.measurement import ask_measurement
+    from workbench.requests.supervisor import keep_awake
 
     on = [run for run in store.unfinished(cluster) if run.wish.kind is RunKind.MEASUREMENT]
     if on and on[0].wish.stop:
@@ -168,7 +173,7 @@ def survey(store: Store, identity: str) -> Message:
 
 def stop(store: Store, identity: str, body: bytes) -> Message:
     """Request that a run stops, and return it."""
-    from workbench.requests.stop import ask_stop
+    from workbench.requests.run import ask_stop
 
     _check_empty(body)
     found = _run(store, identity)

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from workbench.core.cluster.model import ClusterState
 from workbench.core.moment import is_due
 from workbench.errors import Unknown, WorkbenchError
-from workbench.requests.keep_awake import Care
-from workbench.requests.wishes import supervisor_is_awake
+from workbench.requests.supervisor import Care, supervisor_is_awake
 from workbench.server.run_reader import FeedRequests, Reading, RunUpdate
 from workbench.server.subscriber import Subscriber, Told
 from workbench.server.workers import Workers

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from workbench.core.cluster.model import ClusterState
 from workbench.errors import WorkbenchError
-from workbench.requests.wishes import LOG_NAME, supervisor_is_awake
+from workbench.requests.supervisor import LOG_NAME, supervisor_is_awake
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
 

@@ -15,13 +15,7 @@ from pathlib import Path
 from workbench.core.moment import Deadlines, Moment, Reckoning
 from workbench.core.supervisor.heartbeat import PATIENCE_SECONDS, Heartbeat, heartbeat_text
 from workbench.errors import MachineError
-from workbench.requests.supervisor_lock import (
-    HEARTBEAT_NAME,
-    birth,
-    boot_id,
-    is_watched,
-    last_heartbeat,
-)
+from workbench.requests.supervisor import HEARTBEAT_NAME, birth, boot_id, is_watched, last_heartbeat
 from workbench.store.paths import write_private
 
 log = logging.getLogger("workbench.supervisor")

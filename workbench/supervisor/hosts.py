@@ -11,7 +11,7 @@ from workbench.core.cluster.target_world import target_world
 from workbench.core.fleet.model import COMING, NodeState, Provider
 from workbench.core.world.remote import LostSession, Session
 from workbench.core.world.world import Host, World
-from workbench.requests.wishes import local_hosts
+from workbench.requests.cluster import local_hosts
 from workbench.supervisor.fleet.keeper import FleetKeeper
 from workbench.supervisor.fleet.provider import Fleet, Load
 

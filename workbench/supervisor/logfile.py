@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from workbench.core.supervisor.log_reading import FORMAT, OWN
-from workbench.requests.wishes import FORMER_LOG_NAME
+from workbench.requests.supervisor import FORMER_LOG_NAME
 from workbench.store.paths import owners_only
 
 MOST_NBYTES = 1 << 20

@@ -32,7 +32,7 @@ from workbench.core.run.model import Run, RunKind, RunState, RunWish, length
 from workbench.core.supervisor import log_messages
 from workbench.core.supervisor.heartbeat import PATIENCE_SECONDS
 from workbench.core.world.world import Host, World
-from workbench.requests.wishes import new_run_id
+from workbench.requests.run import new_run_id
 from workbench.store import Store
 from workbench.store.reserve import with_reserve
 from workbench.supervisor.activity import Activity, assignment_of

@@ -19,7 +19,8 @@ from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.fleet.model import Provider
 from workbench.core.world.remote import Session
 from workbench.errors import StoreFull, StoreNewer, WorkbenchError
-from workbench.requests.wishes import LOCK_NAME, LOG_NAME, store_to_leave, wake_supervisor
+from workbench.requests.cluster import store_to_leave
+from workbench.requests.supervisor import LOCK_NAME, LOG_NAME, wake_supervisor
 from workbench.store import Store
 from workbench.store.paths import cluster_directory, owners_only
 from workbench.store.reserve import take_back_reserve

@@ -7,8 +7,13 @@ import sys
 import time
 
 from workbench.errors import WorkbenchError
-from workbench.requests.supervisor_lock import HEARTBEAT_NAME, has_work, rouse
-from workbench.requests.wishes import supervisor_is_awake, wake_supervisor
+from workbench.requests.supervisor import (
+    HEARTBEAT_NAME,
+    has_work,
+    rouse,
+    supervisor_is_awake,
+    wake_supervisor,
+)
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
 

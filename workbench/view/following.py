@@ -8,7 +8,7 @@ from typing import Protocol
 
 from workbench.core.run.model import Run, RunState
 from workbench.errors import ClusterError, RunFailed
-from workbench.requests.keep_awake import Care
+from workbench.requests.supervisor import Care
 from workbench.store import Store
 from workbench.view.disk_notice import Room
 from workbench.view.interrupts import Interrupts

@@ -12,9 +12,7 @@ from workbench.core.fleet.request import COSTLY
 from workbench.core.units import count
 from workbench.errors import ClusterError, StateError
 from workbench.requests.cloud_queries import ask_leftovers
-from workbench.requests.keep_awake import Care
-from workbench.requests.supervisor_lock import rouse
-from workbench.requests.wishes import supervisor_is_awake
+from workbench.requests.supervisor import Care, rouse, supervisor_is_awake
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.following import POLL_SECONDS

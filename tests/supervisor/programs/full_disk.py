@@ -18,7 +18,9 @@ from workbench.core.cluster.model import ClusterState
 from workbench.core.fleet.model import FleetWish, Needs, Provider
 from workbench.core.run.model import RunKind
 from workbench.errors import StoreFull
-from workbench.requests.wishes import ask_cluster, ask_run, supervisor_is_awake
+from workbench.requests.cluster import ask_cluster
+from workbench.requests.run import ask_run
+from workbench.requests.supervisor import supervisor_is_awake
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.store.reserve import RESERVE_NAME

@@ -1,7 +1,8 @@
-"""A supervisor that does not move goes on or makes way, and no other process is touched."""
+"""One supervisor is started for a cluster; one that hangs continues or is replaced."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -14,13 +15,89 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.requests.conftest import started
+from workbench.core.run.model import RunKind
 from workbench.core.supervisor.heartbeat import Heartbeat, heartbeat_text
-from workbench.requests.supervisor_lock import HEARTBEAT_NAME, birth, boot_id, rouse
-from workbench.requests.wishes import LOCK_NAME, supervisor_is_awake
+from workbench.errors import MachineError
+from workbench.requests.cluster import ask_down
+from workbench.requests.run import ask_run
+from workbench.requests.supervisor import (
+    HEARTBEAT_NAME,
+    LOCK_NAME,
+    LOG_NAME,
+    birth,
+    boot_id,
+    rouse,
+    supervisor_is_awake,
+    wake_supervisor,
+)
+from workbench.store import Store
 from workbench.store.paths import cluster_directory
 
+CELL = {"kind": RunKind.CELL, "source": "pass"}
 Start = Callable[..., "subprocess.Popen[str]"]
 PROGRAM = Path(__file__).with_name("still.py")
+
+
+@pytest.fixture
+def store(home: Path) -> Iterator[Store]:
+    with Store() as opened:
+        yield opened
+
+
+def test_no_second_supervisor_is_started(store, home, awake) -> None:
+    assert supervisor_is_awake("default")
+
+    wake_supervisor("default")
+    ask_run(store, **CELL, ranks=1)
+
+    assert not started(home)
+
+
+def test_a_supervisor_that_has_let_go_of_its_lock_is_not_awake(home) -> None:
+    assert not supervisor_is_awake("default")
+
+    with (cluster_directory("default") / LOCK_NAME).open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert supervisor_is_awake("default")
+
+    assert not supervisor_is_awake("default")
+
+
+def test_looking_whether_one_is_awake_does_not_stand_in_its_way(home) -> None:
+    with (cluster_directory("default") / LOCK_NAME).open("wb") as file:
+        assert not supervisor_is_awake("default")
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+        assert supervisor_is_awake("default")
+
+
+def test_another_who_looks_at_the_same_moment_is_not_taken_for_a_supervisor(home) -> None:
+    with (cluster_directory("default") / LOCK_NAME).open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+
+        assert not supervisor_is_awake("default")
+
+
+def test_a_supervisor_that_cannot_be_started_is_told_with_its_log(home) -> None:
+    log = cluster_directory("default") / LOG_NAME
+    log.mkdir()
+
+    with pytest.raises(MachineError) as refusal:
+        wake_supervisor("default")
+
+    assert str(refusal.value).startswith("The supervisor of cluster 'default' could not be started")
+    assert str(refusal.value).endswith(f"see {log}.")
+
+
+def test_a_cluster_that_is_down_wakes_nobody_to_go_down(store, home) -> None:
+    store.wish_cluster("default", up=True, ranks=1)
+
+    ask_down(store)
+
+    assert store.cluster_wish("default").up is False
+    assert not started(home)
 
 
 @pytest.fixture

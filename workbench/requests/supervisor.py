@@ -1,4 +1,4 @@
-"""Check whether the supervisor that holds a cluster's lock responds, and end one that hangs.
+"""Start the supervisor of a cluster, keep it awake, and replace one that hangs.
 
 It is identified by pid, start time and command line, so no other process is ever signalled.
 """
@@ -6,9 +6,12 @@ It is identified by pid, start time and command line, so no other process is eve
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -21,15 +24,118 @@ from workbench.core.supervisor.heartbeat import (
     read_heartbeat,
     why_still,
 )
-from workbench.errors import MachineError
-from workbench.store.paths import cluster_directory
+from workbench.core.world.world import WORLD_VARIABLE
+from workbench.errors import ClusterError, MachineError
+from workbench.store.paths import cluster_directory, owners_only
 from workbench.store.store import Store
 
+LOCK_NAME = "supervisor.lock"
+LOG_NAME = "supervisor.log"
+FORMER_LOG_NAME = "supervisor.log.1"
 HEARTBEAT_NAME = "heartbeat.json"
 # For debugging: a supervisor under a debugger is not continued, ended or replaced.
 VARIABLE = "WORKBENCH_WATCHDOG"
 LOOK_SECONDS = 2.0
 END_SECONDS = 10.0
+CARE_SECONDS = 1.0
+# A supervisor that was just started needs a moment to take its lock.
+WAKING_SECONDS = 5.0
+MOST_WAKINGS = 5
+WOKEN = "The supervisor had ended and was restarted."
+
+
+def supervisor_is_awake(cluster: str) -> bool:
+    """Whether a supervisor holds the lock of ``cluster``."""
+    path = cluster_directory(cluster) / LOCK_NAME
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+    return False
+
+
+def wake_supervisor(cluster: str) -> None:
+    """Start the supervisor of ``cluster`` unless one is alive; it outlives this process.
+
+    A stopped one is continued, and one that hangs is replaced.
+
+    Raises:
+        MachineError: The process could not be started, or one that hangs could not be ended.
+    """
+    if supervisor_is_awake(cluster):
+        rouse(cluster)
+        if supervisor_is_awake(cluster):
+            return
+    # The module forks and its first process returns at once, so nothing of it is our child.
+    log = cluster_directory(cluster) / LOG_NAME
+    try:
+        with open(log, "ab", opener=owners_only) as file:
+            subprocess.run(
+                [sys.executable, "-m", "workbench.supervisor", cluster],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=file,
+                start_new_session=True,
+                # Even if a rank asks for it, it is not part of that rank's world.
+                env={k: v for k, v in os.environ.items() if k != WORLD_VARIABLE},
+                cwd="/",
+                check=True,
+            )
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise MachineError(
+            f"The supervisor of cluster {cluster!r} could not be started ({error}); see {log}."
+        ) from error
+
+
+def keep_awake(store: Store, cluster: str) -> None:
+    """Restart a supervisor that died or hangs, if it has work to do."""
+    if not has_work(store, cluster):
+        return
+    if not (supervisor_is_awake(cluster) and not rouse(cluster)):
+        wake_supervisor(cluster)
+
+
+class Care:
+    """Restarts the supervisor of ``cluster`` when it has died or hangs.
+
+    Args:
+        cluster: The cluster's name.
+        now: Seconds of a monotonic clock.
+    """
+
+    def __init__(self, cluster: str, now: float) -> None:
+        self._cluster = cluster
+        self._next = now + WAKING_SECONDS
+        self._wakings = 0
+
+    def look(self, now: float) -> str:
+        """Check about once a second; return one sentence on what was done, usually empty.
+
+        Raises:
+            ClusterError: It dies repeatedly.
+            MachineError: It hangs and cannot be ended, or none could be started.
+        """
+        if now < self._next:
+            return ""
+        self._next = now + CARE_SECONDS
+        if supervisor_is_awake(self._cluster):
+            self._wakings = 0
+            done = rouse(self._cluster)
+            if done and not supervisor_is_awake(self._cluster):
+                wake_supervisor(self._cluster)
+            return done
+        if self._wakings == MOST_WAKINGS:
+            raise ClusterError(
+                f"The supervisor of cluster {self._cluster!r} ends as soon as it starts; see why "
+                f"with `workbench logs --supervisor --cluster {self._cluster}`."
+            )
+        wake_supervisor(self._cluster)
+        self._wakings += 1
+        self._next = now + WAKING_SECONDS
+        return WOKEN
 
 
 def is_watched() -> bool:

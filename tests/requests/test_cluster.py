@@ -1,0 +1,217 @@
+"""What cannot be a cluster is refused before anything is started; the rest is requested."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.requests.conftest import started
+from workbench.core.cluster.model import ClusterFact, ClusterState
+from workbench.core.cluster.size import Size
+from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.run.model import RunKind
+from workbench.core.world.world import Host
+from workbench.errors import InputError, StateError
+from workbench.requests.cluster import (
+    ask_cluster,
+    ask_down,
+    ask_size,
+    local_hosts,
+    local_slots,
+    remove_cluster,
+)
+from workbench.requests.run import ask_run
+from workbench.store import Store
+
+TOO_MANY = local_slots() + 1
+CELL = {"kind": RunKind.CELL, "source": "pass"}
+
+NODES = FleetWish(
+    Provider.HOSTS, nodes=2, hosts=(Host("10.0.0.4", 1), Host("10.0.0.10", 1), Host("10.0.0.11", 1))
+)
+
+
+@pytest.fixture
+def store(home: Path) -> Iterator[Store]:
+    with Store() as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"cluster": ""}, "'' cannot name a cluster"),
+        ({"ranks": 0}, "ranks must be at least 1, not 0"),
+        (
+            {"ranks": TOO_MANY},
+            f"ask for at most {local_slots()}, or let ranks share cores (--oversubscribe)",
+        ),
+    ],
+)
+def test_a_cluster_that_will_not_do_is_not_wished_for(store, home, options, sentence) -> None:
+    with pytest.raises(InputError) as refusal:
+        ask_cluster(store, **options)
+
+    assert sentence in str(refusal.value)
+    assert store.clusters() == []
+    assert not started(home)
+
+
+def test_a_cluster_that_nobody_asked_for_is_not_taken_down(store, home) -> None:
+    with pytest.raises(StateError) as refusal:
+        ask_down(store)
+
+    assert str(refusal.value) == "There is no cluster 'default'; nothing was deleted."
+    assert not started(home)
+
+
+def test_a_cluster_gets_all_slots_unless_told_otherwise(store, awake) -> None:
+    wish = ask_cluster(store)
+
+    assert (wish.up, wish.ranks) == (True, max(2, local_slots()))
+    assert wish.oversubscribe == (local_slots() < 2)
+
+
+def test_asking_for_what_is_so_is_no_new_wish(store, awake) -> None:
+    ask_cluster(store, 1)
+
+    assert ask_cluster(store, 1).revision == 1
+    assert ask_cluster(store).revision == 1
+
+
+def test_asking_for_another_size_is_a_new_wish(store, awake) -> None:
+    ask_cluster(store, 1)
+
+    wish = ask_cluster(store, TOO_MANY, oversubscribe=True)
+
+    assert (wish.ranks, wish.oversubscribe, wish.revision) == (TOO_MANY, True, 2)
+
+
+def test_a_cluster_that_was_taken_down_comes_back_as_it_was(store, awake) -> None:
+    ask_cluster(store, TOO_MANY, oversubscribe=True)
+    ask_down(store)
+    assert store.cluster_wish("default").up is False
+
+    wish = ask_cluster(store)
+
+    assert (wish.up, wish.ranks, wish.oversubscribe, wish.revision) == (True, TOO_MANY, True, 3)
+
+
+def test_asking_again_for_a_cluster_that_gave_up_lets_it_try_again(store, awake) -> None:
+    ask_cluster(store, 1)
+    store.put_cluster_fact(ClusterFact("default", ClusterState.FAILED))
+
+    assert ask_cluster(store, 1).revision == 2
+
+
+def test_this_machine_is_the_only_host() -> None:
+    assert local_hosts() == (Host("localhost", local_slots()),)
+    assert local_slots() == len(os.sched_getaffinity(0))
+
+
+def test_a_deleted_cluster_is_taken_off_the_lists_with_its_setups(store, home) -> None:
+    store.wish_cluster("default", up=False, ranks=1)
+    store.put_setup("default", "cell", "1")
+
+    remove_cluster(store)
+
+    assert store.clusters() == []
+    assert store.setups("default") == []
+
+
+@pytest.mark.parametrize(("up", "state"), [(True, "ready"), (False, "stopping"), (True, "down")])
+def test_a_cluster_that_is_not_deleted_is_not_removed(store, home, up, state) -> None:
+    store.wish_cluster("default", up=up, ranks=1)
+    store.put_cluster_fact(ClusterFact("default", ClusterState(state)))
+
+    with pytest.raises(StateError, match="not deleted; delete it first"):
+        remove_cluster(store)
+
+    assert store.cluster_wish("default") is not None
+
+
+def test_requests_import_neither_chainer_nor_an_engine() -> None:
+    program = (
+        "import sys, workbench.requests.run\n"
+        "print(*{'chainer', 'mpi4py', 'ipyparallel', 'zmq'} & sys.modules.keys())"
+    )
+
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert answer.stdout.strip() == ""
+
+
+def test_a_cluster_stands_on_the_nodes_it_was_given(store, awake) -> None:
+    wish = ask_cluster(store, fleet=NODES)
+
+    assert (wish.ranks, wish.fleet) == (2, NODES)
+    assert ask_cluster(store).fleet == NODES
+    assert ask_size(store, Size(nodes=3)).ranks == 3
+    assert (ask_size(store, Size(nodes=0)).ranks, ask_size(store, Size(nodes=0)).up) == (0, True)
+
+
+def test_nodes_of_another_place_are_not_left_behind(store, awake) -> None:
+    ask_cluster(store, fleet=NODES)
+
+    with pytest.raises(StateError, match="'default' is on ssh hosts; delete it first"):
+        ask_cluster(store, 2, fleet=FleetWish())
+
+
+def test_this_machine_has_no_number_of_nodes(store, awake) -> None:
+    ask_cluster(store, 1)
+
+    with pytest.raises(InputError, match="runs on this machine alone"):
+        ask_size(store, Size(nodes=2))
+
+
+@pytest.mark.parametrize(
+    "place", [place for place in Provider if place is not Provider.THIS_MACHINE]
+)
+@pytest.mark.parametrize(
+    "ask",
+    [lambda store: ask_run(store, **CELL), lambda store: ask_run(store, **CELL, ranks=1),
+     ask_cluster, lambda store: ask_cluster(store, 1)],
+)  # fmt: skip
+def test_after_a_deletion_a_start_takes_this_machine(store, awake, place, ask) -> None:
+    fleet = FleetWish(place, nodes=2, hosts=NODES.hosts, budget=3.0, expires=1.0)
+    store.wish_cluster("default", up=False, ranks=0, oversubscribe=True, fleet=fleet)
+
+    ask(store)
+
+    wish = store.cluster_wish("default")
+    assert (wish.up, wish.fleet) == (True, FleetWish())
+    assert wish.ranks in (1, max(2, local_slots()))
+
+
+def test_a_deleted_cluster_is_not_given_nodes_again_unasked(store, home) -> None:
+    store.wish_cluster("default", up=False, ranks=0, fleet=FleetWish(Provider.EC2, nodes=2))
+
+    with pytest.raises(StateError, match="'default' is deleted; start a new one"):
+        ask_size(store, Size(nodes=1))
+
+    assert not store.cluster_wish("default").up
+    assert not started(home)
+
+
+def test_a_deleted_cluster_is_started_with_nodes_that_were_agreed_to(store, awake) -> None:
+    fleet = FleetWish(Provider.EC2, nodes=2)
+    store.wish_cluster("default", up=False, ranks=0, fleet=fleet)
+
+    assert ask_cluster(store, fleet=fleet).fleet == fleet
+
+
+def test_set_up_cells_go_with_their_cluster(store, awake) -> None:
+    ask_cluster(store, 1)
+    store.put_setup("default", "network", "pass")
+    store.put_setup("other", "network", "pass")
+
+    ask_down(store)
+
+    assert (store.setups("default"), store.setups("other")) == ([], [("network", "pass")])

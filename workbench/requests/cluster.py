@@ -1,0 +1,306 @@
+"""Request a cluster: up, of a size, for longer, or deleted.
+
+The shell, magics, the widget and the page all use these functions, so that a command, a cell and a
+button do the same.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from workbench.core.cluster.model import (
+    DEFAULT_CLUSTER,
+    THIS_MACHINE,
+    ClusterState,
+    ClusterWish,
+    check_cluster_name,
+    shown_state,
+)
+from workbench.core.cluster.size import Size
+from workbench.core.cluster.spending import growth, needs_a_yes, refuse_ending
+from workbench.core.cluster.target_world import wished_world
+from workbench.core.fleet.charges import ring_price
+from workbench.core.fleet.model import LOCATED, FleetWish, Provider
+from workbench.core.fleet.request import check_fleet
+from workbench.core.run.metrics import EXCHANGE_PREFIX
+from workbench.core.world.world import Host, World
+from workbench.errors import InputError, PriceQuestion, StateError, Unknown
+from workbench.requests.cloud_queries import Market, market_of
+from workbench.requests.data_folders import placed
+from workbench.requests.supervisor import wake_supervisor
+from workbench.store.paths import FILE_NAME, home_directory
+from workbench.store.reserve import with_reserve
+from workbench.store.store import Store
+
+MOST_RUNS = 5  # looked at for one that was measured
+
+
+def local_slots() -> int:
+    """Return how many ranks this machine runs without oversubscription."""
+    return len(os.sched_getaffinity(0))
+
+
+def local_hosts() -> tuple[Host, ...]:
+    """Return this machine as the only host."""
+    return (Host("localhost", local_slots()),)
+
+
+def ask_cluster(
+    store: Store,
+    ranks: int | None = None,
+    *,
+    cluster: str = DEFAULT_CLUSTER,
+    oversubscribe: bool = False,
+    fleet: FleetWish | None = None,
+) -> ClusterWish:
+    """Request that ``cluster`` is up with ``ranks`` ranks (default: unchanged, else all slots).
+
+    Args:
+        fleet: Its nodes; None for the present ones, else this machine.
+
+    Raises:
+        InputError: The size, the nodes or the name is not valid.
+        StateError: Its nodes are of another provider, or it has expired.
+        MachineError: No supervisor could be started.
+    """
+    check_cluster_name(cluster)
+    before = store.cluster_wish(cluster)
+    has = present_wish(before)
+    if fleet is not None:
+        fleet = check_fleet(placed(fleet, has))
+    elif has is not None:
+        refuse_ending(has, time.time())
+    fleet = fleet or (has.fleet if has else THIS_MACHINE)
+    check_place(store, before, fleet)
+    if (
+        ranks is None
+        and fleet.provider is not Provider.THIS_MACHINE
+        and (has is None or has.fleet != fleet)
+    ):
+        ranks = 0
+    world = planned_world(has, ranks, oversubscribe, fleet)
+    if before is None or before.fleet != fleet or is_news(store, before, world):
+        before = store.wish_cluster(
+            cluster,
+            up=True,
+            ranks=world.size,
+            oversubscribe=world.oversubscribe,
+            fleet=fleet,
+        )
+    wake_supervisor(cluster)
+    return before
+
+
+def ask_size(
+    store: Store,
+    size: Size,
+    *,
+    cluster: str = DEFAULT_CLUSTER,
+    oversubscribe: bool = False,
+    across_zones: bool = False,
+    agreed: float | None = None,
+    market: Callable[[FleetWish], Market] = market_of,
+) -> ClusterWish:
+    """Request another size; a higher price needs a confirmation.
+
+    Args:
+        oversubscribe: Whether ranks may share cores.
+        across_zones: Whether nodes may be added in other zones from now on.
+        agreed: Confirmed $/h of all nodes; None without a question.
+        market: Returns the offers for a fleet.
+
+    Raises:
+        InputError: The number is not possible, or no offer fits.
+        Unknown: There is no such cluster, so it has no nodes.
+        PriceQuestion: It costs more than was confirmed.
+        StateError: It costs more than the cluster may, its nodes are not up, or its time to live
+            is over.
+        CloudError: The provider does not answer, or not to us.
+    """
+    if size.nodes is None:
+        return _ask_ranks(store, size.ranks or 0, cluster, oversubscribe)
+    fleet = _resized(store, cluster, size.nodes, across_zones)
+    wish = store.cluster_wish(cluster)
+    if wish is not None and needs_a_yes(wish, size.nodes):
+        _check_price(store, replace(wish, fleet=fleet), agreed, market)
+    shares = wish is not None and wish.oversubscribe
+    return ask_cluster(store, 0, cluster=cluster, oversubscribe=shares, fleet=fleet)
+
+
+def ask_longer(
+    store: Store, seconds: float, *, cluster: str = DEFAULT_CLUSTER, now: float
+) -> ClusterWish:
+    """Extend a cluster's lifetime.
+
+    Raises:
+        InputError: The time is not valid.
+        Unknown: There is no such cluster.
+        StateError: It is not up, or has no time limit.
+    """
+    wish = store.cluster_wish(check_cluster_name(cluster))
+    if wish is None:
+        raise Unknown(f"There is no cluster {cluster!r}; start it first.")
+    if seconds <= 0:
+        raise InputError(f"It must be longer by more than 0 seconds, not {seconds:g}; try 4h.")
+    if not wish.up:
+        raise StateError(
+            f"Cluster {cluster!r} is not up, so its lifetime cannot be extended; start it."
+        )
+    if not wish.fleet.expires:
+        raise StateError(f"Cluster {cluster!r} has no time limit; there is nothing to extend.")
+    fleet = replace(wish.fleet, expires=max(wish.fleet.expires, now) + seconds)
+    return ask_cluster(
+        store, wish.ranks, cluster=cluster, oversubscribe=wish.oversubscribe, fleet=fleet
+    )
+
+
+def ask_down(store: Store, *, cluster: str = DEFAULT_CLUSTER) -> None:
+    """Request that ``cluster`` is deleted; its unfinished runs are stopped.
+
+    This works on a full disk too.
+
+    Raises:
+        Unknown: There is no such cluster.
+    """
+    wish = store.cluster_wish(cluster)
+    if wish is None:
+        raise Unknown(f"There is no cluster {cluster!r}; nothing was deleted.")
+    gone = partial(
+        store.wish_cluster, cluster, up=False, ranks=wish.ranks, oversubscribe=wish.oversubscribe
+    )
+    with_reserve(store.path, gone)
+    if store.cluster_fact(cluster).state != "down":
+        wake_supervisor(cluster)
+
+
+def remove_cluster(store: Store, *, cluster: str = DEFAULT_CLUSTER) -> None:
+    """Remove a deleted cluster from all lists; its runs are kept.
+
+    Raises:
+        Unknown: There is no such cluster.
+        StateError: It is not deleted.
+    """
+    wish = store.cluster_wish(check_cluster_name(cluster))
+    if wish is None:
+        raise Unknown(f"There is no cluster {cluster!r}.")
+    if not with_reserve(store.path, partial(store.forget_cluster, cluster)):
+        state = shown_state(wish, store.cluster_fact(cluster))
+        raise StateError(f"Cluster {cluster!r} is {state}, not deleted; delete it first.")
+
+
+def is_deleted(store: Store, cluster: str) -> bool:
+    """Whether ``cluster`` is listed but deleted, with nothing left."""
+    wish = store.cluster_wish(cluster)
+    is_down = store.cluster_fact(cluster).state is ClusterState.DOWN
+    return wish is not None and not wish.up and is_down
+
+
+def store_to_leave() -> Store:
+    """Open the store for a deletion, on a full disk too.
+
+    Raises:
+        MachineError: It cannot be opened.
+    """
+    return with_reserve(home_directory() / FILE_NAME, Store)
+
+
+def check_place(store: Store, before: ClusterWish | None, fleet: FleetWish) -> None:
+    """Refuse a change of provider that would leave nodes unmanaged.
+
+    Raises:
+        StateError: The cluster has another provider or region.
+    """
+    if before is None:
+        return
+    there, place = before.fleet.region, f"{LOCATED[before.fleet.provider]}"
+    moves = before.fleet.provider is not fleet.provider
+    if before.up and (moves or (there and fleet.region not in ("", there))):
+        where = place if moves else f"in {there}"
+        raise StateError(
+            f"Cluster {before.name!r} is {where}",
+            "delete it first (`workbench delete`), or choose another name with --cluster.",
+        )
+    is_down = store.cluster_fact(before.name).state is ClusterState.DOWN
+    if moves and not (is_down and not store.nodes(before.name)):
+        raise StateError(
+            f"Cluster {before.name!r} {place} is still being deleted",
+            "try again when it is gone, or choose another name with --cluster.",
+        )
+
+
+def present_wish(before: ClusterWish | None) -> ClusterWish | None:
+    """Return the desired state; of a deleted cluster only its size on this machine."""
+    here = before is not None and before.fleet.provider is Provider.THIS_MACHINE
+    return before if before and (before.up or here) else None
+
+
+def planned_world(
+    before: ClusterWish | None, ranks: int | None, oversubscribe: bool, fleet: FleetWish
+) -> World:
+    """Lay out ``ranks`` ranks (default: as before, else one per slot)."""
+    if ranks is None:
+        ranks = before.ranks if before else max(2, local_slots())
+        oversubscribe = oversubscribe or (before.oversubscribe if before else local_slots() < 2)
+    return wished_world(fleet, local_hosts(), ranks, oversubscribe)
+
+
+def is_news(store: Store, before: ClusterWish, world: World) -> bool:
+    """Whether ``world`` differs from the present one, or that has failed."""
+    gave_up = store.cluster_fact(before.name).state is ClusterState.FAILED
+    return not before.up or before.ranks != world.size or gave_up
+
+
+def _ask_ranks(store: Store, ranks: int, cluster: str, oversubscribe: bool) -> ClusterWish:
+    if ranks < 1:
+        raise InputError(
+            f"The number of ranks must be at least 1, not {ranks}",
+            "`workbench delete` deletes the cluster, and `workbench resize --nodes 0` keeps one of "
+            "nodes without any.",
+        )
+    return ask_cluster(store, ranks, cluster=cluster, oversubscribe=oversubscribe)
+
+
+def _resized(store: Store, cluster: str, nodes: int, across_zones: bool) -> FleetWish:
+    """Return the nodes of the new size."""
+    wish = store.cluster_wish(check_cluster_name(cluster))
+    if wish is None:
+        raise Unknown(f"There is no cluster {cluster!r}; start it first.")
+    if not wish.up:
+        raise StateError(f"Cluster {cluster!r} is deleted; start a new one (`workbench up`).")
+    if wish.fleet.provider is Provider.THIS_MACHINE:
+        raise InputError(
+            f"Cluster {cluster!r} runs on this machine alone; change its number of ranks instead."
+        )
+    refuse_ending(wish, time.time())
+    fewest = min(wish.fleet.min_nodes, max(nodes, 1))
+    across = across_zones or wish.fleet.across_zones
+    return check_fleet(replace(wish.fleet, nodes=nodes, min_nodes=fewest, across_zones=across))
+
+
+def _check_price(
+    store: Store,
+    wish: ClusterWish,
+    agreed: float | None,
+    market: Callable[[FleetWish], Market],
+) -> None:
+    """Raise PriceQuestion unless the price of ``wish`` was confirmed."""
+    offers, there = market(wish.fleet).offers, store.nodes(wish.name)
+    spent, training = store.spent(wish.name), _crossing(store, wish.name)
+    found = growth(wish, wish.fleet.nodes, offers, there, spent, training)
+    if agreed is None or not found.is_within(agreed):
+        raise PriceQuestion(f"{found}.", found.price)
+
+
+def _crossing(store: Store, cluster: str) -> float:
+    """Return the $/h of traffic between zones, by the latest measured training; 0 without any."""
+    for run in store.runs(cluster, limit=MOST_RUNS):
+        told = next(iter(store.measured(run.id, EXCHANGE_PREFIX).values()), {})
+        steps = store.steps(run.id)
+        if steps and (nbytes := told.get("nbytes", 0.0)):
+            seconds = sum(sum(parts.values()) for parts in steps.values()) / len(steps)
+            return ring_price(nbytes, seconds, len(steps) + 1)
+    return 0.0

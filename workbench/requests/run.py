@@ -1,0 +1,172 @@
+"""Request a run, or that one stops, after its source is checked."""
+
+from __future__ import annotations
+
+import ast
+import os
+import secrets
+import time
+import tokenize
+from pathlib import Path
+
+from workbench.core.cluster.model import DEFAULT_CLUSTER, THIS_MACHINE, check_cluster_name
+from workbench.core.cluster.spending import refuse_ending
+from workbench.core.cluster.target_world import KNOWN, wished_world
+from workbench.core.run.model import Run, RunKind, RunWish, check_run_name
+from workbench.errors import InputError, StateError
+from workbench.requests.cluster import (
+    check_place,
+    is_news,
+    local_hosts,
+    planned_world,
+    present_wish,
+)
+from workbench.requests.supervisor import keep_awake, wake_supervisor
+from workbench.store import Store
+
+
+def ask_run(
+    store: Store,
+    *,
+    kind: RunKind,
+    source: str,
+    cluster: str = DEFAULT_CLUSTER,
+    name: str | None = None,
+    setup: str = "",
+    path: str = "",
+    folder: str = "",
+    arguments: tuple[str, ...] = (),
+    parameters: tuple[tuple[str, object], ...] = (),
+    environment: tuple[tuple[str, str], ...] = (),
+    ranks: int | None = None,
+    oversubscribe: bool = False,
+    grace: float = 5.0,
+    wall_clock_limit: float = 0.0,
+) -> RunWish:
+    """Queue a run on ``cluster``, which is started or grown if necessary.
+
+    Args:
+        setup: The set-up cell's own name; empty for every other run.
+        ranks: Ranks to run on; None for all. More than the cluster has grows it.
+
+    Raises:
+        InputError: An option is not valid; nothing was started.
+        StateError: The name is in use, the cluster has expired, or its nodes are still being
+            deleted.
+    """
+    check_cluster_name(cluster)
+    now = time.time()
+    run = new_run_id(now)
+    name = check_run_name(name) if name else run
+    if grace < 0:
+        raise InputError(f"grace must be at least 0 seconds, not {grace:g}.")
+    before = store.cluster_wish(cluster)
+    has = present_wish(before)
+    if has is not None:
+        refuse_ending(has, now)
+    fleet = has.fleet if has else THIS_MACHINE
+    check_place(store, before, fleet)
+    if ranks is not None:
+        oversubscribe = oversubscribe or bool(has and has.oversubscribe and ranks <= has.ranks)
+        wished_world(fleet, local_hosts(), ranks, oversubscribe)
+    grows = ranks is not None and (has is None or not has.up or ranks > has.ranks)
+    grows = grows and fleet.provider in KNOWN
+    world = planned_world(has, ranks if grows else None, oversubscribe, fleet)
+    wish = store.wish_run(
+        RunWish(
+            id=run,
+            name=name,
+            kind=kind,
+            source=source,
+            cluster=cluster,
+            path=path,
+            folder=folder or os.getcwd(),
+            arguments=arguments,
+            parameters=parameters,
+            environment=environment,
+            ranks=ranks or 0,
+            grace=grace,
+            wall_clock_limit=wall_clock_limit,
+            created=now,
+            setup=setup,
+        ),
+        world if before is None or is_news(store, before, world) else None,
+        fleet,
+    )
+    wake_supervisor(cluster)
+    return wish
+
+
+def ask_stop(store: Store, name: str | None, cluster: str) -> Run:
+    """Request that a run stops, unless it has ended; return it as it was before.
+
+    Args:
+        name: Its name or id; None for the current run of ``cluster``.
+
+    Raises:
+        StateError: There is no such run.
+    """
+    unfinished = store.unfinished(cluster)
+    if not name and not unfinished:
+        raise StateError(
+            f"No run of cluster {cluster!r} is active; list earlier runs with `workbench runs`."
+        )
+    run = store.run(name) if name else unfinished[0]
+    if not run.fact.state.ended:
+        store.wish_stop(run.id)
+        keep_awake(store, run.wish.cluster)
+    return run
+
+
+def stop_line(run: Run) -> str:
+    """Return the result of a stop request, for the run that ``ask_stop`` returned."""
+    name, state = run.wish.name, run.fact.state
+    if state.ended:
+        return f"Run {name!r} had ended already ({state})."
+    return f"Asked run {name!r} to stop."
+
+
+def script_source(path: str) -> tuple[str, str]:
+    """Return a script's absolute path and text.
+
+    Raises:
+        InputError: It cannot be read, or does not compile.
+    """
+    absolute = Path(path).expanduser().absolute()
+    try:
+        with tokenize.open(absolute) as file:  # respects a byte order mark and a coding line
+            source = file.read()
+    except (OSError, SyntaxError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text in UTF-8 or as its first line says"
+        raise InputError(f"The script {absolute} cannot be read ({reason}).") from error
+    check_source(source, str(absolute))
+    return str(absolute), source
+
+
+def check_source(source: str, where: str, *, awaits: bool = False) -> None:
+    """Raise an error for Python that does not compile, before anything is started.
+
+    Args:
+        awaits: Whether ``await`` is allowed outside of functions, as in a cell.
+
+    Raises:
+        InputError: With the line and Python's message.
+    """
+    try:
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if awaits else 0
+        compile(source, where, "exec", flags, dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        text = "".join(source.split("\n")[line - 1 : line]).strip() if line else ""
+        place = f"{where}, line {line}: " if line else f"{where}: "
+        reason = getattr(error, "msg", None) or str(error)
+        shown = f": {text!r}" if text else ""
+        raise InputError(f"{place}{reason}{shown}; nothing was started.") from error
+
+
+def new_run_id(now: float) -> str:
+    """Return an id that sorts by time and is unique over machines."""
+    moment = time.strftime("%y%m%d-%H%M%S", time.gmtime(now))
+    return (
+        f"{moment}-{''.join(secrets.choice('abcdefghijklmnopqrstuvwxyz234567') for _ in range(4))}"
+    )
