@@ -100,17 +100,25 @@ class CloudError(WorkbenchError):
     """A provider refused a request; nothing was bought by that call.
 
     Args:
-        message: One sentence with the remedy.
+        what: What is wrong; or the whole sentence.
         kind: What may help; one of ``core.fleet.cloud_errors.ErrorKind``.
         code: The provider's own error code.
+        remedy: As of ``WorkbenchError``.
         is_early: Whether a new resource may only not be visible to the provider yet.
-        said: The vendor's own sentence.
+        said: The provider's own message.
     """
 
     def __init__(
-        self, message: str, kind: str, code: str = "", *, is_early: bool = False, said: str = ""
+        self,
+        what: str,
+        kind: str,
+        code: str = "",
+        *,
+        remedy: str = "",
+        is_early: bool = False,
+        said: str = "",
     ) -> None:
-        super().__init__(message)
+        super().__init__(what, remedy)
         self.kind = kind
         self.code = code
         self.is_early = is_early

@@ -115,7 +115,7 @@ def test_a_key_that_has_changed_is_refused_whatever_is_said(host, actor, workben
     )
 
     assert result.exit_code == 1
-    assert "shows another host key than the one that is known" in result.stderr
+    assert "shows another host key than the known one" in result.stderr
     assert (store.clusters(), trusted_lines("default")) == ([], ())
 
 

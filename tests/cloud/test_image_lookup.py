@@ -73,5 +73,5 @@ def test_a_region_without_any_says_which_names_there_are():
     region = Region()
     region.newest = {}
 
-    with pytest.raises(CloudError, match=r"no SSM parameter .*; name one that it has .*debian-12"):
+    with pytest.raises(CloudError, match=r"no SSM parameter .*; name an existing one .*debian-12"):
         find_image(region, "", gpus=False)

@@ -220,7 +220,7 @@ def test_subnets_that_do_not_go_together_are_refused(api, ec2_of):
 def test_a_parameter_of_ones_own_that_may_not_be_read_is_named_with_the_remedy():
     calls = Refusing("AccessDeniedException", "User me is not authorized to: ssm:GetParameters")
 
-    with pytest.raises(CloudError, match=r"/mine/image.*under /workbench/") as refused:
+    with pytest.raises(CloudError, match=r"/mine/image.*below /workbench/") as refused:
         find_image(calls, "/mine/image", gpus=False)
 
     assert refused.value.kind is ErrorKind.PERMISSION

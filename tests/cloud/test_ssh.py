@@ -52,7 +52,7 @@ def as_host(host: RehearsalHost) -> Host:
 
 
 def test_an_unknown_host_key_is_refused_at_first_contact(hosts, host):
-    with pytest.raises(MachineError, match=r"not known.*ssh-keygen -lf.*say yes"):
+    with pytest.raises(MachineError, match=r"not known.*ssh-keygen -lf.*confirm it"):
         open_session(as_host(host), [hosts[0].known_hosts], hosts.key)
 
     assert "Accepted publickey" not in host.log

@@ -173,8 +173,9 @@ def home_region(named: str = "", environment: Mapping[str, str] = os.environ) ->
     region = said or _configured_region(environment)
     if not region:
         raise InputError(
-            "No region was named; name one (--region us-east-1), or choose yours once with "
-            "aws configure set region us-east-1."
+            "No region is configured",
+            "name one (--region us-east-1), or set a default with aws configure set region "
+            "us-east-1.",
         )
     return check_region(region)
 
@@ -183,23 +184,23 @@ def main(arguments: Sequence[str]) -> int:
     """Answer one query; an error is part of the answer."""
     if len(arguments) != 1 or arguments[0] not in ANSWERS:
         known = ", ".join(ANSWERS)
-        print(f"python -m workbench.cloud answers {known}; not {arguments}.", file=sys.stderr)
+        print(f"python -m workbench.cloud answers {known}, not {arguments}.", file=sys.stderr)
         return 2
     answer: dict[str, object]
     try:
         answer = {"answer": _plain(ANSWERS[arguments[0]](json.load(sys.stdin)))}
-    except CloudError as refused:
-        answer = _refusal(refused, "CloudError") | {"kind": refused.kind, "code": refused.code}
+    except CloudError as error:
+        answer = _error(error, "CloudError") | {"kind": error.kind, "code": error.code}
     except InputError as error:
-        answer = _refusal(error, "InputError")
+        answer = _error(error, "InputError")
     except WorkbenchError as error:
-        answer = _refusal(error, "MachineError")
+        answer = _error(error, "MachineError")
     json.dump(answer, sys.stdout)
     return 0
 
 
-def _refusal(error: WorkbenchError, kind: str) -> dict[str, object]:
-    return {"error": kind, "message": str(error)}
+def _error(error: WorkbenchError, kind: str) -> dict[str, object]:
+    return {"error": kind, "what": error.what, "remedy": error.remedy}
 
 
 def _place(asked: Question) -> tuple[str, Cloud]:
@@ -210,9 +211,9 @@ def _place(asked: Question) -> tuple[str, Cloud]:
         return "", RehearsalCloud(Path(asked["folder"]))
     if asked["place"] != Provider.EC2:
         raise CloudError(
-            f"No nodes are provided by {asked['place']!r}; "
-            f"choose {Provider.EC2} or {Provider.REHEARSAL}.",
+            f"No nodes are provided by {asked['place']!r}",
             ErrorKind.CONFIGURATION,
+            remedy=f"choose {Provider.EC2} or {Provider.REHEARSAL}.",
         )
     from workbench.cloud.ec2 import Ec2
 

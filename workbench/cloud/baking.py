@@ -127,9 +127,9 @@ def discard(calls: Calls, image: str) -> tuple[str, ...]:
     found = _described(calls, image)
     if IMAGE not in dict(read(found.get("Tags"))):
         raise CloudError(
-            f"{image} was not baked by workbench, and stays; delete it in the console if it is "
-            "really to go.",
+            f"{image} was not baked by workbench, so it was not deleted",
             ErrorKind.CONFIGURATION,
+            remedy="delete it in the AWS console if you do not need it.",
         )
     ids = _snapshots(found)
     calls.call("ec2", "deregister_image", ImageId=image)
@@ -213,10 +213,11 @@ def _created(calls: Calls, request: dict[str, Any]) -> str:
         if not known:
             raise
         raise CloudError(
-            f"{error} Yet {known[0]} of that name is there, is billed, and may hold keys of the "
-            f"node; {_deletes(calls, known[0])}.",
+            f"{error.what}, yet the image {known[0]} exists, is billed, and may contain keys of "
+            "the node",
             error.kind,
             error.code,
+            remedy=_deletion(calls, known[0]),
         ) from error
 
 
@@ -236,9 +237,10 @@ def _await_disk(calls: Calls, image: str, patience: Patience) -> None:
         CloudError: They have not within ``TAKEN_SECONDS``, or the image failed.
     """
     late = CloudError(
-        f"EC2 has not taken the disk for {image} within {TAKEN_SECONDS:.0f} s, so the image was "
-        "deleted; bake it again, and see with `workbench sweep-leaks` that no snapshot came.",
+        f"EC2 did not copy the disk for {image} within {TAKEN_SECONDS:.0f} s, so the image was "
+        "deleted",
         ErrorKind.UNKNOWN,
+        remedy="bake it again, and check with `workbench sweep-leaks` that no snapshot is left.",
     )
     deadline = patience.until(TAKEN_SECONDS)
     while not _has_disk(calls, image):
@@ -250,7 +252,9 @@ def _has_disk(calls: Calls, image: str) -> bool:
         found = _described(calls, image)
         if found["State"] not in ("pending", "available"):
             reason = (found.get("StateReason") or {}).get("Message") or found["State"]
-            raise CloudError(f"{image} failed ({reason}).", ErrorKind.UNKNOWN)
+            raise CloudError(
+                f"{image} failed ({reason})", ErrorKind.UNKNOWN, remedy="bake it again."
+            )
         disks = [one["Ebs"] for one in found.get("BlockDeviceMappings", ()) if "Ebs" in one]
         ids = _snapshots(found)
         if not ids or len(ids) < len(disks):
@@ -274,17 +278,18 @@ def _undo(calls: Calls, image: str, error: BaseException, patience: Patience) ->
         discard(calls, image)
     except CloudError as kept:
         raise CloudError(
-            f"The disk for {image} was not seen to be taken ({error}), so that it may hold keys of "
-            f"the node, and it could not be deleted ({kept}); {_deletes(calls, image)}.",
+            f"The image {image} may contain keys of the node ({str(error).rstrip('.')}), and it "
+            f"could not be deleted ({kept.what})",
             kept.kind,
             kept.code,
+            remedy=_deletion(calls, image),
         ) from error
 
 
-def _deletes(calls: Calls, image: str) -> str:
+def _deletion(calls: Calls, image: str) -> str:
     return (
         f"`workbench image delete {image} --region {calls.region}` deletes it, and `workbench "
-        "sweep-leaks` shows what is left"
+        "sweep-leaks` lists what is left."
     )
 
 
@@ -293,15 +298,15 @@ def _as_root(session: Session, script: str) -> None:
     done = session.run([*sudo, "sh", "-s"], input=script, seconds=AWAY_SECONDS)
     if done.status == 3:
         raise MachineError(
-            f"{done.errors.strip()} on {session.host.address}, which would be in the image; bake "
-            "from a node that has run nothing and was given no data: `workbench up --ec2 "
-            "--nodes 1 --cluster bake`, then `workbench image bake --cluster bake`."
+            f"{done.errors.strip()} on {session.host.address}, which would be in the image",
+            "bake from a new node without runs and data: `workbench up --ec2 --nodes 1 --cluster "
+            "bake`, then `workbench image bake --cluster bake`.",
         )
     if done.status:
-        said = (done.errors.strip() or "it said nothing").splitlines()[-1]
+        reason = (done.errors.strip() or "no message").splitlines()[-1]
         raise MachineError(
-            f"{session.host.address} could not be made ready for its image ({said}); see "
-            f"{shlex.quote(ARCHIVE)} there, which has what was taken off."
+            f"{session.host.address} could not be prepared for its image ({reason})",
+            f"see {shlex.quote(ARCHIVE)} there, which has the files that were removed.",
         )
 
 

@@ -135,7 +135,7 @@ class Ec2:
             kind = of_rung(error.kind, placement=purchase.placement)
             if kind == error.kind:
                 raise
-            raise CloudError(str(error), kind, error.code) from error
+            raise CloudError(error.what, kind, error.code, remedy=error.remedy) from error
 
     def _buy(self, purchase: Purchase, user_data: str, tags: Sequence[tuple[str, str]]) -> None:
         self._calls.keep_account()
@@ -293,7 +293,7 @@ class Ec2:
             CloudError: Nothing was bought, so the next fallback is due.
         """
         deadline = self._clock() + LAG_SECONDS
-        nothing = CloudError(str(error), ErrorKind.CAPACITY, error.code)
+        nothing = CloudError(error.what, ErrorKind.CAPACITY, error.code, remedy=error.remedy)
         while not self._is_there(purchase):
             self._patience.wait(deadline, nothing)
 

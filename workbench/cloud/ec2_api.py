@@ -58,9 +58,10 @@ def refused(code: str, message: str) -> CloudError:
 def error_of(refusal: ClassifiedError) -> CloudError:
     """Return the error for a classified one."""
     return CloudError(
-        refusal.sentence,
+        refusal.what,
         refusal.kind,
         refusal.code,
+        remedy=refusal.remedy,
         is_early=refusal.is_early,
         said=refusal.said,
     )

@@ -146,10 +146,11 @@ class Connection:
             found = str(self._made(session, "sts").get_caller_identity()["Account"])
             if found != ours:
                 raise CloudError(
-                    f"The credentials are of the AWS account {found}, and the cluster's nodes are "
-                    f"in {ours}; sign in to {ours}, and they are read again within a minute.",
+                    f"The credentials belong to the AWS account {found}, and the cluster's nodes "
+                    f"to {ours}",
                     ErrorKind.CREDENTIALS,
                     "OtherAccount",
+                    remedy=f"sign in to {ours}; they are read again within a minute.",
                 )
         return session
 

@@ -66,8 +66,8 @@ def facts_here() -> NodeFacts:
     facts = _facts(done.stdout)
     if facts is None:
         raise MachineError(
-            f"{sys.executable} -m workbench.node.agent says nothing of this machine; reinstall "
-            f"workbench into this environment ({_last(done.stderr)})."
+            f"{sys.executable} -m workbench.node.agent reports nothing ({_last(done.stderr)})",
+            "reinstall workbench into this environment.",
         )
     return facts
 

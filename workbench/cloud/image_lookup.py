@@ -56,21 +56,22 @@ def _looked_up(calls: Calls, names: tuple[str, ...]) -> tuple[str, str]:
         if error.kind != ErrorKind.PERMISSION or names[0].startswith(_READABLE):
             raise
         raise CloudError(
-            f"The parameter {names[0]} may not be read, as the policy allows those under "
-            "/workbench/ alone; put the image's id there, or have ssm:GetParameters allowed for "
-            f"it ({error.code}).",
+            f"The policy does not allow to read the parameter {names[0]}, but only those below "
+            f"/workbench/ ({error.code})",
             ErrorKind.PERMISSION,
             error.code,
+            remedy="put the image's id there, or allow ssm:GetParameters for this one.",
         ) from error
     values = {row["Name"]: str(row["Value"]) for row in answer["Parameters"]}
     there = [(name, values[name]) for name in names if name in values]
     if not there:
         raise CloudError(
             f"{calls.region} has no public image for these nodes (no SSM parameter "
-            f"{' or '.join(names)}); name one that it has (--image ami-…, or one of "
-            f"{', '.join(NAMES)}), or choose another region.",
+            f"{' or '.join(names)})",
             ErrorKind.CONFIGURATION,
             "InvalidAMIID.NotFound",
+            remedy=f"name an existing one (--image ami-…, or one of {', '.join(NAMES)}), or choose "
+            "another region.",
         )
     return there[0]
 

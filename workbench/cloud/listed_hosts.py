@@ -41,9 +41,9 @@ class HostsCloud:
             CloudError: Always.
         """
         raise CloudError(
-            f"There are {len(self._hosts)} hosts and no more can be bought; name more of them, "
-            "or choose EC2 spot.",
+            f"There are {len(self._hosts)} hosts and no more can be bought",
             ErrorKind.CONFIGURATION,
+            remedy="list more of them, or choose EC2 spot.",
         )
 
     def machines(self, cluster: str = "") -> tuple[Machine, ...]:

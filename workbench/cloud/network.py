@@ -82,9 +82,10 @@ def check_reach(calls: Calls, network: Network, zone: str = "") -> None:
         if not _leads_out(tables, subnet.id):
             raise CloudError(
                 f"The subnet {subnet.id} of {place} has no route to an internet gateway, so nodes "
-                "there cannot be reached from here; name a public subnet (--subnet subnet-…), or "
-                "the private network by which this computer reaches them (--ssh-from 10.8.0.0/16).",
+                "in it cannot be reached from here",
                 ErrorKind.CONFIGURATION,
+                remedy="name a public subnet (--subnet subnet-…), or the private network by which "
+                "this computer reaches them (--ssh-from 10.8.0.0/16).",
             )
 
 

@@ -191,7 +191,7 @@ class RehearsalCloud:
             self._advance(state)
             lent = state.machines.get(id_)
             if lent is None or self._state(lent) is not MachineState.RUNNING:
-                raise MachineError(f"The node {id_} does not answer; wait until it has booted.")
+                raise MachineError(f"The node {id_} does not answer", "wait until it has booted.")
         folder = self._folder / "nodes" / id_ if self._folder else Path.cwd()
         kind = kind_of(lent.type)
         host = Host(lent.address, kind.slots if kind else 1)
@@ -240,10 +240,10 @@ class RehearsalCloud:
             self._advance(state)
             fault = self._fault(state, name)
             if fault and not fault.late:
-                raise refused(fault.code, f"{name} went wrong, as rehearsed")
+                raise refused(fault.code, f"{name} failed, as rehearsed")
             yield state
             if fault:
-                raise refused(fault.code, f"{name} was done, as rehearsed")
+                raise refused(fault.code, f"{name} took effect without an answer, as rehearsed")
 
     def _fault(self, state: State, name: str) -> Fault | None:
         number = state.calls[name] = state.calls.get(name, 0) + 1
@@ -436,7 +436,7 @@ class RehearsalCloud:
 def refused(code: str, message: str) -> CloudError:
     """Return the error that EC2 would answer with ``code``."""
     found = cloud_errors.classify(code, message)
-    return CloudError(found.sentence, found.kind, code, said=message)
+    return CloudError(found.what, found.kind, code, remedy=found.remedy, said=message)
 
 
 def _late(name: str) -> Fault:

@@ -281,9 +281,10 @@ def _read_failures(answer: Mapping[str, Any]) -> list[str]:
         error = failed.get("Error", {})
         if error.get("Code") not in _NO_DELETION:
             raise CloudError(
-                f"The fleet {failed.get('FleetId')} was not deleted: {error.get('Message')}.",
+                f"The fleet {failed.get('FleetId')} was not deleted: {error.get('Message')}",
                 ErrorKind.UNKNOWN,
                 error.get("Code", ""),
+                remedy="try again, or delete it in the AWS console.",
             )
     return [str(failed.get("FleetId")) for failed in failures]
 

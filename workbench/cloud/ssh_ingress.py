@@ -47,11 +47,11 @@ def own_door(vpc: str, region: str, environment: Mapping[str, str] = os.environ)
     if standing.vpc == vpc and standing.address:
         return f"{standing.address}/32"
     raise CloudError(
-        f"This computer is not in {vpc}, the network of {region}, and nodes accept ssh from "
-        "nowhere else; name this computer's own public address (--ssh-from 203.0.113.7; `curl -4 "
-        "https://checkip.amazonaws.com` says it), or the private network by which it reaches "
-        "them (--ssh-from 10.8.0.0/16).",
+        f"This computer is not in {vpc}, the network of {region}, from which nodes accept ssh",
         ErrorKind.CONFIGURATION,
+        remedy="name this computer's own public address (--ssh-from 203.0.113.7; `curl -4 "
+        "https://checkip.amazonaws.com` prints it), or the private network by which it reaches "
+        "them (--ssh-from 10.8.0.0/16).",
     )
 
 

@@ -382,9 +382,9 @@ def _ask(question: str, asked: dict[str, Any], seconds: float) -> Any:
 
 def _error(told: dict[str, str]) -> InputError | MachineError | CloudError:
     if told["error"] == "CloudError":
-        return CloudError(told["message"], told["kind"], told["code"])
+        return CloudError(told["what"], told["kind"], told["code"], remedy=told["remedy"])
     kind = InputError if told["error"] == "InputError" else MachineError
-    return kind(told["message"])
+    return kind(told["what"], told["remedy"])
 
 
 def _offer(values: dict[str, Any]) -> Offer:

@@ -32,7 +32,7 @@ CODES = [
     ("MaxSpotInstanceCountExceeded", ErrorKind.QUOTA, NEXT, "Service Quotas"),
     ("VcpuLimitExceeded", ErrorKind.QUOTA, NEXT, "vCPU quota"),
     ("InstanceLimitExceeded", ErrorKind.QUOTA, NEXT, "Service Quotas"),
-    ("SpotMaxPriceTooLow", ErrorKind.PRICE, NEXT, "raise that"),
+    ("SpotMaxPriceTooLow", ErrorKind.PRICE, NEXT, "raise the maximum"),
     ("UnauthorizedOperation", ErrorKind.PERMISSION, STOP, "workbench doctor --iam"),
     ("AccessDenied", ErrorKind.PERMISSION, STOP, "workbench doctor --iam"),
     (
@@ -53,7 +53,7 @@ CODES = [
     ("OptInRequired", ErrorKind.CONFIGURATION, STOP, "opted in"),
     ("Blocked", ErrorKind.CONFIGURATION, STOP, "support"),
     ("PendingVerification", ErrorKind.BUSY, PAUSE, "verified"),
-    ("IdempotentParameterMismatch", ErrorKind.BUSY, PAUSE, "as another"),
+    ("IdempotentParameterMismatch", ErrorKind.BUSY, PAUSE, "a new purchase"),
     ("InvalidGroup.NotFound", ErrorKind.EARLY, PAUSE, "not known everywhere yet"),
     ("InvalidSecurityGroupID.NotFound", ErrorKind.EARLY, PAUSE, "not known everywhere yet"),
     ("InvalidKeyPair.NotFound", ErrorKind.EARLY, PAUSE, "not known everywhere yet"),
@@ -65,13 +65,13 @@ CODES = [
         PAUSE,
         "not known everywhere yet",
     ),
-    ("RequestLimitExceeded", ErrorKind.THROTTLING, BACK_OFF, "patience"),
-    ("Throttling", ErrorKind.THROTTLING, BACK_OFF, "patience"),
-    ("Unavailable", ErrorKind.THROTTLING, BACK_OFF, "patience"),
-    ("ServiceUnavailable", ErrorKind.THROTTLING, BACK_OFF, "patience"),
-    ("InternalError", ErrorKind.THROTTLING, BACK_OFF, "patience"),
-    ("Server.InternalError", ErrorKind.THROTTLING, BACK_OFF, "patience"),
-    ("InvalidInstanceID.NotFound", ErrorKind.THROTTLING, BACK_OFF, "asked again"),
+    ("RequestLimitExceeded", ErrorKind.THROTTLING, BACK_OFF, "rate of calls"),
+    ("Throttling", ErrorKind.THROTTLING, BACK_OFF, "rate of calls"),
+    ("Unavailable", ErrorKind.THROTTLING, BACK_OFF, "rate of calls"),
+    ("ServiceUnavailable", ErrorKind.THROTTLING, BACK_OFF, "rate of calls"),
+    ("InternalError", ErrorKind.THROTTLING, BACK_OFF, "rate of calls"),
+    ("Server.InternalError", ErrorKind.THROTTLING, BACK_OFF, "rate of calls"),
+    ("InvalidInstanceID.NotFound", ErrorKind.THROTTLING, BACK_OFF, "looked up again"),
     ("NoAnswer", ErrorKind.THROTTLING, BACK_OFF, "same token"),
 ]
 # Code, what AWS says with it, and what that makes of it; each verbatim from where ROWS names it.
@@ -109,8 +109,8 @@ def test_a_known_code_has_its_class_its_step_and_its_sentence(code, kind, follow
     refusal = classify(code, "")
 
     assert (refusal.kind, refusal.step, refusal.code) == (kind, follows, code)
-    assert words in refusal.sentence
-    assert refusal.sentence.endswith(f" ({code}).")
+    assert words in f"{refusal.what}; {refusal.remedy}"
+    assert refusal.what.endswith(f" ({code})")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_new_code_is_known_by_its_family_or_shown_as_it_is(code, kind) -> None
     refusal = classify(code, "What the vendor says.")
 
     assert refusal.kind is kind
-    assert f"{code}: What the vendor says" in refusal.sentence
+    assert f"{code}: What the vendor says" in refusal.what
 
 
 def test_a_refused_permission_names_what_was_not_allowed() -> None:
@@ -147,8 +147,8 @@ def test_a_refused_permission_names_what_was_not_allowed() -> None:
         "Encoded authorization failure message: c2VjcmV0c2VjcmV0",
     )
 
-    assert refusal.sentence.startswith("you may not do ec2:CreateFleet;")
-    assert "c2Vj" not in refusal.sentence
+    assert refusal.what.startswith("you may not do ec2:CreateFleet (")
+    assert "c2Vj" not in refusal.what
 
 
 @PROFILE
@@ -156,7 +156,7 @@ def test_a_refused_permission_names_what_was_not_allowed() -> None:
 def test_whatever_is_said_becomes_one_short_sentence(code, message) -> None:
     refusal = classify(code, message)
 
-    assert len(refusal.sentence) < 600
+    assert len(refusal.what) + len(refusal.remedy) < 600
     assert refusal == classify(code, message)
     assert refusal.step is step(refusal.kind)
 
@@ -170,7 +170,7 @@ def test_one_code_says_several_things_by_its_sentence(code, message, judged, wor
     refusal = classify(code, message)
 
     assert (refusal.kind, refusal.step, refusal.is_early) == judged
-    assert words in refusal.sentence
+    assert words in f"{refusal.what}; {refusal.remedy}"
 
 
 def test_every_row_of_the_table_is_met_by_a_code_of_these_tests() -> None:

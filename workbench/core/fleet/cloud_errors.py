@@ -41,15 +41,17 @@ class ClassifiedError:
     """A refusal, understood.
 
     Args:
-        sentence: For the reader: why, and the remedy.
-        code: The vendor's own word.
-        is_early: Whether something that was just made may not be known there yet: the call is
+        what: What is wrong, with the provider's own code and message.
+        remedy: What is done about it, or can be.
+        code: The provider's error code.
+        is_early: Whether a new resource may not be known to the provider yet: the call is
             repeated for a while before anything else follows.
-        said: The vendor's own sentence.
+        said: The provider's own message.
     """
 
     kind: ErrorKind
-    sentence: str
+    what: str
+    remedy: str
     code: str
     is_early: bool = False
     said: str = ""
@@ -85,14 +87,16 @@ class Row:
 
     Args:
         code: Pattern that the vendor's whole word meets, without ``Client.`` and ``Server.``.
-        sentence: Why, and the remedy; what the vendor said is put behind it.
+        what: What is wrong; the provider's own code and message are appended.
+        remedy: What is done about it, or can be.
         words: Pattern that is found in the vendor's sentence; empty for any.
         is_early: As of ``ClassifiedError``.
     """
 
     code: str
     kind: ErrorKind
-    sentence: str
+    what: str
+    remedy: str
     words: str = ""
     is_early: bool = False
 
@@ -101,200 +105,214 @@ class Row:
         return bool(re.fullmatch(self.code, code) and re.search(self.words, message, re.I))
 
 
-_NO_CAPACITY = "there are not enough such machines free now; the next fallback is tried"
-_NOT_HERE = "the zone does not offer such machines in this way; the next fallback is tried"
-_PATIENCE = "the place asks for patience; the same call is repeated later"
+_NO_CAPACITY = ("there are not enough such machines free now", "the next fallback is tried")
+_NOT_HERE = ("the zone does not offer such machines in this way", "the next fallback is tried")
+_PATIENCE = ("the provider is busy, or limits the rate of calls", "the same call is repeated later")
 _PERMISSION = (
-    "you may not do {action}; have the policy that `workbench doctor --iam` prints attached to "
-    "your user or role"
+    "you may not do {action}",
+    "attach the policy that `workbench doctor --iam` prints to your user or role",
 )
 _QUOTA = (
-    "{what}; what has just ended may count for some minutes, so it is tried again; else ask for "
-    "more in the Service Quotas console, or for fewer or smaller nodes"
+    "machines that have just ended may count for some minutes, so it is tried again; else request "
+    "a higher quota in the Service Quotas console, or use fewer or smaller nodes"
 )
 _NOT_ACCEPTED = (
-    "the credentials were not accepted; check them with aws sts get-caller-identity, and they "
-    "are read again within a minute"
+    "the credentials were not accepted",
+    "check them with aws sts get-caller-identity; they are read again within a minute",
 )
 _EXPIRED = (
-    "the credentials have expired; sign in again, for example with aws sso login, and they are "
-    "read again within a minute"
+    "the credentials have expired",
+    "sign in again, for example with aws sso login; they are read again within a minute",
 )
-_MADE = "what was just made for the nodes is not known everywhere yet; it is tried again"
+_MADE = ("a new resource of the nodes is not known everywhere yet", "it is tried again")
 _PROFILE = (
-    "the nodes' instance profile does not exist; make it of the role of the same name: aws iam "
-    "create-instance-profile --instance-profile-name {profile}; aws iam "
-    "add-role-to-instance-profile --instance-profile-name {profile} --role-name {profile}; the "
-    "role itself is described by `workbench doctor --iam node`"
+    "the nodes' instance profile does not exist",
+    "create it for the role of the same name: aws iam create-instance-profile "
+    "--instance-profile-name {profile}; aws iam add-role-to-instance-profile "
+    "--instance-profile-name {profile} --role-name {profile}; the role itself is described by "
+    "`workbench doctor --iam node`",
 )
 _LATER = "other ways are tried, and this one again later"
-_STRANGE = f"the place refused for a reason that is not known here; {_LATER}"
+_STRANGE = ("the provider failed for an unknown reason", _LATER)
 
 # Sources: "Error codes for the Amazon EC2 API" of the API reference, where no other is named.
 ROWS = (
-    Row("InsufficientInstanceCapacity", ErrorKind.CAPACITY, _NO_CAPACITY),
-    Row("UnfulfillableCapacity", ErrorKind.CAPACITY, _NO_CAPACITY),
-    Row("InsufficientCapacity", ErrorKind.CAPACITY, _NO_CAPACITY),
-    Row("InsufficientHostCapacity", ErrorKind.CAPACITY, _NO_CAPACITY),
+    Row("InsufficientInstanceCapacity", ErrorKind.CAPACITY, *_NO_CAPACITY),
+    Row("UnfulfillableCapacity", ErrorKind.CAPACITY, *_NO_CAPACITY),
+    Row("InsufficientCapacity", ErrorKind.CAPACITY, *_NO_CAPACITY),
+    Row("InsufficientHostCapacity", ErrorKind.CAPACITY, *_NO_CAPACITY),
     Row(
         "InsufficientFreeAddressesInSubnet", ErrorKind.CAPACITY,
-        "the subnet has too few free addresses; another zone is tried, or name fewer nodes",
+        "the subnet has too few free addresses",
+        "another zone is tried, or name fewer nodes",
     ),
-    Row("Unsupported", ErrorKind.CAPACITY, _NOT_HERE),
+    Row("Unsupported", ErrorKind.CAPACITY, *_NOT_HERE),
     # hashicorp/packer 9946; compiler-explorer/infra 601: of spot fleets of type instant.
-    Row("InvalidFleetConfiguration", ErrorKind.CAPACITY, _NOT_HERE),
+    Row("InvalidFleetConfiguration", ErrorKind.CAPACITY, *_NOT_HERE),
     # A cluster placement group stands in one zone at a time: bcbio/bcbio-nextgen-vm 45.
     Row(
         r"InvalidPlacementGroup\.InUse", ErrorKind.CAPACITY,
-        "the placement group is in use in another zone; the next fallback is tried",
+        "the placement group is in use in another zone",
+        "the next fallback is tried",
     ),
     # dstackai/dstack 2872.
     Row(
         "InvalidParameterCombination", ErrorKind.CAPACITY,
-        "such machines cannot be placed close together; the next fallback is tried",
+        "such machines cannot be placed close together",
+        "the next fallback is tried",
         words="placement group",
     ),
     # Karpenter's pkg/errors counts it with the unfulfillable.
     Row(
         "MaxFleetCountExceeded", ErrorKind.QUOTA,
-        _QUOTA.format(what="the account has too many fleets"),
+        "the account has too many fleets", _QUOTA,
     ),
     Row(
         "MaxSpotInstanceCountExceeded", ErrorKind.QUOTA,
-        _QUOTA.format(what="the account's spot quota is used up"),
+        "the account's spot quota is used up", _QUOTA,
     ),
     Row(
         "VcpuLimitExceeded", ErrorKind.QUOTA,
-        _QUOTA.format(what="the account's vCPU quota for this class of machines is used up"),
+        "the account's vCPU quota for this class of machines is used up", _QUOTA,
     ),
     Row(
         "InstanceLimitExceeded", ErrorKind.QUOTA,
-        _QUOTA.format(what="the account's limit of machines is reached"),
+        "the account's limit of machines is reached", _QUOTA,
     ),
     Row(
         "SpotMaxPriceTooLow", ErrorKind.PRICE,
-        "the spot price is above the most that you would pay; it is tried again as prices "
-        "change; else raise that, or choose another type",
+        "the spot price is above your maximum price",
+        "it is tried again as prices change; else raise the maximum, or choose another type",
     ),
-    Row("UnauthorizedOperation", ErrorKind.PERMISSION, _PERMISSION),
-    Row("AccessDenied", ErrorKind.PERMISSION, _PERMISSION),
+    Row("UnauthorizedOperation", ErrorKind.PERMISSION, *_PERMISSION),
+    Row("AccessDenied", ErrorKind.PERMISSION, *_PERMISSION),
     # EC2 user guide, "Service-linked role for Spot Instance requests".
     Row(
         r"AuthFailure\.ServiceLinkedRoleCreationNotPermitted", ErrorKind.PERMISSION,
-        "the account has no service-linked role for spot, and you may not make it; have an "
-        "administrator run: aws iam create-service-linked-role --aws-service-name "
+        "the account has no service-linked role for spot, and you may not create it",
+        "have an administrator run: aws iam create-service-linked-role --aws-service-name "
         "spot.amazonaws.com",
     ),
-    Row("AuthFailure", ErrorKind.CREDENTIALS, _NOT_ACCEPTED),
+    Row("AuthFailure", ErrorKind.CREDENTIALS, *_NOT_ACCEPTED),
     Row(
         "InvalidClientTokenId", ErrorKind.CREDENTIALS,
-        "the access key is not known; check the credentials with aws sts get-caller-identity, "
-        "and they are read again within a minute",
+        "the access key is not known",
+        "check the credentials with aws sts get-caller-identity; they are read again within "
+        "a minute",
     ),
     Row(
         "SignatureDoesNotMatch", ErrorKind.CREDENTIALS,
-        "the secret key does not belong to the access key; enter both again with aws configure",
+        "the secret key does not belong to the access key",
+        "enter both again with aws configure",
     ),
     Row(
         "NoCredentials", ErrorKind.CREDENTIALS,
-        "no credentials were found; give them with aws configure or aws sso login",
+        "no credentials were found", "configure them with aws configure or aws sso login",
     ),
-    Row("ExpiredToken", ErrorKind.CREDENTIALS, _EXPIRED),
+    Row("ExpiredToken", ErrorKind.CREDENTIALS, *_EXPIRED),
     Row(
-        "RequestExpired", ErrorKind.CREDENTIALS,
-        f"{_EXPIRED}; or this computer's clock is wrong: set it by NTP",
+        "RequestExpired", ErrorKind.CREDENTIALS, _EXPIRED[0],
+        f"{_EXPIRED[1]}; or this computer's clock is wrong: set it by NTP",
     ),
     Row(
         r"InvalidAMIID\.(NotFound|Malformed|Unavailable)", ErrorKind.CONFIGURATION,
-        "the image does not exist in this region; choose one that does, or leave image empty",
+        "the image does not exist in this region",
+        "choose one that does, or leave image empty",
     ),
     Row(
         r"InvalidSubnetID\.NotFound", ErrorKind.CONFIGURATION,
-        "there is no such subnet; name one that there is (--subnet subnet-…), or make the region's "
-        "default VPC with aws ec2 create-default-vpc",
+        "there is no such subnet",
+        "name an existing one (--subnet subnet-…), or create the region's default VPC with aws ec2 "
+        "create-default-vpc",
     ),
     Row(
         "VPCIdNotSpecified", ErrorKind.CONFIGURATION,
-        "the region has no default VPC; make it with aws ec2 create-default-vpc, or name subnets "
-        "of another one (--subnet subnet-…)",
+        "the region has no default VPC",
+        "create it with aws ec2 create-default-vpc, or name subnets of another one (--subnet "
+        "subnet-…)",
     ),
     Row(
         "OptInRequired", ErrorKind.CONFIGURATION,
-        "the account has not opted in to this region or image; do so in the AWS console, or "
-        "choose another region",
+        "the account has not opted in to this region or image",
+        "do so in the AWS console, or choose another region",
     ),
     Row(
         "Blocked", ErrorKind.CONFIGURATION,
-        "AWS has blocked the account; write to its support, then press Start again",
+        "AWS has blocked the account",
+        "write to its support, then press Start again",
     ),
     # Accounts since July 2025: AWS Billing guide, "Free Tier plans".
     Row(
         "InvalidParameterCombination", ErrorKind.CONFIGURATION,
-        "the account is on AWS's free plan, which has no such machines; upgrade it to the paid "
-        "plan in the Billing console, or name an eligible type: aws ec2 describe-instance-types "
-        "--filters Name=free-tier-eligible,Values=true",
+        "the account is on AWS's free plan, which has no such machines",
+        "upgrade it to the paid plan in the Billing console, or name an eligible type: aws ec2 "
+        "describe-instance-types --filters Name=free-tier-eligible,Values=true",
         words="free.tier",
     ),
     # hashicorp/packer 9810; Karpenter's IsInstanceProfileNotFound: seconds after it was made too.
     Row(
-        "InvalidParameterValue", ErrorKind.CONFIGURATION, _PROFILE, words="IAM Instance Profile",
+        "InvalidParameterValue", ErrorKind.CONFIGURATION, *_PROFILE, words="IAM Instance Profile",
         is_early=True,
     ),
     Row(
         "PendingVerification", ErrorKind.BUSY,
-        "the account is still being verified by AWS, which takes up to four hours; it is tried "
-        "again",
+        "the account is still being verified by AWS, which takes up to four hours",
+        "it is tried again",
     ),
     Row(
         "IdempotentParameterMismatch", ErrorKind.BUSY,
-        "the same purchase was requested before with other settings; it is tried again as another",
+        "the same purchase was requested before with other settings",
+        "a new purchase is tried",
     ),
     # Made a moment ago, and not known everywhere yet: jtriley/StarCluster 413; the EC2 API
     # reference, "Eventual consistency".
     Row(
         r"Invalid(Group|SecurityGroupID|SecurityGroupId|KeyPair|LaunchTemplate\w*)"
         r"\.(NotFound|Unknown|VersionNotFound)\w*",
-        ErrorKind.EARLY, _MADE, is_early=True,
+        ErrorKind.EARLY, *_MADE, is_early=True,
     ),
-    Row(r"InvalidPlacementGroup\.(Unknown|NotFound)", ErrorKind.EARLY, _MADE, is_early=True),
-    Row("RequestLimitExceeded", ErrorKind.THROTTLING, _PATIENCE),
-    Row("Throttling", ErrorKind.THROTTLING, _PATIENCE),
-    Row("Unavailable", ErrorKind.THROTTLING, _PATIENCE),
-    Row("ServiceUnavailable", ErrorKind.THROTTLING, _PATIENCE),
-    Row("InternalError", ErrorKind.THROTTLING, _PATIENCE),
+    Row(r"InvalidPlacementGroup\.(Unknown|NotFound)", ErrorKind.EARLY, *_MADE, is_early=True),
+    Row("RequestLimitExceeded", ErrorKind.THROTTLING, *_PATIENCE),
+    Row("Throttling", ErrorKind.THROTTLING, *_PATIENCE),
+    Row("Unavailable", ErrorKind.THROTTLING, *_PATIENCE),
+    Row("ServiceUnavailable", ErrorKind.THROTTLING, *_PATIENCE),
+    Row("InternalError", ErrorKind.THROTTLING, *_PATIENCE),
     Row(
         r"InvalidInstanceID\.NotFound", ErrorKind.THROTTLING,
-        "the place does not list the machine yet; it is asked again",
+        "the provider does not list the machine yet", "it is looked up again",
     ),
     Row(
         "NoAnswer", ErrorKind.THROTTLING,
-        "the place does not answer; the same call is repeated later, with the same token",
+        "the provider does not answer",
+        "the same call is repeated later, with the same token",
     ),
     # Vendors add codes; their families keep their names.
-    Row(r".*ServiceLinkedRole.*", ErrorKind.PERMISSION, _PERMISSION),
-    Row(r".*(Unauthorized|AccessDenied|NotPermitted).*", ErrorKind.PERMISSION, _PERMISSION),
-    Row(r".*(Throttl|RequestLimit|SlowDown|TooManyRequests).*", ErrorKind.THROTTLING, _PATIENCE),
-    Row(r".*Capacity.*", ErrorKind.CAPACITY, _NO_CAPACITY),
+    Row(r".*ServiceLinkedRole.*", ErrorKind.PERMISSION, *_PERMISSION),
+    Row(r".*(Unauthorized|AccessDenied|NotPermitted).*", ErrorKind.PERMISSION, *_PERMISSION),
+    Row(r".*(Throttl|RequestLimit|SlowDown|TooManyRequests).*", ErrorKind.THROTTLING, *_PATIENCE),
+    Row(r".*Capacity.*", ErrorKind.CAPACITY, *_NO_CAPACITY),
     Row(
         r".*(Limit|Quota|Count)Exceeded.*", ErrorKind.QUOTA,
-        _QUOTA.format(what="a quota is used up"),
+        "a quota is used up", _QUOTA,
     ),
     Row(
         r".*Price.*", ErrorKind.PRICE,
-        "the price does not do; it is tried again as prices change; else raise the most that you "
-        "would pay",
+        "the price is not accepted",
+        "it is tried again as prices change; else raise your maximum price",
     ),
-    Row(r".*(AuthFailure|Credential|Token|Signature).*", ErrorKind.CREDENTIALS, _NOT_ACCEPTED),
+    Row(r".*(AuthFailure|Credential|Token|Signature).*", ErrorKind.CREDENTIALS, *_NOT_ACCEPTED),
     Row(
         r"(Invalid|Malformed|Missing|Validation|Unknown).*|.*(NotFound|NotSupported).*",
         ErrorKind.UNKNOWN,
-        f"the place does not take these settings; {_LATER}; else change what it names",
+        "the provider does not accept these settings",
+        f"{_LATER}; else change what it names",
     ),
     Row(
         r".*OptIn.*", ErrorKind.CONFIGURATION,
-        "the account has not opted in; do so in the AWS console",
+        "the account has not opted in",
+        "do so in the AWS console",
     ),
-    Row(r"(?s:.*)", ErrorKind.UNKNOWN, _STRANGE),
+    Row(r"(?s:.*)", ErrorKind.UNKNOWN, *_STRANGE),
 )  # fmt: skip
 # Other spellings of the same: one service says it so, another so.
 _SAME = {
@@ -336,9 +354,11 @@ def classify(code: str, message: str) -> ClassifiedError:
     row = next(row for row in ROWS if row.meets(plain, message))
     said = _first_words(message)
     words = f"{code}: {said}" if said else code
-    why = row.sentence.format(action=_action(message), profile=_profile(message))
-    sentence = f"{why} ({words})."
-    return ClassifiedError(row.kind, sentence, code, row.is_early, message)
+    what, remedy = (
+        text.format(action=_action(message), profile=_profile(message))
+        for text in (row.what, row.remedy)
+    )
+    return ClassifiedError(row.kind, f"{what} ({words})", f"{remedy}.", code, row.is_early, message)
 
 
 def of_fleet(errors: Iterable[tuple[str, str]]) -> ClassifiedError:
