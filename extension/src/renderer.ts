@@ -37,8 +37,6 @@ export interface IRendererOptions {
   isFed?: (widget: Widget) => boolean;
   /** A run's result was put into the notebook, which has what rank 0 left in the cell. */
   onWhole?: (run: string, widget: Widget) => void;
-  /** A run's result is about to be put into the notebook. */
-  onKeeping?: (run: string, widget: Widget) => void;
   /** A run's result was put into the notebook, which is not saved yet. */
   onKept?: (run: string, widget: Widget) => void;
   create?: (url: string) => WebSocket;
@@ -204,7 +202,6 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     try {
       const data = (await api.getBundle(live.id)) as PartialJSONObject;
       if (this._isToKeep(live)) {
-        this.options.onKeeping?.(live.id, this);
         const isBeside = this._isBeside;
         this._model!.setData({ data });
         if (!isBeside) {

@@ -40,7 +40,6 @@ export const runViewPlugin: JupyterFrontEndPlugin<void> = {
       isFed,
       onWhole: run => saver?.drop(run),
       onLive: run => void saver?.save(run),
-      onKeeping: run => saver?.prepare(run),
       onKept: run => void saver?.save(run)
     });
     rendermime.addFactory(factory, RANK);

@@ -2,10 +2,10 @@
  * Save the notebooks that show a run, so that its id and later its result are in the file.
  *
  * What could make JupyterLab open a dialog is looked for first, and the notebook is then left to
- * the person: this happens behind their back. Pages that show the same notebook take turns at this,
+ * the user, who has not asked for this save. Pages that show the same notebook take turns at this,
  * since all of them have the same to save at the same moment.
  */
-import type { ICodeCellModel } from '@jupyterlab/cells';
+import type { ICellModel, ICodeCellModel } from '@jupyterlab/cells';
 import type { DocumentRegistry } from '@jupyterlab/docregistry';
 import type {
   INotebookModel,
@@ -13,11 +13,30 @@ import type {
   NotebookPanel
 } from '@jupyterlab/notebook';
 import type { Contents } from '@jupyterlab/services';
+import {
+  JSONExt,
+  type PartialJSONObject,
+  type PartialJSONValue
+} from '@lumino/coreutils';
 
 import { RUN_TYPE, type ISavedRun } from './protocol';
 import { inTurn, type ITurnsApi } from './turns';
 
 type Context = DocumentRegistry.IContext<INotebookModel>;
+
+/** What is compared of a notebook's file. */
+interface INotebookContent {
+  cells: ICell[];
+  metadata: PartialJSONObject;
+}
+
+interface ICell {
+  cell_type: string;
+  source: string | string[];
+  metadata: PartialJSONObject;
+  attachments?: PartialJSONObject;
+  outputs?: PartialJSONObject[];
+}
 
 // File systems are not exact about the moment of a change; JupyterLab allows for as much.
 const MARGIN = 500;
@@ -37,15 +56,6 @@ export class NotebookSaver {
     tracker.widgetAdded.connect((_, panel) => this._watch(panel));
   }
 
-  /** Note, before a run's result is put into notebooks, which have no other change to save. */
-  prepare(run: string): void {
-    for (const { context } of this._showing(run)) {
-      if (!context.model.dirty) {
-        this._unchanged.add(context);
-      }
-    }
-  }
-
   /** Take out of the cells what rank 0 left in them, because the result of `run` has it. */
   drop(run: string): void {
     for (const { content } of this._showing(run)) {
@@ -59,14 +69,9 @@ export class NotebookSaver {
 
   /** Save every open notebook that shows `run` and has changed. */
   async save(run: string): Promise<void> {
-    const shown = this._showing(run);
-    for (const { context } of shown) {
-      if (this._unchanged.delete(context)) {
-        this._onlyOurs.add(context);
-      }
-    }
-    for (const { context } of this.isWanted() ? shown : []) {
-      await this._save(context);
+    for (const panel of this.isWanted() ? this._showing(run) : []) {
+      await this._save(panel.context);
+      this._saveWhenExecuted(panel, run);
     }
   }
 
@@ -74,8 +79,22 @@ export class NotebookSaver {
     return this.tracker.filter(panel => shows(panel, run));
   }
 
+  /** Save once more when the cell has been executed: its number changes the notebook. */
+  private _saveWhenExecuted({ content, context }: NotebookPanel, run: string) {
+    for (const cell of content.model?.cells ?? []) {
+      if (showsRun(cell, run) && cell.executionState === 'running') {
+        const onChange = (_: ICellModel, { name }: { name: string }) => {
+          if (name === 'executionState' && cell.executionState === 'idle') {
+            cell.stateChanged.disconnect(onChange);
+            void this._save(context);
+          }
+        };
+        cell.stateChanged.connect(onChange);
+      }
+    }
+  }
+
   private _watch({ context }: NotebookPanel): void {
-    context.model.contentChanged.connect(() => this._onlyOurs.delete(context));
     context.saveState.connect((_, state) => {
       if (state === 'started') {
         this._saving.add(context);
@@ -103,7 +122,7 @@ export class NotebookSaver {
       return;
     }
     if (!isKnown(context.contentsModel, found)) {
-      this._leave(context);
+      await this._leave(context);
     } else if (this._saving.has(context)) {
       this._waiting.add(context);
     } else {
@@ -111,39 +130,116 @@ export class NotebookSaver {
     }
   }
 
-  /** Another page has saved the same result: with nothing else to save, no question is needed. */
-  private _leave(context: Context): void {
-    if (this._onlyOurs.has(context)) {
+  /** Another page has saved the file: if it holds all that is here, no question is needed. */
+  private async _leave(context: Context): Promise<void> {
+    const file = await this._look(context, true);
+    const content = file?.content as INotebookContent | undefined;
+    if (
+      content &&
+      holds(content, context.model.toJSON() as unknown as INotebookContent)
+    ) {
       context.model.dirty = false;
     }
   }
 
   /** How the file is now; null where it cannot be looked at. */
-  private async _look({ path }: Context): Promise<Contents.IModel | null> {
-    const options = { content: false, hash: true };
+  private async _look(
+    { path }: Context,
+    content = false
+  ): Promise<Contents.IModel | null> {
+    const options = { content, hash: true };
     return this.contents.get(path, options).catch(() => null);
   }
 
   private readonly _saving = new WeakSet<Context>();
   private readonly _waiting = new Set<Context>();
-  private readonly _unchanged = new WeakSet<Context>();
-  private readonly _onlyOurs = new WeakSet<Context>();
 }
 
 /** Whether a cell of the notebook shows `run`. */
 export function shows(panel: NotebookPanel, run: string): boolean {
-  for (const cell of panel.content.model?.cells ?? []) {
-    const outputs =
-      cell.type === 'code' ? (cell as ICodeCellModel).outputs : null;
-    for (let index = 0; index < (outputs?.length ?? 0); index++) {
-      const kept = outputs?.get(index).data[RUN_TYPE] as unknown as
-        ISavedRun | undefined;
-      if (kept?.run === run) {
-        return true;
-      }
+  const cells = panel.content.model?.cells ?? [];
+  return [...cells].some(cell => showsRun(cell, run));
+}
+
+function showsRun(cell: ICellModel, run: string): cell is ICodeCellModel {
+  if (cell.type !== 'code') {
+    return false;
+  }
+  const { outputs } = cell as ICodeCellModel;
+  for (let index = 0; index < outputs.length; index++) {
+    const kept = outputs.get(index).data[RUN_TYPE] as unknown;
+    if ((kept as ISavedRun | undefined)?.run === run) {
+      return true;
     }
   }
   return false;
+}
+
+/**
+ * Whether a file holds all that a person could miss of a notebook.
+ *
+ * Of a cell that shows a run, that is its result: what is streamed beside it and when the cell was
+ * executed are known to the page alone that executed it.
+ */
+export function holds(file: INotebookContent, own: INotebookContent): boolean {
+  return (
+    file.cells.length === own.cells.length &&
+    own.cells.every((cell, index) => holdsCell(file.cells[index], cell)) &&
+    isSame(file.metadata, own.metadata)
+  );
+}
+
+function holdsCell(file: ICell, own: ICell): boolean {
+  const [held, shown] = [savedRun(file), savedRun(own)];
+  const hasResult = held?.run === shown?.run && (held?.saved || !shown?.saved);
+  return (
+    file.cell_type === own.cell_type &&
+    joined(file.source) === joined(own.source) &&
+    isSame(settled(file.metadata), settled(own.metadata)) &&
+    isSame(file.attachments, own.attachments) &&
+    (shown ? !!hasResult : isSame(file.outputs, own.outputs))
+  );
+}
+
+/** The run that a cell of a file shows. */
+function savedRun({ outputs }: ICell): ISavedRun | undefined {
+  const data = outputs?.map(output => output.data as PartialJSONObject);
+  const kept = data?.find(one => one?.[RUN_TYPE])?.[RUN_TYPE];
+  return kept as unknown as ISavedRun | undefined;
+}
+
+/** A cell's metadata without what changes by executing or reading it. */
+function settled(metadata: PartialJSONObject): PartialJSONObject {
+  const { execution, trusted, ...rest } = metadata;
+  return rest;
+}
+
+/** Whether two values are the same, where a file may hold a text as its lines. */
+function isSame(
+  one: PartialJSONValue | undefined,
+  other: PartialJSONValue | undefined
+): boolean {
+  return JSONExt.deepEqual(normal(one), normal(other));
+}
+
+function normal(value: PartialJSONValue | undefined): PartialJSONValue {
+  if (Array.isArray(value)) {
+    const isText = value.length && value.every(one => typeof one === 'string');
+    return isText ? value.join('') : value.map(normal);
+  }
+  if (value && typeof value === 'object') {
+    const entries = Object.entries(value).filter(
+      ([name]) => name !== 'execution_count'
+    );
+    return Object.fromEntries(
+      entries.map(([name, one]) => [name, normal(one)])
+    );
+  }
+  return value ?? null;
+}
+
+function joined(text: string | string[]): string {
+  return typeof text === 'string' ? text : text.join('');
 }
 
 /** As `without_streamed` of the kernel's keeping.py does. */

@@ -67,7 +67,7 @@ class FakePage {
     isReady: true,
     canSave: true,
     path: 'a.ipynb',
-    model: { dirty: true, contentChanged: new Signal<object, void>(this) },
+    model: { dirty: true, toJSON: () => this.content },
     contentsModel: {
       ...{ writable: true, hash: 'a' as string | undefined },
       last_modified: THEN
@@ -83,7 +83,11 @@ class FakePage {
         return;
       }
       file.saves += 1;
-      file.found = { hash: `save ${file.saves}`, last_modified: THEN };
+      const content = structuredClone(this.content);
+      file.found = {
+        ...{ hash: `save ${file.saves}`, content },
+        last_modified: THEN
+      };
       context.contentsModel.hash = `save ${file.saves}`;
       context.model.dirty = false;
     }
@@ -94,19 +98,28 @@ class FakePage {
     return this.file.saves;
   }
 
-  private readonly output = {
-    data: { [RUN_TYPE]: { run: RUN, name: 'digits' } }
+  readonly output = {
+    output_type: 'display_data',
+    data: { [RUN_TYPE]: { run: RUN, name: 'digits' } as object }
+  };
+  readonly cell = {
+    cell_type: 'code',
+    execution_count: null as number | null,
+    metadata: {},
+    source: 'train()',
+    outputs: [this.output] as object[]
+  };
+  readonly title = { cell_type: 'markdown', metadata: {}, source: 'Title' };
+  readonly content = { cells: [this.title, this.cell], metadata: {} };
+  readonly executed = {
+    type: 'code',
+    outputs: { length: 1, get: () => this.output },
+    executionState: 'idle',
+    stateChanged: new Signal<object, object>(this)
   };
   private readonly panel = {
     context: this.context,
-    content: {
-      model: {
-        cells: [
-          { type: 'markdown' },
-          { type: 'code', outputs: { length: 1, get: () => this.output } }
-        ]
-      }
-    }
+    content: { model: { cells: [{ type: 'markdown' }, this.executed] } }
   };
   private readonly tracker = {
     forEach: (act: (panel: object) => void) => act(this.panel),
@@ -168,7 +181,7 @@ it('leaves a file alone that cannot be looked at', async () => {
   expect(await page.show()).toBe(0);
 });
 
-it('waits until a save that goes on is over', async () => {
+it('waits until the current save is over', async () => {
   page.state.emit('started');
   expect(await page.show()).toBe(0);
 
@@ -178,6 +191,24 @@ it('waits until a save that goes on is over', async () => {
   }
 
   expect(file.saves).toBe(1);
+});
+
+it('saves again when the cell has been executed', async () => {
+  const { context, executed } = page;
+  executed.executionState = 'running';
+  await page.show();
+  context.model.dirty = true; // the cell has its number
+
+  executed.executionState = 'idle';
+  executed.stateChanged.emit({ name: 'executionState' });
+  while (file.saves < 2) {
+    await tick();
+  }
+  context.model.dirty = true;
+  executed.stateChanged.emit({ name: 'executionState' });
+  await tick();
+
+  expect([file.saves, file.dialogs]).toEqual([2, 0]);
 });
 
 describe('pages that show the same notebook', () => {
@@ -190,21 +221,28 @@ describe('pages that show the same notebook', () => {
     expect(file.turn).toBe('');
   });
 
-  it('have nothing to ask about later, unless the person changed something', async () => {
+  it('have nothing to ask about later, unless the user changed something', async () => {
     const [other, typing] = [new FakePage(file), new FakePage(file)];
-    for (const { context, saver } of [other, typing]) {
-      context.model.dirty = false;
-      saver.prepare(RUN);
-      context.model.dirty = true;
-    }
-    const shown = [page, other, typing].map(page => page.show());
-    typing.context.model.contentChanged.emit();
+    other.cell.execution_count = 3;
+    other.cell.metadata = { execution: { 'shell.execute_reply': THEN } };
+    other.cell.outputs.push({ output_type: 'stream', text: 'of rank 0' });
+    typing.title.source = 'A title';
 
-    await Promise.all(shown);
+    await Promise.all([page, other, typing].map(page => page.show()));
 
     expect([file.saves, file.dialogs]).toEqual([1, 0]);
     expect(other.context.model.dirty).toBe(false);
     expect(typing.context.model.dirty).toBe(true);
+  });
+
+  it('have something to ask about where the file lacks the result', async () => {
+    const other = new FakePage(file);
+    Object.assign(other.output.data[RUN_TYPE], { saved: {} });
+
+    await page.show();
+    await other.show();
+
+    expect(other.context.model.dirty).toBe(true);
   });
 
   it('save as ever where the server knows no turns', async () => {
