@@ -6,6 +6,9 @@ import signal
 
 import pytest
 
+from workbench.core.run.model import RunState
+from workbench.requests.run import ask_run
+
 
 @pytest.fixture
 def cluster():
@@ -68,6 +71,25 @@ def test_a_terminal_that_closes_takes_the_demo_down(workbench, actor, store):
         os.kill(os.getpid(), signal.SIGHUP)
 
     actor.script = hang_up
+
+    result = workbench("demo")
+
+    assert result.exit_code == 128 + signal.SIGHUP
+    assert store.cluster_wish("demo") is None
+
+
+def test_a_terminal_that_closes_while_the_run_is_written_takes_the_demo_down(
+    workbench, actor, store, monkeypatch
+):
+    actor.script = actor.start_run
+
+    def hung_up(*arguments, **options):
+        wish = ask_run(*arguments, **options)
+        actor.until(lambda: store.run(wish.id).fact.state is RunState.RUNNING)
+        os.kill(os.getpid(), signal.SIGHUP)
+        return wish
+
+    monkeypatch.setattr("workbench.cli.demo.ask_run", hung_up)
 
     result = workbench("demo")
 

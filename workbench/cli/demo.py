@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
@@ -55,7 +55,7 @@ def run_demo(store: Store, screen: RunScreen, ranks: int | None, keep: bool) -> 
     path, source = script_source(str(SCRIPT))
     folder = cluster_directory(CLUSTER)
     asked = DEFAULT_RANKS if ranks is None else ranks
-    with Interrupts() as interrupts, _ended_softly():
+    with Interrupts() as interrupts, _signals_held() as release:
         wish = ask_run(
             store,
             kind=RunKind.SCRIPT,
@@ -69,6 +69,7 @@ def run_demo(store: Store, screen: RunScreen, ranks: int | None, keep: bool) -> 
             oversubscribe=ranks is None and local_slots() < asked,
         )
         try:
+            release()
             click.echo(f"Starting {count(asked, 'rank')} to train on scikit-learn's digits.")
             with screen:
                 view = TerminalView(store.run(wish.id), screen)
@@ -108,15 +109,29 @@ def _leave(store: Store, keep: bool) -> None:
 
 
 @contextmanager
-def _ended_softly() -> Iterator[None]:
-    """Handle SIGTERM and SIGHUP like Ctrl-C."""
+def _signals_held() -> Iterator[Callable[[], None]]:
+    """Handle SIGTERM and SIGHUP like Ctrl-C, from the call of what is yielded on.
+
+    One that arrives before waits for it: the run is then known, and its cluster will be deleted.
+    """
+    held: list[int] = []
+    is_held = True
 
     def leave(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
+        if is_held:
+            held.append(number)
+        else:
+            raise SystemExit(128 + number)
+
+    def release() -> None:
+        nonlocal is_held
+        is_held = False
+        if held:
+            raise SystemExit(128 + held[0])
 
     former = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
-        yield
+        yield release
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
