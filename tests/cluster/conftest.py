@@ -23,26 +23,9 @@ from workbench.core.run.rank_protocol import Acknowledge, Batch, Message, Pulse
 from workbench.core.world.world import Host, World
 
 __all__ = ["possible"]
-PRELUDE = """
-import time
-from mpi4py import MPI
-from workbench import report
-rank, barrier, sleep = MPI.COMM_WORLD.rank, MPI.COMM_WORLD.barrier, time.sleep
-def kill():
-    import os, signal
-    os.kill(os.getpid(), signal.SIGKILL)
-def spoil():
-    import sys
-    sys.modules["workbench"] = None
-def asked_to_stop():
-    from workbench.engine.run_context import current
-    return current().boundaries.stop_boundary is not None
-"""
-FAKE_PRELUDE = """
-def asked_to_stop():
-    import threading
-    return threading.current_thread().stop_at is not None
-"""
+PROGRAMS = Path(__file__).parent / "programs"
+PRELUDE = (PROGRAMS / "prelude.py").read_text()
+FAKE_PRELUDE = (PROGRAMS / "fake_prelude.py").read_text()
 DEADLINE = 180.0  # a world of two ranks has taken 55 s to start on two busy cores
 T = TypeVar("T")
 

@@ -4,37 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
-PROGRAM = """
-import io, os, sys
-import workbench.cluster.engine as module
-ours = sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__
-
-def report(text, out=sys.stdout):  # as Chainer's PrintReport binds it
-    out.write(text)
-
-class Theirs(io.StringIO):
-    def __init__(self, session, socket, name):
-        super().__init__()
-
-class Engine(module.Engine):
-    out_stream_factory, display_hook_factory = Theirs, None
-
-engine = Engine(log_level=20)
-engine.log.info("before")
-engine.redirect_output(None)
-engine.log.info("after")
-report("to clients")
-assert (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__) == ours
-assert sys.stdout.getvalue() == "to clients", sys.stdout.getvalue()
-assert sys.stderr.getvalue() == "", sys.stderr.getvalue()
-"""
+PROGRAM = Path(__file__).parent / "programs" / "early_stream.py"
 
 
 def test_what_bound_a_stream_early_goes_on_by_it() -> None:
-    answer = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
-    )
+    answer = subprocess.run([sys.executable, PROGRAM], capture_output=True, text=True, check=False)
 
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout == ""

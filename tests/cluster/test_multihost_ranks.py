@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import PRELUDE, Bench, Several
+from tests.cluster.conftest import PRELUDE, PROGRAMS, Bench, Several
 from tests.rehearsal.hosts import HOME, Hosts
 from workbench.cluster import remote_hosts
 from workbench.cluster.mpi_cluster import MpiCluster
@@ -85,19 +85,8 @@ def test_each_rank_is_on_a_host_of_its_own_and_they_compute_together(shared) -> 
 
 def test_torch_finds_the_head_where_the_other_hosts_reach_it(shared) -> None:
     several, bench, generation = shared
-    source = """
-import os, socket
-address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-if rank == 0:
-    listening = socket.create_server(address)
-barrier()
-if rank:
-    socket.create_connection(address, 5).close()
-barrier()
-print(address[0])
-"""
 
-    said = printed(bench, generation, source)
+    said = printed(bench, generation, (PROGRAMS / "head_address.py").read_text())
 
     assert said == dict.fromkeys(range(3), f"{several.hosts[0].address}\n")
 

@@ -12,20 +12,7 @@ import workbench.compat as compat
 
 PTH = Path(compat.__file__).parent / "workbench_compat.pth"
 ROOT = PTH.parents[2]
-ITERATE = """
-import multiprocessing, sys
-import numpy as np
-
-if __name__ == "__main__":
-    assert "workbench.compat.finder" in sys.modules
-    multiprocessing.set_start_method(sys.argv[1])
-    from chainer.iterators import MultiprocessIterator
-
-    data = [np.full(3, i, np.float32) for i in range(8)]
-    iterator = MultiprocessIterator(data, 4, repeat=False, shuffle=False, n_processes=2)
-    print([int(x[0]) for batch in iterator for x in batch])
-    iterator.finalize()
-"""
+ITERATE = Path(__file__).parent / "programs" / "iterate.py"
 
 
 @pytest.fixture
@@ -40,13 +27,11 @@ def environment(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_a_multiprocess_iterator_works_with_each_start_method(environment, tmp_path, method):
-    script = tmp_path / "iterate.py"
-    script.write_text(ITERATE, encoding="utf-8")
+def test_a_multiprocess_iterator_works_with_each_start_method(environment, method):
     flags = ["-W", "error::DeprecationWarning:chainer.iterators.multiprocess_iterator"]
 
     done = subprocess.run(
-        [sys.executable, *flags, script, method],
+        [sys.executable, *flags, ITERATE, method],
         env=environment,
         capture_output=True,
         text=True,

@@ -15,29 +15,21 @@ import pytest
 
 PROGRAMS = Path(__file__).parent / "programs"
 PATIENCE_SECONDS = 30.0
-BINDS = """\
-import logging, sys
-from sys import __stdout__ as bound
-print("first")
-bound.write("half ")
-sys.stdout.write("a line ")
-bound.buffer.write(b"of bytes\\n")
-logging.StreamHandler(sys.stdout).emit(logging.makeLogRecord({"msg": "logged"}))
-"""
 AsRank = Callable[..., subprocess.Popen[str]]
 
 
 @pytest.fixture
 def as_rank(tmp_path: Path):
-    """Start a text in a process that is prepared as a rank's; what it writes comes labelled."""
+    """Start a text or a file in a process that is prepared as a rank's; its output is labelled."""
     started = []
 
-    def start(source: str) -> subprocess.Popen[str]:
-        (tmp_path / "cell.py").write_text(source)
-        program = [sys.executable, str(PROGRAMS / "as_rank.py"), str(tmp_path / "cell.py")]
+    def start(source: str | Path, *arguments: str) -> subprocess.Popen[str]:
+        path = source if isinstance(source, Path) else tmp_path / "cell.py"
+        if isinstance(source, str):
+            path.write_text(source)
         started.append(
             subprocess.Popen(
-                [*program, str(tmp_path)],
+                [sys.executable, PROGRAMS / "as_rank.py", path, tmp_path, *arguments],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -53,8 +45,8 @@ def as_rank(tmp_path: Path):
 
 
 @pytest.fixture
-def said(as_rank: AsRank) -> Callable[[str], str]:
-    return lambda source: as_rank(source).communicate(timeout=PATIENCE_SECONDS)[0]
+def said(as_rank: AsRank) -> Callable[..., str]:
+    return lambda *program: as_rank(*program).communicate(timeout=PATIENCE_SECONDS)[0]
 
 
 def wait_until_gone(pid: int) -> None:
@@ -64,24 +56,9 @@ def wait_until_gone(pid: int) -> None:
         time.sleep(0.02)
 
 
-POOL = """
-import multiprocessing
-def double(x):
-    return 2 * x
-if __name__ == "__main__":
-    with multiprocessing.get_context("METHOD").Pool(2) as pool:
-        print(pool.map(double, [1, 2]))
-    p = multiprocessing.get_context("METHOD").Process(target=__import__("time").sleep, args=(99,))
-    p.start()
-    p.terminate()
-    p.join()
-    print(p.exitcode)
-"""
-
-
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_workers_find_what_a_script_defines_and_can_be_terminated(said, method) -> None:
-    assert said(POOL.replace("METHOD", method)) == "stdout: [2, 4]\n-15\n"
+    assert said(PROGRAMS / "pool.py", method) == "stdout: [2, 4]\n-15\n"
 
 
 def test_an_executor_of_processes_ends(said) -> None:
@@ -90,24 +67,8 @@ def test_an_executor_of_processes_ends(said) -> None:
     assert said(source + "    print([*pool.map(abs, [-3])])") == "stdout: [3]\n"
 
 
-WRITES = """
-import ctypes, multiprocessing, os, subprocess, sys
-print("first")
-os.write(1, b"from write\\n")
-print("second")
-subprocess.run(["echo", "from subprocess"])
-subprocess.run(["echo", "from its own stdout"], stdout=sys.stdout)
-os.system("echo from system")
-ctypes.CDLL(None).printf(b"from libc\\n")
-sys.stdout.buffer.write(b"from the buffer\\n")
-p = multiprocessing.get_context("fork").Process(target=print, args=("from fork",))
-p.start(); p.join()
-print("last")
-"""
-
-
 def test_what_is_written_past_print_comes_in_its_order(said) -> None:
-    assert said(WRITES) == (
+    assert said(PROGRAMS / "writes.py") == (
         "stdout: first\nfrom write\nsecond\nfrom subprocess\nfrom its own stdout\nfrom system\n"
         "from libc\nfrom the buffer\nfrom fork\nlast\n"
     )
@@ -118,7 +79,7 @@ def test_an_incomplete_line_of_c_is_there_at_the_end(said) -> None:
 
 
 def test_streams_that_a_library_bound_come_in_their_order(said) -> None:
-    assert said(BINDS) == "stdout: first\nhalf a line of bytes\nlogged\n"
+    assert said(PROGRAMS / "bound_stream.py") == "stdout: first\nhalf a line of bytes\nlogged\n"
 
 
 def test_errors_come_as_errors(said) -> None:

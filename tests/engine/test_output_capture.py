@@ -5,9 +5,12 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from pathlib import Path
 
 from workbench.engine.output_capture import RoutedStream
 from workbench.engine.run_context import Current, set_current
+
+PROGRAMS = Path(__file__).parent / "programs"
 
 
 def test_outside_of_a_run_text_goes_where_it_went() -> None:
@@ -78,20 +81,8 @@ def test_writing_nothing_is_no_news(current_run, log, taken) -> None:
 
 
 def test_streams_are_routed_once() -> None:
-    program = """
-import sys
-from workbench.engine.output_capture import RoutedStream, route_output
-
-route_output()
-first = sys.stdout
-route_output()
-assert sys.stdout is sys.__stdout__ is first and isinstance(sys.stderr, RoutedStream)
-print("out")
-print("err", file=sys.stderr)
-"""
-
     answer = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+        [sys.executable, PROGRAMS / "routed_twice.py"], capture_output=True, text=True, check=False
     )
 
     assert (answer.stdout, answer.stderr) == ("out\n", "err\n")

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -19,6 +20,8 @@ from hypothesis import strategies as st
 from workbench.core.run.rank_protocol import Batch, Ending, Progress
 from workbench.core.run.rank_wire import decode
 from workbench.engine.run_log import BATCH_CHARACTERS, WAITING_PIECES, RunLog, make_for_owner
+
+PROGRAMS = Path(__file__).parent / "programs"
 
 
 def unconfirmed(log: RunLog) -> list[bytes]:
@@ -234,34 +237,11 @@ def test_a_folder_that_cannot_be_made_does_not_end_the_run(tmp_path) -> None:
 
 
 def test_a_log_is_taken_from_while_it_is_added_to(tmp_path) -> None:
-    program = """
-import sys, threading
-from pathlib import Path
-from workbench.core.run.rank_protocol import Ending
-from workbench.core.run.rank_wire import decode
-from workbench.engine.run_log import RunLog
-
-sys.setswitchinterval(1e-5)
-log = RunLog("260101-000000-arun", 0, Path(sys.argv[1]) / "rank-0.log")
-taken = []
-
-def take():
-    while not log.closed:
-        if line := log.take():
-            taken.append(decode(line))
-
-thread = threading.Thread(target=take)
-thread.start()
-for n in range(20_000):
-    log.add("loss", n, 0.0)
-log.finish(Ending("finished"))
-thread.join()
-assert [s.iteration for b in taken for s in b.samples] == [*range(20_000)]
-assert [b.sequence for b in taken] == [*range(1, len(taken) + 1)] and len(taken) > 1
-print("whole")
-"""
     answer = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False
+        [sys.executable, PROGRAMS / "taken_log.py", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert (answer.stdout, answer.stderr) == ("whole\n", "")

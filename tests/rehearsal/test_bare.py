@@ -32,20 +32,6 @@ pytestmark = [
     pytest.mark.root, pytest.mark.mpi, pytest.mark.weekly, pytest.mark.timeout(600),
 ]  # fmt: skip
 UP_SECONDS = 240.0
-# Starts one machine, says so, and waits for its own end.
-ONE = """
-import sys
-from pathlib import Path
-from tests.rehearsal.bare import debian
-from tests.rehearsal.bare.debian import Debian
-from tests.rehearsal.bare.mirror import Mirror
-from tests.rehearsal.hosts import Disk, Hosts
-base = Debian(Path(sys.argv[1]))
-with Hosts() as hosts:
-    disk = Disk(base.disks / "one", (base.base,), binds=base.binds)
-    print(hosts.name, hosts.start(disk=disk).pid, flush=True)
-    sys.stdin.read()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +116,7 @@ def log_in(host: Host, known: str, key: str) -> SshSession:
 
 def test_no_machine_outlives_whoever_started_it(bare: Debian) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", ONE, str(bare.folder)],
+        [sys.executable, "-m", "tests.rehearsal.programs.one_machine", str(bare.folder)],
         cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     ) as owner:  # fmt: skip
         assert owner.stdout is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -27,22 +28,9 @@ from workbench.supervisor.data.staging import Staging, data_folder_of
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(400)]
 
+PROGRAMS = Path(__file__).parent / "programs"
 BIG = 24_000_000
 ROLE = "meta-data/iam/security-credentials/"
-TRAIN = """
-import os, socket
-from pathlib import Path
-from mpi4py import MPI
-import workbench
-rank = MPI.COMM_WORLD.rank
-data, output = Path(os.environ["WORKBENCH_DATA"]), Path(os.environ["WORKBENCH_OUTPUT"])
-print(socket.gethostname(), (data / "unpacked").read_text().strip())
-for i in range(10):
-    workbench.report(loss=1 / (i + 1), total=10)
-(output / "snapshots").mkdir(exist_ok=True)
-(output / "snapshots" / f"rank-{rank}").write_bytes(b"x" * 100_000)
-(output / "model").write_text(f"of rank {rank}")
-"""
 
 
 @pytest.fixture
@@ -222,7 +210,7 @@ def test_a_host_without_a_role_says_what_it_lacks(hosts, s3):
 
 @pytest.mark.mpi
 def test_a_cluster_has_its_data_and_its_runs_come_to_s3(possible, s3, folder, tmp_path):
-    (tmp_path / "train.py").write_text(TRAIN)
+    shutil.copy(PROGRAMS / "results.py", tmp_path / "train.py")
     (tmp_path / "prepare.sh").write_text(
         'ls "$WORKBENCH_DATA/small" | wc -l > unpacked\nmv unpacked "$WORKBENCH_DATA"\n'
     )

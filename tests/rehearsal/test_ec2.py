@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,19 +23,7 @@ from workbench.core.world.world import Host
 from workbench.errors import WorkbenchError
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(300)]
-METADATA = """
-import sys, urllib.request
-base = "http://169.254.169.254/latest/"
-ask = urllib.request.Request(base + "api/token", method="PUT",
-                             headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"})
-token = urllib.request.urlopen(ask, timeout=20).read().decode()
-for path in sys.argv[1:]:
-    ask = urllib.request.Request(base + path, headers={"X-aws-ec2-metadata-token": token})
-    try:
-        print(urllib.request.urlopen(ask, timeout=20).read().decode())
-    except urllib.error.HTTPError as error:
-        print(error.code)
-"""
+METADATA = str(Path(__file__).parent / "programs" / "metadata.py")
 
 
 @pytest.fixture(scope="module")
@@ -135,9 +124,9 @@ def test_a_node_learns_of_its_interruption_from_its_own_metadata(bench):
     paths = ["meta-data/instance-id", "meta-data/spot/instance-action"]
 
     with contextlib.closing(bench.log_in(first)) as session:
-        before = session.run([sys.executable, "-c", METADATA, *paths]).output.split("\n")
+        before = session.run([sys.executable, METADATA, *paths]).output.split("\n")
         bench.endpoint.interrupt(first.id, 120)
-        asked = [sys.executable, "-c", METADATA, *paths]
+        asked = [sys.executable, METADATA, *paths]
         until(lambda: "terminate" in session.run(asked).output, "the notice")
         bench.endpoint.interrupt(first.id, 0)  # the two minutes are over
         until(lambda: not session.is_open, "the end")

@@ -37,18 +37,9 @@ pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(600)]
 REGION = "us-east-1"
 NAME = "rented"
 T = TypeVar("T")
+PROGRAMS = Path(__file__).parent / "programs"
+TRAIN = (PROGRAMS / "losses.py").read_text()
 WORKBENCH = Path(sys.executable).with_name("workbench")
-TRAIN = """
-import socket
-import workbench
-from mpi4py import MPI
-world = MPI.COMM_WORLD
-print("rank", world.rank, "of", world.size, "on", socket.gethostname(), flush=True)
-for i in range(1, 11):
-    workbench.report(loss=1 / i, total=world.allreduce(10) // world.size)
-"""
-
-
 LONG_STEPS = 120
 LONG = f"""
 import time
@@ -309,29 +300,6 @@ def test_from_the_shell_three_nodes_then_four_then_two_then_nothing(shell: Shell
     shell.nothing_is_left()
 
 
-WIDGET = """
-import time
-from workbench.core.fleet.model import Provider
-
-def until(look, what, seconds=150):
-    deadline = time.monotonic() + seconds
-    while not look():
-        said = panel.message.value, panel.form.total.value
-        assert time.monotonic() < deadline, (what, *said)
-        time.sleep(0.1)
-
-panel = get_ipython().run_line_magic("dist_cluster", "--cluster {name}")
-panel.provider.value = Provider.EC2
-panel.nodes.value = {nodes}
-panel.form.region.value = "{region}"
-panel.form.extras.ssh_from.value = "{door}"
-panel.form.find.click()
-until(lambda: "c5.large" in panel.form.types._options_values, "what fits")
-panel.form.types.value = "c5.large"
-until(lambda: not panel.start.disabled, "Start")
-print(panel.form.total.value)
-panel.start.click()
-"""
 TRAINED = f"%%dist_train --cluster {NAME} --name {{}}\n{TRAIN}"
 
 
@@ -350,7 +318,9 @@ def test_from_a_notebook_nodes_train_in_each_size_and_nothing_is_left(
 
     try:
         first, *others = sizes
-        asked = do(WIDGET.format(name=NAME, region=REGION, door=shell.door, nodes=first))
+        variables = {"NAME": NAME, "REGION": REGION, "DOOR": shell.door, "NODES": str(first)}
+        do(f"import os\nos.environ |= {variables!r}")
+        asked = do((PROGRAMS / "buy_by_widget.py").read_text())
         trained = [do(TRAINED.format("first"))]
         for number, size in enumerate(others):
             if size > sizes[number]:

@@ -15,6 +15,8 @@ import pytest
 from workbench.core.run.model import RunKind, RunWish
 from workbench.store import Store
 
+PROGRAMS = Path(__file__).parent / "programs"
+ROOT = PROGRAMS.parents[2]
 OnDisk = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -53,22 +55,21 @@ def run(store: Store, wish: Callable[..., RunWish]) -> str:
 
 @pytest.fixture
 def on_disk(tmp_path: Path) -> OnDisk:
-    """Run a Python program beside a small disk of its own, which goes away with it."""
+    """Run a program of ``programs`` in a small disk of its own, which goes away with it."""
     unshare = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
     disk = tmp_path / "disk"
     disk.mkdir()
 
-    def run_there(program: str, *, size: str = "1m", shell: str = "true") -> object:
-        script = f'mount -t tmpfs -o size={size} tmpfs "$1" && cd "$1" && {shell} && exec "$2" -'
+    def run_there(program: str | Path, *, size: str = "1m", shell: str = "true") -> object:
+        script = f'mount -t tmpfs -o size={size} tmpfs "$1" && cd "$1" && {shell} && exec "$2" "$3"'
         return subprocess.run(
-            [*unshare, "sh", "-c", script, "sh", str(disk), sys.executable],
-            input=program,
+            [*unshare, "sh", "-c", script, "sh", str(disk), sys.executable, PROGRAMS / program],
             capture_output=True,
             text=True,
             check=False,
-            env=os.environ | {"WORKBENCH_HOME": str(disk)},
+            env=os.environ | {"WORKBENCH_HOME": str(disk), "PYTHONPATH": str(ROOT)},
         )
 
-    if not shutil.which("unshare") or run_there("").returncode:
+    if not shutil.which("unshare") or run_there(os.devnull).returncode:
         pytest.skip("needs a mount of its own (unshare), which this machine forbids")
     return run_there

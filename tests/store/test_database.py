@@ -22,6 +22,8 @@ from workbench.errors import StoreError
 from workbench.store import Store
 from workbench.store.schema import MIGRATIONS, VERSION
 
+PROGRAMS = Path(__file__).parent / "programs"
+
 
 def test_a_fresh_store_has_this_version(store) -> None:
     assert store._one("PRAGMA user_version") == (VERSION,)
@@ -314,24 +316,8 @@ def test_several_may_open_a_fresh_store_at_the_same_moment(tmp_path) -> None:
             assert wish.revision == 4
 
 
-WRITER = """
-import sys
-from workbench.core.run.rank_protocol import Batch, Sample
-from workbench.store import Store
-
-path, run, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
-print("ready", flush=True)
-sys.stdin.readline()
-with Store(path) as store:
-    for sequence in range(1, 201):
-        samples = [Sample("loss", sequence * 10 + n, 0.0, 0.5) for n in range(10)]
-        kept = store.add_batches([Batch(run, rank, sequence, tuple(samples))])
-        assert kept == {(run, rank): sequence}, kept
-"""
-
-
 def test_a_reader_follows_two_writing_processes_without_loss(store, run) -> None:
-    command = [sys.executable, "-c", WRITER, str(store.path), run]
+    command = [sys.executable, str(PROGRAMS / "writer.py"), str(store.path), run]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     writers = [subprocess.Popen([*command, str(rank)], **pipes) for rank in range(2)]
     assert [writer.stdout.readline() for writer in writers] == [b"ready\n"] * 2
@@ -376,25 +362,10 @@ Store(sys.argv[1]).wish_cluster("lab", up=True, ranks=1)
 
 # -- disks that do not take it
 
-FILL = """
-from workbench.errors import StoreError
-from workbench.store import Store
-
-store = None
-try:
-    store = Store("store.sqlite3")
-    for number in range(1, 1000):
-        store.put_setup("lab", f"cell {number}", "x" * 1000)
-except StoreError as error:
-    print(error)
-kept = store.setups("lab") if store else []
-print(len(kept), all(len(source) == 1000 for _, source in kept))
-"""
-
 
 @pytest.mark.parametrize("size", ["16k", "40k", "100k", "400k"])
 def test_a_full_disk_is_told_and_what_was_written_stays(on_disk, size) -> None:
-    answer = on_disk(FILL, size=size)
+    answer = on_disk("setups.py", size=size)
 
     sentence, kept = answer.stdout.splitlines()
     assert sentence.startswith("The store store.sqlite3 ")
@@ -404,28 +375,7 @@ def test_a_full_disk_is_told_and_what_was_written_stays(on_disk, size) -> None:
 
 
 def test_writing_goes_on_once_a_full_disk_has_room(on_disk) -> None:
-    program = """
-from pathlib import Path
-from workbench.errors import StoreError
-from workbench.store import Store
-
-store = Store("store.sqlite3")
-ballast = Path("ballast")
-try:
-    ballast.write_bytes(bytes(10_000_000))
-except OSError:
-    pass
-try:
-    for number in range(1000):
-        store.put_setup("lab", f"cell {number}", "x" * 1000)
-except StoreError as error:
-    print(error)
-ballast.unlink()
-store.put_setup("other", "cell", "pass")
-print(store.setups("other"))
-"""
-
-    answer = on_disk(program)
+    answer = on_disk("room_again.py")
 
     sentence, kept = answer.stdout.splitlines()
     assert re.fullmatch(
@@ -439,10 +389,8 @@ print(store.setups("other"))
 
 @pytest.mark.parametrize("limit", [1000, 40_000, 200_000])
 def test_a_file_that_may_not_grow_is_told(tmp_path, limit) -> None:
-    program = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
-
     answer = subprocess.run(
-        [sys.executable, "-c", program + FILL],
+        [sys.executable, str(PROGRAMS / "setups.py"), str(limit)],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -455,7 +403,7 @@ def test_a_file_that_may_not_grow_is_told(tmp_path, limit) -> None:
 
 
 def test_a_read_only_disk_is_told(on_disk) -> None:
-    answer = on_disk(FILL, shell='mount -o remount,ro "$1"')
+    answer = on_disk("setups.py", shell='mount -o remount,ro "$1"')
 
     assert answer.stdout.splitlines()[0] == (
         "The store store.sqlite3 cannot be opened; correct its permissions, or set WORKBENCH_HOME."
@@ -463,21 +411,7 @@ def test_a_read_only_disk_is_told(on_disk) -> None:
 
 
 def test_a_store_that_became_read_only_is_told(on_disk) -> None:
-    program = """
-import subprocess
-from workbench.errors import StoreError
-from workbench.store import Store
-
-with Store("store.sqlite3") as store:
-    store.wish_cluster("lab", up=True, ranks=2)
-subprocess.run(["mount", "-o", "remount,ro", "."], check=True)
-try:
-    Store("store.sqlite3").wish_cluster("lab", up=True, ranks=3)
-except StoreError as error:
-    print(error)
-"""
-
-    answer = on_disk(program)
+    answer = on_disk("remounted.py")
 
     assert answer.stdout.startswith("The store store.sqlite3 cannot be ")
     assert "set WORKBENCH_HOME" in answer.stdout

@@ -116,18 +116,6 @@ def test_a_clusters_folder_that_cannot_be_made_is_refused(home) -> None:
 
 
 def test_a_data_directory_on_a_read_only_disk_is_refused(on_disk) -> None:
-    program = """
-import os
-from workbench.errors import MachineError
-from workbench.store.paths import home_directory
-
-os.environ["WORKBENCH_HOME"] += "/home"
-try:
-    home_directory()
-except MachineError as error:
-    print(error)
-"""
-
-    answer = on_disk(program, shell='mount -o remount,ro "$1"')
+    answer = on_disk("home_on_disk.py", shell='mount -o remount,ro "$1"')
 
     assert "cannot be created (Read-only file system); set WORKBENCH_HOME" in answer.stdout

@@ -177,29 +177,7 @@ def test_a_retention_that_cannot_be_read_deletes_nothing(store, text) -> None:
 
 
 def test_runs_are_deleted_on_a_full_disk(on_disk) -> None:
-    program = """
-from workbench.core.run.rank_protocol import Batch, Sample
-from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.errors import StoreFull
-from workbench.store import Store
-from workbench.requests.run_deletion import delete_runs
-
-store = Store("store.sqlite3")
-store.wish_run(RunWish("260101-000000-aaaa", "fit", RunKind.CELL, ""))
-store.put_run_fact("260101-000000-aaaa", state=RunState.FINISHED, ended=1.0)
-folder = store.path.parent / "runs" / "260101-000000-aaaa"
-folder.mkdir(parents=True)
-with open(folder / "snapshot", "wb", buffering=0) as file:
-    try:
-        while file.write(bytes(4096)):
-            pass
-    except OSError:
-        print("full")
-print(delete_runs(store, store.kept()))
-print(len(store.runs()))
-"""
-
-    answer = on_disk(program, size="4m")
+    answer = on_disk("deletion.py", size="4m")
 
     assert answer.stdout.split()[:4] == ["full", "Deleted", "1", "run;"], answer.stderr
     assert answer.stdout.splitlines()[-1] == "0"

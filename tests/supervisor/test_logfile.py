@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from workbench.supervisor.logfile import shorten
 
-WRITE = """
-import logging, sys
-from pathlib import Path
-from workbench.supervisor.logfile import LogFile
-logging.basicConfig(level=logging.INFO, handlers=[LogFile(Path(sys.argv[1]), 1000)])
-for n in range(50):
-    logging.info("line %d", n)
-print("printed", flush=True)
-"""
+WRITE = str(Path(__file__).parent / "programs" / "write_log.py")
 
 
 def test_a_large_log_is_begun_again_and_the_former_one_kept(tmp_path) -> None:
     log = tmp_path / "supervisor.log"
 
     with log.open("ab") as file:
-        subprocess.run([sys.executable, "-c", WRITE, log], stdout=file, stderr=file, check=True)
+        subprocess.run([sys.executable, WRITE, log], stdout=file, stderr=file, check=True)
 
     assert log.stat().st_size < 1100
     assert (tmp_path / "supervisor.log.1").stat().st_size < 1100
@@ -33,7 +26,7 @@ def test_what_does_not_lead_to_the_log_is_left_alone(tmp_path) -> None:
     log = tmp_path / "supervisor.log"
     log.touch()
 
-    command = [sys.executable, "-c", WRITE, str(log)]
+    command = [sys.executable, WRITE, str(log)]
     said = subprocess.run(command, capture_output=True, text=True, check=True)
 
     assert said.stderr.count("line ") == 50

@@ -1,0 +1,15 @@
+"""Route the output twice, and write to both streams."""
+
+from __future__ import annotations
+
+import sys
+
+from workbench.engine.output_capture import RoutedStream, route_output
+
+route_output()
+first = sys.stdout
+route_output()
+assert sys.stdout is sys.__stdout__ is first
+assert isinstance(sys.stderr, RoutedStream)
+print("out")
+print("err", file=sys.stderr)

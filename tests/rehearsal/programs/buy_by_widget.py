@@ -1,0 +1,33 @@
+"""A cell that buys nodes on EC2 in the cluster's widget; ``until`` and ``panel`` stay for others.
+
+The environment has NAME, the cluster's; REGION; NODES, how many; and DOOR, from where SSH comes.
+"""
+
+import os
+import time
+from collections.abc import Callable
+
+from IPython import get_ipython
+
+from workbench.core.fleet.model import Provider
+
+
+def until(look: Callable[[], object], what: str, seconds: float = 150) -> None:
+    deadline = time.monotonic() + seconds
+    while not look():
+        shown = panel.message.value, panel.form.total.value
+        assert time.monotonic() < deadline, (what, *shown)
+        time.sleep(0.1)
+
+
+panel = get_ipython().run_line_magic("dist_cluster", f"--cluster {os.environ['NAME']}")
+panel.provider.value = Provider.EC2
+panel.nodes.value = int(os.environ["NODES"])
+panel.form.region.value = os.environ["REGION"]
+panel.form.extras.ssh_from.value = os.environ["DOOR"]
+panel.form.find.click()
+until(lambda: "c5.large" in panel.form.types._options_values, "what fits")
+panel.form.types.value = "c5.large"
+until(lambda: not panel.start.disabled, "Start")
+print(panel.form.total.value)
+panel.start.click()
