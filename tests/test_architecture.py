@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "workbench"
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "workbench"
 EVERYONE = {"core", "errors", "surfaces"}
 ALLOWED = {
     "surfaces": set(),
@@ -55,6 +57,9 @@ IMPURE = {
 ASKING = {"now", "utcnow", "today", "read_text", "read_bytes", "write_text", "write_bytes"}
 BANNED = {"utils", "helpers", "common", "manager", "misc", "util", "helper"}
 LONGEST = 500
+# What a string of a test may have of a program; a longer one is a file, which ruff and mypy read.
+LONGEST_PROGRAM = 12
+PROGRAM = re.compile(r"^ *(?:import|from [\w.]+ import) .*^.*\w\(", re.MULTILINE | re.DOTALL)
 # Fields that are for the reader, variables that hold errors, and what takes a text apart.
 SENTENCES = {"failure", "message", "remark", "remedy", "sentence", "waiting", "what"}
 ERRORS = {"error", "exception", "problem", "refusal"}
@@ -189,6 +194,36 @@ def too_long(package: Path) -> list[str]:
     return [where for where, _, text in modules(package) if text.count("\n") > LONGEST]
 
 
+def programs_in_strings(tests: Path) -> list[str]:
+    """List the strings that are programs: they are long, import something, and call something."""
+    return [
+        f"{where}:{node.lineno} has {len(lines)} lines"
+        for where, tree, _ in modules(tests)
+        for node, text in _strings(tree)
+        if len(lines := text.strip().splitlines()) > LONGEST_PROGRAM and PROGRAM.search(text)
+    ]
+
+
+def _strings(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
+    """Give each string that is no docstring, whole where it is put together from several."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            continue
+        if isinstance(node, ast.JoinedStr):
+            parts = (one.value if isinstance(one, ast.Constant) else "x" for one in node.values)
+            yield node, "".join(map(str, parts))
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            texts = [text for _, text in _strings(ast.Module([node.left, node.right], []))]
+            yield node, "".join(texts)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+            value = node.value
+            yield node, value if isinstance(value, str) else value.decode(errors="replace")
+        else:
+            pending.extend(reversed([*ast.iter_child_nodes(node)]))
+
+
 def banned_names(package: Path) -> list[str]:
     return [
         where
@@ -237,6 +272,7 @@ def _is_between_clauses(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value in ("; ", ": ", ". ", ", ", " (")
 
 
+LONG = "import os\n" + "os.sync()\n" * LONGEST_PROGRAM
 RULES = (
     wrong_arrows,
     upward_in_core,
@@ -253,6 +289,10 @@ RULES = (
 @pytest.mark.parametrize("rule", RULES)
 def test_the_package_keeps_the_rule(rule):
     assert rule(PACKAGE) == []
+
+
+def test_a_program_that_a_test_runs_is_a_file():
+    assert programs_in_strings(TESTS) == []
 
 
 @pytest.mark.parametrize(
@@ -300,6 +340,10 @@ def test_the_package_keeps_the_rule(rule):
         (banned_names, "core/utils.py", ""),
         (banned_names, "helpers/cost.py", ""),
         (banned_names, "core/_util.py", ""),
+        (programs_in_strings, "test_a.py", f"A = {LONG!r}"),
+        (programs_in_strings, "test_a.py", f"def test_a(n):\n    run(f{LONG!r}, n)"),
+        (programs_in_strings, "test_a.py", f"run('import os\\n' + HEAD + {LONG[10:]!r})"),
+        (programs_in_strings, "node/test_a.py", f"A = {LONG.encode()!r}"),
         (parsed_sentences, "core/run/ending.py", "at = text.rpartition('; ')[2]"),
         (parsed_sentences, "core/run/ending.py", "is_stopped = 'stopped at' in fact.message"),
         (parsed_sentences, "core/run/ending.py", "rank = fact.message.removeprefix('Rank ')"),
@@ -310,6 +354,23 @@ def test_each_rule_can_fail(tmp_path, rule, where, text):
     write(tmp_path, where, text)
 
     assert rule(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"A = {LONG.removesuffix('os.sync()' + chr(10))!r}",
+        f"A = {LONG.replace('import os', 'Print the time.')!r}",
+        f"A = {LONG.replace('()', '')!r}",
+        f'"""{LONG}"""',
+        f'def do():\n    """{LONG}"""',
+    ],
+    ids=["short", "without an import", "without a call", "of a module", "of a function"],
+)
+def test_a_string_that_is_no_program_passes(tmp_path, text):
+    write(tmp_path, "test_a.py", text)
+
+    assert programs_in_strings(tmp_path) == []
 
 
 def test_a_class_name_is_defined_in_one_module_only(tmp_path):

@@ -16,10 +16,15 @@ from workbench.engine.output_capture import catch_up_by, route_output
 from workbench.engine.run_context import Current, set_current
 from workbench.engine.run_log import RunLog
 
-signal.signal(signal.SIGTERM, lambda *_: None)  # ipyparallel's would end an event loop
+
+def stay(*_: object) -> None:
+    """Take a signal as ipyparallel does, which would end an event loop."""
+
+
+signal.signal(signal.SIGTERM, stay)
 folder = Path(sys.argv[2])
 route_output()
-children = Children([signal.getsignal(signal.SIGTERM)])
+children = Children([stay])
 descriptors = Descriptors(folder / "words-1-0")
 log = RunLog("260101-000000-abcd", 0, folder / "rank-0.log")
 catch_up_by(lambda: descriptors.pull(log.note))

@@ -16,9 +16,9 @@ from workbench.core.performance.batch_size import gauged
 from workbench.engine import gradient_noise
 from workbench.engine.exchange import bucket_layout
 
-gradient_noise.gauge_period = lambda *_: 1
-gradient_noise.TELL_SECONDS = 0.0
-gradient_noise.gauged = partial(gauged, decay=0.998)
+vars(gradient_noise).update(
+    gauge_period=lambda *_: 1, TELL_SECONDS=0.0, gauged=partial(gauged, decay=0.998)
+)
 
 
 def communicator(name: str) -> Any:
@@ -30,13 +30,13 @@ def communicator(name: str) -> Any:
 
 x, y = examples()
 # With weights at zero the gradient of one example is -2 y x.
-each = -2 * y * x
+each: Any = -2 * y * x
 found["exact"] = float(each.var(axis=0).sum() / (each.mean(axis=0) ** 2).sum())
 np.random.seed(rank)
 comm = communicator(arguments[0])
 trainer(comm, chainer.optimizers.SGD(0.0), own(x, y), 1500).run()
 found["overlaps"] = getattr(comm, "overlaps", False)
-for _, _, pairs in run.log._samples:
+for *_, pairs in run.log._samples:
     found.update(pairs)
 found["communicator"] = arguments[0]
 

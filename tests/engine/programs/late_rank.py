@@ -9,7 +9,7 @@ from tests.engine.programs.world import found, rank, worlds, write_found
 from workbench.engine.communicator import watch
 
 comm = worlds.offer(0)
-seen = []
+seen: list[tuple[str, float]] = []
 
 
 def look():

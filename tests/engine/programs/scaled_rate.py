@@ -11,7 +11,7 @@ from tests.engine.programs.world import found, write_found
 
 comm = chainermn.create_communicator("naive")
 one = trainer(comm, chainer.optimizers.SGD(0.01), own(*examples(amount=320)), 40)
-rates = []
+rates: list[float] = []
 scaling = workbench.LinearScaling(comm, epochs=2)
 one.extend(scaling)
 one.extend(
@@ -21,8 +21,10 @@ one.extend(
     priority=-500,
 )
 one.run()
+plan = scaling.plan
+assert plan is not None
 found["rates"] = rates
-found["plan"] = [scaling.plan.start, scaling.plan.peak, scaling.plan.iterations]
+found["plan"] = [plan.start, plan.peak, plan.iterations]
 found["shown"] = repr(scaling)
 found["loss"] = float(one.observation["main/loss"].array)
 

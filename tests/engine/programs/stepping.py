@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from tests.engine.programs.world import arguments, folder, rank, worlds
 from workbench.engine.run_log import RunLog
 from workbench.engine.step_time import StepTime
 
 LONGER = float(arguments[0]) if arguments else 1.0
-comm = worlds.offer(0)
+comm: Any = worlds.offer(0)
 log = RunLog("a-run", rank, folder / f"log-{rank}" / "log")
 timing = StepTime(log)
 

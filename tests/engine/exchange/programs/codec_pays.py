@@ -6,6 +6,7 @@ import contextlib
 import io
 import time
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -28,11 +29,13 @@ def remark(codec: str, slow: str, shape: tuple[int, ...] = (600, 500)) -> tuple[
         time.sleep(0.05 if slow == "codec" else 0)
         quick[1](self, values, wire)
 
-    Reducer.mean, codecs.Scaled.encode = mean, encode
-    with contextlib.redirect_stdout(io.StringIO()) as text:
+    with (
+        patch.object(Reducer, "mean", mean),
+        patch.object(codecs.Scaled, "encode", encode),
+        contextlib.redirect_stdout(io.StringIO()) as text,
+    ):
         comm = make("auto", compress=codec, overlap=False)
         means_of(comm, [np.ones(shape, "f4")])
-    Reducer.mean, codecs.Scaled.encode = quick
     return text.getvalue(), comm.exchanger.tally.coding
 
 

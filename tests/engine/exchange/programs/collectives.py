@@ -140,8 +140,8 @@ def objects(comm: Any) -> Found:
         wanted = [str(n) for n in range(comm.size)] if comm.rank == root else None
         yield f"gather to {root}", got == wanted
     long = bytes(range(256)) * 100
-    given = long if comm.rank == 0 else None
-    yield "bcast in pieces", comm.bcast_obj(given, max_buf_len=1_000) == long
+    pieces = long if comm.rank == 0 else None
+    yield "bcast in pieces", comm.bcast_obj(pieces, max_buf_len=1_000) == long
     yield "sum", comm.allreduce_obj(comm.rank + 1) == comm.size * (comm.size + 1) // 2
     yield "sum of arrays", same(comm.allreduce_obj(np.ones(3)), np.full(3, float(comm.size)))
 

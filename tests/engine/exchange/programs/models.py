@@ -118,7 +118,7 @@ def data(comm: Any) -> Found:
         getattr(comm, name)(model)
         for path, dtype in before.items():
             array = dict(model.namedparams())[path].array
-            yield f"{name} {path}", array.dtype == dtype and np.all(array == 7)
+            yield f"{name} {path}", array.dtype == dtype and bool(np.all(array == 7))
         yield f"{name} without a shape", model.late.W.array is None
     yield (
         "a type of no float",

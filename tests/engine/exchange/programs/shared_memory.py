@@ -40,7 +40,7 @@ def lacks(nbytes: int) -> Never:
     raise OSError("no room")
 
 
-def elsewhere(path: str, nbytes: int, mark: bytes) -> Any:
+def elsewhere(path: Path, nbytes: int, mark: bytes) -> Any:
     return open_(path, nbytes, b"another's" if rank == size - 1 else mark)
 
 

@@ -99,7 +99,7 @@ comm.Barrier()
 counts = []
 for turn in range(4):
     for ranks in (2, 3):
-        part = comm.Split(0 if rank < ranks else 1, rank)
+        part: Any = comm.Split(0 if rank < ranks else 1, rank)
         opened = parallel_sockets.open_lanes(part, 3)
         found[f"{turn} {ranks}"] = None if opened is None else opened.count
         if opened is not None and turn % 2:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import patch
+
 import chainer
 import chainer.links as links
 import chainermn
@@ -13,8 +16,16 @@ from tests.engine.programs.world import found, rank, worlds, write_found
 from workbench.engine.exchange.exchanger import Exchanger
 
 worlds.offer(0)
-agreed, agree = [], Exchanger._agree
-Exchanger._agree = lambda self, *args: agreed.append(self) or agree(self, *args)
+agreed: list[Exchanger] = []
+agree = Exchanger._agree
+
+
+def noted(self: Exchanger, *arguments: Any) -> Any:
+    agreed.append(self)
+    return agree(self, *arguments)
+
+
+patch.object(Exchanger, "_agree", noted).start()
 
 
 class Net(chainer.Chain):
@@ -51,11 +62,12 @@ def trained(which, double, **options):
     ]
 
 
-for how, options in {
+WAYS: dict[str, dict[str, Any]] = {
     "plain": {"overlap": False},
     "overlap": {"overlap": True},
     "int8": {"compress": "int8", "overlap": True},
-}.items():
+}
+for how, options in WAYS.items():
     for double in (False, True):
         apart = [trained([one], double, **options)[0] for one in (0, 1)]
         agreed.clear()
