@@ -105,7 +105,7 @@ class CloudError(WorkbenchError):
         code: The provider's own error code.
         remedy: As of ``WorkbenchError``.
         is_early: Whether a new resource may only not be visible to the provider yet.
-        said: The provider's own message.
+        provider_message: The provider's own message.
     """
 
     def __init__(
@@ -116,13 +116,13 @@ class CloudError(WorkbenchError):
         *,
         remedy: str = "",
         is_early: bool = False,
-        said: str = "",
+        provider_message: str = "",
     ) -> None:
         super().__init__(what, remedy)
         self.kind = kind
         self.code = code
         self.is_early = is_early
-        self.said = said
+        self.provider_message = provider_message
 
 
 class GradientError(WorkbenchError):

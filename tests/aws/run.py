@@ -209,8 +209,8 @@ class Trial:
     def permissions(self) -> None:
         """Try every call of a purchase and its deletion without doing anything."""
         purchase = Purchase("aws-check", "0" * 64, 0, 2, 2, (self.options.type,), placement=True)
-        doors = [self.options.ssh_from] if self.options.ssh_from else []
-        found = Ec2(self.options.region, doors=doors).permissions(purchase)
+        ssh_sources = [self.options.ssh_from] if self.options.ssh_from else []
+        found = Ec2(self.options.region, ssh_sources=ssh_sources).permissions(purchase)
         for finding in found:
             if finding.ok is not True:
                 self.report.remark(f"{finding.check}: {finding.found} {finding.remedy}".strip())

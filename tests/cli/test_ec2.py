@@ -177,9 +177,9 @@ def test_a_type_that_is_not_sold_there_is_refused(endpoint, workbench):
 def rented(store) -> FleetWish:
     """The nodes of a cluster that is up, whose supervisor holds its lock."""
     needs = Needs(types=("c5.large",))
-    door, until = "203.0.113.7/32", time.time() + 7200
+    ssh_source, until = "203.0.113.7/32", time.time() + 7200
     fleet = FleetWish(
-        Provider.EC2, nodes=2, needs=needs, region=REGION, ssh_from=door, expires=until
+        Provider.EC2, nodes=2, needs=needs, region=REGION, ssh_from=ssh_source, expires=until
     )
     store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
     zone = f"{REGION}a"

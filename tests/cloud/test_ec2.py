@@ -422,11 +422,11 @@ def test_the_group_lets_in_its_members_alone(ec2):
 
 
 def test_ssh_can_be_let_in_from_this_computer_and_not_from_everywhere(endpoint):
-    ec2 = Ec2(REGION, endpoint=endpoint.url, doors=["10.1.2.3/32"])
+    ec2 = Ec2(REGION, endpoint=endpoint.url, ssh_sources=["10.1.2.3/32"])
     bought(ec2)
 
     with pytest.raises(InputError, match="this computer alone"):
-        bought(Ec2(REGION, endpoint=endpoint.url, doors=["0.0.0.0/0"]))
+        bought(Ec2(REGION, endpoint=endpoint.url, ssh_sources=["0.0.0.0/0"]))
 
 
 def test_what_was_bought_is_told_before_it_is_listed(ec2, endpoint):
@@ -804,7 +804,7 @@ def test_a_baked_image_stays_until_it_is_asked_to_go(ec2, endpoint):
 IMPLIED = {"ec2:CreateTags", "iam:CreateServiceLinkedRole", "iam:PassRole"}
 
 
-def whole_life(ec2, endpoint, doors):
+def whole_life(ec2, endpoint, ssh_sources):
     """Live all that a cluster may live, with what an earlier version and a crash left."""
     api = boto3.client("ec2", region_name=REGION, endpoint_url=endpoint.url)
     subnet = api.describe_subnets()["Subnets"][0]["SubnetId"]
@@ -816,7 +816,7 @@ def whole_life(ec2, endpoint, doors):
     ec2.offers(Needs(types=(TYPE,)), 3600)
     endpoint.settings(ending=5)
     [node, *_] = bought(ec2, placement=True)
-    doors[:] = ["203.0.113.8/32"]
+    ssh_sources[:] = ["203.0.113.8/32"]
     ec2.admit("one")
     image = ec2.bake(Bare(), node.id, "set up", "one")
     ec2.image(image)
@@ -836,14 +836,14 @@ def tagged(kind):
 
 
 def test_the_policies_allow_what_a_whole_life_calls_and_nothing_else(endpoint):
-    doors = ["203.0.113.7/32"]
-    ec2 = Ec2(REGION, endpoint=endpoint.url, doors=lambda: doors)
+    ssh_sources = ["203.0.113.7/32"]
+    ec2 = Ec2(REGION, endpoint=endpoint.url, ssh_sources=lambda: ssh_sources)
     others = set()
     for service in ("sts", "ssm", "service-quotas"):
         events = ec2._calls.client(service).meta.events
         events.register("before-call.*.*", lambda model, **_: others.add(action(model)))
 
-    called = {f"ec2:{name}" for name, _ in whole_life(ec2, endpoint, doors)}
+    called = {f"ec2:{name}" for name, _ in whole_life(ec2, endpoint, ssh_sources)}
     tried = ec2.permissions(purchase(placement=True))
 
     person, baker = actions(Principal.PERSON), actions(Principal.BAKER)
@@ -893,11 +893,11 @@ def test_nothing_is_bought_that_could_not_be_reached(endpoint):
 
 
 def test_who_moved_is_let_in_from_where_they_are_now(endpoint):
-    doors = ["203.0.113.7/32"]
-    ec2 = Ec2(REGION, endpoint=endpoint.url, doors=lambda: doors)
+    ssh_sources = ["203.0.113.7/32"]
+    ec2 = Ec2(REGION, endpoint=endpoint.url, ssh_sources=lambda: ssh_sources)
     ec2.admit(purchase().cluster)  # there is nothing yet to be let in to
     ec2.buy(purchase(), "", ())
-    doors = ["203.0.113.8/32"]
+    ssh_sources = ["203.0.113.8/32"]
     for _ in range(2):
         ec2.admit(purchase().cluster)
 

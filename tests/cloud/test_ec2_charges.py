@@ -48,7 +48,7 @@ def bought(ec2, type_):
 
 @pytest.mark.parametrize("type_", [TYPE, GPU_TYPE])
 def test_an_offer_costs_what_its_node_is_billed_then(api, ec2_of, type_):
-    ec2 = ec2_of(doors=["203.0.113.7/32"])
+    ec2 = ec2_of(ssh_sources=["203.0.113.7/32"])
     shown = offer(ec2, type_)
 
     machine = bought(ec2, type_)

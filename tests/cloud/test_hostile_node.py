@@ -11,12 +11,12 @@ import pytest
 
 from tests.rehearsal.hosts import until
 from workbench.cloud.ssh import SshSession, new_key, open_session, public_half
-from workbench.cloud.ssh_process import LOOP, SAYS
+from workbench.cloud.ssh_process import LOOP, PID_MARK
 from workbench.core.world.sshconfig import known_hosts_line
 from workbench.core.world.world import Host
 from workbench.errors import MachineError
 
-HELLO = SAYS + b"4242\n"
+HELLO = PID_MARK + b"4242\n"
 Says = Callable[[asyncssh.SSHServerProcess], Awaitable[None]]
 
 
@@ -65,9 +65,9 @@ def flood(beginning: bytes, piece: bytes, times: int) -> Says:
 @pytest.mark.parametrize(
     ("beginning", "times", "said"),
     [
-        (SAYS + b"me\n", 0, "'me'"),
-        (SAYS + b"-1\n", 0, "'-1'"),
-        (b"", 100, "before it says which process"),
+        (PID_MARK + b"me\n", 0, "'me'"),
+        (PID_MARK + b"-1\n", 0, "'-1'"),
+        (b"", 100, "before its process id"),
         (HELLO, 1000, "more than 16 MB"),
     ],
     ids=["a word for a number", "a negative number", "a greeting without end", "100 MB"],
@@ -89,7 +89,7 @@ def test_a_line_without_end_ends_the_command():
 
         until(lambda: process.status is not None, "the command's end")
 
-        assert process.errors == "it says 1 MB without the end of a line"
+        assert process.errors == "more than 1 MB of output without a line break"
         assert process.lines() == []
         assert session.is_open
 

@@ -28,8 +28,8 @@ def api(endpoint):
 
 @pytest.fixture
 def ec2_of(endpoint):
-    def make(door=HERE, **settings):
-        return Ec2(REGION, endpoint=endpoint.url, doors=[door], attempts=2, **settings)
+    def make(ssh_source=HERE, **settings):
+        return Ec2(REGION, endpoint=endpoint.url, ssh_sources=[ssh_source], attempts=2, **settings)
 
     return make
 

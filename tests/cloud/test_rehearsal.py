@@ -171,7 +171,7 @@ def test_a_machine_that_is_taken_back_says_so_before(clock) -> None:
     clock.now += 121.0
     assert cloud.noticed() == frozenset()
     gone, stays = sorted(cloud.machines(), key=lambda machine: machine.id != first.id)
-    assert (gone.interrupted, gone.reason) == (True, "the place took it back")
+    assert (gone.interrupted, gone.reason) == (True, "the provider reclaimed it")
     assert gone.ended == clock.now - 1.0
     assert (stays.id, stays.state) == (second.id, MachineState.RUNNING)
 

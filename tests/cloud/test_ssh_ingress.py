@@ -9,7 +9,7 @@ from http.server import ThreadingHTTPServer
 import pytest
 
 from tests.rehearsal.ec2.imds import Metadata
-from workbench.cloud.ssh_ingress import OwnLocation, own_door, own_standing
+from workbench.cloud.ssh_ingress import OwnLocation, own_location, own_ssh_source
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.errors import CloudError
 
@@ -37,13 +37,13 @@ def environment(tmp_path):
 
 
 def test_a_computer_in_the_network_lets_in_its_own_private_address(environment):
-    assert own_standing(environment) == OwnLocation("vpc-1", "172.31.4.5")
-    assert own_door("vpc-1", "us-east-1", environment) == "172.31.4.5/32"
+    assert own_location(environment) == OwnLocation("vpc-1", "172.31.4.5")
+    assert own_ssh_source("vpc-1", "us-east-1", environment) == "172.31.4.5/32"
 
 
 def test_a_computer_of_another_network_is_told_what_to_name(environment):
     with pytest.raises(CloudError, match="--ssh-from") as refused:
-        own_door("vpc-2", "us-east-1", environment)
+        own_ssh_source("vpc-2", "us-east-1", environment)
 
     assert refused.value.kind is ErrorKind.CONFIGURATION
 
@@ -51,10 +51,10 @@ def test_a_computer_of_another_network_is_told_what_to_name(environment):
 def test_who_forbids_to_ask_is_not_asked_for(environment):
     forbidden = environment | {"AWS_EC2_METADATA_DISABLED": "true"}
 
-    assert own_standing(forbidden) == OwnLocation()
+    assert own_location(forbidden) == OwnLocation()
 
 
 def test_a_computer_without_such_a_service_is_nowhere():
     nowhere = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": "http://127.0.0.1:9"}
 
-    assert own_standing(nowhere) == OwnLocation()
+    assert own_location(nowhere) == OwnLocation()

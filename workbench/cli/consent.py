@@ -31,9 +31,9 @@ from workbench.errors import CloudError, InputError, MachineError, PriceQuestion
 from workbench.requests.cloud_queries import (
     Market,
     ask_contact,
-    ask_door,
     ask_offers,
     ask_permissions,
+    ask_ssh_source,
     market_of,
     trust,
 )
@@ -297,7 +297,7 @@ def _ask_about_keys(strangers: Sequence[HostProbe]) -> None:
 def _agreed_price(consent: Consent, fleet: FleetWish) -> FleetWish:
     market = find_market(fleet)
     fleet = replace(fleet, region=market.region)
-    door = ask_door(fleet) if fleet.provider is Provider.EC2 else ""
+    source = ask_ssh_source(fleet) if fleet.provider is Provider.EC2 else ""
     rung = best_rung(fleet, market.offers)
     fitting = ranked(market.offers, required(fleet), fleet.nodes)
     consent.show(text_table(offers_table(fitting, fleet.nodes)))
@@ -308,8 +308,8 @@ def _agreed_price(consent: Consent, fleet: FleetWish) -> FleetWish:
         click.echo(line)
     for line in _terms(fleet, rung, market.offers, consent.now):
         click.echo(line)
-    if door:
-        click.echo(f"Nodes accept ssh from {door}, and all other traffic only from each other.")
+    if source:
+        click.echo(f"Nodes accept ssh from {source}, and all other traffic only from each other.")
     if not consent.yes:
         confirm(
             "Start?",

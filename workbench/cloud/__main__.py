@@ -47,11 +47,11 @@ def permissions(asked: Question) -> object:
     return cloud.permissions(Purchase(**{**purchase, "types": tuple(purchase["types"])}))
 
 
-def door(asked: Question) -> object:
+def ssh_source(asked: Question) -> object:
     """Return the network from which nodes would accept ssh."""
     from workbench.cloud.ec2 import Ec2
 
-    return Ec2(home_region(asked["region"]), subnets=asked["subnets"]).door(asked["wished"])
+    return Ec2(home_region(asked["region"]), subnets=asked["subnets"]).ssh_source(asked["wished"])
 
 
 def contact(asked: Question) -> object:
@@ -114,7 +114,7 @@ def bake(asked: Question) -> object:
     from workbench.cloud.userdata import node_user
 
     node, cluster = asked["node"], asked["cluster"]
-    ec2 = Ec2(asked["region"], owner=asked["owner"], doors=asked["doors"])
+    ec2 = Ec2(asked["region"], owner=asked["owner"], ssh_sources=asked["ssh_sources"])
     reach = ec2.address(node, cluster)
     line = known_hosts_line(reach, asked["host_key"])
     with closing(open_session(Host(reach, 1, node_user()), [line], asked["key"])) as session:
@@ -148,7 +148,7 @@ ANSWERS: dict[str, Callable[[Question], object]] = {
     for answer in (
         offers,
         permissions,
-        door,
+        ssh_source,
         contact,
         doctor,
         leftovers,
@@ -169,8 +169,8 @@ def home_region(named: str = "", environment: Mapping[str, str] = os.environ) ->
     Raises:
         InputError: No region is configured, or its partition is not supported.
     """
-    said = named or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
-    region = said or _configured_region(environment)
+    region = named or environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    region = region or _configured_region(environment)
     if not region:
         raise InputError(
             "No region is configured",

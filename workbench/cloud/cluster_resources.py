@@ -13,7 +13,7 @@ from workbench.cloud.ec2_api import Calls, refused
 from workbench.cloud.ec2_offers import Catalogue
 from workbench.cloud.image_lookup import Found, find_image
 from workbench.cloud.removal import GONE
-from workbench.cloud.ssh_ingress import own_door
+from workbench.cloud.ssh_ingress import own_ssh_source
 from workbench.cloud.tags import Whose, borne
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Purchase
@@ -34,7 +34,7 @@ _MAKES = ("create_",)
 class Settings:
     """The settings that all purchases of a cluster share; fields as of ``Ec2``."""
 
-    doors: Callable[[], Sequence[str]]
+    ssh_sources: Callable[[], Sequence[str]]
     must_reach: bool
     profile: Callable[[], str]
     image: Callable[[], str]
@@ -46,7 +46,7 @@ class Settings:
     @property
     def public(self) -> bool:
         """Whether nodes are reached through the internet."""
-        return is_public(self.doors())
+        return is_public(self.ssh_sources())
 
 
 class Patience:
@@ -171,36 +171,38 @@ class Foundation:
         rows = self._calls.rows("ec2", "describe_security_groups", "SecurityGroups",
                                 Filters=_named(whose, vpc))  # fmt: skip
         for group in rows:
-            self._let_in(str(group["GroupId"]), self._doors(vpc), group)
+            self._let_in(str(group["GroupId"]), self._ssh_sources(vpc), group)
 
     def _group(self, whose: Whose, vpc: str, tags: launch_template.Tags) -> str:
         """Create the security group with its rules, unless it exists; return its id."""
-        doors = self._doors(vpc)
+        ssh_sources = self._ssh_sources(vpc)
         made = self._make("create_security_group", launch_template.group(whose, vpc, tags))
         found = made or self._patience.first(
             "describe_security_groups", "SecurityGroups", Filters=_named(whose, vpc)
         )
         group = str(found["GroupId"])
-        self._let_in(group, doors, found)
+        self._let_in(group, ssh_sources, found)
         return group
 
-    def _doors(self, vpc: str) -> tuple[str, ...]:
+    def _ssh_sources(self, vpc: str) -> tuple[str, ...]:
         """Return the networks from which ssh is accepted.
 
         Raises:
             CloudError: None is given, and this computer is not in the nodes' network.
         """
-        doors = tuple(self.settings.doors())
-        if doors or not self.settings.must_reach:
-            return doors
-        return (own_door(vpc, self._calls.region),)
+        ssh_sources = tuple(self.settings.ssh_sources())
+        if ssh_sources or not self.settings.must_reach:
+            return ssh_sources
+        return (own_ssh_source(vpc, self._calls.region),)
 
-    def _let_in(self, group: str, doors: Sequence[str], before: launch_template.Request) -> None:
+    def _let_in(
+        self, group: str, ssh_sources: Sequence[str], before: launch_template.Request
+    ) -> None:
         """Accept ssh from these networks, and remove our rules for others; a user's rules stay."""
         # One by one: EC2 adds none of several rules if one of them exists.
-        for rule in launch_template.ingress(group, doors):
+        for rule in launch_template.ingress(group, ssh_sources):
             self._make("authorize_security_group_ingress", rule)
-        for rule in launch_template.outdated(group, doors, before.get("IpPermissions", ())):
+        for rule in launch_template.outdated(group, ssh_sources, before.get("IpPermissions", ())):
             self._end_rule(rule)
 
     def _end_rule(self, rule: launch_template.Request) -> None:

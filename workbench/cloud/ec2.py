@@ -27,7 +27,7 @@ from workbench.cloud.image_lookup import Found
 from workbench.cloud.inventory import machine
 from workbench.cloud.network import Network, check_reach, find_network
 from workbench.cloud.preflight import NodeWish, try_all
-from workbench.cloud.ssh_ingress import find_door
+from workbench.cloud.ssh_ingress import find_ssh_source
 from workbench.cloud.tags import CLUSTER, Whose, borne
 from workbench.core.fleet.cloud_errors import ErrorKind, of_fleet, of_rung
 from workbench.core.fleet.cost import DISK_GIB
@@ -48,8 +48,8 @@ class Ec2:
         endpoint: URL of the API, for a rehearsal; empty for AWS.
         owner: The owner of the clusters; resources of other owners are neither listed nor deleted.
             Empty for all owners, as for a sweep.
-        doors: Networks from which nodes accept ssh, such as ``10.0.0.5/32`` for this computer; or
-            a function that returns the present ones.
+        ssh_sources: Networks from which nodes accept ssh, such as ``10.0.0.5/32`` for this
+            computer; or a function that returns the present ones.
         must_reach: Without any of these, this computer has to be in the nodes' network before
             anything is bought; nodes then accept ssh from its private address.
         profile: Instance profile of the nodes' role; empty for nodes without any right; or a
@@ -72,7 +72,7 @@ class Ec2:
         *,
         endpoint: str = "",
         owner: str = "",
-        doors: Sequence[str] | Callable[[], Sequence[str]] = (),
+        ssh_sources: Sequence[str] | Callable[[], Sequence[str]] = (),
         must_reach: bool = False,
         profile: str | Callable[[], str] = "",
         image: str | Callable[[], str] = "",
@@ -93,7 +93,7 @@ class Ec2:
             self._catalogue,
             self._patience,
             Settings(
-                doors if callable(doors) else lambda: doors,
+                ssh_sources if callable(ssh_sources) else lambda: ssh_sources,
                 must_reach,
                 profile if callable(profile) else lambda: profile,
                 image if callable(image) else lambda: image,
@@ -187,7 +187,7 @@ class Ec2:
     def _is_there(self, purchase: Purchase) -> bool:
         return any(one.token == purchase.token for one in self.machines(purchase.cluster))
 
-    def door(self, wished: str = "") -> str:
+    def ssh_source(self, wished: str = "") -> str:
         """Return the network from which nodes would accept ssh.
 
         Args:
@@ -197,7 +197,7 @@ class Ec2:
             InputError: ``wished`` is not a valid network.
             CloudError: This computer's address is unknown, or EC2 does not answer.
         """
-        return find_door(self._calls, wished, self._foundation.settings.subnets())
+        return find_ssh_source(self._calls, wished, self._foundation.settings.subnets())
 
     def admit(self, cluster: str) -> None:
         """Update the ssh rules of the cluster's security group, if there is one."""
@@ -245,13 +245,13 @@ class Ec2:
         if not lagging:
             return listed
         self.machines(cluster)
-        told = {left.id for left in listed}
+        listed_ids = {left.id for left in listed}
         return (
             *listed,
             *(
                 Leftover("instance", one.id, dict(one.tags)[CLUSTER], self._calls.region)
                 for one in self._unlisted(cluster)
-                if one.id not in told
+                if one.id not in listed_ids
             ),
         )
 
@@ -379,7 +379,7 @@ def sweep(region: str, endpoint: str = "", only: Sequence[str] = ()) -> Sweep:
         found = list(pool.map(lambda name: _swept(name, endpoint), names))
     return Sweep(
         tuple(left for one in found for left in one.left),
-        tuple(refusal for one in found for refusal in one.refused),
+        tuple(failure for one in found for failure in one.refused),
         tuple(region for one in found for region in one.denied),
     )
 

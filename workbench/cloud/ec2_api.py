@@ -47,7 +47,7 @@ def is_denied(error: CloudError) -> bool:
 
     IAM guide, "Troubleshoot access denied error messages".
     """
-    return "explicit deny" in error.said
+    return "explicit deny" in error.provider_message
 
 
 def refused(code: str, message: str) -> CloudError:
@@ -55,13 +55,13 @@ def refused(code: str, message: str) -> CloudError:
     return error_of(classify(code, message))
 
 
-def error_of(refusal: ClassifiedError) -> CloudError:
+def error_of(classified: ClassifiedError) -> CloudError:
     """Return the error for a classified one."""
     return CloudError(
-        refusal.what,
-        refusal.kind,
-        refusal.code,
-        remedy=refusal.remedy,
-        is_early=refusal.is_early,
-        said=refusal.said,
+        classified.what,
+        classified.kind,
+        classified.code,
+        remedy=classified.remedy,
+        is_early=classified.is_early,
+        provider_message=classified.provider_message,
     )

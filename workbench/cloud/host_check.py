@@ -99,13 +99,13 @@ def _look(address: str, session: Session) -> HostReport:
         began = time.time()
         clock = session.run(["date", "+%s.%N"], seconds=PROBE_SECONDS).output
         between = (began + time.time()) / 2
-        said = session.run([python_of(session), *AGENT], seconds=FACTS_SECONDS)
+        result = session.run([python_of(session), *AGENT], seconds=FACTS_SECONDS)
     except MachineError as error:
         return _unseen(address, error)
     return HostReport(
         address,
-        facts=_facts(said.output),
-        silence=_last(said.errors),
+        facts=_facts(result.output),
+        silence=_last(result.errors),
         login=_login(session),
         skew=float(clock) - between if CLOCK.fullmatch(clock.strip()) else 0.0,
     )
@@ -113,10 +113,10 @@ def _look(address: str, session: Session) -> HostReport:
 
 def _login(session: Session) -> tuple[str, str] | None:
     try:
-        said = session.run(["sh", "-c", LOGIN], seconds=PROBE_SECONDS).output
+        output = session.run(["sh", "-c", LOGIN], seconds=PROBE_SECONDS).output
     except MachineError:
         return None
-    marked = [line for line in said.splitlines() if line.startswith("workbench-") and " " in line]
+    marked = [line for line in output.splitlines() if line.startswith("workbench-") and " " in line]
     found = dict(line.split(" ", 1) for line in marked)
     if "workbench-login" not in found:
         return None
@@ -145,12 +145,12 @@ def _connections(sessions: Mapping[str, Session]) -> dict[str, dict[str, str]]:
 def _connect(session: Session, own: str, ports: Mapping[str, int]) -> dict[str, str]:
     targets = [(address, port) for address, port in ports.items() if address != own]
     try:
-        said = session.run(
+        result = session.run(
             [python_of(session), "-c", CONNECT],
             input=json.dumps(targets),
             seconds=PROBE_SECONDS + 3.0 * len(targets),
         )
-        reasons = fitted(dict, parsed(said.output))
+        reasons = fitted(dict, parsed(result.output))
         return {address: one_line(str(reasons.get(address, "no answer"))) for address, _ in targets}
     except MachineError as error:
         return {address: str(error) for address, _ in targets}

@@ -105,10 +105,10 @@ def _here(host: Host, contact: HostProbe) -> HostProbe:
 
 def _slots(session: Session) -> int:
     try:
-        said = session.run([python_of(session), *AGENT], seconds=30.0).output
+        output = session.run([python_of(session), *AGENT], seconds=30.0).output
     except MachineError:
         return 0
-    events = map(read_event, said.splitlines())
+    events = map(read_event, output.splitlines())
     return next((event.slots for event in events if isinstance(event, NodeFacts)), 0)
 
 

@@ -41,12 +41,12 @@ _STRANGE = {
 }  # fmt: skip
 # For a machine that ends at its launch; EC2 user guide, "Troubleshoot instance launch issues" and
 # "Grant access to customer managed keys for use with encrypted AMIs and EBS snapshots".
-KEY_IS_SHUT = (
+KMS_KEY_DENIED = (
     "its disk is encrypted with a KMS key that spot may not use; run: aws kms create-grant "
     "--key-id KEY --grantee-principal arn:aws:iam::ACCOUNT:role/aws-service-role/"
     "spot.amazonaws.com/AWSServiceRoleForEC2Spot --operations Decrypt Encrypt GenerateDataKey "
     "GenerateDataKeyWithoutPlaintext CreateGrant DescribeKey ReEncryptFrom ReEncryptTo; KEY is "
-    "what aws ec2 get-ebs-default-kms-key-id says"
+    "what aws ec2 get-ebs-default-kms-key-id prints"
 )
 # Prices of one type in one zone: epoch seconds and $/h, oldest first.
 Prices = Mapping[tuple[str, str], Sequence[tuple[float, float]]]
@@ -226,10 +226,11 @@ def machine(
     )
 
 
-def _reason(told: Mapping[str, str]) -> str:
+def _reason(state_reason: Mapping[str, str]) -> str:
     """Return why a machine is in its state, with the remedy if one is known."""
-    said = told.get("Message", "")
-    return f"{KEY_IS_SHUT} ({said})" if told.get("Code") == "Client.InternalError" else said
+    message = state_reason.get("Message", "")
+    is_key = state_reason.get("Code") == "Client.InternalError"
+    return f"{KMS_KEY_DENIED} ({message})" if is_key else message
 
 
 def ended(reason: str) -> float:

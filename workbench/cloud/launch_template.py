@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.cloud.tags import Whose, asked, borne
 from workbench.core.fleet.model import Purchase
-from workbench.core.fleet.ssh_ingress import check_door
+from workbench.core.fleet.ssh_ingress import check_ssh_source
 from workbench.errors import InputError
 
 MAX_USER_DATA_NBYTES = 16 * 1024
@@ -60,26 +60,26 @@ def group(whose: Whose, vpc: str, tags: Tags) -> Request:
     }
 
 
-def ingress(group_id: str, doors: Sequence[str]) -> list[Request]:
+def ingress(group_id: str, ssh_sources: Sequence[str]) -> list[Request]:
     """Return the rules: all traffic between the group's members, and ssh from these networks.
 
     Raises:
         InputError: A network has more than one public address.
     """
     members = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group_id}]}
-    rules = [members, *(_ssh_from(str(check_door(door))) for door in doors)]
+    rules = [members, *(_ssh_from(str(check_ssh_source(ssh_source))) for ssh_source in ssh_sources)]
     return [{"GroupId": group_id, "IpPermissions": [rule]} for rule in rules]
 
 
 def outdated(
-    group_id: str, doors: Sequence[str], rules: Sequence[Mapping[str, Any]]
+    group_id: str, ssh_sources: Sequence[str], rules: Sequence[Mapping[str, Any]]
 ) -> list[Request]:
     """Return the requests that remove rules of ``ingress`` for networks no longer listed.
 
     Args:
         rules: The group's present ``IpPermissions``.
     """
-    wished = {str(check_door(door)) for door in doors}
+    wished = {str(check_ssh_source(ssh_source)) for ssh_source in ssh_sources}
     let_in = [
         one["CidrIp"]
         for rule in rules
@@ -88,18 +88,18 @@ def outdated(
         if one.get("Description") == _WHY
     ]
     return [
-        {"GroupId": group_id, "IpPermissions": [_ssh_from(door)]}
-        for door in let_in
-        if door not in wished
+        {"GroupId": group_id, "IpPermissions": [_ssh_from(ssh_source)]}
+        for ssh_source in let_in
+        if ssh_source not in wished
     ]
 
 
-def _ssh_from(door: str) -> Request:
+def _ssh_from(ssh_source: str) -> Request:
     return {
         "IpProtocol": "tcp",
         "FromPort": SSH,
         "ToPort": SSH,
-        "IpRanges": [{"CidrIp": door, "Description": _WHY}],
+        "IpRanges": [{"CidrIp": ssh_source, "Description": _WHY}],
     }
 
 

@@ -70,7 +70,7 @@ class LocalProcess:
         with self._process.stdout as output:
             while line := output.readline(LINE_NBYTES):
                 if len(line) == LINE_NBYTES and not line.endswith("\n"):
-                    self.errors = f"it says {LINE_NBYTES >> 20} MB without the end of a line"
+                    self.errors = f"more than {LINE_NBYTES >> 20} MB of output without a line break"
                     _signal(self._process, signal.SIGKILL)
                     break
                 self._lines.append(line.rstrip("\n"))
@@ -136,7 +136,7 @@ class LocalSession:
             raise MachineError(
                 f"{command[0]} took longer than {seconds:g} s on {self._host.address} and was "
                 "ended",
-                "give it more time, or see what it waits for.",
+                "give it more time, or check what it waits for.",
             ) from None
         if not self.is_open:
             raise self._lost()
@@ -167,7 +167,7 @@ class LocalSession:
         except OSError as error:
             raise MachineError(
                 f"{where} cannot be written on {self._host.address} ({error.strerror})",
-                "correct its folder's permissions or make room.",
+                "correct its folder's permissions, or free some space.",
             ) from error
 
     def bring(self, ports: Sequence[int]) -> None:
@@ -213,7 +213,7 @@ class LocalSession:
 
     def _lost(self) -> MachineError:
         return MachineError(
-            f"The session with {self._host.address} is lost", "see whether the node still runs."
+            f"The session with {self._host.address} is lost", "check whether the node still runs."
         )
 
 

@@ -64,9 +64,9 @@ def try_all(
         return (known,)
     findings = [
         known,
-        _tried("network", lambda: _told_network(calls, purchase, wish)),
-        _tried("image", lambda: _told_image(calls, catalogue, purchase, wish.image)),
-        _tried("quota", lambda: _told_quota(catalogue, purchase)),
+        _tried("network", lambda: _network_text(calls, purchase, wish)),
+        _tried("image", lambda: _image_text(calls, catalogue, purchase, wish.image)),
+        _tried("quota", lambda: _quota_text(catalogue, purchase)),
     ]
     findings += [
         _permitted(calls, trial, wish.profile)
@@ -75,7 +75,7 @@ def try_all(
     return tuple(findings)
 
 
-def _told_network(calls: Calls, purchase: Purchase, wish: NodeWish) -> str:
+def _network_text(calls: Calls, purchase: Purchase, wish: NodeWish) -> str:
     network = find_network(calls, wish.subnets)
     if purchase.zone and purchase.zone not in network.places:
         raise refused("InvalidSubnetID.NotFound", f"{purchase.zone} has no subnet to launch in")
@@ -86,16 +86,16 @@ def _told_network(calls: Calls, purchase: Purchase, wish: NodeWish) -> str:
     return f"{network.vpc}, a subnet in {', '.join(sorted(network.places))}, {addresses}"
 
 
-def _told_image(calls: Calls, catalogue: Catalogue, purchase: Purchase, image: str) -> str:
+def _image_text(calls: Calls, catalogue: Catalogue, purchase: Purchase, image: str) -> str:
     gpus = any(catalogue.kind(type_).gpus for type_ in purchase.types)
     found = find_image(calls, image, gpus=gpus)
     called = f"{found.title}, " if found.title else ""
     return f"{called}{found.id}, root {found.root} of {found.size} GiB"
 
 
-def _told_quota(catalogue: Catalogue, purchase: Purchase) -> str:
+def _quota_text(catalogue: Catalogue, purchase: Purchase) -> str:
     left = catalogue.quotas()
-    told = []
+    parts = []
     for type_ in purchase.types:
         needed = catalogue.kind(type_).vcpus * purchase.count
         have = left.get(quota_code(type_))
@@ -104,8 +104,8 @@ def _told_quota(catalogue: Catalogue, purchase: Purchase) -> str:
                 "MaxSpotInstanceCountExceeded",
                 f"{purchase.count} × {type_} need {needed} vCPUs, and {have} are left",
             )
-        told.append(f"{type_}: {needed} of {'unknown' if have is None else have} vCPUs")
-    return ", ".join(told)
+        parts.append(f"{type_}: {needed} of {'unknown' if have is None else have} vCPUs")
+    return ", ".join(parts)
 
 
 def _trials(
@@ -230,7 +230,7 @@ def _permitted(calls: Calls, trial: _Trial, profile: str) -> Finding:
             return Finding(action, True, "allowed")
         if trial.absent and re.search(trial.absent, error.code):
             return Finding(action, None, f"unknown: what it names does not exist ({error.code})")
-        if "Invalid IAM Instance Profile" in error.said:
+        if "Invalid IAM Instance Profile" in error.provider_message:
             return Finding(action, False, error.code, _no_profile(profile))
         if error.kind == ErrorKind.THROTTLING:
             return Finding(action, None, f"unknown: not tried ({error.code})")

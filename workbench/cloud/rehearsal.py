@@ -154,15 +154,15 @@ class RehearsalCloud:
         """Return the machines of ``cluster``, or all of ours, including recently ended ones."""
         with self._call("machines") as state:
             return tuple(
-                self._machine(lent)
-                for lent in state.machines.values()
-                if cluster in ("", lent.cluster) and self._is_listed(lent)
+                self._machine(machine)
+                for machine in state.machines.values()
+                if cluster in ("", machine.cluster) and self._is_listed(machine)
             )
 
     def end(self, ids: Sequence[str]) -> None:
         """Begin to end machines; ignores those that are gone already."""
         with self._call("end") as state:
-            self._end(state, ids, "as asked")
+            self._end(state, ids, "as requested")
 
     def leftovers(self, cluster: str = "") -> tuple[Leftover, ...]:
         """Return all resources with our tags, billed or not, without machines that have ended."""
@@ -172,9 +172,9 @@ class RehearsalCloud:
     def clean(self, cluster: str) -> tuple[Leftover, ...]:
         """Delete what can be deleted of ``cluster`` now, in order."""
         with self._call("clean") as state:
-            left = [lent for lent in state.machines.values() if lent.cluster == cluster]
-            self._end(state, [lent.id for lent in left if self._is_listed(lent)], "as asked")
-            if all(self._state(lent) is MachineState.GONE for lent in left):
+            left = [machine for machine in state.machines.values() if machine.cluster == cluster]
+            self._end(state, [one.id for one in left if self._is_listed(one)], "as requested")
+            if all(self._state(machine) is MachineState.GONE for machine in left):
                 for id_ in [t.id for t in state.things.values() if t.cluster == cluster]:
                     del state.things[id_]
             return tuple(self._left(state, cluster))
@@ -189,12 +189,12 @@ class RehearsalCloud:
         """
         with self._keeping() as state:
             self._advance(state)
-            lent = state.machines.get(id_)
-            if lent is None or self._state(lent) is not MachineState.RUNNING:
+            machine = state.machines.get(id_)
+            if machine is None or self._state(machine) is not MachineState.RUNNING:
                 raise MachineError(f"The node {id_} does not answer", "wait until it has booted.")
         folder = self._folder / "nodes" / id_ if self._folder else Path.cwd()
-        kind = kind_of(lent.type)
-        host = Host(lent.address, kind.slots if kind else 1)
+        kind = kind_of(machine.type)
+        host = Host(machine.address, kind.slots if kind else 1)
         return LocalSession(
             host,
             folder,
@@ -217,19 +217,19 @@ class RehearsalCloud:
         with self._keeping() as state:
             self._advance(state)
             return frozenset(
-                lent.id
-                for lent in state.machines.values()
-                if cluster in ("", lent.cluster)
-                and lent.taken
-                and not lent.ended
-                and self._clock() >= lent.taken - self.weather.notice
+                machine.id
+                for machine in state.machines.values()
+                if cluster in ("", machine.cluster)
+                and machine.taken
+                and not machine.ended
+                and self._clock() >= machine.taken - self.weather.notice
             )
 
     def truth(self) -> tuple[Machine, ...]:
         """Return all machines in their true state, listed or not; never fails."""
         with self._keeping() as state:
             self._advance(state)
-            return tuple(self._machine(lent) for lent in state.machines.values())
+            return tuple(self._machine(machine) for machine in state.machines.values())
 
     # -- inside
 
@@ -258,11 +258,11 @@ class RehearsalCloud:
     def _advance(self, state: State) -> None:
         """Apply the interruptions and removals since the last call."""
         now = self._clock()
-        for lent in state.machines.values():
-            if lent.taken and not lent.ended and lent.taken <= now:
-                lent.ended, lent.interrupted = lent.taken, True
-                lent.reason = "the place took it back"
-                self._end_processes([lent])
+        for machine in state.machines.values():
+            if machine.taken and not machine.ended and machine.taken <= now:
+                machine.ended, machine.interrupted = machine.taken, True
+                machine.reason = "the provider reclaimed it"
+                self._end_processes([machine])
         forgotten = [m.id for m in state.machines.values() if _gone_for(m, now) > LISTED_SECONDS]
         for id_ in forgotten:
             del state.machines[id_]
@@ -331,7 +331,7 @@ class RehearsalCloud:
     def _used(self, state: State, kind: SimulatedType) -> int:
         """Return the vCPUs in use of the quota class of ``kind``."""
         class_ = quota_class(kind.type)
-        found = [kind_of(lent.type) for lent in self._counted(state)]
+        found = [kind_of(machine.type) for machine in self._counted(state)]
         return sum(k.vcpus for k in found if k and quota_class(k.type) == class_)
 
     def _launch(
@@ -347,7 +347,7 @@ class RehearsalCloud:
         chance = random.Random(f"{self._seed} machine {number}")
         boot = chance.uniform(*weather.boot)
         life = chance.expovariate(1.0 / weather.lifetime) if weather.lifetime else 0.0
-        lent = SimulatedMachine(
+        machine = SimulatedMachine(
             id=f"r-{number:06d}",
             cluster=purchase.cluster,
             token=purchase.token,
@@ -359,37 +359,39 @@ class RehearsalCloud:
             taken=now + boot + life if life else 0.0,
             tags=[list(tag) for tag in borne(Whose(purchase.cluster), purchase.token, tags)],
         )
-        state.machines[lent.id] = lent
+        state.machines[machine.id] = machine
 
     def _end(self, state: State, ids: Sequence[str], reason: str) -> None:
         ended = [state.machines[id_] for id_ in ids if id_ in state.machines]
-        for lent in ended:
-            if not lent.ended:
-                lent.ended, lent.reason = self._clock(), reason
+        for machine in ended:
+            if not machine.ended:
+                machine.ended, machine.reason = self._clock(), reason
         self._end_processes(ended)
 
     def _mark(self, id_: str) -> str:
         return f"{id_}@{self._name[:12]}"
 
     def _end_processes(self, ended: Sequence[SimulatedMachine]) -> None:
-        visited = [lent for lent in ended if lent.visited]
+        visited = [machine for machine in ended if machine.visited]
         if visited:
-            end_processes(NODE_VARIABLE, {self._mark(lent.id) for lent in visited})
-        for lent in visited:
-            lent.visited = False
+            end_processes(NODE_VARIABLE, {self._mark(machine.id) for machine in visited})
+        for machine in visited:
+            machine.visited = False
 
     def _left(self, state: State, cluster: str) -> Iterator[Leftover]:
-        for lent in state.machines.values():
-            if cluster in ("", lent.cluster) and self._is_listed(lent):
-                seen = self._machine(lent)
+        for machine in state.machines.values():
+            if cluster in ("", machine.cluster) and self._is_listed(machine):
+                seen = self._machine(machine)
                 if seen.state is not MachineState.GONE:
-                    yield Leftover("instance", lent.id, lent.cluster, "", seen.price, lent.launched)
+                    yield Leftover(
+                        "instance", machine.id, machine.cluster, "", seen.price, machine.launched
+                    )
         for thing in state.things.values():
             if cluster in ("", thing.cluster):
                 yield Leftover(thing.kind, thing.id, thing.cluster, created=thing.created)
 
-    def _is_listed(self, lent: SimulatedMachine) -> bool:
-        return self._clock() >= lent.launched + self.weather.lag
+    def _is_listed(self, machine: SimulatedMachine) -> bool:
+        return self._clock() >= machine.launched + self.weather.lag
 
     def _visit(self, id_: str) -> None:
         """Record that processes may run on the machine."""
@@ -397,46 +399,46 @@ class RehearsalCloud:
             state.machines[id_].visited = True
 
     def _runs(self, id_: str) -> bool:
-        lent = self._keeping.look().machines.get(id_)
-        if lent is None or (lent.taken and lent.taken <= self._clock()):
+        machine = self._keeping.look().machines.get(id_)
+        if machine is None or (machine.taken and machine.taken <= self._clock()):
             return False
-        return self._state(lent) is MachineState.RUNNING
+        return self._state(machine) is MachineState.RUNNING
 
-    def _state(self, lent: SimulatedMachine) -> MachineState:
+    def _state(self, machine: SimulatedMachine) -> MachineState:
         now = self._clock()
-        if lent.ended:
-            over = now >= lent.ended + self.weather.stop
+        if machine.ended:
+            over = now >= machine.ended + self.weather.stop
             return MachineState.GONE if over else MachineState.STOPPING
-        booted = now >= lent.launched + lent.boot
+        booted = now >= machine.launched + machine.boot
         return MachineState.RUNNING if booted else MachineState.PENDING
 
     def _price(self, kind: SimulatedType, zone: str) -> float:
         return price_at(self._seed, kind, zone, self._clock())
 
-    def _machine(self, lent: SimulatedMachine) -> Machine:
-        kind = kind_of(lent.type)
+    def _machine(self, machine: SimulatedMachine) -> Machine:
+        kind = kind_of(machine.type)
         return Machine(
-            id=lent.id,
-            state=self._state(lent),
-            address=lent.address,
-            reach=lent.address,
-            type=lent.type,
-            zone=lent.zone,
-            price=self._price(kind, lent.zone) if kind and not lent.ended else 0.0,
+            id=machine.id,
+            state=self._state(machine),
+            address=machine.address,
+            reach=machine.address,
+            type=machine.type,
+            zone=machine.zone,
+            price=self._price(kind, machine.zone) if kind and not machine.ended else 0.0,
             slots=kind.slots if kind else 1,
-            launched=lent.launched,
-            ended=lent.ended,
-            token=lent.token,
-            tags=tuple((key, value) for key, value in lent.tags),
-            reason=lent.reason,
-            interrupted=lent.interrupted,
+            launched=machine.launched,
+            ended=machine.ended,
+            token=machine.token,
+            tags=tuple((key, value) for key, value in machine.tags),
+            reason=machine.reason,
+            interrupted=machine.interrupted,
         )
 
 
 def refused(code: str, message: str) -> CloudError:
     """Return the error that EC2 would answer with ``code``."""
     found = cloud_errors.classify(code, message)
-    return CloudError(found.what, found.kind, code, remedy=found.remedy, said=message)
+    return CloudError(found.what, found.kind, code, remedy=found.remedy, provider_message=message)
 
 
 def _late(name: str) -> Fault:
@@ -474,5 +476,5 @@ TROUBLES: dict[str, tuple[Callable[[str], Fault], ...]] = {
 }
 
 
-def _gone_for(lent: SimulatedMachine, now: float) -> float:
-    return now - lent.ended if lent.ended else 0.0
+def _gone_for(machine: SimulatedMachine, now: float) -> float:
+    return now - machine.ended if machine.ended else 0.0

@@ -133,7 +133,9 @@ def _state(values: dict[str, Any]) -> State:
     return State(
         **values
         | {
-            "machines": {key: SimulatedMachine(**lent) for key, lent in values["machines"].items()},
+            "machines": {
+                key: SimulatedMachine(**machine) for key, machine in values["machines"].items()
+            },
             "things": {key: Thing(**thing) for key, thing in values["things"].items()},
         }
     )

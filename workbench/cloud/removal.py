@@ -212,10 +212,10 @@ def _listed(calls: Calls, sort: _Sort, whose: Whose) -> Iterator[dict[str, Any]]
 
 def _fleets(calls: Calls, sort: _Sort, whose: Whose) -> Iterator[dict[str, Any]]:
     """Yield the fleets; ``instant`` ones are listed only by id."""
-    owners = _said(calls, OWNER, whose.owner)
+    owners = _fleet_tags(calls, OWNER, whose.owner)
     found = {
         id_: [tag, *([owners[id_]] if id_ in owners else [])]
-        for id_, tag in _said(calls, CLUSTER, whose.cluster).items()
+        for id_, tag in _fleet_tags(calls, CLUSTER, whose.cluster).items()
         if not whose.owner or id_ in owners
     }
     ids = list(found)
@@ -246,7 +246,7 @@ def _is_left(fleet: Mapping[str, Any]) -> bool:
     return "deleted" not in fleet["FleetState"] and fleet["FleetState"] != "failed"
 
 
-def _said(calls: Calls, key: str, value: str) -> dict[str, dict[str, Any]]:
+def _fleet_tags(calls: Calls, key: str, value: str) -> dict[str, dict[str, Any]]:
     """Return the tags of the fleets with this key, by fleet id."""
     filters = [
         {"Name": "resource-type", "Values": ["fleet"]},

@@ -92,12 +92,12 @@ class SshSession:
             process.end(force=True)
             raise MachineError(
                 f"{command[0]} on {self._host.address} did not end within {seconds:g} s",
-                "see what that machine is busy with.",
+                "check the load of that machine.",
             )
         if process.trouble:
             raise MachineError(
-                f"{command[0]} on {self._host.address} answers what it cannot ({process.trouble})",
-                "see what runs there.",
+                f"{command[0]} on {self._host.address} sent an invalid answer ({process.trouble})",
+                "check which program runs there.",
             )
         if process.status == -1 and not self.is_open:
             raise self._lost()
@@ -131,10 +131,10 @@ class SshSession:
         if process.status != 0:
             if not self.is_open:
                 raise self._lost()
-            said = process.errors.strip().rpartition("\n")[2] or f"not within {seconds:.0f} s"
+            reason = process.errors.strip().rpartition("\n")[2] or f"not within {seconds:.0f} s"
             raise MachineError(
-                f"{path} could not be written on {self._host.address} ({said})",
-                "see to its permissions and to the room on its disk.",
+                f"{path} cannot be written on {self._host.address} ({reason})",
+                "check the folder's permissions and the free space on its disk.",
             )
 
     def bring(self, ports: Sequence[int]) -> None:
@@ -184,7 +184,7 @@ class SshSession:
         except asyncssh.ChannelListenError as error:
             raise MachineError(
                 f"Port {port} of {self._host.address}'s own loopback cannot be used",
-                "end what has it there, and see that its sshd has AllowTcpForwarding yes.",
+                "end the process that uses it, and check that its sshd has AllowTcpForwarding yes.",
             ) from error
 
     async def _close(self) -> None:
@@ -218,7 +218,7 @@ class SshSession:
     def _lost(self) -> MachineError:
         return MachineError(
             f"The ssh session with {self._host.address} is lost",
-            "see whether that machine is up and can be reached.",
+            "check whether that machine is up and reachable.",
         )
 
 
@@ -417,7 +417,7 @@ def _refuse(host: Host, error: Exception, seconds: float) -> NoReturn:
             "check that it is up, and that no firewall blocks this machine from its port "
             f"{host.port or SSH_PORT}.",
         ) from error
-    said = getattr(error, "reason", "") or getattr(error, "strerror", "") or str(error)
+    reason = getattr(error, "reason", "") or getattr(error, "strerror", "") or str(error)
     raise MachineError(
-        f"{where} cannot be reached by ssh ({said})", f"try `ssh {host.address} true`."
+        f"{where} cannot be reached by ssh ({reason})", f"try `ssh {host.address} true`."
     ) from error

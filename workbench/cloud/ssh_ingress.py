@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from workbench.cloud.ec2_api import Calls
 from workbench.cloud.network import find_network
 from workbench.core.fleet.cloud_errors import ErrorKind
-from workbench.core.fleet.ssh_ingress import check_door
+from workbench.core.fleet.ssh_ingress import check_ssh_source
 from workbench.errors import CloudError
 
 METADATA = "http://169.254.169.254"
@@ -26,7 +26,7 @@ class OwnLocation:
     address: str = ""
 
 
-def own_standing(environment: Mapping[str, str] = os.environ) -> OwnLocation:
+def own_location(environment: Mapping[str, str] = os.environ) -> OwnLocation:
     """Return this computer's location, unless AWS's own setting disables the metadata service."""
     if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
         return OwnLocation()
@@ -37,15 +37,15 @@ def own_standing(environment: Mapping[str, str] = os.environ) -> OwnLocation:
         return OwnLocation()
 
 
-def own_door(vpc: str, region: str, environment: Mapping[str, str] = os.environ) -> str:
+def own_ssh_source(vpc: str, region: str, environment: Mapping[str, str] = os.environ) -> str:
     """Return this computer's own address in the nodes' network, as a network.
 
     Raises:
         CloudError: It is not in that network, so its address is unknown.
     """
-    standing = own_standing(environment)
-    if standing.vpc == vpc and standing.address:
-        return f"{standing.address}/32"
+    location = own_location(environment)
+    if location.vpc == vpc and location.address:
+        return f"{location.address}/32"
     raise CloudError(
         f"This computer is not in {vpc}, the network of {region}, from which nodes accept ssh",
         ErrorKind.CONFIGURATION,
@@ -55,7 +55,7 @@ def own_door(vpc: str, region: str, environment: Mapping[str, str] = os.environ)
     )
 
 
-def find_door(calls: Calls, wished: str, subnets: Sequence[str] = ()) -> str:
+def find_ssh_source(calls: Calls, wished: str, subnets: Sequence[str] = ()) -> str:
     """Return the network from which nodes will accept ssh.
 
     Args:
@@ -66,8 +66,8 @@ def find_door(calls: Calls, wished: str, subnets: Sequence[str] = ()) -> str:
         CloudError: ``wished`` is empty, and this computer is not in the nodes' network.
     """
     if wished:
-        return str(check_door(wished))
-    return own_door(find_network(calls, subnets).vpc, calls.region)
+        return str(check_ssh_source(wished))
+    return own_ssh_source(find_network(calls, subnets).vpc, calls.region)
 
 
 def _asked(base: str) -> OwnLocation:
@@ -75,19 +75,19 @@ def _asked(base: str) -> OwnLocation:
     service = HTTPConnection(place.hostname or "", place.port or 80, timeout=ANSWER_SECONDS)
     try:
         lives = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
-        token = _said(service, "PUT", "/latest/api/token", lives)
+        token = _response(service, "PUT", "/latest/api/token", lives)
         known = {"X-aws-ec2-metadata-token": token}
-        mac = _said(service, "GET", "/latest/meta-data/mac", known)
+        mac = _response(service, "GET", "/latest/meta-data/mac", known)
         card = f"/latest/meta-data/network/interfaces/macs/{mac}"
         return OwnLocation(
-            _said(service, "GET", f"{card}/vpc-id", known),
-            _said(service, "GET", "/latest/meta-data/local-ipv4", known),
+            _response(service, "GET", f"{card}/vpc-id", known),
+            _response(service, "GET", "/latest/meta-data/local-ipv4", known),
         )
     finally:
         service.close()
 
 
-def _said(service: HTTPConnection, method: str, path: str, headers: Mapping[str, str]) -> str:
+def _response(service: HTTPConnection, method: str, path: str, headers: Mapping[str, str]) -> str:
     service.request(method, path, headers=dict(headers))
     answer = service.getresponse()
     text = answer.read(4096).decode("ascii", "replace").strip()

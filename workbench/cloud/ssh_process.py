@@ -27,7 +27,7 @@ ANSWER_NBYTES = 16 << 20
 FORCE_SECONDS = 5.0
 # sshd forwards no signal to processes of root, so each process first prints its id; what the user's
 # shell prints before that, as some do, is discarded.
-SAYS = b"workbench-process "
+PID_MARK = b"workbench-process "
 PID = re.compile(rb"[1-9][0-9]{0,9}")
 START = 'echo "workbench-process $$"; exec "$@"'
 
@@ -170,25 +170,25 @@ class SshProcess:
 
     def _take_pid(self) -> None:
         """Remove the line with the process's id, and all before it, from the output."""
-        start = self._output.find(SAYS)
+        start = self._output.find(PID_MARK)
         end = self._output.find(b"\n", start)
         if not self._pid and start >= 0 and end >= 0:
-            said = bytes(self._output[start + len(SAYS) : end]).strip()
-            if PID.fullmatch(said):
-                self._pid = int(said)
+            text = bytes(self._output[start + len(PID_MARK) : end]).strip()
+            if PID.fullmatch(text):
+                self._pid = int(text)
                 del self._output[: end + 1]
             else:
-                self.trouble = f"it says that its process is {shown(said.decode(errors='replace'))}"
+                self.trouble = f"invalid process id {shown(text.decode(errors='replace'))}"
 
     def _check(self, unread_nbytes: int) -> None:
         """Stop reading from a process whose output is not of our own programs."""
         nbytes = len(self._output)
         if not self._pid and nbytes > GREETING_NBYTES:
-            self.trouble = f"it says {GREETING_NBYTES >> 10} kB before it says which process it is"
+            self.trouble = f"more than {GREETING_NBYTES >> 10} kB of output before its process id"
         elif not unread_nbytes and nbytes > ANSWER_NBYTES:
-            self.trouble = f"it says more than {ANSWER_NBYTES >> 20} MB"
+            self.trouble = f"more than {ANSWER_NBYTES >> 20} MB of output"
         elif unread_nbytes and nbytes - 1 - self._output.rfind(b"\n") > LINE_NBYTES:
-            self.trouble = f"it says {LINE_NBYTES >> 20} MB without the end of a line"
+            self.trouble = f"more than {LINE_NBYTES >> 20} MB of output without a line break"
         if self.trouble:
             self._output.clear()
 

@@ -23,17 +23,17 @@ def wheel_name() -> str:
 
 def wheel(folder: Path) -> bytes:
     """Return a wheel of the package in ``folder``, without files for browsers."""
-    told = importlib.metadata.distribution(PACKAGE)
-    info = f"{PACKAGE}-{told.version}.dist-info"
+    metadata = importlib.metadata.distribution(PACKAGE)
+    info = f"{PACKAGE}-{metadata.version}.dist-info"
     files = {f"{PACKAGE}/{path.relative_to(folder).as_posix()}": path.read_bytes()
              for path in package_files(folder)}  # fmt: skip
     for place in (folder / "compat" / PTH, folder.parent / PTH):
         if place.exists():
             files[PTH] = place.read_bytes()
             break
-    files[f"{info}/METADATA"] = (told.read_text("METADATA") or "").encode()
+    files[f"{info}/METADATA"] = (metadata.read_text("METADATA") or "").encode()
     files[f"{info}/WHEEL"] = _WHEEL.encode()
-    files[f"{info}/entry_points.txt"] = (told.read_text("entry_points.txt") or "").encode()
+    files[f"{info}/entry_points.txt"] = (metadata.read_text("entry_points.txt") or "").encode()
     files[f"{info}/RECORD"] = _record(files, f"{info}/RECORD").encode()
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:

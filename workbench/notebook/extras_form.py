@@ -18,7 +18,7 @@ from workbench.core.fleet.request import (
     SMALLEST_DISK,
     check_subnet,
 )
-from workbench.core.fleet.ssh_ingress import check_door
+from workbench.core.fleet.ssh_ingress import check_ssh_source
 from workbench.notebook.form_fields import (
     amount,
     at_least,
@@ -96,7 +96,7 @@ class ExtrasForm:
             output=self.output.value.strip(),
             image=self.image.value.strip(),
             disk=self.wished_disk(),
-            ssh_from=str(check_door(door)) if (door := self.ssh_from.value.strip()) else "",
+            ssh_from=str(check_ssh_source(door)) if (door := self.ssh_from.value.strip()) else "",
             lease=60 * between(self.lease, SHORTEST_LEASE / 60, LONGEST_LEASE / 60),
             link=at_least(self.link),
             across_zones=self.across_zones.value,

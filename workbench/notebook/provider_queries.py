@@ -52,7 +52,7 @@ class CloudQueries:
     def permissions(self, wish: FleetWish, purchase: Purchase) -> tuple[Finding, ...]:
         """Return the findings of the dry run."""
         found = cloud_queries.ask_permissions(wish, purchase)
-        return (*found, *_door(wish))
+        return (*found, *_ssh_source(wish))
 
     def contact(self, hosts: Sequence[Host], cluster: str) -> tuple[HostProbe, ...]:
         """Probe each host."""
@@ -67,17 +67,17 @@ class CloudQueries:
         return cloud_queries.ask_leftovers(wish.provider, wish.region, cluster)
 
 
-def _door(wish: FleetWish) -> tuple[Finding, ...]:
+def _ssh_source(wish: FleetWish) -> tuple[Finding, ...]:
     """Return whether the nodes would accept ssh from this computer."""
     if wish.provider is not Provider.EC2:
         return ()
     try:
-        door = cloud_queries.ask_door(wish)
+        ssh_source = cloud_queries.ask_ssh_source(wish)
     except (CloudError, InputError) as error:
         return (
             Finding("ssh", False, "no ssh access from here", f"{error} (More settings: ssh from)"),
         )
-    return (Finding("ssh", True, f"let in from {door}"),)
+    return (Finding("ssh", True, f"accepted from {ssh_source}"),)
 
 
 def in_background(work: Callable[[], None]) -> None:

@@ -102,7 +102,7 @@ def ask_offers(
     asked |= {
         "nodes": {
             "image": image,
-            "doors": [ssh_from] if ssh_from else [],
+            "ssh_sources": [ssh_from] if ssh_from else [],
             "disk": disk or DISK_GIB,
         }
     }
@@ -128,13 +128,13 @@ def ask_permissions(fleet: FleetWish, purchase: Purchase) -> tuple[Finding, ...]
         "image": fleet.image,
         "profile": fleet.role,
         "subnets": fleet.needs.subnets,
-        "doors": [fleet.ssh_from] if fleet.ssh_from else [],
+        "ssh_sources": [fleet.ssh_from] if fleet.ssh_from else [],
     }
     asked = _of_place(fleet.provider, fleet.region) | {"purchase": asdict(purchase), "nodes": nodes}
     return tuple(Finding(**item) for item in _ask("permissions", asked, 180))
 
 
-def ask_door(fleet: FleetWish) -> str:
+def ask_ssh_source(fleet: FleetWish) -> str:
     """Return the network from which rented nodes accept ssh.
 
     It is the requested one, by default this computer's address as the nodes see it.
@@ -144,7 +144,7 @@ def ask_door(fleet: FleetWish) -> str:
         CloudError: It cannot be determined, or the provider does not answer.
     """
     asked = {"wished": fleet.ssh_from, "subnets": fleet.needs.subnets}
-    return str(_ask("door", _of_place(fleet.provider, fleet.region) | asked, 60))
+    return str(_ask("ssh_source", _of_place(fleet.provider, fleet.region) | asked, 60))
 
 
 def ask_contact(hosts: Sequence[Host], cluster: str = DEFAULT_CLUSTER) -> tuple[HostProbe, ...]:
@@ -270,7 +270,7 @@ def ask_bake(wish: ClusterWish, node: str, name: str) -> str:
         ) from None
     fleet = wish.fleet
     asked = _of_place(Provider.EC2, fleet.region) | {"node": node, "name": name}
-    asked |= {"cluster": wish.name, "doors": [fleet.ssh_from] if fleet.ssh_from else []}
+    asked |= {"cluster": wish.name, "ssh_sources": [fleet.ssh_from] if fleet.ssh_from else []}
     return str(_ask("bake", asked | {"key": key, "host_key": host_key}, 600))
 
 

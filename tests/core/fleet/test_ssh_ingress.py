@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.fleet.ssh_ingress import check_door, is_public
+from workbench.core.fleet.ssh_ingress import check_ssh_source, is_public
 from workbench.errors import InputError
 
 
@@ -17,17 +17,17 @@ from workbench.errors import InputError
     ],
 )
 def test_a_door_is_one_address_or_a_private_network(text, network, public):
-    assert str(check_door(text)) == network
+    assert str(check_ssh_source(text)) == network
     assert is_public([network]) is public
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0/0", "203.0.113.0/24", "10.0.0.0/7", "::/0", "here", ""])
 def test_what_lets_in_strangers_or_nobody_is_refused(text):
     with pytest.raises(InputError):
-        check_door(text)
+        check_ssh_source(text)
 
 
 @pytest.mark.parametrize("text", ["2001:db8::1", "fd00:1::/32"])
 def test_ipv6_is_refused_as_nodes_are_reached_by_ipv4(text):
     with pytest.raises(InputError, match="curl -4"):
-        check_door(text)
+        check_ssh_source(text)

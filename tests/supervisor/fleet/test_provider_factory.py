@@ -117,8 +117,8 @@ def test_a_new_door_is_opened_before_the_next_log_in(store, rent, monkeypatch):
     provider = provider_of(rent(ssh_from="203.0.113.7/32"), store)
     monkeypatch.setattr(provider.cloud, "admit", admitted.append)
 
-    for door in ("203.0.113.7/32", "203.0.113.8/32", "203.0.113.8/32"):
-        rent(ssh_from=door)
+    for ssh_source in ("203.0.113.7/32", "203.0.113.8/32", "203.0.113.8/32"):
+        rent(ssh_from=ssh_source)
         with pytest.raises(MachineError):
             provider.open(replace(MACHINE, id="i-2"))
 

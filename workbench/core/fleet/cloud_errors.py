@@ -46,7 +46,7 @@ class ClassifiedError:
         code: The provider's error code.
         is_early: Whether a new resource may not be known to the provider yet: the call is
             repeated for a while before anything else follows.
-        said: The provider's own message.
+        provider_message: The provider's own message.
     """
 
     kind: ErrorKind
@@ -54,7 +54,7 @@ class ClassifiedError:
     remedy: str
     code: str
     is_early: bool = False
-    said: str = ""
+    provider_message: str = ""
 
     @property
     def step(self) -> Reaction:

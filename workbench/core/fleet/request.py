@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 
 from workbench.core.fleet.images import NAMES
 from workbench.core.fleet.model import LEASE_SECONDS, FleetWish, Needs, Provider
-from workbench.core.fleet.ssh_ingress import check_door
+from workbench.core.fleet.ssh_ingress import check_ssh_source
 from workbench.core.node.staging import check_folder_name, is_bucket, parse_bucket
 from workbench.core.world.world import MAX_RANKS, Host
 from workbench.errors import InputError
@@ -179,7 +179,7 @@ def problems(
     for name in request.said(("data", "output")):
         if sentence := _no_place(getattr(request, name)):
             yield name, sentence
-    if request.ssh_from is not None and (sentence := _why_not(check_door, request.ssh_from)):
+    if request.ssh_from is not None and (sentence := _why_not(check_ssh_source, request.ssh_from)):
         yield "ssh_from", sentence
     if request.prepare is not None and not request.prepare.strip():
         yield "prepare", "The script that prepares a node is empty; leave it out, or fill it."
@@ -233,7 +233,7 @@ def fleet_wish(
             image=request.image or "",
             disk=request.disk or 0,
             cuda=request.cuda or False,
-            ssh_from=str(check_door(request.ssh_from)) if request.ssh_from else "",
+            ssh_from=str(check_ssh_source(request.ssh_from)) if request.ssh_from else "",
             lease=request.lease or LEASE_SECONDS,
             across_zones=bool(request.across_zones),
             link=request.link or 0.0,

@@ -15,7 +15,7 @@ PRIVATE = tuple(
 )
 
 
-def check_door(text: str) -> IPv4Network:
+def check_ssh_source(text: str) -> IPv4Network:
     """Return the network from which ssh is let in; an address alone is a network of one.
 
     Raises:
@@ -41,11 +41,11 @@ def check_door(text: str) -> IPv4Network:
     return network
 
 
-def is_public(doors: Sequence[str]) -> bool:
+def is_public(ssh_sources: Sequence[str]) -> bool:
     """Tell whether ssh comes through the internet, so that nodes are reached there too."""
-    return any(not _is_private(door) for door in doors)
+    return any(not _is_private(ssh_source) for ssh_source in ssh_sources)
 
 
-def _is_private(door: str) -> bool:
-    network = ipaddress.ip_network(door)
+def _is_private(ssh_source: str) -> bool:
+    network = ipaddress.ip_network(ssh_source)
     return isinstance(network, IPv4Network) and any(map(network.subnet_of, PRIVATE))

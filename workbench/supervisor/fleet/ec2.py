@@ -39,11 +39,11 @@ class Ec2Provider:
             wish.name, lambda: self._wish().expires, seconds=lambda: self._wish().lease
         )
         self._known = LookUps(cluster_directory(wish.name))
-        self._admitted: Sequence[str] = self._doors()
+        self._admitted: Sequence[str] = self._ssh_sources()
         self._cloud = Ec2(
             wish.fleet.region,
             owner=owner_id(),
-            doors=self._doors,
+            ssh_sources=self._ssh_sources,
             must_reach=True,
             profile=lambda: self._wish().role,
             image=lambda: self._wish().image,
@@ -116,16 +116,16 @@ class Ec2Provider:
         wish = self._store.cluster_wish(self._name)
         return wish.fleet if wish is not None else self._last
 
-    def _doors(self) -> tuple[str, ...]:
+    def _ssh_sources(self) -> tuple[str, ...]:
         return tuple(filter(None, [self._wish().ssh_from]))
 
     def _admit(self) -> None:
         """Allow ssh from this computer's present address, if a new wish says so."""
-        doors = self._doors()
-        if doors == self._admitted:
+        ssh_sources = self._ssh_sources()
+        if ssh_sources == self._admitted:
             return
         try:
             self._cloud.admit(self._name)
         except CloudError as error:
             raise MachineError(str(error)) from error
-        self._admitted = doors
+        self._admitted = ssh_sources
