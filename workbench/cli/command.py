@@ -36,6 +36,7 @@ from workbench.requests.cloud_queries import ask_doctors, ask_host_doctor, ask_p
 from workbench.requests.cluster import (
     ask_cluster,
     ask_down,
+    ask_size,
     is_deleted,
     remove_cluster,
     store_to_leave,
@@ -84,7 +85,10 @@ def up(
     with Store() as store:
         consent = Consent(check_cluster_name(cluster), now, yes, accept_keys, output().print)
         agreed = THIS_MACHINE if given["here"] else renewed(store, consent, fleet)
-        ask_cluster(store, ranks, cluster=cluster, oversubscribe=oversubscribe, fleet=agreed)
+        if agreed is None and ranks is not None:
+            ask_size(store, Size(ranks), cluster=cluster, oversubscribe=oversubscribe)
+        else:
+            ask_cluster(store, ranks, cluster=cluster, oversubscribe=oversubscribe, fleet=agreed)
         if no_wait:
             click.echo(f"Starting cluster {cluster!r}; follow it with `workbench status`.")
         else:

@@ -270,13 +270,13 @@ class ClusterPanel(ClusterBoxes):
         with Store() as store:
             wish = store.cluster_wish(self.cluster)
             if wish is None or wish.fleet.provider is Provider.THIS_MACHINE:
-                self.begin_cluster(FleetWish())
-                return
-            size = Size(nodes=int(at_least(self.nodes)))
-            if needs_a_yes(wish, size.nodes or 0):
+                size, shared = Size(ranks=self.ranks.value), self.oversubscribe.value
+            else:
+                size, shared = Size(nodes=int(at_least(self.nodes))), False
+            if wish is not None and needs_a_yes(wish, size.nodes or 0):
                 self.questions.ask_size(size)
                 return
-            ask_size(store, size, cluster=self.cluster)
+            ask_size(store, size, cluster=self.cluster, oversubscribe=shared)
         self.refresh_now()
 
     def _extend(self) -> None:

@@ -20,7 +20,7 @@ from workbench.core.cluster.model import (
     check_cluster_name,
     shown_state,
 )
-from workbench.core.cluster.size import Size
+from workbench.core.cluster.size import Size, resized
 from workbench.core.cluster.spending import growth, needs_a_yes, refuse_ending
 from workbench.core.cluster.target_world import wished_world
 from workbench.core.fleet.charges import ring_price
@@ -83,16 +83,8 @@ def ask_cluster(
     ):
         ranks = 0
     world = planned_world(has, ranks, oversubscribe, fleet)
-    if before is None or before.fleet != fleet or is_news(store, before, world):
-        before = store.wish_cluster(
-            cluster,
-            up=True,
-            ranks=world.size,
-            oversubscribe=world.oversubscribe,
-            fleet=fleet,
-        )
-    wake_supervisor(cluster)
-    return before
+    wish = ClusterWish(cluster, True, world.size, world.oversubscribe, fleet=fleet)
+    return _request(store, before, wish)
 
 
 def ask_size(
@@ -121,14 +113,16 @@ def ask_size(
             is over.
         CloudError: The provider does not answer, or not to us.
     """
-    if size.nodes is None:
-        return _ask_ranks(store, size.ranks or 0, cluster, oversubscribe)
-    fleet = _resized(store, cluster, size.nodes, across_zones)
-    wish = store.cluster_wish(cluster)
-    if wish is not None and needs_a_yes(wish, size.nodes):
-        _check_price(store, replace(wish, fleet=fleet), agreed, market)
-    shares = wish is not None and wish.oversubscribe
-    return ask_cluster(store, 0, cluster=cluster, oversubscribe=shares, fleet=fleet)
+    before = store.cluster_wish(check_cluster_name(cluster))
+    if before is None or not before.up:
+        return _start_with(store, before, size, cluster, oversubscribe)
+    refuse_ending(before, time.time())
+    wish = resized(
+        before, size, local_hosts(), oversubscribe=oversubscribe, across_zones=across_zones
+    )
+    if needs_a_yes(before, wish.fleet.nodes):
+        _check_price(store, wish, agreed, market)
+    return _request(store, before, wish)
 
 
 def ask_longer(
@@ -248,37 +242,35 @@ def planned_world(
     return wished_world(fleet, local_hosts(), ranks, oversubscribe)
 
 
-def is_news(store: Store, before: ClusterWish, world: World) -> bool:
-    """Whether ``world`` differs from the present one, or that has failed."""
+def is_news(store: Store, before: ClusterWish, ranks: int) -> bool:
+    """Whether ``ranks`` differs from the present number, or the cluster is deleted or failed."""
     gave_up = store.cluster_fact(before.name).state is ClusterState.FAILED
-    return not before.up or before.ranks != world.size or gave_up
+    return not before.up or before.ranks != ranks or gave_up
 
 
-def _ask_ranks(store: Store, ranks: int, cluster: str, oversubscribe: bool) -> ClusterWish:
-    if ranks < 1:
-        raise InputError(
-            f"The number of ranks must be at least 1, not {ranks}",
-            "`workbench delete` deletes the cluster, and `workbench resize --nodes 0` keeps one of "
-            "nodes without any.",
-        )
-    return ask_cluster(store, ranks, cluster=cluster, oversubscribe=oversubscribe)
-
-
-def _resized(store: Store, cluster: str, nodes: int, across_zones: bool) -> FleetWish:
-    """Return the nodes of the new size."""
-    wish = store.cluster_wish(check_cluster_name(cluster))
-    if wish is None:
+def _start_with(
+    store: Store, before: ClusterWish | None, size: Size, cluster: str, oversubscribe: bool
+) -> ClusterWish:
+    """Start a cluster with a number of ranks; nodes are only started with their price confirmed."""
+    if size.nodes is None:
+        return ask_cluster(store, size.ranks, cluster=cluster, oversubscribe=oversubscribe)
+    if before is None:
         raise Unknown(f"There is no cluster {cluster!r}; start it first.")
-    if not wish.up:
-        raise StateError(f"Cluster {cluster!r} is deleted; start a new one (`workbench up`).")
-    if wish.fleet.provider is Provider.THIS_MACHINE:
-        raise InputError(
-            f"Cluster {cluster!r} runs on this machine alone; change its number of ranks instead."
+    raise StateError(f"Cluster {cluster!r} is deleted; start a new one (`workbench up`).")
+
+
+def _request(store: Store, before: ClusterWish | None, wish: ClusterWish) -> ClusterWish:
+    """Write a desired state that differs from the present one, and wake the supervisor."""
+    if before is None or before.fleet != wish.fleet or is_news(store, before, wish.ranks):
+        before = store.wish_cluster(
+            wish.name,
+            up=True,
+            ranks=wish.ranks,
+            oversubscribe=wish.oversubscribe,
+            fleet=wish.fleet,
         )
-    refuse_ending(wish, time.time())
-    fewest = min(wish.fleet.min_nodes, max(nodes, 1))
-    across = across_zones or wish.fleet.across_zones
-    return check_fleet(replace(wish.fleet, nodes=nodes, min_nodes=fewest, across_zones=across))
+    wake_supervisor(wish.name)
+    return before
 
 
 def _check_price(

@@ -90,7 +90,7 @@ def ask_run(
             created=now,
             setup=setup,
         ),
-        world if before is None or is_news(store, before, world) else None,
+        world if before is None or is_news(store, before, world.size) else None,
         fleet,
     )
     wake_supervisor(cluster)
