@@ -17,6 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from workbench.core.run.metrics import Family
 from workbench.view.page_protocol import MESSAGES, StepPart
 from workbench.view.phrase import Unit
 
@@ -27,6 +28,10 @@ UNIONS = {
     StepPart: (
         "StepPart",
         "A part of a step; communication is waiting and moving, if not separate.",
+    ),
+    Family: (
+        "Family",
+        "What kind of quantity is measured; a share is between 0 and 1, or in percent.",
     ),
     Unit: ("Unit", "The format of a number: a count, three or four digits, or a duration."),
 }

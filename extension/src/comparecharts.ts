@@ -7,6 +7,7 @@ import { lastValue } from './run/charts';
 import { element } from './run/dom';
 import { groupsOf, MOST_GROUPS } from './run/groups';
 import type { RunModel } from './run/model';
+import { describe } from './run/phrases';
 import type { Series } from './run/series';
 import { Toolbar } from './run/toolbar';
 import type { ITrans } from './run/trans';
@@ -23,7 +24,10 @@ export interface IComparison {
 }
 
 /** The charts of several runs; what is measured on validation data is dashed. */
-export function comparisons(models: readonly RunModel[]): IComparison[] {
+export function comparisons(
+  models: readonly RunModel[],
+  trans: ITrans
+): IComparison[] {
   const known = models.flatMap(model => [...model.curves.values()]);
   return groupsOf(known)
     .slice(0, MOST_GROUPS)
@@ -32,13 +36,15 @@ export function comparisons(models: readonly RunModel[]): IComparison[] {
       curves: models.flatMap((model, colour) =>
         names
           .filter(name => model.curves.get(name)?.length)
-          .map(name => ({
-            series: withoutRanks(model.curves.get(name)!),
-            last: lastValue(model, name),
-            label: label(model, names.length > 1 ? name : ''),
-            colour,
-            dashed: model.curves.get(name)!.isValidation
-          }))
+          .map(name => {
+            const series = withoutRanks(model.curves.get(name)!);
+            const label = labelOf(model, names.length > 1 ? name : '');
+            return {
+              ...{ series, label, colour, dashed: series.isValidation },
+              last: lastValue(model, name),
+              description: describe(model, name, label, trans)
+            };
+          })
       )
     }))
     .filter(({ curves }) => curves.length > 0);
@@ -66,7 +72,10 @@ export class CompareCharts {
 
   /** Curves have grown. */
   update(): void {
-    for (const { quantity, family, curves } of comparisons(this.models)) {
+    for (const { quantity, family, curves } of comparisons(
+      this.models,
+      this.trans
+    )) {
       let chart = this._charts.get(quantity);
       if (!chart) {
         const { trans, _zoom: zoom, _style: style } = this;
@@ -111,7 +120,7 @@ export class CompareCharts {
   private readonly _grid = element('div', { class: 'wb-charts' });
 }
 
-function label({ id, run }: RunModel, name: string): string {
+function labelOf({ id, run }: RunModel, name: string): string {
   return [run?.name ?? id, name].filter(part => part).join(' ');
 }
 

@@ -47,6 +47,9 @@ export type StepPart =
   | 'data'
   | 'other';
 
+/** What kind of quantity is measured; a share is between 0 and 1, or in percent. */
+export type Family = 'loss' | 'share' | 'other';
+
 /** The format of a number: a count, three or four digits, or a duration. */
 export type Unit = 'count' | 'value' | 'rate' | 'duration';
 
@@ -151,6 +154,15 @@ export interface ISteps {
   says?: string[];
 }
 
+/** A curve in words. */
+export interface ICurveText {
+  name: string;
+  /** What it shows, for those who do not see it. */
+  description: IPhrase;
+  /** That values are not finite; null if all are. */
+  remark: IPhrase | null;
+}
+
 /** A run: its desired and its observed state. */
 export interface IRun {
   id: string;
@@ -187,6 +199,8 @@ export interface IRun {
   word?: IPhrase | null;
   /** The parts of the line beside its state; a string is shown as it is. */
   line?: (IPhrase | string)[];
+  /** Those that are drawn, in the run's own messages; empty in lists. */
+  curves?: ICurveText[];
   /** Whether frames are left out of the error, which `workbench logs` prints. */
   is_folded?: boolean;
   /** Which ranks wait for which others, now or when it ended. */
@@ -329,4 +343,37 @@ export interface ISurvey {
   rates: IRate[];
   /** What stands out and what has changed, a sentence each. */
   remarks: string[];
+}
+
+/** What a frame's header has of one curve. */
+export interface ISeriesHeader {
+  name: string;
+  /** Whether the earlier buckets of this curve are to be discarded first. */
+  reset: boolean;
+  /** Iterations of all ranks in each bucket. */
+  width: number;
+  /** How many ranks reported it. */
+  ranks: number;
+  /** Number of buckets in this frame. */
+  count: number;
+  /** What it measures: curves of one quantity share axes. */
+  quantity?: string;
+  /** A share is between 0 and 1, or in percent. */
+  family?: Family;
+  /** Whether it was measured on data that is not trained on. */
+  is_validation?: boolean;
+}
+
+/** The header of a frame. */
+export interface IFrameHeader {
+  type?: 'points';
+  /** Which feed's versions are meant. */
+  feed: string;
+  /** The newest version that the frame contains. */
+  version: number;
+  /** How many points the run has reported, over all names. */
+  points: number;
+  /** The rank whose means are in the column `slowest`; -1 for none. */
+  slowest: number;
+  series: ISeriesHeader[];
 }

@@ -5,7 +5,14 @@
  * notebook. `workbench/core/run/frames.py` writes them.
  */
 
-import type { IRun, ISteps, ISurvey } from './messages';
+import type {
+  Family,
+  IFrameHeader,
+  IRun,
+  ISeriesHeader,
+  ISteps,
+  ISurvey
+} from './messages';
 
 export type * from './messages';
 
@@ -81,26 +88,10 @@ export interface ISavedRun {
 }
 
 /** The families of quantities in the order in which they are shown. */
-export const FAMILIES = ['loss', 'share', 'other'] as const;
+export const FAMILIES: readonly Family[] = ['loss', 'share', 'other'];
 
-/** What kind of quantity is measured; a share is between 0 and 1, or in percent. */
-export type Family = (typeof FAMILIES)[number];
-
-/** Some buckets of one curve. Each stands for `width` iterations of all ranks. */
-export interface ISeriesUpdate {
-  name: string;
-  /** What it measures: curves of one quantity share axes. */
-  quantity: string;
-  family: Family;
-  /** Whether it was measured on data that is not trained on. */
-  is_validation: boolean;
-  /** Whether what the page had of this curve is to be forgotten first. */
-  reset: boolean;
-  width: number;
-  ranks: number;
-  /** How many values were not finite so far, and the first such iteration (-1 for none). */
-  nonfinite: number;
-  nonfinite_first: number;
+/** Some buckets of one curve. */
+export interface ISeriesUpdate extends Required<Omit<ISeriesHeader, 'count'>> {
   /** Iteration in the middle of each bucket. */
   x: Float64Array;
   /** iteration // width: buckets with the same index replace one another. */
@@ -113,12 +104,7 @@ export interface ISeriesUpdate {
   slowest: Float32Array;
 }
 
-export interface IFrame {
-  feed: string;
-  version: number;
-  /** Points that the run has reported so far, over all names. */
-  points: number;
-  slowest: number;
+export interface IFrame extends Omit<IFrameHeader, 'type' | 'series'> {
   series: ISeriesUpdate[];
 }
 
@@ -131,7 +117,7 @@ export interface IFrame {
 export function decodeFrame(buffer: ArrayBuffer): IFrame {
   const length = new DataView(buffer).getUint32(0, true);
   const text = new TextDecoder().decode(new Uint8Array(buffer, 4, length));
-  const header = JSON.parse(text);
+  const header: IFrameHeader = JSON.parse(text);
   let offset = 4 + length;
   const column = <T>(
     kind: { new (buffer: ArrayBuffer, offset: number, count: number): T },
@@ -142,32 +128,17 @@ export function decodeFrame(buffer: ArrayBuffer): IFrame {
     offset += bytes * count;
     return values;
   };
-  const series = header.series.map(
-    (one: ISeriesUpdate & { count: number }) => ({
-      name: one.name,
-      // Older saved runs have a chart for each curve.
-      quantity: one.quantity ?? one.name,
-      family: one.family ?? 'other',
-      is_validation: one.is_validation ?? false,
-      reset: one.reset,
-      width: one.width,
-      ranks: one.ranks,
-      nonfinite: one.nonfinite,
-      nonfinite_first: one.nonfinite_first,
-      x: column(Float64Array, 8, one.count),
-      index: column(Int32Array, 4, one.count),
-      low: column(Float32Array, 4, one.count),
-      median: column(Float32Array, 4, one.count),
-      high: column(Float32Array, 4, one.count),
-      mean: column(Float32Array, 4, one.count),
-      slowest: column(Float32Array, 4, one.count)
-    })
-  );
-  return {
-    feed: header.feed,
-    version: header.version,
-    points: header.points,
-    slowest: header.slowest,
-    series
-  };
+  const series = header.series.map(({ count, ...one }) => ({
+    // Older saved runs have a chart for each curve.
+    ...{ quantity: one.name, family: 'other' as const, is_validation: false },
+    ...one,
+    x: column(Float64Array, 8, count),
+    index: column(Int32Array, 4, count),
+    low: column(Float32Array, 4, count),
+    median: column(Float32Array, 4, count),
+    high: column(Float32Array, 4, count),
+    mean: column(Float32Array, 4, count),
+    slowest: column(Float32Array, 4, count)
+  }));
+  return { ...header, series };
 }

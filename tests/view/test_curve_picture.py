@@ -57,7 +57,9 @@ def test_runs_that_are_compared_have_a_colour_each_and_dashes_for_validation():
 def test_the_picture_is_described_in_words():
     panels = panels_of({"": {"loss": curve(2, 1), "empty": curve(math.nan)}})
 
-    assert describe(panels) == "loss falls from 2 to 1 over 1 iteration"
+    assert describe(panels) == (
+        "loss falls from 2 to 1 over 1 iteration; empty has no finite value"
+    )
 
 
 def test_any_name_can_be_drawn():

@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from workbench.core.run.downsampling import Curve
+from workbench.core.run.metrics import drawn
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.surfaces import in_page
+from workbench.view.curve_layout import describe, nonfinite_remark, panels_of
 from workbench.view.page_messages import run_message
 from workbench.view.phrase import english
 from workbench.view.state_line import SEPARATOR, line_parts, state_line, state_word
@@ -28,17 +32,35 @@ def made(case: dict[str, Any]) -> Run:
     return Run(RunWish("id", "digits", source="pass", **wish), RunFact("id", **fact))
 
 
+def curves_of(case: dict[str, Any]) -> dict[str, Curve]:
+    curves = {name: Curve() for name in case["curves"]}
+    for name, values in case["curves"].items():
+        known = [math.nan if value is None else value for value in values]
+        curves[name].add(0, range(len(values)), known)
+    return curves
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case["what"] for case in CASES])
 def test_a_run_is_said_as_on_the_page(case) -> None:
     run, waiting, rate = made(case), case["waiting"], case["rate"]
 
-    sent = run_message(run, NOW, rate=rate, waiting=waiting)
+    sent = run_message(run, NOW, rate=rate, waiting=waiting, curves=curves_of(case))
     parts = line_parts(run, NOW, waiting, rate)
 
     assert {name: sent[name] for name in case["sent"]} == case["sent"]
     assert english(state_word(run)) == case["word"]
     assert in_page(SEPARATOR.join(map(english, parts))) == case["line"]
     assert state_line(run, NOW, waiting, rate) == case["terminal"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["what"] for case in CASES])
+def test_curves_are_described_as_on_the_page(case) -> None:
+    curves = curves_of(case)
+
+    remarks = [(nonfinite_remark(curves[name]), name) for name in drawn(curves)]
+
+    assert describe(panels_of({"": curves})) == (case["description"] or "No curve yet")
+    assert "; ".join(english(*one) for one in remarks if one[0]) == case["remark"]
 
 
 def test_what_a_run_waits_for_takes_the_place_of_its_message() -> None:

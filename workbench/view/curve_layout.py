@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from workbench.core.run.downsampling import Curve, Trace
 from workbench.core.run.metrics import MAX_GROUPS, Group, group_names, is_validation
-from workbench.core.units import count
-from workbench.view.text import number
+from workbench.view.phrase import Amount, Phrase, counted, english, phrase
 
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")  # Okabe and Ito
 
@@ -29,6 +28,7 @@ class CurveLine:
 
     style: Style
     trace: Trace
+    curve: Curve
 
 
 @dataclass(frozen=True)
@@ -72,46 +72,91 @@ def describe(panels: Sequence[Panel], values: Mapping[str, float] | None = None)
     """Describe the picture in words, as its alternative text.
 
     Args:
-        values: The last value of every name, if points are downsampled.
+        values: The last value of every name.
     """
-    sentences = [_describe(line, values or {}) for panel in panels for line in panel.lines]
-    return "; ".join(sentence for sentence in sentences if sentence) or "No curve yet"
+    known = values or {}
+    sentences = [
+        english(
+            curve_description(line.curve, known.get(line.style.name, math.nan)), line.style.name
+        )
+        for panel in panels
+        for line in panel.lines
+    ]
+    return "; ".join(sentences) or "No curve yet"
+
+
+def curve_description(curve: Curve, last: float = math.nan) -> Phrase:
+    """Describe a curve in words; the argument None stands for its label.
+
+    Args:
+        last: Its last value, if points are downsampled.
+    """
+    ends = curve.ends()
+    if ends is None:
+        return phrase("%1 has no finite value", None)
+    (begun, start), (ended, end) = ends.first, ends.last
+    end = last if math.isfinite(last) else end
+    if begun == ended:
+        at = math.floor(ended + 0.5)
+        return phrase("%1 is %2 at iteration %3", None, ("value", end), ("count", at))
+    over = math.floor(ended - begun + 0.5)
+    first: Amount = ("value", start)
+    newest: Amount = ("value", end)
+    width: Amount = ("count", over)
+    if end < start:
+        return counted(
+            "%2 falls from %3 to %4 over %5 iteration",
+            "%2 falls from %3 to %4 over %5 iterations",
+            over, None, first, newest, width,
+        )  # fmt: skip
+    if end > start:
+        return counted(
+            "%2 rises from %3 to %4 over %5 iteration",
+            "%2 rises from %3 to %4 over %5 iterations",
+            over, None, first, newest, width,
+        )  # fmt: skip
+    return counted(
+        "%2 stays at %3 over %4 iteration",
+        "%2 stays at %3 over %4 iterations",
+        over, None, newest, width,
+    )  # fmt: skip
+
+
+def nonfinite_remark(curve: Curve) -> Phrase | None:
+    """Return that values of a curve are not finite; None if all are."""
+    amount = curve.nonfinite
+    if not amount:
+        return None
+    first: Amount = ("count", curve.nonfinite_first)
+    count: Amount = ("count", amount)
+    ends = curve.ends()
+    if ends is not None and ends.is_finite:
+        return counted(
+            "%2 was not finite at iteration %3 (%4 value)",
+            "%2 was not finite at times, first at iteration %3 (%4 values)",
+            amount, None, first, count,
+        )  # fmt: skip
+    return counted(
+        "%2 has not been finite since iteration %3 (%4 value)",
+        "%2 has not been finite since iteration %3 (%4 values)",
+        amount, None, first, count,
+    )  # fmt: skip
 
 
 def _lines(group: Group, runs: Mapping[str, Mapping[str, Curve]]) -> list[CurveLine]:
     found = [
-        (run, name, curves[name].trace())
+        (run, name, curves[name])
         for run, curves in runs.items()
         for name in group.names
         if name in curves
     ]
     if len(runs) == 1:
         return [
-            CurveLine(Style(name, _COLOURS[i % len(_COLOURS)], dashed=False), trace)
-            for i, (_, name, trace) in enumerate(found)
+            CurveLine(Style(name, _COLOURS[i % len(_COLOURS)], dashed=False), curve.trace(), curve)
+            for i, (_, name, curve) in enumerate(found)
         ]
     colours = {run: _COLOURS[i % len(_COLOURS)] for i, run in enumerate(runs)}
     return [
-        CurveLine(Style(f"{run}: {name}", colours[run], is_validation(name)), trace)
-        for run, name, trace in found
+        CurveLine(Style(f"{run}: {name}", colours[run], is_validation(name)), curve.trace(), curve)
+        for run, name, curve in found
     ]
-
-
-def _describe(line: CurveLine, values: Mapping[str, float]) -> str:
-    known = [
-        (iteration, value)
-        for iteration, value in zip(line.trace.iterations, line.trace.mean, strict=True)
-        if math.isfinite(value)
-    ]
-    if not known:
-        return ""
-    name, (first, start), (last, end) = line.style.name, known[0], known[-1]
-    exact = values.get(name, math.nan)
-    end = exact if math.isfinite(exact) else end
-    if first == last:
-        return f"{name} is {number(end)} at iteration {last:.0f}"
-    verb = "falls" if end < start else "rises" if end > start else "stays"
-    return (
-        f"{name} {verb} from {number(start)} to {number(end)} "
-        f"over {count(round(last - first), 'iteration')}"
-    )

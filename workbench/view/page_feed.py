@@ -150,6 +150,7 @@ class Feed:
             values=self._values,
             displays=self._displays,
             anatomy=self._anatomy,
+            curves=dict(self._drawn()),
         )
 
     def steps_message(self) -> Message | None:
@@ -204,10 +205,4 @@ class Feed:
 
 
 def _series(name: str, curve: Curve, since: int, marked: int) -> Series:
-    return Series(
-        name,
-        curve.buckets(since, marked),
-        len(curve.ranks),
-        curve.nonfinite,
-        curve.nonfinite_first,
-    )
+    return Series(name, curve.buckets(since, marked), len(curve.ranks))

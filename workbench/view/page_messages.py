@@ -12,16 +12,19 @@ from typing import Any, cast
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy, kept_anatomy
 from workbench.core.cluster.model import ClusterFact, as_next_started, shown_state
 from workbench.core.performance.comparison import StepSummary
-from workbench.core.run.metrics import fraction_done, group_names, reported, seconds_taken
+from workbench.core.run.downsampling import Curve
+from workbench.core.run.metrics import drawn, fraction_done, group_names, reported, seconds_taken
 from workbench.core.run.model import Run, only_printed
 from workbench.errors import Unknown
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.surfaces import in_page
+from workbench.view.curve_layout import curve_description, nonfinite_remark
 from workbench.view.hang_text import hang_message
 from workbench.view.nodes import fleet_message, fleet_of
 from workbench.view.page_protocol import (
     ClusterMessage,
+    CurveTextMessage,
     ListedRunMessage,
     MeasuredMessage,
     RankMessage,
@@ -40,6 +43,7 @@ Message = dict[str, Any]
 MOST_RANKS = 32  # whose step times are sent
 SPARK_BUCKETS = 40
 ERROR_CHARACTERS = 20_000
+NO_CURVES: Mapping[str, Curve] = {}
 
 
 def run_message(
@@ -51,6 +55,7 @@ def run_message(
     values: Mapping[str, float] | None = None,
     displays: int = 0,
     anatomy: Anatomy = NOTHING_KNOWN,
+    curves: Mapping[str, Curve] = NO_CURVES,
 ) -> Message:
     """Return one run.
 
@@ -61,6 +66,7 @@ def run_message(
         values: The last value of every name.
         displays: Number of rank 0's displays.
         anatomy: The step breakdown and its verdict.
+        curves: The curves to describe.
     """
     return as_values(
         _run_message(
@@ -71,6 +77,7 @@ def run_message(
             values=values,
             displays=displays,
             anatomy=anatomy,
+            curves=curves,
         )
     )
 
@@ -84,6 +91,7 @@ def _run_message(
     values: Mapping[str, float] | None = None,
     displays: int = 0,
     anatomy: Anatomy = NOTHING_KNOWN,
+    curves: Mapping[str, Curve] = NO_CURVES,
 ) -> RunMessage:
     wish, fact = run.wish, run.fact
     return RunMessage(
@@ -112,6 +120,10 @@ def _run_message(
             in_page(one) if isinstance(one, str) else one
             for one in line_parts(run, now, waiting, rate)
         ),
+        curves=tuple(
+            _curve_text(name, curves[name], (values or {}).get(name, math.nan))
+            for name in drawn(curves)
+        ),
         is_folded=bool(fact.traceback),
         hang=hang_message(run),
         parameters={name: _plain(value) for name, value in wish.parameters},
@@ -120,6 +132,12 @@ def _run_message(
         displays=displays,
         verdict=anatomy.says,
         step=_step_message(anatomy.summary),
+    )
+
+
+def _curve_text(name: str, curve: Curve, last: float) -> CurveTextMessage:
+    return CurveTextMessage(
+        name=name, description=curve_description(curve, last), remark=nonfinite_remark(curve)
     )
 
 

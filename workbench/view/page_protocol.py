@@ -14,6 +14,7 @@ from typing import Any, Literal
 from workbench.core.cluster.model import ClusterState
 from workbench.core.fleet.model import NodeState, Provider
 from workbench.core.fleet.purchases import PurchaseOutcome
+from workbench.core.run.frames import FrameHeader, SeriesHeader
 from workbench.core.run.model import RunKind, RunState
 from workbench.view.phrase import Phrase
 
@@ -149,6 +150,20 @@ class StepsMessage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CurveTextMessage:
+    """A curve in words.
+
+    Args:
+        description: What it shows, for those who do not see it.
+        remark: That values are not finite; null if all are.
+    """
+
+    name: str
+    description: Phrase
+    remark: Phrase | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunMessage:
     """A run: its desired and its observed state.
 
@@ -163,6 +178,7 @@ class RunMessage:
             median over the ranks; null where it is not finite.
         word: Its state in a word.
         line: The parts of the line beside its state; a string is shown as it is.
+        curves: Those that are drawn, in the run's own messages; empty in lists.
         is_folded: Whether frames are left out of the error, which ``workbench logs`` prints.
         hang: Which ranks wait for which others, now or when it ended.
         displays: Number of rank 0's figures, tables and similar.
@@ -195,6 +211,7 @@ class RunMessage:
     values: Mapping[str, float | None]
     word: Phrase | None = None
     line: tuple[Phrase | str, ...] = ()
+    curves: tuple[CurveTextMessage, ...] = ()
     is_folded: bool = False
     hang: HangMessage | None = None
     displays: int = 0
@@ -374,8 +391,9 @@ class SurveyMessage:
 
 MESSAGES: tuple[type[Any], ...] = (
     Phrase, NodeMessage, RungMessage, WaitingMessage, ElsewhereMessage, HangMessage, StepMessage,
-    StepsMessage, RunMessage, ListedRunMessage, RankMessage, MeasuredMessage, FleetMessage,
-    ClusterMessage, ClustersMessage, ExchangeMessage, RateMessage, SurveyMessage,
+    StepsMessage, CurveTextMessage, RunMessage, ListedRunMessage, RankMessage, MeasuredMessage,
+    FleetMessage, ClusterMessage, ClustersMessage, ExchangeMessage, RateMessage, SurveyMessage,
+    SeriesHeader, FrameHeader,
 )  # fmt: skip
 
 

@@ -41,7 +41,8 @@ class Phrase:
     amount: int = 0
 
 
-Argument = str | tuple[Unit, float] | Phrase | None
+Amount = tuple[Unit, float]
+Argument = str | Amount | Phrase | None
 Said = Phrase | str  # a string is shown as it is
 
 

@@ -163,7 +163,14 @@ def _saved(
     record: RunRecord, anatomy: Anatomy, values: Mapping[str, float], now: float, displays: int = 0
 ) -> dict[str, object]:
     return {
-        "run": run_message(record.run, now, values=values, displays=displays, anatomy=anatomy),
+        "run": run_message(
+            record.run,
+            now,
+            values=values,
+            displays=displays,
+            anatomy=anatomy,
+            curves=record.curves,
+        ),
         "steps": steps_message(anatomy) if anatomy.steps else None,
         "frame": base64.b64encode(_frame(record, anatomy.slowest)).decode(),
     }
@@ -175,9 +182,7 @@ def _frame(record: RunRecord, slowest: int) -> bytes:
     series = []
     for name, curve in curves.items():
         buckets = curve.thinned(amount).buckets(marked=slowest)
-        series.append(
-            Series(name, buckets, len(curve.ranks), curve.nonfinite, curve.nonfinite_first)
-        )
+        series.append(Series(name, buckets, len(curve.ranks)))
     return encode_frame(series, points=record.points, slowest=slowest)
 
 

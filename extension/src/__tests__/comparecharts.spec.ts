@@ -1,5 +1,6 @@
 import { comparisons } from '../comparecharts';
 import { RunModel } from '../run/model';
+import { ENGLISH } from '../run/trans';
 import type { ISeriesUpdate } from '../protocol';
 import { aRun } from './samples';
 
@@ -12,7 +13,6 @@ function aCurve(name: string): ISeriesUpdate {
     ...{ family: isLoss ? 'loss' : 'share' },
     is_validation: name.startsWith('val_'),
     ...{ reset: true, width: 1, ranks: 4 },
-    ...{ nonfinite: 0, nonfinite_first: -1 },
     x: Float64Array.of(1, 2),
     index: Int32Array.of(1, 2),
     ...{ low: values, median: values, high: values },
@@ -34,7 +34,7 @@ it('draws a chart for each quantity, a colour for each run, validation dashed', 
     aModel('a', ['train_loss', 'val_loss', 'accuracy']),
     aModel('b', ['train_loss'])
   ];
-  const drawn = comparisons(models).map(({ quantity, curves }) => [
+  const drawn = comparisons(models, ENGLISH).map(({ quantity, curves }) => [
     quantity,
     ...curves.map(one => `${one.label} ${one.colour} ${one.dashed}`)
   ]);
@@ -51,7 +51,7 @@ it('draws a chart for each quantity, a colour for each run, validation dashed', 
 });
 
 it('compares runs and not their ranks', () => {
-  const [{ curves }] = comparisons([aModel('a', ['loss'])]);
+  const [{ curves }] = comparisons([aModel('a', ['loss'])], ENGLISH);
 
   expect(curves[0].series.hasBand).toBe(false);
   expect(curves[0].series.ranks).toBe(1);
@@ -59,5 +59,5 @@ it('compares runs and not their ranks', () => {
 });
 
 it('draws nothing of a run that reported nothing', () => {
-  expect(comparisons([aModel('a', [])])).toEqual([]);
+  expect(comparisons([aModel('a', [])], ENGLISH)).toEqual([]);
 });

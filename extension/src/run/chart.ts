@@ -15,7 +15,6 @@ import {
 } from './layout';
 import { integer, number } from './numbers';
 import { Pacer } from './pacer';
-import { describe } from './phrases';
 import { dashOf, makePlot, pointed, type IPlotted } from './plot';
 import { ChartReader, type IReadable } from './reader';
 import { nearest } from './series';
@@ -151,7 +150,7 @@ export class Chart implements IPlotted, IReadable {
   }
 
   private _draw(): void {
-    const { zoom, trans } = this.options;
+    const { zoom } = this.options;
     const width = Math.floor(this._picture.clientWidth);
     if (!width || !this.whole) {
       return;
@@ -175,9 +174,7 @@ export class Chart implements IPlotted, IReadable {
       this.onPoint(pointed(this, this._plot!));
     }
     this._showCursor();
-    const words = this.curves.map(({ label, series }) =>
-      describe(label, series, trans)
-    );
+    const words = this.curves.flatMap(({ description }) => description || []);
     setAttribute(this._picture, 'role', 'img');
     setAttribute(this._picture, 'aria-label', words.join('; '));
   }

@@ -5,7 +5,7 @@ import { Chart, type ICurve, type IStyle } from './chart';
 import { element, setText } from './dom';
 import { groupsOf, MOST_GROUPS, type IGroup } from './groups';
 import type { RunModel } from './model';
-import { nonfiniteRemark } from './phrases';
+import { describe, nonfiniteRemarks } from './phrases';
 import type { ITrans } from './trans';
 import type { Range, Zoom } from './zoom';
 
@@ -40,7 +40,7 @@ export class RunCharts {
     return spans.length ? [Math.min(...spans), Math.max(...spans)] : null;
   }
 
-  /** The curves have changed. */
+  /** The curves, or what is said of them, have changed. */
   update(): void {
     const { curves, slowest } = this.model;
     const known = [...curves.values()].filter(one => one.length);
@@ -52,7 +52,8 @@ export class RunCharts {
       this._charts.get(quantity)!.update(
         names.map((name, colour): ICurve => {
           const series = curves.get(name)!;
-          const look = { label: name, colour, dashed: false };
+          const description = describe(this.model, name, name, this.trans);
+          const look = { label: name, description, colour, dashed: false };
           return { series, ...look, last: lastValue(this.model, name) };
         }),
         slowest,
@@ -96,12 +97,9 @@ export class RunCharts {
 
   private _remarks(groups: IGroup[]): void {
     const { trans, model } = this;
-    const remarks = groups
-      .flatMap(({ names }) => names)
-      .map(name => nonfiniteRemark(model.curves.get(name)!, trans))
-      .filter(remark => remark);
-    setText(this._remark, remarks.join('; '));
-    this._remark.hidden = !remarks.length;
+    const remarks = model.run ? nonfiniteRemarks(model.run, trans) : '';
+    setText(this._remark, remarks);
+    this._remark.hidden = !remarks;
     const left = groups.slice(MOST_GROUPS).map(({ quantity }) => quantity);
     this._more.hidden = !left.length;
     if (left.length) {

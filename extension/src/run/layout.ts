@@ -16,6 +16,8 @@ const FEWEST_BUCKETS = 200;
 export interface ICurve {
   series: Series;
   label: string;
+  /** What it shows, for those who do not see it; empty while it is not known. */
+  description: string;
   /** Which of the theme's colours. */
   colour: number;
   dashed: boolean;

@@ -1,10 +1,9 @@
 /**
- * Put a run's state and its curves into words.
+ * Show in the page's language what the server says of a run and its curves.
  */
 import type { IPhrase, IRun } from '../protocol';
-import type { Connection } from './model';
+import type { Connection, RunModel } from './model';
 import { duration, integer, number } from './numbers';
-import type { Series } from './series';
 import type { ITrans } from './trans';
 
 /**
@@ -61,77 +60,22 @@ export function connectionRemark(
   }
 }
 
-/** That values are not finite, in a sentence; nothing when all are. */
-export function nonfiniteRemark(series: Series, trans: ITrans): string {
-  const { name, nonfinite, nonfiniteFirst, length } = series;
-  if (!nonfinite) {
-    return '';
-  }
-  const [first, count] = [integer(nonfiniteFirst), integer(nonfinite)];
-  return length && !Number.isNaN(series.median[length - 1])
-    ? trans._n(
-        '%2 was not finite at iteration %3 (%4 value)',
-        '%2 was not finite at times, first at iteration %3 (%4 values)',
-        nonfinite,
-        name,
-        first,
-        count
-      )
-    : trans._n(
-        '%2 has not been finite since iteration %3 (%4 value)',
-        '%2 has not been finite since iteration %3 (%4 values)',
-        nonfinite,
-        name,
-        first,
-        count
-      );
+/** What a curve shows, for those who do not see it; empty while it is not known. */
+export function describe(
+  { run }: RunModel,
+  name: string,
+  label: string,
+  trans: ITrans
+): string {
+  const found = run?.curves?.find(one => one.name === name);
+  return found ? said(found.description, trans, label) : '';
 }
 
-/** What a curve shows, for those who do not see it. */
-export function describe(label: string, series: Series, trans: ITrans): string {
-  const { x, median } = series;
-  const first = median.findIndex(value => !Number.isNaN(value));
-  if (first < 0) {
-    return trans.__('%1 has no finite value', label);
-  }
-  let last = median.length - 1;
-  while (Number.isNaN(median[last])) {
-    last -= 1;
-  }
-  const [start, end] = [number(median[first]), number(median[last])];
-  if (first === last) {
-    return trans.__('%1 is %2 at iteration %3', label, end, integer(x[last]));
-  }
-  const over = Math.round(x[last] - x[first]);
-  if (median[last] < median[first]) {
-    return trans._n(
-      '%2 falls from %3 to %4 over %5 iteration',
-      '%2 falls from %3 to %4 over %5 iterations',
-      over,
-      label,
-      start,
-      end,
-      integer(over)
-    );
-  }
-  return median[last] > median[first]
-    ? trans._n(
-        '%2 rises from %3 to %4 over %5 iteration',
-        '%2 rises from %3 to %4 over %5 iterations',
-        over,
-        label,
-        start,
-        end,
-        integer(over)
-      )
-    : trans._n(
-        '%2 stays at %3 over %4 iteration',
-        '%2 stays at %3 over %4 iterations',
-        over,
-        label,
-        end,
-        integer(over)
-      );
+/** Which values of a run's curves are not finite; empty if all are. */
+export function nonfiniteRemarks({ curves }: IRun, trans: ITrans): string {
+  return (curves ?? [])
+    .flatMap(({ name, remark }) => (remark ? said(remark, trans, name) : []))
+    .join('; ');
 }
 
 function argument(

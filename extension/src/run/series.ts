@@ -20,9 +20,6 @@ export class Series {
   width = 1;
   /** How many ranks reported it. */
   ranks = 0;
-  nonfinite = 0;
-  /** The first iteration with a value that is not finite; -1 for none. */
-  nonfiniteFirst = -1;
   /** Number of buckets. */
   length = 0;
   /** Grows with every change. */
@@ -73,8 +70,6 @@ export class Series {
     this.isValidation = update.is_validation;
     this.width = update.width;
     this.ranks = update.ranks;
-    this.nonfinite = update.nonfinite;
-    this.nonfiniteFirst = update.nonfinite_first;
     this.version += 1;
     this._reserve(this.length + update.index.length);
     for (let i = 0; i < update.index.length; i++) {

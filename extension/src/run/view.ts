@@ -200,9 +200,7 @@ export class RunView {
     if (run.displays && !this.options.isBeside?.()) {
       this._transcript?.open(0);
     }
-    if (run.is_ended) {
-      this._charts.update(); // which shows the last values as they are stored
-    }
+    this._charts.update(); // which describes curves, and shows the last values as they are stored
     const word = stateWord(run, trans);
     if (this._word && word !== this._word) {
       this._announce(trans.__('Run %1: %2', run.name, word));

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.run.downsampling import PATIENCE_SECONDS, Curve
+from workbench.core.run.downsampling import PATIENCE_SECONDS, Curve, Ends
 
 
 def test_a_short_curve_is_kept_as_it_is() -> None:
@@ -201,3 +202,26 @@ def _take(buckets, taken) -> None:
     if buckets.fresh:
         taken.clear()
     taken.update(zip(buckets.index.tolist(), buckets.mean.tolist(), strict=True))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 40), st.floats(-9, 9) | st.just(math.nan))
+    ),
+    st.booleans(),
+)
+def test_the_ends_are_those_of_the_buckets(points, is_settled) -> None:
+    curve = Curve(capacity=8)
+    for rank, iteration, value in points:
+        curve.add(rank, iteration, value)
+    if is_settled:
+        curve.settle(0.0, 1)
+    buckets, ends = curve.buckets(), curve.ends()
+
+    finite = np.flatnonzero(np.isfinite(buckets.median))
+
+    if not len(finite):
+        assert ends is None
+    else:
+        first, last = ((buckets.x[i], buckets.median[i]) for i in finite[[0, -1]])
+        assert ends == Ends(first, last, finite[-1] == len(buckets) - 1)

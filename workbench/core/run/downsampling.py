@@ -66,6 +66,19 @@ class Buckets:
         return len(self.x)
 
 
+@dataclass(frozen=True)
+class Ends:
+    """The first and the last finite value of a curve, each with its iteration.
+
+    Args:
+        is_finite: Whether the newest bucket has a finite value.
+    """
+
+    first: tuple[float, float]
+    last: tuple[float, float]
+    is_finite: bool
+
+
 class Curve:
     """One metric over iterations, from all ranks, in bounded memory.
 
@@ -210,6 +223,26 @@ class Curve:
             width=self.width,
             fresh=fresh,
         )
+
+    def ends(self) -> Ends | None:
+        """Return the ends of the buckets that ``buckets`` offers; None without a finite value.
+
+        Their values are ``Buckets.median``, but no other bucket is computed.
+        """
+        used = len(self)
+        offered = self._last[:used] <= (np.inf if self._front is None else self._front)
+        finite = offered & (self._count[:, :used].sum(axis=0) > 0)
+        finite &= np.isfinite(self._total[:, :used]).all(axis=0)
+        if not finite.any():
+            return None
+        places = np.flatnonzero(finite)
+        index = self._index[places]
+        chosen = places[[int(index.argmin()), int(index.argmax())]]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = _median(self._total[:, chosen] / self._count[:, chosen]).tolist()
+        x = ((self._first[chosen] + self._last[chosen]) / 2).tolist()
+        is_finite = bool(self._index[chosen[1]] == self._index[:used][offered].max())
+        return Ends((x[0], values[0]), (x[1], values[1]), is_finite)
 
     def thinned(self, capacity: int) -> Curve:
         """Return a copy in at most ``capacity`` buckets."""

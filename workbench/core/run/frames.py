@@ -10,32 +10,68 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workbench.core.run.downsampling import Buckets
-from workbench.core.run.metrics import family, is_validation, quantity
+from workbench.core.run.metrics import Family, family, is_validation, quantity
 
 BUCKET_BYTES = 32
 
 
-@dataclass(frozen=True)
-class Series:
-    """Some buckets of one curve, and what is to be known of the whole of it.
+@dataclass(frozen=True, kw_only=True)
+class SeriesHeader:
+    """What a frame's header has of one curve.
 
     Args:
+        quantity: What it measures: curves of one quantity share axes.
+        family: A share is between 0 and 1, or in percent.
+        is_validation: Whether it was measured on data that is not trained on.
+        reset: Whether the earlier buckets of this curve are to be discarded first.
+        width: Iterations of all ranks in each bucket.
         ranks: How many ranks reported it.
-        nonfinite: How many values were not finite.
-        nonfinite_first: The first iteration with such a value; -1 for none.
+        count: Number of buckets in this frame.
     """
+
+    name: str
+    reset: bool
+    width: int
+    ranks: int
+    count: int
+    quantity: str = ""
+    family: Family = "other"
+    is_validation: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrameHeader:
+    """The header of a frame.
+
+    Args:
+        feed: Which feed's versions are meant.
+        version: The newest version that the frame contains.
+        points: How many points the run has reported, over all names.
+        slowest: The rank whose means are in the column ``slowest``; -1 for none.
+    """
+
+    type: Literal["points"] = "points"
+    feed: str
+    version: int
+    points: int
+    slowest: int
+    series: tuple[SeriesHeader, ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """Some buckets of one curve, and how many ranks reported it."""
 
     name: str
     buckets: Buckets
     ranks: int
-    nonfinite: int = 0
-    nonfinite_first: int = -1
 
 
 def encode_frame(
@@ -46,41 +82,33 @@ def encode_frame(
     points: int = 0,
     slowest: int = -1,
 ) -> bytes:
-    """Return a frame of ``series``.
-
-    Args:
-        feed: Which feed's versions are meant.
-        version: The newest of them that the frame takes in.
-        points: How many points the run has reported.
-        slowest: The rank whose means are in the column ``slowest``; -1 for none.
-    """
+    """Return a frame of ``series``, with the fields of ``FrameHeader``."""
     rows = list(series)
-    header = {
-        "type": "points",
-        "feed": feed,
-        "version": version,
-        "points": points,
-        "slowest": slowest,
-        "series": [
-            {
-                "name": row.name,
-                "quantity": (measured := quantity(row.name)),
-                "family": family(measured),
-                "is_validation": is_validation(row.name),
-                "reset": row.buckets.fresh,
-                "width": row.buckets.width,
-                "ranks": row.ranks,
-                "nonfinite": row.nonfinite,
-                "nonfinite_first": row.nonfinite_first,
-                "count": len(row.buckets),
-            }
-            for row in rows
-        ],
-    }
-    text = json.dumps(header, separators=(",", ":")).encode()
+    header = FrameHeader(
+        feed=feed,
+        version=version,
+        points=points,
+        slowest=slowest,
+        series=tuple(map(_header, rows)),
+    )
+    text = json.dumps(asdict(header), separators=(",", ":")).encode()
     text += b" " * (-(4 + len(text)) % 8)
     columns = (column for row in rows for column in _columns(row.buckets))
     return b"".join([len(text).to_bytes(4, "little"), text, *columns])
+
+
+def _header(row: Series) -> SeriesHeader:
+    measured = quantity(row.name)
+    return SeriesHeader(
+        name=row.name,
+        reset=row.buckets.fresh,
+        width=row.buckets.width,
+        ranks=row.ranks,
+        count=len(row.buckets),
+        quantity=measured,
+        family=family(measured),
+        is_validation=is_validation(row.name),
+    )
 
 
 def _columns(buckets: Buckets) -> Iterable[bytes]:

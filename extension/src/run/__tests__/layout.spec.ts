@@ -11,7 +11,13 @@ function curve(
 ): ICurve {
   const series = new Series('main/loss');
   series.apply(buckets(index, changes));
-  return { series, label: 'main/loss', colour: 0, dashed: false };
+  return {
+    series,
+    label: 'main/loss',
+    description: '',
+    colour: 0,
+    dashed: false
+  };
 }
 
 test('curves are joined on all their iterations', () => {

@@ -4,15 +4,15 @@ import type { IPhrase } from '../../protocol';
 import { fixed, integer, number, percent, tick } from '../numbers';
 import {
   connectionRemark,
-  describe as words,
-  nonfiniteRemark,
+  describe as describeCurve,
+  nonfiniteRemarks,
   said,
   stateLine,
   stateWord
 } from '../phrases';
-import { Series } from '../series';
+import { RunModel } from '../model';
 import { ENGLISH } from '../trans';
-import { anEndedRun, aRun, buckets } from './samples';
+import { anEndedRun, aRun } from './samples';
 
 beforeAll(() => {
   document.documentElement.lang = 'en';
@@ -24,6 +24,17 @@ describe('a run', () => {
 
     expect(stateWord(run, ENGLISH)).toBe(one.word);
     expect(stateLine(run, ENGLISH)).toBe(one.line);
+  });
+
+  it.each(cases)('has its curves described: $what', one => {
+    const model = new RunModel('id');
+    model.applyMessage({ type: 'run', run: aRun(one.sent as object) });
+
+    const described = (model.run?.curves ?? []).map(({ name }) =>
+      describeCurve(model, name, name, ENGLISH)
+    );
+    expect(described.join('; ')).toBe(one.description);
+    expect(nonfiniteRemarks(model.run!, ENGLISH)).toBe(one.remark);
   });
 
   it('that an older version saved is said in its sentences', () => {
@@ -59,44 +70,6 @@ test('trouble of the store is told with the connection', () => {
     'The store is newer. Trying again…'
   );
   expect(connectionRemark('live', '', ENGLISH)).toBe('');
-});
-
-describe('nonfiniteRemark', () => {
-  const series = (last: number) => {
-    const made = new Series('main/loss');
-    const median = Float32Array.of(1, last);
-    made.apply(
-      buckets([420, 421], { median, nonfinite: 37, nonfinite_first: 421 })
-    );
-    return made;
-  };
-
-  it('tells since when a loss is not finite', () => {
-    expect(nonfiniteRemark(series(NaN), ENGLISH)).toBe(
-      'main/loss has not been finite since iteration 421 (37 values)'
-    );
-  });
-
-  it('tells that it has recovered', () => {
-    expect(nonfiniteRemark(series(2), ENGLISH)).toBe(
-      'main/loss was not finite at times, first at iteration 421 (37 values)'
-    );
-  });
-});
-
-describe('what a curve shows', () => {
-  it.each([
-    ['falls from 2 to 0.5 over 2 iterations', [2, 1, 0.5]],
-    ['rises from 1 to 2 over 1 iteration', [NaN, 1, 2]],
-    ['stays at 3 over 2 iterations', [3, 1, 3]],
-    ['is 4 at iteration 2', [NaN, NaN, 4]],
-    ['has no finite value', [NaN, NaN, NaN]]
-  ])('is said: %s', (said, values) => {
-    const series = new Series('loss');
-    series.apply(buckets([0, 1, 2], { median: Float32Array.from(values) }));
-
-    expect(words('loss', series, ENGLISH)).toBe(`loss ${said}`);
-  });
 });
 
 describe('numbers', () => {

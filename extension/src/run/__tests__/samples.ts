@@ -116,8 +116,6 @@ export function buckets(
     reset: false,
     width,
     ranks: 1,
-    nonfinite: 0,
-    nonfinite_first: -1,
     x: Float64Array.from(index, i => i * width + (width - 1) / 2),
     index: Int32Array.from(index),
     low: values,
@@ -145,8 +143,7 @@ export function encoded(frame: IFrame): ArrayBuffer {
       ...{ name: one.name, quantity: one.quantity, family: one.family },
       is_validation: one.is_validation,
       ...{ reset: one.reset, width: one.width },
-      ...{ ranks: one.ranks, nonfinite: one.nonfinite },
-      nonfinite_first: one.nonfinite_first,
+      ...{ ranks: one.ranks },
       count: one.index.length
     }))
   };

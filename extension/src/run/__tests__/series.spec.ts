@@ -58,12 +58,6 @@ describe('Series', () => {
     expect(series.span).toEqual([0, 999]);
   });
 
-  it('knows what is not finite', () => {
-    const series = taken([[0], { nonfinite: 3, nonfinite_first: 7 }]);
-
-    expect([series.nonfinite, series.nonfiniteFirst]).toEqual([3, 7]);
-  });
-
   it.each([
     [1, 1, false],
     [4, 1, true],

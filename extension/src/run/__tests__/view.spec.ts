@@ -197,13 +197,12 @@ test('a failure shows the traceback of its rank', () => {
 
 test('a loss that is not finite is warned of', () => {
   made();
-  const nan = Float32Array.of(NaN);
-  model.applyFrame(
-    aFrame([buckets([7], { median: nan, nonfinite: 4, nonfinite_first: 7 })])
-  );
+  const remark = { text: '%1 is not finite', args: [null] };
+  const description = { text: '%1 has no finite value', args: [null] };
+  say({ curves: [{ name: 'main/loss', description, remark }] });
 
   expect(find('.wb-warning:not([hidden])').textContent).toBe(
-    'main/loss has not been finite since iteration 7 (4 values)'
+    'main/loss is not finite'
   );
 });
 
