@@ -219,21 +219,27 @@ def one_endpoint(possible: None) -> Iterator[Endpoint]:
         yield endpoint
 
 
+@contextlib.contextmanager
+def open_shell(endpoint: Endpoint, folder: Path) -> Iterator[Shell]:
+    """Give a shell on an endpoint that has nothing yet; what a failed test left is deleted."""
+    endpoint.reset()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", endpoint.url)
+        patch.setenv("WORKBENCH_HOME", str(folder / "home"))
+        shell = Shell(endpoint, folder)
+        yield shell
+        endpoint.mend()
+        wish = shell.store.cluster_wish(NAME)
+        if shell.supervisor() or (wish and wish.up):
+            with contextlib.suppress(AssertionError):
+                shell.do("delete", "--cluster", NAME)
+        shell.store.close()
+
+
 @pytest.fixture
-def shell(
-    one_endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Shell]:
-    one_endpoint.reset()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", one_endpoint.url)
-    monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path / "home"))
-    shell = Shell(one_endpoint, tmp_path)
-    yield shell
-    one_endpoint.mend()
-    wish = shell.store.cluster_wish(NAME)
-    if shell.supervisor() or (wish and wish.up):  # the test failed: nothing of it shall go on
-        with contextlib.suppress(AssertionError):
-            shell.do("delete", "--cluster", NAME)
-    shell.store.close()
+def shell(one_endpoint: Endpoint, tmp_path: Path) -> Iterator[Shell]:
+    with open_shell(one_endpoint, tmp_path) as shell:
+        yield shell
 
 
 def test_from_the_shell_three_nodes_then_four_then_two_then_nothing(shell: Shell) -> None:
