@@ -18,6 +18,7 @@ ROOMS = (
     "workbench/analysis",
     "workbench/cli",
     "workbench/cloud",
+    "workbench/cluster",
     "workbench/compat",
     "workbench/demo",
     "workbench/errors.py",

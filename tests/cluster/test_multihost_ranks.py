@@ -379,5 +379,6 @@ def test_a_name_that_means_every_host_itself_is_refused(several) -> None:
     fact = bench.world_until(generation, lambda fact: fact.state is WorldState.ENDED)
 
     assert fact.reason == (
-        "localhost means every host itself; name it by its address in their network"
+        "localhost is a loopback address, which every host has; name the host by its address "
+        "in the network of the hosts"
     )

@@ -213,7 +213,7 @@ def test_a_port_that_another_program_took_is_told(mailbox, path, tmp_path, monke
         second.open()
 
     assert str(refusal.value) == (
-        f"Port {port} is taken by another program; "
+        f"Port {port} is in use by another program; "
         "`workbench delete` and `workbench up` choose another."
     )
     second.close()

@@ -1,8 +1,8 @@
-"""An ipyparallel client that reads data from engines, and never unpickles.
+"""An ipyparallel client that reads data from engines, and never unpickles it.
 
-An engine may be on a machine that somebody else has taken over. ipyparallel unpickles what engines
-return, which runs whatever they want run. Here a result is JSON, in a buffer of its own beside the
-pickle that ipyparallel makes of nothing but its frame, and that frame is never looked into.
+An engine may be on a compromised machine. ipyparallel unpickles what engines return, which runs any
+code that they choose. Here a result is JSON, in a separate buffer beside ipyparallel's own pickled
+frame, and that frame is never read.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from workbench.errors import ClusterError
 
 log = logging.getLogger("workbench.supervisor")
 
-# jupyter_client's MAX_BYTES is 1,024: what is longer is sent beside the pickle, as it is.
+# jupyter_client's MAX_BYTES is 1,024: longer data is sent beside the pickle, unchanged.
 APART_NBYTES = 2_048
 MOST_NBYTES = 1 << 20
 MOST_MESSAGE_NBYTES = 16 << 20
 MOST_CHARACTERS = 20_000
-MOST_TOLD = 20
+MOST_WARNINGS = 20
 
 
 def connected(cluster: ipp.Cluster, seconds: float) -> DataClient:
-    """Return a client of a cluster whose controller has been started."""
+    """Return a client of a cluster whose controller has started."""
     found = asyncio.run(cluster.controller.get_connection_info())
     return DataClient(found["client"], seconds)
 
 
 class DataClient(ipp.Client):
-    """Its results are bytes that an engine has returned; at least ``APART_NBYTES`` of them."""
+    """A client whose results are bytes from an engine; at least ``APART_NBYTES`` of them."""
 
-    told = 0
+    invalid_replies = 0
 
     def __init__(self, connection: dict[str, Any], timeout: float) -> None:
         if connection.get("unpack") != "json":
@@ -57,12 +57,12 @@ class DataClient(ipp.Client):
         self._context.destroy(linger=0)
 
     def _setup_streams(self) -> None:
-        # What ranks print comes by other ways; nobody here would read it.
+        # The output of ranks comes by other channels; it is not read here.
         self._iopub_socket.setsockopt(zmq.UNSUBSCRIBE, b"")
         super()._setup_streams()
 
     def _dispatch_iopub(self, parts: Any) -> None:
-        """Take in nothing."""
+        """Ignore the message."""
 
     def _dispatch_reply(self, parts: Any) -> None:
         try:
@@ -72,14 +72,14 @@ class DataClient(ipp.Client):
             if number not in self.outstanding:
                 return
             self._handle_apply_reply(_sound(number, message))
-        except Exception as error:  # noqa: BLE001  # an exception here would leave the client deaf
-            self.told += 1
-            if self.told <= MOST_TOLD:
-                log.warning("an engine sent what is no answer: %s", one_line(repr(error)))
+        except Exception as error:  # noqa: BLE001  # an exception here would stop the client
+            self.invalid_replies += 1
+            if self.invalid_replies <= MOST_WARNINGS:
+                log.warning("an engine sent an invalid reply: %s", one_line(repr(error)))
 
 
 def _sound(number: str, message: dict[str, Any]) -> dict[str, Any]:
-    """Return a reply as an engine of good will would have sent it: nothing else is in it."""
+    """Return a reply with only the fields that a correct engine sends."""
     metadata, content = (
         value if isinstance(value, dict) else {}
         for value in (message["metadata"], message["content"])
@@ -89,13 +89,13 @@ def _sound(number: str, message: dict[str, Any]) -> dict[str, Any]:
     if status == "ok":
         data = _apart(message["buffers"])
         if data is None:
-            content = {"ename": "ClusterError", "evalue": "the engine's answer is no data of ours"}
+            content = {"ename": "ClusterError", "evalue": "the engine's answer is not valid data"}
             status = "error"
         else:
             buffers = serialize_object(data)
-    said: dict[str, Any] = {"status": status}
+    checked: dict[str, Any] = {"status": status}
     if status not in ("ok", "aborted"):
-        said = {
+        checked = {
             "status": "error",
             "ename": shortened(str(content.get("ename", "")), 100),
             "evalue": shortened(str(content.get("evalue", "")), MOST_CHARACTERS),
@@ -106,13 +106,13 @@ def _sound(number: str, message: dict[str, Any]) -> dict[str, Any]:
         "header": {},
         "parent_header": {"msg_id": number},
         "metadata": {"engine": engine} if isinstance(engine, str) else {},
-        "content": said,
+        "content": checked,
         "buffers": buffers,
     }
 
 
 def _apart(buffers: Sequence[Any]) -> bytes | None:
-    """Return what was sent beside the pickle; None where that is not one piece of fair size."""
+    """Return the buffer beside the pickle; None unless there is one of an acceptable size."""
     if len(buffers) != 2 or not APART_NBYTES <= len(buffers[1]) <= MOST_NBYTES:
         return None
     return bytes(buffers[1])

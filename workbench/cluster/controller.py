@@ -1,7 +1,7 @@
 """Run ipyparallel's controller so that changes of the wall clock do not stop it.
 
-What tornado repeats goes by the wall clock. Set back by an hour, the controller would ping its
-engines no more for that hour, and after a minute all of them would end.
+tornado schedules periodic calls by the wall clock. If that is set back by an hour, the controller
+would not ping its engines for that hour, and after a minute all of them would end.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ _next_after = PeriodicCallback._update_next
 
 
 def _update_next(self: PeriodicCallback, current_time: float) -> None:
-    """Have the next call come after one period at most, wherever the clock is."""
+    """Schedule the next call at most one period from now, whatever the wall clock shows."""
     period = self.callback_time / 1000.0
     self._next_timeout = min(self._next_timeout, current_time + period)
     _next_after(self, current_time)
     self._next_timeout = min(self._next_timeout, current_time + period)
 
 
-# Processes that the controller forks for its heartbeat and its queues have it as well.
+# Processes that the controller forks for its heartbeat and its queues inherit it.
 PeriodicCallback._update_next = _update_next  # type: ignore[method-assign]  # tornado has no hook
 
 

@@ -1,6 +1,6 @@
-"""Examine this machine for what would keep a cluster from starting, without changing it.
+"""Check whether a cluster can start on this machine, without changing it.
 
-Run as ``python -m workbench.cluster.doctor``; callers with a store give it the ranks.
+Run as ``python -m workbench.cluster.doctor``; callers with a store pass the ranks.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ print(repr(workbench.compat.status()).strip("<>"))
 
 
 def examine_mpi() -> tuple[Mpi | None, Finding]:
-    """Look for the MPI that a cluster would use."""
+    """Find the MPI that a cluster would use."""
     try:
         mpi = find_mpi()
     except MachineError as error:
@@ -72,7 +72,7 @@ def examine_mpi() -> tuple[Mpi | None, Finding]:
 
 
 def examine_world(mpi: Mpi | None) -> Finding:
-    """Start two ranks as a cluster does, and let them add a number."""
+    """Start two ranks as a cluster does, and run one allreduce."""
     if mpi is None:
         return Finding("MPI test", None, "there is no MPI")
     world = plan_world((Host("localhost", len(os.sched_getaffinity(0))),), 2, oversubscribe=True)
@@ -84,8 +84,8 @@ def examine_world(mpi: Mpi | None) -> Finding:
         options = mpiexec_arguments(mpi, world, hosts.name, tuple(environment))
         command = [mpi.mpiexec, "-n", "2", *options, sys.executable, "-c", _WORLD]
         _, output, errors = _execute(command, WORLD_DEADLINE_SECONDS, environment)
-    said = [line.split()[1:] for line in output.splitlines() if line.startswith("world ")]
-    ranks = [(int(size), int(total)) for size, total in said]
+    reported = [line.split()[1:] for line in output.splitlines() if line.startswith("world ")]
+    ranks = [(int(size), int(total)) for size, total in reported]
     return judge_world(ranks, errors, time.monotonic() - began)
 
 
@@ -93,12 +93,12 @@ def examine_chainer() -> Finding:
     """Import Chainer as a rank would."""
     command = [sys.executable, "-c", _IMPORT]
     code, output, errors = _execute(command, IMPORT_DEADLINE_SECONDS, {})
-    lines = errors.strip().splitlines() or ["the import ended without a word"]
+    lines = errors.strip().splitlines() or ["the import printed no message"]
     return judge_chainer(output.strip() if code == 0 else "", lines[-1])
 
 
 def examine_host_name() -> Finding:
-    """Ask the resolver for this machine's own name."""
+    """Resolve this machine's own name."""
     name = socket.gethostname()
     began = time.monotonic()
     try:
@@ -122,7 +122,7 @@ def examine_directory(path: Path) -> Finding:
 
 
 def examine(data: Path, ranks: Sequence[RankFact]) -> list[Finding]:
-    """Return one finding for each check, in the order in which they build on each other."""
+    """Return one finding for each check, in the order of their dependencies."""
     mpi, mpi_finding = examine_mpi()
     existing = next(path for path in (data, *data.parents) if path.exists())
     shared = Path("/dev/shm")
@@ -148,7 +148,7 @@ def examine(data: Path, ranks: Sequence[RankFact]) -> list[Finding]:
 
 
 def _is_ours(address: str) -> bool:
-    """Whether a socket can be bound to ``address``, as only a local one allows."""
+    """Return whether a socket can be bound to ``address``, which must be local for that."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
@@ -161,7 +161,7 @@ def _is_ours(address: str) -> bool:
 def _execute(
     command: list[str], deadline: float, environment: dict[str, str]
 ) -> tuple[int, str, str]:
-    """Return exit status, stdout and stderr; what runs longer than ``deadline`` is ended."""
+    """Return exit status, stdout and stderr; a command that exceeds ``deadline`` is ended."""
     try:
         process = subprocess.Popen(
             command,
@@ -185,7 +185,7 @@ def _execute(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End what is left, first so that mpiexec can end its ranks itself."""
+    """End the remaining processes, first so that mpiexec can end its ranks itself."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:
             os.killpg(process.pid, number)
@@ -196,7 +196,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the findings; return 1 if any of them is bad."""
+    """Print the findings; return 1 if one of them failed."""
     parser = argparse.ArgumentParser(prog="python -m workbench.cluster.doctor", description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON list on stdout")
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()))
@@ -216,7 +216,7 @@ _MARKS = {True: "ok", False: "bad", None: "-"}
 
 
 def _rank(item: dict[str, Any]) -> RankFact:
-    """Return what ``asdict`` and JSON made of a rank as the rank again."""
+    """Return a rank's facts from their JSON form."""
     pairs = tuple((name, version) for name, version in item.pop("versions", ()))
     return RankFact(**item, versions=pairs)
 

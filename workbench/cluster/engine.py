@@ -1,7 +1,7 @@
 """Run ipyparallel's engine with its output captured from the start.
 
-ipyparallel puts other streams in the place of ``sys.stdout`` and ``sys.stderr`` when an engine has
-registered. Whatever bound them before, at import, would write past every run from then on.
+ipyparallel replaces ``sys.stdout`` and ``sys.stderr`` when an engine has registered. A library that
+bound them earlier, at import, would then write past every run.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ipyparallel.engine.app import IPEngine  # noqa: E402  # only after that
 
 
 class Engine(IPEngine):
-    """An engine that tells our streams where text goes outside of a run."""
+    """An engine that forwards text outside of a run to our streams' original targets."""
 
     def redirect_output(self, iopub_socket: Any) -> None:
-        """Send standard output and error to clients, through the streams that there are."""
+        """Send standard output and error to clients, through our present streams."""
         ours: Any = sys.stdout, sys.stderr
         _keep_log_apart(self.log)
         super().redirect_output(iopub_socket)
@@ -32,7 +32,7 @@ class Engine(IPEngine):
 
 
 def _keep_log_apart(log: logging.Logger) -> None:
-    """Let the engine's own log go on to mpiexec's: it is not for the reader of a run."""
+    """Write the engine's own log to mpiexec's output: it is not part of a run's output."""
     file = open(os.dup(2), "w", buffering=1, errors="replace")  # noqa: SIM115  # stays open
     for handler in log.handlers:
         if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr:

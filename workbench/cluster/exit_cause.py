@@ -13,19 +13,19 @@ _MPICH_SIGNALED = re.compile(
 _ABORTED = re.compile(r"MPI_A[Bb][Oo][Rr][Tt]\S* was (?:invoked|called) on rank (?P<rank>\d+)")
 _MPICH_ABORTED = re.compile(r"application called MPI_Abort\(.*\) - process (?P<rank>\d+)")
 _OUT_OF_REACH = re.compile(r"A daemon failed to report back.*?Remote host:\s+(?P<host>\S+)", re.S)
-# The frames of a rank that lead to the user's code.
+# The frames of our own that lead to the user's code.
 _OURS = ("workbench/engine/asyncio_support.py", "workbench/engine/execution.py")
 _NAMED = re.compile(r"PID (\d+)")
 UNKNOWN = (
-    "its process is gone without a Python error, and nothing says whether it left by itself "
-    "or was killed"
+    "its process ended without a Python error, and there is no record of whether it exited or "
+    "was killed"
 )
 MOST_WORDS = 4_000
 OFTEN = {9: ", often because the machine ran out of memory"}
 
 
 def cause_of_end(log: str, rank: int | None) -> str:
-    """Return one line on why ``rank`` (or the world, when None) ended, from mpiexec's output."""
+    """Return the cause of the end of ``rank`` (or the world, if None), from mpiexec's output."""
     for match in _SIGNALED.finditer(log):
         if rank is None or int(match["rank"]) == rank:
             return _signaled(match)
@@ -47,18 +47,18 @@ def _signaled(match: re.Match[str]) -> str:
 
 
 def lost_host(log: str) -> str:
-    """Return the host that mpiexec's output says it has lost, or empty."""
+    """Return the host that is lost according to mpiexec's output, or empty."""
     found = _OUT_OF_REACH.search(log)
     return found["host"] if found else ""
 
 
 def named_processes(log: str) -> frozenset[int]:
-    """Return the process ids that mpiexec's output blames; it ends the others itself."""
+    """Return the ids of the processes that failed by mpiexec's output; it ends the others."""
     return frozenset(int(number) for number in _NAMED.findall(log))
 
 
 def last_words(*texts: str) -> str:
-    """Return the end of what a rank wrote last; what was read of it before is zeros."""
+    """Return the end of a rank's last output; the part that was read before is zeros."""
     found = "\n".join(part for text in texts if (part := text.replace("\0", "").strip()))
     return found if len(found) <= MOST_WORDS else f"…{found[-MOST_WORDS:]}"
 

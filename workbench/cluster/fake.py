@@ -1,8 +1,8 @@
-"""A cluster of threads in this process, for tests and for trying things without MPI.
+"""A cluster of threads in this process, for tests and experiments without MPI.
 
-A rank executes its source with ``rank``, ``size``, ``report`` and ``barrier`` already there. It
-keeps the same promises as the real one: numbered batches that are sent until acknowledged, stops
-at a boundary, interrupts, deaths, worlds beside one another.
+A rank executes its source with ``rank``, ``size``, ``report`` and ``barrier`` predefined. It
+behaves as on the real cluster: numbered batches that are sent until acknowledged, stops at a
+boundary, interrupts, failures of ranks, and several worlds at once.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ HOST = "fakehost"
 
 
 class _Stopped(BaseException):
-    """The rank has reached the boundary at which it was asked to leave."""
+    """The rank has reached the boundary at which it must stop."""
 
 
 class _Killed(BaseException):
-    """The rank's process is gone."""
+    """The rank's simulated process was killed."""
 
 
 class _Rank(threading.Thread):
@@ -60,7 +60,7 @@ class _Rank(threading.Thread):
         self.call = ""
 
     def run(self) -> None:
-        self.tell()
+        self.send_batch()
         ending: Ending | None
         try:
             exec(compile(self._assignment.source, "<cell>", "exec"), self._namespace())
@@ -78,9 +78,9 @@ class _Rank(threading.Thread):
         except Exception as error:  # noqa: BLE001  # the outermost edge of a user's code
             text = traceback.format_exc()
             ending = Ending("failed", self.boundary, f"{type(error).__name__}: {error}", text)
-        self.tell(ending=ending)
+        self.send_batch(ending=ending)
 
-    def tell(
+    def send_batch(
         self,
         samples: tuple[Sample, ...] = (),
         chunks: tuple[Chunk, ...] = (),
@@ -130,14 +130,14 @@ class _Rank(threading.Thread):
     def _report(self, **values: float) -> None:
         self.boundary += 1
         now = time.time()
-        self.tell(tuple(Sample(n, self.boundary, now, float(v)) for n, v in values.items()))
+        self.send_batch(tuple(Sample(n, self.boundary, now, float(v)) for n, v in values.items()))
         if self.stop_at is not None and self.boundary >= self.stop_at:
             raise _Stopped
         self._check()
 
     def _print(self, *values: object) -> None:
         text = " ".join(map(str, values)) + "\n"
-        self.tell(chunks=(Chunk("stdout", time.time(), text),))
+        self.send_batch(chunks=(Chunk("stdout", time.time(), text),))
 
     def _barrier(self) -> None:
         self.call = "barrier"
@@ -171,7 +171,7 @@ class _World:
         self.deaths: tuple[Death, ...] = ()
         self.ended = False
         self.seen = False
-        self.spoiled: set[int] = set()  # ranks that can begin no other run
+        self.spoiled: set[int] = set()  # ranks that cannot begin another run
         self._barriers: dict[str, tuple[int, threading.Event]] = {}
         self._lock = threading.Lock()
 
@@ -215,7 +215,7 @@ class FakeCluster:
     """A cluster of threads; see ``interface.Cluster``.
 
     Args:
-        fault_tolerant: What it says of its MPI.
+        fault_tolerant: Whether it reports an MPI with fault tolerance.
     """
 
     connection_file = ""
@@ -228,14 +228,14 @@ class FakeCluster:
         self._failed: list[FailedCall] = []
 
     def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
-        """Do nothing: threads do not outlive their process."""
+        """Do nothing: threads end with their process."""
 
     def start_world(self, generation: int, world: World) -> None:
-        """Begin a world; it is ready when it is looked at a second time."""
+        """Start a world; the second ``observe`` reports it as ready."""
         self._worlds[generation] = _World(generation, world, self._inbox)
 
     def observe(self) -> tuple[WorldFact, ...]:
-        """Return the facts, and forget worlds that have ended."""
+        """Return the facts, and drop worlds that have ended."""
         facts = tuple(world.fact() for world in self._worlds.values())
         for fact in facts:
             self._worlds[fact.generation].seen = True
@@ -244,7 +244,7 @@ class FakeCluster:
         return facts
 
     def submit(self, generation: int, assignment: Assignment) -> None:
-        """Start a thread for each rank that takes part, and has not begun the run already."""
+        """Start a thread for each participating rank that has not begun the run yet."""
         world = self._worlds[generation]
         size = assignment.ranks or world.world.size
         for number in range(size):
@@ -258,23 +258,23 @@ class FakeCluster:
             rank.start()
 
     def failed_calls(self) -> tuple[FailedCall, ...]:
-        """Return which ranks were spoiled when they were to begin."""
+        """Return the ranks that could not begin a run."""
         failed, self._failed = tuple(self._failed), []
         return failed
 
     def warm_up(self, generation: int) -> None:
-        """Do nothing: threads have imported all there is."""
+        """Do nothing: all modules are imported."""
 
     def recover(self, generation: int) -> None:
-        """Succeed at once."""
+        """Succeed at once, if the cluster is fault tolerant."""
         self._recovered[generation] = self.fault_tolerant
 
     def recovered(self, generation: int) -> bool | None:
-        """Whether ``recover`` was asked for and succeeded."""
+        """Return whether ``recover`` was requested and succeeded."""
         return self._recovered.pop(generation, None)
 
     def send(self, generation: int, ranks: Sequence[int], command: Command) -> None:
-        """Carry out ``command`` on the ranks that are in that run."""
+        """Execute ``command`` on the ranks that are in that run."""
         world = self._worlds.get(generation)
         for number in ranks:
             rank = world.running.get((command.run, number)) if world else None
@@ -292,13 +292,13 @@ class FakeCluster:
             return letters
 
     def end_world(self, generation: int) -> None:
-        """Have all ranks of a world leave."""
+        """End all ranks of a world."""
         if generation in self._worlds:
             self._worlds[generation].ended = True
             self._worlds[generation].seen = True
 
     def close(self) -> None:
-        """End everything, and wait for the threads."""
+        """End all worlds, and wait for their threads."""
         for world in self._worlds.values():
             world.ended = True
             for rank in world.running.values():

@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 def close_below(folder: Path) -> None:
-    """Take from everybody but the owner what they may do with ``folder`` and all below it.
+    """Restrict ``folder`` and everything below it to the owner.
 
-    The umask is left as it is: ranks inherit it, and what a user's program writes is theirs.
+    The umask is not changed: ranks inherit it, and it is for the files of the user's program.
     """
     for place, folders, files in os.walk(folder):
         for name in (".", *folders, *files):
             path = os.path.join(place, name)
-            with contextlib.suppress(OSError):  # it has just gone
+            with contextlib.suppress(OSError):  # it was removed meanwhile
                 found = os.lstat(path)
                 if found.st_mode & 0o077 and not stat.S_ISLNK(found.st_mode):
                     os.chmod(path, found.st_mode & 0o7700)

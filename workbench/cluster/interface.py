@@ -1,4 +1,4 @@
-"""The interface between the supervisor and a cluster, real or fake."""
+"""The interface between the supervisor and a cluster, real or simulated."""
 
 from __future__ import annotations
 
@@ -12,68 +12,68 @@ from workbench.core.world.world import RankFact, World
 
 
 class Cluster(Protocol):
-    """One controller and its worlds. No method waits for longer than it takes to ask."""
+    """One controller and its worlds. No method waits for more than a request."""
 
     @property
     def connection_file(self) -> str:
-        """Path of the file with which an ipyparallel client connects, or empty."""
+        """Path of the connection file of ipyparallel clients, or empty."""
         ...
 
     @property
     def fault_tolerant(self) -> bool:
-        """Whether ranks that left a failed cell can get fresh communicators."""
+        """Whether ranks can get new communicators after a failed cell."""
         ...
 
     def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
-        """Take up what a predecessor left running, if anything.
+        """Resume what a previous supervisor left running, if anything.
 
         Args:
-            known: The ranks of each generation as they were last written down.
+            known: The ranks of each generation on record.
 
         Raises:
-            WorkbenchError: What is there cannot be taken up.
+            WorkbenchError: A controller or a world cannot be resumed.
         """
         ...
 
     def start_world(self, generation: int, world: World) -> None:
-        """Begin to start a world beside those that run, and the controller before the first.
+        """Begin to start a world beside the running ones, and the controller before the first.
 
         Raises:
-            WorkbenchError: It could not be started.
+            WorkbenchError: It cannot be started.
         """
         ...
 
     def observe(self) -> tuple[WorldFact, ...]:
-        """Return what is seen of every world that has not been forgotten, oldest first.
+        """Return the facts of all worlds, oldest first.
 
-        A world that has ended is returned once more, and then forgotten.
+        A world that has ended is returned once more, and then dropped.
         """
         ...
 
     def submit(self, generation: int, assignment: Assignment) -> None:
-        """Have all ranks that take part execute ``assignment``; a rank that has begun it does not.
+        """Execute ``assignment`` on all participating ranks; a rank executes it only once.
 
-        Where a rank cannot be reached at this moment, it is lost without a word.
+        For a rank that cannot be reached at this moment, it is lost without an error.
         """
         ...
 
     def failed_calls(self) -> tuple[FailedCall, ...]:
-        """Return where ``submit`` came to nothing since this was last asked.
+        """Return the calls of ``submit`` that failed since the last call.
 
-        What goes wrong inside of a run is reported by its rank.
+        Errors inside of a run are reported by its rank.
         """
         ...
 
     def warm_up(self, generation: int) -> None:
-        """Have all ranks import what a training will want, when they have nothing else to do."""
+        """Import the modules of a training on all ranks, while they are idle."""
         ...
 
     def recover(self, generation: int) -> None:
-        """Begin to make fresh communicators on all ranks, which have left the failed cell."""
+        """Begin to create new communicators on all ranks, which have left the failed cell."""
         ...
 
     def recovered(self, generation: int) -> bool | None:
-        """Whether the last ``recover`` succeeded; None while it is under way."""
+        """Return whether the last ``recover`` succeeded; None while it is in progress."""
         ...
 
     def send(self, generation: int, ranks: Sequence[int], command: Command) -> None:
@@ -81,13 +81,13 @@ class Cluster(Protocol):
         ...
 
     def receive(self, seconds: float) -> list[Letter]:
-        """Return what ranks sent, waiting at most ``seconds`` for the first; each as itself."""
+        """Return the messages of ranks, waiting at most ``seconds`` for the first."""
         ...
 
     def end_world(self, generation: int) -> None:
-        """Begin to end a world, by force if need be."""
+        """Begin to end a world, by force if necessary."""
         ...
 
     def close(self) -> None:
-        """End every world and the controller, and return when nothing of them is left."""
+        """End every world and the controller, and return once all their processes have ended."""
         ...

@@ -21,18 +21,18 @@ from workbench.core.world.world import WORLD_VARIABLE, Host, World
 HEARTBEAT_SECONDS = 0.5
 GENERATION_VARIABLE = "WORKBENCH_GENERATION"
 MARKS_VARIABLE = "WORKBENCH_MARKS"
-# Ranks of one mpiexec start alike; a rank that belongs to a simulated node has to tell so itself.
+# All ranks of one mpiexec start alike; each rank of a simulated node sets its own mark.
 _MARKED = (
     f'exec env "$(echo "${MARKS_VARIABLE}" | '
     'cut -d \' \' -f $((${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}} + 1)))" "$@"'
 )
 
-# What a kernel or server sets for itself, and a rank must not take for its own.
+# Variables of a kernel or server that a rank must not inherit.
 FOREIGN = ("JPY_PARENT_PID", "JPY_SESSION_NAME", "MPLBACKEND", "PYDEVD_USE_FRAME_EVAL")
 
 
 def patience_option(seconds: float) -> str:
-    """Return the controller's option that keeps engines which are out of reach for a while."""
+    """Return the controller's option for the time until it gives up unreachable engines."""
     return f"--HeartMonitor.max_heartmonitor_misses={int(seconds / HEARTBEAT_SECONDS)}"
 
 
@@ -42,20 +42,20 @@ def engine_program(
     """Return the command of one engine that is a rank.
 
     Args:
-        patience: Seconds that it waits for a controller that is away; 0 for what is usual.
-        python: By which it runs.
+        patience: Seconds that it waits for an absent controller; 0 for the default.
+        python: The Python that runs it.
     """
     options = [] if nanny else ["--IPEngine.enable_nanny=False"]
     if patience:
-        # It looks once in two beats. Left to itself it would hang in MPI's own farewell, so the
-        # rank's end, which waits for nobody, comes well before.
+        # It checks once in two heartbeats. Its own exit would hang in MPI's finalize, so the rank's
+        # own timeout, which waits for no other rank, comes well before.
         misses = int((2 * patience + 60) / HEARTBEAT_SECONDS / 2)
         options.append(f"--IPEngine.max_heartbeat_misses={misses}")
     return [python, "-m", "workbench.cluster.engine", "--mpi", *options]
 
 
 class CurveControllerLauncher(LocalControllerLauncher):
-    """A controller on this machine whose connections are all encrypted and authenticated."""
+    """A controller on this machine with encrypted and authenticated connections."""
 
     heartbeat_seconds = Float(
         HEARTBEAT_SECONDS, config=True, help="Seconds between heartbeats to the engines."
@@ -67,7 +67,7 @@ class CurveControllerLauncher(LocalControllerLauncher):
 
     @property
     def cluster_args(self) -> list[str]:
-        """The controller's options: ours first, so that a user's own stand."""
+        """The controller's options: ours first, so that the user's own override them."""
         return [
             "--IPController.enable_curve=True",
             f"--HeartMonitor.period={int(self.heartbeat_seconds * 1000)}",
@@ -78,7 +78,7 @@ class CurveControllerLauncher(LocalControllerLauncher):
 class WorldEngineSetLauncher(MPIEngineSetLauncher):
     """Starts the engines of one MPI world with a single mpiexec.
 
-    Used by the supervisor, which says which hosts; and by ``ipp.Cluster(profile="workbench")``,
+    Used by the supervisor, which sets the hosts; and by ``ipp.Cluster(profile="workbench")``,
     which uses this machine.
     """
 
@@ -88,16 +88,16 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
     link = Float(0.0, help="Bytes a second between simulated hosts; 0 for no bound.").tag(
         to_dict=True
     )
-    generation = Integer(0, help="Number of the generation that the engines are.").tag(to_dict=True)
-    mark = Unicode("", help="Tells the processes of this world from all others.").tag(to_dict=True)
+    generation = Integer(0, help="Number of the engines' generation.").tag(to_dict=True)
+    mark = Unicode("", help="Identifies the processes of this world.").tag(to_dict=True)
     nanny = Bool(
         True,
         config=True,
-        help="Whether each engine has ipyparallel's nanny process, which passes signals on.",
+        help="Whether each engine has ipyparallel's nanny process, which forwards signals.",
     )
     mpi_args: Any
     marks: Any = List(help="NAME=value of each rank, in rank order, where ranks differ.")
-    rank_environment = Dict(help="Further environment of every rank.", config=True)
+    rank_environment = Dict(help="Additional environment of every rank.", config=True)
 
     @default("environment")
     def _default_environment(self) -> dict[str, str]:
@@ -129,11 +129,11 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
 
     @property
     def program(self) -> list[str]:
-        """Start the engine, by this Python."""
+        """Return the command of an engine, with this Python."""
         marked = ["sh", "-c", _MARKED, "sh"] if self.marks else []
         return [*marked, *engine_program(nanny=self.nanny)]
 
     def get_env(self) -> dict[str, str]:
-        """Return the environment, without what belongs to the process that starts us."""
+        """Return the environment, without variables of the starting process."""
         environment: dict[str, str] = super().get_env()
         return {**environment, **{name: "" for name in FOREIGN if name in os.environ}}

@@ -1,7 +1,7 @@
 """End the processes that an ended world left on this machine.
 
-Run on another host as ``python -m workbench.cluster.leftover_processes MARK``; it returns when
-that is done.
+Run on another host as ``python -m workbench.cluster.leftover_processes MARK``; it returns when they
+have ended.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ import psutil
 
 from workbench.core.world.world import WORLD_VARIABLE
 
-# Long enough for a resource tracker, which waits for the others, to remove shared memory.
+# Enough for a resource tracker, which waits for the others, to remove shared memory.
 GRACE_SECONDS = 1.0
 PATIENCE_SECONDS = 5.0
 LOOK_SECONDS = 0.1
 
 
 class Remains:
-    """The processes that a world left here.
+    """The remaining processes of a world on this machine.
 
     Args:
-        mark: What the environment of all its processes has as ``WORLD_VARIABLE``.
-        groups: Process groups that its ranks led, for what was started with another environment.
+        mark: The value of ``WORLD_VARIABLE`` in the environment of all its processes.
+        groups: Process groups that its ranks led, for processes with another environment.
     """
 
     def __init__(self, mark: str, groups: Collection[int] = ()) -> None:
@@ -37,10 +37,10 @@ class Remains:
         self._since: float | None = None
 
     def press(self, now: float) -> bool:
-        """End them, by force after a moment; true when nothing is left, or does not go.
+        """End them, by force after a grace time; true once none is left, or none can be ended.
 
         Args:
-            now: Seconds of a steady clock.
+            now: Seconds of a monotonic clock.
         """
         found = self.find()
         if not found:
@@ -55,7 +55,7 @@ class Remains:
         return late > PATIENCE_SECONDS
 
     def find(self) -> list[psutil.Process]:
-        """Return those that are there, but for this process."""
+        """Return the remaining processes, without this one."""
         orphaned = {group for group in self._groups if not psutil.pid_exists(group)}
         return [
             process
@@ -67,7 +67,7 @@ class Remains:
         with contextlib.suppress(psutil.Error, OSError):
             if process.status() == psutil.STATUS_ZOMBIE:
                 return False
-            # A number cannot be given to another process while it is that of a group.
+            # The id of a group is not reused for a process while the group exists.
             if orphaned and os.getpgid(process.pid) in orphaned:
                 return True
             return bool(self._mark and process.environ().get(WORLD_VARIABLE) == self._mark)
@@ -75,16 +75,16 @@ class Remains:
 
 
 def mark_of(cluster: str, generation: int) -> str:
-    """Return what marks the processes of a world.
+    """Return the mark of the processes of a world.
 
     Args:
-        cluster: What tells the cluster from all others.
+        cluster: Identifies the cluster.
     """
     return f"{cluster}.{generation}"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """End what the world with the given mark left here."""
+    """End the remaining processes of the world with the given mark."""
     remains = Remains(arguments[0])
     while not remains.press(time.monotonic()):
         time.sleep(LOOK_SECONDS)

@@ -1,7 +1,7 @@
 """Restrict the mpiexec of a world on this machine to the loopback interface.
 
-Both prterun and hydra listen on all addresses, and have no option for fewer. A filter on what they
-listen on drops what comes from elsewhere, before any of their code sees it.
+Both prterun and hydra listen on all addresses, and have no option to restrict that. A socket filter
+drops packets from elsewhere, before any of their code sees them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _PROGRAM = (
 
 
 def hear_loopback_alone(pid: int) -> int:
-    """Close what a process listens on to all but loopback; return how many sockets that were.
+    """Restrict a process's listening sockets to loopback; return how many were restricted.
 
-    A container may forbid it; then they stay as they are, and the log says so.
+    A container may forbid it; then they stay open, and the log has a warning.
     """
     try:
         found = psutil.Process(pid).net_connections("inet")
@@ -43,7 +43,7 @@ def hear_loopback_alone(pid: int) -> int:
         for descriptor in open_:
             _filter(pid, descriptor)
     except (OSError, psutil.Error) as error:
-        log.warning("mpiexec stays open to other machines, but for a firewall: %s", error)
+        log.warning("mpiexec stays reachable from other machines, except for a firewall: %s", error)
         return 0
     return len(open_)
 
@@ -57,7 +57,7 @@ def _filter(pid: int, descriptor: int) -> None:
 
 
 def _copy(pid: int, descriptor: int) -> int:
-    """Return a descriptor of ours for what another process has open."""
+    """Return a duplicate, in this process, of another process's descriptor."""
     process = os.pidfd_open(pid)
     try:
         libc = ctypes.CDLL(None, use_errno=True)

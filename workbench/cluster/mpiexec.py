@@ -1,4 +1,4 @@
-"""A running mpiexec, here or on another host."""
+"""A running mpiexec, on this machine or another host."""
 
 from __future__ import annotations
 
@@ -17,54 +17,54 @@ class Mpiexec(Protocol):
     """One mpiexec. No method waits."""
 
     def is_alive(self) -> bool:
-        """Whether it goes on."""
+        """Return whether it is running."""
         ...
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal, if it is there."""
+        """Send it a signal, unless it has ended."""
         ...
 
     def log(self) -> str | None:
-        """Return what it wrote; None while that is on its way."""
+        """Return its output; None while that is being fetched."""
         ...
 
 
 @dataclass(frozen=True)
 class LocalMpiexec:
-    """One that ipyparallel's launcher started on this machine."""
+    """An mpiexec that ipyparallel's launcher started on this machine."""
 
     launcher: Any
     monitor: ProcessMonitor
 
     def is_alive(self) -> bool:
-        """Whether it goes on."""
+        """Return whether it is running."""
         return self.monitor.is_alive(self.launcher.pid)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal, unless the launcher knows that it ended."""
+        """Send it a signal, unless it has ended according to the launcher."""
         with contextlib.suppress(psutil.NoSuchProcess):
             self.launcher.signal(number)
 
     def log(self) -> str | None:
-        """Return what it wrote."""
+        """Return its output."""
         return self.monitor.tail(self.launcher.output_file)
 
 
 @dataclass(frozen=True)
 class NodeMpiexec:
-    """One that ``workbench.node.launch`` started on the first host of its world."""
+    """An mpiexec that ``workbench.node.launch`` started on the first host of its world."""
 
     monitor: ProcessMonitor
     launched: Launched
 
     def is_alive(self) -> bool:
-        """Whether it goes on."""
+        """Return whether it is running."""
         return self.monitor.is_alive(self.launched.pid)
 
     def signal(self, number: signal.Signals) -> None:
-        """Have its keeper end it, whichever signal: that one uses force by itself."""
+        """Make its launch process end it, for any signal: that process uses force if necessary."""
         self.monitor.signal((self.launched.pid,), signal.SIGTERM)
 
     def log(self) -> str | None:
-        """Return the end of what it wrote."""
+        """Return the end of its output."""
         return self.monitor.tail(f"{self.launched.folder}/{OUTPUT}")

@@ -1,4 +1,4 @@
-"""One MPI world: monitors its ranks, detects that it broke, and ends it."""
+"""One MPI world: monitors its ranks, detects failures, and ends it."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ MOST_PID = 2**22  # <linux/threads.h>
 
 @dataclass(frozen=True)
 class Footing:
-    """What a world stands on once it is started.
+    """The handles of a world that has started.
 
     Args:
-        monitors: One for each host, in their order; a single one when all are on this machine.
-        crashes: The folder in which a crash leaves its Python stack, as each host has it.
-        world: Says which host has which rank, where there are several.
-        mark: What tells the world's processes from all others.
+        monitors: One for each host, in order; a single one if all ranks are on this machine.
+        crashes: The folder in which a crash leaves its Python stack, on each host.
+        world: The placement of ranks on hosts, where there are several.
+        mark: Identifies the world's processes.
     """
 
     mpiexec: Mpiexec
@@ -48,29 +48,29 @@ class Footing:
     mark: str = ""
 
     def monitor_of(self, rank: RankFact) -> ProcessMonitor:
-        """Return who watches ``rank``."""
+        """Return the monitor of ``rank``'s host."""
         if len(self.monitors) == 1 or self.world is None:
             return self.monitors[0]
-        # Not by what it calls its host: it could name another one, and processes there.
+        # Not by the host name that it reports: it could name another host, and processes there.
         addresses = [host.address for host in self.world.hosts]
         return self.monitors[addresses.index(self.world.placement[rank.rank])]
 
     def crash_file(self, rank: RankFact) -> str:
-        """Return where ``rank`` leaves its stack."""
+        """Return the path of the file for ``rank``'s stack after a crash."""
         return f"{self.crashes}/crash-{rank.generation}-{rank.rank}.txt"
 
     def words_files(self, rank: RankFact) -> tuple[str, ...]:
-        """Return where is what ``rank`` has written and nobody has read."""
+        """Return the paths of ``rank``'s output that was not read yet."""
         path = f"{self.crashes}/words-{rank.generation}-{rank.rank}"
         return f"{path}.stdout", f"{path}.stderr"
 
 
 @dataclass
 class MpiWorld:
-    """What this process holds of one world.
+    """The state of one world in this process.
 
     Args:
-        footing: Fails with a ``WorkbenchError`` when the world could not be started.
+        footing: Fails with a ``WorkbenchError`` if the world could not be started.
         daemons: The parents of its engines on other hosts, which MPI started there.
     """
 
@@ -87,23 +87,23 @@ class MpiWorld:
     _joined_here: bool = False
     _watched: bool = False
     _ending_since: float = 0.0
-    _told_to_end: bool = False
+    _is_signaled: bool = False
     _dying_since: float = 0.0
 
     @property
     def is_ending(self) -> bool:
-        """Whether it was asked to end."""
+        """Whether its end was requested."""
         return bool(self._ending_since)
 
     @property
     def started(self) -> Footing | None:
-        """What it stands on; None while it is being started, and when it could not be."""
+        """Its handles; None while it is being started, and if that failed."""
         if not self.footing.done() or self.footing.exception() is not None:
             return None
         return self.footing.result()
 
     def look(self) -> WorldState | None:
-        """Return its state if it ends, is broken or not started; None if it is well."""
+        """Return its state if it is starting, broken or ending; None while it is well."""
         if not self.footing.done():
             return WorldState.BROKEN if self.is_ending else WorldState.STARTING
         failure = self.footing.exception()
@@ -136,19 +136,19 @@ class MpiWorld:
         return WorldFact(self.generation, self.size, state, self.ranks, self.deaths, self.reason)
 
     def checked(self, engines: Sequence[int], ranks: Sequence[RankFact]) -> Sequence[RankFact]:
-        """Return what its engines said of themselves, in the order of ``engines``.
+        """Return its engines' descriptions of themselves, checked, in the order of ``engines``.
 
         Raises:
-            MachineError: Together they are not this world.
+            MachineError: They do not form this world.
         """
         are_here = [rank.rank for rank in sorted(ranks, key=lambda rank: rank.rank)]
         same = all(rank.generation == self.generation for rank in ranks)
         if are_here != [*range(self.size)] or [rank.engine for rank in ranks] != [*engines]:
-            raise MachineError(f"the ranks of {self.size} say to be {shown(are_here)}")
+            raise MachineError(f"the {self.size} ranks report to be ranks {shown(are_here)}")
         if not same:
-            raise MachineError(f"one is not of generation {self.generation}")
+            raise MachineError(f"one of the ranks is not of generation {self.generation}")
         if strange := [rank.pid for rank in ranks if not self._is_process(rank)]:
-            raise MachineError(f"{shown(strange[0])} is no process of theirs")
+            raise MachineError(f"{shown(strange[0])} is not a process of the world")
         return ranks
 
     def _is_process(self, rank: RankFact) -> bool:
@@ -158,18 +158,18 @@ class MpiWorld:
         return self.started.monitor_of(rank).confirms(rank.pid, parent, mark)
 
     def adopt(self, ranks: Sequence[RankFact], *, joined: bool = False) -> None:
-        """Take its ranks into account.
+        """Set its ranks.
 
         Args:
-            joined: Whether they have just joined: those that a predecessor knew may be gone, and
-                their numbers others'.
+            joined: Whether they have just joined: ranks on record may have ended, and their
+                process ids may have been reused.
         """
         self._joined_here = joined
         self.ranks = tuple(sorted(ranks, key=lambda rank: rank.rank))
         self._watched = False
 
     def end(self) -> None:
-        """Ask it to end; ``look`` goes on to force."""
+        """Begin to end it; ``look`` then uses force if necessary."""
         if self.is_ending:
             return
         self._ending_since = time.monotonic()
@@ -177,7 +177,7 @@ class MpiWorld:
             self._ask_to_end(footing)
 
     def remove_crashes(self) -> None:
-        """Remove what its ranks could have left."""
+        """Remove the files of possible crashes."""
         footing = self.started
         if footing is not None:
             for rank in self.ranks:
@@ -196,14 +196,14 @@ class MpiWorld:
     # -- its end
 
     def _ask_to_end(self, footing: Footing) -> None:
-        self._told_to_end = True
-        # Ranks that hang in MPI do not act on mpiexec's polite signal.
+        self._is_signaled = True
+        # Ranks that hang in MPI do not react to mpiexec's SIGTERM.
         self._signal(footing, signal.SIGTERM)
         footing.mpiexec.signal(signal.SIGTERM)
 
     def _press(self, footing: Footing, gone: bool) -> bool:
-        """End by force what does not end by itself; true when nothing is left."""
-        if not self._told_to_end:  # it was still being started
+        """End by force what does not end by itself; true once nothing is left."""
+        if not self._is_signaled:  # it was still being started
             self._ending_since = time.monotonic()
             self._ask_to_end(footing)
         alive = self._any_alive(footing)
@@ -220,7 +220,7 @@ class MpiWorld:
             footing.monitor_of(rank).signal([rank.pid], number)
 
     def _end_rest(self, footing: Footing) -> bool:
-        """End what the ranks started and left; true when nothing of it is left."""
+        """End the processes that the ranks started and left; true once none is left."""
         groups: dict[ProcessMonitor, list[int]] = {monitor: [] for monitor in footing.monitors}
         for rank in self.ranks if self._joined_here else ():
             groups[footing.monitor_of(rank)].append(rank.pid)
@@ -228,7 +228,7 @@ class MpiWorld:
         return all(done)
 
     def _signal_daemons(self, footing: Footing) -> None:
-        """End daemons that outlive the mpiexec that started them."""
+        """End daemons that outlive their mpiexec."""
         for rank in self.ranks:
             monitor, parent = footing.monitor_of(rank), self.parents.get(rank.engine)
             if parent and monitor.is_alive(parent):
@@ -255,7 +255,7 @@ class MpiWorld:
                 self.deaths += (Death(rank.rank, rank.host, monitor.lost),)
 
     def _find_deaths(self, footing: Footing, gone: bool) -> bool:
-        """Note the ranks that are gone; true when there are some whose cause is yet to come."""
+        """Record the ranks that ended; true if the cause of some is still unknown."""
         known = {death.rank for death in self.deaths}
         new = [
             rank
@@ -276,7 +276,7 @@ class MpiWorld:
     def _note_deaths(self, new: list[RankFact], text: str, left: dict[int, list[str]]) -> None:
         traces = {number: stack_of_crash(of[0]) for number, of in left.items()}
         blamed, out_of_reach = named_processes(text), lost_host(text)
-        # mpiexec ends the others when one is gone: the one to show is the one that began it.
+        # mpiexec ends the others after one failure: the first one has the cause.
         new.sort(
             key=lambda rank: (
                 rank.host != out_of_reach,
@@ -292,19 +292,19 @@ class MpiWorld:
             self.deaths += (Death(rank.rank, rank.host, cause, trace, words),)
 
     def _may_say_more(self, dead: Sequence[RankFact], gone: bool) -> bool:
-        """Whether several ranks went at once and mpiexec is still about to say which was first."""
+        """Return whether several ranks ended at once and mpiexec may still report the first."""
         self._dying_since = self._dying_since or time.monotonic()
         early = time.monotonic() - self._dying_since < LAST_WORDS_SECONDS
         return len(dead) > 1 and early and not gone
 
     def _is_late(self) -> bool:
-        """Whether answers of other hosts have been waited for long enough."""
+        """Return whether the wait for answers of other hosts has timed out."""
         self._dying_since = self._dying_since or time.monotonic()
         return time.monotonic() - self._dying_since > ANSWER_SECONDS
 
 
 def _left(footing: Footing, rank: RankFact) -> list[str | None]:
-    """Return what a crash left, and what the rank wrote last to each stream."""
+    """Return the stack of a crash, and the rank's last output to each stream."""
     monitor = footing.monitor_of(rank)
     return [monitor.tail(path) for path in (footing.crash_file(rank), *footing.words_files(rank))]
 

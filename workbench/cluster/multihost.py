@@ -1,4 +1,4 @@
-"""The worlds of a cluster on several hosts: start them, find them again, clean up after them."""
+"""The worlds of a cluster on several hosts: starts them, finds them again, cleans up."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ PATIENCE_VARIABLE = "WORKBENCH_PATIENCE"
 
 
 class Spreading:
-    """What goes on at other hosts is done in threads here, so that nobody waits for it.
+    """Starts and finds the worlds in threads, so that the supervisor never waits for a host.
 
     Args:
-        login: Says what a world's first host needs to log in to its hosts.
-        path: Where the worlds are written down for a successor.
-        patience: Seconds that a rank which is cut off waits before it ends itself.
+        login: Returns what a world's first host needs to log in to its hosts.
+        path: The file that lists the worlds for a later supervisor.
+        patience: Seconds that a disconnected rank waits before it ends itself.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Spreading:
         self._pool = ThreadPoolExecutor(thread_name_prefix="workbench-nodes")
 
     def __contains__(self, generation: int) -> bool:
-        """Whether it is a world of this kind."""
+        """Return whether a generation is a world on several hosts."""
         return generation in self._records
 
     def start(
@@ -96,12 +96,12 @@ class Spreading:
         """Begin to start a world.
 
         Args:
-            connection: Text of the engines' connection file.
-            ports: Of this machine's loopback; every rank has to reach them.
-            cluster: What tells this cluster's folders on a node from those of others.
+            connection: Content of the engines' connection file.
+            ports: Ports of this machine's loopback that every rank has to reach.
+            cluster: Identifies this cluster's folders on nodes.
         """
         folder = f"{folder_of(cluster)}/g{generation}"
-        # Written down first: a successor finds what is started in the next moment.
+        # Recorded first: a later supervisor finds what is started in the next moment.
         record = WorldRecord(generation, world, folder)
         self._keep(record)
 
@@ -129,7 +129,7 @@ class Spreading:
         return self._pool.submit(work)
 
     def take_up(self, ports: Sequence[int]) -> list[tuple[WorldRecord, Future[Footing]]]:
-        """Begin to find the worlds that a predecessor started."""
+        """Begin to find the worlds that a previous supervisor started."""
         self._records = {record.generation: record for record in read_records(self._path)}
         return [
             (record, self._pool.submit(self._find, record, ports))
@@ -137,7 +137,7 @@ class Spreading:
         ]
 
     def forget(self, generation: int) -> None:
-        """Remove what a world that has ended leaves on its first host."""
+        """Remove the files of an ended world from its first host."""
         record = self._records.get(generation)
         if record is None:
             return
@@ -145,7 +145,7 @@ class Spreading:
         self._pool.submit(self._nodes.discard, record.folder, record.world.hosts[:1])
 
     def close(self) -> None:
-        """Tidy up on all hosts, and return when that is done."""
+        """Remove all files from all hosts, and wait for that."""
         for folder in self._used:
             self._pool.submit(self._nodes.discard, folder)
         self._pool.shutdown()
@@ -165,7 +165,7 @@ class Spreading:
 
 
 def folder_of(cluster: str) -> str:
-    """Return where a cluster has its files on a node, relative to the home there."""
+    """Return a cluster's folder on nodes, relative to the home directory."""
     return f"{NODE_FOLDER}/{cluster}"
 
 
@@ -179,20 +179,20 @@ def _footing(
 
 
 def _find_pid(monitor: ProcessMonitor, folder: str) -> int:
-    """Return the process that was started just before its starter was killed."""
+    """Return the id of a process whose starter was killed before it recorded the id."""
     deadline = time.monotonic() + PID_SECONDS
     while time.monotonic() < deadline:
         if (text := monitor.tail(f"{folder}/{PID}")) and PID_TEXT.fullmatch(text):
             return int(text)
         time.sleep(0.1)
-    raise ClusterError("its start was cut off before it began")
+    raise ClusterError("the start of the world was interrupted")
 
 
 def _numeric(hosts: Sequence[Host]) -> tuple[str, ...]:
     """Return the addresses by which the hosts reach each other.
 
     Raises:
-        ClusterError: A name is unknown here, or means every host itself.
+        ClusterError: A name is unknown here, or is a loopback address.
     """
     found = []
     for host in hosts:
@@ -200,26 +200,27 @@ def _numeric(hosts: Sequence[Host]) -> tuple[str, ...]:
             answers = socket.getaddrinfo(host.address, None, type=socket.SOCK_STREAM)
         except OSError as error:
             raise ClusterError(
-                f"The name {host.address} is not known here; correct it, or give its address"
+                f"The name {host.address} is not known here", "correct it, or give its address."
             ) from error
         found.append(str(answers[0][4][0]))
         if len(hosts) > 1 and ipaddress.ip_address(found[-1]).is_loopback:
             raise ClusterError(
-                f"{host.address} means every host itself; name it by its address in their network"
+                f"{host.address} is a loopback address, which every host has",
+                "name the host by its address in the network of the hosts.",
             )
     return tuple(found)
 
 
 @dataclass(frozen=True)
 class Start:
-    """All that a world on several hosts is started from.
+    """The parameters for starting a world on several hosts.
 
     Args:
-        connection: Text of the engines' connection file.
-        folder: On the first host, for the files of this world; relative to the home there.
+        connection: Content of the engines' connection file.
+        folder: On the first host, for the files of this world; relative to the home directory.
         numeric: The hosts' numeric addresses.
-        patience: Seconds that a rank which is cut off waits before it ends itself.
-        python: By which its ranks run, on every host.
+        patience: Seconds that a disconnected rank waits before it ends itself.
+        python: The Python of the ranks, on every host.
     """
 
     mpi: Mpi
@@ -234,7 +235,7 @@ class Start:
 
 
 def engine_ports(connection: str) -> tuple[int, ...]:
-    """Return the ports that the engines' connection file names."""
+    """Return the ports in the engines' connection file."""
     found: list[int] = []
     for value in json.loads(connection).values():
         found += [item for item in _items(value) if type(item) is int]
@@ -242,10 +243,10 @@ def engine_ports(connection: str) -> tuple[int, ...]:
 
 
 def launch_of(start: Start, *, distinct: bool) -> Launch:
-    """Return what the first host is to start.
+    """Return the process to launch on the first host.
 
     Args:
-        distinct: Whether each host has a host name of its own.
+        distinct: Whether each host has its own host name.
     """
     mpi, world = mpi_beside(start.mpi, start.python), start.world
     used = [host for host in world.hosts if host.address in world.placement]
@@ -260,7 +261,7 @@ def launch_of(start: Start, *, distinct: bool) -> Launch:
         "IPYTHONDIR": f"{HOME}/{PurePosixPath(start.folder).parent}/ipython",
     }
     if mpi.kind is MpiKind.OPENMPI:
-        # The user who logs in there may be root, though this process is not.
+        # The login on the hosts may be root, though this process is not.
         exported |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     names = tuple(sorted(exported))
     several = link if len(used) > 1 else None
@@ -277,10 +278,10 @@ def launch_of(start: Start, *, distinct: bool) -> Launch:
 
 
 def launch(start: Start, head: Session | None, *, distinct: bool) -> Launched:
-    """Start mpiexec on the first host, and wait until it is started.
+    """Start mpiexec on the first host, and wait until it has started.
 
     Raises:
-        ClusterError: It was not.
+        ClusterError: It could not be started.
         MachineError: The session is lost.
     """
     text = launch_text(launch_of(start, distinct=distinct))
@@ -290,17 +291,17 @@ def launch(start: Start, head: Session | None, *, distinct: bool) -> Launched:
     else:
         done = head.run(command, input=text, seconds=LAUNCH_SECONDS)
     if done.status != 0:
-        said = (done.errors.strip().splitlines() or ["it gave no reason"])[-1]
+        reason = (done.errors.strip().splitlines() or ["no message"])[-1]
         raise ClusterError(
-            f"{start.world.hosts[0].address} could not start the world ({said})",
-            f"see that this environment is there too, at {start.python}.",
+            f"{start.world.hosts[0].address} could not start the world ({reason})",
+            f"check that this environment exists there, at {start.python}.",
         )
     try:
         return read_launched(done.output)
     except MachineError as error:
         raise ClusterError(
             f"{start.world.hosts[0].address} could not start the world ({error})",
-            "see what runs there.",
+            "check which program runs there.",
         ) from error
 
 
@@ -336,11 +337,11 @@ def _items(value: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class WorldRecord:
-    """A world on several hosts, as a successor of this process finds it.
+    """A world on several hosts, as recorded for a later supervisor.
 
     Args:
-        folder: On the first host, relative to the home of the user who logs in there.
-        pid: Of mpiexec; 0 while it is being started.
+        folder: On the first host, relative to the home directory.
+        pid: The id of mpiexec; 0 while it is being started.
     """
 
     generation: int
@@ -350,7 +351,7 @@ class WorldRecord:
 
 
 def write_records(path: Path, records: Sequence[WorldRecord]) -> None:
-    """Write down all that there are, or remove the file when there are none."""
+    """Write all records, or remove the file if there are none."""
     if not records:
         path.unlink(missing_ok=True)
         return
@@ -363,7 +364,7 @@ def write_records(path: Path, records: Sequence[WorldRecord]) -> None:
 
 
 def read_records(path: Path) -> list[WorldRecord]:
-    """Return what was written down; nothing where that makes no sense."""
+    """Return the records in a file; empty if it is missing or invalid."""
     try:
         return [*fitted(tuple[WorldRecord, ...], parsed(path.read_bytes()))]
     except (OSError, MachineError):

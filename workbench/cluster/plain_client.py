@@ -1,4 +1,4 @@
-"""Connect a plain ipyparallel client to one of our clusters, for ``%%px`` and your own views."""
+"""Connect a plain ipyparallel client to a workbench cluster, for ``%%px`` and your own views."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from IPython import get_ipython
 
 
 def connect(connection_file: str, **options: Any) -> ipp.Client:
-    """Return a client whose ``%%px`` means all ranks, where there is an IPython.
+    """Return a client whose ``%%px`` targets all ranks, if IPython is running.
 
     Args:
         options: Passed on to ``ipyparallel.Client``.

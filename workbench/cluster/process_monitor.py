@@ -1,4 +1,4 @@
-"""Monitor the processes of one host, this one or another, and read their output files."""
+"""Monitor the processes of one host, local or remote, and read their output files."""
 
 from __future__ import annotations
 
@@ -41,59 +41,59 @@ class ProcessMonitor(Protocol):
 
     @property
     def host(self) -> str:
-        """The host's own name of itself."""
+        """The host's own host name."""
         ...
 
     @property
     def lost(self) -> str:
-        """Why the host is out of reach, in one sentence; empty while it is not."""
+        """Why the host cannot be reached, in one sentence; empty while it can."""
         ...
 
     def watch(self, pids: Sequence[int]) -> None:
-        """Begin to watch processes, which is needed before anything is asked about them."""
+        """Begin to watch processes, as required before other calls about them."""
         ...
 
     def is_alive(self, pid: int) -> bool:
-        """Whether a process was there when last seen; none is on a host that is lost."""
+        """Return whether a process was running when last seen; false on a lost host."""
         ...
 
     def confirms(self, pid: int, parent: int, mark: str) -> bool:
-        """Whether a process is what an engine says that it is.
+        """Return whether an engine's description of its process is true.
 
         Args:
-            parent: Its parent; 0 where that was not asked for.
+            parent: Its parent; 0 if that was not requested.
             mark: A NAME=value of the environment that it was started with.
         """
         ...
 
     def signal(self, pids: Sequence[int], number: signal.Signals) -> None:
-        """Send a signal to those that are still there."""
+        """Send a signal to those that are still running."""
         ...
 
     def end_rest(self, mark: str, groups: Sequence[int]) -> bool:
-        """End what a world left there; true when nothing is left, or the host is lost.
+        """End the remaining processes of a world; true once none is left, or the host is lost.
 
         Args:
-            mark: Of the world, all of whose ranks have ended.
+            mark: Of the world, whose ranks have all ended.
             groups: Process groups that they led.
         """
         ...
 
     def tail(self, path: str) -> str | None:
-        """Return the end of a file as it was last seen; None while that is on its way.
+        """Return the end of a file as last seen; None while it is being fetched.
 
         Args:
-            path: Absolute, or relative to the home of the user who logs in there.
+            path: Absolute, or relative to the home directory there.
         """
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         ...
 
 
 class LocalProcessMonitor:
-    """Watches this machine."""
+    """Monitors this machine."""
 
     lost = ""
 
@@ -102,21 +102,21 @@ class LocalProcessMonitor:
 
     @property
     def host(self) -> str:
-        """This machine's own name."""
+        """This machine's own host name."""
         return socket.gethostname()
 
     def watch(self, pids: Sequence[int]) -> None:
-        """Do nothing: any process can be asked about."""
+        """Do nothing: any process can be examined."""
 
     def is_alive(self, pid: int) -> bool:
-        """Whether the process is there now."""
+        """Return whether the process is running now."""
         try:
             return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
         except psutil.NoSuchProcess:
             return False
 
     def confirms(self, pid: int, parent: int, mark: str) -> bool:
-        """Whether it is: another machine's engine could name any process of this one."""
+        """Return whether it is true: a remote engine could name any process of this machine."""
         name, _, value = mark.partition("=")
         try:
             process = psutil.Process(pid)
@@ -131,7 +131,7 @@ class LocalProcessMonitor:
                 os.kill(pid, number)
 
     def end_rest(self, mark: str, groups: Sequence[int]) -> bool:
-        """End what a world left here."""
+        """End the remaining processes of a world."""
         remains = self._remains.setdefault(mark, Remains(mark, groups))
         done = remains.press(time.monotonic())
         if done:
@@ -139,7 +139,7 @@ class LocalProcessMonitor:
         return done
 
     def tail(self, path: str) -> str:
-        """Return the end of a file, empty when it is not there."""
+        """Return the end of a file, empty if it does not exist."""
         file = Path.home() / path
         try:
             with file.open("rb") as opened:
@@ -154,10 +154,10 @@ class LocalProcessMonitor:
 
 
 class RemoteProcessMonitor:
-    """Asks the agent process of another host.
+    """Monitors another host through its agent process.
 
     Args:
-        process: Runs ``workbench.node.agent`` there.
+        process: The running ``workbench.node.agent`` there.
     """
 
     def __init__(self, session: Session, process: RemoteProcess) -> None:
@@ -172,17 +172,17 @@ class RemoteProcessMonitor:
 
     @property
     def session(self) -> Session:
-        """By which it is asked."""
+        """The session with the host."""
         return self._session
 
     @property
     def host(self) -> str:
-        """The host's own name, once known."""
+        """The host's own host name, once known."""
         return self._facts.host if self._facts else self._session.host.address
 
     @property
     def lost(self) -> str:
-        """Why the host is out of reach; empty while it is not."""
+        """Why the host cannot be reached; empty while it can."""
         address = self._session.host.address
         where = address if self.host == address else f"{self.host} ({address})"
         if not self._session.is_open:
@@ -192,23 +192,24 @@ class RemoteProcessMonitor:
         return ""
 
     def wait_for_facts(self, seconds: float = FACTS_SECONDS) -> None:
-        """Wait until the host has sent its name.
+        """Wait for the host's facts, which have its name.
 
         Raises:
-            MachineError: It did not.
+            MachineError: They did not arrive in time.
         """
         deadline = time.monotonic() + seconds
         while self._facts is None:
             self._hear()
             if self._facts is None and (self.lost or time.monotonic() > deadline):
                 raise MachineError(
-                    f"{self._session.host.address} does not answer as a node; see that "
-                    "`python -m workbench.node.agent` runs there with this environment's Python."
+                    f"{self._session.host.address} does not answer as a node",
+                    "check that `python -m workbench.node.agent` runs there with this "
+                    "environment's Python.",
                 )
             time.sleep(0.02)
 
     def watch(self, pids: Sequence[int]) -> None:
-        """Have the host say when a process is gone."""
+        """Ask the host to report when a process ends."""
         new = tuple(pid for pid in pids if pid not in self._watched)
         self._watched.update(new)
         self._gone.difference_update(new)
@@ -216,20 +217,20 @@ class RemoteProcessMonitor:
             self._ask(Watch(new))
 
     def is_alive(self, pid: int) -> bool:
-        """Whether the host has not said that the process is gone."""
+        """Return true until the host has reported the end of the process."""
         self._hear()
         return pid not in self._gone and not self.lost
 
     def confirms(self, pid: int, parent: int, mark: str) -> bool:
-        """Believe it: the host harms itself alone."""
+        """Return true: with a false answer the host harms itself alone."""
         return True
 
     def signal(self, pids: Sequence[int], number: signal.Signals) -> None:
-        """Have the host send a signal."""
+        """Ask the host to send a signal."""
         self._ask(Signal(tuple(pids), int(number)))
 
     def end_rest(self, mark: str, groups: Sequence[int]) -> bool:
-        """Have a program of ours do it there; what has another environment is not found."""
+        """Run a program there that ends them; processes with another environment are not found."""
         if self.lost:
             return True
         if mark not in self._rests:
@@ -240,7 +241,7 @@ class RemoteProcessMonitor:
         return self._rests[mark].done()
 
     def tail(self, path: str) -> str | None:
-        """Ask for a file's end from time to time, and return the last answer."""
+        """Request a file's end from time to time, and return the last answer."""
         self._hear()
         now = time.monotonic()
         if now - self._asked.get(path, 0.0) > AGAIN_SECONDS:
@@ -249,12 +250,12 @@ class RemoteProcessMonitor:
         return "" if self.lost else self._texts.get(path)
 
     def remove(self, path: str) -> None:
-        """Have the host remove a file."""
+        """Ask the host to remove a file."""
         self._texts.pop(path, None)
         self._ask(Read(path, 0, remove=True))
 
     def end(self, *, force: bool = False) -> None:
-        """End the process there."""
+        """End the agent process."""
         self._process.end(force=force)
 
     def _ask(self, request: Watch | Signal | Read) -> None:
@@ -279,7 +280,7 @@ class RemoteProcessMonitor:
 
 
 def _in_a_thread(work: Callable[[], Completed]) -> Future[Completed]:
-    """Do it in a thread that nobody waits for; what goes wrong ends it, too."""
+    """Run ``work`` in a daemon thread; an exception sets the future's error."""
     future: Future[Completed] = Future()
 
     def do() -> None:

@@ -1,4 +1,4 @@
-"""The ``workbench`` profile, for people who use ipyparallel by itself.
+"""The ``workbench`` profile, for users of plain ipyparallel.
 
 ``ipp.Cluster(profile="workbench")`` and ``ipcluster start --profile=workbench`` then start one MPI
 world with our launchers, which ipyparallel finds by their entry points.
@@ -13,7 +13,7 @@ from IPython.paths import get_ipython_dir
 
 PROFILE = "workbench"
 CONFIGURATION = """\
-# Written by workbench; a file that is there is never changed.
+# Written by workbench; an existing file is never changed.
 c = get_config()
 c.Cluster.controller_launcher_class = "workbench"
 c.Cluster.engine_launcher_class = "workbench"
@@ -22,9 +22,9 @@ c.Cluster.delay = 0
 
 
 def install_profile() -> Path:
-    """Make the profile unless there is one, and return its folder.
+    """Create the profile unless it exists, and return its folder.
 
-    A folder that cannot be written is left alone: only plain ipyparallel would have used it.
+    A folder that cannot be written is ignored: only plain ipyparallel uses it.
     """
     folder = Path(get_ipython_dir()) / f"profile_{PROFILE}"
     configuration = folder / "ipcluster_config.py"

@@ -20,16 +20,16 @@ from workbench.errors import ClusterError
 log = logging.getLogger("workbench.supervisor")
 
 BIND_SECONDS = 5.0
-GATHERED = 16 * 2**20  # bytes that are taken in at once
+GATHERED = 16 * 2**20  # bytes that are read at once
 _SENDER = re.compile(rb"([0-9]{1,9})\.([0-9]{1,9})")
-_MOST_NAMED = 100  # senders of what was refused; a connection may call itself anything
+_MOST_NAMED = 100  # senders in warnings about invalid messages; a connection may have any name
 
 
 class Mailbox:
     """A socket that all ranks connect to, at an address that outlives this process.
 
-    Port and key are kept in a file that only the owner can read, so that a supervisor that is
-    started again is found by the ranks of its predecessor.
+    Port and key are in a file that only the owner can read, so that the ranks of a previous
+    supervisor find a restarted one.
 
     Args:
         path: That file.
@@ -44,15 +44,15 @@ class Mailbox:
         self._socket.router_handover = True
         self._socket.rcvhwm = 1_000
         self._socket.maxmsgsize = LARGEST_MESSAGE
-        self._refused: set[bytes] = set()
+        self._ignored: set[bytes] = set()
         self.endpoint = ""
         self.server_key = ""
 
     def open(self) -> None:
-        """Bind, where the predecessor did if there was one.
+        """Bind to the previous supervisor's address if there was one.
 
         Raises:
-            ClusterError: The port is taken by something else, or the file cannot be written.
+            ClusterError: The port is in use, or the file cannot be written.
         """
         kept = self._kept() or _fresh()
         public, secret = kept["public"], kept["secret"]
@@ -64,13 +64,13 @@ class Mailbox:
         endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\x00")
         self.endpoint = endpoint
         found = {"port": endpoint.rsplit(":", 1)[1], "public": public, "secret": secret}
-        if found != self._kept():  # a full disk must not keep a successor from its ranks
+        if found != self._kept():  # a full disk must not separate a new supervisor from its ranks
             self._keep(found)
 
     def receive(self, seconds: float) -> list[Letter]:
-        """Return what has come, waiting at most ``seconds`` for the first.
+        """Return the messages that have come, waiting at most ``seconds`` for the first.
 
-        What is no message of the rank by whose name its connection goes is passed over.
+        Invalid messages, and those in the name of another rank, are ignored.
         """
         letters: list[Letter] = []
         room = GATHERED
@@ -82,27 +82,27 @@ class Mailbox:
                     try:
                         letters.append(_letter(frames))
                     except ValueError as error:
-                        self._refuse(frames[0], error)
+                        self._ignore(frames[0], error)
         return letters
 
     def send(self, generation: int, ranks: Sequence[int], command: Command) -> None:
-        """Send ``command`` to ranks; one that is not connected gets nothing."""
+        """Send ``command`` to ranks; those that are not connected do not get it."""
         line = encode(command)
         for rank in ranks:
             with contextlib.suppress(zmq.ZMQError):
                 self._socket.send_multipart([f"{generation}.{rank}".encode(), line], zmq.DONTWAIT)
 
     def close(self, *, forget: bool = False) -> None:
-        """Close the socket; ``forget`` the address when no rank is left to come back to it."""
+        """Close the socket; ``forget`` the address when no rank is left to reconnect to it."""
         self._socket.close()
         self._context.term()
         if forget:
             self._path.unlink(missing_ok=True)
 
-    def _refuse(self, sender: bytes, error: ValueError) -> None:
-        if sender not in self._refused and len(self._refused) < _MOST_NAMED:
-            self._refused.add(sender)
-            log.warning("passed over what came from %.60r: %s", sender, error)
+    def _ignore(self, sender: bytes, error: ValueError) -> None:
+        if sender not in self._ignored and len(self._ignored) < _MOST_NAMED:
+            self._ignored.add(sender)
+            log.warning("ignored a message from %.60r: %s", sender, error)
 
     def _kept(self) -> dict[str, str] | None:
         try:
@@ -122,7 +122,7 @@ class Mailbox:
         except OSError as error:
             raise ClusterError(
                 f"{self._path} cannot be written ({error.strerror})",
-                "make room, or correct its permissions.",
+                "free some space, or correct its permissions.",
             ) from error
 
     def _bind(self, port: int) -> None:
@@ -131,10 +131,10 @@ class Mailbox:
             try:
                 self._socket.bind(f"tcp://127.0.0.1:{port or '*'}")
             except zmq.ZMQError as error:
-                # A predecessor that was killed a moment ago may still hold the port.
+                # A supervisor that was killed a moment ago may still hold the port.
                 if time.monotonic() > deadline:
                     raise ClusterError(
-                        f"Port {port} is taken by another program",
+                        f"Port {port} is in use by another program",
                         "`workbench delete` and `workbench up` choose another.",
                     ) from error
                 time.sleep(0.1)
@@ -143,10 +143,10 @@ class Mailbox:
 
 
 def _letter(frames: Sequence[bytes]) -> Letter:
-    """Return what a rank sent.
+    """Return a rank's message.
 
     Raises:
-        ValueError: It is no message, or not one of the rank that sent it.
+        ValueError: It is not a valid message, or not one of the rank that sent it.
     """
     sender, line = frames
     named = _SENDER.fullmatch(sender)
@@ -155,7 +155,7 @@ def _letter(frames: Sequence[bytes]) -> Letter:
     generation, rank = map(int, named.groups())
     message = decode(line)
     if not isinstance(message, Batch | Pulse | Hello):
-        raise ValueError(f"a rank gives no commands such as {type(message).__name__}")
+        raise ValueError(f"a rank cannot send commands such as {type(message).__name__}")
     if message.rank != rank or getattr(message, "generation", generation) != generation:
         raise ValueError(f"{message!r:.80} has the id of another rank")
     return Letter(generation, message)

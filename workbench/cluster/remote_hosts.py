@@ -22,11 +22,11 @@ from workbench.core.world.world import Host
 from workbench.errors import MachineError
 
 MOST_AT_ONCE = 32
-# A session that was cut may hold the ports until its sshd has noticed.
+# After a lost connection the ports stay in use until that host's sshd has noticed.
 BRING_SECONDS = 15.0
 SHORT_SECONDS = 10.0
 NODE_FOLDER = ".workbench"
-"""On every node, in the home of whoever logs in there."""
+"""On every node, below the home directory."""
 
 Reach = Callable[[Host], Session | None]
 """Returns the session with a host; None for this machine."""
@@ -37,11 +37,11 @@ Mark = Callable[[Host], str]
 
 @dataclass(frozen=True)
 class Login:
-    """What the ssh of a world's first host needs, to start daemons on the others.
+    """What the ssh of a world's first host needs to start daemons on the others.
 
     Args:
         known_hosts: Exact lines, one for each host.
-        key: A private key that all of them let in; empty where the first host's own keys do.
+        key: A private key that all of them accept; empty if the first host's own keys are used.
     """
 
     known_hosts: tuple[str, ...] = ()
@@ -52,10 +52,10 @@ class Login:
 
 
 class Nodes:
-    """The other hosts of a cluster.
+    """Connections to the other hosts of a cluster.
 
     Args:
-        reach: Looks a session up; it does not wait.
+        reach: Looks up a session, without waiting.
     """
 
     def __init__(self, reach: Reach) -> None:
@@ -65,7 +65,7 @@ class Nodes:
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def any_beyond(self, hosts: Iterable[Host]) -> bool:
-        """Whether one of ``hosts`` is another machine."""
+        """Return whether one of ``hosts`` is another machine."""
         return any(self.session(host) is not None for host in hosts)
 
     def session(self, host: Host) -> Session | None:
@@ -73,21 +73,21 @@ class Nodes:
         return self._reach(host)
 
     def open(self, hosts: Sequence[Host], ports: Sequence[int]) -> tuple[ProcessMonitor, ...]:
-        """Have ``ports`` of every host lead here, and return the monitors.
+        """Forward ``ports`` of every host to this machine, and return the monitors.
 
-        Waits for all of them, which work side by side.
+        Waits for all hosts, in parallel.
 
         Raises:
-            MachineError: One of them does not do what is needed of it.
+            MachineError: A host cannot be reached, or refuses.
         """
         with ThreadPoolExecutor(max(1, min(MOST_AT_ONCE, len(hosts)))) as pool:
             return tuple(pool.map(lambda host: self._open(host, ports), hosts))
 
     def discard(self, folder: str, hosts: Iterable[Host] = ()) -> None:
-        """Remove a folder of ours from hosts, or from all that were used; it waits for them.
+        """Remove one of our folders from hosts, or from all that were used; waits for them.
 
         Args:
-            folder: Relative to the home of the user who logs in there.
+            folder: Relative to the home directory.
         """
         sessions = [self._reach(host) for host in hosts]
         for session in sessions or [None, *(w.session for w in self._monitors.values())]:
@@ -97,7 +97,7 @@ class Nodes:
                 remove(session, folder)
 
     def close(self) -> None:
-        """End all agents; the sessions are others' to close."""
+        """End all agents; their owners close the sessions."""
         for monitor in self._monitors.values():
             monitor.end()
         self._monitors.clear()
@@ -108,17 +108,17 @@ class Nodes:
             return self._here
         if not session.is_open:
             raise MachineError(
-                f"{host.address} is out of reach: the ssh session with it was lost; "
-                "see whether that machine is up."
+                f"{host.address} is out of reach: the ssh session with it was lost",
+                "check whether that machine is up.",
             )
-        # Two worlds that start at once share what is made here; sshd allows ten things at a time.
+        # Worlds that start at the same time share the agent; sshd limits the channels to ten.
         with self._locks[host.address]:
             monitor = self._monitor(host, session)
             _bring(session, ports)
         return monitor
 
     def _monitor(self, host: Host, session: Session) -> RemoteProcessMonitor:
-        """Return the one that watches the host, which has sent its facts."""
+        """Return the monitor of a host, which has sent its facts."""
         known = self._monitors.get(host.address)
         if known is not None and known.session is session and not known.lost:
             return known
@@ -135,12 +135,12 @@ class Nodes:
 
 
 def remove(session: Session, folder: str) -> None:
-    """Remove a folder of ours from a node, and the one above it if that is empty then.
+    """Remove one of our folders from a node, and its parent if that is empty then.
 
-    A node that is out of reach keeps it.
+    A node that cannot be reached keeps it.
 
     Args:
-        folder: Relative to the home of the user who logs in there.
+        folder: Relative to the home directory.
     """
     script = 'rm -rf -- "$1" && rmdir -- "${1%/*}" 2> /dev/null; true'
     if session.is_open:
@@ -150,7 +150,7 @@ def remove(session: Session, folder: str) -> None:
 
 def _remove_here(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):  # others are in it
+    with contextlib.suppress(OSError):  # other folders are in it
         folder.parent.rmdir()
 
 
