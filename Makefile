@@ -38,8 +38,9 @@ WITH_NODE = export PATH="$(CURDIR)/$(BIN):$(if $(NODE_BIN),$(NODE_BIN):)$$PATH";
 	export YARN_NPM_REGISTRY_SERVER="$${YARN_NPM_REGISTRY_SERVER:-$$(npm config get registry 2>/dev/null)}"; \
 	if [ -z "$$YARN_NPM_REGISTRY_SERVER" ]; then unset YARN_NPM_REGISTRY_SERVER; fi;
 
-# The lanes of make test, the longest first, two at a time: most wait more than they compute.
-LANES := root quick pages ranks mpich
+# The lanes of make test, the longest first, two for each core: most wait more than they compute.
+LANES := browser root quick ranks kernels mpich
+JOBS := $(shell echo $$((2 * $$(nproc))))
 
 # Folders are called docs and extension, too.
 .PHONY: help demo lab extension watch test test-all test-fast test-extension lint format docs bench \
@@ -68,7 +69,8 @@ AS_ROOT := $(if $(CI),$(if $(filter 0,$(shell id -u)),,sudo -n --preserve-env))
 # Each test is in exactly one of these lanes; those of the MPI run again under MPICH.
 QUICK := not (mpi or packaging or kernel or notebook or browser or root)
 RANKS := mpi and not (packaging or kernel or notebook or browser or root)
-PAGES := (packaging or kernel or notebook or browser) and not root
+KERNELS := (packaging or kernel or notebook) and not (browser or root)
+BROWSER := browser and not root
 ROOT := root
 EITHER := $(if $(filter 1,$(WORKBENCH_WEEKLY)),((contract and mpi) or either_mpi),either_mpi) and not root
 PYTEST = -m pytest -p no:cacheprovider
@@ -76,9 +78,9 @@ PYTEST = -m pytest -p no:cacheprovider
 # Everything runs even if something fails, so that one run shows all of it.
 test: $(VENV)/made-lab extension/ui-tests/node_modules/made $(MPICH)/made chromium machines
 test: lint ## check everything, as CI does
-	@echo 'Two lanes of tests run side by side; each is printed when it has ended.'
-	@$(MAKE) --no-print-directory --keep-going --jobs 2 --output-sync=target \
-		test-extension $(LANES:%=lane-%)
+	@echo 'Lanes of tests run side by side; each is printed when it has ended.'
+	@$(MAKE) --no-print-directory --keep-going --jobs $(JOBS) --output-sync=target \
+		$(LANES:%=lane-%) test-extension
 
 test-all: ## check everything, and what takes so long that CI checks it once a week
 	@WORKBENCH_WEEKLY=1 $(MAKE) --no-print-directory test
@@ -92,8 +94,11 @@ lane-quick:
 lane-ranks:
 	$(BIN)/python $(PYTEST) -m '$(RANKS)'
 
-lane-pages:
-	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python $(PYTEST) -m '$(PAGES)'
+lane-kernels:
+	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python $(PYTEST) -m '$(KERNELS)'
+
+lane-browser:
+	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python $(PYTEST) -m '$(BROWSER)'
 
 lane-root:
 	$(AS_ROOT) $(BIN)/python $(PYTEST) -m '$(ROOT)'
