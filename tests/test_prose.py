@@ -17,6 +17,7 @@ ROOMS = (
     "workbench/__init__.py",
     "workbench/analysis",
     "workbench/cli",
+    "workbench/core",
     "workbench/cloud",
     "workbench/cluster",
     "workbench/compat",

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from workbench.analysis.plan_inputs import Asked, basis_of
-from workbench.analysis.prediction_record import foretold_sentence
+from workbench.analysis.prediction_record import prediction_sentence
 from workbench.analysis.predictions import SPREAD, alike, correction_of
 from workbench.analysis.step_breakdown import anatomy_of
 from workbench.core.fleet.model import Node, NodeState, Offer
@@ -78,7 +78,7 @@ def measured(queue, supervisor: Store) -> Callable[[], None]:
 def test_the_first_run_of_its_kind_was_not_foretold(store, trained, measured) -> None:
     measured()
 
-    assert foretold_sentence(store, trained("one", 1)) == ""
+    assert prediction_sentence(store, trained("one", 1)) == ""
 
 
 def test_a_run_is_held_against_what_the_one_before_foretells(store, trained, measured) -> None:
@@ -88,7 +88,7 @@ def test_a_run_is_held_against_what_the_one_before_foretells(store, trained, mea
     foretold = 50 * step(replace(WORK, spread=SPREAD), WorldShape(4, LINK)).total
     took = 50 * step(WORK, WorldShape(4, LINK)).total
 
-    said = foretold_sentence(store, run)
+    said = prediction_sentence(store, run)
 
     assert said.startswith(f"Predicted from run 'one' (1 rank): {foretold:.3g} s an epoch (")
     assert said.endswith(f". Measured: {took:.3g} s (0 %).")
@@ -99,7 +99,7 @@ def test_what_came_quite_otherwise_is_said_to_have(store, trained, measured) -> 
     measured()
     trained("one", 1)
 
-    said = foretold_sentence(store, trained("four", 4, off=2.0))
+    said = prediction_sentence(store, trained("four", 4, off=2.0))
 
     assert said.endswith(" %). That is outside the predicted range.")
 
@@ -110,11 +110,11 @@ def test_a_forecast_knows_nothing_of_what_came_of_it_or_later(store, trained, me
     run = trained("four", 4, off=2.0)
     foretold = 50 * step(replace(WORK, spread=SPREAD), WorldShape(4, LINK)).total
 
-    said = foretold_sentence(store, run)
+    said = prediction_sentence(store, run)
     trained("five", 4, off=3.0)
 
     assert said.startswith(f"Predicted from run 'one' (1 rank): {foretold:.3g} s an epoch (")
-    assert foretold_sentence(store, run) == said
+    assert prediction_sentence(store, run) == said
 
 
 def test_what_one_run_took_longer_the_next_is_foretold_to(store, trained, measured) -> None:
@@ -125,7 +125,7 @@ def test_what_one_run_took_longer_the_next_is_foretold_to(store, trained, measur
     learned = correction_of(alike(store, first), ours=True).factor
 
     assert 1.2 < learned < 1.5
-    assert "outside" not in foretold_sentence(store, trained("eigh", 8, off=learned))
+    assert "outside" not in prediction_sentence(store, trained("eigh", 8, off=learned))
     assert correction_of(alike(store, second), ours=True).count == 3
 
 
@@ -134,7 +134,7 @@ def test_where_runs_differ_much_among_themselves_the_band_is_wide(store, trained
     for place, off in enumerate((1.0, 2.0, 1.0, 2.0)):
         trained(f"{place}run", 4, off=off)
 
-    said = foretold_sentence(store, trained("next", 4, off=2.0))
+    said = prediction_sentence(store, trained("next", 4, off=2.0))
 
     assert "outside" not in said
     foretold, low = (float(one) for one in re.findall(r"([0-9.]+) s", said)[:2])
@@ -163,7 +163,7 @@ def test_where_a_step_varies_much_within_a_run_nothing_is_predicted(
     for rank in range(4):
         supervisor.add_batches([Batch(run.id, rank, 2, tuple(varied))])
 
-    assert foretold_sentence(store, run) == ""
+    assert prediction_sentence(store, run) == ""
 
 
 HALF = next(one for one in CODINGS if one.codec is Codec.FP16)
@@ -176,7 +176,7 @@ def test_a_run_that_does_what_a_verdict_said_is_held_against_it(store, trained, 
     run = trained("half", 4, coding=HALF)
 
     assert "`--compress bf16` 1.5 times (1.3–1.7)" in said
-    kept = foretold_sentence(store, run)
+    kept = prediction_sentence(store, run)
     assert kept.startswith("Predicted by the verdict on run 'four', with `--compress fp16`: ")
     assert kept.endswith("(0 %).")
     assert kept in anatomy_of(store, run).says
@@ -186,7 +186,7 @@ def test_a_verdict_that_nobody_heard_foretold_nothing(store, trained, measured) 
     measured()
     trained("four", 4)
 
-    assert foretold_sentence(store, trained("half", 4, coding=HALF)).startswith(
+    assert prediction_sentence(store, trained("half", 4, coding=HALF)).startswith(
         "Predicted from run 'four' (4 ranks): "
     )
 
@@ -204,7 +204,7 @@ def test_a_run_is_held_against_the_plan_that_was_made_before(store, trained, mea
     here = "On the nodes of run 'twoo', trained the same way, an epoch takes "
     assert any(one.startswith(here) for one in told.says)
     assert any(f"{foretold / 2:.3g} s on 4 ranks" in one for one in told.says)
-    assert foretold_sentence(store, run).startswith(
+    assert prediction_sentence(store, run).startswith(
         f"Predicted by the plan made from run 'twoo': {foretold:.3g} s an epoch"
     )
 
@@ -218,7 +218,7 @@ def test_a_plan_for_rented_nodes_is_held_against_a_run_on_them(
     supervisor.put_node("default", Node("i-1", NodeState.JOINED, type="any.1"))
     measured()
 
-    said = foretold_sentence(store, trained("four", 4))
+    said = prediction_sentence(store, trained("four", 4))
 
     assert said.startswith("Predicted by the plan: ")
     assert "outside" not in said
@@ -243,10 +243,10 @@ def test_another_model_foretells_nothing(store, trained, measured) -> None:
     measured()
     trained("one", 1, nbytes=5e6)
 
-    assert foretold_sentence(store, trained("four", 4)) == ""
+    assert prediction_sentence(store, trained("four", 4)) == ""
 
 
 def test_without_a_measured_link_nothing_is_foretold(store, trained) -> None:
     trained("one", 1)
 
-    assert foretold_sentence(store, trained("four", 4)) == ""
+    assert prediction_sentence(store, trained("four", 4)) == ""

@@ -7,14 +7,21 @@ from dataclasses import replace
 import pytest
 
 from workbench.core.performance.exchange_model import Codec
-from workbench.core.performance.prediction import ANY, Doing, Forecasts, Foretold, Teller, did
+from workbench.core.performance.prediction import (
+    ANY,
+    Forecasts,
+    PredictedStep,
+    Predictor,
+    TrainingSetup,
+    prediction_for,
+)
 
-DOING = Doing("any.1", 4, 4, 98e6, 32.0, Codec.FP16, bandwidth=1e8)
-TOLD = Foretold(DOING, 0.5, 0.45, 0.55, "`--compress fp16`")
+DOING = TrainingSetup("any.1", 4, 4, 98e6, 32.0, Codec.FP16, bandwidth=1e8)
+TOLD = PredictedStep(DOING, 0.5, 0.45, 0.55, "`--compress fp16`")
 
 
-def forecasts(told: float, *found: Foretold) -> Forecasts:
-    return Forecasts(Teller.PLAN, "a-run", told, found or (TOLD,))
+def forecasts(told: float, *found: PredictedStep) -> Forecasts:
+    return Forecasts(Predictor.PLAN, "a-run", told, found or (TOLD,))
 
 
 def test_what_was_told_is_found_again_the_newest_first(store) -> None:
@@ -34,7 +41,7 @@ def test_what_was_told_in_the_same_words_is_kept_once(store) -> None:
 
 
 def test_nothing_that_was_foretold_is_nothing_to_keep(store) -> None:
-    store.keep_forecasts("lab", Forecasts(Teller.VERDICT, "a-run", 1.0, ()))
+    store.keep_forecasts("lab", Forecasts(Predictor.VERDICT, "a-run", 1.0, ()))
 
     assert store.forecasts("lab", before=3.0) == []
 
@@ -55,10 +62,10 @@ def test_nothing_that_was_foretold_is_nothing_to_keep(store) -> None:
     ],
 )
 def test_a_run_did_what_was_foretold_only_if_it_did_all_of_it(changes, is_it) -> None:
-    assert (did(replace(DOING, **changes), [TOLD]) is TOLD) is is_it
+    assert (prediction_for(replace(DOING, **changes), [TOLD]) is TOLD) is is_it
 
 
 def test_of_faster_nodes_any_type_will_do() -> None:
     anywhere = replace(TOLD, doing=replace(DOING, type=ANY))
 
-    assert did(replace(DOING, type="other.1"), [anywhere]) is anywhere
+    assert prediction_for(replace(DOING, type="other.1"), [anywhere]) is anywhere

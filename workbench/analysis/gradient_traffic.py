@@ -33,19 +33,21 @@ class Carried:
 
 def carried_of(store: Store, run: Run) -> Carried | None:
     """Return the gradient traffic of ``run``; None without our communicator."""
-    told = [one for one in store.measured(run.id, EXCHANGE_PREFIX).values() if marked_codec(one)]
+    reported = [
+        one for one in store.measured(run.id, EXCHANGE_PREFIX).values() if marked_codec(one)
+    ]
     ranks = run.fact.ranks
-    if not told or ranks < 2:
+    if not reported or ranks < 2:
         return None
-    first = told[0]
+    first = reported[0]
     codec, nbytes = marked_codec(first) or Codec.NONE, first.get("nbytes", 0.0)
     coded = nbytes * (1 - first.get("small", 0.0))
     return Carried(
         codec,
-        wire=_mean(told, "wire"),
+        wire=_mean(reported, "wire"),
         plain=2 * (ranks - 1) / ranks * nbytes,
         # The last rank to arrive waits for no other.
-        seconds=min(one.get("whole", 0.0) for one in told),
+        seconds=min(one.get("whole", 0.0) for one in reported),
         coding=first.get(f"cost {codec}", 0.0) * coded,
     )
 
@@ -63,5 +65,5 @@ def sentence(carried: Carried) -> str:
     )
 
 
-def _mean(told: Sequence[Mapping[str, float]], name: str) -> float:
-    return fmean(one.get(name, 0.0) for one in told)
+def _mean(reported: Sequence[Mapping[str, float]], name: str) -> float:
+    return fmean(one.get(name, 0.0) for one in reported)

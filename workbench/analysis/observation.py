@@ -9,7 +9,7 @@ from workbench.core.performance.exchange_metrics import exchanged
 from workbench.core.performance.exchange_model import MEMORY
 from workbench.core.performance.noise import UNKNOWN_NOISE, noise_of
 from workbench.core.performance.step_sampling import PASSING, part_seconds
-from workbench.core.performance.what_if import Observed, RankStep, told_apart
+from workbench.core.performance.what_if import Observed, RankStep, split_waiting
 from workbench.core.run.metrics import EXCHANGE_PREFIX, STEP_PREFIX
 from workbench.core.run.model import Run
 from workbench.store import Store
@@ -37,16 +37,16 @@ def observed_of(
         return None
     exchanges = store.measured(run.id, EXCHANGE_PREFIX)
     hosts = _hosts(store, run, ranks)
-    told = next(iter(exchanges.values()), {})
+    reported = next(iter(exchanges.values()), {})
     nodes = len({one.get("leader", 0.0) for one in exchanges.values()}) or len({*hosts.values()})
     survey = survey_of(store, run, {*hosts.values()})
     seen = Observed(
-        ranks=told_apart(_rank_step(rank, hosts[rank], parts) for rank, parts in ranks.items()),
-        nbytes=gradient_bytes(told),
+        ranks=split_waiting(_rank_step(rank, hosts[rank], parts) for rank, parts in ranks.items()),
+        nbytes=gradient_bytes(reported),
         nodes=max(1, nodes),
-        batch=max(1.0, told.get("batch", 1.0)),
+        batch=max(1.0, reported.get("batch", 1.0)),
         exchanges=len(ranks) == 1 or any(map(exchanges_gradients, exchanges.values())),
-        messages=max(1, round(told.get("calls") or told.get("arrays", 1.0))),
+        messages=max(1, round(reported.get("calls") or reported.get("arrays", 1.0))),
         link=survey.link() if survey else None,
         memory=MEMORY,
         rating=survey.rating if survey else 0.0,
@@ -61,9 +61,9 @@ def step_noise(store: Store, run: Run) -> float:
     return noise_of(
         [
             sum(seconds for name, seconds in parts.items() if name not in _SPLIT)
-            for parts in told[1:]
+            for parts in reported[1:]
         ]
-        for told in store.history(run.id, STEP_PREFIX).values()
+        for reported in store.history(run.id, STEP_PREFIX).values()
     )
 
 
@@ -72,14 +72,14 @@ def batch_of(store: Store, run: Run) -> float:
     return sum(one.get("batch", 0.0) for one in store.measured(run.id, EXCHANGE_PREFIX).values())
 
 
-def gradient_bytes(told: Mapping[str, float]) -> float:
+def gradient_bytes(reported: Mapping[str, float]) -> float:
     """Return the bytes of gradients that a rank reports, exchanged or not."""
-    return told.get("nbytes") or told.get("gradients", 0.0)
+    return reported.get("nbytes") or reported.get("gradients", 0.0)
 
 
-def exchanges_gradients(told: Mapping[str, float]) -> bool:
+def exchanges_gradients(reported: Mapping[str, float]) -> bool:
     """Whether ranks exchange gradients, and not only an occasional loss."""
-    return told.get("nbytes", 0.0) > LEAST_SHARE * told.get("gradients", 0.0)
+    return reported.get("nbytes", 0.0) > LEAST_SHARE * reported.get("gradients", 0.0)
 
 
 def survey_of(store: Store, run: Run, hosts: set[str]) -> Survey | None:

@@ -24,7 +24,14 @@ from workbench.core.fleet.suitability import ranks_of
 from workbench.core.performance.exchange_model import PLAIN, Codec, Coding
 from workbench.core.performance.frontier import Frontier, Task, forecast
 from workbench.core.performance.noise import UNKNOWN_NOISE, widened
-from workbench.core.performance.prediction import ANY, Doing, Forecasts, Foretold, Teller, did
+from workbench.core.performance.prediction import (
+    ANY,
+    Forecasts,
+    PredictedStep,
+    Predictor,
+    TrainingSetup,
+    prediction_for,
+)
 from workbench.core.performance.scaling import NOISE, BatchPolicy
 from workbench.core.performance.step_model import WorldShape
 from workbench.core.performance.verdict import Verdict
@@ -45,9 +52,9 @@ WIDEST = 4.0
 LARGER = (24, 32, 48, 64)
 
 
-def doing_of(store: Store, run: Run, observed: Observed) -> Doing:
+def doing_of(store: Store, run: Run, observed: Observed) -> TrainingSetup:
     """Return how a run trains."""
-    return Doing(
+    return TrainingSetup(
         type=type_of(store.nodes(run.wish.cluster)),
         nodes=observed.nodes,
         ranks=len(observed.ranks),
@@ -74,15 +81,15 @@ def keep_verdict(store: Store, run: Run, observed: Observed, verdict: Verdict, n
     """
     doing = doing_of(store, run, observed)
     found = [
-        Foretold(done, one.seconds, (1 - SURE) * one.seconds, (1 + SURE) * one.seconds, one.do)
+        PredictedStep(done, one.seconds, (1 - SURE) * one.seconds, (1 + SURE) * one.seconds, one.do)
         for one in (*verdict.remedies, *filter(None, [verdict.doubling]))
         if (done := _changed(doing, one.change)) != doing
     ]
-    forecasts = Forecasts(Teller.VERDICT, run.id, now, tuple(found))
+    forecasts = Forecasts(Predictor.VERDICT, run.id, now, tuple(found))
     store.keep_forecasts(run.wish.cluster, forecasts)
 
 
-def _changed(doing: Doing, change: Change) -> Doing:
+def _changed(doing: TrainingSetup, change: Change) -> TrainingSetup:
     """Return how a run would train after a change, as far as the change matters here."""
     return replace(
         doing,
@@ -97,7 +104,7 @@ def _changed(doing: Doing, change: Change) -> Doing:
     )
 
 
-def here(store: Store, run: Run, observed: Observed, most: int = MOST_SIZES) -> list[Foretold]:
+def here(store: Store, run: Run, observed: Observed, most: int = MOST_SIZES) -> list[PredictedStep]:
     """Predict a step on more of the run's ranks or nodes, for each way to exchange.
 
     Within one machine it predicts more ranks; between nodes, more nodes with the same ranks each.
@@ -119,7 +126,7 @@ def here(store: Store, run: Run, observed: Observed, most: int = MOST_SIZES) -> 
                 base, nodes=shape.nodes, ranks=shape.ranks, codec=other.coding.codec,
                 ours=other.ours, stale=other.stale,
             )  # fmt: skip
-            found.append(Foretold(done, came.seconds, came.low, came.high))
+            found.append(PredictedStep(done, came.seconds, came.low, came.high))
     return found
 
 
@@ -161,7 +168,7 @@ def of_offers(
     *,
     ours: bool,
     measured: dict[str, float],
-) -> Iterator[Foretold]:
+) -> Iterator[PredictedStep]:
     """Yield a plan's predictions for its types, with the best codec and without compression."""
     if task.batch is BatchPolicy.TOTAL:
         return  # a rank's batch changes with the size, so no later run could be matched
@@ -185,16 +192,18 @@ def of_offers(
 def _of_offer(
     task: Task, offer: Offer, nodes: int, codec: Codec, seconds: float,
     band: tuple[float, float], ours: bool,
-) -> Foretold:  # fmt: skip
+) -> PredictedStep:  # fmt: skip
     ranks = nodes * ranks_of(offer)
     steps = task.examples / task.work.batch / ranks
-    doing = Doing(offer.type, nodes, ranks, task.work.nbytes, task.work.batch, codec, ours=ours)
+    doing = TrainingSetup(
+        offer.type, nodes, ranks, task.work.nbytes, task.work.batch, codec, ours=ours
+    )
     low, high = band
     do = f"{nodes} × {offer.type}"
-    return Foretold(doing, seconds / steps, low / steps, high / steps, do)
+    return PredictedStep(doing, seconds / steps, low / steps, high / steps, do)
 
 
-def foretold_sentence(store: Store, run: Run) -> str:
+def prediction_sentence(store: Store, run: Run) -> str:
     """Return the prediction for ``run`` beside the measured result; empty without a prediction.
 
     An earlier plan's or verdict's prediction is used first, otherwise that of the last run with the
@@ -205,13 +214,15 @@ def foretold_sentence(store: Store, run: Run) -> str:
         return ""
     done = doing_of(store, run, real)
     for kept in store.forecasts(run.wish.cluster, run.wish.created):
-        if kept.source != run.id and (told := did(done, kept.found)):
-            return _said(_teller(store, kept, told), _held(run, real, told, _noise(store, kept)))
+        if kept.source != run.id and (prediction := prediction_for(done, kept.found)):
+            return _said(
+                _origin(store, kept, prediction), _held(run, real, prediction, _noise(store, kept))
+            )
     if (found := forecast_from(store, run, real)) is None:
         return ""
     before, base, one = found
     ranks = count(len(base.ranks), "rank")
-    held = _held(run, real, Foretold(done, one.seconds, one.low, one.high), base.noise)
+    held = _held(run, real, PredictedStep(done, one.seconds, one.low, one.high), base.noise)
     return _said(f"Predicted from run {before.wish.name!r} ({ranks})", held)
 
 
@@ -225,14 +236,14 @@ def _noise(store: Store, kept: Forecasts) -> float:
     return concluded.noise if concluded else UNKNOWN_NOISE
 
 
-def _teller(store: Store, kept: Forecasts, told: Foretold) -> str:
+def _origin(store: Store, kept: Forecasts, prediction: PredictedStep) -> str:
     named = {one.id: repr(one.wish.name) for one in store.runs()}.get(kept.source, "")
-    if kept.teller is Teller.VERDICT:
-        return f"Predicted by the verdict on run {named or kept.source}, with {told.do}"
+    if kept.predictor is Predictor.VERDICT:
+        return f"Predicted by the verdict on run {named or kept.source}, with {prediction.do}"
     return f"Predicted by the plan{f' made from run {named}' if named else ''}"
 
 
-def _held(run: Run, real: Observed, told: Foretold, noise: float) -> str:
+def _held(run: Run, real: Observed, prediction: PredictedStep, noise: float) -> str:
     """Compare a prediction with the result; it is missed only beyond the noise of both.
 
     Empty where the noise leaves no useful prediction.
@@ -240,12 +251,14 @@ def _held(run: Run, real: Observed, told: Foretold, noise: float) -> str:
     fact, came = run.fact, fmean(one.total for one in real.ranks)
     steps = fact.iteration / fact.epoch if fact.iteration and fact.epoch else 0.0
     times, what = (steps, "an epoch") if steps else (1.0, "a step")
-    low, high = widened(told.low, told.high, noise, real.noise)
-    if high / low > WIDEST * told.high / told.low:
+    low, high = widened(prediction.low, prediction.high, noise, real.noise)
+    if high / low > WIDEST * prediction.high / prediction.low:
         return ""
-    wide = replace(told, low=low, high=high)
-    predicted, least, most, took = (_span(times * one) for one in (told.seconds, low, high, came))
-    percent = round(100 * (came / told.seconds - 1))
+    wide = replace(prediction, low=low, high=high)
+    predicted, least, most, took = (
+        _span(times * one) for one in (prediction.seconds, low, high, came)
+    )
+    percent = round(100 * (came / prediction.seconds - 1))
     off = f"{'−' if percent < 0 else '+' if percent else ''}{abs(percent)} %"
     missed = "" if wide.holds(came) else " That is outside the predicted range."
     return f"{predicted} {what} ({least} to {most}). Measured: {took} ({off}).{missed}"
@@ -257,7 +270,7 @@ def _span(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
-def here_sentence(found: Sequence[Foretold], run: Run, steps: float) -> str:
+def here_sentence(found: Sequence[PredictedStep], run: Run, steps: float) -> str:
     """Return the predicted epochs on the nodes of ``run``, with its way to exchange.
 
     Args:
@@ -270,8 +283,8 @@ def here_sentence(found: Sequence[Foretold], run: Run, steps: float) -> str:
         == (first.codec, first.ours, first.stale)
         and one.doing.ranks & (one.doing.ranks - 1) == 0
     ]  # fmt: skip
-    told = ", ".join(
+    times = ", ".join(
         f"{_span(steps / one.doing.ranks * one.seconds)} on {count(one.doing.ranks, 'rank')}"
         for one in same
     )
-    return f"On the nodes of run {run.wish.name!r}, trained the same way, an epoch takes {told}."
+    return f"On the nodes of run {run.wish.name!r}, trained the same way, an epoch takes {times}."

@@ -161,8 +161,8 @@ def alike(store: Store, run: Run) -> Iterator[tuple[Run, Observed]]:
 def _is_alike(store: Store, run: Run, mine: Observed) -> bool:
     if run.wish.kind is RunKind.MEASUREMENT:
         return False
-    told = store.measured(run.id, EXCHANGE_PREFIX)
-    nbytes = gradient_bytes(next(iter(told.values()), {}))
+    reported = store.measured(run.id, EXCHANGE_PREFIX)
+    nbytes = gradient_bytes(next(iter(reported.values()), {}))
     return abs(nbytes - mine.nbytes) <= SAME * mine.nbytes
 
 

@@ -10,7 +10,7 @@ from statistics import fmean
 from workbench.analysis.gradient_traffic import carried_of
 from workbench.analysis.gradient_traffic import sentence as carried_sentence
 from workbench.analysis.observation import batch_of, observed_of, step_noise
-from workbench.analysis.prediction_record import foretold_sentence, keep_verdict
+from workbench.analysis.prediction_record import keep_verdict, prediction_sentence
 from workbench.core.performance.advice import size_sentences
 from workbench.core.performance.batch_size import LEAST_STEPS, Advice, Gauge, advise
 from workbench.core.performance.noise import scale_band
@@ -49,8 +49,8 @@ def _says(store: Store, run: Run, verdict: Verdict | None) -> Iterator[str]:
     if carried := carried_of(store, run):
         yield carried_sentence(carried)
     yield from size_sentences(verdict, batch_advice(store, run))
-    if foretold := foretold_sentence(store, run):
-        yield foretold
+    if predicted := prediction_sentence(store, run):
+        yield predicted
 
 
 def batch_advice(store: Store, run: Run) -> Advice | None:
@@ -63,12 +63,12 @@ def batch_advice(store: Store, run: Run) -> Advice | None:
     steps = min(int(one["steps"]) for one in gauges)
     scales = [
         _scale(one)
-        for told in store.history(run.id, GAUGE_PREFIX).values()
-        for one in told[len(told) // 2 :]
+        for estimates in store.history(run.id, GAUGE_PREFIX).values()
+        for one in estimates[len(estimates) // 2 :]
         if one["steps"] >= LEAST_STEPS
     ]
     return advise(Gauge(signal, noise, steps), batch, scale_band(scales))
 
 
-def _scale(told: Mapping[str, float]) -> float:
-    return told["noise"] / told["signal"] if told["signal"] > 0 else math.inf
+def _scale(estimates: Mapping[str, float]) -> float:
+    return estimates["noise"] / estimates["signal"] if estimates["signal"] > 0 else math.inf

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.core.performance.prediction import Forecasts, Teller, forecasts_json, forecasts_of
+from workbench.core.performance.prediction import Forecasts, Predictor, forecasts_json, forecasts_of
 from workbench.store.database import Database
 from workbench.store.rows import readable
 
@@ -14,7 +14,7 @@ class ForecastsKept(Database):
         """Store predictions for ``cluster`` unless the same ones are stored already."""
         if not forecasts.found:
             return
-        same = (cluster, forecasts.source, forecasts.teller, forecasts_json(forecasts.found))
+        same = (cluster, forecasts.source, forecasts.predictor, forecasts_json(forecasts.found))
         # Read first: a process that has nothing new to write does not take the write lock.
         if self._one(
             "SELECT 1 FROM forecasts WHERE cluster = ? AND source = ? AND teller = ? "
@@ -26,7 +26,7 @@ class ForecastsKept(Database):
             connection.execute(
                 "INSERT INTO forecasts (cluster, source, teller, document, told) "
                 "VALUES (?, ?, ?, ?, ?)",
-                (*same, forecasts.told),
+                (*same, forecasts.time),
             )
 
     def forecasts(self, cluster: str, before: float, *, limit: int = 50) -> list[Forecasts]:
@@ -44,5 +44,5 @@ class ForecastsKept(Database):
 
 
 def _forecasts(row: tuple[str, str, float, str]) -> Forecasts:
-    teller, source, told, document = row
-    return Forecasts(Teller(teller), source, float(told), forecasts_of(document))
+    predictor, source, time, document = row
+    return Forecasts(Predictor(predictor), source, float(time), forecasts_of(document))

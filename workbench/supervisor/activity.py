@@ -184,7 +184,7 @@ class Activity:
                 # It reported its error before it died, as it does before MPI_Abort.
                 self._tell_failure(death.rank, ending.error, ending.traceback, now, ending.whole)
             elif death is not None:
-                self._tell_failure(death.rank, death.cause, death.told, now)
+                self._tell_failure(death.rank, death.cause, death.report, now)
             elif self._active.stop_wished:
                 self._tell_stop(now, LOST_VARIABLES)
             else:

@@ -20,7 +20,7 @@ from workbench.core.performance.frontier import (
     TypeCurve,
     frontier,
 )
-from workbench.core.performance.prediction import Forecasts, Teller
+from workbench.core.performance.prediction import Forecasts, Predictor
 from workbench.core.performance.recommendation import recommended
 from workbench.core.performance.scaling import BatchPolicy
 from workbench.core.performance.step_model import OVERLAPPED
@@ -77,13 +77,15 @@ def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> T
         measured=links,
     )
     says = [*_says(asked, basis, task, links)]
-    told = []
+    predicted = []
     if basis.run is not None and basis.observed is not None and not asked.total:
-        told = here(store, basis.run, basis.observed)
-        says.insert(1, here_sentence(told, basis.run, basis.examples / basis.work.batch))
-    told += of_offers(task, found, offers, codings, ours=not asked.plain, measured=links)
+        predicted = here(store, basis.run, basis.observed)
+        says.insert(1, here_sentence(predicted, basis.run, basis.examples / basis.work.batch))
+    predicted += of_offers(task, found, offers, codings, ours=not asked.plain, measured=links)
     source = basis.run.id if basis.run else ""
-    store.keep_forecasts(asked.cluster, Forecasts(Teller.PLAN, source, time.time(), tuple(told)))
+    store.keep_forecasts(
+        asked.cluster, Forecasts(Predictor.PLAN, source, time.time(), tuple(predicted))
+    )
     return TrainingPlan(task, found, tuple(says))
 
 

@@ -20,10 +20,10 @@ PROFILE = settings(derandomize=True, deadline=None, max_examples=200)
 NEXT, PAUSE, STOP, BACK_OFF = Reaction.NEXT_RUNG, Reaction.PAUSE, Reaction.STOP, Reaction.BACK_OFF
 
 CODES = [
-    ("InsufficientInstanceCapacity", ErrorKind.CAPACITY, NEXT, "not enough such machines free"),
-    ("UnfulfillableCapacity", ErrorKind.CAPACITY, NEXT, "not enough such machines free"),
-    ("InsufficientCapacity", ErrorKind.CAPACITY, NEXT, "not enough such machines free"),
-    ("InsufficientHostCapacity", ErrorKind.CAPACITY, NEXT, "not enough such machines free"),
+    ("InsufficientInstanceCapacity", ErrorKind.CAPACITY, NEXT, "too few such machines free"),
+    ("UnfulfillableCapacity", ErrorKind.CAPACITY, NEXT, "too few such machines free"),
+    ("InsufficientCapacity", ErrorKind.CAPACITY, NEXT, "too few such machines free"),
+    ("InsufficientHostCapacity", ErrorKind.CAPACITY, NEXT, "too few such machines free"),
     ("InsufficientFreeAddressesInSubnet", ErrorKind.CAPACITY, NEXT, "another zone"),
     ("Unsupported", ErrorKind.CAPACITY, NEXT, "does not offer such machines"),
     ("InvalidFleetConfiguration", ErrorKind.CAPACITY, NEXT, "does not offer such machines"),

@@ -355,7 +355,7 @@ def test_what_replaces_a_node_is_in_the_zone_of_the_others() -> None:
 
     assert {order.purchase.zone for order in orders} == {"a"}
     assert wait.until > NOW
-    assert "a alone is tried, where the others are" in wait.why
+    assert "Only a is tried, the zone of the other nodes" in wait.why
     assert "`workbench resize --nodes 3 --across-zones`" in wait.why
     assert "traffic between zones costs $0.01/GB on each side" in wait.why
 
@@ -442,9 +442,12 @@ def test_a_node_that_was_to_be_taken_back_and_stays_is_ended() -> None:
 @pytest.mark.parametrize(
     ("there", "message"),
     [
-        (machine(2, MachineState.GONE, ended=NOW - 3, interrupted=True), "the place takes it back"),
+        (
+            machine(2, MachineState.GONE, ended=NOW - 3, interrupted=True),
+            "the provider takes it back",
+        ),
         (machine(2, MachineState.GONE, ended=NOW - 3, reason="Shutdown"), "Shutdown"),
-        (None, "the place lists it no longer"),
+        (None, "the provider no longer lists it"),
     ],
 )
 def test_a_node_whose_machine_is_gone_is_gone_and_replaced(there, message) -> None:

@@ -41,7 +41,7 @@ def test_ranks_need_memory_of_their_own():
     assert required(wish) == Needs(vcpus=2, memory=6.0)
     assert required(replace(wish, needs=Needs(memory=8.0))).memory == 8.0
     assert why_not(wish, [FINE]) == (
-        "No offer that meets the requirements has 6 GiB of memory for 6 ranks a node; ask for "
+        "No offer that meets the requirements has 6 GiB of memory for 6 ranks per node; request "
         "fewer with --slots."
     )
 

@@ -57,8 +57,8 @@ def test_the_host_that_could_not_be_reached_is_found(text, host):
 def test_the_sentence_says_which_host_and_what_to_see_to():
     said = not_set_up("10.0.0.4", APT)
 
-    assert said.startswith("10.0.0.4 was not set up: it could not reach deb.example; see that")
-    assert "for want of index.example; see" in not_installed("10.0.0.4", UV)
+    assert said.startswith("10.0.0.4 was not set up: it could not reach deb.example; check that")
+    assert "because index.example is unreachable; check" in not_installed("10.0.0.4", UV)
 
 
 def test_without_such_a_host_the_last_words_are_told_and_no_trace_of_a_script():
@@ -66,4 +66,4 @@ def test_without_such_a_host_the_last_words_are_told_and_no_trace_of_a_script():
         "set up: E: no space left"
     )
     assert "(no such version)" in not_installed("10.0.0.4", "no such version\n")
-    assert "it said nothing" in not_set_up("10.0.0.4", "+ exit 1\n")
+    assert "it gave no output" in not_set_up("10.0.0.4", "+ exit 1\n")

@@ -20,7 +20,7 @@ from workbench.core.performance.what_if import (
     RankStep,
     expected,
     speedup,
-    told_apart,
+    split_waiting,
 )
 
 GBIT = 1e9 / 8
@@ -331,7 +331,7 @@ def test_a_batch_that_no_codec_can_help_is_too_small() -> None:
 def test_waiting_is_told_from_moving_by_who_comes_last() -> None:
     early, late = RankStep(0, "a", 0.2, 0.0, 0.15), RankStep(1, "b", 0.3, 0.0, 0.05)
 
-    apart = told_apart((early, late))
+    apart = split_waiting((early, late))
 
     assert [(one.waiting, one.moving) for one in apart] == [
         (pytest.approx(0.1), 0.05),

@@ -151,7 +151,7 @@ def test_a_host_file_is_found_from_the_job_file():
     [
         (
             "nodes = 2\n",
-            "job.toml, line 2: nodes is about nodes; say where they come from: "
+            "job.toml, line 2: nodes is about nodes; name their provider: "
             'provider = "ec2", provider = "rehearsal", or hosts = ["172.31.41.13 slots=1"].',
         ),
         (
@@ -174,8 +174,8 @@ def test_a_host_file_is_found_from_the_job_file():
         ),
         (
             'hosts = ["10.0.0.1"]\n[needs]\ngpus = 1\n',
-            "job.toml, line 4: needs.gpus is about what is bought, and hosts of your own are not; "
-            "leave it out.",
+            "job.toml, line 4: needs.gpus is about bought nodes, and your own hosts are not "
+            "bought; leave it out.",
         ),
         (
             'hosts = ["10.0.0.1", "10.0.0.2 slot=1"]\n',
@@ -201,12 +201,12 @@ def test_a_host_file_is_found_from_the_job_file():
         ),
         (
             'provider = "ec2"\nnodes = 4\nmin_nodes = 2\nshrink = "wait"\n',
-            "job.toml, line 4: min_nodes = 2 lets the cluster go on with fewer than 4 nodes, and "
-            'shrink = "wait" does not; leave one of them out.',
+            "job.toml, line 4: min_nodes = 2 lets the cluster continue with fewer than 4 nodes, "
+            'and shrink = "wait" does not; leave one of them out.',
         ),
         (
             'shrink = "wait"\n',
-            'job.toml, line 2: shrink is about nodes; say where they come from: provider = "ec2", '
+            'job.toml, line 2: shrink is about nodes; name their provider: provider = "ec2", '
             'provider = "rehearsal", or hosts = ["172.31.41.13 slots=1"].',
         ),
         (
@@ -217,8 +217,8 @@ def test_a_host_file_is_found_from_the_job_file():
         ),
         (
             'provider = "ec2"\nranks = 3\n',
-            "job.toml, line 3: 3 ranks need nodes to be on; say how many with nodes, which is 3 "
-            "where each carries one.",
+            "job.toml, line 3: 3 ranks need nodes; give their number with nodes, which is 3 "
+            "with one rank on each.",
         ),
         (
             'provider = "ec2"\nbudget = -1\n',

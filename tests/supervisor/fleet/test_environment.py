@@ -115,7 +115,7 @@ def test_what_cannot_be_installed_is_told():
     session = Session(distributions=held(numpy=None))
     session.installed = Completed(1, "", "no such version")
 
-    with pytest.raises(MachineError, match=r"could not install what is here \(no such version"):
+    with pytest.raises(MachineError, match=r"could not install this environment \(no such version"):
         equip(session, lambda _: None)
 
 

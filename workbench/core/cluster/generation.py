@@ -59,7 +59,7 @@ class Death:
     is_lost: bool = False
 
     @property
-    def told(self) -> str:
+    def report(self) -> str:
         """The stack and the last output of the rank, as text."""
         words = f"Its last output:\n{self.words}" if self.words else ""
         return "\n".join(filter(None, (self.trace, words)))

@@ -12,14 +12,14 @@ ALL_BILLED = "all nodes, with disks and addresses"
 
 
 def ring_price(nbytes: float, seconds: float, ranks: int) -> float:
-    """Return $/h of an allreduce whose ring goes from one zone to another and back.
+    """Return the $/h of an allreduce whose ring crosses from one zone to another and back.
 
-    Each edge carries 2(p−1)/p of the gradients a step (Patarasuk & Yuan 2009), two edges cross,
-    and each is billed where it is sent and where it is received.
+    Each edge carries 2(p−1)/p of the gradients per step (Patarasuk & Yuan 2009), two edges cross,
+    and each is billed to both its sender and its receiver.
 
     Args:
-        nbytes: Of the gradients.
-        seconds: Of a step.
+        nbytes: Size of the gradients.
+        seconds: Duration of a step.
     """
     if ranks < 2 or seconds <= 0:
         return 0.0
@@ -28,10 +28,10 @@ def ring_price(nbytes: float, seconds: float, ranks: int) -> float:
 
 
 def zones_price(training: float = 0.0) -> str:
-    """Return what traffic between two zones costs, as a part of a sentence.
+    """Return the price of traffic between two zones, as part of a sentence.
 
     Args:
-        training: $/h of the training that was measured; 0 where none was.
+        training: Measured $/h of the training's traffic; 0 if it was not measured.
     """
     price = f"traffic between zones costs {dollars(ZONE_PRICE)}/GB on each side"
     return (
@@ -40,11 +40,11 @@ def zones_price(training: float = 0.0) -> str:
 
 
 def elsewhere(nodes: int, training: float = 0.0) -> str:
-    """Return how a person lets nodes come from another zone than that of the others.
+    """Return how to allow nodes in another zone than that of the others, as part of a sentence.
 
     Args:
-        nodes: How many there are to be.
-        training: As of ``zones_price``.
+        nodes: The requested number of nodes.
+        training: See ``zones_price``.
     """
     return (
         f"allow other zones with `workbench resize --nodes {nodes} --across-zones`, where "
@@ -53,35 +53,35 @@ def elsewhere(nodes: int, training: float = 0.0) -> str:
 
 
 def billed_beside(offer: Offer, nodes: int) -> str:
-    """Return what is in the price of so many nodes beside the machines, as a part of a sentence."""
+    """Return what the price of nodes contains beside the machines, as part of a sentence."""
     address = ADDRESS_PRICE if offer.has_address else 0.0
     disks = f"{hourly((offer.beside - address) * nodes)} for their disks"
     return f"{disks} and {hourly(address * nodes)} for public addresses" if address else disks
 
 
 def here_price(fleet: FleetWish) -> float:
-    """Return $ for a GB that comes from these nodes to this computer.
+    """Return the $ per GB for traffic from these nodes to this computer.
 
-    It is billed where this computer reaches them by their public addresses. The first 100 GB of
-    an account's month are free, and count all the same: nobody here knows what else it sends.
+    It is billed if this computer reaches them by their public addresses. The first 100 GB of an
+    account's month are free, but count here: the account's other traffic is unknown.
     """
     is_far = fleet.provider is Provider.EC2 and bool(fleet.ssh_from) and is_public([fleet.ssh_from])
     return OUT_PRICE if is_far else 0.0
 
 
 def traffic(fleet: FleetWish) -> list[str]:
-    """Return, a sentence each, what traffic of these nodes is billed beside their price."""
+    """Return sentences on the traffic that is billed beside the nodes' price."""
     if fleet.provider is not Provider.EC2:
         return []
     said = []
     if is_bucket(fleet.output):
         said.append(
-            "What is written to a bucket of their region is free to send; to one of another "
+            "Traffic to a bucket in their region is free; to a bucket in another "
             f"region it costs {dollars(REGION_PRICE)}/GB."
         )
     elif fleet.output:
         said.append(
-            f"Files that come back to {fleet.output} cost {dollars(OUT_PRICE)}/GB where this "
+            f"Files that come back to {fleet.output} cost {dollars(OUT_PRICE)}/GB if this "
             "computer is outside AWS."
         )
     if fleet.across_zones:

@@ -1,7 +1,7 @@
-"""Classify a provider's errors, and decide what helps: waiting, a fallback, a pause, a person.
+"""Classify a provider's errors, and decide what helps: waiting, a fallback, a pause, the user.
 
-``ROWS`` is the whole table: one row a code, or a code with words of its message. Only what nobody
-but a person can change stops a fleet: a right, or a setting of their own. All else is tried again.
+``ROWS`` is the whole table: one row per code, or per code and words of its message. A fleet stops
+only for what the user alone can change: a permission, or a setting. All else is tried again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class ErrorKind(StrEnum):
-    """What a refusal is about; throttling is any plea for patience."""
+    """The subject of a provider's error; throttling is any request to wait."""
 
     CAPACITY = "capacity"
     QUOTA = "quota"
@@ -28,17 +28,17 @@ class ErrorKind(StrEnum):
 
 
 class Reaction(StrEnum):
-    """What follows a refusal."""
+    """The reaction to a provider's error."""
 
     NEXT_RUNG = "try the next fallback"
-    PAUSE = "say why, and begin again at the first fallback after a while"
-    STOP = "stop until a person has acted"
-    BACK_OFF = "say nothing, and repeat the same call later"
+    PAUSE = "report why, and begin again at the first fallback after a while"
+    STOP = "stop until the user has acted"
+    BACK_OFF = "report nothing, and repeat the same call later"
 
 
 @dataclass(frozen=True)
 class ClassifiedError:
-    """A refusal, understood.
+    """A classified error.
 
     Args:
         what: What is wrong, with the provider's own code and message.
@@ -58,7 +58,7 @@ class ClassifiedError:
 
     @property
     def step(self) -> Reaction:
-        """What follows."""
+        """The reaction to the error."""
         return step(self.kind)
 
 
@@ -73,7 +73,7 @@ _STEPS = {
 
 
 def step(kind: str) -> Reaction:
-    """Return what follows a refusal of this kind; when no rung is left, there is a pause."""
+    """Return the reaction to an error of this kind; after the last fallback, it is a pause."""
     return (
         _STEPS.get(ErrorKind(kind), Reaction.NEXT_RUNG)
         if kind in {*ErrorKind}
@@ -86,11 +86,11 @@ class Row:
     """One row of the table.
 
     Args:
-        code: Pattern that the vendor's whole word meets, without ``Client.`` and ``Server.``.
+        code: Pattern that matches the provider's whole code, without ``Client.`` and ``Server.``.
         what: What is wrong; the provider's own code and message are appended.
         remedy: What is done about it, or can be.
-        words: Pattern that is found in the vendor's sentence; empty for any.
-        is_early: As of ``ClassifiedError``.
+        words: Pattern that is found in the provider's message; empty for any.
+        is_early: See ``ClassifiedError``.
     """
 
     code: str
@@ -101,11 +101,11 @@ class Row:
     is_early: bool = False
 
     def meets(self, code: str, message: str) -> bool:
-        """Whether the row is about this refusal."""
+        """Return whether the row is about this error."""
         return bool(re.fullmatch(self.code, code) and re.search(self.words, message, re.I))
 
 
-_NO_CAPACITY = ("there are not enough such machines free now", "the next fallback is tried")
+_NO_CAPACITY = ("there are too few such machines free now", "the next fallback is tried")
 _NOT_HERE = ("the zone does not offer such machines in this way", "the next fallback is tried")
 _PATIENCE = ("the provider is busy, or limits the rate of calls", "the same call is repeated later")
 _PERMISSION = (
@@ -149,7 +149,7 @@ ROWS = (
     Row("Unsupported", ErrorKind.CAPACITY, *_NOT_HERE),
     # hashicorp/packer 9946; compiler-explorer/infra 601: of spot fleets of type instant.
     Row("InvalidFleetConfiguration", ErrorKind.CAPACITY, *_NOT_HERE),
-    # A cluster placement group stands in one zone at a time: bcbio/bcbio-nextgen-vm 45.
+    # A cluster placement group is in one zone at a time: bcbio/bcbio-nextgen-vm 45.
     Row(
         r"InvalidPlacementGroup\.InUse", ErrorKind.CAPACITY,
         "the placement group is in use in another zone",
@@ -249,7 +249,7 @@ ROWS = (
         "describe-instance-types --filters Name=free-tier-eligible,Values=true",
         words="free.tier",
     ),
-    # hashicorp/packer 9810; Karpenter's IsInstanceProfileNotFound: seconds after it was made too.
+    # hashicorp/packer 9810; Karpenter's IsInstanceProfileNotFound: also seconds after its creation.
     Row(
         "InvalidParameterValue", ErrorKind.CONFIGURATION, *_PROFILE, words="IAM Instance Profile",
         is_early=True,
@@ -264,7 +264,7 @@ ROWS = (
         "the same purchase was requested before with other settings",
         "a new purchase is tried",
     ),
-    # Made a moment ago, and not known everywhere yet: jtriley/StarCluster 413; the EC2 API
+    # Created a moment ago, and not known everywhere yet: jtriley/StarCluster 413; the EC2 API
     # reference, "Eventual consistency".
     Row(
         r"Invalid(Group|SecurityGroupID|SecurityGroupId|KeyPair|LaunchTemplate\w*)"
@@ -286,7 +286,7 @@ ROWS = (
         "the provider does not answer",
         "the same call is repeated later, with the same token",
     ),
-    # Vendors add codes; their families keep their names.
+    # Providers add codes; the families of codes keep their names.
     Row(r".*ServiceLinkedRole.*", ErrorKind.PERMISSION, *_PERMISSION),
     Row(r".*(Unauthorized|AccessDenied|NotPermitted).*", ErrorKind.PERMISSION, *_PERMISSION),
     Row(r".*(Throttl|RequestLimit|SlowDown|TooManyRequests).*", ErrorKind.THROTTLING, *_PATIENCE),
@@ -314,7 +314,7 @@ ROWS = (
     ),
     Row(r"(?s:.*)", ErrorKind.UNKNOWN, *_STRANGE),
 )  # fmt: skip
-# Other spellings of the same: one service says it so, another so.
+# Other spellings of the same code in other services.
 _SAME = {
     "AccessDeniedException": "AccessDenied",
     "ExpiredTokenException": "ExpiredToken",
@@ -324,15 +324,15 @@ _SAME = {
     "ServerInternal": "InternalError",
 }
 _LONGEST = 200
-# What says most about a purchase, where its pools refuse for several reasons.
+# The most informative kind first, for a purchase whose pools have several errors.
 _TELLING = (
     ErrorKind.CAPACITY, ErrorKind.QUOTA, ErrorKind.PRICE, ErrorKind.CREDENTIALS,
     ErrorKind.PERMISSION, ErrorKind.CONFIGURATION, ErrorKind.BUSY, ErrorKind.THROTTLING,
     ErrorKind.EARLY, ErrorKind.UNKNOWN,
 )  # fmt: skip
-# A type that one of the zones never has says nothing where another pool gives a reason.
+# One zone may never have a type: this is ignored if another pool has another error.
 _SILENT = ("Unsupported", "InvalidFleetConfiguration")
-# What stands in the way of the next rung as well.
+# Errors that the next fallback would have as well.
 _EVERYWHERE = (
     ErrorKind.PERMISSION,
     ErrorKind.CREDENTIALS,
@@ -343,11 +343,11 @@ _EVERYWHERE = (
 
 
 def classify(code: str, message: str) -> ClassifiedError:
-    """Return what a place's error code means, and what may help.
+    """Return the class of a provider's error: its cause, and what may help.
 
     Args:
-        code: The vendor's own word; ``NoAnswer`` and ``NoCredentials`` where there is none.
-        message: The vendor's own sentence.
+        code: The provider's own code; ``NoAnswer`` and ``NoCredentials`` if there is none.
+        message: The provider's own message.
     """
     plain = re.sub(r"^(Client|Server)\.", "", code)
     plain = _SAME.get(plain, plain)
@@ -362,12 +362,12 @@ def classify(code: str, message: str) -> ClassifiedError:
 
 
 def of_fleet(errors: Iterable[tuple[str, str]]) -> ClassifiedError:
-    """Return the refusal that a granted call without any machine is.
+    """Return the error of a call that was granted, but gave no machine.
 
     The answer is kept for the call's token, so that repeating the same call says the same.
 
     Args:
-        errors: Code and sentence of each of its pools.
+        errors: Code and message of each of its pools.
     """
     all_ = [classify(*error) for error in errors] or [classify("UnfulfillableCapacity", "")]
     said = [one for one in all_ if one.code not in _SILENT] or all_
@@ -378,7 +378,7 @@ def of_fleet(errors: Iterable[tuple[str, str]]) -> ClassifiedError:
 
 
 def of_rung(kind: str, *, placement: bool) -> str:
-    """Return what a refusal is for the ladder: far apart may do what close together does not."""
+    """Return the kind of an error for the fallbacks; another placement may still succeed."""
     return ErrorKind.CAPACITY if placement and kind not in _EVERYWHERE else kind
 
 
@@ -393,6 +393,6 @@ def _profile(message: str) -> str:
 
 
 def _first_words(message: str) -> str:
-    """Leave out the encoded part that AWS appends for administrators, and line ends."""
+    """Return a message without line ends and the encoded part that AWS appends."""
     plain = " ".join(message.partition("Encoded authorization failure")[0].split()).rstrip(". ")
     return plain if len(plain) <= _LONGEST else plain[: _LONGEST - 1] + "…"

@@ -1,4 +1,4 @@
-"""The bandwidth of TCP connections between two EC2 nodes, where it is below the network's."""
+"""The bandwidth of TCP connections between two EC2 nodes, if it is below the network's."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import math
 
 from workbench.core.fleet.model import Offer
 
-# EC2 holds one flow (addresses, ports and protocol) between two instances to so many Gbit/s,
-# and to twice of it within a cluster placement group: EC2 guide, "Amazon EC2 instance network
+# EC2 limits one flow (addresses, ports and protocol) between two instances to so many Gbit/s, and
+# to twice that within a cluster placement group: EC2 guide, "Amazon EC2 instance network
 # bandwidth".
 APART_GBITS = 5.0
 CLOSE_GBITS = 10.0
-# A pair of ranks exchanges over so many connections at most.
+# A pair of ranks uses at most so many connections.
 MOST_FLOWS = 4
-# Environment of a rank: the number of connections, and the network in which all nodes are.
+# Environment of a rank: the number of connections, and the network of all nodes.
 SOCKETS_VARIABLE = "WORKBENCH_SOCKETS"
 NETWORK_VARIABLE = "WORKBENCH_NETWORK"
 
 
 def one_flow_gbits(placement: bool) -> float:
-    """Return what one connection between two EC2 nodes gets, in Gbit/s.
+    """Return the limit of one connection between two EC2 nodes, in Gbit/s.
 
     Args:
-        placement: Whether both stand in the same cluster placement group.
+        placement: Whether both are in the same cluster placement group.
     """
     return CLOSE_GBITS if placement else APART_GBITS
 
 
 def flows_for(gbits: float, flow: float) -> int:
-    """Return how many connections a pair of ranks needs for ``gbits``, from 1 to the most.
+    """Return how many connections a pair of ranks needs for ``gbits``, from 1 to the limit.
 
     Args:
-        gbits: What a node sustains; 0 when unknown.
-        flow: Gbit/s that one connection gets; 0 where it gets all.
+        gbits: Sustained rate of a node; 0 if unknown.
+        flow: Limit of one connection in Gbit/s; 0 for no limit.
     """
     if gbits <= 0 or flow <= 0:
         return 1
@@ -40,10 +40,10 @@ def flows_for(gbits: float, flow: float) -> int:
 
 
 def carried(network: float, flow: float, flows: int) -> float:
-    """Return what so many connections carry of a network; 0 for ``flow`` is no bound."""
+    """Return the rate of a number of connections on a network; 0 for ``flow`` is no limit."""
     return min(network, flows * flow) if flow else network
 
 
 def pair_gbits(offer: Offer, flows: int = MOST_FLOWS) -> float:
-    """Return what a pair of nodes of this type exchanges, in Gbit/s, over so many connections."""
+    """Return the rate between a pair of nodes of this type, in Gbit/s, over some connections."""
     return carried(offer.network, offer.flow, flows)

@@ -10,30 +10,30 @@ from workbench.core.units import dollars, hourly
 
 PRICED = frozenset({Provider.EC2, Provider.REHEARSAL})
 HOUR = 3600.0
-# EC2 bills a Linux machine by the second, and its first minute whole.
+# EC2 bills a Linux machine by the second, but its whole first minute.
 BILLED_AT_LEAST = 60.0
-# Taken back by the place within its first hour, a Linux spot machine is free.
+# A Linux spot machine that is interrupted within its first hour is free.
 CREDITED_SECONDS = HOUR
-# What a fleet costs from the decision to end it until nothing is billed any longer.
+# How long a fleet still costs after the decision to end it.
 RESERVE_SECONDS = 180.0
-# A fleet that could be paid for less than this is not worth its start.
+# A fleet whose budget lasts for less than this is not started.
 WORTH_SECONDS = 600.0
 MONTH_HOURS = 730.0
-# $ for a GiB and hour of a general-purpose volume: gp3 in us-east-1, $0.08 a month, as
-# aws.amazon.com/ebs/pricing has it; no region is twice as dear.
+# $ per GiB and hour of a general-purpose volume: gp3 in us-east-1, $0.08 a month, as in
+# aws.amazon.com/ebs/pricing; no region costs twice as much.
 STORAGE_PRICE = 0.08 / MONTH_HOURS
-# The same of a snapshot in the standard tier, $0.05 a month; only blocks that are not empty count.
+# $ per GiB and hour of a snapshot in the standard tier, $0.05 a month; empty blocks are free.
 SNAPSHOT_PRICE = 0.05 / MONTH_HOURS
-# $ for a GB between two zones of a region, on each of its sides: sent and received. "Data transfer
+# $ per GB between two zones of a region, for both the sender and the receiver: "Data transfer
 # within the same AWS Region", aws.amazon.com/ec2/pricing/on-demand, 2026.
 ZONE_PRICE = 0.01
 # $/h of a public IPv4 address in use, since 2024-02-01: "Public IPv4 address",
 # aws.amazon.com/vpc/pricing, 2026.
 ADDRESS_PRICE = 0.005
-# $ for a GB that leaves for the internet: the first 10 TB a month of us-east-1, beyond the 100 GB
-# that are free, aws.amazon.com/ec2/pricing/on-demand, 2026. What comes in is free.
+# $ per GB to the internet: the first 10 TB a month of us-east-1, beyond the 100 GB that are free,
+# aws.amazon.com/ec2/pricing/on-demand, 2026. Inbound traffic is free.
 OUT_PRICE = 0.09
-# $ for a GB to another region: "Data transfer out from EC2 to other AWS regions" of us-east-1.
+# $ per GB to another region: "Data transfer out from EC2 to other AWS regions" of us-east-1.
 REGION_PRICE = 0.02
 # GiB of a node's root volume, unless its image needs more.
 DISK_GIB = 50
@@ -43,13 +43,13 @@ Prices = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True)
 class Bill:
-    """What a fleet costs.
+    """The cost of a fleet.
 
     Args:
-        spent: $ so far, all nodes that ever were.
+        spent: $ so far, for all nodes that ever were.
         price: $/h now.
-        left: $ of the budget; None where there is none.
-        seconds: For how long the budget, or the time to live, still lasts; None for ever.
+        left: $ that are left of the budget; None without a budget.
+        seconds: How long the budget, or the time to live, still lasts; None for ever.
         traffic: $ of ``spent`` for traffic, estimated.
     """
 
@@ -64,31 +64,31 @@ class Bill:
 
 
 def storage_price(gibibytes: float) -> float:
-    """Return $/h of a volume."""
+    """Return the $/h of a volume."""
     return STORAGE_PRICE * gibibytes
 
 
 def beside(gibibytes: float, *, public: bool) -> float:
-    """Return $/h of what is billed beside a machine of EC2.
+    """Return the $/h of what is billed beside a machine of EC2.
 
     Args:
-        gibibytes: Of its root volume.
+        gibibytes: Size of its root volume.
         public: Whether it has a public IPv4 address.
     """
     return storage_price(gibibytes) + (ADDRESS_PRICE if public else 0.0)
 
 
 def repriced(prices: Prices, price: float, now: float) -> Prices:
-    """Return the segments of a price (epoch seconds of its beginning, $/h), with today's."""
+    """Return the price segments (start in epoch seconds, $/h), with the present price."""
     if prices and prices[-1][1] == price:
         return prices
     return (*(segment for segment in prices if segment[0] < now), (now, price))
 
 
 def charge(prices: Sequence[tuple[float, float]], start: float, end: float) -> float:
-    """Return $ for one machine from ``start`` to ``end``, by segments of price, oldest first.
+    """Return the $ for one machine from ``start`` to ``end``, by price segments, oldest first.
 
-    Before the first segment its price counts already.
+    The first segment's price also counts before its start.
     """
     total = 0.0
     for index, (since, price) in enumerate(prices):
@@ -106,14 +106,14 @@ def node_spent(
     interrupted: bool = False,
     beside: float = 0.0,
 ) -> float:
-    """Return $ for one node.
+    """Return the $ for one node.
 
     Args:
         prices: Segments of its price.
-        launched: 0 when paying has not begun.
+        launched: 0 if it is not billed yet.
         until: Now, or when it ended.
-        interrupted: Whether the place took it back, which is free in the first hour.
-        beside: $/h of what is billed beside it and never credited: its disk, its address.
+        interrupted: Whether the provider interrupted it, which is free in the first hour.
+        beside: $/h of what is billed beside it and never refunded: its disk, its address.
     """
     if not launched or until < launched:
         return 0.0
@@ -130,7 +130,7 @@ def metered(
     *,
     interrupted: bool = False,
 ) -> Node:
-    """Return the node with what it costs now and has cost so far."""
+    """Return the node with its present price and its cost so far."""
     gone = node.state is NodeState.GONE
     until = node.ended if gone and node.ended else now
     beside = node.beside
@@ -141,12 +141,12 @@ def metered(
 
 
 def with_traffic(node: Node, amount: float) -> Node:
-    """Return the node with so many $ more for its traffic; they are never credited."""
+    """Return the node with more $ for its traffic; they are never refunded."""
     return replace(node, traffic=node.traffic + amount, spent=node.spent + amount)
 
 
 def bill(nodes: Iterable[Node], *, budget: float = 0.0, expires: float = 0.0, now: float) -> Bill:
-    """Return what all nodes cost, and for how long that may go on."""
+    """Return the cost of all nodes, and how long the budget or the time to live lasts."""
     nodes = tuple(nodes)
     spent = sum(node.spent for node in nodes)
     price = sum(node.price for node in nodes if node.state is not NodeState.GONE)
@@ -159,14 +159,14 @@ def bill(nodes: Iterable[Node], *, budget: float = 0.0, expires: float = 0.0, no
 
 
 def is_used_up(spent: float, price: float, budget: float) -> bool:
-    """Tell whether all has to end now for the budget not to be exceeded.
+    """Return whether everything must end now so that the budget is not exceeded.
 
     Args:
-        price: $/h of all that is still billed.
+        price: $/h of everything that is still billed.
     """
     return bool(budget) and spent + price * RESERVE_SECONDS / HOUR >= budget
 
 
 def is_worth_it(spent: float, price: float, budget: float) -> bool:
-    """Tell whether the budget lasts for a while at ``price``, $/h of all that would be billed."""
+    """Return whether the budget lasts for a while at ``price``, the $/h of everything billed."""
     return not budget or spent + price * WORTH_SECONDS / HOUR <= budget

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from workbench.core.fleet.model import FleetWish, Offer
 
-# With the CUDA libraries that CuPy calls: those of an image may be of another release.
+# With the CUDA libraries that CuPy calls: those of an image may have another version.
 CUDA = ("cupy-cuda12x[ctk]>=14", "nvidia-nccl-cu12")
 
 
 def has_cuda(distributions: Iterable[tuple[str, str]]) -> bool:
-    """Tell whether one of the distributions (name and version) computes on NVIDIA's GPUs.
+    """Return whether one of the distributions (name and version) computes on NVIDIA's GPUs.
 
-    PyTorch's wheels for CPUs alone say so in their version: ``2.13.0+cpu``.
+    PyTorch's CPU-only wheels have that in their version: ``2.13.0+cpu``.
     """
     return any(
         name.lower().startswith("cupy")
@@ -23,12 +23,12 @@ def has_cuda(distributions: Iterable[tuple[str, str]]) -> bool:
 
 
 def without_cuda(wish: FleetWish, offer: Offer, here: bool, how: str) -> str:
-    """Return what nodes with GPUs would lack, with the remedy; empty for nothing.
+    """Return a sentence if GPUs of nodes could not be used, with the remedy; else empty.
 
     Args:
-        offer: What would be bought first.
-        here: Whether this computer's environment computes on GPUs; nodes get what it has.
-        how: What has nodes get it nevertheless, as ``add --cuda``.
+        offer: The offer that would be bought first.
+        here: Whether this computer's environment computes on GPUs; nodes get the same packages.
+        how: The option that installs the packages nevertheless, as ``add --cuda``.
     """
     if not offer.gpus or wish.cuda or here:
         return ""

@@ -11,22 +11,22 @@ from workbench.core.fleet.reconcile import SessionState
 
 @dataclass(frozen=True)
 class FleetFact:
-    """All that is known of a fleet.
+    """The observed state of a fleet.
 
     Args:
-        founded: Epoch seconds at which the cluster was defined; tells it from an earlier one
-            of the same name.
-        asked: Epoch seconds of the wish; a later one starts again what was given up.
-        machines: As last listed, also those just gone.
-        seen: Epoch seconds at which that list was asked for.
-        orders: All, oldest first.
-        offers: None while they are not known.
-        used: Ids of the nodes on which a world stands.
-        noticed: Ids of the nodes that the place said it would take back, not only that it might.
-        calling: Tokens of the purchases whose call is under way.
-        waiting: Runs that wait.
-        idle: Seconds for which no run has been on or waited.
-        left: What the last clean-up left; None while there was none.
+        founded: Epoch seconds at which the cluster was defined; an earlier one of this name
+            differs.
+        asked: Epoch seconds of the wish; a new wish retries what was given up.
+        machines: As last listed, also those that have just ended.
+        seen: Epoch seconds of the query for that list.
+        orders: All purchases, oldest first.
+        offers: None while they are unknown.
+        used: Ids of the nodes that have a world.
+        noticed: Ids of the nodes with an interruption notice; a recommendation does not count.
+        calling: Tokens of the purchases whose call is running.
+        waiting: Number of waiting runs.
+        idle: Seconds since a run was active or waited.
+        left: The resources that the last clean-up left; None before the first.
         cleaned: Epoch seconds at which that clean-up began.
     """
 
@@ -50,10 +50,10 @@ class FleetFact:
 
 @dataclass(frozen=True)
 class Buy:
-    """Write the order down as it is here, then make the call; again for the same token.
+    """Record the purchase as it is here, then make the call; again for the same token.
 
-    Afterwards the order is recorded with its outcome and the time of the answer; where no answer
-    came it stays as it is.
+    Afterwards the purchase is recorded with its outcome and the time of the answer; without an
+    answer it stays as it is.
     """
 
     order: Order
@@ -61,35 +61,35 @@ class Buy:
 
 @dataclass(frozen=True)
 class RecordOrder:
-    """Write the order down: what came of it was learnt otherwise."""
+    """Record a purchase whose outcome is known otherwise than by its answer."""
 
     order: Order
 
 
 @dataclass(frozen=True)
 class Put:
-    """Write the node down."""
+    """Record the node."""
 
     node: Node
 
 
 @dataclass(frozen=True)
 class Open:
-    """Open a verified session; the node is then written down as verified, unless it was more."""
+    """Open a verified session; the node is then recorded as verified, unless it is further."""
 
     id: str
 
 
 @dataclass(frozen=True)
 class PrepareNode:
-    """Run the prepare script and stage the data; the node is then ready, or it has failed."""
+    """Run the prepare script and stage the data; the node is then ready, or has failed."""
 
     id: str
 
 
 @dataclass(frozen=True)
 class Terminate:
-    """End machines; those that have ended are as good."""
+    """Terminate machines; those that have ended count as terminated."""
 
     ids: tuple[str, ...]
     why: str
@@ -97,10 +97,10 @@ class Terminate:
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing is bought now, though nodes are missing.
+    """Buy nothing now, though nodes are missing.
 
     Args:
-        until: Epoch seconds; 0 until the wish is made again, or what it waits for has changed.
+        until: Epoch seconds; 0 until there is a new wish, or the cause has changed.
     """
 
     until: float
@@ -109,12 +109,12 @@ class Wait:
 
 @dataclass(frozen=True)
 class Clean:
-    """Delete what belongs to the cluster, as far as it goes now, and keep what was left."""
+    """Delete the cluster's resources as far as possible now, and record what is left."""
 
 
 @dataclass(frozen=True)
 class Finish:
-    """Nothing is left, and that was seen: the fleet may be forgotten."""
+    """End the supervisor: the provider lists nothing of the cluster any longer."""
 
 
 Action = Buy | RecordOrder | Put | Open | PrepareNode | Terminate | Wait | Clean | Finish

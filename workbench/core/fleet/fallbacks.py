@@ -12,15 +12,15 @@ from workbench.core.fleet.quotas import quota_class
 
 MOST_TYPES = 8
 MOST_ZONES = 4
-# Nobody who looked at the first rung's price expects to pay more than twice of it.
+# The user confirmed the first candidate's price, and would not expect more than twice that.
 DEAREST = 2.0
-# Prices are sums of decimals; a bound that is met exactly is met.
+# Prices are sums of decimals; a limit that is met exactly is met.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to buy what is missing; its fields are those of ``Purchase``."""
+    """One way to buy the missing nodes; its fields are those of ``Purchase``."""
 
     count: int
     min_nodes: int
@@ -38,23 +38,23 @@ class Candidate:
 
 
 def token(cluster: str, generation: str, rung: int, count: int) -> str:
-    """Return the word, of 64 characters, that makes a repeated call the same call.
+    """Return the token, of 64 characters, that identifies a repeated call as the same.
 
     Args:
-        generation: Differs for every ascent of the ladder, and from those of an earlier cluster
-            of the same name.
+        generation: Differs for each pass through the candidates, and from an earlier cluster of
+            the same name.
     """
     text = "\n".join((cluster, generation, str(rung), str(count)))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def member(token: str, number: int) -> str:
-    """Return a token of the family that follows from ``token``; the first is itself."""
+    """Return a token that is derived from ``token`` by a number; the first is the same."""
     return hashlib.sha256(f"{token}/{number}".encode()).hexdigest() if number else token
 
 
 def purchase(cluster: str, generation: str, number: int, rung: Candidate) -> Purchase:
-    """Return the call that tries ``rung``, the ladder's ``number``-th."""
+    """Return the call that tries ``rung``, the candidate with this number."""
     return Purchase(
         cluster=cluster,
         token=token(cluster, generation, number, rung.count),
@@ -64,7 +64,7 @@ def purchase(cluster: str, generation: str, number: int, rung: Candidate) -> Pur
 
 
 def rung_of(bought: Purchase) -> Candidate:
-    """Return the rung that a purchase tried."""
+    """Return the candidate of a purchase."""
     return Candidate(
         bought.count,
         bought.min_nodes,
@@ -76,7 +76,7 @@ def rung_of(bought: Purchase) -> Candidate:
 
 
 def first_offer(rung: Candidate, offers: Iterable[Offer]) -> Offer:
-    """Return the offer that a rung asks for first: of its first type, where that is cheapest."""
+    """Return the first choice of a candidate: the cheapest offer of its first type."""
     return min(
         (one for one in offers if one.type in rung.types and rung.zone in ("", one.zone)),
         key=lambda one: (rung.types.index(one.type), one.price),
@@ -94,17 +94,17 @@ def candidates(
     across_zones: bool = False,
     placement: bool = True,
 ) -> tuple[Candidate, ...]:
-    """Return what to try, in order; nothing when no offer will do.
+    """Return the candidates in order; none if no offer fits.
 
-    Close together where the type can, then not; more types of the class; the other zones; then
-    the same for as many as there are, at least ``least``. What joins nodes that are there comes
-    from their zone: traffic between zones is billed, on each side.
+    Close together if the type can, then not; more types of the class; the other zones; then the
+    same for as many nodes as there are, at least ``least``. Nodes that join others are bought in
+    their zone, because traffic between zones is billed to both sides.
 
     Args:
-        room: $/h that all of them together may cost; 0 for no bound.
-        near: Type and zone of the nodes that are there already: the same is best.
-        across_zones: Whether, beside these nodes, another zone will do too.
-        placement: Whether it matters that they stand close together.
+        room: $/h that all of them together may cost; 0 for no limit.
+        near: Type and zone of the existing nodes: the same is best.
+        across_zones: Whether another zone than that of these nodes is allowed too.
+        placement: Whether the nodes should be close together.
     """
     fitting = ranked(offers, needs, count)
     if near:
@@ -137,19 +137,19 @@ def _distance(offer: Offer, near: tuple[str, str]) -> tuple[bool, bool]:
 
 @dataclass(frozen=True)
 class _Bound:
-    """What all may cost, as ``candidates`` takes it."""
+    """The price limit of all nodes, as ``candidates`` has it."""
 
     room: float
 
     def most(self, offer: Offer) -> int:
-        """Return how many the price and the quota allow."""
+        """Return how many nodes the price limit and the quota allow."""
         by_price = int(self.room / offer.hour + _ROUNDING) if self.room and offer.hour else 1 << 30
         has_quota = offer.quota is not None and offer.vcpus
         by_quota = (offer.quota or 0) // offer.vcpus if has_quota else 1 << 30
         return min(by_price, by_quota)
 
     def price(self, count: int, offers: Iterable[Offer]) -> float:
-        """Return the $/h that the machine of one of so many may cost; 0 for no bound."""
+        """Return the $/h that one of so many machines may cost; 0 for no limit."""
         beside = max((offer.beside for offer in offers), default=0.0)
         return self.room / count - beside if self.room else 0.0
 
@@ -162,7 +162,7 @@ def _by_zone(offers: Sequence[Offer], make: Callable[[list[Offer]], Candidate]) 
 
 
 def _alike(offers: Sequence[Offer]) -> list[Offer]:
-    """Keep the types of the best one's class that do not cost much more."""
+    """Return the types of the best one's class that cost about as much."""
     best = offers[0]
     return [
         offer
@@ -175,7 +175,7 @@ def _alike(offers: Sequence[Offer]) -> list[Offer]:
 
 
 def _rung(offers: Sequence[Offer], count: int, least: int, bound: _Bound) -> Candidate:
-    """Ask for as many as any of the types allows, of all types that allow as many."""
+    """Return a candidate for as many nodes as any type allows, with all types that allow them."""
     asked = min(count, max(bound.most(offer) for offer in offers))
     types = dict.fromkeys(offer.type for offer in offers if bound.most(offer) >= asked)
     zone, price = offers[0].zone, bound.price(asked, offers)

@@ -1,4 +1,4 @@
-"""The machine images that nodes boot, by name, with their properties."""
+"""The machine images of nodes, by name, with their properties."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _DEBIAN = "/aws/service/debian/release/{}/latest/amd64"
 
 @dataclass(frozen=True)
 class BaseImage:
-    """A public image, as its maintainer publishes it.
+    """A public image as published by its maintainer.
 
     Args:
-        name: What a person types.
-        title: What a person reads.
-        parameter: The public parameter of SSM that holds the id of the newest one.
-        python: Version of its own Python; nodes take it where it is that of the notebook.
-        user: Whom it lets in by itself. Ours is another one, made by cloud-init.
-        ssh: What starts sshd: ``ssh.service``, or ``ssh.socket`` on the first connection.
-        size: GiB of its root, as it was last seen; what counts is what EC2 says of it.
+        name: The name in options.
+        title: The name in messages.
+        parameter: The public parameter of SSM with the id of the newest one.
+        python: Version of its own Python, which nodes use if it is that of the notebook.
+        user: The user that its cloud-init creates by default. Ours is another one.
+        ssh: The unit that starts sshd: ``ssh.service``, or ``ssh.socket`` on the first connection.
+        size: GiB of its root when it was last checked; EC2's own value takes precedence.
         gpus: Whether it has NVIDIA's driver and CUDA.
-        bridged: Whether it has Docker's bridge, which has the same address on every node, so MPI
-            is given the network that it may use.
+        bridged: Whether it has Docker's bridge, which has the same address on every node, so that
+            MPI must be limited to another network.
     """
 
     name: str
@@ -39,8 +39,8 @@ class BaseImage:
     bridged: bool = False
 
 
-# The first one that a region has is taken. Sources: the publishers' pages on the parameters, and
-# Debian's, Ubuntu's and AWS's release notes. Ubuntu starts sshd by its socket since 22.10.
+# The first one that a region has is used. Sources: the publishers' pages on the parameters, and
+# the release notes of Debian, Ubuntu and AWS. Ubuntu starts sshd by its socket since 22.10.
 IMAGES = (
     BaseImage("debian-12", "Debian 12", _DEBIAN.format(12), "3.11", "admin"),
     BaseImage(
@@ -78,20 +78,20 @@ NAMES = tuple(image.name for image in IMAGES)
 
 
 def named(name: str) -> BaseImage | None:
-    """Return the image of that name; None where a person named one of their own."""
+    """Return the image of that name; None if the name is not one of ours."""
     return next((image for image in IMAGES if image.name == name), None)
 
 
 def usual(*, gpus: bool) -> tuple[BaseImage, ...]:
-    """Return what nodes boot where nobody has named an image, the first choice first."""
+    """Return the default images of nodes, the first choice first."""
     return tuple(image for image in IMAGES if image.gpus is gpus)
 
 
 def parameters(wished: str, *, gpus: bool) -> tuple[str, ...]:
-    """Return the parameters that may hold the image's id; empty where ``wished`` is an id itself.
+    """Return the parameters that may have the image's id; empty if ``wished`` is an id itself.
 
     Args:
-        wished: A name of ``IMAGES``, a parameter, an id, or empty for what is usual.
+        wished: A name of ``IMAGES``, a parameter, an id, or empty for the default.
         gpus: Whether the nodes have GPUs, and need their driver.
     """
     if wished.startswith("/"):
@@ -103,6 +103,6 @@ def parameters(wished: str, *, gpus: bool) -> tuple[str, ...]:
 
 
 def titled(parameter: str) -> str:
-    """Return what a person reads of the image that a parameter holds."""
+    """Return the title of the image that a parameter refers to."""
     found = (image.title for image in IMAGES if image.parameter == parameter)
     return next(found, shortened(parameter))

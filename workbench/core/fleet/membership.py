@@ -1,4 +1,4 @@
-"""Decide which node is the head, which nodes may carry a world, and which go first."""
+"""Decide which node is the head, which nodes may carry a world, and which end first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 from workbench.core.fleet.model import Node, NodeState
 
-# A fleet that may grow shrinks to its least when nothing has been on for so long.
+# A fleet that may grow shrinks to its minimum after so many idle seconds.
 IDLE_SECONDS = 600.0
 
 _PLACE = {state: place for place, state in enumerate(NodeState)}
@@ -20,25 +20,25 @@ def elect_head(nodes: Iterable[Node]) -> Node:
 
 
 def members(nodes: Iterable[Node], open: Collection[str]) -> tuple[Node, ...]:
-    """Return the nodes on which a world may stand, the head first.
+    """Return the nodes that may carry a world, the head first.
 
     Args:
-        open: Ids of the nodes to which a verified session stands.
+        open: Ids of the nodes with a verified session.
     """
     able = [node for node in nodes if has_data(node) and node.id in open and not node.failed]
     return tuple(sorted(able, key=lambda node: (not node.head, numeric(node))))
 
 
 def has_data(node: Node) -> bool:
-    """Tell whether a node may join, or has joined."""
+    """Return whether a node may join, or has joined."""
     return node.state in _WITH_DATA
 
 
 def by_worth(nodes: Iterable[Node], used: Collection[str]) -> list[Node]:
-    """Return the nodes in the order in which they are kept; the last one goes first.
+    """Return the nodes in the order in which they are kept; the last one ends first.
 
-    What failed goes before all others; the head stays longest, then what carries a world, then
-    what came furthest, then the cheaper and the older.
+    Failed nodes end first; the head is kept longest, then nodes with a world, then those that have
+    come furthest, then the cheaper and the older ones.
     """
     return sorted(
         nodes,
@@ -57,16 +57,16 @@ def by_worth(nodes: Iterable[Node], used: Collection[str]) -> list[Node]:
 def wished_nodes(
     nodes: int, least: int, most: int, *, there: int, waiting: int, idle: float
 ) -> int:
-    """Return how many nodes there are to be now.
+    """Return the desired number of nodes.
 
-    A fleet that may not grow has as many as were asked for. One that may grows by a node for
-    each run that waits, keeps what it grew to while runs are on, and shrinks to its least when
-    it has been idle; without runs it begins with what was asked for.
+    A fleet that may not grow has the requested number. One that may grows by a node for each
+    waiting run, keeps its size while runs are active, and shrinks to its minimum when it has been
+    idle; before the first run it has the requested number.
 
     Args:
-        there: How many there are.
-        waiting: Runs that wait.
-        idle: Seconds for which no run has been on or waited.
+        there: The present number of nodes.
+        waiting: Number of waiting runs.
+        idle: Seconds since a run was active or waited.
     """
     if not most or not nodes:
         return nodes
@@ -78,7 +78,7 @@ def wished_nodes(
 
 
 def numeric(node: Node) -> tuple[int, int, str]:
-    """Return what orders nodes by their addresses: numbers first, as numbers."""
+    """Return a key that sorts nodes by their addresses: numeric ones first, as numbers."""
     try:
         address = ipaddress.ip_address(node.address)
     except ValueError:

@@ -7,14 +7,14 @@ from enum import StrEnum
 
 from workbench.core.world.world import Host
 
-# The role, and its instance profile, that nodes get who read or write a bucket.
+# The role, and its instance profile, of nodes that read or write a bucket.
 NODE_ROLE = "workbench-node"
-# A laptop may sleep for a while, and nobody pays for a night.
+# A laptop may sleep for a while, but an idle night must not be paid for.
 LEASE_SECONDS = 1800.0
 
 
 class Provider(StrEnum):
-    """Where a cluster's nodes come from."""
+    """The provider of a cluster's nodes."""
 
     THIS_MACHINE = "local"
     HOSTS = "hosts"
@@ -22,7 +22,7 @@ class Provider(StrEnum):
     REHEARSAL = "rehearsal"
 
 
-# As a sentence says it: a cluster is on this machine, or in a rehearsal.
+# As part of a sentence: a cluster is on this machine, or in a rehearsal.
 LOCATED = {
     Provider.THIS_MACHINE: "on this machine",
     Provider.HOSTS: "on ssh hosts",
@@ -49,15 +49,15 @@ COMING = frozenset({NodeState.ASKED, NodeState.BOOTING, NodeState.VERIFIED})
 
 @dataclass(frozen=True)
 class Needs:
-    """What each node must have at least; nothing asked for is nothing needed.
+    """The requirements on each node; an empty one requires nothing.
 
     Args:
         gpu_memory: GiB of each GPU.
         memory: GiB.
-        network: Gbit/s that the network sustains, not what it can do for a moment.
-        types: Names of the only types that will do; empty for any.
-        zones: Names of the only zones that will do; empty for any.
-        subnets: Ids of the only subnets that will do, one a zone; empty for the default ones.
+        network: Gbit/s that the network sustains, not a short burst.
+        types: The only allowed types; empty for any.
+        zones: The only allowed zones; empty for any.
+        subnets: Ids of the only allowed subnets, one per zone; empty for the default ones.
     """
 
     gpus: int = 0
@@ -72,32 +72,32 @@ class Needs:
 
 @dataclass(frozen=True)
 class FleetWish:
-    """What a person asked for.
+    """The desired state of a fleet.
 
     Args:
-        nodes: How many; 0 keeps the definition and pays nothing.
+        nodes: How many; 0 keeps the definition and costs nothing.
         provider: Where the nodes come from.
-        min_nodes: Below as many nothing is started, and a world is not continued.
-        max_nodes: Waiting runs may let the fleet grow up to as many; 0 when it is not to grow.
-        slots: Ranks a node; 0 for one a GPU, or one a core where there is no GPU.
-        hosts: The machines, where the provider is ``hosts``.
+        min_nodes: With fewer, nothing is started, and no world is continued.
+        max_nodes: The fleet may grow to so many for waiting runs; 0 if it may not grow.
+        slots: Ranks per node; 0 for one per GPU, or one per core without GPUs.
+        hosts: The machines, if the provider is ``hosts``.
         region: Where to buy.
-        max_price: $/h that all nodes together may cost; 0 for no bound.
-        budget: $ that the cluster may cost in all; 0 for no bound.
+        max_price: Limit in $/h for all nodes together; 0 for no limit.
+        budget: Limit in $ for the cluster's whole life; 0 for no limit.
         expires: Epoch seconds at which everything is deleted; 0 for never.
         data: A folder or ``s3://bucket/prefix`` that every node gets before it may join.
-        output: A folder or ``s3://bucket/prefix`` that takes results, snapshots and logs.
+        output: A folder or ``s3://bucket/prefix`` for results, snapshots and logs.
         prepare: A shell script that each node runs before it may join.
-        image: An image of the reader's own; empty for one that is looked up.
-        disk: GiB of each node's root volume; 0 for the usual size. The image may need more.
+        image: An image of the user; empty for the default one.
+        disk: GiB of each node's root volume; 0 for the default. The image may need more.
         cuda: Whether nodes get CuPy and NCCL, which this computer's environment may lack.
-        ssh_from: The network, such as ``203.0.113.7/32``, from which nodes let in ssh; empty
-            where this computer is in their own.
-        lease: Seconds after which a node ends itself when it hears nothing of this computer.
-        across_zones: Whether nodes may be added in another zone than that of those that are there;
+        ssh_from: The network, such as ``203.0.113.7/32``, that may reach the nodes by ssh; empty if
+            this computer is in the nodes' own network.
+        lease: Seconds without contact to this computer after which a node ends itself.
+        across_zones: Whether nodes may be added in another zone than that of the existing ones;
             traffic between zones is billed.
-        link: Gbit/s to which a rehearsal holds each rank's connection to one of another node; 0
-            for what this machine can.
+        link: Limit in Gbit/s on a rank's connection to one of another node in a rehearsal; 0 for
+            none.
     """
 
     provider: Provider = Provider.THIS_MACHINE
@@ -124,32 +124,32 @@ class FleetWish:
 
     @property
     def role(self) -> str:
-        """Name of the role that its nodes need; empty where they need no right in AWS."""
+        """Name of the role that its nodes need; empty if they need no permission in AWS."""
         needs_one = any(place.startswith("s3://") for place in (self.data, self.output))
         return NODE_ROLE if self.provider is Provider.EC2 and needs_one else ""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node, as it was last seen.
+    """The observed state of one node.
 
     Args:
-        id: The place's own name of it; a host's address where it has none.
-        address: By which the other nodes reach it.
-        slots: Ranks it carries without oversubscription; 0 while unknown.
-        price: $/h now; 0 where it is free.
+        id: The provider's own id; a host's address if there is none.
+        address: The address for the other nodes.
+        slots: Ranks that it carries without oversubscription; 0 while unknown.
+        price: $/h now; 0 if it is free.
         spent: $ so far.
-        launched: Epoch seconds at which paying began; 0 before.
+        launched: Epoch seconds at which billing began; 0 before.
         ended: Epoch seconds at which it was gone; 0 before.
         head: Whether mpiexec runs on it; elected once.
-        message: One sentence for the reader: what it waits for, or why it is gone.
-        since: Epoch seconds at which it came into its state.
-        failed: Whether it did not come up, or could not be prepared; ``message`` says why.
-        network: Gbit/s that it sustains; 0 when unknown.
-        flow: Gbit/s of these that one connection gets; 0 where it gets all.
-        beside: $/h of what is billed beside the machine: its disk, its public address. ``price``
-            has it too.
-        traffic: $ so far for what it sent out of the place, estimated. ``spent`` has it too.
+        message: One sentence for the user: what it waits for, or why it is gone.
+        since: Epoch seconds of its last change of state.
+        failed: Whether it did not start, or could not be prepared; ``message`` has the reason.
+        network: Gbit/s that it sustains; 0 if unknown.
+        flow: Gbit/s of these for one connection; 0 for all.
+        beside: $/h of what is billed beside the machine: its disk, its public address. Included in
+            ``price``.
+        traffic: $ so far for its outbound traffic, estimated. Included in ``spent``.
     """
 
     id: str
@@ -177,24 +177,24 @@ class Offer:
     """One type of machine in one zone.
 
     Args:
-        price: $/h of one, spot, now.
+        price: Spot price of one in $/h, now.
         memory: GiB.
         gpu: Name of the GPU, or empty.
         gpu_memory: GiB of each GPU.
         network: Gbit/s that it sustains (the baseline).
-        burst: Gbit/s that it can do for a moment; what the vendor advertises.
+        burst: Gbit/s of a short burst; the advertised value.
         history: Spot prices: epoch seconds and $/h, oldest first.
-        quota: vCPUs of this class that the account may still start; None when unknown.
-        slots: Ranks that it carries; 0 for one a GPU, or one for two vCPUs.
-        flow: Gbit/s that one TCP connection between two of them gets, as close together as they
-            can be; 0 for all that the network sustains.
-        placement: Whether nodes of it can be asked for close together.
-        sustained: Share of its vCPUs' time that it computes without end: below 1 a burstable or
+        quota: vCPUs of this class that the account may still start; None if unknown.
+        slots: Ranks that it carries; 0 for one per GPU, or one per two vCPUs.
+        flow: Gbit/s of one TCP connection between two of them, as close together as possible; 0
+            for all that the network sustains.
+        placement: Whether nodes of it can be requested close together.
+        sustained: Share of its vCPUs' time that it can use for ever: below 1, a burstable or
             flexible type slows down to it.
-        has_driver: Whether the image that is looked up drives its accelerators; True where it has
+        has_driver: Whether the default image has a driver for its accelerators; True if it has
             none.
         beside: $/h of what is billed beside each: its disk, its public address.
-        has_address: Whether each gets a public IPv4 address, which ``beside`` has.
+        has_address: Whether each gets a public IPv4 address, which ``beside`` includes.
     """
 
     type: str
@@ -219,21 +219,21 @@ class Offer:
 
     @property
     def hour(self) -> float:
-        """$/h of one, with all that is billed beside it."""
+        """$/h of one, with everything that is billed beside it."""
         return self.price + self.beside
 
 
 @dataclass(frozen=True)
 class Purchase:
-    """One call that buys nodes; written down before it is made.
+    """One call that buys nodes; recorded before it is made.
 
     Args:
-        token: Makes a repeated call the same call.
-        rung: Number of the ladder's rung, from 0.
-        count: Nodes to buy; fewer than ``min_nodes`` are not taken.
-        types: Any of them will do, but all nodes get the same.
-        zone: The one zone; empty for whichever has capacity.
-        placement: Whether the nodes are to stand close together.
+        token: Identifies a repeated call as the same.
+        rung: Number of the candidate, from 0.
+        count: Nodes to buy; fewer than ``min_nodes`` are not accepted.
+        types: The allowed types; all nodes get the same one.
+        zone: The only zone; empty for any with capacity.
+        placement: Whether the nodes should be close together.
         max_price: $/h of one node.
     """
 
@@ -249,7 +249,7 @@ class Purchase:
 
 
 class MachineState(StrEnum):
-    """Where a machine stands, as the place says."""
+    """The state of a machine as its provider reports it."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -259,17 +259,17 @@ class MachineState(StrEnum):
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine, as the place that provides it sees it.
+    """One machine as its provider reports it.
 
     Args:
-        address: Private, numeric; empty before it is known.
-        reach: By which this computer reaches it by ssh; empty before it is known.
+        address: Private, numeric; empty while unknown.
+        reach: Its address for ssh from this computer; empty while unknown.
         tags: All of them.
-        reason: Why it is gone, in the place's words.
-        interrupted: Whether the place took it back.
-        network: Gbit/s that it sustains; 0 when unknown.
-        flow: Gbit/s of these that one connection gets; 0 where it gets all.
-        beside: $/h of what is billed beside it: its disk, its public address; 0 when unknown.
+        reason: Why it is gone, in the provider's words.
+        interrupted: Whether the provider interrupted it.
+        network: Gbit/s that it sustains; 0 if unknown.
+        flow: Gbit/s of these for one connection; 0 for all.
+        beside: $/h of what is billed beside it: its disk, its public address; 0 if unknown.
     """
 
     id: str
@@ -293,14 +293,14 @@ class Machine:
 
 @dataclass(frozen=True)
 class Leftover:
-    """Something with our tags.
+    """A resource with our tags.
 
     Args:
-        kind: As a person says it: ``instance``, ``security group``, ``key pair``, ``volume``,
+        kind: The user's word for it: ``instance``, ``security group``, ``key pair``, ``volume``,
             ``launch template``, ``placement group``, ``fleet``.
-        price: $/h that it costs; 0 when it is free.
-        created: Epoch seconds; 0 when unknown.
-        owner: Whose it is, as an id; empty when nobody said.
+        price: Its cost in $/h; 0 if it is free.
+        created: Epoch seconds; 0 if unknown.
+        owner: Id of its owner; empty if unknown.
     """
 
     kind: str

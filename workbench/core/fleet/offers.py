@@ -16,10 +16,10 @@ _ENOUGH_GBITS = 10.0
 
 
 def fits(needs: Needs, offer: Offer) -> bool:
-    """Tell whether a node of this type, in this zone, has all that is needed.
+    """Return whether a node of this type, in this zone, meets the requirements.
 
-    A type that cannot carry the software, that slows down under load, or whose GPUs the image
-    does not drive, fits only where it is named.
+    A type that cannot carry the software, that slows down under load, or whose GPUs the image has
+    no driver for, fits only if it is named.
     """
     return (
         offer.gpus >= needs.gpus
@@ -33,17 +33,17 @@ def fits(needs: Needs, offer: Offer) -> bool:
 
 
 def total(offer: Offer, nodes: int) -> float:
-    """Return $/h of so many nodes, with their disks and addresses."""
+    """Return the $/h of so many nodes, with their disks and addresses."""
     return offer.hour * nodes
 
 
 def ranked(offers: Iterable[Offer], needs: Needs, nodes: int) -> tuple[Offer, ...]:
     """Return the offers that fit, the best first.
 
-    One node alone has nobody to talk to, so its price decides. Several are as fast as what a pair
-    of them can exchange without end, whatever their network can do for a moment: twice of it is
-    worth the square root of two in price, up to 10 Gbit/s for each GPU or for a node without.
-    Where the account's quota is known not to reach, an offer goes last.
+    A single node exchanges nothing, so its price decides. Several nodes are as fast as the
+    sustained exchange between a pair of them, whatever a burst can do: twice the rate is worth the
+    square root of two in price, up to 10 Gbit/s per GPU or per node without GPUs. Offers beyond the
+    account's quota come last.
     """
     fitting = [offer for offer in offers if fits(needs, offer)]
     return tuple(sorted(fitting, key=lambda offer: _rank(offer, nodes)))
@@ -58,12 +58,12 @@ def _rank(offer: Offer, nodes: int) -> tuple[bool, bool, float, float, str, str]
 
 
 def lacking_vcpus(offer: Offer, nodes: int) -> int:
-    """Return how many vCPUs the quota lacks for that many nodes; 0 when enough or unknown."""
+    """Return how many vCPUs the quota lacks for so many nodes; 0 if none, or unknown."""
     return 0 if offer.quota is None else max(0, offer.vcpus * nodes - offer.quota)
 
 
 def judge_quota(offer: Offer, nodes: int) -> Finding:
-    """Judge whether the account may start that many nodes of this type."""
+    """Return whether the account may start so many nodes of this type."""
     check = f"quota for {offer.type}"
     asked = offer.vcpus * nodes
     name = quota_class(offer.type)
@@ -85,7 +85,7 @@ def judge_quota(offer: Offer, nodes: int) -> Finding:
 
 
 def why_not(wish: FleetWish, offers: Sequence[Offer]) -> str:
-    """Return why nothing that was asked for can be had, with the remedy; empty where some can."""
+    """Return why no offer fits, with the remedy; empty if one does."""
     if why := refusal(wish, offers):
         return why
     needs = required(wish)
@@ -93,7 +93,7 @@ def why_not(wish: FleetWish, offers: Sequence[Offer]) -> str:
 
 
 def why_none(wish: FleetWish, offers: Sequence[Offer]) -> str:
-    """Return why no offer does, with the remedy: the one need that, eased, lets some fit."""
+    """Return why no offer fits, with the remedy: the one requirement that excludes all."""
     needs = required(wish)
     where = f" in {wish.region}" if wish.region else ""
     if not offers:
@@ -101,7 +101,7 @@ def why_none(wish: FleetWish, offers: Sequence[Offer]) -> str:
     if needs != wish.needs and any(fits(wish.needs, offer) for offer in offers):
         return (
             f"No offer{where} that meets the requirements has {needs.memory:g} GiB of memory for "
-            f"{_count(wish.slots, 'rank')} a node; ask for fewer with --slots."
+            f"{_count(wish.slots, 'rank')} per node; request fewer with --slots."
         )
     eased = {
         f"has {needs.gpu_memory:g} GiB per GPU": replace(needs, gpu_memory=0.0),

@@ -59,9 +59,9 @@ __all__ = [
     "plan_fleet",
 ]
 
-# For so long a node that is to go may carry its world, until the next one stands elsewhere.
+# A node that is to end may carry its world for so long, until the next one is up elsewhere.
 LEAVE_SECONDS = 180.0
-# A node that the place takes back is free in its first hour, unless we end it ourselves.
+# An interrupted node is free in its first hour, unless we end it ourselves.
 TAKEN_SECONDS = 300.0
 _SMALLER = "the fleet was made smaller"
 _ROUNDING = 1e-9
@@ -69,14 +69,13 @@ _UNREACHED = (NodeState.ASKED, NodeState.BOOTING)
 
 
 def plan_fleet(wish: FleetWish, fact: FleetFact, *, wanted: bool, now: float) -> list[Action]:
-    """Return what to do next; asked twice in the same state, it says the same.
+    """Return the next actions; the same state always has the same ones.
 
-    Only ``Buy``, ``Terminate`` and ``Clean`` change what is provided. What was seen, and what was
-    decided and takes longer than a moment, is written down first: a supervisor that starts again
-    goes on from there.
+    Only ``Buy``, ``Terminate`` and ``Clean`` change resources. Observations, and decisions that
+    take longer than a moment, are recorded first: a new supervisor continues from there.
 
     Args:
-        wanted: False when everything is to be deleted.
+        wanted: False if everything is to be deleted.
     """
     if wish.provider is Provider.THIS_MACHINE:
         return [] if wanted else [Finish()]
@@ -86,7 +85,7 @@ def plan_fleet(wish: FleetWish, fact: FleetFact, *, wanted: bool, now: float) ->
     return [*map(RecordOrder, view.news), *map(Put, view.changed), *actions]
 
 
-# -- while it is wanted
+# -- while the cluster is wanted
 
 
 def _keep(view: FleetView) -> list[Action]:
@@ -108,7 +107,7 @@ def _keep(view: FleetView) -> list[Action]:
 def _end_all(view: FleetView) -> list[Action]:
     why = (
         f"{dollars(view.spent)} of the budget of {dollars(view.wish.budget)} are spent, and what "
-        "is left is needed to end the nodes; raise the budget to go on"
+        "is left is needed to end the nodes; raise the budget to continue"
     )
     for node in view.kept:
         view.leave(node, why)
@@ -117,7 +116,7 @@ def _end_all(view: FleetView) -> list[Action]:
 
 
 def _give_up(view: FleetView) -> None:
-    """Part with nodes that failed or cannot be reached; hosts get another chance when asked."""
+    """Release nodes that failed or are unreachable; hosts are retried after a new wish."""
     for node in view.kept:
         machine = view.machines.get(node.id)
         why = late(node, machine, view.contacts.get(node.id), view.now) if machine else ""
@@ -141,7 +140,7 @@ def _target(view: FleetView) -> int:
 
 
 def _choose_hosts(view: FleetView, target: int) -> None:
-    """Take hosts in the order in which they are listed; one that failed counts for none."""
+    """Add hosts in the order in which they are listed; failed ones do not count."""
     missing = target - sum(not node.failed for node in view.kept)
     for id_, machine in view.machines.items():
         known = view.nodes.get(id_)
@@ -152,7 +151,7 @@ def _choose_hosts(view: FleetView, target: int) -> None:
 
 
 def _take_back(view: FleetView, target: int) -> None:
-    """Let nodes stay that were to go, where they are wanted again and still carry a world."""
+    """Keep nodes that were to end, if they are wanted again and still carry a world."""
     staying = [
         node
         for node in view.alive
@@ -176,7 +175,7 @@ def _take_back(view: FleetView, target: int) -> None:
 
 
 def _fit_price(view: FleetView, least: int) -> None:
-    """Part with what costs more than may be paid; with all, where too few are left."""
+    """Release nodes that exceed the price limit; all of them, if too few would be left."""
     most = view.wish.max_price
     staying = by_worth(view.kept, view.fact.used)
     while most and staying and sum(node.price for node in staying) > most + _ROUNDING:
@@ -186,13 +185,11 @@ def _fit_price(view: FleetView, least: int) -> None:
     ids = {node.id for node in staying}
     for node in view.kept:
         if node.id not in ids:
-            view.leave(
-                node, f"together the nodes cost more than the {hourly(most)} that you would pay"
-            )
+            view.leave(node, f"together the nodes cost more than the price limit of {hourly(most)}")
 
 
 def _elect(view: FleetView, least: int) -> None:
-    """Choose a head where there is none, among all nodes that the first world will stand on."""
+    """Choose a head if there is none, among all nodes that will carry the first world."""
     sound = [node for node in view.kept if not node.failed]
     able = [node for node in sound if has_data(node)]
     heads = [node for node in view.kept if node.head]
@@ -207,7 +204,7 @@ def _elect(view: FleetView, least: int) -> None:
 
 
 def _releases(view: FleetView) -> list[Action]:
-    """End what leaves, once no world stands on it, or after a while."""
+    """Terminate leaving nodes once they carry no world, or after a while."""
     groups: dict[str, list[str]] = {}
     for node in [node for node in view.alive if node.state is NodeState.LEAVING]:
         waited = view.now - node.since
@@ -235,11 +232,11 @@ def _sessions(view: FleetView) -> list[Action]:
     return actions
 
 
-# -- when everything goes
+# -- when everything is to be deleted
 
 
 def _take_down(view: FleetView, is_over: bool) -> list[Action]:
-    """End all, see that it has ended, then delete what is left, until nothing is."""
+    """Terminate all nodes, wait until they are gone, then delete what is left, until done."""
     why = "its time to live is over" if is_over else "the cluster was deleted"
     for node in view.kept:
         view.leave(node, why)

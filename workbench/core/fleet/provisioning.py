@@ -1,4 +1,4 @@
-"""Decide what to buy for the missing nodes, and never the same node twice."""
+"""Decide what to buy for the missing nodes, without buying any node twice."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from workbench.core.fleet.state import FleetView
 from workbench.core.fleet.suitability import required
 from workbench.core.units import dollars, hourly
 
-# As many nodes that do not come up, and nothing more is bought until a person has looked.
+# If so many nodes do not start, nothing more is bought until the user has looked.
 MOST_FAILURES = 3
 _ROUNDING = 1e-9
 
 
 def supply(view: FleetView, target: int, least: int) -> list[Action]:
-    """Return how to get the nodes that are missing, one purchase at a time.
+    """Return how to get the missing nodes, one purchase at a time.
 
     Args:
-        target: How many nodes there are to be.
-        least: With fewer of them nothing can be done.
+        target: The desired number of nodes.
+        least: With fewer, nothing can run.
     """
     there = [node for node in view.alive if not view.is_taken(node)]
     coming = promised(view.orders, view.fact.machines, view.fact.seen)
@@ -46,7 +46,7 @@ def supply(view: FleetView, target: int, least: int) -> list[Action]:
     order = next((order for order in view.orders if order.is_open), None)
     if order:
         return _repeated(view, order, missing, room)
-    # What was never listed could be there already.
+    # Before the first list, any number of machines may exist already.
     if missing <= 0 or view.fact.offers is None or not view.fact.seen:
         return []
     fewest = min(missing, max(1, least - len(there) - coming))
@@ -56,7 +56,7 @@ def supply(view: FleetView, target: int, least: int) -> list[Action]:
 
 
 def give_up_open(view: FleetView) -> list[Action]:
-    """Close the orders that nobody wants any longer, once it is certain that nothing comes."""
+    """Close purchases that are no longer wanted, once it is certain that no machine comes."""
     return [
         RecordOrder(given_up(order))
         for order in view.orders
@@ -67,7 +67,7 @@ def give_up_open(view: FleetView) -> list[Action]:
 
 
 def is_under_way(view: FleetView) -> bool:
-    """Tell whether something is still ending, or could still come."""
+    """Return whether a machine is still ending, or could still come."""
     return (
         any(order.is_open for order in view.orders)
         or promised(view.orders, view.fact.machines, view.fact.seen) > 0
@@ -78,7 +78,7 @@ def is_under_way(view: FleetView) -> bool:
 
 
 def _room(view: FleetView, there: list[Node]) -> float:
-    """Return the $/h that may still be bought; 0 for no bound, and below 0 for nothing."""
+    """Return the $/h that may still be bought; 0 for no limit, and below 0 for nothing."""
     most = view.wish.max_price
     if not most:
         return 0.0
@@ -86,7 +86,7 @@ def _room(view: FleetView, there: list[Node]) -> float:
 
 
 def _repeated(view: FleetView, order: Order, missing: int, room: float) -> list[Action]:
-    """Make an open call again while it still says what is wanted; else see what came of it."""
+    """Repeat an open call if it still has what is wanted; otherwise find out its outcome."""
     if order.purchase.token in view.fact.calling or view.fact.offers is None:
         return []
     bought = order.purchase
@@ -144,7 +144,7 @@ def _next(
 
 
 def _near(view: FleetView) -> tuple[str, str] | None:
-    """Return the type and the zone of the nodes that are there or on their way; None for none."""
+    """Return the type and the zone of the nodes that exist or are starting; None without any."""
     for node in by_worth(view.kept, view.fact.used):
         if node.zone:
             return node.type, node.zone
@@ -162,7 +162,7 @@ def _ids(view: FleetView) -> set[str]:
 
 
 def _elsewhere(view: FleetView, near: tuple[str, str] | None) -> str:
-    """Return what to do where only another zone has what is missing; empty otherwise."""
+    """Return what to do if only another zone has the missing nodes; empty otherwise."""
     if near is None or view.wish.across_zones:
         return ""
     others = [
@@ -172,11 +172,11 @@ def _elsewhere(view: FleetView, near: tuple[str, str] | None) -> str:
     ]
     if not others:
         return ""
-    return f" {near[1]} alone is tried, where the others are; {elsewhere(view.wish.nodes)}."
+    return f" Only {near[1]} is tried, the zone of the other nodes; {elsewhere(view.wish.nodes)}."
 
 
 def _price(view: FleetView, order: Order) -> float:
-    """Return the $/h that an order costs at most, as prices are now."""
+    """Return the highest $/h of a purchase at current prices."""
     bought = order.purchase
     prices = [offer.hour for offer in _offers(view, bought)]
     return max(prices, default=0.0) * bought.count
@@ -194,7 +194,7 @@ def _offers(view: FleetView, bought: Purchase) -> list[Offer]:
 
 
 def _why_not(view: FleetView, missing: int, fewest: int, room: float) -> str:
-    """Return why no rung could be tried, with the remedy; empty when one can."""
+    """Return why no candidate can be tried, with the remedy; empty if one can."""
     failed = [
         node for node in view.nodes.values() if node.failed and node.launched >= view.fact.asked
     ]
@@ -242,7 +242,7 @@ def _too_dear(view: FleetView, price: float) -> str:
     left = max(0.0, view.wish.budget - view.spent)
     return (
         f"{dollars(left)} of the budget are left, which is too little to start at {hourly(price)}; "
-        "raise the budget, or ask for less."
+        "raise the budget, or request fewer or smaller nodes."
     )
 
 

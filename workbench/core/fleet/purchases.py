@@ -11,12 +11,12 @@ from workbench.core.fleet.cloud_errors import ErrorKind, Reaction, step
 from workbench.core.fleet.fallbacks import Candidate, purchase, rung_of
 from workbench.core.fleet.model import Machine, Purchase
 
-# For as long after a launch a place may not list what it has provided.
+# For so long after a launch, the provider may not list the machine.
 LAG_SECONDS = 60.0
-# A token is not repeated when the call may be long past: what it bought would be listed.
+# A token is not repeated when the call may be long past: its machines would be listed.
 REPEAT_SECONDS = 600.0
 BACK_OFF_SECONDS = (2.0, 60.0)
-# When no rung had machines, or none can have now: the first pause, and the longest.
+# The first and the longest pause after no candidate had machines.
 PAUSE_SECONDS = (60.0, 900.0)
 MOST_RUNGS = 16
 
@@ -32,15 +32,15 @@ class PurchaseOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class Order:
-    """A purchase, and what came of it.
+    """A purchase and its outcome.
 
     Args:
-        climb: Number of the ascent of the ladder that it belongs to, from 1.
-        at: Epoch seconds at which it was written down, and then of the last answer.
-        outcome: ``written`` for as long as no answer is known; ``lost`` when nothing came of it.
+        climb: Number of the pass through the candidates that it belongs to, from 1.
+        at: Epoch seconds at which it was recorded, and then of the last answer.
+        outcome: ``written`` while no answer is known; ``lost`` if it gave no machine.
         tries: Calls that were made with this token.
-        kind: Why it was refused; one of ``core.fleet.cloud_errors.ErrorKind``.
-        message: Why it was refused, in a sentence.
+        kind: The kind of its error; one of ``core.fleet.cloud_errors.ErrorKind``.
+        message: The error as a sentence.
     """
 
     purchase: Purchase
@@ -53,26 +53,26 @@ class Order:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody knows yet what comes of it: the same call may have to be repeated."""
+        """Whether the outcome is unknown: the same call may have to be repeated."""
         throttled = self.outcome is PurchaseOutcome.REFUSED and step(self.kind) is Reaction.BACK_OFF
         return self.outcome is PurchaseOutcome.WRITTEN or throttled
 
     @property
     def may_come(self) -> bool:
-        """Whether machines may come of it: also of a call without answer before the refused one."""
+        """Whether machines may come; also of a call without an answer before the refused one."""
         refused_again = self.outcome is PurchaseOutcome.REFUSED and self.tries > 1
         return self.outcome is PurchaseOutcome.BOUGHT or (refused_again and not self.is_open)
 
     @property
     def repeats_at(self) -> float:
-        """Epoch seconds from which the call is repeated, while it is open."""
+        """Epoch seconds from which the call is repeated while it is open."""
         first, longest = BACK_OFF_SECONDS
         return self.at + min(first * 2.0 ** min(self.tries - 1, 16), longest)
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Nothing is to be tried until then; 0 until somebody has acted."""
+    """Try nothing until then; 0 until the user has acted."""
 
     until: float
     why: str
@@ -81,14 +81,14 @@ class Pause:
 def settled(
     orders: Iterable[Order], machines: Sequence[Machine], seen: float, calling: Collection[str]
 ) -> list[Order]:
-    """Return the orders that the place's list tells more of, as they are to be written now.
+    """Return the purchases whose outcome the provider's list shows, as they are to be recorded.
 
-    What is listed was bought, whether or not the answer came. What was bought, and is not listed
-    although it must be, is lost: the next rung is tried.
+    Listed machines were bought, whether or not the answer came. A purchase whose machines are not
+    listed although they must be is lost: the next candidate is tried.
 
     Args:
-        seen: Epoch seconds at which the list was asked for.
-        calling: Tokens whose call is under way.
+        seen: Epoch seconds of the query for the list.
+        calling: Tokens whose call is running.
     """
     news = []
     listed = Counter(machine.token for machine in machines)
@@ -99,7 +99,7 @@ def settled(
         elif (
             order.outcome is PurchaseOutcome.BOUGHT
             and not there
-            # Later nothing can be said: the place forgets what has ended.
+            # Later the outcome is unknown: the provider drops ended machines from its list.
             and LAG_SECONDS <= seen - order.at < 10 * LAG_SECONDS
             and order.purchase.token not in calling
         ):
@@ -109,7 +109,7 @@ def settled(
 
 
 def promised(orders: Iterable[Order], machines: Sequence[Machine], seen: float) -> int:
-    """Return how many machines may have been bought that the place does not list yet."""
+    """Return how many bought machines the provider may not list yet."""
     listed = Counter(machine.token for machine in machines)
     return sum(
         max(0, order.purchase.count - listed[order.purchase.token])
@@ -119,7 +119,7 @@ def promised(orders: Iterable[Order], machines: Sequence[Machine], seen: float) 
 
 
 def given_up(order: Order) -> Order:
-    """Return an open order of which nothing came, and whose call is not repeated."""
+    """Return an open purchase as lost: no machine came, and its call is not repeated."""
     return replace(order, outcome=PurchaseOutcome.LOST, kind="", message="it was given up")
 
 
@@ -132,13 +132,13 @@ def next_order(
     asked: float,
     now: float,
 ) -> Order | Pause:
-    """Return what to try next, or until when to wait; no order may be open.
+    """Return what to try next, or until when to wait; no purchase may be open.
 
     Args:
-        orders: All, oldest first.
-        rungs: What would do now, in the order in which to try it.
-        founded: Epoch seconds; tells the cluster from an earlier one of the same name.
-        asked: Epoch seconds of the wish; it is not held back by what came of an older one.
+        orders: All purchases, oldest first.
+        rungs: The candidates that fit now, in the order in which to try them.
+        founded: Epoch seconds; an earlier cluster of the same name differs.
+        asked: Epoch seconds of the wish; outcomes before it do not delay it.
     """
     last = orders[-1] if orders else None
     climb = last.climb if last else 0
@@ -162,7 +162,7 @@ def next_order(
 
 
 def _is_vain(rung: Candidate, before: Order) -> bool:
-    """Return whether what came of an order says that a rung comes to nothing as well."""
+    """Return whether the outcome of a purchase means that a candidate fails as well."""
     tried = rung_of(before.purchase)
     if before.outcome is PurchaseOutcome.REFUSED and before.kind == ErrorKind.QUOTA:
         return {*rung.types} <= {*tried.types} and rung.min_nodes >= tried.min_nodes
@@ -176,7 +176,7 @@ def _why_paused(recent: Sequence[Order], first: Candidate) -> str:
     ]
     if said:
         return said[-1].message
-    return f"No zone has {first} now, nor any other way; it is tried again."
+    return f"No zone has {first} now, and every fallback failed; it is tried again."
 
 
 def _apart_from_price(rung: Candidate) -> Candidate:
@@ -184,9 +184,9 @@ def _apart_from_price(rung: Candidate) -> Candidate:
 
 
 def _pause(orders: Sequence[Order], asked: float) -> float:
-    """Return for how long to wait after the last ascent; longer after each one in vain.
+    """Return how long to wait after the last pass; longer after each failed one.
 
-    Credentials are renewed by a person, who waits for the nodes then: the pause stays short.
+    While the user renews credentials, the pause is short.
     """
     if orders[-1].kind == ErrorKind.CREDENTIALS:
         return PAUSE_SECONDS[0]

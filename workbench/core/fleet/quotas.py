@@ -1,4 +1,4 @@
-"""The EC2 quota of spot vCPUs that a type counts against, as the console names it."""
+"""The EC2 quota of spot vCPUs that a type counts against, by its name in the console."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Quota:
 
     Args:
         name: As in "All … Spot Instance Requests".
-        code: Service Quotas' own; empty where spot requests have none.
+        code: The code of Service Quotas; empty if spot requests have none.
         families: A pattern of the families that share it.
     """
 
@@ -21,7 +21,7 @@ class Quota:
     families: str
 
 
-# As DescribeServiceQuotas and the EC2 guide's "Spot Instance quotas" have them.
+# As in DescribeServiceQuotas and the EC2 guide's "Spot Instance quotas".
 QUOTAS = (
     Quota("Standard (A, C, D, H, I, M, R, T, Z)", "L-34B43A08", r"([acdhmrtz]|i[ms]?)\d"),
     Quota("G and VT", "L-3819A6DF", r"(gr?|vt)\d"),
@@ -41,7 +41,7 @@ CODES = frozenset(quota.code for quota in QUOTAS if quota.code)
 def quota_class(type_name: str) -> str:
     """Return the name of the quota that a type counts against, such as ``G and VT``.
 
-    Of a family that is not known it is the family itself.
+    For an unknown family it is the family itself.
     """
     found = _quota(type_name)
     if found:
@@ -51,7 +51,7 @@ def quota_class(type_name: str) -> str:
 
 
 def quota_code(type_name: str) -> str:
-    """Return the code of the quota that a type counts against; empty when it is not known."""
+    """Return the code of the quota that a type counts against; empty if unknown."""
     found = _quota(type_name)
     return found.code if found else ""
 

@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 from workbench.core.fleet.model import COMING, Machine, MachineState, Node, NodeState
 from workbench.core.fleet.purchases import LAG_SECONDS
 
-# From the launch, or this supervisor's first try, until a session has to stand.
+# From the launch, or this supervisor's first attempt, until a session must be open.
 BOOT_SECONDS = 600.0
-# A node that had a session, and has none for so long, is given up.
+# A node is given up that lost its session for so long.
 LOST_SECONDS = 900.0
 
 ALIVE = (MachineState.PENDING, MachineState.RUNNING)
-_TAKEN_BACK = "the place takes it back"
+_TAKEN_BACK = "the provider takes it back"
 
 
 @dataclass(frozen=True)
 class SessionState:
-    """What this supervisor has of one node; a node without one was not tried yet.
+    """The session with one node; a node without one was not tried yet.
 
     Args:
-        open: Whether a verified session stands.
+        open: Whether a verified session is open.
         since: Epoch seconds at which it was opened, lost, or first tried.
         working: Whether it is being opened or prepared now.
     """
@@ -33,19 +33,19 @@ class SessionState:
 
 
 def adopted(machine: Machine, known: Node | None, now: float) -> Node:
-    """Return the node that a machine is which nobody wrote down, or which was believed gone."""
+    """Return the node of a machine that is not recorded, or was recorded as gone."""
     node = known or Node(machine.id, NodeState.ASKED)
     begun = replace(node, state=NodeState.ASKED, since=now, ended=0.0, head=False, failed=False)
     return _described(replace(begun, launched=machine.launched, message=""), machine, now)
 
 
 def ended_unseen(machine: Machine, now: float) -> Node:
-    """Return the node of a machine that was ours and ended before anybody saw it; it is paid."""
+    """Return the node of a machine that ended before it was first seen; it is billed."""
     return _gone(adopted(machine, None, now), machine, now)
 
 
 def seen_again(node: Node, machine: Machine, contact: SessionState | None, now: float) -> Node:
-    """Return a node as it is now, by its machine and its session."""
+    """Return the present state of a node from its machine and its session."""
     if machine.state is MachineState.GONE:
         return _gone(node, machine, now)
     if machine.state is MachineState.STOPPING:
@@ -61,22 +61,22 @@ def seen_again(node: Node, machine: Machine, contact: SessionState | None, now: 
 
 
 def noticed(node: Node, now: float) -> Node:
-    """Return a node of which the place said that it will take it back."""
+    """Return a node that has an interruption notice."""
     return _leaving(node, _TAKEN_BACK, now)
 
 
 def unlisted(node: Node, seen: float, now: float) -> Node:
-    """Return a node that the place does not list; shortly after its launch that says nothing."""
+    """Return a node that the provider does not list; shortly after its launch, unchanged."""
     if seen < (node.launched or node.since) + LAG_SECONDS:
         return node
-    message = node.message if node.state is NodeState.LEAVING else "the place lists it no longer"
+    message = node.message if node.state is NodeState.LEAVING else "the provider no longer lists it"
     return replace(
         node, state=NodeState.GONE, since=now, ended=now, price=0.0, head=False, message=message
     )
 
 
 def late(node: Node, machine: Machine, contact: SessionState | None, now: float) -> str:
-    """Return why a node is not waited for any longer; empty while it is."""
+    """Return why a node is no longer awaited; empty while it is."""
     if node.failed:
         return node.message or "it could not be prepared"
     if contact and contact.open:
@@ -85,7 +85,7 @@ def late(node: Node, machine: Machine, contact: SessionState | None, now: float)
     if node.state in (NodeState.ASKED, NodeState.BOOTING):
         begun = node.launched or node.since
         if reachable:
-            # What booted while no supervisor looked has its chance first.
+            # A node that booted while no supervisor ran still gets its time.
             begun = max(begun, contact.since) if contact else now
         if now - begun > BOOT_SECONDS:
             return f"it did not come up within {BOOT_SECONDS / 60:.0f} minutes"
@@ -95,7 +95,7 @@ def late(node: Node, machine: Machine, contact: SessionState | None, now: float)
 
 
 def is_reachable(machine: Machine) -> bool:
-    """Tell whether a session can be tried."""
+    """Return whether a session can be tried."""
     return machine.state is MachineState.RUNNING and bool(machine.reach)
 
 
@@ -117,7 +117,7 @@ def _described(node: Node, machine: Machine, now: float) -> Node:
 
 
 def _by_itself(node: Node, machine: Machine) -> bool:
-    """Tell whether a node that was still coming ended, though nobody wanted it to."""
+    """Return whether a starting node ended without our request."""
     return node.failed or (node.state in COMING and not machine.interrupted)
 
 

@@ -1,6 +1,6 @@
-"""Turn the options about nodes into a fleet's wish, or refuse contradictions.
+"""Turn the options about nodes into a fleet's wish; report invalid and contradictory ones.
 
-The command line and a job file have the same words; only how they spell them differs.
+The command line and a job file have the same options; only their spelling differs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ MAX_NODES = 512
 HOUR = 3600.0
 DEFAULT_TTL = 8 * HOUR
 DEFAULT_LIMIT = 7 * 24 * HOUR
-"""For a job's run on nodes that cost, as a batch service has it."""
-# From asking for the nodes until the run begins.
+"""Time to live of a job's paid nodes, as in a batch service."""
+# From the request of the nodes until the run begins.
 START_SECONDS = HOUR
 COSTLY = frozenset({Provider.EC2, Provider.REHEARSAL})
-# What only makes sense where something is bought, and what any other machine's nodes may have.
+# Options for bought nodes alone, and options for any nodes but this machine.
 _BOUGHT = (
     "gpus", "gpu_memory", "memory", "vcpus", "network", "types", "zones", "subnets", "region",
     "max_price", "budget", "image", "disk", "cuda", "ssh_from", "lease", "across_zones",
@@ -34,7 +34,7 @@ _ANY = (
     "nodes", "min_nodes", "max_nodes", "slots", "ttl", "data", "output", "prepare", "link",
     *_BOUGHT,
 )  # fmt: skip
-# GiB of a root volume: a usual image, and what one gp3 volume may have (EBS guide).
+# GiB of a root volume: the default image, and the limit of one gp3 volume (EBS guide).
 SMALLEST_DISK, LARGEST_DISK = 8, 16384
 SHORTEST_LEASE, LONGEST_LEASE = 60.0, 86400.0
 _AMOUNTS = ("gpu_memory", "memory", "network", "max_price", "budget", "ttl", "link")
@@ -47,21 +47,21 @@ _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-[0-9]")
 
 @dataclass(frozen=True)
 class FleetRequest:
-    """What was typed; None is what was not said.
+    """The options as given; None where an option is missing.
 
     Args:
-        gpu_memory: GiB, as ``memory``.
+        gpu_memory: GiB, like ``memory``.
         network: Gbit/s, sustained.
         max_price: $/h of all nodes together.
-        budget: $ in all.
+        budget: $ for the cluster's whole life.
         ttl: Seconds until everything is deleted; 0 for never.
         prepare: The script's text.
         disk: GiB of each node's root volume.
         cuda: Whether nodes get CuPy and NCCL.
-        ssh_from: The network from which bought nodes let in ssh.
-        lease: Seconds after which a node ends itself when it hears nothing of this computer.
+        ssh_from: The network that may reach bought nodes by ssh.
+        lease: Seconds without contact to this computer after which a node ends itself.
         across_zones: Whether nodes may be added in another zone than that of the others.
-        link: Gbit/s that join a rehearsal's nodes.
+        link: Gbit/s between a rehearsal's nodes.
     """
 
     provider: Provider | None = None
@@ -95,31 +95,31 @@ class FleetRequest:
 
     @property
     def resolved_provider(self) -> Provider:
-        """Where the nodes come from; hosts that are named say it themselves."""
+        """The provider; given hosts imply it."""
         return self.provider or (Provider.HOSTS if self.hosts else Provider.THIS_MACHINE)
 
     @property
     def size(self) -> int:
-        """How many nodes there are to be; all hosts, or one, where nothing is said."""
+        """The desired number of nodes (default: all hosts, or one)."""
         return len(self.hosts) or 1 if self.nodes is None else self.nodes
 
     @property
     def costs(self) -> bool:
-        """Whether its nodes are paid for, be it in a rehearsal."""
+        """Whether its nodes are paid for, or simulated as such in a rehearsal."""
         return self.resolved_provider in COSTLY
 
     def said(self, names: tuple[str, ...]) -> list[str]:
-        """Return those of ``names`` of which something was said."""
+        """Return those of ``names`` that were given."""
         return [name for name in names if getattr(self, name) not in (None, ())]
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """How the caller spells it.
+    """The spelling of options in the caller's form.
 
     Args:
-        name: Returns a field as it is typed.
-        providers: The ways to name the provider of the nodes.
+        name: Returns the spelling of a field.
+        providers: The options that name a provider.
     """
 
     name: Callable[[str], str]
@@ -129,17 +129,17 @@ class Spelling:
 def problems(
     request: FleetRequest, spelling: Spelling, ranks: int | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Give what is invalid: the field, and the sentence with the remedy.
+    """Yield what is invalid: the field, and the sentence with the remedy.
 
     Args:
-        ranks: How many were asked for beside the nodes.
+        ranks: The requested number of ranks.
     """
     yield from _provider_problems(request, spelling)
     if request.costs and request.nodes is None and (ranks or 0) > 1:
         yield (
             "ranks",
-            f"{ranks} ranks need nodes to be on; say how many with {spelling.name('nodes')}, "
-            f"which is {ranks} where each carries one.",
+            f"{ranks} ranks need nodes; give their number with {spelling.name('nodes')}, "
+            f"which is {ranks} with one rank on each.",
         )
     for name in request.said(("gpus", "vcpus", "slots", "nodes", "min_nodes", "max_nodes")):
         value, lowest = (
@@ -152,7 +152,7 @@ def problems(
     for name in request.said(_AMOUNTS):
         value = getattr(request, name)
         if not 0 <= value < math.inf:
-            yield name, f"{spelling.name(name)} must be a number from 0 up, not {value:g}."
+            yield name, f"{spelling.name(name)} must be a number of at least 0, not {value:g}."
     if request.disk is not None and not SMALLEST_DISK <= request.disk <= LARGEST_DISK:
         yield (
             "disk",
@@ -173,7 +173,7 @@ def problems(
         yield (
             "image",
             f"{request.image!r} is not an image; give its id (ami-…), one of "
-            f"{', '.join(NAMES)}, the parameter that holds one (/…), or nothing to have one looked "
+            f"{', '.join(NAMES)}, a parameter with an id (/…), or nothing to have one looked "
             "up.",
         )
     for name in request.said(("data", "output")):
@@ -182,7 +182,7 @@ def problems(
     if request.ssh_from is not None and (sentence := _why_not(check_ssh_source, request.ssh_from)):
         yield "ssh_from", sentence
     if request.prepare is not None and not request.prepare.strip():
-        yield "prepare", "The script that prepares a node is empty; leave it out, or fill it."
+        yield "prepare", "The prepare script is empty; leave it out, or fill it."
 
 
 def fleet_wish(
@@ -196,12 +196,12 @@ def fleet_wish(
     """Return the wish; None for this machine alone.
 
     Args:
-        ranks: How many were asked for beside the nodes.
+        ranks: The requested number of ranks.
         now: Epoch seconds.
-        ttl: Seconds to live for nodes that cost, where nothing is said.
+        ttl: Default time to live of paid nodes in seconds.
 
     Raises:
-        InputError: Something is invalid.
+        InputError: An option is invalid.
     """
     for _, sentence in problems(request, spelling, ranks):
         raise InputError(sentence)
@@ -245,7 +245,7 @@ def check_region(text: str) -> str:
     """Return a region's name.
 
     Raises:
-        InputError: It is none, or its partition has other names of resources and images.
+        InputError: It is not a region, or is in a partition that is not supported.
     """
     if not _REGION.fullmatch(text):
         raise InputError(f"{text!r} is not a region", "write one such as us-east-1.")
@@ -261,7 +261,7 @@ def check_subnet(text: str) -> str:
     """Return a subnet's id.
 
     Raises:
-        InputError: It is none.
+        InputError: It is not an id.
     """
     if not _SUBNET.fullmatch(text):
         raise InputError(
@@ -272,7 +272,7 @@ def check_subnet(text: str) -> str:
 
 
 def _why_not(check: Callable[[str], object], text: str) -> str:
-    """Return why a text is invalid."""
+    """Return why a text is invalid; empty if it is valid."""
     try:
         check(text)
     except InputError as error:
@@ -285,14 +285,13 @@ def _provider_problems(request: FleetRequest, spelling: Spelling) -> Iterator[tu
     if request.hosts and provider is not Provider.HOSTS:
         yield (
             "hosts",
-            f"Hosts were named, but the nodes are to come from {provider}; leave one of them out.",
+            f"Hosts were given, but the provider is {provider}; leave one of them out.",
         )
     if provider is Provider.THIS_MACHINE:
         for name in request.said(_ANY):
             yield (
                 name,
-                f"{spelling.name(name)} is about nodes; say where they come from: "
-                f"{spelling.providers}.",
+                f"{spelling.name(name)} is about nodes; name their provider: {spelling.providers}.",
             )
     if (
         provider is not Provider.REHEARSAL
@@ -301,20 +300,20 @@ def _provider_problems(request: FleetRequest, spelling: Spelling) -> Iterator[tu
     ):
         yield (
             "link",
-            f"{spelling.name('link')} slows the links of simulated nodes, not those of {provider}; "
+            f"{spelling.name('link')} limits links of simulated nodes, not those of {provider}; "
             "leave it out.",
         )
     if provider is Provider.HOSTS:
         for name in request.said(_BOUGHT):
             yield (
                 name,
-                f"{spelling.name(name)} is about what is bought, and hosts of your own are not; "
+                f"{spelling.name(name)} is about bought nodes, and your own hosts are not bought; "
                 "leave it out.",
             )
 
 
 def _no_place(place: str) -> str:
-    """Return why nothing can be there."""
+    """Return why a folder cannot be used; empty if it can."""
     try:
         parse_bucket(place) if is_bucket(place) else check_folder_name(place)
     except InputError as error:
@@ -323,10 +322,10 @@ def _no_place(place: str) -> str:
 
 
 def check_fleet(fleet: FleetWish) -> FleetWish:
-    """Return ``fleet``, or refuse it with the remedy.
+    """Return ``fleet`` if it is valid.
 
     Raises:
-        InputError: A bound is invalid, or hosts are missing.
+        InputError: A limit is invalid, or hosts are missing.
     """
     most = len(fleet.hosts) if fleet.provider is Provider.HOSTS else MAX_NODES
     if fleet.provider is Provider.HOSTS and not fleet.hosts:

@@ -1,4 +1,4 @@
-"""Decide from which network nodes accept ssh: one public address, or a private network."""
+"""Validate the network from which nodes accept ssh: one public address, or a private network."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from ipaddress import IPv4Network
 
 from workbench.errors import InputError
 
-# Not what Python calls private: that holds the documents' examples too, and not the shared
-# addresses that VPNs use.
+# Not Python's ``is_private``: that includes the addresses of examples, and not the shared addresses
+# of VPNs.
 PRIVATE = tuple(
     IPv4Network(text) for text in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")
 )
 
 
 def check_ssh_source(text: str) -> IPv4Network:
-    """Return the network from which ssh is let in; an address alone is a network of one.
+    """Return the network that may use ssh; a single address is a network of one.
 
     Raises:
-        InputError: It is none, of IPv6, or of the public network and more than one address.
+        InputError: It is invalid, of IPv6, or public with more than one address.
     """
     try:
         network = ipaddress.ip_network(text.strip(), strict=False)
     except ValueError as error:
         raise InputError(
-            f"{text!r} is no network",
+            f"{text!r} is not a network",
             "write an address, such as 203.0.113.7, or a private network, such as 10.8.0.0/16.",
         ) from error
     if not isinstance(network, IPv4Network):
@@ -36,13 +36,13 @@ def check_ssh_source(text: str) -> IPv4Network:
         )
     if network.num_addresses > 1 and is_public([str(network)]):
         raise InputError(
-            f"{text} is public and more than one address", "let in this computer alone (/32)."
+            f"{text} is public and more than one address", "allow this computer alone (/32)."
         )
     return network
 
 
 def is_public(ssh_sources: Sequence[str]) -> bool:
-    """Tell whether ssh comes through the internet, so that nodes are reached there too."""
+    """Return whether ssh comes over the internet, so that nodes need public addresses."""
     return any(not _is_private(ssh_source) for ssh_source in ssh_sources)
 
 

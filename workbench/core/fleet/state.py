@@ -20,8 +20,8 @@ from workbench.core.fleet.reconcile import (
 class FleetView:
     """One fleet at one moment.
 
-    ``nodes`` begins as what is written down brought up to what is seen, and changes as things
-    are decided; nothing that was given is changed.
+    ``nodes`` starts as the recorded nodes, updated by what is observed, and changes with each
+    decision; the arguments are not changed.
     """
 
     def __init__(self, wish: FleetWish, fact: FleetFact, now: float) -> None:
@@ -45,12 +45,12 @@ class FleetView:
 
     @property
     def changed(self) -> list[Node]:
-        """The nodes that are otherwise than what is written down."""
+        """The nodes that differ from their records."""
         return [node for node in self.nodes.values() if self._written.get(node.id) != node]
 
     @property
     def alive(self) -> list[Node]:
-        """The nodes that are paid: neither gone nor on their way."""
+        """The nodes that are billed: neither gone nor requested."""
         return [
             node
             for node in self.nodes.values()
@@ -59,7 +59,7 @@ class FleetView:
 
     @property
     def kept(self) -> list[Node]:
-        """The nodes that are to stay."""
+        """The nodes that are not to end."""
         return [node for node in self.alive if node.state is not NodeState.LEAVING]
 
     @property
@@ -73,17 +73,17 @@ class FleetView:
         return sum(node.price for node in self.alive)
 
     def is_taken(self, node: Node) -> bool:
-        """Tell whether the place takes the node back."""
+        """Return whether the provider takes the node back."""
         machine = self.machines.get(node.id)
         return node.id in self.fact.noticed or bool(machine and machine.interrupted)
 
     def has_session(self, node: Node) -> bool:
-        """Tell whether a verified session to the node stands."""
+        """Return whether a verified session with the node is open."""
         contact = self.contacts.get(node.id)
         return bool(contact and contact.open)
 
     def leave(self, node: Node, why: str, *, failed: bool = False) -> None:
-        """Decide that a node is to go; one that was leaving goes on doing so."""
+        """Decide that a node is to end; a leaving one keeps its reason."""
         before = self._written.get(node.id)
         if before and before.state is NodeState.LEAVING:
             self.nodes[node.id] = before
@@ -93,7 +93,7 @@ class FleetView:
         )
 
     def part(self, node: Node) -> None:
-        """Decide that a node is gone from the fleet, though its machine stays."""
+        """Decide that a node leaves the fleet, while its machine is kept."""
         self.nodes[node.id] = replace(
             node, state=NodeState.GONE, since=self.now, ended=self.now, price=0.0, head=False
         )

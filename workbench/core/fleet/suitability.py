@@ -8,47 +8,47 @@ from dataclasses import replace
 from workbench.core.fleet.images import NAMES
 from workbench.core.fleet.model import FleetWish, Needs, Offer
 
-# With less, installing and starting Jupyter's, Open MPI's and a framework's Python packages runs
-# out of memory, or takes longer than a node is waited for.
+# With less, installing and starting the packages of Jupyter, Open MPI and a framework runs out of
+# memory, or takes longer than a node is awaited.
 LEAST_VCPUS = 2
 LEAST_MEMORY = 4.0
-# GiB that a rank takes beside its data: Python, NumPy, MPI and a framework.
+# GiB per rank beside its data: Python, NumPy, MPI and a framework.
 RANK_MEMORY = 1.0
 FLOOR = f"{LEAST_VCPUS} vCPUs, {LEAST_MEMORY:g} GiB and {RANK_MEMORY:g} GiB a rank"
 LISTED = (
-    f"Listed are types with at least {FLOOR}; none that slows down under constant load, unless "
-    "you name it."
+    f"Listed are types with at least {FLOOR}; types that slow down under constant load are listed "
+    "only if you name them."
 )
 
 
 def ranks_of(offer: Offer) -> int:
-    """Return the ranks of a node: one a GPU, or one a core where there is none."""
+    """Return the ranks of a node: one per GPU, or one per core without GPUs."""
     return offer.slots or offer.gpus or max(1, offer.vcpus // 2)
 
 
 def carries(offer: Offer, slots: int = 0) -> bool:
-    """Tell whether a node has enough for the software, and for its ranks.
+    """Return whether a node has enough for the software, and for its ranks.
 
     Args:
-        slots: Ranks that it is to carry; 0 for as many as it has GPUs or cores.
+        slots: Ranks that it should carry; 0 for one per GPU or core.
     """
     ranks = slots or ranks_of(offer)
     return offer.vcpus >= LEAST_VCPUS and offer.memory >= max(LEAST_MEMORY, RANK_MEMORY * ranks)
 
 
 def is_suitable(offer: Offer) -> bool:
-    """Tell whether a type may be bought that nobody named."""
+    """Return whether a type may be bought that the user did not name."""
     return carries(offer) and offer.sustained >= 1.0 and offer.has_driver
 
 
 def required(wish: FleetWish) -> Needs:
-    """Return what each node must have at least for what is needed, and for its ranks."""
+    """Return the requirements on each node, including those of the software and its ranks."""
     memory = max(wish.needs.memory, RANK_MEMORY * wish.slots)
     return replace(wish.needs, memory=memory)
 
 
 def refusal(wish: FleetWish, offers: Iterable[Offer]) -> str:
-    """Return why a type that a person named cannot be had, with the remedy; empty if all can."""
+    """Return why a type that the user named cannot be used, with the remedy; empty if all can."""
     for offer in offers:
         if offer.type not in wish.needs.types:
             continue
@@ -67,7 +67,7 @@ def refusal(wish: FleetWish, offers: Iterable[Offer]) -> str:
 
 
 def slowing(offer: Offer) -> str:
-    """Return the warning that a type slows down; empty for one that does not."""
+    """Return the warning that a type slows down; empty if it does not."""
     if offer.sustained >= 1.0:
         return ""
     return (

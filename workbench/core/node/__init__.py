@@ -1,1 +1,1 @@
-"""What supervisor and node send each other, and what a node must have before it joins."""
+"""The messages between supervisor and nodes, and the requirements on a node."""

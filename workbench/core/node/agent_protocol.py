@@ -1,7 +1,7 @@
 """The messages between the supervisor and a node's agent, and their wire format.
 
-One message is one line of JSON. An agent begins with the node's facts. It ends with its input,
-and the ranks that it watched go on: the next session starts another one, and asks again.
+One message is one line of JSON. An agent first sends the node's facts. It ends with its input, and
+the ranks that it watched continue: the next session starts another agent, and asks again.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from workbench.core.node.validation import built, fitted, parsed, take
 from workbench.errors import MachineError
 
 MOST_NBYTES = 1 << 16
-MOST_SLOTS = 4_096  # a node says how many it has, and could say anything
+MOST_SLOTS = 4_096  # a node reports its slots, and is not trusted
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU, as its driver names it."""
+    """One GPU as named by its driver."""
 
     name: str
     nbytes: int
@@ -27,22 +27,22 @@ class Gpu:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What a node is and has.
+    """The hardware and the software of a node.
 
     Args:
-        host: Its own name of itself.
+        host: The node's own name.
         now: Its clock, in epoch seconds.
-        cores: That a process of ours may use.
-        nbytes: Of memory; ``free_nbytes`` of it could be had at once.
-        gpu_error: Why there are no GPUs though there is a driver's tool; empty otherwise.
+        cores: Cores that our processes may use.
+        nbytes: Size of its memory; ``free_nbytes`` of it are available.
+        gpu_error: Why a driver's tool reports no GPU; empty otherwise.
         versions: Distribution name to version.
-        mpi: Its launcher's version line; empty when there is none.
-        mpiexec: The launcher's path.
-        nccl: Version of NCCL, or where it was found; empty when there is none.
+        mpi: Version line of its MPI launcher; empty if there is none.
+        mpiexec: Path of the launcher.
+        nccl: Version of NCCL, or where it was found; empty if there is none.
         path: PATH of a command that is run there by ssh; ``library_path`` likewise.
-        interfaces: Name and IPv4 address of each that is up, loopback left out.
-        network_driver: Of the interface that carries the default route or else the first one.
-        vendor: Whose machine it is, such as ``Amazon EC2``.
+        interfaces: Name and IPv4 address of each active interface but loopback.
+        network_driver: Driver of the interface with the default route, or else of the first one.
+        vendor: Vendor of the machine, such as ``Amazon EC2``.
     """
 
     host: str
@@ -67,32 +67,32 @@ class NodeFacts:
 
     @property
     def slots(self) -> int:
-        """Ranks that it carries: one a GPU, or one a core where there is no GPU."""
+        """Ranks that it carries: one per GPU, or one per core without GPUs."""
         return min(len(self.gpus) or max(1, self.cores), MOST_SLOTS)
 
 
 @dataclass(frozen=True)
 class AskFacts:
-    """Tell the facts again."""
+    """Request the facts again."""
 
 
 @dataclass(frozen=True)
 class Watch:
-    """Say when one of these processes is gone; one that is gone already is reported at once."""
+    """Request a message when one of these processes ends; at once if it has ended already."""
 
     pids: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Unwatch:
-    """Say no more of these processes."""
+    """Stop watching these processes."""
 
     pids: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Signal:
-    """Send a signal to those of these processes that are watched and still the same."""
+    """Send a signal to those of these processes that are watched and unchanged."""
 
     pids: tuple[int, ...]
     number: int
@@ -100,12 +100,12 @@ class Signal:
 
 @dataclass(frozen=True)
 class Read:
-    """Tell the end of a small file, such as what a crash left.
+    """Request the end of a small file, such as the trace of a crash.
 
     Args:
         path: Absolute, or relative to the home of the user who logs in there.
-        most_nbytes: No more than as many from its end.
-        remove: Whether it is removed after that.
+        most_nbytes: Largest number of bytes from its end.
+        remove: Whether to delete it afterwards.
     """
 
     path: str
@@ -115,7 +115,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Follow:
-    """Tell what is in a file from ``offset`` on, and what is added to it, until ``Unfollow``."""
+    """Request the content of a file from ``offset`` on, and its growth, until ``Unfollow``."""
 
     path: str
     offset: int = 0
@@ -123,17 +123,17 @@ class Follow:
 
 @dataclass(frozen=True)
 class Unfollow:
-    """Tell no more of a file."""
+    """Stop following a file."""
 
     path: str
 
 
 @dataclass(frozen=True)
 class Renew:
-    """Let the cluster's lease run ``seconds`` from now.
+    """Renew the cluster's lease for ``seconds`` from now.
 
     Args:
-        folder: Where the lease keeps its state; empty for the usual place.
+        folder: Where the lease keeps its state; empty for the default.
     """
 
     cluster: str
@@ -143,7 +143,7 @@ class Renew:
 
 @dataclass(frozen=True)
 class Heed:
-    """Begin to ask the place for notices of interruption; asked again, tell all of them again."""
+    """Query the provider for interruption notices from now on; repeated, send all again."""
 
 
 @dataclass(frozen=True)
@@ -155,14 +155,14 @@ class Alive:
 
 @dataclass(frozen=True)
 class Gone:
-    """These watched processes are gone, and are watched no more."""
+    """These watched processes have ended, and are no longer watched."""
 
     pids: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Text:
-    """The end of a file; empty when there is none."""
+    """The end of a file; empty if there is none."""
 
     path: str
     text: str
@@ -170,10 +170,10 @@ class Text:
 
 @dataclass(frozen=True)
 class Added:
-    """What a followed file holds next.
+    """The next part of a followed file.
 
     Args:
-        offset: Where the next one will begin.
+        offset: Where the next part begins.
     """
 
     path: str
@@ -183,7 +183,7 @@ class Added:
 
 @dataclass(frozen=True)
 class Renewed:
-    """The lease runs as long as was asked for; or, with an ``error``, is as it was."""
+    """The lease was renewed; or, with an ``error``, it is unchanged."""
 
     cluster: str
     seconds: float
@@ -192,12 +192,12 @@ class Renewed:
 
 @dataclass(frozen=True)
 class Notice:
-    """What the place has said that it will do with the node; reported once.
+    """A provider's notice about the node; sent once.
 
     Args:
-        kind: ``terminate``, ``stop`` or ``hibernate``; or ``rebalance``, which is a
-            recommendation to leave while there is no such notice.
-        at: Epoch seconds at which it will be done, or was recommended.
+        kind: ``terminate``, ``stop`` or ``hibernate``; or ``rebalance``, a recommendation to leave
+            while there is no such notice.
+        at: Epoch seconds of the event, or of the recommendation.
     """
 
     kind: str
@@ -215,19 +215,19 @@ _EVENTS = {kind.__name__: kind for kind in (NodeFacts, Alive, Gone, Text, Added,
 
 
 def line_of(message: Request | Event) -> str:
-    """Return a message as one line, with its end."""
+    """Return a message as one line with its line end."""
     body = [type(message).__name__, asdict(message)]
     return json.dumps(body, separators=(",", ":")) + "\n"
 
 
 def read_request(line: str) -> Request | None:
-    """Return the request that a line holds; None when it holds none."""
+    """Return the request in a line; None if there is none."""
     found: Request | None = _read(line, _REQUESTS)
     return found
 
 
 def read_event(line: str) -> Event | None:
-    """Return the event that a line holds; None when it holds none, such as a stray print."""
+    """Return the event in a line; None if there is none, as in a stray print."""
     found: Event | None = _read(line, _EVENTS)
     return found
 

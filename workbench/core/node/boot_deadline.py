@@ -1,10 +1,9 @@
 """Decide when a node without a lease ends itself after its boot.
 
-From its boot on somebody has to log in within ``BOOT_SECONDS``. From the first log-in on the
-supervisor leaves a sign on the node, again and again, also while that installs for an hour: the
-node ends when no sign has come for as long as a lease would run. A lease takes over from the last
-sign. So a node that is being set up does not end itself, and a supervisor that dies leaves none
-for longer than a lease runs.
+The supervisor must log in within ``BOOT_SECONDS`` of the boot. From the first login on, it leaves
+signs of life on the node, also while a long installation runs: the node ends when no sign has come
+for the duration of a lease. A lease takes over from the last sign. So a node that is being set up
+does not end itself, and a supervisor that dies leaves no node for longer than a lease.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# Nobody has logged in by then: the node ends. A cold disk and a busy supervisor take minutes.
+# Without a login by then, the node ends. A cold disk and a busy supervisor take minutes.
 BOOT_SECONDS = 1200.0
 _SIGN = re.compile(r"([0-9]{1,12}) ([0-9]{1,12}) ([0-9]{1,12})\n?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Sign:
-    """What a supervisor leaves on a node that it attends to.
+    """A sign of life from the supervisor.
 
     Args:
-        uptime: Whole seconds since the node's boot at which it was left, by the node's own clock.
-        seconds: For how long it holds.
+        uptime: Whole seconds since the node's boot when it was left, by the node's own clock.
+        seconds: How long it is valid.
         expires: Epoch seconds at which the node ends in any case; 0 for never.
     """
 
@@ -33,7 +32,7 @@ class Sign:
 
 
 def read_sign(text: str) -> Sign | None:
-    """Return the sign that a node's file holds; None for any other text."""
+    """Return the sign of life in a node's file; None for any other text."""
     found = _SIGN.fullmatch(text)
     return Sign(*map(int, found.groups())) if found else None
 
@@ -47,16 +46,16 @@ def is_over(
     boot_seconds: float = BOOT_SECONDS,
     expires: float = 0.0,
 ) -> bool:
-    """Whether a node without a lease ends itself now; ``cloud.userdata.watch`` does the same.
+    """Return whether a node without a lease ends itself now, as ``cloud.userdata.watch`` does.
 
     Args:
-        up: Seconds since the node's boot, whole.
+        up: Whole seconds since the node's boot.
         now: Epoch seconds.
-        sign: The last one that was left; one of the future counts for nothing.
-        start: Seconds since the boot at which the watch began.
-        boot_seconds: From then until somebody has to have come.
-        expires: Epoch seconds at which it ends in any case, as was known at its boot; 0 for never.
-            What a sign says of it is newer.
+        sign: The last sign of life; one with a future time is ignored.
+        start: Seconds from the boot to the start of the watch.
+        boot_seconds: Seconds from then within which the supervisor must log in.
+        expires: Epoch seconds at which it ends in any case, as known at its boot; 0 for never. The
+            value in a sign is newer.
     """
     if sign is not None and sign.uptime <= up:
         start, boot_seconds, expires = sign.uptime, sign.seconds, sign.expires

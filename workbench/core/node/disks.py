@@ -1,4 +1,4 @@
-"""Find the file system of a folder in the list of mounts, and what may be kept there."""
+"""Find the file system of a folder in the list of mounts, and whether machines share it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from pathlib import PurePosixPath
 
 from workbench.core.units import size_text
 
-# Several machines may have such a file system mounted at once.
+# Several machines may mount such a file system at once.
 _NETWORK = {
     "9p", "acfs", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "exfs", "gfs", "gfs2",
     "glusterfs", "gpfs", "kafs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "panfs",
     "prl_fs", "pvfs2", "smb", "smb2", "smb3", "smbfs", "stornext", "vboxsf", "virtiofs",
     "vmhgfs", "wekafs",
 }  # fmt: skip
-# FUSE file systems of a name that is not known count as shared: that is the safe side.
+# Unknown FUSE file systems count as shared, which is the safe assumption.
 _FUSE_HERE = {
     "bindfs", "cryfs", "encfs", "exfat", "ext2", "ext3", "ext4", "fuse-overlayfs", "gocryptfs",
     "lxcfs", "mergerfs", "ntfs", "ntfs-3g", "squashfuse", "unionfs", "unionfs-fuse", "zfs",
@@ -25,7 +25,7 @@ FULL_NBYTES = 256 << 10
 
 @dataclass(frozen=True)
 class Mount:
-    """Where a file system is mounted, and of what kind it is."""
+    """The mount point and the kind of a file system."""
 
     place: str
     kind: str
@@ -41,11 +41,11 @@ class Mount:
 
 @dataclass(frozen=True)
 class Disk:
-    """What a folder lies on.
+    """The disk of a folder.
 
     Args:
-        size: Bytes in all.
-        free: Bytes that may still be written.
+        size: Its size in bytes.
+        free: Free bytes.
     """
 
     mount: Mount
@@ -54,7 +54,7 @@ class Disk:
 
     @property
     def is_full(self) -> bool:
-        """Whether hardly anything can be written."""
+        """Whether it has almost no free space."""
         return self.free < FULL_NBYTES
 
     def __str__(self) -> str:
@@ -64,11 +64,11 @@ class Disk:
 
 
 def mount_of(path: str, mounts: str) -> Mount:
-    """Return the mount that an absolute, resolved path lies on.
+    """Return the mount of an absolute, resolved path.
 
     Args:
         path: The path.
-        mounts: The text of ``/proc/self/mountinfo``; what cannot be read in it is passed over.
+        mounts: The text of ``/proc/self/mountinfo``; lines that cannot be read are skipped.
     """
     found, depth = Mount("/", ""), 0
     for line in mounts.splitlines():
@@ -77,7 +77,7 @@ def mount_of(path: str, mounts: str) -> Mount:
         if not dash or len(fields) < 5 or not kinds[0]:
             continue
         place = PurePosixPath(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[4]))
-        # Of two on one place the later one hides the other.
+        # Of two mounts on one path, the later one hides the other.
         if PurePosixPath(path).is_relative_to(place) and len(place.parts) >= depth:
             found, depth = Mount(str(place), kinds[0]), len(place.parts)
     return found

@@ -20,10 +20,10 @@ SLOW_LOOKUP_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found.
+    """The result of one check.
 
     Args:
-        ok: Whether all is well; None when the check does not apply.
+        ok: Whether there is no problem; None if the check does not apply.
         remedy: One sentence; empty unless ``ok`` is False.
         host: The address of the host that was checked; empty for this machine.
     """
@@ -36,7 +36,7 @@ class Finding:
 
     @property
     def title(self) -> str:
-        """The check, behind the address of its host."""
+        """The check, with the address of its host in front."""
         return ": ".join(filter(None, (self.host, self.check)))
 
 
@@ -52,19 +52,19 @@ def judge_python(version: tuple[int, int], executable: str) -> Finding:
 
 
 def judge_mpi(mpiexec: str, version: str, error: str = "", remedy: str = "") -> Finding:
-    """Judge the MPI launcher that was found; ``error`` says why none was."""
+    """Judge the MPI launcher; ``error`` is the reason why none was found."""
     if not error:
         return Finding("MPI", True, f"{version} ({mpiexec})")
     return Finding("MPI", False, error, remedy[:1].upper() + remedy[1:])
 
 
 def judge_world(ranks: Sequence[tuple[int, int]], errors: str, seconds: float) -> Finding:
-    """Judge what two ranks said.
+    """Judge the answers of two test ranks.
 
     Args:
-        ranks: World size and allreduce sum that each rank saw.
-        errors: What was written to stderr, or why nothing came.
-        seconds: How long it took.
+        ranks: World size and allreduce sum of each rank.
+        errors: Their stderr, or why nothing came.
+        seconds: Duration of the test.
     """
     if list(ranks) == [(2, 2), (2, 2)]:
         return Finding("MPI test", True, f"2 ranks, allreduce done, {seconds:.1f} s")
@@ -119,7 +119,7 @@ def judge_host_name(name: str, addresses: Sequence[str], local: bool, seconds: f
 
 
 def judge_directory(path: str, error: str) -> Finding:
-    """Judge the data directory; ``error`` says why nothing could be written there."""
+    """Judge the data directory; ``error`` is the reason why a write failed."""
     return _finding(
         "data directory",
         not error,
@@ -129,17 +129,17 @@ def judge_directory(path: str, error: str) -> Finding:
 
 
 def judge_disk(path: str, free_nbytes: int) -> Finding:
-    """Judge the room on the data directory's disk."""
+    """Judge the free space on the data directory's disk."""
     return _finding(
         "free space",
         free_nbytes >= MIN_DISK_NBYTES,
         f"{free_nbytes / 1e9:.1f} GB free in {path}",
-        "Make room, or set WORKBENCH_HOME to a folder on another disk.",
+        "Free some space, or set WORKBENCH_HOME to a folder on another disk.",
     )
 
 
 def judge_place(disk: Disk) -> Finding:
-    """Judge what the data directory lies on; who may use it was settled when it was opened."""
+    """Judge the disk of the data directory; its use by machines was checked when it was opened."""
     if not disk.mount.is_shared:
         return Finding("data disk", True, f"{disk.mount.place} is a local disk")
     return Finding(
@@ -153,15 +153,15 @@ def judge_place(disk: Disk) -> Finding:
 def judge_kept(
     disk: Disk, number: int, store_nbytes: int, runs_nbytes: int, retention: str, reserve: bool
 ) -> Finding:
-    """Judge what runs take.
+    """Judge the disk space that runs use.
 
     Args:
-        disk: What they lie on.
-        number: Of runs.
-        store_nbytes: Of the store's files.
-        runs_nbytes: Of the runs' folders.
-        retention: For how long they are kept.
-        reserve: Whether there is room to take a cluster down from a full disk.
+        disk: Their disk.
+        number: Number of runs.
+        store_nbytes: Size of the store's files.
+        runs_nbytes: Size of the runs' folders.
+        retention: How long they are kept.
+        reserve: Whether there is space to delete a cluster with a full disk.
     """
     spare = "" if reserve else "; no reserve yet for a full disk"
     runs = f"{number:,} run{'s' * (number != 1)}"
@@ -175,7 +175,7 @@ def judge_kept(
 
 
 def judge_shared_memory(nbytes: int) -> Finding:
-    """Judge the size of ``/dev/shm``, through which the ranks of a machine talk; 0 for none."""
+    """Judge the size of ``/dev/shm``, which the ranks of a machine use; 0 for none."""
     return _finding(
         "shared memory",
         nbytes >= MIN_SHARED_NBYTES,
@@ -185,7 +185,7 @@ def judge_shared_memory(nbytes: int) -> Finding:
 
 
 def judge_interfaces(names: Sequence[str]) -> Finding:
-    """Tell which network interfaces are up; on one machine none of them matters."""
+    """Report the active network interfaces; on one machine none of them matters."""
     found = ", ".join(names) or "loopback only"
     if any(name.startswith(("docker", "br-", "virbr")) for name in names):
         found += "; over several hosts, btl_tcp_if_include must leave the bridges out"
@@ -196,7 +196,7 @@ def judge_chainer(answer: str, error: str) -> Finding:
     """Judge whether Chainer could be imported.
 
     Args:
-        answer: The compat layer's own status; empty when the import failed.
+        answer: The compat layer's own status; empty if the import failed.
         error: The last line of the traceback.
     """
     missing = "No module named 'chainer'" in error
@@ -233,7 +233,7 @@ def _software(rank: RankFact) -> dict[str, str]:
 
 
 def _difference(name: str, tables: Mapping[int, Mapping[str, str]]) -> str:
-    """Name the ranks that have something else than most."""
+    """Name the ranks that differ from most."""
     usual = Counter(table.get(name, "none") for table in tables.values()).most_common(1)[0][0]
     others = [
         f"{found} on rank {rank}"

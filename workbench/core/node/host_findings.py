@@ -1,4 +1,4 @@
-"""Judge several hosts that are to form one cluster, each alone and against this machine."""
+"""Judge the hosts of a cluster, each alone and compared with this machine."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ BRIDGES = ("docker", "br-", "virbr", "lxcbr", "podman", "cni")
 
 @dataclass(frozen=True)
 class HostProbe:
-    """One host's answer.
+    """The result of a probe of one host.
 
     Args:
-        line: The exact line of known_hosts that trusts the key that it showed; empty for this
-            machine itself where no sshd answers.
-        known: Whether somebody said yes to that key before; if not, nobody logged in.
-        slots: Ranks that it carries, as it says; 0 while nobody logged in, or it cannot tell.
-        error: Why it is of no use as it is, with the remedy.
+        line: The exact line of known_hosts for the key that it showed; empty for this machine
+            itself without an sshd.
+        known: Whether the user had confirmed that key before; otherwise there was no login.
+        slots: Ranks that it carries, by its own report; 0 without a login, or if unknown.
+        error: Why it cannot be used, with the remedy.
     """
 
     address: str
@@ -34,16 +34,16 @@ class HostProbe:
 
 @dataclass(frozen=True)
 class HostReport:
-    """What was found out about one host.
+    """The checked state of one host.
 
     Args:
-        error: Why there is no session with it; empty when there is one.
+        error: Why there is no session with it; empty if there is one.
         remedy: What to do about that.
-        facts: None when our Python does not run there; ``silence`` says why.
-        login: PATH and LD_LIBRARY_PATH of a person's own shell there; None when unknown.
+        facts: None if our Python does not run there; ``silence`` has the reason.
+        login: PATH and LD_LIBRARY_PATH of the user's own shell there; None if unknown.
         skew: Seconds by which its clock is ahead of this machine's.
         unreachable: The other hosts to which it can open no TCP connection, each with the reason.
-        reached: How many others it can reach.
+        reached: How many other hosts it can reach.
     """
 
     address: str
@@ -63,7 +63,7 @@ def judge_host(
     """Return one finding for each check, in the order in which they build on each other.
 
     Args:
-        others: The reports of all hosts, this one may be among them.
+        others: The reports of all hosts, possibly including this one.
     """
     if report.error:
         return (Finding("ssh", False, report.error, _capital(report.remedy)),)
@@ -89,10 +89,10 @@ def judge_host(
 
 
 def folded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return all problems, and of each host in one line what is fine.
+    """Return all problems, and one line per host for the checks without problems.
 
     Args:
-        findings: Of hosts, and of this machine, which stay as they are.
+        findings: Of hosts, and of this machine, which are returned as they are.
     """
     hosts: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -113,7 +113,7 @@ def _folded(host: str, group: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def judge_login(report: HostReport) -> Finding:
-    """Judge what a command that is run by ssh lacks of what a person there has."""
+    """Judge what commands run by ssh lack of the user's login environment."""
     check = "ssh environment"
     if report.login is None or report.facts is None:
         return Finding(check, None, "the environment of a login shell could not be read")
@@ -122,7 +122,7 @@ def judge_login(report: HostReport) -> Finding:
         name: [part for part in theirs.split(":") if part and part not in ours.split(":")]
         for name, theirs, ours in zip(("PATH", "LD_LIBRARY_PATH"), report.login, seen, strict=True)
     }
-    # The games of a distribution are no loss; what is set for computing is.
+    # Folders for games do not matter; those for computing do.
     wanted = ("mpi", "cuda", "nccl", "conda", "nvidia", "efa")
     lost = [
         f"{name} without {part}"
@@ -173,7 +173,7 @@ def judge_software(facts: NodeFacts, here: NodeFacts) -> Finding:
 
 
 def judge_node_mpi(facts: NodeFacts, here: NodeFacts) -> Finding:
-    """Judge whether it has the MPI that this machine has."""
+    """Judge whether it has the same MPI as this machine."""
     if not facts.mpi:
         return Finding(
             "MPI",
@@ -191,7 +191,7 @@ def judge_node_mpi(facts: NodeFacts, here: NodeFacts) -> Finding:
 
 
 def judge_gpus(facts: NodeFacts, everyone: Sequence[NodeFacts]) -> Finding:
-    """Judge whether the driver shows GPUs, where it or another host has some."""
+    """Judge whether the driver shows GPUs, if it or another host has some."""
     if facts.gpu_error:
         return Finding(
             "GPU",
@@ -214,7 +214,7 @@ def judge_gpus(facts: NodeFacts, everyone: Sequence[NodeFacts]) -> Finding:
 
 
 def judge_nccl(facts: NodeFacts) -> Finding:
-    """Judge whether GPUs could talk to each other by NCCL."""
+    """Judge whether GPUs can exchange data by NCCL."""
     if not facts.gpus:
         return Finding("NCCL", None, facts.nccl or "not needed without GPUs")
     remedy = "Install it there: pip install 'workbench[cuda]'."
@@ -222,7 +222,7 @@ def judge_nccl(facts: NodeFacts) -> Finding:
 
 
 def judge_clock(skew: float) -> Finding:
-    """Judge how far its clock is from this machine's, in seconds."""
+    """Judge how far its clock differs from this machine's, in seconds."""
     fine = abs(skew) <= MOST_SKEW_SECONDS
     found = f"{abs(skew):.1f} s {'ahead' if skew > 0 else 'behind'}"
     remedy = "Synchronize it there: apt-get install chrony, or timedatectl set-ntp true."
@@ -230,7 +230,7 @@ def judge_clock(skew: float) -> Finding:
 
 
 def judge_driver(facts: NodeFacts) -> Finding:
-    """Judge whether a machine of EC2's uses its network card as it can."""
+    """Judge whether an EC2 machine has the fast driver for its network card."""
     if "amazon" not in facts.vendor.lower():
         return Finding("network driver", None, facts.network_driver or "unknown")
     fine = facts.network_driver == "ena"
@@ -246,7 +246,7 @@ def judge_driver(facts: NodeFacts) -> Finding:
 
 
 def judge_bridges(address: str, facts: NodeFacts) -> Finding:
-    """Judge whether bridges such as docker0 stand where the nodes should meet."""
+    """Judge whether the given address belongs to a bridge such as docker0."""
     bridges = [(n, a) for n, a in facts.interfaces if n.startswith(BRIDGES)]
     if not bridges:
         return Finding("bridges", True, "none")
@@ -262,10 +262,10 @@ def judge_bridges(address: str, facts: NodeFacts) -> Finding:
 
 
 def judge_firewall(report: HostReport, others: Sequence[HostReport] = ()) -> Finding:
-    """Judge whether it can open TCP connections to all the others.
+    """Judge whether it can open TCP connections to all the other hosts.
 
     Args:
-        others: The reports of all hosts, this one may be among them.
+        others: The reports of all hosts, possibly including this one.
     """
     if not report.unreachable:
         if report.reached:
@@ -290,7 +290,7 @@ def _no_environment(report: HostReport, here: NodeFacts) -> Finding:
     return Finding(
         "environment",
         False,
-        f"{here.executable} does not run there: {report.silence or 'it said nothing'}",
+        f"{here.executable} does not run there: {report.silence or 'it gave no output'}",
         f"Make the same environment at the same path on {report.address}, with workbench in it.",
     )
 

@@ -9,26 +9,26 @@ from workbench.core.node.validation import fitted, parsed
 from workbench.errors import MachineError
 
 FOLDER = "@FOLDER@"
-"""Stands for the folder's absolute path, in the files, the command and the environment."""
+"""A placeholder for the folder's absolute path in the files, the command and the environment."""
 
 HOME = "@HOME@"
-"""Stands for the home of whoever logs in there, likewise."""
+"""A placeholder for the home folder of the user who logs in there, likewise."""
 
 OUTPUT = "output.log"
-"""The file of that folder that takes what the command writes."""
+"""The file of that folder with the command's output."""
 
 PID = "pid"
-"""The file of that folder that has the keeper's process id."""
+"""The file of that folder with the process id of the command's keeper."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A command that outlives the session by which it was asked for.
+    """A command that outlives the session that started it.
 
     Args:
         folder: For the files and the output; relative to the home of the user who logs in there.
         files: Name and text of each; only the owner may read them.
-        environment: Added to the environment that a login there has.
+        environment: Added to the environment of a login there.
     """
 
     folder: str
@@ -37,7 +37,7 @@ class Launch:
     environment: tuple[tuple[str, str], ...]
 
     def at(self, home: str) -> Launch:
-        """Return it with the absolute paths in place."""
+        """Return it with the placeholders replaced by absolute paths."""
         folder = f"{home}/{self.folder}"
 
         def put(text: str) -> str:
@@ -59,8 +59,8 @@ class Launched:
     """A command that was started.
 
     Args:
-        pid: Of the process that keeps it, as the node numbers it; it obeys SIGTERM, and ends
-            when nothing of the command is left there.
+        pid: Process id of its keeper on the node; the keeper obeys SIGTERM, and ends when no
+            process of the command is left.
         folder: Absolute.
     """
 
@@ -75,7 +75,7 @@ def launch_text(launch: Launch) -> str:
 
 
 def read_launch(text: str) -> Launch:
-    """Return what ``launch_text`` wrote."""
+    """Return the launch that ``launch_text`` encoded."""
     folder, files, command, environment = json.loads(text)
     return Launch(folder, _pairs(files), tuple(command), _pairs(environment))
 
@@ -86,10 +86,10 @@ def launched_text(launched: Launched) -> str:
 
 
 def read_launched(text: str) -> Launched:
-    """Return what ``launched_text`` wrote; what a login shell wrote before it is passed over.
+    """Return what ``launched_text`` encoded, without the output of a login shell before it.
 
     Raises:
-        MachineError: It is something else.
+        MachineError: The text is invalid.
     """
     last = text.strip().rpartition("\n")[2]
     pid, folder = fitted(tuple[int, str], parsed(last))

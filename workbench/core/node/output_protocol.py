@@ -1,4 +1,4 @@
-"""The messages between supervisor and node about a run's output files, and where files go."""
+"""The messages between supervisor and node about a run's output files, and their keys."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from workbench.core.quote import one_line, shown
 from workbench.core.run_id import is_run_id
 from workbench.errors import InputError, MachineError
 
-# To the node: a run and its folder; a piece of a file of ours: run, name, offset, text; the key of
-# a file: run, path, key; that a run is over; that all is to be sent now: a number; how many bytes
-# were taken in; whether a file was kept: run, path, and why not.
+# To the node: a run and its folder; a piece of one of our files: run, name, offset, text; the key
+# of a file: run, path, key; that a run has ended; a request to send everything now: a number; how
+# many bytes were received; whether a file was kept: run, path, and why not.
 RUN, ADD, KEY, OVER, FLUSH, TAKEN, KEPT = "run", "add", "key", "over", "flush", "taken", "kept"
-# From the node: a file wants a key: run, path; one is sent: run, path, bytes; what keeps files
-# from being sent; nothing of a run, or of all, is left to send; a file that comes: run, path;
-# some of it, in base64; its end, with its sha256.
+# From the node: a request for a file's key: run, path; that a file is sent: run, path, bytes; why
+# files cannot be sent; that all of a run, or of all runs, is sent; the beginning of a file: run,
+# path; a part of it, in base64; its end, with its sha256.
 CLAIM, SENT, TROUBLE, ENDED, FLUSHED = "claim", "sent", "trouble", "ended", "flushed"
 FILE, PIECE, WHOLE = "file", "piece", "whole"
 
 LOG, POINTS = "log.txt", "points.jsonl"
-# A file is sent when it has not changed for so long; one that changes all the time, now and then.
+# A file is sent once it is unchanged for so long; one that always changes is sent periodically.
 QUIET_SECONDS = 2.0
 MOST_SECONDS = 60.0
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 PIECE_NBYTES = 96 << 10
 AHEAD_NBYTES = 4 << 20
-# So many files of a run have their names kept here.
+# The largest number of files of a run whose names are stored here.
 MOST_FILES = 1_000_000
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A file of a run wants a key."""
+    """The node requests the key of a run's file."""
 
     run: str
     path: str
@@ -48,35 +48,35 @@ class Claim:
 
 @dataclass(frozen=True)
 class Sent:
-    """A file of a run has been sent to where it is kept."""
+    """The node has sent a run's file to its destination."""
 
     run: str
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """What keeps files from being sent; empty when nothing does any longer."""
+    """Why files cannot be sent; empty once they can."""
 
     why: str
 
 
 @dataclass(frozen=True)
 class Ended:
-    """Nothing of a run is left to send."""
+    """All output of a run is sent."""
 
     run: str
 
 
 @dataclass(frozen=True)
 class Flushed:
-    """All that was there at the time of a request, by its number, has been sent."""
+    """All output that existed at the time of a request, by its number, is sent."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class File:
-    """A file of a run comes."""
+    """A run's file begins."""
 
     run: str
     path: str
@@ -84,14 +84,14 @@ class File:
 
 @dataclass(frozen=True)
 class FilePiece:
-    """Some of it."""
+    """A part of the file."""
 
     data: bytes
 
 
 @dataclass(frozen=True)
 class Whole:
-    """All of it has come.
+    """The file is complete.
 
     Args:
         digest: Its sha256, in hex.
@@ -106,10 +106,10 @@ Said = Claim | Sent | Trouble | Ended | Flushed | File | FilePiece | Whole
 
 
 def read_said(text: str) -> Said | None:
-    """Return what the agent of a node said in a line; None for a stray print.
+    """Return the message in a line of a node's agent; None for a stray print.
 
     Raises:
-        MachineError: It has the form of an answer, and is none.
+        MachineError: It has the form of a message, but is invalid.
     """
     answer = read_line(text)
     if answer is None:
@@ -117,7 +117,7 @@ def read_said(text: str) -> Said | None:
     kind, values = answer
     reader = _READERS.get(kind)
     if reader is None:
-        raise MachineError(f"it said {shown(kind)}, which is nothing that it may say")
+        raise MachineError(f"it said {shown(kind)}, which is not a known message")
     return reader(values)
 
 
@@ -136,7 +136,7 @@ def _run_and_path(kind: str, values: list[Any]) -> tuple[str, str]:
 
 def _run(run: str) -> str:
     if not is_run_id(run):
-        raise MachineError(f"it named {shown(run)}, which is no run")
+        raise MachineError(f"it named {shown(run)}, which is not a run id")
     return run
 
 
@@ -144,7 +144,7 @@ def _bytes(piece: str) -> bytes:
     try:
         return b64decode(piece, validate=True)
     except (binascii.Error, ValueError):
-        raise MachineError(f"it sent {shown(piece)}, which is no piece of a file") from None
+        raise MachineError(f"it sent {shown(piece)}, which is not a piece of a file") from None
 
 
 _READERS: dict[str, Callable[[list[Any]], Said]] = {
@@ -161,7 +161,7 @@ _READERS: dict[str, Callable[[list[Any]], Said]] = {
 
 @dataclass(frozen=True)
 class FileState:
-    """A file as it was seen.
+    """A file as last seen.
 
     Args:
         changed: Its time of change in nanoseconds.
@@ -173,11 +173,11 @@ class FileState:
 
 @dataclass(frozen=True)
 class Unsent:
-    """A file that is to be sent.
+    """A file to be sent.
 
     Args:
-        since: Seconds, by any clock, at which it was first seen as it is.
-        waiting: Likewise, at which it was first seen with something that is not sent.
+        since: When it was first seen in its present state, in seconds of any clock.
+        waiting: When it was first seen with unsent changes, by the same clock.
     """
 
     look: FileState
@@ -186,29 +186,30 @@ class Unsent:
 
 
 def seen(before: Unsent | None, look: FileState, now: float) -> Unsent:
-    """Return what is known of a file that is not sent, now that it was looked at."""
+    """Return the state of an unsent file after another look at it."""
     if before is None:
         return Unsent(look, now, now)
     return before if before.look == look else Unsent(look, now, before.waiting)
 
 
 def is_due(file: Unsent, now: float) -> bool:
-    """Tell whether a file that goes on changing, perhaps, is to be sent."""
+    """Return whether a file is to be sent now, although it may still change."""
     return now - file.since >= QUIET_SECONDS or now - file.waiting >= MOST_SECONDS
 
 
 def pause_after(failures: int) -> float:
-    """Return the seconds until what failed so often is tried again."""
+    """Return the seconds before the next attempt after so many failures."""
     return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10))
 
 
 def key_of(path: str, node: str, owners: MutableMapping[str, str]) -> str:
-    """Return under which key a node's file goes.
+    """Return the key of a node's file.
 
-    Who writes a name first has it plain; of all other nodes the address stands before it.
+    The first node that writes a name has it without a prefix; other nodes have their address in
+    front.
 
     Args:
-        owners: Which node has each path; it is added to.
+        owners: The node of each path; it is extended.
     """
     while owners.setdefault(path, node) != node:
         path = f"{node}/{path}"
@@ -216,7 +217,7 @@ def key_of(path: str, node: str, owners: MutableMapping[str, str]) -> str:
 
 
 class LogText:
-    """What the ranks of a run print, as the lines of one file, each with its rank before it."""
+    """The output of a run's ranks as the lines of one file, each with its rank in front."""
 
     def __init__(self) -> None:
         self._begun: dict[int, str] = {}
@@ -230,13 +231,13 @@ class LogText:
         return "".join(lines)
 
     def rest(self) -> str:
-        """Return the lines that have no end, and end them."""
+        """Return the unfinished lines with line ends."""
         begun, self._begun = self._begun, {}
         return "".join(f"{rank} | {text}\n" for rank, text in sorted(begun.items()) if text)
 
 
 def point_line(rank: int, iteration: int, time: float, name: str, value: float) -> str:
-    """Return one line of ``points.jsonl``; a value that is no number is null."""
+    """Return one line of ``points.jsonl``; a value that is not a number is null."""
     number = value if abs(value) <= 1.7976931348623157e308 else None
     row = {"rank": rank, "iteration": iteration, "time": time, "name": name, "value": number}
     return json.dumps(row) + "\n"

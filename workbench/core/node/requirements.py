@@ -13,10 +13,10 @@ from workbench.core.node.validation import fitted, parsed, take
 from workbench.errors import MachineError
 
 OURS = "workbench"
-# What an environment's own tools are does not matter to what runs in it.
+# The versions of an environment's own tools do not matter to what runs in it.
 _TOOLS = frozenset({OURS, "pip", "setuptools", "wheel", "uv"})
-# What only the notebook's own server needs, and no training: a library that a cell may import, as
-# it came with it, is not among them. A node gets one of these where something else asks for it.
+# Packages of the notebook's own server, which no training needs; libraries that a cell may import
+# are not among them. A node gets one of these if another package requires it.
 AT_HOME = frozenset({
     "fqdn", "isoduration", "jupyter", "jupyter-builder", "jupyter-console", "jupyter-events",
     "jupyter-lsp", "jupyter-server", "jupyter-server-terminals", "jupyterlab",
@@ -25,23 +25,23 @@ AT_HOME = frozenset({
     "rfc3339-validator", "rfc3986-validator", "rfc3987-syntax", "send2trash", "terminado",
     "uri-template", "voila", "widgetsnbextension",
 })  # fmt: skip
-# Builds of PyTorch have an index each, which uv knows by these names.
+# Each build of PyTorch has its own index, which uv knows by these names.
 _TORCH = re.compile(r"cpu|cu[0-9]{2,3}|rocm[0-9.]+", re.ASCII)
-# Where a package of conda was built; its file is nowhere any more (conda/conda#11580).
+# Where a package of conda was built; that file no longer exists (conda/conda#11580).
 _BUILT_BY_CONDA = re.compile(r"^file:.*/(feedstock_root|croot|conda-bld)(/|$)")
 
 
 @dataclass(frozen=True)
 class Environment:
-    """What a Python environment holds.
+    """The contents of a Python environment.
 
     Args:
         python: Such as ``3.11``.
-        package: Tells the content of this package; empty where it is not there.
-        distributions: Name to version, and to where it came from if that was no index.
-        release: Python's version in full, such as ``3.11.2``.
-        pythons: Name to the releases of Python that it takes, where it says: ``>=3.11.5``.
-        conda: Names of what conda installed.
+        package: Hash of this package's content; empty if it is not installed.
+        distributions: Name to version, and to its origin if that was not an index.
+        release: The full version of Python, such as ``3.11.2``.
+        pythons: Name to the required releases of Python, if it has any: ``>=3.11.5``.
+        conda: Names of the packages installed by conda.
     """
 
     python: str
@@ -56,17 +56,17 @@ class Environment:
 
 
 def read_environment(text: str) -> Environment:
-    """Return what ``cloud.environment`` said; what a login shell wrote before is passed over.
+    """Return the environment that ``cloud.environment`` printed, without a login shell's output.
 
     Raises:
-        ValueError: It said nothing of the kind.
+        ValueError: The text has no environment.
     """
     try:
-        told = fitted(dict, parsed(text.strip().rpartition("\n")[2]))
-        values = [told.get("python"), told.get("package"), told.get("distributions")]
+        found = fitted(dict, parsed(text.strip().rpartition("\n")[2]))
+        values = [found.get("python"), found.get("package"), found.get("distributions")]
         python, package, distributions = take("environment", values, str, str, dict)
         held = {name: fitted(tuple[str, str], pair) for name, pair in distributions.items()}
-        more = [told.get("release", ""), told.get("pythons", {}), told.get("conda", [])]
+        more = [found.get("release", ""), found.get("pythons", {}), found.get("conda", [])]
         release, pythons, conda = take("environment", more, str, dict, list)
         named = {name: fitted(str, text) for name, text in pythons.items()}
         by_conda = frozenset(fitted(str, name) for name in conda)
@@ -76,12 +76,12 @@ def read_environment(text: str) -> Environment:
 
 
 def lacking(here: Environment, there: Environment) -> tuple[str, ...]:
-    """Return the requirements that bring ``there`` to what is here, for pip.
+    """Return the requirements with which pip makes ``there`` match this environment.
 
-    What was installed here from a folder can be fetched by nobody, and is left out; so is what
-    only the notebook's server needs. A build for one sort of processor (``2.13.0+cpu``) is as good
-    as another. Of what does not take the Python there, any version will do, and pip chooses the
-    newest that does.
+    Packages that were installed from a local folder cannot be fetched, and are left out; so are
+    those that only the notebook's server needs. A build for one sort of processor (``2.13.0+cpu``)
+    matches any other. Packages that do not support the Python there are required in any version,
+    and pip chooses the newest one that does.
     """
     loose = {_plain(name) for name in too_new(here, there)}
     held = {_plain(name): _public(version) for name, (version, _) in there.distributions.items()}
@@ -96,7 +96,7 @@ def lacking(here: Environment, there: Environment) -> tuple[str, ...]:
 
 
 def at_home(here: Environment, there: Environment) -> tuple[str, ...]:
-    """Return the constraints for what stays here, where something else asks for it there."""
+    """Return constraints for the packages left out, if another package requires them there."""
     loose = {_plain(name) for name in too_new(here, there)}
     found = (
         text
@@ -107,20 +107,20 @@ def at_home(here: Environment, there: Environment) -> tuple[str, ...]:
 
 
 def lacking_of(wanted: Sequence[str], there: Environment) -> tuple[str, ...]:
-    """Return those of some requirements of which nothing is there."""
+    """Return the requirements of which no version is installed there."""
     held = {_plain(name) for name in there.distributions}
     return tuple(text for text in wanted if _plain(re.split(r"[\[<>=!~ ]", text)[0]) not in held)
 
 
 def torch_build(here: Environment) -> str:
-    """Return which of PyTorch's builds is here, as its index is called; empty for the usual one."""
+    """Return the index name of the installed PyTorch build; empty for the default build."""
     versions = (v for name, (v, _) in here.distributions.items() if _plain(name) == "torch")
     build = next(versions, "").partition("+")[2]
     return build if _TORCH.fullmatch(build) else ""
 
 
 def remaining(here: Environment) -> tuple[str, ...]:
-    """Return the names of what is here and cannot be fetched by a node from anywhere."""
+    """Return the names of installed packages that a node cannot fetch."""
     kept = _TOOLS | AT_HOME
     return tuple(
         sorted(n for n in here.distributions if not _requirement(here, n) and _plain(n) not in kept)
@@ -128,7 +128,7 @@ def remaining(here: Environment) -> tuple[str, ...]:
 
 
 def renumbered(here: Environment) -> tuple[str, ...]:
-    """Return the versions of somebody's own building, of which nodes get the published one."""
+    """Return the versions of custom builds, of which nodes get the published version."""
     return tuple(
         f"{name} {version}"
         for name, (version, origin) in sorted(here.distributions.items())
@@ -137,11 +137,11 @@ def renumbered(here: Environment) -> tuple[str, ...]:
 
 
 def notes(here: Environment, image_python: str, image: str) -> tuple[str, ...]:
-    """Return what a person has to know of nodes that get this environment, before they pay.
+    """Return what the user should know about nodes with this environment before buying them.
 
     Args:
-        image_python: The version of the image's own Python; empty where it is not known.
-        image: What a person reads of the image.
+        image_python: Version of the image's own Python; empty if unknown.
+        image: The image's title in messages.
     """
     found = []
     if names := remaining(here):
@@ -164,9 +164,9 @@ def notes(here: Environment, image_python: str, image: str) -> tuple[str, ...]:
 
 
 def too_new(here: Environment, there: Environment) -> tuple[str, ...]:
-    """Return the names of what is here in a version that does not take the Python there.
+    """Return the names of packages whose installed version does not support the Python there.
 
-    A release such as 3.11.2 may be too old for what 3.11.7 takes: soupsieve 4.1.1 says >=3.11.5.
+    A release such as 3.11.2 may be too old: soupsieve 4.1.1 requires >=3.11.5.
     """
     return tuple(
         sorted(name for name, text in here.pythons.items() if not _takes(text, there.release))
@@ -181,13 +181,13 @@ def _takes(wanted: str, release: str) -> bool:
 
 
 def _requirement(here: Environment, name: str) -> str:
-    """Return what pip is asked for; empty for what is nowhere but here."""
+    """Return the requirement for pip; empty for a package that exists only here."""
     version, origin = here.distributions[name]
     pinned = f"{name}=={_public(version)}"
     if not origin:
         return pinned
-    told = json.loads(origin)
-    url, source = str(told.get("url", "")), told.get("vcs_info")
+    known = json.loads(origin)
+    url, source = str(known.get("url", "")), known.get("vcs_info")
     if name in here.conda or _BUILT_BY_CONDA.match(url):
         return pinned
     if not url.startswith("https://"):
@@ -204,6 +204,6 @@ def _plain(name: str) -> str:
 
 
 def shown(names: Sequence[str], most: int = 3) -> str:
-    """Return some names for a sentence, and how many more there are."""
+    """Return the first few names, and the number of others, for a sentence."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# How apt, pip, uv and git say that a host is out of reach, and which.
+# How apt, pip, uv and git report an unreachable host, with its name.
 _UNREACHED = tuple(
     re.compile(pattern)
     for pattern in (
@@ -16,27 +16,27 @@ _UNREACHED = tuple(
         r"(?:Request failed after|Failed to (?:fetch|download)).*\w+://([\w.-]+)",
     )
 )
-# pip of Debian 12 does not say which host it is.
+# pip of Debian 12 does not name the host.
 _NAMELESS = re.compile(r"NewConnectionError|ConnectTimeoutError|Name or service not known")
 _INDEX = "the package index"
-_TRACED = "+ "  # what sh -x writes
+_TRACED = "+ "  # written by sh -x
 _REMEDY = (
-    "see that its subnet has a way there (an internet gateway and a public address, or a NAT "
-    "gateway) and that nothing on the way refuses it, or bake an image that has all"
+    "check that its subnet has a route there (an internet gateway and a public address, or a NAT "
+    "gateway) and that no firewall blocks it, or bake an image that has all"
 )
 
 
 def unreached(text: str) -> str:
-    """Return the host that could not be reached, of which a program wrote; empty for none."""
+    """Return the unreachable host that a program's output names; empty if there is none."""
     found = [(match.start(), match.group(1)) for one in _UNREACHED for match in one.finditer(text)]
     return max(found)[1] if found else _INDEX if _NAMELESS.search(text) else ""
 
 
 def not_set_up(address: str, text: str) -> str:
-    """Return the sentence for a node whose image could not be made ready.
+    """Return the error sentence for a node whose image could not be set up.
 
     Args:
-        text: The end of what it wrote.
+        text: The end of the output.
     """
     if host := unreached(text):
         return f"{address} was not set up: it could not reach {host}; {_REMEDY}."
@@ -44,15 +44,16 @@ def not_set_up(address: str, text: str) -> str:
 
 
 def not_installed(address: str, text: str) -> str:
-    """Return the sentence for a node that could not get an environment as it is here."""
+    """Return the error sentence for a node on which this environment could not be installed."""
     if host := unreached(text):
-        return f"{address} could not install what is here, for want of {host}; {_REMEDY}."
+        what = f"{address} could not install this environment, because {host} is unreachable"
+        return f"{what}; {_REMEDY}."
     return (
-        f"{address} could not install what is here ({_last(text)}); install from an index what "
+        f"{address} could not install this environment ({_last(text)}); install from an index what "
         "is not there, or bake an image."
     )
 
 
 def _last(text: str) -> str:
     lines = [line for line in text.strip().splitlines() if not line.startswith(_TRACED)]
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "it gave no output"

@@ -1,4 +1,4 @@
-"""Decide which data files a node lacks, where they go, and what progress is shown."""
+"""Decide which data files a node lacks, where they are stored, and how progress is shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DATA_ROOT = "~/workbench-data"
 OUTPUT_ROOT = "~/workbench-output"
 S3 = "s3://"
 CHUNK_NBYTES = 256 << 10
-# In flight to one node: half a second's worth, so that what else its session carries waits less.
+# In flight to one node: half a second's worth, so that other messages of its session wait less.
 AHEAD_SECONDS = 0.5
 LEAST_AHEAD_NBYTES = 256 << 10
 MOST_AHEAD_NBYTES = 8 << 20
@@ -31,7 +31,7 @@ class Entry:
 
     Args:
         path: From the data's folder, with ``/`` between the names.
-        digest: What tells its content: sha256 in hex, or S3's ETag.
+        digest: Identifies its content: sha256 in hex, or S3's ETag.
     """
 
     path: str
@@ -41,10 +41,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Held:
-    """A file that a node wrote down when it had it whole.
+    """A file that a node has recorded as complete.
 
     Args:
-        changed: Its time of change in nanoseconds, as it was then.
+        changed: Its time of change in nanoseconds when it was recorded.
     """
 
     entry: Entry
@@ -52,7 +52,7 @@ class Held:
 
 
 def is_bucket(place: str) -> bool:
-    """Tell whether ``place`` is in S3, or is meant to be."""
+    """Return whether ``place`` is in S3, or is meant to be."""
     return place.startswith("s3:")
 
 
@@ -84,10 +84,10 @@ def check_folder_name(place: str) -> str:
 
 
 def check_path(path: str) -> str:
-    """Return a path within the data, or refuse it.
+    """Return a path within the data if it is valid.
 
     Raises:
-        InputError: It could lead out of the folder, or names no file.
+        InputError: It leads out of the folder, or is not a file name.
     """
     names = path.split("/")
     is_whole = "\0" not in path and _is_encodable(path)
@@ -97,7 +97,7 @@ def check_path(path: str) -> str:
 
 
 def _is_encodable(path: str) -> bool:
-    """Whether a file system can have it; other half characters than its own bytes it cannot."""
+    """Return whether a file system can have the name, including undecodable bytes."""
     try:
         path.encode(errors="surrogateescape")
     except UnicodeEncodeError:
@@ -106,10 +106,10 @@ def _is_encodable(path: str) -> bool:
 
 
 def check_entries(entries: Sequence[Entry]) -> None:
-    """Refuse a manifest that cannot be a folder.
+    """Check that a manifest can be a folder.
 
     Raises:
-        InputError: A path is bad or comes twice, or is both a file and a folder.
+        InputError: A path is invalid or repeated, or is both a file and a folder.
     """
     paths = {check_path(entry.path) for entry in entries}
     if len(paths) < len(entries):
@@ -125,12 +125,12 @@ def check_entries(entries: Sequence[Entry]) -> None:
 
 
 def relative_key(key: str, prefix: str) -> str:
-    """Return the path within the data of an S3 key; empty where it is none of the prefix.
+    """Return the path within the data of an S3 key; empty if it is outside of the prefix.
 
-    An object that has the prefix itself for a name is the data's only file, under its last name.
+    If an object's key is the prefix itself, it is the data's only file, under its last name.
     """
     if key.endswith("/"):
-        return ""  # a console's folder
+        return ""  # a folder made by the console
     if not prefix:
         return key
     if key == prefix:
@@ -139,7 +139,7 @@ def relative_key(key: str, prefix: str) -> str:
 
 
 def missing(entries: Sequence[Entry], held: Mapping[str, Held]) -> list[int]:
-    """Return the places in ``entries`` of what is not held as it should be."""
+    """Return the indices in ``entries`` of files that are missing or differ."""
     return [
         number
         for number, entry in enumerate(entries)
@@ -148,46 +148,46 @@ def missing(entries: Sequence[Entry], held: Mapping[str, Held]) -> list[int]:
 
 
 def outdated(entries: Iterable[Entry], held: Mapping[str, Held]) -> list[str]:
-    """Return what is held and no part of the data any longer."""
+    """Return the files that are no longer part of the data."""
     wanted = {entry.path for entry in entries}
     return sorted(path for path in held if path not in wanted)
 
 
 def total_nbytes(entries: Iterable[Entry]) -> int:
-    """Return what the files have together."""
+    """Return the total size of the files in bytes."""
     return sum(entry.nbytes for entry in entries)
 
 
 def ranges(nbytes: int, size: int) -> list[tuple[int, int]]:
-    """Return offset and length of the pieces of a file."""
+    """Return offset and length of each piece of a file."""
     return [(offset, min(size, nbytes - offset)) for offset in range(0, nbytes, size)]
 
 
 def ahead_nbytes(rate: float) -> int:
-    """Return how much may be on its way to a node that takes ``rate`` bytes a second."""
+    """Return how many bytes may be in flight to a node that reads ``rate`` bytes per second."""
     return int(min(MOST_AHEAD_NBYTES, max(LEAST_AHEAD_NBYTES, rate * AHEAD_SECONDS)))
 
 
 def data_folder(cluster: str, source: str) -> str:
-    """Return where a node has the data of a cluster.
+    """Return the folder of a cluster's data on a node.
 
     Args:
-        source: ``s3://bucket/prefix``, or ``machine:folder``: data from elsewhere, and that of
-            another person with a cluster of the same name, goes into another folder.
+        source: ``s3://bucket/prefix``, or ``machine:folder``: data from another source, or of
+            another user's cluster of the same name, has another folder.
     """
     return f"{DATA_ROOT}/{cluster}-{sha256(source.encode(errors='replace')).hexdigest()[:8]}"
 
 
 def output_folder(cluster: str, run: str) -> str:
-    """Return where a node's ranks leave what a run is to keep."""
+    """Return the folder for a run's output on a node."""
     return f"{OUTPUT_ROOT}/{cluster}/{run}"
 
 
 def progress_text(done: int, total: int, rate: float) -> str:
-    """Return how far the data is: ``Data: 1.2 of 3.4 GB, 34 %, 110 MB/s``.
+    """Return the progress of the data: ``Data: 1.2 of 3.4 GB, 34 %, 110 MB/s``.
 
     Args:
-        rate: Bytes a second; 0 while unknown.
+        rate: Bytes per second; 0 while unknown.
     """
     shown, whole = size_text(done), size_text(total)
     if shown.split()[1] == whole.split()[1]:

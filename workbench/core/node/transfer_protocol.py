@@ -1,6 +1,6 @@
 """The wire format of the data that a supervisor sends to a node.
 
-The node reads frames: a kind, a number, a length, and so many bytes. It answers in lines of JSON.
+The node reads frames: a kind, a number, a length, and so many bytes. It answers in JSON lines.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from workbench.errors import MachineError
 
 HEADER = struct.Struct(">cII")
 FILES, LISTED, DATA, END = b"F", b"L", b"D", b"E"
-"""A piece of the manifest; its end; some of a file's bytes, in order; all was sent."""
+"""A piece of the manifest; its end; a part of a file, in order; the end of all files."""
 FILES_AT_ONCE = 2_000
 
 NEED, GOT, AGAIN, DONE, FAILED, PROGRESS = "need", "got", "again", "done", "failed", "progress"
-"""Number and offset of each file that is missing; bytes that were taken in; numbers of files that
-came damaged; all is there; a sentence; bytes that are there, of how many, and bytes a second."""
+"""Number and offset of each missing file; bytes received; numbers of damaged files; all files are
+complete; an error; the bytes present, their total, and bytes per second."""
 
 
 class Header(NamedTuple):
-    """What stands before a frame's bytes."""
+    """The header of a frame."""
 
     kind: bytes
     number: int
@@ -38,10 +38,10 @@ def frame(kind: bytes, number: int = 0, body: bytes = b"") -> bytes:
 
 
 def read_header(data: bytes) -> Header:
-    """Return what ``frame`` wrote first.
+    """Return the header that ``frame`` wrote.
 
     Raises:
-        ValueError: It is none of ours.
+        ValueError: It is invalid.
     """
     header = Header(*HEADER.unpack(data))
     if header.kind not in (FILES, LISTED, DATA, END):
@@ -50,7 +50,7 @@ def read_header(data: bytes) -> Header:
 
 
 def manifest_frames(entries: Sequence[Entry]) -> Iterator[bytes]:
-    """Return the frames that tell a manifest."""
+    """Yield the frames of a manifest."""
     for start in range(0, len(entries), FILES_AT_ONCE):
         piece = [[e.path, e.nbytes, e.digest] for e in entries[start : start + FILES_AT_ONCE]]
         yield frame(FILES, start, json.dumps(piece).encode())
@@ -63,12 +63,12 @@ def read_files(body: bytes) -> list[Entry]:
 
 
 def line(kind: str, *values: Any) -> str:
-    """Return one answer of the node."""
+    """Return one message of the node as a line."""
     return json.dumps([kind, *values], separators=(",", ":")) + "\n"
 
 
 def read_line(text: str) -> tuple[str, list[Any]] | None:
-    """Return kind and values of an answer; None for what is no answer of ours."""
+    """Return kind and values of a message; None for any other text."""
     try:
         kind, *values = json.loads(text)
     except (ValueError, TypeError, RecursionError):
@@ -85,13 +85,13 @@ def read_needed(values: Sequence[Any], entries: Sequence[Entry]) -> list[tuple[i
     found: list[tuple[int, int]] = []
     for number, offset in fitted(tuple[tuple[int, int], ...], take(NEED, values, list)[0]):
         if not (0 <= number < len(entries) and 0 <= offset <= entries[number].nbytes):
-            raise MachineError(f"it wants file {number} from {offset} on, which there is not")
+            raise MachineError(f"it wants file {number} from {offset} on, which does not exist")
         found.append((number, offset))
     return found
 
 
 def need_lines(needed: Iterable[tuple[int, int]]) -> Iterator[str]:
-    """Return the lines that ask for files, the last of which is empty."""
+    """Yield the lines that request files, the last of which is empty."""
     found = list(needed)
     for start in range(0, len(found), FILES_AT_ONCE):
         yield line(NEED, found[start : start + FILES_AT_ONCE])

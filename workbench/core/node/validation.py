@@ -12,74 +12,76 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from workbench.core.quote import one_line, shown
 from workbench.errors import MachineError
 
-MOST = 2**53  # bytes, files: no node has more, and each language counts that far
+MOST = 2**53  # bytes, files: no node has more, and each language counts exactly up to it
 
 Kind = TypeVar("Kind")
 
 
 def take(kind: str, values: Sequence[Any], *types: type) -> list[Any]:
-    """Return the values of an answer, if they are as many as there are types, and of those.
+    """Return the values of a message if their number and types are as given.
 
     Raises:
-        MachineError: They are not; it says which.
+        MachineError: They are not; the error names the value.
     """
     said = [kind, *values]
     if len(values) != len(types):
-        raise MachineError(f"it said {shown(said)}, which has another number of values than it may")
+        raise MachineError(f"it said {shown(said)}, with a wrong number of values")
     for value, wanted in zip(values, types, strict=True):
-        if type(value) is not wanted:  # to Python, True is a number too
+        if type(value) is not wanted:  # not isinstance: True is an int in Python
             raise MachineError(f"it said {shown(said)}, where {shown(value)} is out of place")
     return [*values]
 
 
 def take_count(kind: str, values: Sequence[Any]) -> int:
-    """Return the one value of an answer, which is a number of things or bytes.
+    """Return the only value of a message, a count of things or bytes.
 
     Raises:
-        MachineError: It is something else.
+        MachineError: It is not a count.
     """
     (number,) = take(kind, values, int)
     if not 0 <= number <= MOST:
-        raise MachineError(f"it said {shown([kind, number])}, which counts nothing")
+        raise MachineError(f"it said {shown([kind, number])}, which is not a count")
     return int(number)
 
 
 def take_numbers(kind: str, values: Sequence[Any], most: int) -> list[int]:
-    """Return the one value of an answer, a list of different numbers from 0 up to below ``most``.
+    """Return the only value of a message, a list of different numbers from 0 to below ``most``.
 
     Raises:
-        MachineError: It is something else.
+        MachineError: It is not such a list.
     """
     (numbers,) = take(kind, values, list)
     for number in numbers:
         if type(number) is not int or not 0 <= number < most:
-            raise MachineError(f"it said {shown([kind, numbers])}, where {shown(number)} is none")
+            raise MachineError(
+                f"it said {shown([kind, numbers])}, where {shown(number)} is invalid"
+            )
     return [*dict.fromkeys(numbers)]
 
 
 def take_sentence(kind: str, values: Sequence[Any]) -> str:
-    """Return the one value of an answer, a sentence, as a part of one of ours.
+    """Return the only value of a message, a sentence, on one line.
 
     Raises:
-        MachineError: It is something else.
+        MachineError: It is not a sentence.
     """
     return one_line(take(kind, values, str)[0])
 
 
 def parsed(data: str | bytes) -> Any:
-    """Return the JSON that somebody sent.
+    """Return the decoded JSON.
 
     Raises:
-        MachineError: It is none.
+        MachineError: It is invalid.
     """
     try:
         return json.loads(data)
     except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
-        raise MachineError(f"it said {shown(data[:200])}, which cannot be understood") from None
+        raise MachineError(f"it said {shown(data[:200])}, which is not JSON") from None
 
 
 def built(kind: type[Kind], body: Any) -> Kind:
-    """Return a dataclass from a JSON object, if each of its fields is as it is declared.
+    """Return a dataclass from a JSON object if each field has the declared type.
 
     Raises:
         MachineError: A field is missing, unknown, or of another type.
@@ -87,17 +89,17 @@ def built(kind: type[Kind], body: Any) -> Kind:
     declared: Any = kind
     hints, needed = _declared(declared)
     if type(body) is not dict or not body.keys() <= hints.keys():
-        raise MachineError(f"it said {shown(body)}, which is no {kind.__name__}")
+        raise MachineError(f"it said {shown(body)}, which is not a valid {kind.__name__}")
     if missing := needed - body.keys():
         raise MachineError(f"its {kind.__name__} lacks {shown(min(missing))}")
     return kind(**{name: fitted(hints[name], value) for name, value in body.items()})
 
 
 def fitted(hint: Any, value: Any) -> Any:
-    """Return what JSON has of a declared type, with tuples for its lists.
+    """Return a JSON value as the declared type, with tuples for lists.
 
     Raises:
-        MachineError: It is of another type, or no finite number.
+        MachineError: It has another type, or is not a finite number.
     """
     if is_dataclass(hint):
         return built(hint, value)  # type: ignore[arg-type]  # a class, as all hints here

@@ -1,4 +1,4 @@
-"""Decide whether more nodes pay, from the speed of a step and its statistical gain."""
+"""Decide whether more nodes pay, from the speed of a step and its statistical efficiency."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from workbench.core.performance.verdict import GIVES, Cause, Verdict, gain_text
 
 
 def size_sentences(verdict: Verdict | None, batch: Advice | None) -> list[str]:
-    """Return what there is to say of more nodes and of larger batches, which are one question.
+    """Return sentences on more nodes and on larger batches, which are one decision.
 
-    Twice the nodes train on twice the examples a step. That pays if steps take hardly longer, and
-    if each comes further for it.
+    Twice the nodes train on twice the examples per step. That pays if steps take hardly longer, and
+    if each one makes more progress.
     """
     doubling = verdict.doubling if verdict else None
     if batch is None:

@@ -14,22 +14,22 @@ from workbench.core.node.validation import built, parsed
 from workbench.core.performance.exchange_model import REDUCTION, Link
 from workbench.core.units import gbits
 
-# A link this far below the others' median stands out; TCP over one switch varies by less.
+# A link this far below the others' median is an outlier; TCP over one switch varies by less.
 SLOW = 0.8
 UNEQUAL = 0.8
 CHANGED = 0.75
 BELOW_RATING = 0.85
-# Whether almost all links of a node are concerned, or only some.
+# Whether almost all links of a node are slow, or only some.
 _ALMOST_ALL = 0.75
 _HEALTHY = 0.8
 _DAY = 86_400.0
 
-# Of links, by their ends: bytes a second, and what these are held against.
+# Of links, by their ends: bytes per second, and the value for comparison.
 _Found = Mapping[tuple[str, str], tuple[float, float]]
 
 
 class Collective(StrEnum):
-    """What ranks do together, as nccl-tests call it."""
+    """Collective operations, by the names of nccl-tests."""
 
     ALLREDUCE = "allreduce"
     ALLGATHER = "allgather"
@@ -41,11 +41,11 @@ class Collective(StrEnum):
 
 @dataclass(frozen=True)
 class Pair:
-    """What one node can send another, measured while no other pair of either was.
+    """The rate from one node to another, measured while both were otherwise idle.
 
     Args:
         latency: Seconds of an empty message, one way.
-        bandwidth: Bytes a second.
+        bandwidth: Bytes per second.
     """
 
     source: str
@@ -56,12 +56,12 @@ class Pair:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One allreduce.
+    """The result of one allreduce.
 
     Args:
-        nbytes: Of each rank.
-        way: Whose allreduce it is.
-        choice: The algorithm that was taken, where that is known.
+        nbytes: Bytes of each rank.
+        way: The library of the allreduce.
+        choice: The algorithm, if known.
     """
 
     nbytes: int
@@ -72,30 +72,30 @@ class Exchange:
 
     @property
     def algorithm(self) -> str:
-        """Both, as a person knows it; a figure without it means nothing."""
+        """Library and algorithm as text, which a rate is meaningless without."""
         return f"{self.way}: {self.choice}" if self.choice else self.way
 
     @property
     def algbw(self) -> float:
-        """Bytes a second that a rank's own come to."""
+        """Bytes of a rank per second."""
         return algbw(self.nbytes, self.seconds)
 
     @property
     def busbw(self) -> float:
-        """Bytes a second that a link has to carry, comparable over numbers of ranks."""
+        """Bytes per second on each link, comparable between numbers of ranks."""
         return busbw(self.nbytes, self.seconds, self.ranks)
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What was measured at one time.
+    """A survey of all links at one time.
 
     Args:
         time: Epoch seconds.
         nodes: Names of all, in the order of their ranks.
-        rating: Bytes a second that the type of node sustains by its vendor; 0 when unknown.
-        burst: Bytes a second that it can do for a moment; 0 when unknown.
-        flow: Bytes a second that one connection gets; 0 where it gets all.
+        rating: The vendor's sustained rate of the type of node in bytes per second; 0 if unknown.
+        burst: Rate of a short burst in bytes per second; 0 if unknown.
+        flow: Limit of one connection in bytes per second; 0 for no limit.
         sockets: Connections over which each pair was measured.
     """
 
@@ -109,24 +109,24 @@ class Survey:
     sockets: int = 1
 
     def between(self, source: str, target: str) -> Pair | None:
-        """Return what was measured from one node to another, if it was."""
+        """Return the measurement from one node to another, if there is one."""
         found = (one for one in self.pairs if (one.source, one.target) == (source, target))
         return next(found, None)
 
     @property
     def slowest(self) -> Pair | None:
-        """Return the link that all wait for."""
+        """Return the slowest link, which all ranks wait for."""
         return min(self.pairs, key=lambda one: one.bandwidth, default=None)
 
     def link(self, reduce: float = REDUCTION) -> Link | None:
-        """Return what an exchange among all nodes goes by: no faster than the slowest link."""
+        """Return the link of an exchange among all nodes: as slow as the slowest one."""
         if not (slowest := self.slowest):
             return None
         return Link(median(one.latency for one in self.pairs), slowest.bandwidth, reduce)
 
 
 class RemarkKind(StrEnum):
-    """What there is to say about a survey."""
+    """The kind of a remark on a survey."""
 
     SLOW = "slow"
     UNEQUAL = "unequal directions"
@@ -139,16 +139,16 @@ class RemarkKind(StrEnum):
 
 @dataclass(frozen=True)
 class Remark:
-    """One thing that stands out.
+    """One remark on a survey.
 
     Args:
-        nodes: The one node, or source and target of the one link; none where it is true of all.
-        bandwidth: Bytes a second.
-        usual: Bytes a second that it is held against: of the others, of the way back, of the
-            time before, or of the rating.
-        since: Epoch seconds of the time before; 0 where there is none.
-        flow: Bytes a second that one connection gets, where that is the reason.
-        sockets: Connections that each pair of ranks has.
+        nodes: The one node, or source and target of the one link; empty for all.
+        bandwidth: Bytes per second.
+        usual: Bytes per second for comparison: of the others, of the opposite direction, of the
+            earlier survey, or of the rating.
+        since: Epoch seconds of the earlier survey; 0 if there is none.
+        flow: Limit of one connection in bytes per second, if that is the reason.
+        sockets: Connections of each pair of ranks.
     """
 
     kind: RemarkKind
@@ -161,7 +161,7 @@ class Remark:
 
     @property
     def share(self) -> float:
-        """Return what is there of what is usual."""
+        """Return the ratio of the bandwidth to the usual one."""
         return self.bandwidth / self.usual if self.usual else 1.0
 
 
@@ -173,10 +173,10 @@ def algbw(nbytes: float, seconds: float) -> float:
 def busbw(
     nbytes: float, seconds: float, ranks: int, collective: Collective = Collective.ALLREDUCE
 ) -> float:
-    """Return algbw times what a link carries for each byte, as nccl-tests define it.
+    """Return algbw times the bytes on a link for each byte, as defined by nccl-tests.
 
-    ``2(n−1)/n`` for allreduce, ``(n−1)/n`` where each rank has only its part in the end or in
-    the beginning, 1 for broadcast and reduce.
+    ``2(n−1)/n`` for allreduce, ``(n−1)/n`` if each rank has only its part at the end or at the
+    beginning, 1 for broadcast and reduce.
     """
     return algbw(nbytes, seconds) * _carried(ranks, collective)
 
@@ -189,10 +189,10 @@ def _carried(ranks: int, collective: Collective) -> float:
 
 
 def tournament(count: int) -> tuple[tuple[tuple[int, int], ...], ...]:
-    """Return rounds in which each of ``count`` nodes meets each other once, none two at a time.
+    """Return rounds in which each of ``count`` nodes meets each other once, in disjoint pairs.
 
-    The circle method (Kirkman 1847): the first stays, the others go round. With an odd number
-    one node rests in each round.
+    The circle method (Kirkman 1847): the first stays, the others rotate. With an odd number one
+    node rests in each round.
     """
     places = list(range(count + count % 2))
     rounds = []
@@ -205,10 +205,10 @@ def tournament(count: int) -> tuple[tuple[tuple[int, int], ...], ...]:
 
 
 def judge(survey: Survey, before: Survey | None = None) -> tuple[Remark, ...]:
-    """Return what stands out, the worst first.
+    """Return the remarks on a survey, the worst first.
 
     Args:
-        before: An earlier survey; only pairs that are in both are compared.
+        before: An earlier survey; only pairs in both are compared.
     """
     remarks = [*_slow(survey), *_unequal(survey), *_rated(survey)]
     if before is not None:
@@ -219,7 +219,7 @@ def judge(survey: Survey, before: Survey | None = None) -> tuple[Remark, ...]:
 def _slow(survey: Survey) -> list[Remark]:
     if len(survey.nodes) < 3:
         return []  # nothing to compare with
-    # Of three nodes with one that is slow, only a third of the links is as it should be.
+    # If one of three nodes is slow, only a third of the links is normal.
     ordered = sorted(one.bandwidth for one in survey.pairs)
     usual = ordered[math.ceil(_HEALTHY * (len(ordered) - 1))] if ordered else 0.0
     found = {_ends(one): (one.bandwidth, usual) for one in survey.pairs}
@@ -232,12 +232,12 @@ def _ends(pair: Pair) -> tuple[str, str]:
 
 
 def _grouped(survey: Survey, found: _Found, kind: RemarkKind) -> list[Remark]:
-    """Say of all links at once, or of nodes, or of single links, what was found of links."""
+    """Combine findings on links into remarks on all links, on nodes, or on single links."""
     if survey.pairs and len(found) >= _ALMOST_ALL * len(survey.pairs):
         return [_remark(kind, (), found)]
     remarks = []
     left = dict(found)
-    # The node with the most of them first: it explains those of the nodes that it talks to.
+    # The node with the most findings first: it explains those of its neighbours.
     while left:
         worst = max(survey.nodes, key=lambda node: len(_of(left, node)))
         mine = _of(left, worst)
@@ -287,7 +287,7 @@ def _rated(survey: Survey) -> list[Remark]:
 
 
 def _changed(survey: Survey, before: Survey) -> list[Remark]:
-    """Name the nodes and links that have another bandwidth than before."""
+    """Return the nodes and links whose bandwidth has changed."""
     earlier = {_ends(one): one.bandwidth for one in before.pairs if one.bandwidth}
     both = {
         _ends(one): (one.bandwidth, earlier[_ends(one)])
@@ -301,11 +301,11 @@ def _changed(survey: Survey, before: Survey) -> list[Remark]:
 
 
 def sentence(remark: Remark, now: float, *, weekday: str = "") -> str:
-    """Return a remark in words.
+    """Return a remark as a sentence.
 
     Args:
         now: Epoch seconds.
-        weekday: Of ``remark.since`` where the reader is; empty says how long ago it was.
+        weekday: Of ``remark.since`` in the user's time zone; empty to give the number of days.
     """
     there = f"{gbits(remark.bandwidth)} of {gbits(remark.usual)} Gbit/s"
     who = _who(remark.nodes)
@@ -346,21 +346,21 @@ def _part(lost: float) -> str:
 
 
 def as_json(survey: Survey) -> str:
-    """Return the form that the store keeps."""
+    """Return the stored form of a survey."""
     return json.dumps(asdict(survey), separators=(",", ":"))
 
 
 def of_json(text: str) -> Survey:
-    """Return what ``as_json`` was given.
+    """Return the survey that ``as_json`` encoded.
 
     Raises:
-        MachineError: It is something else.
+        MachineError: The text is invalid.
     """
     return built(Survey, parsed(text))
 
 
 def matrix(survey: Survey) -> tuple[tuple[float | None, ...], ...]:
-    """Return bytes a second from each node (row) to each (column); None where unmeasured."""
+    """Return bytes per second from each node (row) to each (column); None where unmeasured."""
     found = {(one.source, one.target): one.bandwidth for one in survey.pairs}
     return tuple(
         tuple(found.get((source, target)) for target in survey.nodes) for source in survey.nodes

@@ -1,12 +1,12 @@
-"""Estimate the critical batch size, and the learning rate that goes with a batch.
+"""Estimate the critical batch size, and the learning rate for a batch.
 
 Sources:
 
 - S. McCandlish, J. Kaplan, D. Amodei et al., "An Empirical Model of Large-Batch Training" (2018),
-  arXiv 1812.06162. Appendix A.1 gives the gradient noise scale from the norms of gradients of two
-  sizes of batch, which data parallelism has for nothing: each rank's own, and that of all.
+  arXiv 1812.06162. Appendix A.1 gives the gradient noise scale from the norms of gradients at two
+  batch sizes, which data parallelism has without extra cost: each rank's own, and that of all.
 - P. Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour" (2017), arXiv
-  1706.02677: scale the learning rate with the batch, and come to it over five epochs.
+  1706.02677: scale the learning rate with the batch, with a warm-up of five epochs.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from dataclasses import dataclass
 # Each estimate is so noisy that hundreds have to be averaged.
 DECAY = 0.99
 LEAST_STEPS = 50
-# At best a scale is known to that factor, and advice needs it to be known to the other.
+# The factor to which a scale is known at best, and the factor that advice needs.
 LEAST_BAND = 1.2
 MOST_BAND = 4.0
 WARM_UP_EPOCHS = 5.0
-# By Goyal et al. the linear rule held on ImageNet up to a batch of 8192.
+# Goyal et al. found the linear rule valid on ImageNet up to a batch of 8192.
 LINEAR_UP_TO = 8192
 
 
 @dataclass(frozen=True)
 class Gauge:
-    """Exponential averages, kept apart: the mean of a ratio is not the ratio of means.
+    """Separate exponential averages: the mean of a ratio is not the ratio of means.
 
-    Both begin at nothing, which their ratio does not show.
+    Both start at zero; their ratio is not biased by that.
 
     Args:
         signal: Of estimates of the squared norm of the true gradient.
@@ -42,9 +42,9 @@ class Gauge:
 
     @property
     def scale(self) -> float | None:
-        """The gradient noise scale, in examples; None while too little was seen.
+        """The gradient noise scale, in examples; None while there are too few estimates.
 
-        It is infinite where no gradient can be distinguished from the noise.
+        It is infinite if the gradient cannot be distinguished from the noise.
         """
         if self.steps < LEAST_STEPS or self.noise <= 0:
             return None
@@ -56,9 +56,9 @@ class Norms:
     """Squared norms of the gradients of one step.
 
     Args:
-        small: Mean over the ranks of that of each rank's own gradient.
+        small: Mean over the ranks of each rank's own gradient.
         large: Of the gradient averaged over all ranks.
-        batch: Examples of one rank.
+        batch: Examples per rank.
         ranks: At least two.
     """
 
@@ -71,7 +71,7 @@ class Norms:
 def estimates(norms: Norms) -> tuple[float, float]:
     """Return unbiased estimates of ``|G|²`` and ``tr Σ`` (equations A.2 and A.3).
 
-    Both follow from ``E|G_B|² = |G|² + tr Σ / B`` at two sizes of batch.
+    Both follow from ``E|G_B|² = |G|² + tr Σ / B`` at two batch sizes.
     """
     small, large = norms.batch, norms.batch * norms.ranks
     signal = (large * norms.large - small * norms.small) / (large - small)
@@ -80,7 +80,7 @@ def estimates(norms: Norms) -> tuple[float, float]:
 
 
 def gauged(gauge: Gauge, norms: Norms, decay: float = DECAY) -> Gauge:
-    """Return the gauge after one more step; with one rank it stays as it is."""
+    """Return the averages after one more step; unchanged with one rank."""
     if norms.ranks < 2:
         return gauge
     signal, noise = estimates(norms)
@@ -93,17 +93,17 @@ def gauged(gauge: Gauge, norms: Norms, decay: float = DECAY) -> Gauge:
 
 
 def steps_needed(batch: float, scale: float) -> float:
-    """Return how many times the least number of steps a batch takes: ``1 + B_noise/B``."""
+    """Return the steps that a batch needs, relative to the minimum: ``1 + B_noise/B``."""
     return 1 + scale / batch
 
 
 def examples_needed(batch: float, scale: float) -> float:
-    """Return how many times the least number of examples a batch takes: ``1 + B/B_noise``."""
+    """Return the examples that a batch needs, relative to the minimum: ``1 + B/B_noise``."""
     return 1 + batch / scale
 
 
 def progress(batch: float, larger: float, scale: float) -> float:
-    """Return how much further a step of ``larger`` comes than one of ``batch``."""
+    """Return the progress of a step of ``larger``, relative to one of ``batch``."""
     return steps_needed(batch, scale) / steps_needed(larger, scale)
 
 
@@ -111,7 +111,7 @@ def learning_rate(rate: float, batch: float, larger: float, scale: float | None 
     """Return the learning rate of another batch.
 
     Without a noise scale by the linear rule of Goyal et al.; with one as ``1/(1 + B_noise/B)``
-    (McCandlish et al., equation 2.6), which is linear as long as the batch is far below it.
+    (McCandlish et al., equation 2.6), which is linear while the batch is far below it.
     """
     if scale is None or scale == float("inf"):
         return rate * larger / batch
@@ -120,10 +120,10 @@ def learning_rate(rate: float, batch: float, larger: float, scale: float | None 
 
 @dataclass(frozen=True)
 class WarmUp:
-    """A learning rate that rises evenly from ``start`` to ``peak``, then stays.
+    """A learning rate that rises linearly from ``start`` to ``peak``, and then is constant.
 
     Args:
-        iterations: That the rise takes.
+        iterations: Length of the rise.
     """
 
     start: float
@@ -146,11 +146,11 @@ def warm_up(
     scale: float | None = None,
     epochs: float = WARM_UP_EPOCHS,
 ) -> WarmUp:
-    """Return how to come to the learning rate of a larger batch, as Goyal et al. do.
+    """Return the warm-up to the learning rate of a larger batch, as Goyal et al. do.
 
     Args:
-        rate: That which is right for ``batch``.
-        examples: Of an epoch.
+        rate: The right one for ``batch``.
+        examples: Per epoch.
     """
     peak = learning_rate(rate, batch, larger, scale)
     iterations = round(epochs * examples / larger) if larger > batch else 0
@@ -159,13 +159,13 @@ def warm_up(
 
 @dataclass(frozen=True)
 class Advice:
-    """What a gauge says of a batch.
+    """The conclusion from a noise scale for a batch.
 
     Args:
-        useful: Examples of which a batch still makes good use, the noise scale: about that,
-            between ``low`` and ``high``. Infinite where it is larger than can be measured.
-        batch: That of all ranks now.
-        further: How much further a step of twice the batch would come.
+        useful: The noise scale in examples, the largest batch that is used well: about that,
+            between ``low`` and ``high``. Infinite if it is larger than can be measured.
+        batch: The present batch of all ranks.
+        further: Progress of a step of twice the batch, relative to the present one.
     """
 
     useful: float
@@ -176,11 +176,11 @@ class Advice:
 
 
 def advise(gauge: Gauge, batch: float, band: tuple[float, float] | None) -> Advice | None:
-    """Return the advice on the batch of all ranks; None while it is known too badly for any.
+    """Return the advice on the batch of all ranks; None while the noise scale is too uncertain.
 
     Args:
-        batch: That of all ranks together.
-        band: Between which values the noise scale was measured over the run; None if it was not.
+        batch: Of all ranks together.
+        band: The range of the noise scale over the run; None if it was not measured.
     """
     scale = gauge.scale
     if scale is None or band is None:
@@ -193,7 +193,7 @@ def advise(gauge: Gauge, batch: float, band: tuple[float, float] | None) -> Advi
 
 
 def sentence(advice: Advice) -> str:
-    """Return advice in words, but for its end: what more nodes would give."""
+    """Return advice as a clause; its end on more nodes is added by the caller."""
     useful = (
         "larger than can be measured"
         if advice.useful == math.inf
@@ -203,7 +203,7 @@ def sentence(advice: Advice) -> str:
 
 
 def rate_sentence(plan: WarmUp, batch: float, larger: float) -> str:
-    """Return in words what the learning rate has to do when the batch grows."""
+    """Return a sentence on the learning rate of a larger batch."""
     if not plan.iterations:
         return f"The learning rate of a batch of {larger:,.0f} is {plan.peak:.3g}."
     said = (
@@ -217,5 +217,5 @@ def rate_sentence(plan: WarmUp, batch: float, larger: float) -> str:
 
 
 def _round(value: float) -> str:
-    """Return two digits, with which the gauge is generous."""
+    """Return a value rounded to two digits, which is more than its accuracy."""
     return f"{float(f'{value:.2g}'):,.0f}"

@@ -7,45 +7,45 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-# A forecast says something of communication where this share of the step is communication.
+# A prediction tests the communication model if this share of the step is communication.
 LEAST_SHARE = 0.05
-# The model is not off by more; what is further off had another cause.
+# The model's largest error; a larger deviation had another cause.
 MOST_OFF = 4.0
-# For each newer outcome an older one counts less; the model itself counts as one outcome.
+# Weight of an outcome relative to the next newer one; the model itself counts as one outcome.
 FADING = 0.7
 _PRIOR = 1.0
 
 
 @dataclass(frozen=True)
 class PredictionOutcome:
-    """Seconds of a step.
+    """The predicted and the measured duration of a step, in seconds.
 
     Args:
-        own: What the rank itself needs of it.
-        foretold: By the model, without what was learned.
-        real: As it came.
+        own: The rank's own work in it.
+        predicted: Predicted by the model, without corrections.
+        real: Measured.
     """
 
     own: float
-    foretold: float
+    predicted: float
     real: float
 
     @property
     def off(self) -> float | None:
-        """How many times as long as predicted communication took; None where it hardly counts."""
-        foretold = self.foretold - self.own
-        if foretold < LEAST_SHARE * self.foretold:
+        """Return measured over predicted communication; None if there was too little of it."""
+        predicted = self.predicted - self.own
+        if predicted < LEAST_SHARE * self.predicted:
             return None
-        times = max(0.0, self.real - self.own) / foretold
+        times = max(0.0, self.real - self.own) / predicted
         return min(MOST_OFF, max(1 / MOST_OFF, times))
 
 
 @dataclass(frozen=True)
 class Correction:
-    """How many times as long as by the model communication takes.
+    """A factor on the model's time for communication.
 
     Args:
-        count: Outcomes that it was learned from.
+        count: Number of outcomes that it was learned from.
     """
 
     factor: float = 1.0
@@ -53,24 +53,24 @@ class Correction:
 
 
 def learned(outcomes: Iterable[PredictionOutcome]) -> Correction:
-    """Return what outcomes teach, the newest of which comes first."""
+    """Return the correction learned from outcomes, the newest of which comes first."""
     found = [off for one in outcomes if (off := one.off) is not None]
     weights = [FADING**place for place in range(len(found))]
     total = math.fsum(w * math.log(off) for w, off in zip(weights, found, strict=True))
     return Correction(math.exp(total / (math.fsum(weights) + _PRIOR)), len(found))
 
 
-def corrected(own: float, foretold: float, correction: Correction) -> float:
-    """Return the seconds of a step by the model and by what was learned."""
-    return own + correction.factor * max(0.0, foretold - own)
+def corrected(own: float, predicted: float, correction: Correction) -> float:
+    """Return the corrected seconds of a step."""
+    return own + correction.factor * max(0.0, predicted - own)
 
 
 def varied(repeats: Iterable[Sequence[float]], usual: float) -> float:
-    """Return the relative standard deviation of what was done more than once.
+    """Return the relative standard deviation of repeated measurements.
 
     Args:
-        repeats: Of each thing that was done, the seconds of each time.
-        usual: What is likely before anything was repeated; counts as one time.
+        repeats: For each repeated thing, the seconds of each time.
+        usual: The prior value, which counts as one repetition.
     """
     squares, degrees = usual**2, 1
     for times in repeats:

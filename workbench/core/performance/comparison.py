@@ -1,4 +1,4 @@
-"""Compare several runs: which is fastest, by how much, and which part of a step makes it so."""
+"""Compare several runs: which is fastest, by how much, and which part of a step explains it."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from workbench.core.performance.noise import UNKNOWN_NOISE
 from workbench.core.performance.step_sampling import COMMUNICATION, LABELS
 from workbench.core.units import number
 
-# Less than that is no difference, however quiet the machines were.
+# A smaller difference is not significant, however small the noise.
 LEAST = 0.02
-# Batches are the same if they are as large but for what the last one of an epoch lacks.
+# Batches count as equal if they differ only by an epoch's last, smaller one.
 SAME_BATCH = 0.01
 
 
 @dataclass(frozen=True)
 class StepSummary:
-    """Where the time of a run's step goes, on the mean of its ranks.
+    """The breakdown of a run's step, as the mean of its ranks.
 
     Args:
         parts: Seconds of each part, in the order in which they are shown.
-        noise: By how much, relatively, a step varied.
-        batch: Examples of all ranks in a step; 0 when unknown.
+        noise: Relative variation of a step.
+        batch: Examples of all ranks per step; 0 if unknown.
     """
 
     parts: Mapping[str, float]
@@ -37,10 +37,10 @@ class StepSummary:
 
 
 def compared(runs: Sequence[tuple[str, StepSummary | None]]) -> str:
-    """Return in a sentence how runs differ in speed; empty where fewer than two were measured.
+    """Return a sentence on how runs differ in speed; empty if fewer than two were measured.
 
     Args:
-        runs: Each run's name, and where the time of its steps goes.
+        runs: Each run's name, and its step breakdown.
     """
     known = [(name, step) for name, step in runs if step is not None and step.total > 0]
     if len(known) < 2:
@@ -75,7 +75,7 @@ def _difference(base: StepSummary, best: StepSummary) -> tuple[str, float]:
 
 
 def _joined(parts: Mapping[str, float]) -> dict[str, float]:
-    """Return parts with waiting and moving as one, as where these were not separated."""
+    """Return the parts with waiting and moving combined, for comparison with such runs."""
     both = ("communication", *COMMUNICATION)
     found = {name: seconds for name, seconds in parts.items() if name not in both}
     return {**found, "communication": sum(parts.get(name, 0.0) for name in both)}

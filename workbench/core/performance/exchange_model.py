@@ -1,13 +1,13 @@
 """Model how long an exchange of gradients takes, and choose the quickest algorithm.
 
 The model is the one of latency and bandwidth: a message of ``m`` bytes takes ``α + m/β``, and a
-rank adds ``γ`` bytes a second to what it has. The sources of the formulas:
+rank adds ``γ`` bytes per second to its own. The sources of the formulas:
 
 - R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in
   MPICH", International Journal of High Performance Computing Applications 19 (2005).
 - P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
-  Journal of Parallel and Distributed Computing 69 (2009): nobody moves less than 2(n−1)/n of
-  the bytes.
+  Journal of Parallel and Distributed Computing 69 (2009): at least 2(n−1)/n of the bytes must be
+  moved.
 - M. Cho et al., "BlueConnect", MLSys 2019: the hierarchy whose middle step all ranks share.
 """
 
@@ -17,24 +17,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-# Single precision added in place by one core of a machine of today.
+# Single precision, added in place by one core of a current machine.
 REDUCTION = 4e9
-# A library's choice is not known beforehand, so it has to promise more than it is preferred by.
+# A library's choice is unknown beforehand, so it is chosen only if it is faster by this factor.
 LIBRARY_MARGIN = 0.9
-_MARK = "codec "  # before the name of a codec in what a rank reports: 1 for the one in use
-# TCP carries this much of what a link is rated at: 1.38 of 1.44 Gbit/s.
+_MARK = "codec "  # before the codec's name in a rank's report: 1 for the one in use
+# TCP reaches this share of a link's rating: 1.38 of 1.44 Gbit/s.
 CARRIED = 0.955
 
 
 @dataclass(frozen=True)
 class Link:
-    """What joins two ranks.
+    """The connection between two ranks.
 
     Args:
         latency: Seconds, one way.
-        bandwidth: Bytes a second in one direction, while all ranks of a node use theirs. The
-            ranks of one node share its link to the network.
-        reduce: Bytes a second that a rank adds up.
+        bandwidth: Bytes per second in one direction, while all ranks of a node use it. The ranks of
+            one node share its link to the network.
+        reduce: Bytes per second that a rank adds up.
     """
 
     latency: float
@@ -42,16 +42,16 @@ class Link:
     reduce: float = REDUCTION
 
     def moving(self, nbytes: float) -> float:
-        """Return the seconds that a message takes: ``α + m/β``."""
+        """Return the seconds of a message: ``α + m/β``."""
         return self.latency + nbytes / self.bandwidth
 
 
-# Two processes of one machine over its memory: 1 MB in 0.26 ms, 1 kB in 3 µs.
+# Two processes of one machine over shared memory: 1 MB in 0.26 ms, 1 kB in 3 µs.
 MEMORY = Link(2e-6, 4e9)
 
 
 class Algorithm(StrEnum):
-    """How ranks add up what each of them has."""
+    """The algorithm of an allreduce."""
 
     RING = "ring"
     DOUBLING = "recursive doubling"
@@ -60,7 +60,7 @@ class Algorithm(StrEnum):
 
 
 class Codec(StrEnum):
-    """What gradients are turned into for the way."""
+    """The encoding of gradients in an exchange."""
 
     NONE = "none"
     FP16 = "fp16"
@@ -70,29 +70,29 @@ class Codec(StrEnum):
     POWERSGD = "powersgd"
 
 
-def mark_codec(told: dict[str, float], codec: Codec) -> None:
-    """Mark in what a rank reports of its exchange which codec carries its gradients."""
+def mark_codec(reported: dict[str, float], codec: Codec) -> None:
+    """Add the codec of the gradients to a rank's report on its exchange."""
     mark = f"{_MARK}{codec}"
-    if not told.get(mark):
-        told.update({name: 0.0 for name in told if name.startswith(_MARK)})
-        told[mark] = 1.0
+    if not reported.get(mark):
+        reported.update({name: 0.0 for name in reported if name.startswith(_MARK)})
+        reported[mark] = 1.0
 
 
-def marked_codec(told: Mapping[str, float]) -> Codec | None:
-    """Return the codec that a rank reports; None where its gradients are not carried by us."""
-    return next((codec for codec in Codec if told.get(f"{_MARK}{codec}")), None)
+def marked_codec(reported: Mapping[str, float]) -> Codec | None:
+    """Return the codec in a rank's report; None if our communicator is not used."""
+    return next((codec for codec in Codec if reported.get(f"{_MARK}{codec}")), None)
 
 
 @dataclass(frozen=True)
 class Coding:
-    """A codec as it was measured on a machine.
+    """The costs of a codec as measured on a machine.
 
     Args:
-        ratio: Bytes on the way for each byte of gradients.
+        ratio: Bytes sent for each byte of gradients.
         encode: Seconds to encode each byte of gradients, on one rank.
         decode: Seconds to decode each byte of gradients, on one rank.
-        fixed: Seconds beside that in each step, whatever the size.
-        sums: Whether gradients are added on the way, decoded and encoded again if need be;
+        fixed: Further seconds per step, whatever the size.
+        sums: Whether gradients are summed during the exchange, with repeated coding if necessary;
             otherwise each rank gathers those of all others and decodes them one by one.
     """
 
@@ -104,16 +104,16 @@ class Coding:
     sums: bool = True
 
     def seconds(self, nbytes: float, ranks: int) -> float:
-        """Return what one rank takes to encode its gradients and decode what it gets."""
+        """Return the seconds that one rank spends on encoding and decoding."""
         times = 1 if self.sums else max(1, ranks - 1)
         return self.fixed + nbytes * (self.encode + times * self.decode)
 
 
 PLAIN = Coding()
-# Until they are measured where they run: ResNet-50's gradients with error feedback, in NumPy on
-# one core of a virtual Intel Xeon, by `python -m benchmarks.scripts.exchange_codecs`. What
-# eight ranks encode and decode of what they add on the way is one cost. PowerSGD is of rank 4;
-# what top-k sends needs an index for each number.
+# Defaults until they are measured: ResNet-50's gradients with error feedback, in NumPy on one core
+# of a virtual Intel Xeon, by `python -m benchmarks.scripts.exchange_codecs`. Encoding and decoding
+# of partial sums by eight ranks is one cost. PowerSGD has rank 4; top-k sends an index with each
+# number.
 CODINGS = (
     PLAIN,
     Coding(Codec.FP16, 0.5, 1.8e-9, 0.0, 2e-4),
@@ -132,9 +132,9 @@ def seconds(
     link: Link,
     memory: Link = MEMORY,
 ) -> float:
-    """Return how long all ranks take to have the sum of ``nbytes`` of each.
+    """Return the seconds until all ranks have the sum of ``nbytes`` of each.
 
-    Ranks are placed node by node. With one rank in all nothing is moved.
+    Ranks are placed node by node. A single rank moves nothing.
 
     Args:
         link: Between two nodes.
@@ -148,26 +148,26 @@ def seconds(
 def choose(
     nbytes: float, nodes: int, ranks_per_node: int, link: Link, memory: Link = MEMORY
 ) -> Algorithm:
-    """Return the algorithm that is quickest by the model, asked with what ``seconds`` takes.
+    """Return the algorithm that is fastest by the model, for the arguments of ``seconds``.
 
-    Within one node it is the library's own: it adds in the memory that its ranks share, without
-    the copies that any algorithm above it has to make.
+    Within one node it is the library's own: it adds in shared memory, without the copies that every
+    algorithm on top of it has to make.
     """
     if nodes <= 1:
         return Algorithm.MPI
     took = {one: seconds(one, nbytes, nodes, ranks_per_node, link, memory) for one in Algorithm}
     took[Algorithm.MPI] /= LIBRARY_MARGIN
     if ranks_per_node == 1:
-        del took[Algorithm.HIERARCHICAL]  # is the ring
+        del took[Algorithm.HIERARCHICAL]  # the same as the ring
     return min(took, key=lambda one: took[one])
 
 
 def gathering(
     nbytes: float, nodes: int, ranks_per_node: int, link: Link, memory: Link = MEMORY
 ) -> float:
-    """Return how long all ranks take to have the ``nbytes`` of each, around a ring.
+    """Return the seconds until all ranks have the ``nbytes`` of each, around a ring.
 
-    ``(p−1)·(α + m/β)``: what cannot be added on the way grows with the number of ranks.
+    ``(p−1)·(α + m/β)``: what cannot be summed during the exchange grows with the number of ranks.
     """
     ranks = nodes * ranks_per_node
     if ranks <= 1:
@@ -189,7 +189,7 @@ def _slowest(piece: float, nodes: int, per_node: int, link: Link, memory: Link) 
 
 
 def _doubling(nbytes: float, nodes: int, per_node: int, link: Link, memory: Link) -> float:
-    """``log₂p·(α + m/β + m/γ)``, and what ranks beyond a power of two add."""
+    """``log₂p·(α + m/β + m/γ)``, plus the costs of ranks beyond a power of two."""
     took = _fold(nbytes, nodes, per_node, link, memory)
     for distance in _distances(nodes * per_node):
         hop = _hop(nbytes, distance, nodes, per_node, link, memory)
@@ -208,9 +208,9 @@ def _halving(nbytes: float, nodes: int, per_node: int, link: Link, memory: Link)
 
 
 def _library(nbytes: float, nodes: int, per_node: int, link: Link, memory: Link) -> float:
-    """The better of the two that Thakur et al. give to MPI: doubling if small, halving if large.
+    """The faster of two that Thakur et al. give for MPI: doubling if small, halving if large.
 
-    Three nodes: ``3m/β``, so busbw is 0.44 of the link; 0.36 were measured, and 0.97 by a ring.
+    Three nodes: ``3m/β``, so busbw is 0.44 of the link; measured were 0.36, and 0.97 by a ring.
     """
     shape = (nodes, per_node, link, memory)
     return min(_doubling(nbytes, *shape), _halving(nbytes, *shape))
@@ -238,9 +238,9 @@ def _is_power(ranks: int) -> bool:
 def _hop(
     nbytes: float, distance: int, nodes: int, per_node: int, link: Link, memory: Link
 ) -> float:
-    """Return the seconds of one exchange with the rank at ``distance``, all ranks at once.
+    """Return the seconds of one exchange with the rank at ``distance``, by all ranks at once.
 
-    Where ranks beyond a power of two are left out, neighbours stand twice as far apart.
+    If ranks beyond a power of two are left out, neighbours are twice as far apart.
     """
     near = per_node if _is_power(nodes * per_node) else per_node // 2
     if nodes == 1 or 2 * distance <= near:
@@ -249,7 +249,7 @@ def _hop(
 
 
 def _fold(nbytes: float, nodes: int, per_node: int, link: Link, memory: Link) -> float:
-    """Return what ranks beyond a power of two cost: all is handed to a neighbour, and back."""
+    """Return the cost of ranks beyond a power of two: they send all to a neighbour, and back."""
     if _is_power(nodes * per_node):
         return 0.0
     crosses = nodes > 1 and per_node % 2 == 1

@@ -28,39 +28,40 @@ from workbench.core.performance.step_model import Work, WorldShape
 
 MOST_NODES = 64
 LATENCY = 50e-6
-# A further node pays while it brings at least half of what it would at best.
+# A further node pays while it gives at least half of its ideal gain.
 PAYS = 0.5
-# The time that a step may take longer before gradients are sent in a lossy form.
+# How much longer a step may take before gradients are sent with a lossy codec.
 WORTH_CODING = 1.01
-# A guess at another GPU's speed is this far off at times.
+# The typical error of an estimate of another GPU's speed.
 GUESSED = 0.4
 
 
 @dataclass(frozen=True)
 class Interruptions:
-    """What it costs that the place takes nodes back.
+    """The cost of interruptions by the provider.
 
     Args:
-        rate: Of one node, in an hour.
-        seconds: That each takes from all: hand-over, and the steps since the last snapshot.
+        rate: Interruptions of one node per hour.
+        seconds: Lost by all nodes per interruption: hand-over, and the steps since the last
+            snapshot.
     """
 
     rate: float = 0.01
     seconds: float = 60.0
 
     def overhead(self, nodes: Array) -> Array:
-        """Return the expected share of time that is lost on top, for each number of nodes."""
+        """Return the expected share of time that is lost, for each number of nodes."""
         return nodes * self.rate * self.seconds / HOUR
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be trained, as it was measured on one node.
+    """The training, as measured on one node.
 
     Args:
-        examples: Of an epoch.
+        examples: Per epoch.
         gpu: Name of the GPU that ``work`` was measured on; empty for a CPU.
-        correction: How many times what the model says communication was found to take.
+        correction: Measured factor on the model's time for communication.
     """
 
     work: Work
@@ -72,14 +73,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Choice:
-    """One thing to rent.
+    """One configuration of nodes.
 
     Args:
-        seconds: Of an epoch, interruptions included; between ``low`` and ``high``.
-        dollars: Of an epoch.
+        seconds: Per epoch, including interruptions; between ``low`` and ``high``.
+        dollars: Per epoch.
         price: $/h of all nodes, with their disks and addresses.
         lost: Share of the time that interruptions take.
-        guessed: Whether the GPU's speed is from its data sheet, not from a measurement.
+        guessed: Whether the GPU's speed is from its data sheet, and not measured.
     """
 
     type: str
@@ -98,13 +99,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class TypeCurve:
-    """One type of node, with the quickest codec at each size.
+    """One type of node, with the fastest codec at each size.
 
     Args:
         sizes: Numbers of nodes.
-        stops: The number of nodes beyond which a further one brings less than half its share.
-        fastest: The number of nodes of the shortest epoch.
-        gains: Whether any number of nodes is notably faster than one.
+        stops: The number of nodes beyond which a further one gives less than half its ideal gain.
+        fastest: The number of nodes with the shortest epoch.
+        gains: Whether any number of nodes is clearly faster than one.
     """
 
     type: str
@@ -122,12 +123,12 @@ class TypeCurve:
 
 @dataclass(frozen=True)
 class Frontier:
-    """All that is worth a look.
+    """The configurations worth considering.
 
     Args:
-        choices: None is both slower and dearer than another; the quickest first.
-        curves: Of each type, that of the cheapest epoch first.
-        left_out: What was not looked at and why, a sentence each.
+        choices: Those without another that is both faster and cheaper; the fastest first.
+        curves: One per type, that with the cheapest epoch first.
+        left_out: What was not considered and why, a sentence each.
     """
 
     choices: tuple[Choice, ...]
@@ -137,7 +138,7 @@ class Frontier:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Seconds and dollars, shape (types, sizes); of the codec of that place."""
+    """Seconds and dollars, shape (types, sizes); of the codec with that index."""
 
     offers: tuple[Offer, ...]
     sizes: NDArray[np.int64]
@@ -158,15 +159,15 @@ def frontier(
     memory: Link = MEMORY,
     measured: Mapping[str, float] | None = None,
 ) -> Frontier:
-    """Return the choices that nothing beats, and how each type fares.
+    """Return the Pareto-optimal configurations, and the curve of each type.
 
-    Of a type only its cheapest zone counts. Ranks are one a GPU, or one a core without.
+    Only the cheapest zone of a type is considered. There is one rank per GPU, or per core without.
 
     Args:
-        most: Nodes at most.
-        codings: Codecs to consider, plain included.
-        measured: Types whose links were measured, and their bytes a second; of the others
-            counts what a pair of them sustains.
+        most: The largest number of nodes.
+        codings: Codecs to consider, including none.
+        measured: Types whose links were measured, with their bytes per second; for the others, the
+            sustained rate of a pair is used.
     """
     measured = measured or {}
     kept, speeds, left_out = _fitting(task, offers)
@@ -196,7 +197,7 @@ def frontier(
 def _fitting(
     task: Task, offers: Iterable[Offer]
 ) -> tuple[tuple[Offer, ...], list[tuple[float, bool]], list[str]]:
-    """Return the cheapest offer of each type that can be judged, with its speed; and the rest."""
+    """Return the cheapest offer of each type that can be modelled, with its speed; and the rest."""
     cheapest: dict[str, Offer] = {}
     for offer in sorted(offers, key=lambda one: (one.hour, one.zone)):
         cheapest.setdefault(offer.type, offer)
@@ -215,24 +216,24 @@ def _fitting(
         else:
             kept.append(offer)
             speeds.append((speed, offer.gpus > 0 and offer.gpu != task.gpu))
-    return tuple(kept), speeds, _told(task, unknown, unrated, beyond)
+    return tuple(kept), speeds, _left_out(task, unknown, unrated, beyond)
 
 
-def _told(
+def _left_out(
     task: Task, unknown: Sequence[str], unrated: Sequence[str], beyond: Sequence[str]
 ) -> list[str]:
-    told = []
+    sentences = []
     if unknown:
         on = f"a {task.gpu}" if task.gpu else "a CPU"
-        told.append(
+        sentences.append(
             f"{_names(unknown)}: the step was measured on {on}, which says nothing of these; "
             "measure one there."
         )
     if unrated:
-        told.append(f"{_names(unrated)}: no sustained network rate is known.")
+        sentences.append(f"{_names(unrated)}: no sustained network rate is known.")
     if beyond:
-        told.append(f"{_names(beyond)}: not even one fits the quota, or the batch.")
-    return told
+        sentences.append(f"{_names(beyond)}: not even one fits the quota, or the batch.")
+    return sentences
 
 
 def _names(types: Sequence[str]) -> str:
@@ -258,13 +259,13 @@ def _grid(
         own, whole = step_seconds(task.work, types, sizes, link, memory, coding=coding, batch=batch)
         every.append(own + task.correction * (whole - own))
     steps = np.stack(every)
-    # The first that is as good: what a codec loses is not worth a hundredth of the time.
+    # The first codec that is as fast: a lossy one is not worth a hundredth of the time.
     codecs = (steps <= WORTH_CODING * steps.min(axis=0)).argmax(axis=0)
     step = np.take_along_axis(steps, codecs[None], axis=0)[0]
     count = task.examples / task.work.batch / (1 if total else ranks)
     lost = np.broadcast_to(interruptions.overhead(sizes.astype(np.float64)), step.shape)
     seconds = count * step * (1 + lost)
-    # Beyond the quota nothing can be had, and a rank has at least one example.
+    # No more nodes than the quota allows, and at least one example per rank.
     allowed = np.array([_allowed(offer) for offer in offers])
     there = sizes[None, :] <= allowed[:, None]
     if total:
@@ -282,8 +283,8 @@ def _allowed(offer: Offer) -> float:
 
 
 def _undominated(grid: _Grid) -> list[tuple[int, int]]:
-    """Return the places than which none is both quicker and cheaper, the quickest first."""
-    # What differs by rounding alone is equal.
+    """Return the indices of which none is both slower and dearer, the fastest first."""
+    # Values that differ by rounding alone are equal.
     seconds, dollars = (part.ravel().astype(np.float32) for part in (grid.seconds, grid.dollars))
     nodes = np.broadcast_to(grid.sizes, grid.seconds.shape).ravel()
     order = np.lexsort((nodes, dollars, seconds))
@@ -340,13 +341,13 @@ def forecast(
     memory: Link = MEMORY,
     measured: Mapping[str, float] | None = None,
 ) -> Forecast | None:
-    """Return the seconds of an epoch on some nodes of one type, if none of them is taken back.
+    """Return the seconds of an epoch on nodes of one type, without interruptions.
 
     Args:
-        measured: As of ``frontier``.
+        measured: See ``frontier``.
 
     Returns:
-        None where the type cannot be judged.
+        None if the type cannot be modelled.
     """
     speed = relative_speed(offer.gpu if offer.gpus else "", task.gpu)
     if speed is None or not (offer.network or offer.type in (measured or {})):
@@ -371,7 +372,7 @@ def forecast(
 
 
 def _on(work: Work, speed: float) -> Work:
-    """Return what a rank does where all is computed that many times as fast."""
+    """Return a rank's work with all compute faster by a factor."""
     return replace(work, compute=work.compute / speed, overhead=work.overhead / speed)
 
 
@@ -386,7 +387,7 @@ def _band(
     memory: Link,
     measured: Mapping[str, float],
 ) -> Forecast:
-    """Return the seconds of an epoch by the model, without what was learned."""
+    """Return the seconds of an epoch by the model, without corrections."""
     bandwidth = measured.get(offer.type, CARRIED * pair_gbits(offer) * 1e9 / 8)
     return expect(
         _on(task.work, speed),
@@ -400,7 +401,7 @@ def _band(
 
 
 def _about(band: Forecast, seconds: float) -> tuple[float, float]:
-    """Return a band as wide in proportion, about a centre that was corrected."""
+    """Return a band of the same relative width about a corrected centre."""
     return seconds * band.low / band.seconds, seconds * band.high / band.seconds
 
 
@@ -424,10 +425,10 @@ def _curve(grid: _Grid, row: int, codings: Sequence[Coding]) -> TypeCurve:
 
 
 def stops_at(seconds: Array, sizes: NDArray[np.int64]) -> int:
-    """Return the number of nodes up to which each further one brings half its share or more.
+    """Return the number of nodes up to which each further one gives half its ideal gain or more.
 
-    The share of the node after ``n`` is that ``1/n`` more examples are done in a second. What
-    two nodes bring less than one, four may bring more; so the last such number counts.
+    The ideal gain of the node after ``n`` is ``1/n`` more examples per second. Four nodes may gain
+    what two nodes lose, so the last such number counts.
     """
     rates = 1 / np.asarray(seconds)
     brought = (rates[1:] / rates[:-1] - 1) * sizes[:-1]

@@ -1,12 +1,12 @@
-"""Compare GPUs by their data sheets, where nothing was measured."""
+"""Compare GPUs by their data sheets, if nothing was measured."""
 
 from __future__ import annotations
 
 import math
 import re
 
-# Single-precision TFLOP/s and GB/s of memory, of one GPU, by vendors' data sheets.
-# A K80 and an M60 carry two; offers count each of them.
+# Single-precision TFLOP/s and GB/s of memory, of one GPU, by vendors' data sheets. A K80 and an M60
+# have two GPUs; offers count each of them.
 _SHEETS = {
     "K80": (4.1, 240),
     "M60": (4.8, 160),
@@ -23,13 +23,13 @@ _SHEETS = {
     "H200": (66.9, 4800),
 }
 
-# Of before Turing, which the open kernel modules of the public GPU image do not drive: README of
+# Older than Turing, which the open kernel modules of the public GPU image do not support: README of
 # NVIDIA's open-gpu-kernel-modules; a P3 fails with that image (aws-parallelcluster issue 6014).
 _OLDER = ("K520", "K80", "M60", "P4", "P100", "V100")
 
 
 def is_driven(maker: str, gpu: str) -> bool:
-    """Tell whether the driver of the public GPU image knows a GPU: NVIDIA's, of Turing or newer.
+    """Return whether the driver of the public GPU image supports a GPU: NVIDIA's, from Turing on.
 
     ===========  ===============================================================
     generation   GPUs, as DescribeInstanceTypes names them
@@ -48,10 +48,10 @@ def is_driven(maker: str, gpu: str) -> bool:
 
 
 def relative_speed(gpu: str, measured: str) -> float | None:
-    """Return how many times as fast as the one that was measured a GPU is; None when unknown.
+    """Return a GPU's speed relative to the measured one; None if unknown.
 
-    The geometric mean of what it computes and what its memory moves: networks are bound now by
-    one, now by the other. An empty name is a CPU's core, of which one is taken for another.
+    It is the geometric mean of compute and memory bandwidth: networks are limited by either. An
+    empty name is a CPU core; all of them count as equal.
     """
     if gpu == measured:
         return 1.0

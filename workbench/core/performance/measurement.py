@@ -10,18 +10,18 @@ from statistics import median
 from workbench.core.node.validation import built, parsed
 from workbench.core.performance.bandwidth import Survey, as_json
 
-# What a rank writes to this stream is kept as a measurement, and is no output.
+# What a rank writes to this stream is stored as a measurement, and not as output.
 RESULT_STREAM = "measurement"
 
 
 @dataclass(frozen=True)
 class Rate:
-    """How fast bytes go somewhere on one node.
+    """A data rate on one node.
 
     Args:
-        what: As a person says it: ``disk write``, ``host to device``.
-        bandwidth: Bytes a second.
-        latency: Seconds; 0 where it means nothing.
+        what: Its name for the user: ``disk write``, ``host to device``.
+        bandwidth: Bytes per second.
+        latency: Seconds; 0 if it has no meaning.
     """
 
     node: str
@@ -32,11 +32,11 @@ class Rate:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured at one time.
+    """The results of one measurement.
 
     Args:
         ranks: Of the whole world.
-        seconds: That the measurement took.
+        seconds: Duration of the measurement.
         rates: Within nodes.
         left_out: What was not measured and why, a sentence each.
     """
@@ -49,22 +49,22 @@ class Measurement:
 
 
 def measurement_json(found: Measurement) -> str:
-    """Return the form that the store keeps."""
+    """Return the stored form of a measurement."""
     more = {**asdict(found), "survey": json.loads(as_json(found.survey))}
     return json.dumps(more, separators=(",", ":"))
 
 
 def measurement_of(text: str) -> Measurement:
-    """Return what ``measurement_json`` was given.
+    """Return the measurement that ``measurement_json`` encoded.
 
     Raises:
-        MachineError: It is something else.
+        MachineError: The text is invalid.
     """
     return built(Measurement, parsed(text))
 
 
 def is_enough(seconds: Sequence[float], spread: float = 0.05) -> bool:
-    """Whether repeating tells nothing new: the better half of at least three is as near as that."""
+    """Return whether the faster half of at least three times agrees within ``spread``."""
     if len(seconds) < 3:
         return False
     ordered = sorted(seconds)

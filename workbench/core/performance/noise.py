@@ -6,19 +6,19 @@ import math
 from collections.abc import Iterable, Sequence
 from statistics import median, quantiles
 
-# Of a run that was too short to tell.
+# Assumed for a run that was too short to measure it.
 UNKNOWN_NOISE = 0.1
 LEAST_WINDOWS = 4
-# From a quarter of normally distributed values to three, in standard deviations.
+# Distance between the quartiles of a normal distribution, in standard deviations.
 _QUARTILES = 1.349
-# Two standard deviations: nineteen of twenty come within.
+# Two standard deviations: 19 of 20 values are within.
 SURE = 2.0
 
 
 def noise_of(windows: Iterable[Sequence[float]]) -> float:
     """Return the relative standard deviation of the time of a step.
 
-    It is taken from quartiles, so that a window with an evaluation in it does not count for all.
+    It is computed from quartiles, so that a window with an evaluation has little weight.
 
     Args:
         windows: For each rank the mean seconds of a step, window by window.
@@ -34,13 +34,13 @@ def noise_of(windows: Iterable[Sequence[float]]) -> float:
 
 
 def widened(low: float, high: float, *noises: float) -> tuple[float, float]:
-    """Return a predicted range with room for the noise of all runs that take part in it."""
+    """Return a predicted range, widened by the noise of all runs that it depends on."""
     room = math.exp(SURE * math.hypot(*noises))
     return low / room, high * room
 
 
 def scale_band(scales: Sequence[float]) -> tuple[float, float] | None:
-    """Return between which values estimates of a scale lay in four of five cases; None for few."""
+    """Return the range of four of five estimates of a scale; None if there are too few."""
     if len(scales) < LEAST_WINDOWS:
         return None
     ordered = sorted(scales)

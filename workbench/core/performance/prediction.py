@@ -1,4 +1,4 @@
-"""A stored prediction of a run, and how to find it once the run has ended."""
+"""A stored prediction of a run, and its comparison with a run that has ended."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from enum import StrEnum
 
 from workbench.core.performance.exchange_model import Codec
 
-# Two runs train the same model if their gradients are as many bytes.
+# Two runs train the same model if the sizes of their gradients agree to this.
 SAME = 0.01
-# A link is the one that was spoken of if it carries about as much.
+# A link is the predicted one if its bandwidth agrees to this.
 SAME_LINK = 0.25
 ANY = "*"
 
 
-class Teller(StrEnum):
-    """What made the prediction."""
+class Predictor(StrEnum):
+    """What made a prediction."""
 
     PLAN = "plan"
     VERDICT = "verdict"
 
 
 @dataclass(frozen=True)
-class Doing:
-    """How a model is trained, as far as it decides what a step takes.
+class TrainingSetup:
+    """The configuration of a training, as far as it determines the time of a step.
 
     Args:
-        type: Of the nodes; empty where they have none, ``ANY`` where it does not matter.
+        type: Of the nodes; empty if they have none, ``ANY`` if it does not matter.
         nbytes: Of gradients, before any codec.
-        batch: Examples of one rank's step.
-        bandwidth: Between nodes, bytes a second; 0 when unknown, or of no account.
+        batch: Examples per step of one rank.
+        bandwidth: Between nodes, in bytes per second; 0 if unknown or irrelevant.
         ours: Whether our communicator carries the gradients.
         stale: Whether updates use the gradients of the step before.
     """
@@ -48,56 +48,58 @@ class Doing:
 
 
 @dataclass(frozen=True)
-class Foretold:
-    """What was said of one way to train.
+class PredictedStep:
+    """The prediction for one configuration.
 
     Args:
-        do: How a person says what is different; empty where it is the size alone.
-        seconds: Of a step, which should be between ``low`` and ``high``.
+        do: The change for the user; empty if only the size differs.
+        seconds: Per step; should be between ``low`` and ``high``.
     """
 
-    doing: Doing
+    doing: TrainingSetup
     seconds: float
     low: float
     high: float
     do: str = ""
 
     def holds(self, seconds: float) -> bool:
-        """Tell whether what came is within the band."""
+        """Return whether a measured time is within the band."""
         return self.low <= seconds <= self.high
 
 
 @dataclass(frozen=True)
 class Forecasts:
-    """What was predicted at one time.
+    """The predictions made at one time.
 
     Args:
-        source: Id of the run that it was predicted from; empty where all was said.
-        told: Epoch seconds.
+        source: Id of the run that they were made from; empty without a run.
+        time: Epoch seconds.
     """
 
-    teller: Teller
+    predictor: Predictor
     source: str
-    told: float
-    found: tuple[Foretold, ...]
+    time: float
+    found: tuple[PredictedStep, ...]
 
 
-def did(doing: Doing, told: Iterable[Foretold]) -> Foretold | None:
-    """Return predictions of what was done; None if nothing was."""
-    return next((one for one in told if _is_same(doing, one.doing)), None)
+def prediction_for(
+    doing: TrainingSetup, predicted: Iterable[PredictedStep]
+) -> PredictedStep | None:
+    """Return the prediction for a configuration that was run; None if there is none."""
+    return next((one for one in predicted if _is_same(doing, one.doing)), None)
 
 
-def _is_same(done: Doing, told: Doing) -> bool:
-    if told.type not in (ANY, done.type):
+def _is_same(done: TrainingSetup, predicted: TrainingSetup) -> bool:
+    if predicted.type not in (ANY, done.type):
         return False
     names = ("nodes", "ranks", "codec", "ours", "stale")
-    if any(getattr(done, name) != getattr(told, name) for name in names):
+    if any(getattr(done, name) != getattr(predicted, name) for name in names):
         return False
-    # Within one node nobody knows a link, and none matters.
-    linked = done.nodes > 1 and done.bandwidth > 0 and told.bandwidth > 0
-    near = not linked or _is_near(done.bandwidth, told.bandwidth, SAME_LINK)
+    # Within one node the link is unknown, and does not matter.
+    linked = done.nodes > 1 and done.bandwidth > 0 and predicted.bandwidth > 0
+    near = not linked or _is_near(done.bandwidth, predicted.bandwidth, SAME_LINK)
     return near and all(
-        _is_near(getattr(done, n), getattr(told, n), SAME) for n in ("nbytes", "batch")
+        _is_near(getattr(done, n), getattr(predicted, n), SAME) for n in ("nbytes", "batch")
     )
 
 
@@ -105,16 +107,16 @@ def _is_near(one: float, other: float, share: float) -> bool:
     return abs(one - other) <= share * other
 
 
-def forecasts_json(found: Sequence[Foretold]) -> str:
-    """Return the form that the store keeps."""
+def forecasts_json(found: Sequence[PredictedStep]) -> str:
+    """Return the stored form of predictions."""
     return json.dumps([asdict(one) for one in found], separators=(",", ":"))
 
 
-def forecasts_of(text: str) -> tuple[Foretold, ...]:
-    """Return what ``forecasts_json`` was given."""
+def forecasts_of(text: str) -> tuple[PredictedStep, ...]:
+    """Return the predictions that ``forecasts_json`` encoded."""
     found = []
     for values in json.loads(text):
         doing = values.pop("doing")
-        made = Doing(**{**doing, "codec": Codec(doing["codec"])})
-        found.append(Foretold(made, **values))
+        made = TrainingSetup(**{**doing, "codec": Codec(doing["codec"])})
+        found.append(PredictedStep(made, **values))
     return tuple(found)

@@ -1,4 +1,4 @@
-"""Recommend one node type and number of nodes out of a plan."""
+"""Recommend one node type and number of nodes from a plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from workbench.core.performance.frontier import TypeCurve
 
 
 class Further(StrEnum):
-    """What nodes beyond the recommended number would do."""
+    """The effect of more nodes than the recommended number."""
 
     UNPAID = "more stop paying"
     USELESS = "more bring no gain"
@@ -20,10 +20,10 @@ class Further(StrEnum):
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to rent for training.
+    """A recommended configuration for training.
 
     Args:
-        seconds: Of an epoch, as ``dollars``.
+        seconds: Per epoch, like ``dollars``.
     """
 
     type: str
@@ -36,9 +36,9 @@ class Recommendation:
 
 
 def recommended(curves: Sequence[TypeCurve]) -> Recommendation | None:
-    """Return the best bargain among the numbers at which each type stops paying.
+    """Return the best of the sizes at which each type stops paying.
 
-    That is the one of the least time times money: half the time is worth twice the price.
+    It has the least product of time and money: half the time is worth twice the price.
     """
     found = [_at_its_stop(curve) for curve in curves]
     return min(found, key=lambda one: (one.seconds * one.dollars, one.seconds), default=None)

@@ -1,24 +1,24 @@
 """Predict the time of an epoch on more nodes, with an interval of uncertainty.
 
-An epoch is as many iterations as its examples need, times a step (``step_model``).
-Where the parts of a step are known, ``expect`` adds them up. Where nothing is known but the
-times of an epoch on one and two nodes, ``fit`` says what the second node cost, and lets that
-grow in each of the ways in which it can grow:
+An epoch has as many iterations as its examples need; each takes a step (``step_model``).
+If the parts of a step are known, ``expect`` adds them up. If only the times of an epoch on one and
+two nodes are known, ``fit`` computes the cost of the second node, and lets that cost grow in each
+of the possible ways:
 
-- what goes round a ring: 2(p−1)/p for p ranks. Nobody moves less (Patarasuk & Yuan 2009).
-- what is done in rounds: log₂ n (Thakur et al. 2005), trees and congested switches likewise.
-- waiting for the slowest: the expected maximum of p values, far between the two.
+- data around a ring: 2(p−1)/p for p ranks, the minimum (Patarasuk & Yuan 2009).
+- rounds: log₂ n (Thakur et al. 2005), as in trees and congested switches.
+- waiting for the slowest rank: the expected maximum of p values, between the two.
 
-Two times cannot tell these apart, so all are followed, and the band holds them all: nineteen of
-twenty times it should hold the truth. A third time weighs them by how well they explain it.
+Two times cannot distinguish these, so all are used, and the band contains them all: it should be
+right 19 of 20 times. A third time weighs them by how well they explain it.
 
-A table of nodes and seconds of an epoch is fitted and predicted like this::
+A table of nodes and seconds of an epoch is fitted and used for predictions like this::
 
-    scaling = fit([Timing(1, 34.4), Timing(2, 21.8)])  # ranks_per_node=8 where a node has eight
+        scaling = fit([Timing(1, 34.4), Timing(2, 21.8)])  # ranks_per_node=8 for nodes with eight
     forecast = scaling.epoch(8)  # forecast.seconds, between forecast.low and forecast.high
 
-Examples a second are turned into seconds by dividing any number of examples by them. Where a
-table holds the batch of all ranks together (strong scaling), say ``batch=Batch.TOTAL``.
+For a table of examples per second, divide any number of examples by them. If all its sizes have
+the same batch of all ranks together (strong scaling), pass ``batch=BatchPolicy.TOTAL``.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from workbench.core.fleet.cost import HOUR
 from workbench.core.performance.exchange_model import PLAIN, Algorithm, Coding
 from workbench.core.performance.step_model import Work, WorldShape, expected_maximum, step
 
-# Relative standard deviation of one epoch's time from run to run. Held against 55 published
-# tables that were fitted on their two smallest sizes, the band held 95 of 100 times.
+# Relative standard deviation of one epoch's time from run to run. For 55 published tables, fitted
+# on their two smallest sizes, 95 of 100 times were within the band.
 NOISE = 0.02
 SURE = 2.0  # standard deviations: 19 of 20 times
 # Ranks on equal machines differ by some percent; half as much again is hardly waiting.
 LIKELY_SPREAD = 0.1
-# Weight of a line by which one node would take no time; above zero, lest none is left.
+# Weight of a line by which one node would take no time; above zero, so that one is left.
 IMPOSSIBLE = 1e-6
-# A speed-up that pays for the trouble.
+# A smaller speed-up is not worth mentioning.
 WORTH = 1.1
-# What a link that was measured, or only rated, may turn out to be off by.
+# The possible error of a measured, or only rated, link.
 MEASURED = 0.05
 RATED = 0.15
 _NORMAL = NormalDist()
-# Further below zero the normal distribution's tail is not worth its arithmetic.
+# Further below zero the tail of the normal distribution is negligible.
 _FAR = -6.0
 
 
 class BatchPolicy(StrEnum):
-    """What stays the same when there are more ranks."""
+    """What is kept constant when there are more ranks."""
 
     PER_RANK = "per rank"  # weak scaling: fewer iterations, each as long
     TOTAL = "total"  # strong scaling: as many iterations, each shorter
@@ -66,7 +66,7 @@ class CostGrowth(StrEnum):
     WAITING = "waiting"
 
 
-# Not by how well they fit: half of what libraries do is in rounds, and a ring is the floor.
+# Prior weights: half of what libraries do is in rounds, and a ring is the minimum.
 _PRIOR = {CostGrowth.RING: 0.25, CostGrowth.ROUNDS: 0.5, CostGrowth.WAITING: 0.25}
 _NEGLIGIBLE = 0.02
 
@@ -81,7 +81,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The seconds of an epoch, and between which seconds it should be."""
+    """The predicted seconds of an epoch, with its band."""
 
     nodes: int
     seconds: float
@@ -89,22 +89,22 @@ class Forecast:
     high: float
 
     def cost(self, price: float) -> float:
-        """Return $ of an epoch, at $/h of one node."""
+        """Return the $ of an epoch, at $/h of one node."""
         return self.nodes * self.seconds * price / HOUR
 
     def holds(self, seconds: float) -> bool:
-        """Tell whether what came is within the band."""
+        """Return whether a measured time is within the band."""
         return self.low <= seconds <= self.high
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """What the times of some sizes say about those of others.
+    """A fitted model of the time of an epoch over the number of nodes.
 
     Args:
-        lines: For each growth its weight, and what was fitted by it: of an epoch's seconds times
-            its nodes, those of work and those that come on top.
-        relative: How much slower the network is than the one that was measured on.
+        lines: For each growth its weight, and its fitted line: work and additional cost, of an
+            epoch's seconds times its nodes.
+        relative: How much slower the network is than the measured one.
     """
 
     batch: BatchPolicy
@@ -113,7 +113,7 @@ class Scaling:
     relative: float = 1.0
 
     def epoch(self, nodes: int) -> Forecast:
-        """Return the seconds of an epoch on that many nodes."""
+        """Return the predicted seconds of an epoch on so many nodes."""
         centre = 0.0
         lows, highs = [], []
         for growth, weight, line in self.lines:
@@ -126,17 +126,17 @@ class Scaling:
         return Forecast(nodes, centre, max(0.0, min(lows)), max(highs))
 
     def speedup(self, nodes: int) -> float:
-        """Return how many times as fast as one node that many are."""
+        """Return the speed of so many nodes relative to one."""
         return self.epoch(1).seconds / self.epoch(nodes).seconds
 
     def gains(self, nodes: int) -> bool:
-        """Tell whether that many nodes are worth speaking of as faster than one."""
+        """Return whether so many nodes are clearly faster than one."""
         return self.speedup(nodes) >= WORTH
 
     def moved(self, times: float) -> Scaling:
         """Return the same training on nodes whose network is ``times`` as fast.
 
-        What came on top with a second node is taken for the network's, but for the waiting.
+        The additional cost of a second node counts as the network's, except for waiting.
         """
         return replace(self, relative=self.relative / times)
 
@@ -146,7 +146,7 @@ class Scaling:
 
 
 def basis(growth: CostGrowth, batch: BatchPolicy, nodes: int, ranks_per_node: int = 1) -> float:
-    """Return how what comes on top grows, in node-seconds; 1 on two nodes of one rank."""
+    """Return the growth of the additional cost in node-seconds; 1 on two nodes of one rank."""
     ranks = nodes * ranks_per_node
     if nodes <= 1:
         return 0.0
@@ -168,14 +168,14 @@ def fit(
     algorithm: Algorithm | None = None,
     noise: float = NOISE,
 ) -> Scaling:
-    """Return what times of two sizes or more say about the rest.
+    """Return the scaling model fitted to the times of two sizes or more.
 
-    Work is as long on any number of nodes, in node-seconds; what comes on top is not negative.
-    With a batch that is fixed in total, what does not shrink with a rank's share of it comes on
-    top as well: it grows as a ring does.
+    Work takes the same node-seconds on any number of nodes; the additional cost is not negative.
+    With a constant total batch, the part of a step that does not shrink with a rank's share is an
+    additional cost as well: it grows like a ring.
 
     Args:
-        algorithm: Of the exchange; None where it is not known.
+        algorithm: Of the exchange; None if unknown.
         noise: Relative standard deviation of one time.
 
     Raises:
@@ -204,7 +204,7 @@ def _possible(algorithm: Algorithm | None) -> tuple[CostGrowth, ...]:
 
 
 def _plausible(growth: CostGrowth, line: LineFit, ranks_per_node: int) -> float:
-    """Return how likely a line is by what it says: work takes time, and ranks differ little."""
+    """Return how plausible a line is: work takes time, and ranks differ little."""
     if line.start <= 0:
         return IMPOSSIBLE
     if growth is not CostGrowth.WAITING:
@@ -216,9 +216,9 @@ def _plausible(growth: CostGrowth, line: LineFit, ranks_per_node: int) -> float:
 def _weighed(
     found: list[tuple[CostGrowth, float, LineFit]], count: int
 ) -> tuple[tuple[CostGrowth, float, LineFit], ...]:
-    """Return the growths with weights that add up to 1, without those that explain nothing."""
+    """Return the growths with weights that add up to 1, without those of weight 0."""
     best = min(line.misfit for _, _, line in found)
-    # If even the best is off by more than noise, the noise was more than was said.
+    # If even the best line misses by more than the noise, the noise is larger than given.
     scale = max(1.0, best / max(1, count - 2))
     likely = [
         (growth, prior * math.exp(-(line.misfit - best) / scale / 2), line.widened(scale))
@@ -241,13 +241,13 @@ def expect(
     tolerance: float = MEASURED,
     noise: float = NOISE,
 ) -> Forecast:
-    """Return the time of an epoch from the parts of a step.
+    """Return the predicted time of an epoch from the parts of a step.
 
     Args:
-        examples: Of an epoch.
-        algorithm: None for the quickest, which is what our communicator takes.
-        tolerance: By how much the link may be off; ``RATED`` if it was not measured.
-        noise: By how much the rank's own work may be off.
+        examples: Per epoch.
+        algorithm: None for the fastest, which our communicator uses.
+        tolerance: Relative error of the link; ``RATED`` if it was not measured.
+        noise: Relative error of the rank's own work.
     """
     each = work.batch if batch is BatchPolicy.PER_RANK else work.batch / shape.ranks
     steps = examples / (each * shape.ranks)
@@ -270,10 +270,10 @@ def expect(
 
 @dataclass(frozen=True)
 class LineFit:
-    """``start + slope · x``, with the variances of both, and by how much it missed the values.
+    """``start + slope · x``, with the variances of both, and the misfit of the values.
 
     Args:
-        misfit: Sum of squares of what was missed, in standard deviations.
+        misfit: Sum of the squared residuals, in standard deviations.
     """
 
     start: float
@@ -303,9 +303,9 @@ class LineFit:
 
 
 def line_through(x: Sequence[float], y: Sequence[float], errors: Sequence[float]) -> LineFit:
-    """Return the line of weighted least squares, with the mean of the slopes that can be.
+    """Return the weighted least-squares line, with the mean of the possible slopes.
 
-    If noise alone makes the slope negative, what is left of its distribution above zero counts.
+    If noise alone makes the slope negative, the part of its distribution above zero counts.
 
     Args:
         errors: Standard deviations of ``y``, above zero.
@@ -314,7 +314,7 @@ def line_through(x: Sequence[float], y: Sequence[float], errors: Sequence[float]
     total = math.fsum(weights)
     middle = math.fsum(w * a for w, a in zip(weights, x, strict=True)) / total
     mean = math.fsum(w * b for w, b in zip(weights, y, strict=True)) / total
-    # About the middle the two parameters do not depend on each other.
+    # About the weighted mean of x, the two parameters are independent.
     square = math.fsum(w * (a - middle) ** 2 for w, a in zip(weights, x, strict=True))
     products = (w * (a - middle) * (b - mean) for w, a, b in zip(weights, x, y, strict=True))
     variance = 1 / square
@@ -333,7 +333,7 @@ def line_through(x: Sequence[float], y: Sequence[float], errors: Sequence[float]
 
 
 def positive_mean(mean: float, deviation: float) -> float:
-    """Return the mean of a normal distribution's part above zero."""
+    """Return the mean of the part of a normal distribution above zero."""
     if deviation == 0:
         return max(0.0, mean)
     score = mean / deviation

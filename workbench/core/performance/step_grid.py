@@ -1,7 +1,7 @@
 """Evaluate the step model for many shapes at once, in arrays.
 
-It has the numbers of ``exchange_model`` and ``step_model``; a plan of hundreds of types and sizes
-takes a glance by it. Rows are types of node, columns numbers of nodes.
+It gives the numbers of ``exchange_model`` and ``step_model``, fast enough for a plan with hundreds
+of types and sizes. Rows are node types, columns are numbers of nodes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MOST_POWERS = 20  # ranks up to a million
 
 @dataclass(frozen=True)
 class Types:
-    """What differs between types of node, one value each.
+    """The properties of node types, one value each.
 
     Args:
-        bandwidth: Between nodes, bytes a second.
-        ranks: On a node.
-        speed: Of compute, as a multiple of that which was measured.
+        bandwidth: Between nodes, in bytes per second.
+        ranks: Per node.
+        speed: Of compute, relative to the measured one.
     """
 
     bandwidth: Array
@@ -74,8 +74,8 @@ def step_seconds(
     """Return the seconds of a rank's own work, and of the whole step, shape (types, nodes).
 
     Args:
-        link: Gives latency and reduction; the bandwidth is that of each type.
-        batch: Examples of a rank's step, shape (types, nodes); None for those of ``work``.
+        link: Used for latency and reduction; the bandwidth is that of each type.
+        batch: Examples per rank and step, shape (types, nodes); None for those of ``work``.
     """
     size = (len(types.ranks), len(nodes))
     shapes = _Shapes(
@@ -120,7 +120,7 @@ def _ring(nbytes: float, shapes: _Shapes) -> Array:
 
 
 def _rounds(nbytes: float, shapes: _Shapes) -> tuple[Array, Array]:
-    """Return the seconds of doubling, and of halving and doubling."""
+    """Return the seconds of recursive doubling, and of halving and doubling."""
     ranks = shapes.ranks
     power = np.exp2(np.floor(np.log2(ranks)))
     even = power == ranks

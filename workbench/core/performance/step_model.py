@@ -1,7 +1,7 @@
 """Model how long one step of data-parallel training takes, part by part.
 
-A step is each rank's own work, waiting for the slowest rank, and what of the exchange of
-gradients does not hide under the work. Nothing here is fitted to a table of anybody's times.
+A step is each rank's own work, waiting for the slowest rank, and the part of the gradient exchange
+that is not hidden under the work. Nothing here is fitted to measured tables.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from workbench.core.performance.exchange_model import (
     seconds,
 )
 
-# Of the backward pass, what can hide an exchange whose buckets leave as they are complete: all
-# but the part of the first layers.
+# The part of the backward pass that can hide an exchange whose buckets are sent when complete: all
+# but that of the first layers.
 EARLY = 0.9
-# Where nobody saw how long the backward pass is, it is two thirds of the compute.
+# If the duration of the backward pass is unknown, it is two thirds of the compute.
 OVERLAPPED = EARLY * 2 / 3
-# With double buffering an exchange has the whole of the next step's compute.
+# With double buffering an exchange can use all of the next step's compute.
 DOUBLE_BUFFERED = 1.0
 _GRID = 0.1
 _REACH = 80
@@ -35,18 +35,18 @@ _REACH = 80
 
 @dataclass(frozen=True)
 class Work:
-    """What one rank does in a step; all but ``nbytes``, ``messages`` and shares in seconds.
+    """The work of one rank in a step; in seconds, except ``nbytes``, ``messages`` and shares.
 
     Args:
         compute: Forward, backward and update, with ``batch`` examples.
         nbytes: Of gradients.
-        batch: Examples of one rank's step.
-        overhead: Part of ``compute`` that a smaller batch does not shorten.
+        batch: Examples per step of one rank.
+        overhead: The part of ``compute`` that a smaller batch does not shorten.
         data: Waiting for the next batch of data.
-        other: Extensions, and whatever else is done between two steps.
-        messages: Pieces that the gradients are exchanged in, one after the other.
+        other: Extensions, and everything else between two steps.
+        messages: Number of pieces in which the gradients are exchanged, one after another.
         spread: Standard deviation of a rank's compute, as a share of it.
-        hidden: Share of ``compute`` that an exchange can go on beneath.
+        hidden: Share of ``compute`` that can hide an exchange.
     """
 
     compute: float
@@ -61,17 +61,17 @@ class Work:
 
     @property
     def own(self) -> float:
-        """Seconds of a step on one rank that is alone."""
+        """Seconds of a step of a single rank."""
         return self.compute + self.data + self.other
 
     def computing(self, batch: float) -> float:
-        """Return the seconds of compute for that many examples."""
+        """Return the seconds of compute for so many examples."""
         return self.overhead + (self.compute - self.overhead) * batch / self.batch
 
 
 @dataclass(frozen=True)
 class WorldShape:
-    """How many ranks there are, and what joins them."""
+    """The number of ranks, and their links."""
 
     nodes: int
     link: Link
@@ -86,7 +86,7 @@ class WorldShape:
 
 @dataclass(frozen=True)
 class Step:
-    """Seconds of one step; ``exchange`` is the whole of it, ``exposed`` what nothing hides.
+    """Seconds of one step; ``exchange`` is all of it, ``exposed`` the part that is not hidden.
 
     Args:
         waiting: For the slowest rank.
@@ -108,7 +108,7 @@ class Step:
 
     @property
     def communication(self) -> float:
-        """Return the seconds that are there only because there is more than one rank."""
+        """Return the seconds that exist only with more than one rank."""
         return self.exposed + self.waiting + self.coding
 
 
@@ -123,8 +123,8 @@ def step(
     """Return the parts of a step on every rank of ``shape``.
 
     Args:
-        batch: Examples of one rank's step, where it is not that of ``work``.
-        algorithm: None for the quickest.
+        batch: Examples per step of one rank, if it is not that of ``work``.
+        algorithm: None for the fastest.
     """
     compute = work.computing(work.batch if batch is None else batch)
     if shape.ranks <= 1:
@@ -150,10 +150,10 @@ def exchanging(
     coding: Coding = PLAIN,
     algorithm: Algorithm | None = None,
 ) -> float:
-    """Return the seconds in which all ranks come to the sum of their gradients.
+    """Return the seconds until all ranks have the sum of their gradients.
 
     Args:
-        messages: Pieces of equal size, one after the other: each has its latency.
+        messages: Number of equal pieces, one after another: each has its latency.
     """
     piece = nbytes * coding.ratio / messages
     where = (shape.nodes, shape.ranks_per_node, shape.link, shape.memory)
@@ -164,10 +164,10 @@ def exchanging(
 
 @lru_cache(maxsize=4096)
 def expected_maximum(count: int) -> float:
-    """Return the expected greatest of ``count`` independent standard normal values.
+    """Return the expected maximum of ``count`` independent standard normal values.
 
-    ``∫₀^∞ (1 − Φ(x)ⁿ) dx − ∫_{−∞}^0 Φ(x)ⁿ dx``, by the trapezoidal rule: 0.564 of two, 1.03 of
-    four, 1.42 of eight. All ranks wait for the one whose compute took longest.
+    ``∫₀^∞ (1 − Φ(x)ⁿ) dx − ∫_{−∞}^0 Φ(x)ⁿ dx``, by the trapezoidal rule: 0.564 for two, 1.03 for
+    four, 1.42 for eight. All ranks wait for the one whose compute took longest.
     """
     if count <= 1:
         return 0.0

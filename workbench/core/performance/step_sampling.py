@@ -1,8 +1,8 @@
 """The parts of a training step, and which steps are sampled.
 
-``communication`` is what is spent in MPI, but for messages from one rank to another, which are
-``point-to-point``. On some steps all ranks meet before they exchange
-anything: what a rank waits there is ``waiting``, and what the exchange then takes is ``moving``.
+``communication`` is the time in MPI except for messages from one rank to another, which are
+``point-to-point``. In sampled steps all ranks meet in a barrier before they exchange anything: a
+rank's time there is ``waiting``, and the rest of the exchange is ``moving``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ COMMUNICATION = ("waiting", "moving")
 WHOLE = ("compute", "communication", "data", "other")
 SPLIT = ("compute", *COMMUNICATION, "data", "other")
 PASSING = "point-to-point"
-# What a person reads for each part, in the order in which parts are shown everywhere.
+# Labels of the parts, in the order in which they are shown everywhere.
 LABELS = {
     "compute": "compute",
     "communication": "communication",
@@ -25,11 +25,11 @@ LABELS = {
     "data": "data",
     "other": "other",
 }
-# Of the training's time, what looking closely may take; the goal is 1 % with all else.
+# Share of the training's time that sampling may take; the goal for everything is 1 %.
 OVERHEAD = 0.002
-# What a look costs beside the messages of its barrier.
+# The cost of a sample beside the messages of its barrier.
 OWN_SECONDS = 20e-6
-# Steps are much alike: more looks than these tell nothing new.
+# Steps are similar: more samples than this add no information.
 LOOK_SECONDS = 0.02
 MOST_STEPS = 1_000
 UNKNOWN_STEPS = 10
@@ -37,11 +37,11 @@ UNKNOWN_GAUGE = 8
 
 
 def steps_between(step: float, barrier: float) -> int:
-    """Return every how many steps one may be looked at.
+    """Return the interval between sampled steps, in steps.
 
     Args:
-        step: Seconds that a step takes; 0 when unknown.
-        barrier: Seconds that a barrier takes which nobody comes late to.
+        step: Seconds of a step; 0 if unknown.
+        barrier: Seconds of a barrier that no rank enters late.
     """
     if step <= 0:
         return UNKNOWN_STEPS
@@ -50,13 +50,13 @@ def steps_between(step: float, barrier: float) -> int:
 
 
 def gauge_period(step: float, cost: float) -> int:
-    """Return every how many steps gradients may be gauged: a power of two.
+    """Return the interval between estimates of the gradient noise scale, in steps: a power of two.
 
-    Ranks that differ a little then mostly gauge the same steps, and none waits for another.
+    Ranks that differ a little then mostly measure the same steps, and none waits for another.
 
     Args:
-        step: Seconds that a step takes; 0 when unknown.
-        cost: Seconds that it takes to gauge one.
+        step: Seconds of a step; 0 if unknown.
+        cost: Seconds of one estimate.
     """
     if step <= 0 or cost <= 0:
         return UNKNOWN_GAUGE
@@ -67,19 +67,19 @@ def gauge_period(step: float, cost: float) -> int:
 def split(communication: float, moved: list[float] | tuple[float, ...]) -> tuple[float, float]:
     """Return waiting and moving, which add up to ``communication``.
 
-    The bytes are the same in every step and the waiting is not, so it is the time of moving that
-    the steps which were looked at tell about the others.
+    All steps move the same bytes, but wait for different times, so the time of moving in sampled
+    steps is used for the others.
 
     Args:
         communication: Mean of all steps, in seconds.
-        moved: What moving took in the steps that were looked at; at least one.
+        moved: Seconds of moving in each sampled step; at least one.
     """
     moving = min(communication, median(moved))
     return communication - moving, moving
 
 
 def is_split(steps: Mapping[int, Mapping[str, float]]) -> bool:
-    """Whether some rank's waiting was measured apart from its moving."""
+    """Return whether some rank's waiting was measured apart from its moving."""
     return any("waiting" in parts for parts in steps.values())
 
 
@@ -92,7 +92,7 @@ def part_names(steps: Mapping[int, Mapping[str, float]]) -> tuple[str, ...]:
 
 
 def part_seconds(parts: Mapping[str, float], names: tuple[str, ...]) -> tuple[float, ...]:
-    """Return the seconds of each of ``names``; what was not split counts as moving."""
+    """Return the seconds of each of ``names``; unsplit communication counts as moving."""
     found = dict(parts)
     if "moving" not in found:
         found["moving"] = found.get("communication", 0.0)
@@ -108,6 +108,6 @@ def mean_parts(steps: Mapping[int, Mapping[str, float]]) -> dict[str, float]:
 
 
 def own_work(parts: Mapping[str, float]) -> float:
-    """Return the seconds of a step that a rank spends on its own."""
+    """Return the seconds of a rank's own work in a step."""
     between = (*COMMUNICATION, "communication", PASSING)
     return sum(seconds for name, seconds in parts.items() if name not in between)

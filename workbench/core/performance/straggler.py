@@ -1,4 +1,4 @@
-"""Find the ranks that the others wait for: where, by how much, and the remedy."""
+"""Find the ranks that the others wait for: where they are, by how much, and the remedy."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from statistics import fmean, median_low
 from workbench.core.performance.what_if import RankStep
 from workbench.core.units import duration, rank_ranges
 
-# How much longer than half of the ranks a rank has to work to be waited for.
+# A rank is a straggler if it works so much longer than half of the ranks.
 LATE = 1.15
-# Beyond that the two times say more than their ratio.
+# Beyond this ratio the two times are shown instead of it.
 MANY_TIMES = 10
 
 
 class Part(StrEnum):
-    """What a rank does for itself in a step."""
+    """A part of a rank's own work in a step."""
 
     COMPUTE = "compute"
     DATA = "data"
@@ -25,13 +25,13 @@ class Part(StrEnum):
 
 @dataclass(frozen=True)
 class Straggler:
-    """Ranks that the others wait for.
+    """The ranks that the others wait for.
 
     Args:
-        host: On which all of these are; empty where they are on several, or nobody knows.
-        part: That takes them longer than the others.
-        seconds: That it takes them in a step.
-        usual: That it takes the others.
+        host: The host of all of these ranks; empty if there are several, or it is unknown.
+        part: The part that takes them longer than the others.
+        seconds: Its duration in a step.
+        usual: Its duration on the other ranks.
         others: How many ranks are not late.
     """
 
@@ -44,10 +44,10 @@ class Straggler:
 
 
 def straggler(ranks: tuple[RankStep, ...], noise: float = 0.0) -> Straggler | None:
-    """Return who the others wait for; None where all are alike.
+    """Return the ranks that the others wait for; None if all ranks are alike.
 
     Args:
-        noise: By how much, relatively, a step varies: what is less does not make ranks differ.
+        noise: Relative variation of a step: smaller differences are not significant.
     """
     usual = median_low(one.own for one in ranks)
     slow = [one for one in ranks if one.own > max(LATE, 1 + noise) * usual]
@@ -66,15 +66,15 @@ def straggler(ranks: tuple[RankStep, ...], noise: float = 0.0) -> Straggler | No
 
 
 def lateness(ranks: tuple[RankStep, ...]) -> float:
-    """Return the seconds that the slowest rank works longer in a step than is usual."""
+    """Return the extra seconds of the slowest rank in a step."""
     return max(one.own for one in ranks) - median_low(one.own for one in ranks)
 
 
 def sentences(slow: Straggler, gain: str, *, alone: bool) -> str:
-    """Return a straggler in words, with the next step.
+    """Return the sentences on a straggler, with the next step.
 
     Args:
-        gain: How fast training would be with all ranks alike; empty where that is not known.
+        gain: Speed of training with all ranks alike; empty if unknown.
         alone: Whether all ranks are on one machine.
     """
     gives = f" With all ranks alike training would be {gain}." if gain else ""

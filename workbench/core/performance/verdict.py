@@ -16,25 +16,25 @@ from workbench.core.performance.what_if import (
     expected,
     parts_after,
     speedup,
-    told_apart,
+    split_waiting,
     waiting_in_turn,
 )
 from workbench.core.units import gbits, size_text
 
-# Of a step: less than that is not worth a word.
+# A smaller share of a step is not mentioned.
 NOTABLE = 0.15
-# A change that gives less is not worth it.
+# A change with a smaller gain is not worth it.
 GIVES = 1.05
-# What the model itself may be off by, relatively.
+# The relative error of the model itself.
 MODEL_ERROR = 0.1
-# A link of the kind that is rented where the network matters.
+# The bandwidth of nodes that one rents if the network matters.
 FAST_GBITS = 10.0
-# Where a quarter of a step is communication, three quarters of what is paid for is work.
+# With a quarter of a step for communication, three quarters of the price buy work.
 BEARABLE = 0.25
 
 
 class Cause(StrEnum):
-    """What a step's time goes into, beside the work itself."""
+    """The main use of a step's time beside the work itself."""
 
     NETWORK = "network-bound"
     EXCHANGE = "exchange-bound"
@@ -47,19 +47,18 @@ class Cause(StrEnum):
     COMPUTE = "compute-bound"
 
 
-# What the exchange of gradients is to blame for: between nodes, that is the network.
+# Causes in the gradient exchange: between nodes, that is the network.
 _BETWEEN_NODES = (Cause.NETWORK, Cause.LATENCY, Cause.BATCH)
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """One thing to do, and what comes of it.
+    """A change to make, and its predicted effect.
 
     Args:
-        do: What to type, in backquotes, or to rent.
-        speedup: Examples a second, as a multiple of today's: about that, between ``low`` and
-            ``high``.
-        seconds: Of a step then.
+        do: The option in backquotes, or what to rent.
+        speedup: Examples per second relative to now: about that, between ``low`` and ``high``.
+        seconds: Per step after the change.
     """
 
     do: str
@@ -71,31 +70,31 @@ class Remedy:
 
     @property
     def is_sure(self) -> bool:
-        """Whether it is worth it, and more than the noise."""
+        """Whether it is worth it, and exceeds the noise."""
         return self.speedup >= GIVES and self.low > 1
 
     @property
     def gain(self) -> str:
-        """How fast training would be."""
+        """The predicted speed of training, as text."""
         return gain_text(self.speedup, self.low, self.high)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run spends its time on.
+    """The main cause of a run's step time, and the remedies.
 
     Args:
-        share: Of a step that goes into the cause.
-        nbytes: Of gradients as they move.
-        plain: Bytes of gradients before any codec.
-        busbw: Bytes a second over each link while gradients move; 0 where none do.
-        nodes: That the ranks are on.
-        crowd: Ranks of a node.
-        cores: Of a node; 0 when unknown.
-        straggler: None where that is not the cause.
-        remedies: Those that give more than the noise, the best first.
-        doubling: Twice the nodes, whatever that gives; None where it makes no sense: on one
-            machine there are no nodes to add.
+        share: Share of a step that the cause takes.
+        nbytes: Of gradients as they are sent.
+        plain: Of gradients before any codec.
+        busbw: Bytes per second over each link during the exchange; 0 without one.
+        nodes: Number of the ranks' nodes.
+        crowd: Ranks per node.
+        cores: Per node; 0 if unknown.
+        straggler: None if that is not the cause.
+        remedies: Those whose gain exceeds the noise, the best first.
+        doubling: The effect of twice the nodes, whatever it is; None on one machine, to which no
+            nodes can be added.
     """
 
     cause: Cause
@@ -116,13 +115,13 @@ class Verdict:
 
 def judge(observed: Observed) -> Verdict:
     """Return the verdict on a run."""
-    ranks = told_apart(observed.ranks)
+    ranks = split_waiting(observed.ranks)
     seen = replace(observed, ranks=ranks)
     total = fmean(one.total for one in ranks)
     slow = straggler(ranks, seen.noise)
     cause, share = _cause(seen, total, slow)
     wire = seen.nbytes * seen.coding.ratio
-    # Bytes move beneath the compute as well, where they do.
+    # Bytes may also be sent under the compute.
     moving = max(fmean(one.moving for one in ranks), seen.whole)
     return Verdict(
         cause=cause,
@@ -143,10 +142,10 @@ def judge(observed: Observed) -> Verdict:
 
 
 def _carried(seen: Observed, wire: float, moving: float) -> float:
-    """Return the bytes a second that each link carried."""
+    """Return the bytes per second over each link."""
     if seen.coding.sums:
         return busbw(wire, moving, max(2, seen.nodes))
-    return (max(2, seen.nodes) - 1) * wire / moving  # each gets what all others send
+    return (max(2, seen.nodes) - 1) * wire / moving  # each rank gets the data of all others
 
 
 def _cause(seen: Observed, total: float, slow: Straggler | None) -> tuple[Cause, float]:
@@ -156,7 +155,7 @@ def _cause(seen: Observed, total: float, slow: Straggler | None) -> tuple[Cause,
     shares = {
         Cause.NETWORK: moving if seen.exchanges else 0.0,
         Cause.MESSAGES: passing if seen.exchanges else passing + moving,
-        # In what others have of it as waiting: ranks that pass messages on are not alike.
+        # Compared with the others' waiting: ranks that pass messages differ by design.
         Cause.STRAGGLER: min(lateness(seen.ranks), waiting) / total if slow else 0.0,
         Cause.WAITING: waiting_in_turn(seen.ranks) / total,
         Cause.DATA: fmean(one.data for one in seen.ranks) / total,
@@ -175,7 +174,7 @@ def _cause(seen: Observed, total: float, slow: Straggler | None) -> tuple[Cause,
 
 
 def _is_latency(seen: Observed) -> bool:
-    """Tell whether the same bytes in one piece would take half the time or less."""
+    """Return whether the same bytes in one piece would take half the time or less."""
     if seen.link is None or seen.messages <= 1:
         return False
     whole = parts_after(seen, Change(messages=1)).exchange
@@ -183,7 +182,7 @@ def _is_latency(seen: Observed) -> bool:
 
 
 def _is_small(seen: Observed) -> bool:
-    """Tell whether not even a fiftieth of the bytes would leave more work than communication."""
+    """Return whether even a fiftieth of the bytes would leave more communication than work."""
     tiny = parts_after(seen, Change(coding=replace(PLAIN, ratio=0.02)))
     return tiny.exposed > tiny.compute
 
@@ -199,7 +198,7 @@ def _remedy(seen: Observed, do: str, change: Change) -> Remedy:
 
 
 def _doubling(seen: Observed) -> Remedy | None:
-    """Return what twice the nodes would give."""
+    """Return the predicted effect of twice the nodes."""
     if seen.nodes == 1 or not _scales(seen):
         return None
     return _remedy(seen, "twice the nodes", Change(nodes=2))
@@ -225,20 +224,20 @@ def _changes(seen: Observed, cause: Cause) -> list[tuple[str, Change]]:
 
 
 def _scales(seen: Observed) -> bool:
-    """Tell whether more nodes would train on more examples, each with all of the model."""
+    """Return whether more nodes would train on more examples, each with all of the model."""
     return seen.exchanges or not any(one.passing for one in seen.ranks)
 
 
 def _ours(seen: Observed) -> Change:
-    """Return what our communicator changes: it overlaps, and reaches what the link lets through."""
+    """Return the effects of our communicator: overlap, and the model's speed on the link."""
     if seen.ours:
         return Change(ours=True)
-    # It says all in one piece but for the buckets, which leave one behind the other.
+    # It sends everything as one piece except the buckets, which are sent one after another.
     return Change(hidden=seen.overlapped, best=seen.link is not None, messages=1, ours=True)
 
 
 def _exchanged(seen: Observed) -> list[tuple[str, Change]]:
-    """Return what can be done about the exchange itself."""
+    """Return the possible changes of the exchange itself."""
     ours = _ours(seen)
     if seen.ours:
         changes = []
@@ -255,7 +254,7 @@ def _exchanged(seen: Observed) -> list[tuple[str, Change]]:
 
 
 def _larger(seen: Observed) -> float:
-    """Return how many times the batch would make communication bearable; a power of two."""
+    """Return the factor on the batch that makes communication acceptable; a power of two."""
     for times in (2.0, 4.0, 8.0, 16.0):
         parts = parts_after(seen, Change(batch=times))
         if parts.exposed + parts.coding <= BEARABLE * parts.total:
@@ -264,15 +263,15 @@ def _larger(seen: Observed) -> float:
 
 
 def gain_text(times: float, low: float, high: float) -> str:
-    """Return in words how fast training would be, as a multiple of today's speed."""
+    """Return a speed relative to now as text."""
     return f"about {_times(times)} times as fast ({_times(low)}–{_times(high)})"
 
 
 def sentence(verdict: Verdict, *, live: bool = False) -> str:
-    """Return a verdict in words, with the next step.
+    """Return a verdict in sentences, with the next step.
 
     Args:
-        live: Whether the run goes on, so that it may change.
+        live: Whether the run is active, so that the verdict may change.
     """
     so_far = " so far" if live else ""
     cause = f"{verdict.cause[0].upper()}{verdict.cause[1:]}{so_far}"
@@ -313,7 +312,7 @@ def _where(verdict: Verdict) -> str:
 
 
 def _shared(verdict: Verdict) -> str:
-    """Say what ranks have to share, where they do."""
+    """Return a sentence on cores that ranks share, if they do."""
     if 0 < verdict.cores < verdict.crowd:
         return f" {verdict.crowd} ranks share {verdict.cores:g} cores{_each(verdict)}."
     if verdict.cause is Cause.WAITING and verdict.nodes == 1:
@@ -326,7 +325,7 @@ def _each(verdict: Verdict) -> str:
 
 
 def _named(verdict: Verdict) -> tuple[Remedy, ...]:
-    """Return the simplest codec, the best one, and the best of what is not a codec."""
+    """Return the simplest codec, the best one, and the best other change."""
     codecs = [one for one in verdict.remedies if one.change.coding]
     others = [one for one in verdict.remedies if not one.change.coding]
     simple = [
@@ -336,7 +335,7 @@ def _named(verdict: Verdict) -> tuple[Remedy, ...]:
     ]
     if verdict.cause in (Cause.LATENCY, Cause.BATCH):
         return tuple(others[:2])
-    # What is added on the way stays as cheap with more nodes, so it wins where it is as good.
+    # Summing codecs stay as cheap with more nodes, so they win if they are as good.
     good = [one for one in codecs if one.speedup * GIVES >= codecs[0].speedup]
     good.sort(key=lambda one: not (one.change.coding and one.change.coding.sums))
     chosen = dict.fromkeys([*simple[:1], *good[:1], *others[:1]])

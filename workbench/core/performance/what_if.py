@@ -1,7 +1,7 @@
 """Predict a run's step time with one thing changed.
 
-What was measured of the run scales the model of ``step_model``: an exchange that takes twice as
-long as by the model takes twice as long by it after a change too.
+The measurements of the run scale the model of ``step_model``: an exchange that takes twice as long
+as by the model also takes twice as long after a change.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RankStep:
 
     Args:
         waiting: Inside MPI, until the slowest rank came.
-        moving: Inside MPI, from then on. Where the two were not separated, all is here.
+        moving: Inside MPI, from then on. If the two were not separated, all is here.
         passing: Inside MPI, in messages from one rank to another.
     """
 
@@ -46,7 +46,7 @@ class RankStep:
 
     @property
     def own(self) -> float:
-        """Seconds that the rank itself needs."""
+        """Seconds of the rank's own work."""
         return self.compute + self.data + self.other
 
     @property
@@ -57,28 +57,28 @@ class RankStep:
 
 @dataclass(frozen=True)
 class Observed:
-    """What is known of a run.
+    """The measurements of a run.
 
     Args:
         nbytes: Of gradients, before any codec.
-        batch: Examples of one rank's step.
-        exchanges: Whether ranks exchange gradients; each trains its part of a model otherwise.
-        messages: Pieces that the gradients go in.
-        link: Between nodes, as measured; None where it was not.
-        rating: Bytes a second that the nodes' network is rated at; 0 when unknown.
-        hidden: Share of compute that the exchange goes on beneath.
-        coding: What the gradients are turned into.
+        batch: Examples per step of one rank.
+        exchanges: Whether ranks exchange gradients; otherwise each trains its part of a model.
+        messages: Number of pieces of the gradients.
+        link: Between nodes, as measured; None if it was not.
+        rating: The network's rating in bytes per second; 0 if unknown.
+        hidden: Share of compute under which the exchange runs.
+        coding: Of the gradients.
         ours: Whether our communicator carries them.
         stale: Whether updates use the gradients of the step before: double buffering.
-        whole: Seconds that the exchange takes, coding and what is hidden included; 0 where it
-            is unknown, as nothing is hidden there.
+        whole: Seconds of the exchange, including coding and the hidden part; 0 if unknown, when
+            nothing is hidden.
         backward: Share of compute that is the backward pass.
-        early: Share of the backward pass that is left when the first gradients can leave.
-        room: Of a core, what each rank leaves idle meanwhile: an exchange needs it to go on.
-        busy: Cores that a rank keeps busy while it computes; 0 when unknown.
-        cores: Of a node; 0 when unknown.
-        noise: By how much, relatively, a step's time varies within the run.
-        codings: Codecs to consider, plain included, as they are for this model on this machine.
+        early: Share of the backward pass that is left when the first gradients can be sent.
+        room: Share of a core that each rank leaves idle meanwhile: an exchange needs it to proceed.
+        busy: Cores that a rank uses while it computes; 0 if unknown.
+        cores: Per node; 0 if unknown.
+        noise: Relative variation of a step's time within the run.
+        codings: Codecs to consider, including none, as measured for this model on this machine.
     """
 
     ranks: tuple[RankStep, ...]
@@ -105,30 +105,30 @@ class Observed:
 
     @property
     def crowd(self) -> int:
-        """Ranks of a node."""
+        """Ranks per node."""
         return max(1, len(self.ranks) // self.nodes)
 
     @property
     def overlapped(self) -> float:
-        """Share of compute beneath which our communicator's buckets can leave."""
+        """Share of compute under which our communicator can send buckets."""
         return self.early * self.backward * self.room
 
     @property
     def delayed(self) -> float:
-        """Share of compute beneath which double buffering has the exchange."""
+        """Share of compute under which double buffering runs the exchange."""
         return DOUBLE_BUFFERED * self.room
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a remedy changes; nothing said is nothing changed.
+    """The changes of a remedy; the defaults change nothing.
 
     Args:
-        bandwidth: Of the link, bytes a second.
-        batch: Times as many examples a rank.
-        nodes: Times as many.
-        even: Whether no rank is slower than half of them are any longer.
-        loaded: Whether data comes in time.
+        bandwidth: Of the link, in bytes per second.
+        batch: Factor on the examples per rank.
+        nodes: Factor on the number of nodes.
+        even: Whether no rank is slower than half of them any longer.
+        loaded: Whether data is always ready in time.
         best: Whether the exchange takes no longer than by the model, whatever it takes now.
         ours: Whether our communicator carries the gradients.
         stale: Whether the optimizer gets the gradients of the step before.
@@ -147,10 +147,10 @@ class Change:
     stale: bool = False
 
 
-def told_apart(ranks: Iterable[RankStep]) -> tuple[RankStep, ...]:
-    """Return the ranks with waiting and moving, where these were measured as one.
+def split_waiting(ranks: Iterable[RankStep]) -> tuple[RankStep, ...]:
+    """Return the ranks with waiting and moving separated, if they were measured as one.
 
-    Who comes last waits for nobody, so what it spends in MPI is what all spend in moving.
+    The last rank does not wait, so its time in MPI is the time that all spend in moving.
     """
     ranks = tuple(ranks)
     if not ranks or any(one.waiting for one in ranks):
@@ -160,8 +160,8 @@ def told_apart(ranks: Iterable[RankStep]) -> tuple[RankStep, ...]:
 
 
 def expected(observed: Observed, change: Change) -> float:
-    """Return the seconds of a step after a change, with the waiting that there is now."""
-    ranks = told_apart(observed.ranks)
+    """Return the seconds of a step after a change, with the present waiting."""
+    ranks = split_waiting(observed.ranks)
     seen = replace(observed, ranks=ranks)
     parts = parts_after(seen, change)
     waiting = fmean(one.waiting for one in ranks)
@@ -169,32 +169,32 @@ def expected(observed: Observed, change: Change) -> float:
 
 
 def waiting_in_turn(ranks: tuple[RankStep, ...]) -> float:
-    """Return the mean waiting that is for no rank in particular: now for this one, now for that.
+    """Return the mean waiting that is not for one rank in particular.
 
-    What one rank works longer in every step, all others wait for it; the rest is of steps in which
-    another one was late.
+    If one rank works longer in every step, all others wait for it; the rest is from steps in which
+    another rank was late.
     """
     longest = max(one.own for one in ranks)
     return max(0.0, fmean(one.waiting - (longest - one.own) for one in ranks))
 
 
 def speedup(observed: Observed, change: Change) -> float:
-    """Return examples a second after a change, as a multiple of today's."""
+    """Return the examples per second after a change, relative to now."""
     now = fmean(one.total for one in observed.ranks)
     return change.batch * change.nodes * now / expected(observed, change)
 
 
 def parts_after(seen: Observed, change: Change) -> Step:
-    """Return a step by the model, with the exchange as much slower than by it as it is now."""
+    """Return a step by the model, with the exchange slower by the present factor."""
     now, work = _work(seen, Change()), _work(seen, change)
     took = _took(seen, now)
     encoding = seen.coding.seconds(seen.nbytes, len(seen.ranks))
     link = seen.link or _implied(seen, max(took.whole - encoding, took.whole / 2))
     shape = WorldShape(seen.nodes, link, max(1, len(seen.ranks) // seen.nodes), seen.memory)
     model = step(replace(now, hidden=0.0), shape, coding=seen.coding)
-    # Where coding takes most of it, moving is not to blame for all that it took longer.
+    # If coding takes most of it, the excess is not caused by moving.
     off = took.whole / (model.exchange + model.coding) if model.exchange else 1.0
-    if model.exchange and not took.whole:  # all of it is hidden, and its length is unknown
+    if model.exchange and not took.whole:  # all of it is hidden, and its duration is unknown
         off = min(1.0, seen.hidden * now.compute / model.exchange)
     coded = off * model.coding
     off = min(1.0, off) if change.best else off
@@ -205,14 +205,14 @@ def parts_after(seen: Observed, change: Change) -> Step:
     )
     coding = change.coding or seen.coding
     plain = step(replace(work, hidden=0.0), there, coding=coding)
-    # One rank that is alone exchanges nothing by the model; what it spends in MPI stays.
+    # A single rank exchanges nothing by the model; its time in MPI stays.
     exchange = off * plain.exchange + (0.0 if model.exchange else took.whole)
     if off < 1 and not change.best and plain.exchange > model.exchange > 0:
-        # What passes at once after a pause, as links allow, is soon used up by more bytes.
+        # A burst that links allow after a pause is soon used up by more bytes.
         exchange = off * model.exchange + plain.exchange - model.exchange
     coded = coded if coding == seen.coding and change.nodes == 1 else plain.coding
     hidden = min(exchange + coded, work.hidden * work.compute)
-    # What leaves last has nothing to hide beneath, whatever room there is.
+    # The last bucket cannot be hidden, however much room there is.
     tail = took.tail * (exchange + coded) / took.whole if took.whole else 0.0
     exposed = exchange - min(exchange, hidden) + (tail if work.hidden else 0.0)
     coded -= max(0.0, hidden - exchange)
@@ -221,7 +221,7 @@ def parts_after(seen: Observed, change: Change) -> Step:
 
 @dataclass(frozen=True)
 class _Took:
-    """Seconds of an exchange as it was: all of it, and what stayed exposed for all the room."""
+    """Seconds of the measured exchange: all of it, and the part that stayed exposed."""
 
     whole: float
     tail: float
@@ -230,7 +230,7 @@ class _Took:
 def _took(seen: Observed, now: Work) -> _Took:
     exposed = fmean(one.moving for one in seen.ranks)
     room = seen.hidden * now.compute
-    # Where a step shows something of it, all the room there is was used.
+    # If a part of it is exposed, all the room for hiding was used.
     whole = max(exposed, seen.whole) if seen.whole else exposed + (room if exposed else 0.0)
     return _Took(whole, max(0.0, exposed - max(0.0, whole - room)))
 
@@ -251,7 +251,7 @@ def _work(seen: Observed, change: Change) -> Work:
 
 
 def _implied(seen: Observed, took: float) -> Link:
-    """Return the link that would explain how long the gradients take to move."""
+    """Return the link that would explain the measured duration of the exchange."""
     wire = seen.nbytes * seen.coding.ratio
     bandwidth = busbw(wire, took, max(2, seen.nodes)) if took else 0.0
     return Link(0.0, bandwidth or seen.rating or _BOUNDLESS, _BOUNDLESS)

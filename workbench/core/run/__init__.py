@@ -1,1 +1,1 @@
-"""A run: what it asks for, what ranks and supervisor send each other, how it ends."""
+"""A run: its request, the messages of ranks and supervisor, and its end."""

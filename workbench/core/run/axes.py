@@ -7,13 +7,13 @@ import math
 from workbench.core.run.metrics import is_share
 
 _MARGIN = 0.06
-_CONSTANT_MARGIN = 0.1  # of a constant, on both sides of it
+_CONSTANT_MARGIN = 0.1  # share of a constant, on both sides of it
 
 
 def axis_of(quantity: str, low: float, high: float) -> tuple[float, float]:
     """Return the ends of an axis that shows values from ``low`` to ``high``.
 
-    There is a margin where values may be: a share is between 0 and 1, or 0 and 100.
+    There is a margin within the possible values: a share is between 0 and 1, or 0 and 100.
     """
     margin = _MARGIN * (high - low) or _CONSTANT_MARGIN * abs(high) or 1.0
     floor, ceiling = _possible(quantity, low, high)

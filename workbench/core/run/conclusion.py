@@ -1,4 +1,4 @@
-"""The conclusion of a run that has ended: made once, and the same in every view."""
+"""The conclusion of a run that has ended: computed once, and the same in every view."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from workbench.core.performance.noise import UNKNOWN_NOISE
 
 @dataclass(frozen=True)
 class Conclusion:
-    """What came of a run.
+    """The results of a run.
 
     Args:
         values: The last value of every name.
-        steps: For each rank the mean seconds a step of each part.
+        steps: For each rank the mean seconds per step of each part.
         slowest: The rank that the others waited for; -1 for none.
-        says: The verdict and what else there is to say of the time of a step, a sentence each.
-        noise: By how much, relatively, the time of a step varied.
-        batch: Examples of all ranks in a step; 0 when unknown.
+        says: The verdict and the other sentences on the time of a step.
+        noise: Relative variation of the time of a step.
+        batch: Examples of all ranks per step; 0 if unknown.
     """
 
     values: Mapping[str, float] = field(default_factory=dict)
@@ -31,5 +31,5 @@ class Conclusion:
 
 
 def conclusion_json(conclusion: Conclusion) -> str:
-    """Return the form that the store keeps."""
+    """Return the stored form of a conclusion."""
     return json.dumps(asdict(conclusion), separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""What a rank displays: parts, MIME types and size limits."""
+"""The displays of ranks: parts, MIME types and size limits."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ DISPLAY, UPDATE, CLEAR = "display", "update", "clear"
 ACTIONS = frozenset({DISPLAY, UPDATE, CLEAR})
 
 MOST_CHARACTERS = 2_000_000  # of one display, as it is sent
-RUN_CHARACTERS = 20_000_000  # of all displays of a rank that stand there at a time
+RUN_CHARACTERS = 20_000_000  # of all displays of a rank that exist at a time
 RUN_DISPLAYS = 500  # likewise
-PLAIN_CHARACTERS = 10_000  # of the words that stand for it in a log
+PLAIN_CHARACTERS = 10_000  # of the text form of a display in a log
 MOST_PIXELS = 20_000
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
 class Display(NamedTuple):
-    """Something that a rank displayed, in the order of what it wrote.
+    """One display of a rank, in the order of its output.
 
     Args:
-        action: ``display`` for a new place, ``update`` for other content of a place, ``clear`` to
-            take away all that the rank displayed and wrote before.
+        action: ``display`` for a new place, ``update`` for new content of a place, ``clear`` to
+            remove all earlier displays and output of the rank.
         time: Epoch seconds by the rank's own clock.
-        place: Counts the places of a rank in its run, from 1; 0 for ``clear``.
+        place: Numbers the places of a rank in its run, from 1; 0 for ``clear``.
         data: By MIME type: text, images in base64, JSON as text.
-        metadata: By image's MIME type its ``width`` and ``height`` in pixels.
+        metadata: For an image's MIME type its ``width`` and ``height`` in pixels.
     """
 
     action: str
@@ -54,7 +54,7 @@ class Display(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What stands for it where there is text alone, in whole lines."""
+        """Its text form for views without rich output, in whole lines."""
         text = self.data.get(PLAIN) or f"<{', '.join(sorted(self.data)) or 'nothing'}>"
         return text[:PLAIN_CHARACTERS].rstrip("\n") + "\n"
 
@@ -65,13 +65,13 @@ def size_of(data: Mapping[str, str]) -> int:
 
 
 def bundle_from(data: Mapping[str, Any]) -> dict[str, str]:
-    """Return what of a MIME bundle is carried: the types that are known, each as text."""
+    """Return the supported part of a MIME bundle: the known types, each as text."""
     carried = {kind: _as_text(kind, value) for kind, value in data.items() if kind in MIME_TYPES}
     return {kind: text for kind, text in carried.items() if text is not None}
 
 
 def bounded(data: Mapping[str, str]) -> dict[str, str]:
-    """Return ``data``, or a sentence in its place where it is too large for one display."""
+    """Return ``data``, or a sentence in its place if it is too large for one display."""
     if size_of(data) <= MOST_CHARACTERS:
         return dict(data)
     words = data.get(PLAIN, "")
@@ -84,7 +84,7 @@ def bounded(data: Mapping[str, str]) -> dict[str, str]:
 
 
 def sizes_from(metadata: object) -> dict[str, dict[str, int]]:
-    """Return what of a bundle's metadata is carried: the sizes of images."""
+    """Return the supported part of a bundle's metadata: the sizes of images."""
     found = {}
     for kind in IMAGES:
         given = metadata.get(kind) if isinstance(metadata, Mapping) else None
@@ -99,17 +99,17 @@ def sizes_from(metadata: object) -> dict[str, dict[str, int]]:
 
 
 def check_display(display: Display) -> Display:
-    """Return a display that came from a rank, as what follows may rely on it.
+    """Return a rank's display if it is valid.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is invalid.
     """
     action, time, place, data, metadata = display
     if action not in ACTIONS or not _is_number(time) or not _is_whole(place):
         raise ValueError(f"no display: {action!r:.40}, {place!r:.40}")
     if not isinstance(data, Mapping) or not all(_is_carried(*pair) for pair in data.items()):
         raise ValueError("no display: its data is of no known kind")
-    # What comes from us is bounded there already; some room, so that no sentence is refused.
+    # Our own ranks limit it already; the limit here is larger, so that their sentence fits.
     if size_of(data) > MOST_CHARACTERS + PLAIN_CHARACTERS:
         raise ValueError(f"a display of {size_of(data):,} characters")
     return Display(action, float(time), place, dict(data), sizes_from(metadata))
@@ -119,7 +119,7 @@ def _is_carried(kind: object, text: object) -> bool:
     if kind not in MIME_TYPES or not isinstance(text, str):
         return False
     if not text.isascii():
-        text.encode()  # half a surrogate pair is no text that could be kept
+        text.encode()  # half a surrogate pair cannot be stored
     return kind not in IMAGES or _BASE64.fullmatch(text) is not None
 
 
@@ -134,7 +134,7 @@ def _is_whole(value: object) -> bool:
 def _as_text(kind: str, value: Any) -> str | None:
     if kind in IMAGES:
         text = b64encode(value).decode() if isinstance(value, bytes) else value
-        text = "".join(text.split()) if isinstance(text, str) else ""  # some put it in lines
+        text = "".join(text.split()) if isinstance(text, str) else ""  # some libraries wrap base64
         return text if _BASE64.fullmatch(text) else None
     if kind == JSON and not isinstance(value, str):
         return _as_json(value)

@@ -13,16 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 from workbench.core.moment import is_due
 
 DEFAULT_CAPACITY = 400
-PATIENCE_SECONDS = 1.0  # with ranks that are behind
-_ROWS = 4  # room for so many ranks to begin with
+PATIENCE_SECONDS = 1.0  # for ranks that are behind
+_ROWS = 4  # initial capacity for ranks
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A thinned curve, ready to be drawn; ``nan`` where there was no finite value.
+    """A downsampled curve, ready to draw; ``nan`` without a finite value.
 
-    The band from ``low`` to ``high`` holds every value: of all ranks, and of all the iterations
-    that one bucket stands for.
+    The band from ``low`` to ``high`` contains every value: of all ranks, and of all the iterations
+    of a bucket.
     """
 
     iterations: tuple[float, ...]
@@ -32,7 +32,7 @@ class Trace:
 
     @property
     def has_band(self) -> bool:
-        """Whether some bucket holds values that differ."""
+        """Whether some bucket has values that differ."""
         return any(
             high - low > 1e-9 * max(abs(low), abs(high), 1e-300)
             for low, high in zip(self.low, self.high, strict=True)
@@ -45,11 +45,11 @@ class Buckets:
 
     Args:
         x: The iteration in the middle of each bucket.
-        index: Iteration // ``width``, which tells a bucket from the others.
-        median: Of the ranks' means; ``nan`` where no rank has a finite value.
-        marked: The mean of the rank that was asked for; ``nan`` where it has none.
-        width: Iterations that a bucket stands for.
-        fresh: Whether the buckets are all there are, so that earlier ones are to be forgotten.
+        index: Iteration // ``width``, which identifies a bucket.
+        median: Of the ranks' means; ``nan`` if no rank has a finite value.
+        marked: The mean of the requested rank; ``nan`` if it has none.
+        width: Iterations per bucket.
+        fresh: Whether these are all buckets, so that earlier ones must be dropped.
     """
 
     x: NDArray[np.float64]
@@ -82,11 +82,11 @@ class Ends:
 class Curve:
     """One metric over iterations, from all ranks, in bounded memory.
 
-    While there are at most ``capacity`` iterations, each has a bucket of its own and nothing is
-    lost. Then buckets merge in pairs, so minimum, maximum and each rank's mean stay exact.
+    Up to ``capacity`` iterations, each has its own bucket and nothing is lost. Then buckets are
+    merged in pairs, so minimum, maximum and each rank's mean stay exact.
 
     Args:
-        capacity: Greatest number of buckets.
+        capacity: Largest number of buckets.
     """
 
     def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
@@ -94,10 +94,10 @@ class Curve:
         self.width = 1
         self.nonfinite = 0
         self.nonfinite_first = -1
-        self._merged = 1  # version at which the buckets last merged; what came before knows none
+        self._merged = 1  # version of the last merge, which replaces all earlier buckets
         self._front: int | None = None  # the iteration up to which buckets are offered; None: all
         self._newest = -1
-        self._seen = deque[tuple[float, int]]()  # when the newest iteration was seen to be which
+        self._seen = deque[tuple[float, int]]()  # the newest iteration, and when it was seen
         self._rows: dict[int, int] = {}
         self._slots: dict[int, int] = {}
         self._index = np.zeros(0, np.int64)
@@ -108,7 +108,7 @@ class Curve:
         self._changed = np.zeros(0, np.int64)
         self._total = np.zeros((_ROWS, 0))
         self._count = np.zeros((_ROWS, 0))
-        self._reached = np.full(_ROWS, -1)  # by each rank
+        self._reached = np.full(_ROWS, -1)  # last iteration of each rank
 
     def __repr__(self) -> str:
         return f"<Curve {len(self)} buckets of {self.width} iterations>"
@@ -124,13 +124,13 @@ class Curve:
     def add(
         self, ranks: ArrayLike, iterations: ArrayLike, values: ArrayLike, version: int = 0
     ) -> None:
-        """Take in values, in any order of iterations.
+        """Add values, in any order of iterations.
 
         Args:
             ranks: Each value's rank, shape (n,); or one for all.
             iterations: Each value's iteration, shape (n,), not negative.
             values: The values, shape (n,).
-            version: Kept with the buckets that change, for ``buckets`` to compare with.
+            version: Stored with the changed buckets, for comparison by ``buckets``.
         """
         where = np.atleast_1d(np.asarray(iterations, np.int64))
         value = np.atleast_1d(np.asarray(values, np.float64))
@@ -153,18 +153,18 @@ class Curve:
         np.add.at(self._count, (row, slot), 1)
 
     def settle(self, now: float, version: int, *, whole: bool = False) -> bool:
-        """Hold back the newest buckets, until all ranks have reported them or have had the time.
+        """Withhold the newest buckets until all ranks have reported them, or had the time to.
 
-        What ranks report arrives at different moments, and a median that lacks some of them would
+        Reports of ranks arrive at different moments, and a median that lacks some of them would
         jump to and fro.
 
         Args:
             now: Seconds of any clock.
-            version: Kept with the buckets that are offered from now on.
-            whole: Whether all there is is to be offered.
+            version: Stored with the buckets that are offered from now on.
+            whole: Whether to offer all buckets.
 
         Returns:
-            Whether there are buckets that are offered from now on.
+            Whether there are newly offered buckets.
         """
         reached = self._reached[: len(self._rows)]
         newest = int(reached.max(initial=-1))
@@ -192,12 +192,12 @@ class Curve:
         )
 
     def buckets(self, since: int = -1, marked: int = -1) -> Buckets:
-        """Return the buckets that changed after version ``since``, or all if they have merged.
+        """Return the buckets that changed after version ``since``, or all if they were merged.
 
-        Those that ``settle`` holds back are left out.
+        Those that ``settle`` withholds are left out.
 
         Args:
-            marked: The rank whose own means are wanted; -1 for none.
+            marked: The rank whose means are requested; -1 for none.
         """
         used = len(self)
         fresh = since < self._merged
@@ -245,14 +245,14 @@ class Curve:
         return Ends((x[0], values[0]), (x[1], values[1]), is_finite)
 
     def thinned(self, capacity: int) -> Curve:
-        """Return a copy in at most ``capacity`` buckets."""
+        """Return a copy with at most ``capacity`` buckets."""
         thin = copy.deepcopy(self)
         thin.capacity = capacity
         thin._make_room(np.zeros(0, np.int64), 0)
         return thin
 
     def _rows_of(self, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the row of each rank, new ones added."""
+        """Return the row of each rank; new rows are added."""
         known = self._rows
         for rank in set(ranks.tolist()).difference(known):
             known[rank] = len(known)
@@ -263,7 +263,7 @@ class Curve:
         return np.fromiter(map(known.__getitem__, ranks.tolist()), np.intp, len(ranks))
 
     def _slots_of(self, iterations: NDArray[np.int64], version: int) -> NDArray[np.int64]:
-        """Return the slot of each iteration's bucket, new ones added."""
+        """Return the slot of each iteration's bucket; new slots are added."""
         index, places = np.unique(iterations // self.width, return_inverse=True)
         new = set(index.tolist()).difference(self._slots)
         if len(self._slots) + len(new) > self.capacity:
@@ -295,7 +295,7 @@ class Curve:
         self._count = np.pad(self._count, ((0, 0), (0, more)))
 
     def _make_room(self, iterations: NDArray[np.int64], version: int) -> None:
-        """Merge buckets in pairs until those there are and those of ``iterations`` fit."""
+        """Merge buckets in pairs until the existing ones and those of ``iterations`` fit."""
         index = self._index[: len(self)]
         width = self.width
         while True:
@@ -333,10 +333,10 @@ class Curve:
 
 
 def _median(means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the median of each column, leaving out what is ``nan``."""
+    """Return the median of each column, without ``nan``."""
     ordered = np.sort(means, axis=0)  # puts nan last
     count = np.count_nonzero(~np.isnan(ordered), axis=0)
     columns: Any = np.arange(means.shape[1])
-    # Without a finite value the first of the sorted ones is nan already.
+    # Without a finite value, the first of the sorted ones is nan already.
     below = ordered[np.maximum(count - 1, 0) // 2, columns]
     return np.asarray(below / 2 + ordered[count // 2, columns] / 2, np.float64)

@@ -16,7 +16,7 @@ CODECS = tuple(str(codec) for codec in Codec)
 
 
 def check_communicator(name: str) -> str:
-    """Return ``name``, or refuse it with the remedy.
+    """Return ``name`` if it is valid.
 
     Raises:
         InputError: There is no such communicator.
@@ -25,7 +25,7 @@ def check_communicator(name: str) -> str:
 
 
 def check_codec(name: str) -> str:
-    """Return ``name``, or refuse it with the remedy.
+    """Return ``name`` if it is valid.
 
     Raises:
         InputError: There is no such compression.
@@ -36,10 +36,10 @@ def check_codec(name: str) -> str:
 def exchange_environment(
     communicator: str | None, compress: str | None, *, double_buffering: bool = False
 ) -> tuple[tuple[str, str], ...]:
-    """Return the variables that tell a run's ranks how to exchange gradients.
+    """Return the environment variables with the exchange options of a run's ranks.
 
     Raises:
-        InputError: A name is not known.
+        InputError: A name is unknown.
     """
     found = []
     if communicator is not None:

@@ -2,8 +2,8 @@
 
 A frame is the length of its header (uint32, little-endian), the header in JSON, padded with spaces
 so that the columns begin at a multiple of 8, and then the columns of each series: ``x`` (float64),
-``index`` (int32), ``low``, ``median``, ``high``, ``mean`` and ``slowest`` (float32). What is no
-number, or none that float32 holds, is NaN. ``extension/src/protocol.ts`` reads it.
+``index`` (int32), ``low``, ``median``, ``high``, ``mean`` and ``slowest`` (float32). Values that
+float32 cannot represent are NaN. ``extension/src/protocol.ts`` reads it.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ BUCKET_BYTES = 32
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesHeader:
-    """What a frame's header has of one curve.
+    """The part of a frame's header about one curve.
 
     Args:
-        quantity: What it measures: curves of one quantity share axes.
+        quantity: Its quantity; curves of one quantity share axes.
         family: A share is between 0 and 1, or in percent.
-        is_validation: Whether it was measured on data that is not trained on.
+        is_validation: Whether it was measured on validation data.
         reset: Whether the earlier buckets of this curve are to be discarded first.
         width: Iterations of all ranks in each bucket.
         ranks: How many ranks reported it.
@@ -51,9 +51,9 @@ class FrameHeader:
     """The header of a frame.
 
     Args:
-        feed: Which feed's versions are meant.
+        feed: The feed whose versions are meant.
         version: The newest version that the frame contains.
-        points: How many points the run has reported, over all names.
+        points: Number of points that the run has reported, over all names.
         slowest: The rank whose means are in the column ``slowest``; -1 for none.
     """
 

@@ -1,7 +1,7 @@
 """Detect a hanging run: ranks wait in MPI for others that do not come.
 
-A wait is no hang while somebody moves: the others may be slow. All ranks in the same call are no
-hang either, until that has taken very long: a transfer takes time.
+A wait is not a hang while another rank makes progress: it may be slow. All ranks in the same call
+are not a hang either, unless that takes very long: a transfer takes time.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from workbench.core.run.termination import Active, RankStanding
 
 Whereabouts = Literal["at", "ended", "silent"]
 T = TypeVar("T")
-# A pulse comes once a second, and a hang is to be seen within five.
+# A pulse comes once a second, and a hang should be detected within five.
 WAIT_SECONDS = 3.5
-JOIN_SECONDS = 1.0  # from when on another one waits as well
+JOIN_SECONDS = 1.0  # after this, another rank counts as waiting too
 STILL_SECONDS = 2.0
 SILENT_SECONDS = 3.0
 TRANSFER_SECONDS = 30.0
@@ -32,7 +32,7 @@ class WaitingRanks:
 
     Args:
         seconds: How long the first of them has waited.
-        line: The user's line; 0 where it is unknown.
+        line: The user's line; 0 if unknown.
     """
 
     ranks: tuple[int, ...]
@@ -46,10 +46,10 @@ class Elsewhere:
     """Ranks that do not wait.
 
     Args:
-        state: ``at`` a place, ``ended``, or ``silent``: nothing was heard of them lately.
-        line: The user's line; 0 where it is unknown.
-        doing: What is called there.
-        seconds: For how long they are silent.
+        state: ``at`` a place, ``ended``, or ``silent``: without a recent pulse.
+        line: The user's line; 0 if unknown.
+        doing: The call on that line.
+        seconds: How long they have been silent.
     """
 
     ranks: tuple[int, ...]
@@ -61,10 +61,10 @@ class Elsewhere:
 
 @dataclass(frozen=True)
 class Hang:
-    """Who waits for whom.
+    """The ranks that wait, and those that they wait for.
 
     Args:
-        sure: Whether nobody moves; else some ranks are only slow.
+        sure: Whether no rank makes progress; otherwise some ranks are only slow.
     """
 
     waiting: tuple[WaitingRanks, ...]
@@ -73,10 +73,10 @@ class Hang:
 
 
 def hang_of(active: Active, now: float) -> Hang | None:
-    """Return who waits for whom; None while nobody waits long.
+    """Return which ranks wait for which; None if no rank waits long.
 
     Args:
-        now: By the steady clock, as all moments of ``active``.
+        now: By the steady clock, like all moments of ``active``.
     """
     ranks = dict(enumerate(active.ranks))
     stuck = {n: rank for n, rank in ranks.items() if _waits(rank, JOIN_SECONDS)}
@@ -90,12 +90,12 @@ def hang_of(active: Active, now: float) -> Hang | None:
 
 
 def encoded(hang: Hang | None) -> str:
-    """Return ``hang`` as text to be kept; nothing for none."""
+    """Return ``hang`` as stored text; empty for None."""
     return json.dumps(asdict(hang), separators=(",", ":")) if hang else ""
 
 
 def decoded(text: str) -> Hang | None:
-    """Return what ``encoded`` made a text of; None where that makes no sense."""
+    """Return the hang that ``encoded`` stored; None if the text is invalid."""
     try:
         found = json.loads(text) if text else None
         if found is None:
@@ -114,7 +114,7 @@ def _waits(rank: RankStanding, seconds: float) -> bool:
 
 
 def _is_still(rank: RankStanding, now: float) -> bool:
-    """Whether a rank that does not wait long will not come soon, as far as can be seen."""
+    """Return whether a rank that does not wait long makes no visible progress."""
     return rank.ending is not None or _is_silent(rank, now) or rank.still >= STILL_SECONDS
 
 
@@ -123,7 +123,7 @@ def _is_silent(rank: RankStanding, now: float) -> bool:
 
 
 def _may_be_transfer(ranks: Iterable[RankStanding]) -> bool:
-    """Whether ranks that are all in a call may only be moving many bytes."""
+    """Return whether ranks that are all in a call may be moving many bytes."""
     found = [*ranks]
     calls = {rank.call for rank in found}
     paired = calls <= _SENDING | _RECEIVING | _BOTH and not (
@@ -161,7 +161,7 @@ def _elsewhere(ranks: Mapping[int, RankStanding], now: float) -> tuple[Elsewhere
 def _groups(
     ranks: Mapping[int, RankStanding], key: Callable[[RankStanding], T]
 ) -> Sequence[tuple[T, tuple[int, ...]]]:
-    """Return ranks by what ``key`` says of them, in the order of their numbers."""
+    """Return ranks grouped by ``key``, in the order of their numbers."""
     found: dict[T, list[int]] = {}
     for number, rank in ranks.items():
         found.setdefault(key(rank), []).append(number)

@@ -1,8 +1,8 @@
 """The fields of a job file, with its durations and parameters.
 
-A job says what a batch service's job file says. What nothing here does yet is refused, not passed
-over: ``snapshots``. ``shrink`` is about the nodes alone: a run that loses one ends, for nothing is
-saved of it, and the next run goes on with those that are left, or waits for others.
+The fields are those of a batch service's job file. Fields that have no effect yet are errors, such
+as ``snapshots``. ``shrink`` concerns the nodes alone: a run that loses one ends, since its state is
+not saved, and the next run continues with the remaining nodes, or waits for others.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def parameter(text: str) -> tuple[str, object]:
 
 
 def _explained(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Let pydantic gather what ``check`` refuses, instead of stopping at the first."""
+    """Let pydantic collect the errors of ``check`` instead of stopping at the first."""
 
     def checked(value: Any) -> Any:
         try:
@@ -100,7 +100,7 @@ def _explained(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _text(value: object) -> str:
-    """Accept a number where a program will see text: ``arguments = ["--epoch", 3]``."""
+    """Return a number as text, which programs expect: ``arguments = ["--epoch", 3]``."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise TypeError
     return str(value)
@@ -158,7 +158,7 @@ def _said(what: str, example: object) -> Any:
 
 
 class JobNeeds(BaseModel):
-    """What each node must have at least."""
+    """The requirements on each node."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -177,7 +177,7 @@ def _refused(_: object) -> None:
 
 
 class Job(BaseModel):
-    """What a job file asks for; a field's description completes "must be …"."""
+    """The content of a job file; a field's description completes "must be …"."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -255,20 +255,20 @@ class Job(BaseModel):
 
     @property
     def time_to_live(self) -> float:
-        """Seconds until nodes that cost are deleted, if the file does not say."""
+        """Default seconds until paid nodes are deleted."""
         return (self.limit or DEFAULT_LIMIT) + START_SECONDS
 
     @property
     def remark(self) -> str:
-        """The note for the person about what becomes of lost nodes; empty for nothing."""
+        """A note for the user on the effect of lost nodes; empty for none."""
         return f"{ENDS}{AFTERWARDS[self.shrink]}" if self.shrink else ""
 
     def request(self, host_file: str = "", prepare: str | None = None) -> FleetRequest:
-        """Return what it says about nodes.
+        """Return the options about nodes.
 
         Args:
-            host_file: Text of the host file that it names.
-            prepare: Text of the script that it names.
+            host_file: Text of the named host file.
+            prepare: Text of the named script.
 
         Raises:
             InputError: The host file is invalid.
@@ -282,7 +282,7 @@ class Job(BaseModel):
             **{name: getattr(self, name) for name in _OF_NODES},
             **self.needs.model_dump(),
         )
-        # With fewer than all, no world is started.
+        # With fewer nodes than all, no world is started.
         waits = self.shrink == WAIT and request.resolved_provider is not Provider.THIS_MACHINE
         return replace(request, min_nodes=request.size or None) if waits else request
 

@@ -21,7 +21,7 @@ from workbench.core.run.job import SPELLING, WAIT, Job, JobNeeds
 from workbench.errors import InputError
 
 SUFFIXES = (".toml", ".json")
-# What other job files call it.
+# Names of these fields in other job files.
 _CALLED = {
     "processes_per_node": "slots",
     "processes": "slots",
@@ -49,8 +49,8 @@ def parse_job(text: str, path: str) -> Job:
 
     Args:
         text: The file's text.
-        path: The job file's path: its suffix tells the form, and what it names is found from its
-            folder.
+        path: The job file's path: its suffix selects the format, and relative paths in it start at
+            its folder.
 
     Raises:
         InputError: One sentence for each problem, with file, line and remedy.
@@ -72,24 +72,24 @@ def parse_job(text: str, path: str) -> Job:
 
 
 def _from(path: str, named: str) -> str:
-    """Return what a job file names, as found from its folder."""
+    """Return a path from a job file, relative to its folder."""
     return named if named.startswith("~") else str(PurePath(path).parent / named)
 
 
 def _check_nodes(job: Job, text: str, path: str, is_toml: bool) -> None:
-    """Refuse what each is well and does not belong together."""
+    """Check combinations of fields that are valid by themselves."""
     request = job.request(prepare=job.prepare)
     found = list(problems(request, SPELLING, job.ranks))
     if job.shrink and request.resolved_provider is Provider.THIS_MACHINE:
         found.append(
-            ("shrink", f"shrink is about nodes; say where they come from: {SPELLING.providers}.")
+            ("shrink", f"shrink is about nodes; name their provider: {SPELLING.providers}.")
         )
     is_counted = job.nodes is not None or not job.host_file
     if job.shrink == WAIT and is_counted and job.min_nodes not in (None, request.size):
         found.append(
             (
                 "min_nodes",
-                f"min_nodes = {job.min_nodes} lets the cluster go on with fewer than "
+                f"min_nodes = {job.min_nodes} lets the cluster continue with fewer than "
                 f"{request.size} nodes, "
                 'and shrink = "wait" does not; leave one of them out.',
             )
@@ -166,7 +166,7 @@ def _sentence(problem: ErrorDetails, text: str, path: str, is_toml: bool) -> str
 
 
 def _field(location: list[int | str]) -> tuple[str, FieldInfo | None, type[BaseModel]]:
-    """Return the key that is meant, what it must be, and the table that it stands in."""
+    """Return the key of an error, its field, and the table that it belongs to."""
     key = str(location[0])
     field = Job.model_fields.get(key)
     table = field.annotation if field else None
@@ -192,7 +192,7 @@ def _example(key: str, value: object, is_toml: bool) -> str:
 
 
 def _line(text: str, location: list[int | str], is_toml: bool) -> int | None:
-    """Return the line that names the last key of ``location``; the parsers do not tell."""
+    """Return the line with the last key of ``location``, which the parsers do not give."""
     start: int | None = None
     for depth, key in enumerate(part for part in location if isinstance(part, str)):
         word = re.escape(key)

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 from workbench.core.performance.step_sampling import own_work
 from workbench.core.run.model import RunFact
 
-# Same lines are sought this far ahead, which bounds the work when ranks differ a lot.
+# Equal lines are searched this far ahead, which limits the work if ranks differ a lot.
 FOLD_WINDOW = 200
 MAX_GROUPS = 6
 MOST_DRAWN = 50
@@ -22,7 +22,7 @@ STEP_PREFIX = "step/"
 EXCHANGE_PREFIX = "exchange/"
 GAUGE_PREFIX = "gauge/"
 PACE_SECONDS = 5.0
-# How much longer than usual a rank has to work to be called the slowest.
+# How much longer than usual a rank must work to count as the slowest.
 STANDS_OUT = 1.05
 Family = Literal["loss", "share", "other"]
 FAMILIES: tuple[Family, ...] = get_args(Family)  # in the order in which they are shown
@@ -47,7 +47,7 @@ class Group:
     """Curves of one quantity, which share axes.
 
     Args:
-        quantity: What they measure, such as ``loss``.
+        quantity: The quantity of the curves, such as ``loss``.
         names: Their full names, training before validation.
     """
 
@@ -56,12 +56,12 @@ class Group:
 
 
 def fold_lines(outputs: Mapping[int, Sequence[str]]) -> list[FoldedLine]:
-    """Merge the lines of several ranks, identical ones into one; each rank's order is kept.
+    """Merge the output lines of several ranks, with identical ones once; the order is kept.
 
-    What a rank wrote alone between two shared lines stands behind what lower ranks wrote there.
+    Lines of one rank between two shared lines come after those of lower ranks there.
 
     Args:
-        outputs: Rank to the lines that it wrote.
+        outputs: The lines of each rank.
     """
     texts: list[str] = []
     owners: list[list[int]] = []
@@ -85,7 +85,7 @@ def fold_lines(outputs: Mapping[int, Sequence[str]]) -> list[FoldedLine]:
 
 
 def fraction_done(fact: RunFact) -> float | None:
-    """Return how much of the run is done, from 0 to 1; None when no total is known."""
+    """Return the completed share of the run, from 0 to 1; None if no total is known."""
     if fact.iterations_total > 0:
         done = fact.iteration / fact.iterations_total
     elif fact.epochs_total > 0:
@@ -96,7 +96,7 @@ def fraction_done(fact: RunFact) -> float | None:
 
 
 def seconds_left(fact: RunFact, now: float) -> float | None:
-    """Return the seconds that the run still takes at its mean pace; None when unknown.
+    """Return the remaining seconds at the run's mean pace; None if unknown.
 
     Args:
         now: Epoch seconds.
@@ -108,28 +108,28 @@ def seconds_left(fact: RunFact, now: float) -> float | None:
 
 
 def iterations_to_do(fact: RunFact) -> int:
-    """Return how many iterations there are to do; 0 where that is not known.
+    """Return the total number of iterations; 0 if unknown.
 
-    With a number of epochs, that of iterations is an estimate, which changes all the time.
+    If the run has a number of epochs, this is an estimate that keeps changing.
     """
     return fact.iterations_total if fact.state.ended or not fact.epochs_total else 0
 
 
 def seconds_taken(fact: RunFact, now: float) -> float:
-    """Return the seconds since the first rank began, until the end if there was one."""
+    """Return the seconds since the first rank began, until the run's end if it has ended."""
     if not fact.started:
         return 0.0
     return max(0.0, (fact.ended or now) - fact.started)
 
 
 class Pace:
-    """How fast a run advances of late, over about ``PACE_SECONDS``."""
+    """The recent speed of a run, over about ``PACE_SECONDS``."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int]] = deque()
 
     def add(self, now: float, iteration: int) -> None:
-        """Take in that the run was at ``iteration`` at ``now``, in epoch seconds."""
+        """Record that the run was at ``iteration`` at ``now``, in epoch seconds."""
         if self._seen and now < self._seen[-1][0]:
             self._seen.clear()  # the clock was set back
         self._seen.append((now, iteration))
@@ -138,7 +138,7 @@ class Pace:
 
     @property
     def rate(self) -> float:
-        """Iterations a second; 0 while unknown."""
+        """Iterations per second; 0 while unknown."""
         if len(self._seen) < 2:
             return 0.0
         (before, first), (now, last) = self._seen[0], self._seen[-1]
@@ -146,26 +146,26 @@ class Pace:
 
 
 def is_clock(name: str) -> bool:
-    """Whether ``name`` only counts time or steps, and so makes no curve."""
+    """Return whether ``name`` only counts time or steps, and so has no curve."""
     return _parts(name)[-1] in _CLOCKS
 
 
 def is_step_time(name: str) -> bool:
-    """Whether ``name`` tells where the time of a step goes, in seconds a step."""
+    """Return whether ``name`` is a part of the step time, in seconds per step."""
     return name.startswith(STEP_PREFIX)
 
 
 def is_measured(name: str) -> bool:
-    """Whether ``name`` was measured by us, and not reported by the training."""
+    """Return whether ``name`` was measured by workbench, and not reported by the training."""
     return name.startswith((STEP_PREFIX, EXCHANGE_PREFIX, GAUGE_PREFIX))
 
 
 def slowest_rank(steps: Mapping[int, Mapping[str, float]], before: int = -1) -> int:
-    """Return the rank that the others wait for; -1 when none stands out.
+    """Return the rank that the others wait for; -1 if none does.
 
     Args:
-        steps: For each rank the seconds a step of each part, ``communication`` among them.
-        before: What was returned last, which stays as long as it comes near.
+        steps: For each rank the seconds per step of each part, including ``communication``.
+        before: The previous result, which is kept while it is nearly the slowest.
     """
     work = {rank: own_work(parts) for rank, parts in steps.items()}
     if len(work) < 2:
@@ -180,11 +180,12 @@ def slowest_rank(steps: Mapping[int, Mapping[str, float]], before: int = -1) -> 
 def last_value(latest: Iterable[tuple[int, float]]) -> float:
     """Return the last value of a name: the median over the ranks at its last iteration.
 
-    It is where the line of a chart ends. Ranks that are behind do not count; neither does what is
+    It is the end of the line in a chart. Ranks that are behind do not count; neither do values that
+    are not finite, unless there are no others: then it is ``nan``.
     not finite, unless no rank has anything else: then it is ``nan``.
 
     Args:
-        latest: Of each rank the last iteration that it reported, and the value there.
+        latest: For each rank its last reported iteration, and the value there.
     """
     latest = [*latest]
     last = max(iteration for iteration, _ in latest)
@@ -198,24 +199,24 @@ def reported(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def drawn(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of which a view shows curves and values: the first of ``group_names``."""
+    """Return the names whose curves and values a view shows: the first of ``group_names``."""
     every = (name for group in group_names(names) for name in group.names)
     return tuple(islice(every, MOST_DRAWN))
 
 
 def left_out(names: Collection[str]) -> str:
-    """Return in words how many of the reported names no view shows; empty for none."""
+    """Return how many of the reported names no view shows, as text; empty for none."""
     others = sum(len(group.names) for group in group_names(names)) - MOST_DRAWN
     return f"{others:,} more names are left out, all are in the store" if others > 0 else ""
 
 
 def is_validation(name: str) -> bool:
-    """Whether ``name`` was measured on data that is not trained on."""
+    """Return whether ``name`` was measured on validation data."""
     return any(part in _VALIDATION for part in _parts(name)) or _prefix(name) in _VALIDATION
 
 
 def quantity(name: str) -> str:
-    """Return what ``name`` measures: ``loss`` for ``validation/main/loss`` and ``val_loss``."""
+    """Return the quantity of a name: ``loss`` for ``validation/main/loss`` and ``val_loss``."""
     last = _parts(name)[-1]
     prefix = _prefix(name)
     return last[len(prefix) + 1 :] if prefix in _VALIDATION | _TRAINING else last
@@ -232,12 +233,12 @@ def group_names(names: Iterable[str]) -> list[Group]:
 
 
 def is_share(quantity: str) -> bool:
-    """Whether ``quantity`` is a share, such as an accuracy: between 0 and 1, or in percent."""
+    """Return whether ``quantity`` is a share, such as an accuracy: between 0 and 1, or percent."""
     return family(quantity) == "share"
 
 
 def family(quantity: str) -> Family:
-    """Return what kind of quantity it is."""
+    """Return the family of a quantity."""
     if _LOSS.search(quantity):
         return "loss"
     return "share" if _ACCURACY.search(quantity) else "other"

@@ -37,7 +37,7 @@ class RunState(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come."""
+        """Whether the run has ended."""
         return self in ENDED
 
 
@@ -50,15 +50,15 @@ class RunWish:
 
     Args:
         id: Unique over machines; see ``new_run_id``.
-        name: What people call it; unique among the runs of the store.
+        name: Name for the user; unique among the runs of the store.
         source: The cell's text, or the script's text.
         path: The script's absolute path; empty for a cell.
         folder: The working directory of every rank; empty to leave it as it is.
         arguments: The script's arguments.
         parameters: Names that are set on every rank before the cell runs.
         ranks: Ranks to run on; 0 for all of the generation.
-        grace: Seconds between asking the ranks to stop and ending them.
-        stop: Whether someone asked for the run to stop.
+        grace: Seconds between the request to stop and the end by force.
+        stop: Whether a stop was requested.
         wall_clock_limit: Seconds after which the run is stopped; 0 for none.
         setup: The set-up cell's own name; empty for every other run.
     """
@@ -83,23 +83,23 @@ class RunWish:
 
 @dataclass(frozen=True)
 class RunFact:
-    """What was last seen of a run.
+    """The observed state of a run.
 
     Args:
         ranks: World size it ran on; 0 before it was submitted.
         started: Epoch seconds at which the first rank began; 0 before.
         ended: Epoch seconds at which the run ended; 0 before.
         iteration: Iterations done, by the rank that is furthest.
-        iterations_total: Iterations to do, 0 when unknown.
+        iterations_total: Total iterations; 0 if unknown.
         epoch: Epochs done (fractional).
-        epochs_total: Epochs to do, 0 when unknown.
-        failed_rank: The first rank that failed; -1 when none did.
+        epochs_total: Total epochs; 0 if unknown.
+        failed_rank: The first rank that failed; -1 if none did.
         error: That rank's own traceback.
-        message: All that is to be said, in sentences for the reader.
-        failure: The last line of that rank's own error; empty in rows of old.
-        stopped_at: The iteration at which it was stopped; -1 where it was not, or in rows of old.
-        remark: What ``message`` says beside that: why it was stopped, and what is lost.
-        hang: Who waits for whom, or waited when it ended, as ``core.run.hang`` encodes it.
+        message: The whole message for the user, in sentences.
+        failure: The last line of that rank's own error; empty in old rows.
+        stopped_at: The iteration at which it was stopped; -1 if it was not, or in old rows.
+        remark: The rest of ``message``: why it was stopped, and what is lost.
+        hang: Which rank waits for which, now or at the end, as encoded by ``core.run.hang``.
         traceback: The failed rank's own traceback with the frames that ``error`` leaves out.
     """
 
@@ -142,14 +142,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Assignment:
-    """What one generation executes.
+    """The execution of a run on one generation.
 
     Args:
-        directory: Where the rank keeps its append-only log of this run.
+        directory: Folder of the rank's append-only log of this run.
         master_port: A port on rank 0's host that ``torch.distributed`` may listen on.
-        data: Where each rank finds the data, from its own home where it begins with ``~``.
-        output: Where it leaves what is to be kept, likewise; made by the rank.
-        name: What people call the run.
+        data: Folder of the data on each rank; ``~`` is the rank's own home.
+        output: Folder for the run's output, likewise; created by the rank.
+        name: Name for the user.
     """
 
     run: str
@@ -169,7 +169,7 @@ class Assignment:
 
 
 def only_printed(run: Run, has_values: bool) -> bool:
-    """Whether ``run`` is a cell or script that finished without a value to draw.
+    """Return whether ``run`` is a cell or script that finished without a value to draw.
 
     Args:
         has_values: Whether it reported any.
@@ -179,7 +179,7 @@ def only_printed(run: Run, has_values: bool) -> bool:
 
 
 def length(seconds: float) -> str:
-    """Return a length of time in the largest unit that it has one of, such as ``7 d``."""
+    """Return a length of time in its largest whole unit, such as ``7 d``."""
     for unit, size in (("d", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
@@ -187,15 +187,16 @@ def length(seconds: float) -> str:
 
 
 def check_run_name(name: str) -> str:
-    """Return ``name``, or refuse it with the remedy.
+    """Return ``name`` if it is valid.
 
     Raises:
         InputError: The name is empty, too long or has characters that break a listing.
     """
     if not (0 < len(name) <= MOST_NAME and name[0].isalnum() and all(map(_is_of_a_name, name))):
         raise InputError(
-            f"{shown(name)} cannot name a run; use 1 to {MOST_NAME} letters and digits of any "
-            "script, spaces or any of _ . + = -, with a letter or digit first."
+            f"{shown(name)} cannot name a run",
+            f"use 1 to {MOST_NAME} letters and digits of any script, spaces or any of _ . + = -, "
+            "with a letter or digit first.",
         )
     return name
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from workbench.core.run.display import Display
 
-# Numbers that a person counts with; above it a float, and so a page, holds not every one.
+# The largest exact integer of a float, and so of a page.
 MOST = 2**53
 NAME_CHARACTERS = 200
 ERROR_CHARACTERS = 2_000
@@ -21,7 +21,7 @@ TRACEBACK_CHARACTERS = 20_000
 
 
 class Sample(NamedTuple):
-    """One value that a rank reported.
+    """One value reported by a rank.
 
     ``time`` is in epoch seconds by the rank's own clock.
     """
@@ -42,7 +42,7 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a rank is. Totals are 0 when unknown."""
+    """The progress of a rank. Totals are 0 if unknown."""
 
     iteration: int = 0
     iterations_total: int = 0
@@ -56,12 +56,12 @@ class Ending:
 
     Args:
         state: ``finished``, ``stopped`` or ``failed``.
-        error: The traceback's last line; empty when the rank did not fail.
+        error: The traceback's last line; empty if the rank did not fail.
         traceback: The rank's own traceback.
         exited: Whether the rank left by ``sys.exit``.
-        secondary: Whether the error is only the echo of another rank's failure.
+        secondary: Whether the error is only a consequence of another rank's failure.
         gone: Whether the rank's process ends with the run.
-        whole: The traceback with all frames, where some are left out of ``traceback``.
+        whole: The traceback with all frames, if ``traceback`` leaves some out.
     """
 
     state: str
@@ -76,7 +76,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a rank gathered since its last batch."""
+    """The reports of a rank since its last batch."""
 
     run: str
     rank: int
@@ -89,17 +89,17 @@ class Batch:
 
 @dataclass(frozen=True)
 class Pulse:
-    """A sign of life during a run; not kept.
+    """A sign of life during a run; not stored.
 
     Args:
         boundary: Iteration boundaries passed since the run began.
-        rate: Boundaries a second of late.
+        rate: Recent boundaries per second.
         call: The MPI call that the rank is inside, or empty.
         seconds: How long it has been inside.
-        line: Line of the user's innermost frame; 0 where there is none.
-        doing: What is called there, or where the rank is outside of the user's source.
-        still: For how long its main thread has been at the very same place, in seconds.
-        left: Whether the rank has left the run; what it wrote may take a while to arrive.
+        line: Line of the user's innermost frame; 0 if there is none.
+        doing: The call on that line, or the place outside of the user's source.
+        still: How many seconds its main thread has been at the very same place.
+        left: Whether the rank has left the run; its last output may arrive later.
     """
 
     run: str
@@ -124,7 +124,7 @@ class Hello:
 
 @dataclass(frozen=True)
 class Acknowledge:
-    """All batches of ``run`` up to ``sequence`` are kept; send what follows, from there if asked.
+    """All batches of ``run`` up to ``sequence`` are stored; send the next, again if requested.
 
     ``resend`` is true when the supervisor misses what comes after ``sequence``.
     """
@@ -136,7 +136,7 @@ class Acknowledge:
 
 @dataclass(frozen=True)
 class AskPulse:
-    """Send a pulse now."""
+    """Request a pulse now."""
 
     run: str
 
@@ -162,14 +162,14 @@ Command = Acknowledge | AskPulse | StopAt | Interrupt
 
 @dataclass(frozen=True)
 class Letter:
-    """A message, with the generation that the sender's connection names itself by."""
+    """A message, with the generation of the sender's connection."""
 
     generation: int
     message: Message
 
 
 def shortened(text: str, most: int) -> str:
-    """Return ``text`` with at most ``most`` characters: its two ends, and what was left out."""
+    """Return ``text`` with at most ``most`` characters: both ends, and what was left out."""
     if len(text) <= most:
         return text
     gap = f"\n… {len(text) - most:,} characters are left out here …\n"
@@ -178,7 +178,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def clamped(progress: Progress) -> Progress:
-    """Return ``progress`` with 0 for what is no amount: a training may count in any way."""
+    """Return ``progress`` with 0 for invalid amounts: a training may count in any way."""
     return Progress(
         int(_amount(progress.iteration)),
         int(_amount(progress.iterations_total)),

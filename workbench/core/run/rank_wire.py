@@ -1,6 +1,6 @@
 """Encode and decode the messages between a rank and the supervisor.
 
-A rank is not trusted: what is no message of ours, or holds a value beyond its bounds, is refused.
+A rank is not trusted: invalid messages, and values out of bounds, raise an error.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Check = Callable[[Any], Any]
 def encode(message: Message | Command) -> bytes:
     """Return ``message`` as one line of JSON, without a newline.
 
-    What is no Unicode (a file name in another encoding, say) becomes ``?``; no store takes it.
+    Invalid Unicode (a file name in another encoding, say) becomes ``?``; no store accepts it.
     """
     if isinstance(message, Batch):
         body: dict[str, Any] = {
@@ -67,10 +67,10 @@ def encode(message: Message | Command) -> bytes:
 
 
 def decode(line: bytes) -> Message | Command:
-    """Return the message that ``line`` holds.
+    """Return the message in ``line``.
 
     Raises:
-        ValueError: The line is cut short, is not one of ours, or holds what cannot be.
+        ValueError: The line is truncated, is not a message of ours, or has an invalid value.
     """
     try:
         if len(line) > LARGEST_MESSAGE:
@@ -102,7 +102,7 @@ def _positive(value: Any) -> int:
 
 
 def _amount(value: Any) -> float:
-    """Return a measure such as seconds or epochs."""
+    """Return an amount such as seconds or epochs."""
     if type(value) not in (int, float) or not 0 <= value <= MOST:
         raise ValueError(f"{value!r:.60} is no finite number above 0")
     return float(value)
@@ -125,7 +125,7 @@ def _text_of(most: int = LARGEST_MESSAGE) -> Check:
         if type(value) is not str or len(value) > most:
             raise ValueError(f"{value!r:.60} is no text of at most {most:,} characters")
         if not value.isascii():
-            value.encode()  # half a surrogate pair is no text that could be kept
+            value.encode()  # half a surrogate pair cannot be stored
         return value
 
     return check
@@ -156,11 +156,11 @@ def _maybe(check: Check) -> Check:
     return lambda value: None if value is None else check(value)
 
 
-# -- what is made of several
+# -- composed values
 
 
 def _made(cls: Callable[..., Any], checks: Mapping[str, Check]) -> Check:
-    """Return what makes ``cls`` of an object that has all these fields, and no others."""
+    """Return a check that makes ``cls`` from an object with exactly these fields."""
 
     def make(body: Any) -> Any:
         if type(body) is not dict or body.keys() != checks.keys():
@@ -208,7 +208,7 @@ _ENDING = _made(
 
 
 def _packed(samples: Iterable[Sample]) -> list[Any]:
-    """Return the names, then which one, iteration, time and value of each as machine numbers.
+    """Return the names, then each sample's name index, iteration, time and value as numbers.
 
     In base64, in the order of the samples; text would cost the rank several times as much.
     """

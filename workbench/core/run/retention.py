@@ -1,4 +1,4 @@
-"""Choose which ended runs to delete: those that a person selects, and those kept too long."""
+"""Choose which ended runs to delete: those selected by the user, and those kept too long."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ FOREVER = "all"
 
 @dataclass(frozen=True)
 class KeptRun:
-    """An ended run, and what it takes.
+    """An ended run, and its size.
 
     Args:
         ended: Epoch seconds.
-        nbytes: In the store and in its folder, about.
+        nbytes: In the store and in its folder, approximately.
     """
 
     id: str
@@ -32,11 +32,11 @@ class KeptRun:
 
 @dataclass(frozen=True)
 class Retention:
-    """How long ended runs are kept; nothing is deleted by itself unless somebody said so.
+    """How long ended runs are kept; by default nothing is deleted automatically.
 
     Args:
         age: Seconds after a run's end; 0 for ever.
-        nbytes: Of store and runs in all, beyond which the oldest go; 0 for any number.
+        nbytes: Limit for store and runs, beyond which the oldest are deleted; 0 for no limit.
     """
 
     age: float = 0.0
@@ -61,18 +61,18 @@ def chosen(
     larger: int | None = None,
     keep: int | None = None,
 ) -> list[KeptRun]:
-    """Return the runs that are all of what was asked for, the newest first.
+    """Return the runs that meet all conditions, the newest first.
 
     Args:
-        runs: Those that have ended.
+        runs: Ended runs.
         now: Epoch seconds.
         names: Names or ids; none for all.
-        older: Seconds since they ended.
-        larger: Bytes that they take.
-        keep: So many of the newest stay.
+        older: Seconds since their end.
+        larger: Their size in bytes.
+        keep: How many of the newest are kept.
 
     Raises:
-        InputError: Nothing was asked for; or too little can be kept.
+        InputError: There is no condition, or ``keep`` is negative.
     """
     if not names and older is None and larger is None and keep is None:
         raise InputError(
@@ -94,7 +94,7 @@ def chosen(
 def parse_size(text: str) -> int:
     """Return bytes from a text like ``1GB``, ``500 MB`` or ``2GiB``.
 
-    Raises:
+    InputError: The text is invalid.
         InputError: It is none.
     """
     found = _SIZE.fullmatch(text.strip())

@@ -1,8 +1,8 @@
 """Sanitize a rank's HTML: allowed tags are written again, the rest is shown as text.
 
-What ranks send is not trusted, and in a notebook that somebody runs a page would trust it. So only
-tags that are named here get through, with attributes that are named here; nothing that runs,
-nothing that fetches, and no tag that has not been closed.
+Ranks are not trusted, but a page trusts the output of a notebook that the user has run. So only
+known tags with known attributes are kept: none that runs or fetches anything, and all of them
+closed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TAGS = frozenset({
     "time", "tr", "tt", "u", "ul", "var",
 })  # fmt: skip
 VOID = frozenset({"br", "col", "hr", "img"})
-# What stands in them is no text for a reader.
+# Their content is not text for a reader.
 DROPPED = frozenset({
     "applet", "embed", "frameset", "head", "iframe", "math", "noembed", "noframes", "noscript",
     "object", "plaintext", "script", "select", "style", "svg", "template", "textarea", "title",
@@ -48,9 +48,9 @@ _STYLE_VALUE = re.compile(r"[\w#%., +-]+|rgba?\([\d., %]+\)")
 
 
 def harmless(html: str) -> str:
-    """Return ``html`` with nothing in it that runs or fetches, every tag closed.
+    """Return ``html`` without anything that runs or fetches, every tag closed.
 
-    What it takes grows with the length of ``html``, whatever stands in it.
+    The time grows linearly with the length of ``html``, whatever its content.
     """
     made, open_tags = list[str](), list[str]()
     for tag, closes, attributes, text in _parts(html):
@@ -68,7 +68,7 @@ def harmless(html: str) -> str:
 
 
 def _parts(html: str) -> Iterator[tuple[str, bool, str, str]]:
-    """Give tags (name, whether it closes, attributes) and, without a name, text between them."""
+    """Yield tags (name, whether it closes, attributes) and, without a name, text between them."""
     place = 0
     while place < len(html):
         start = html.find("<", place)
@@ -78,7 +78,7 @@ def _parts(html: str) -> Iterator[tuple[str, bool, str, str]]:
             place = end
         elif html.startswith("<!--", place):
             end = html.find("-->", place + 4)
-            place = len(html) if end < 0 else end + 3  # as in a page: it hides what follows
+            place = len(html) if end < 0 else end + 3  # as in a page: the rest is a comment
         elif html.startswith(("<!", "<?"), place):
             end = html.find(">", place)
             place = len(html) if end < 0 else end + 1
@@ -95,14 +95,14 @@ def _parts(html: str) -> Iterator[tuple[str, bool, str, str]]:
 
 
 def _behind(html: str, name: str, place: int) -> int:
-    """Return where what follows an element begins, of which nothing is shown."""
+    """Return the position after an element whose content is not shown."""
     end = re.compile(rf"</{name}[\s/>]", re.IGNORECASE).search(html, place)
     close = html.find(">", end.start()) if end else -1
     return len(html) if close < 0 else close + 1
 
 
 def _closing(tag: str, open_tags: list[str]) -> Iterator[str]:
-    """Close ``tag`` and what stands open in it; what was never opened is passed over."""
+    """Close ``tag`` and the tags opened in it; one that was never opened is ignored."""
     if tag in open_tags:
         while (inner := open_tags.pop()) != tag:
             yield f"</{inner}>"
@@ -123,7 +123,7 @@ def _attributes(tag: str, text: str) -> str:
 
 
 def _value(tag: str, name: str, value: str) -> str | None:
-    """Return an attribute's value, or None where the attribute is left out."""
+    """Return an attribute's value, or None if the attribute is dropped."""
     if name in ATTRIBUTES:
         return value
     if name == "class":

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-FEW = 30  # points: a curve of so few shows each, and is not smoothed
-REACH = 0.02  # of the curve, which makes noise legible, however many points there are
+FEW = 30  # points: shorter curves are not smoothed
+REACH = 0.02  # of the curve: makes noise legible for any number of points
 
 
 def smooth(x: Sequence[float], values: Sequence[float], reach: float = REACH) -> list[float]:
-    """Average around each point with weights that fall exponentially to both sides.
+    """Return the average around each point, with weights that fall exponentially to both sides.
 
     Args:
         x: In ascending order.
-        values: Shape as ``x``; what is not finite stays so, and counts for nothing.
+        values: Shape as ``x``; values that are not finite are kept, and have no weight.
         reach: Share of the curve over which a weight falls to 1/e; 0 smooths nothing.
     """
     if not x or not reach:

@@ -34,7 +34,7 @@ SETTLE_SECONDS = 0.3
 FREE_SECONDS = 1.2
 INTERRUPT_SECONDS = 3.0
 PULSE_PATIENCE = 0.5
-# How long a rank that has left may be silent, and how long it may take to tell what it wrote.
+# How long a rank that has left may be silent, and how long it may take to send its output.
 TELLING_SECONDS = 10.0
 TELLING_MOST_SECONDS = 600.0
 MARGIN_SECONDS = 0.3
@@ -45,19 +45,19 @@ EXIT_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class RankStanding:
-    """One rank of a run.
+    """The state of one rank of a run.
 
     Args:
         boundary: Boundaries passed, by the last pulse.
-        rate: Boundaries a second.
-        heard: When that pulse came, by the steady clock, as all moments here.
+        rate: Boundaries per second.
+        heard: When that pulse came, by the steady clock, like all moments here.
         call: The MPI call that it was in.
-        waiting: How long it had been in that call, in seconds.
-        line: The user's line that it was at; 0 where it is unknown.
-        doing: What is called there.
-        still: For how long it had been at that very place, in seconds.
-        begun: Whether anything was heard of it.
-        left: Whether it says that it has left; how, comes after all that it wrote.
+        waiting: How many seconds it had been in that call.
+        line: The user's line; 0 if unknown.
+        doing: The call on that line.
+        still: How many seconds it had been at that very place.
+        begun: Whether any message came from it.
+        left: Whether it reports that it has left; the ending comes after all of its output.
         ending: How it left, once reported.
     """
 
@@ -76,7 +76,7 @@ class RankStanding:
 
 @dataclass(frozen=True)
 class Active:
-    """A run that is on, and what has been done to end it. Moments are 0 until they come."""
+    """An active run, and the steps taken to end it. Moments are 0 until they come."""
 
     run: str
     ranks: tuple[RankStanding, ...]
@@ -96,7 +96,7 @@ class Active:
         return tuple(n for n, rank in enumerate(self.ranks) if rank.ending is None)
 
     def stuck(self, now: float) -> tuple[int, ...]:
-        """Return those of them that have not even left; one that has may have much to tell."""
+        """Return those of them that have not left; one that has left may still send its output."""
         if now - self.interrupted >= TELLING_MOST_SECONDS:
             return self.remaining
         ranks = [(n, self.ranks[n]) for n in self.remaining]
@@ -105,12 +105,12 @@ class Active:
 
 @dataclass(frozen=True)
 class AskPulses:
-    """Ask all ranks where they are."""
+    """Ask all ranks for their positions."""
 
 
 @dataclass(frozen=True)
 class SendStop:
-    """Tell all ranks to leave at a boundary."""
+    """Ask all ranks to leave at a boundary."""
 
     boundary: int
 
@@ -124,12 +124,12 @@ class Free:
 
 @dataclass(frozen=True)
 class Cancel:
-    """Have the ranks skip the run: none of them has begun it."""
+    """Let the ranks skip the run: none of them has begun it."""
 
 
 @dataclass(frozen=True)
 class Fail:
-    """Tell the reader that the run has failed, and of which rank."""
+    """Report that the run has failed, and on which rank."""
 
     rank: int
     error: str
@@ -139,7 +139,7 @@ class Fail:
 
 @dataclass(frozen=True)
 class Recover:
-    """Make fresh communicators."""
+    """Create new communicators."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ Step = AskPulses | SendStop | Free | Cancel | Fail | Recover | GiveUpWorld | Rel
 
 
 def next_steps(active: Active, now: float) -> list[Step]:
-    """Return what to do now about a run."""
+    """Return the next steps for a run."""
     if not active.failed and (failure := first_failure(active, now)) is not None:
         return [failure]
     if not active.remaining:
@@ -171,7 +171,7 @@ def next_steps(active: Active, now: float) -> list[Step]:
 
 
 def first_failure(active: Active, now: float) -> Fail | None:
-    """Return the failure to show: a rank's own before the echo of another's."""
+    """Return the failure to show: a rank's own before a consequence of another's."""
     endings = [(n, r.ending) for n, r in enumerate(active.ranks) if r.ending is not None]
     failed = [(n, e) for n, e in endings if e.state == "failed"]
     own = [(n, e) for n, e in failed if not e.secondary]
@@ -206,7 +206,7 @@ def _all_left(active: Active) -> list[Step]:
 
 
 def _alike(active: Active) -> bool:
-    """Whether all ranks left in the same way, so that no message between them is pending."""
+    """Return whether all ranks left in the same way, so that no message between them is pending."""
     endings = [rank.ending for rank in active.ranks if rank.ending is not None]
     same = {(e.state, e.traceback) for e in endings}
     return len(same) == 1 and not active.interrupted and not endings[0].secondary
