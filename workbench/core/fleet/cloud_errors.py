@@ -364,7 +364,7 @@ def classify(code: str, message: str) -> ClassifiedError:
 def of_fleet(errors: Iterable[tuple[str, str]]) -> ClassifiedError:
     """Return the error of a call that was granted, but gave no machine.
 
-    The answer is kept for the call's token, so that repeating the same call says the same.
+    The provider keeps the answer for the call's token, so a repeated call gives the same.
 
     Args:
         errors: Code and message of each of its pools.
