@@ -20,6 +20,8 @@ from babel.messages.catalog import Catalog, Message
 from babel.messages.extract import extract
 from babel.messages.pofile import read_po, write_po
 
+from workbench.core.performance.step_sampling import LABELS
+
 ROOT = Path(__file__).parents[1]
 LOCALES = ROOT / "workbench" / "locale"
 DOMAIN = "workbench"
@@ -48,6 +50,8 @@ def extracted() -> Catalog:
         where = path.relative_to(ROOT).as_posix()
         for message, context in strings(path):
             catalogue.add(message, None, [(where, 0)], context=context)
+    for name in LABELS.values():  # which ``extension/messages.py`` writes for the page
+        catalogue.add(name)
     for path in sorted((ROOT / "extension" / "schema").glob("*.json")):
         where = path.relative_to(ROOT).as_posix()
         for context, text in schema_strings(json.loads(path.read_text(encoding="utf-8"))):

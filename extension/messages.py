@@ -1,4 +1,6 @@
-"""Generate the TypeScript types of messages to a page from ``workbench.view.page_protocol``.
+"""Generate the TypeScript types of the messages between page and server.
+
+The classes are in ``workbench.view.page_protocol`` and ``workbench.server.schemas``.
 
 python extension/messages.py          # write extension/src/messages.ts
 python extension/messages.py --check  # only say whether it is out of step
@@ -17,7 +19,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from workbench.core.run.metrics import Family
+from workbench.core.performance.step_sampling import LABELS
+from workbench.core.run.metrics import FAMILIES, Family
 from workbench.view.page_protocol import MESSAGES, StepPart
 from workbench.view.phrase import Unit
 
@@ -35,6 +38,13 @@ UNIONS = {
     ),
     Unit: ("Unit", "The format of a number: a count, three or four digits, or a duration."),
 }
+CONSTANTS = {
+    "FAMILIES": ("readonly Family[]", "The families in the order in which they are shown."),
+    "STEP_PARTS": (
+        "readonly (readonly [StepPart, string])[]",
+        "The parts of a step with their names, in the order in which they are shown.",
+    ),
+}
 HEAD = """\
 /**
  * The messages to a page about clusters, runs and measurements: written by `extension/messages.py`
@@ -51,6 +61,9 @@ def text() -> str:
     )
     parts = [_union(one.__name__, _said(one)[0], [repr(str(m)) for m in one]) for one in enums]
     parts += [_union(*names, [*map(repr, get_args(one))]) for one, names in UNIONS.items()]
+    parts.append(_constant("FAMILIES", f"[{', '.join(map(repr, FAMILIES))}]"))
+    pairs = ",".join(f"\n  [{part!r}, {name!r}]" for part, name in LABELS.items())
+    parts.append(_constant("STEP_PARTS", f"[{pairs}\n]"))
     parts += [_interface(kind, hints[kind]) for kind in MESSAGES]
     return "\n".join([HEAD, *parts])
 
@@ -69,6 +82,11 @@ def _union(name: str, said: str, members: list[str]) -> str:
     if max(map(len, one_line.split("\n"))) > WIDTH:
         one_line = f"export type {name} =" + "".join(f"\n  | {one}" for one in members) + ";"
     return f"/** {said} */\n{one_line}\n"
+
+
+def _constant(name: str, value: str) -> str:
+    kind, said = CONSTANTS[name]
+    return f"/** {said} */\nexport const {name}: {kind} = {value};\n"
 
 
 def _interface(kind: type[Any], hints: Mapping[str, Any]) -> str:

@@ -53,6 +53,20 @@ export type Family = 'loss' | 'share' | 'other';
 /** The format of a number: a count, three or four digits, or a duration. */
 export type Unit = 'count' | 'value' | 'rate' | 'duration';
 
+/** The families in the order in which they are shown. */
+export const FAMILIES: readonly Family[] = ['loss', 'share', 'other'];
+
+/** The parts of a step with their names, in the order in which they are shown. */
+export const STEP_PARTS: readonly (readonly [StepPart, string])[] = [
+  ['compute', 'compute'],
+  ['communication', 'communication'],
+  ['waiting', 'waiting'],
+  ['moving', 'moving bytes'],
+  ['point-to-point', 'point-to-point'],
+  ['data', 'data'],
+  ['other', 'other']
+];
+
 /** A text to translate. */
 export interface IPhrase {
   /** In English; `%1` is the first argument. */
@@ -97,37 +111,14 @@ export interface IRung {
   message: string;
 }
 
-/** Ranks that wait in one call at one line. */
-export interface IWaiting {
-  /** Their numbers, such as `0, 2-3`. */
-  ranks: string;
-  amount: number;
-  call: string;
-  seconds: number;
-  /** 0 where it is unknown. */
-  line: number;
-}
-
-/** Ranks that do not wait. */
-export interface IElsewhere {
-  ranks: string;
-  amount: number;
-  /** `silent`: nothing was heard of them for `seconds`. */
-  state: 'at' | 'ended' | 'silent';
-  line: number;
-  /** What is called there, or file and line outside of the user's source. */
-  doing: string;
-  seconds: number;
-}
-
 /** Which ranks wait for which others. */
 export interface IHang {
   /** Whether no rank makes progress; else some ranks are only slow. */
   sure: boolean;
-  /** The script's name; empty for a cell. */
-  source: string;
-  waiting: IWaiting[];
-  others: IElsewhere[];
+  /** To be shown with a capital first letter. */
+  sentence?: IPhrase | null;
+  /** What to do; null if there is nothing to do. */
+  advice?: IPhrase | null;
 }
 
 /** The step breakdown of a run, as the mean over its ranks. */
@@ -146,12 +137,18 @@ export interface ISteps {
   slowest: number;
   /** Some ranks in their order, each with its number and its parts; the slowest is among them. */
   ranks: number[][];
-  /** How many ranks measured it. */
-  total: number;
   /** The names of the parts. */
   parts?: StepPart[];
   /** The verdict and related advice, a sentence each. */
   says?: string[];
+  /** The caption. */
+  title?: IPhrase | null;
+  /** Of each of `ranks`. */
+  labels?: IPhrase[];
+  /** The place in `ranks` of the one to highlight; -1 for none. */
+  marked?: number;
+  /** Of all bars, in seconds. */
+  longest?: number;
 }
 
 /** A curve in words. */

@@ -6,7 +6,6 @@
  */
 
 import type {
-  Family,
   IFrameHeader,
   IRun,
   ISeriesHeader,
@@ -15,6 +14,7 @@ import type {
 } from './messages';
 
 export type * from './messages';
+export { FAMILIES, STEP_PARTS } from './messages';
 
 /** The MIME type of a `%%dist_train` cell's output. */
 export const RUN_TYPE = 'application/vnd.workbench.run+json';
@@ -86,9 +86,6 @@ export interface ISavedRun {
     survey?: ISurvey;
   };
 }
-
-/** The families of quantities in the order in which they are shown. */
-export const FAMILIES: readonly Family[] = ['loss', 'share', 'other'];
 
 /** Some buckets of one curve. */
 export interface ISeriesUpdate extends Required<Omit<ISeriesHeader, 'count'>> {

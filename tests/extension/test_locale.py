@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "extension" / "catalogue.py"
 CATALOGUES = sorted((ROOT / "workbench" / "locale").glob("*/LC_MESSAGES/workbench.po"))
 # A text that the server sent is found where the server composes it.
-CALL = re.compile(r"\.(?:__|_n|_p|_np)\((?!text,)")
+CALL = re.compile(r"\.(?:__|_n|_p|_np)\((?!text[,)])")
 PYTHON_CALL = re.compile(r"(?<!def )\b(?:phrase|counted)\(")
 
 

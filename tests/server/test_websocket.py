@@ -218,7 +218,7 @@ async def test_a_page_hears_where_the_time_of_a_step_goes(follow, run, monkeypat
 
     assert [ranks[:2] for ranks in first["ranks"]] == [[0, 0.5], [1, 1.5]]
     assert [ranks[:2] for ranks in second["ranks"]] == [[0, 0.25], [1, 1.25]]
-    assert (second["total"], len(second["ranks"][0])) == (2, 5)
+    assert (len(second["labels"]), len(second["ranks"][0])) == (2, 5)
 
 
 async def test_an_open_page_gets_the_verdict_that_stays(follow, run, store) -> None:

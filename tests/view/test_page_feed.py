@@ -5,10 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.core.run.test_frames import read
+from workbench.analysis.step_breakdown import anatomy_of
 from workbench.core.run.metrics import MOST_DRAWN
 from workbench.core.run.model import RunState
 from workbench.errors import Unknown
 from workbench.view.page_feed import Feed
+from workbench.view.page_protocol import as_values
+from workbench.view.phrase import phrase
+from workbench.view.step_rows import label
 
 
 @pytest.fixture
@@ -109,13 +113,16 @@ def test_step_times_come_by_rank(store, run, report) -> None:
 
     read_all(feed)
 
-    message = feed.steps_message()
+    message, anatomy = feed.steps_message(), anatomy_of(store, store.run(run.id))
     assert message.pop("says")[0].startswith("Straggler so far: rank 1 computes for 300 ms")
     assert message == {
         "slowest": 1,
         "parts": ["compute", "communication", "data", "other"],
         "ranks": [[0, 0.1, 0.3, 0.0, 0.05], [1, 0.3, 0.1, 0.0, 0.0]],
-        "total": 2,
+        "title": as_values(phrase("Time of a step in ms")),
+        "labels": [as_values(label(anatomy, rank)) for rank in (0, 1)],
+        "marked": 1,
+        "longest": pytest.approx(0.45),
     }
 
 

@@ -1,6 +1,6 @@
 """A run's state is said in the same words on a page and in a terminal.
 
-``extension/src/run/__tests__/phrases.spec.ts`` reads the same ``runs.json``.
+``phrases.spec.ts`` and ``hang.spec.ts`` of the extension read the same ``runs.json``.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from workbench.core.run.downsampling import Curve
+from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encoded
 from workbench.core.run.metrics import drawn
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.surfaces import in_page
 from workbench.view.curve_layout import describe, nonfinite_remark, panels_of
+from workbench.view.hang_text import hang_lines
 from workbench.view.page_messages import run_message
 from workbench.view.phrase import english
 from workbench.view.state_line import SEPARATOR, line_parts, state_line, state_word
@@ -25,10 +27,23 @@ CASES = json.loads((Path(__file__).parent / "runs.json").read_text(encoding="utf
 NOW = 1034.0
 
 
+def hang_of(told: dict[str, Any]) -> Hang:
+    waiting, others = (
+        [{**one, "ranks": tuple(one["ranks"])} for one in told[name]]
+        for name in ("waiting", "others")
+    )
+    return Hang(
+        tuple(WaitingRanks(**one) for one in waiting),
+        tuple(Elsewhere(**one) for one in others),
+        told["sure"],
+    )
+
+
 def made(case: dict[str, Any]) -> Run:
     wish = {"kind": "cell", **case["wish"]}
     wish["kind"] = RunKind(wish["kind"])
     fact = {**case["fact"], "state": RunState(case["fact"]["state"])}
+    fact["hang"] = encoded(hang_of(case["hang"])) if case.get("hang") else ""
     return Run(RunWish("id", "digits", source="pass", **wish), RunFact("id", **fact))
 
 
@@ -51,6 +66,7 @@ def test_a_run_is_said_as_on_the_page(case) -> None:
     assert english(state_word(run)) == case["word"]
     assert in_page(SEPARATOR.join(map(english, parts))) == case["line"]
     assert state_line(run, NOW, waiting, rate) == case["terminal"]
+    assert hang_lines(run) == case["hang_lines"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["what"] for case in CASES])

@@ -1,50 +1,59 @@
-"""Sentences about ranks that wait for others; the same as in ``extension/src/run/hang.ts``."""
+"""Sentences about ranks that wait for others, in pages, notebooks and terminals."""
 
 from __future__ import annotations
 
+from functools import reduce
 from pathlib import PurePath
 
-from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, decoded
+from workbench.core.run.hang import Elsewhere, WaitingRanks, decoded
 from workbench.core.run.model import Run, RunKind, RunState
-from workbench.core.units import rank_numbers, rank_ranges
+from workbench.core.units import rank_numbers
 from workbench.view.html import Html, element, words
-from workbench.view.page_protocol import ElsewhereMessage, HangMessage, WaitingMessage
-from workbench.view.text import duration
+from workbench.view.page_protocol import HangMessage
+from workbench.view.phrase import Argument, Phrase, Said, counted, english, phrase
 
-ADVICE = (
+ADVICE = phrase(
     "If it does not continue by itself, stop the run: all ranks must make the same collective "
-    "calls "
-    "in the same order."
+    "calls in the same order."
 )
-CELL = "the cell"
+CELL = phrase("the cell")
 # Amber that is readable on light and on dark pages.
 _WARNING = "border-left: 4px solid #c77700; padding-left: 8px; color: #c77700"
 
 
-def hang_line(run: Run) -> str:
-    """Return which ranks wait for which others, now or at the run's end; empty without a wait."""
+def hang_sentence(run: Run) -> Phrase | None:
+    """Return which ranks wait for which others, now or at the run's end; None without a wait."""
     hang = decoded(run.fact.hang)
     if hang is None:
-        return ""
-    ended, source = run.fact.state.ended, f" of {source_of(run) or CELL}"
+        return None
+    ended = run.fact.state.ended
+    source: Said | None = source_of(run) or CELL
     parts = []
     for one in hang.waiting:
         parts.append(_waiting(one, hang.sure, ended, source))
-        source = ""  # named once
+        source = None  # named once
     parts += [_elsewhere(one, ended) for one in hang.others]
-    return _capital("; ".join(parts)) + "."
+    joined = reduce(lambda before, one: phrase("%1; %2", before, one), parts)
+    return phrase("%1.", joined)
 
 
-def hang_advice(run: Run) -> str:
-    """Return what to do about a hang; empty without a present one."""
+def hang_advice(run: Run) -> Phrase | None:
+    """Return what to do about a hang; None without a present one."""
     hang = decoded(run.fact.hang)
     asked = run.fact.state.ended or run.fact.state is RunState.STOPPING or run.wish.stop
-    return ADVICE if hang and hang.sure and not asked else ""
+    return ADVICE if hang and hang.sure and not asked else None
+
+
+def hang_line(run: Run) -> str:
+    """Return the sentence in English; empty without a wait."""
+    sentence = hang_sentence(run)
+    return _capital(english(sentence)) if sentence else ""
 
 
 def hang_lines(run: Run) -> list[str]:
     """Return the lines about a hang for a terminal: the sentence, and what to do."""
-    return [line for line in (hang_line(run), hang_advice(run)) if line]
+    advice = hang_advice(run)
+    return [line for line in (hang_line(run), english(advice) if advice else "") if line]
 
 
 def hang_html(run: Run) -> Html:
@@ -63,8 +72,10 @@ def is_hanging(run: Run) -> bool:
 
 def hang_message(run: Run) -> HangMessage | None:
     """Return the wait as a message to a page."""
-    hang = decoded(run.fact.hang)
-    return _message(hang, source_of(run)) if hang else None
+    sentence = hang_sentence(run)
+    if sentence is None:
+        return None
+    return HangMessage(sure=is_hanging(run), sentence=sentence, advice=hang_advice(run))
 
 
 def source_of(run: Run) -> str:
@@ -72,63 +83,62 @@ def source_of(run: Run) -> str:
     return PurePath(run.wish.path).name if run.wish.kind is RunKind.SCRIPT else ""
 
 
-def _message(hang: Hang, source: str) -> HangMessage:
-    waiting = tuple(
-        WaitingMessage(
-            ranks=rank_numbers(one.ranks),
-            amount=len(one.ranks),
-            call=one.call,
-            seconds=one.seconds,
-            line=one.line,
-        )
-        for one in hang.waiting
-    )
-    others = tuple(
-        ElsewhereMessage(
-            ranks=rank_numbers(one.ranks),
-            amount=len(one.ranks),
-            state=one.state,
-            line=one.line,
-            doing=one.doing,
-            seconds=one.seconds,
-        )
-        for one in hang.others
-    )
-    return HangMessage(sure=hang.sure, source=source, waiting=waiting, others=others)
-
-
-def _waiting(one: WaitingRanks, sure: bool, ended: bool, source: str) -> str:
-    who, many, for_ = rank_ranges(one.ranks), len(one.ranks) > 1, _time(one.seconds)
-    place = f" (line {one.line}{source})" if one.line else ""
+def _waiting(one: WaitingRanks, sure: bool, ended: bool, source: Said | None) -> Phrase:
+    who, amount, time = _ranks(one.ranks), len(one.ranks), _time(one.seconds)
     if ended:
-        return f"{who} had waited in {one.call} for {for_}{place}"
-    if sure:
-        return f"{who} {'have' if many else 'has'} waited in {one.call} for {for_}{place}"
-    return f"{who} {'wait' if many else 'waits'} in {one.call}, {for_} so far{place}"
-
-
-def _elsewhere(one: Elsewhere, ended: bool) -> str:
-    who, many = rank_ranges(one.ranks), len(one.ranks) > 1
-    has, is_ = ("have", "are") if many else ("has", "is")
-    if ended:
-        has, is_ = "had", "were" if many else "was"
-    if one.state == "ended":
-        return f"{who} {has} ended"
-    place = _place(one)
-    if one.state == "silent":
-        return f"{who} {has} not answered for {_time(one.seconds)}, last {place}"
-    return f"{who} {is_} {place}"
-
-
-def _place(one: Elsewhere) -> str:
+        text = phrase("%1 had waited in %2 for %3", who, one.call, time)
+    elif sure:
+        text = counted(
+            "%2 has waited in %3 for %4", "%2 have waited in %3 for %4", amount, who, one.call, time
+        )
+    else:
+        text = counted(
+            "%2 waits in %3, %4 so far", "%2 wait in %3, %4 so far", amount, who, one.call, time
+        )
     if not one.line:
-        return f"at {one.doing}" if one.doing else "at work"
-    return f"at line {one.line}" + (f" ({one.doing})" if one.doing else "")
+        return text
+    line = str(one.line)
+    if source is None:
+        return phrase("%1 (line %2)", text, line)
+    return phrase("%1 (line %2 of %3)", text, line, source)
 
 
-def _time(seconds: float) -> str:
+def _elsewhere(one: Elsewhere, ended: bool) -> Phrase:
+    who, amount, place = _ranks(one.ranks), len(one.ranks), _place(one)
+    if one.state == "ended":
+        if ended:
+            return phrase("%1 had ended", who)
+        return counted("%2 has ended", "%2 have ended", amount, who)
+    if one.state == "silent":
+        time = _time(one.seconds)
+        if ended:
+            return phrase("%1 had not answered for %2, last %3", who, time, place)
+        return counted(
+            "%2 has not answered for %3, last %4",
+            "%2 have not answered for %3, last %4",
+            amount, who, time, place,
+        )  # fmt: skip
+    if ended:
+        return counted("%2 was %3", "%2 were %3", amount, who, place)
+    return counted("%2 is %3", "%2 are %3", amount, who, place)
+
+
+def _place(one: Elsewhere) -> Phrase:
+    if not one.line:
+        return phrase("at %1", one.doing) if one.doing else phrase("at work")
+    line = str(one.line)
+    if not one.doing:
+        return phrase("at line %1", line)
+    return phrase("at line %1 (%2)", line, one.doing)
+
+
+def _ranks(ranks: tuple[int, ...]) -> Phrase:
+    return counted("rank %2", "ranks %2", len(ranks), rank_numbers(ranks))
+
+
+def _time(seconds: float) -> Argument:
     """Return whole seconds: waits are not sampled more often."""
-    return f"{seconds:.0f} s" if seconds < 60 else duration(seconds)
+    return phrase("%1 s", f"{seconds:.0f}") if seconds < 60 else ("duration", seconds)
 
 
 def _capital(text: str) -> str:

@@ -36,6 +36,7 @@ from workbench.view.page_protocol import (
 )
 from workbench.view.run_record import runs_before
 from workbench.view.state_line import is_stopping, line_parts, state_word
+from workbench.view.step_rows import is_marked, label, longest, shown, title
 from workbench.view.wait_reason import reason
 
 Message = dict[str, Any]
@@ -151,17 +152,17 @@ def _step_message(step: StepSummary | None) -> StepMessage | None:
 
 def steps_message(anatomy: Anatomy) -> Message:
     """Return the step breakdown."""
-    rows, slowest = anatomy.rows, anatomy.slowest
-    chosen = [*rows][:MOST_RANKS]
-    if slowest in rows and slowest not in chosen:
-        chosen[-1] = slowest
+    rows = shown(anatomy, MOST_RANKS)
     return as_values(
         StepsMessage(
-            slowest=slowest,
-            ranks=tuple((rank, *rows[rank]) for rank in chosen),
-            total=len(rows),
+            slowest=anatomy.slowest,
+            ranks=tuple((rank, *seconds) for rank, seconds in rows.items()),
             parts=cast("tuple[StepPart, ...]", anatomy.parts),
             says=anatomy.says,
+            title=title(anatomy, rows),
+            labels=tuple(label(anatomy, rank) for rank in rows),
+            marked=next((i for i, rank in enumerate(rows) if is_marked(anatomy, rank)), -1),
+            longest=longest(rows),
         )
     )
 

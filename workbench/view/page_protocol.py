@@ -67,51 +67,18 @@ class RungMessage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaitingMessage:
-    """Ranks that wait in one call at one line.
-
-    Args:
-        ranks: Their numbers, such as ``0, 2-3``.
-        line: 0 where it is unknown.
-    """
-
-    ranks: str
-    amount: int
-    call: str
-    seconds: float
-    line: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class ElsewhereMessage:
-    """Ranks that do not wait.
-
-    Args:
-        state: ``silent``: nothing was heard of them for ``seconds``.
-        doing: What is called there, or file and line outside of the user's source.
-    """
-
-    ranks: str
-    amount: int
-    state: Literal["at", "ended", "silent"]
-    line: int
-    doing: str
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class HangMessage:
     """Which ranks wait for which others.
 
     Args:
         sure: Whether no rank makes progress; else some ranks are only slow.
-        source: The script's name; empty for a cell.
+        sentence: To be shown with a capital first letter.
+        advice: What to do; null if there is nothing to do.
     """
 
     sure: bool
-    source: str
-    waiting: tuple[WaitingMessage, ...]
-    others: tuple[ElsewhereMessage, ...]
+    sentence: Phrase | None = None
+    advice: Phrase | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,16 +104,22 @@ class StepsMessage:
         slowest: The rank that the others wait for; -1 when unknown.
         ranks: Some ranks in their order, each with its number and its parts; the slowest is among
             them.
-        total: How many ranks measured it.
         parts: The names of the parts.
         says: The verdict and related advice, a sentence each.
+        title: The caption.
+        labels: Of each of ``ranks``.
+        marked: The place in ``ranks`` of the one to highlight; -1 for none.
+        longest: Of all bars, in seconds.
     """
 
     slowest: int
     ranks: tuple[tuple[float, ...], ...]
-    total: int
     parts: tuple[StepPart, ...] = ()
     says: tuple[str, ...] = ()
+    title: Phrase | None = None
+    labels: tuple[Phrase, ...] = ()
+    marked: int = -1
+    longest: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,7 +363,7 @@ class SurveyMessage:
 
 
 MESSAGES: tuple[type[Any], ...] = (
-    Phrase, NodeMessage, RungMessage, WaitingMessage, ElsewhereMessage, HangMessage, StepMessage,
+    Phrase, NodeMessage, RungMessage, HangMessage, StepMessage,
     StepsMessage, CurveTextMessage, RunMessage, ListedRunMessage, RankMessage, MeasuredMessage,
     FleetMessage, ClusterMessage, ClustersMessage, ExchangeMessage, RateMessage, SurveyMessage,
     SeriesHeader, FrameHeader,

@@ -9,7 +9,9 @@ from workbench.core.performance.step_sampling import LABELS, mean_parts
 from workbench.core.units import milliseconds
 from workbench.view.html import Html, element, joined, sentence, words
 from workbench.view.listing import cell, framed, head_cell
+from workbench.view.phrase import english
 from workbench.view.picture_style import ink
+from workbench.view.step_rows import is_marked, label, longest, shown, title
 
 # Okabe and Ito's, as `extension/style/run.css` has them; a hatch tells them apart in grey.
 COLOURS = {
@@ -27,30 +29,15 @@ _ROW_INCHES = 0.24
 _FRAME_INCHES = 0.95
 
 
-def shown(anatomy: Anatomy) -> dict[int, tuple[float, ...]]:
-    """Return the rows to draw: as many as fit, including the slowest."""
-    rows = anatomy.rows
-    chosen = [*rows][:MOST_BARS]
-    if anatomy.slowest in rows and anatomy.slowest not in chosen:
-        chosen[-1] = anatomy.slowest
-    return {rank: rows[rank] for rank in chosen}
-
-
 def inches(anatomy: Anatomy) -> float:
     """Return the height of the bars in inches; 0 without any."""
-    return _FRAME_INCHES + _ROW_INCHES * len(shown(anatomy)) if anatomy.steps else 0.0
-
-
-def label(anatomy: Anatomy, rank: int) -> str:
-    """Return the label of a rank's bar."""
-    slowest = rank == anatomy.slowest and len(anatomy.steps) > 1
-    return f"rank {rank} ▲ slowest" if slowest else f"rank {rank}"
+    return _FRAME_INCHES + _ROW_INCHES * len(shown(anatomy, MOST_BARS)) if anatomy.steps else 0.0
 
 
 def draw(axes: Any, anatomy: Anatomy) -> None:
     """Draw the bars on empty matplotlib axes."""
-    rows = shown(anatomy)
-    names = [label(anatomy, rank) for rank in rows]
+    rows = shown(anatomy, MOST_BARS)
+    names = [english(label(anatomy, rank)) for rank in rows]
     left = [0.0] * len(rows)
     for place, part in enumerate(anatomy.parts):
         widths = [1000 * seconds[place] for seconds in rows.values()]
@@ -68,7 +55,7 @@ def draw(axes: Any, anatomy: Anatomy) -> None:
         left = [a + b for a, b in zip(left, widths, strict=True)]
     axes.set_yticks(range(len(rows)), names, fontsize="small")
     for tick, rank in zip(axes.get_yticklabels(), rows, strict=True):
-        tick.set_fontweight("bold" if rank == anatomy.slowest else "normal")
+        tick.set_fontweight("bold" if is_marked(anatomy, rank) else "normal")
     axes.invert_yaxis()
     axes.set_xlabel("ms a step")
     axes.margins(x=0.02, y=0.02)
@@ -100,19 +87,20 @@ def html(anatomy: Anatomy) -> Html:
     """Return the bars and the verdict as HTML, for a page without the extension."""
     if not anatomy.steps:
         return words("")
-    rows = shown(anatomy)
-    longest = max(map(sum, rows.values())) or 1.0
+    rows = shown(anatomy, MOST_BARS)
+    most = longest(rows)
     made = [
         element(
             "tr",
-            head_cell(label(anatomy, rank), scope="row"),
-            element("td", _bar(anatomy, seconds, longest), style="width: 30em"),
-            cell(f"{milliseconds(sum(seconds), longest)} ms", "right"),
+            head_cell(english(label(anatomy, rank)), scope="row"),
+            element("td", _bar(anatomy, seconds, most), style="width: 30em"),
+            cell(milliseconds(sum(seconds), most), "right"),
         )
         for rank, seconds in rows.items()
     ]
     keys = [_key(part) for part in anatomy.parts]
-    legend = element("div", "Time of a step: ", *keys, style="text-align: left")
+    caption = english(title(anatomy, rows))
+    legend = element("div", f"{caption}: ", *keys, style="text-align: left")
     return joined([legend, framed([element("tbody", *made)]), says_html(anatomy)])
 
 
@@ -136,13 +124,13 @@ def _key(part: str) -> Html:
     return element("span", LABELS[part], style=style)
 
 
-def _bar(anatomy: Anatomy, seconds: tuple[float, ...], longest: float) -> Html:
+def _bar(anatomy: Anatomy, seconds: tuple[float, ...], most: float) -> Html:
     parts = [
         element(
             "span",
-            title=f"{LABELS[part]} {milliseconds(took, longest)} ms",
+            title=f"{LABELS[part]} {milliseconds(took, most)} ms",
             style="display: inline-block; height: 0.8em; "
-            f"width: {100 * took / longest:.2f}%; background: {COLOURS[part]}",
+            f"width: {100 * took / most:.2f}%; background: {COLOURS[part]}",
         )
         for part, took in zip(anatomy.parts, seconds, strict=True)
     ]

@@ -1,6 +1,8 @@
 import { TranslationManager } from '@jupyterlab/translation';
 
+import cases from '../../../tests/view/runs.json';
 import catalogue from '../../../workbench/locale/ja_JP/LC_MESSAGES/workbench.json';
+import { stateLine, stateWord } from '../run/phrases';
 import { statusText } from '../words';
 import { aCluster, aRun } from './samples';
 
@@ -40,4 +42,15 @@ it('shows a cell magic as it is typed', async () => {
   );
 
   expect(said).toContain('%%dist_train で');
+});
+
+it('says in Japanese what the server sends of a run', async () => {
+  const trans = await japanese();
+  const [running] = cases;
+  const run = aRun(running.sent as object);
+
+  expect(stateWord(run, trans)).toBe('実行中');
+  expect(stateLine(run, trans)).toBe(
+    'イテレーション 420 / 1,000 · 4 ランク · 12.3 it/s · 残り 47 秒'
+  );
 });

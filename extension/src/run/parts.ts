@@ -1,19 +1,10 @@
 /**
- * Name the parts of a step, as `workbench/core/performance/step_sampling.py` does, in the order in which they are
- * shown everywhere.
+ * Name the parts of a step in the page's language.
  */
-import type { StepPart } from '../protocol';
+import { STEP_PARTS, type StepPart } from '../protocol';
 import type { ITrans } from './trans';
 
-/** What a person reads for each part. */
+/** What a person reads for each part, in the order in which they are shown everywhere. */
 export function partNames(trans: ITrans): Map<StepPart, string> {
-  return new Map([
-    ['compute', trans.__('compute')],
-    ['communication', trans.__('communication')],
-    ['waiting', trans.__('waiting')],
-    ['moving', trans.__('moving bytes')],
-    ['point-to-point', trans.__('point-to-point')],
-    ['data', trans.__('data')],
-    ['other', trans.__('other')]
-  ]);
+  return new Map(STEP_PARTS.map(([part, text]) => [part, trans.__(text)]));
 }

@@ -3,11 +3,12 @@
  */
 import type { ISteps, StepPart } from '../protocol';
 import { element, setText, withCode } from './dom';
-import { fixed, millisecondPlaces, integer } from './numbers';
+import { fixed, millisecondPlaces } from './numbers';
 import { partNames } from './parts';
+import { said } from './phrases';
 import type { ITrans } from './trans';
 
-/** What `ISteps.ranks` has where nothing else is said. */
+/** What `ISteps.ranks` has where an older version said nothing else. */
 const PARTS: readonly StepPart[] = [
   'compute',
   'communication',
@@ -54,7 +55,7 @@ export class StepTable {
     if (!steps || !ranks.length) {
       return;
     }
-    setText(this._caption, this._title(steps));
+    setText(this._caption, steps.title ? said(steps.title, this.trans) : '');
     const names = steps.parts ?? PARTS;
     const isOther = names.join() !== this._parts.join();
     if (isOther) {
@@ -66,14 +67,12 @@ export class StepTable {
       this._body.replaceChildren(...this._rows.map(row => row.node));
     }
     const sums = ranks.map(([, ...parts]) => parts.reduce((a, b) => a + b, 0));
-    const longest = Math.max(...sums) || 1;
+    const longest = steps.longest || Math.max(...sums) || 1;
     const places = millisecondPlaces(longest);
     ranks.forEach(([rank, ...parts], i) => {
       const { node, name, bars, cells } = this._rows[i];
-      const isSlowest = rank === steps.slowest && steps.total > 1;
-      node.classList.toggle('wb-slowest', isSlowest);
-      const label = this.trans.__('rank %1', rank);
-      setText(name, isSlowest ? this.trans.__('%1 ▲ slowest', label) : label);
+      node.classList.toggle('wb-slowest', i === steps.marked);
+      setText(name, said(steps.labels?.[i] ?? String(rank), this.trans));
       parts.forEach((seconds, part) => {
         bars[part].style.width = `${(100 * seconds) / longest}%`;
         setText(cells[part], fixed(1000 * seconds, places));
@@ -120,17 +119,6 @@ export class StepTable {
         text: trans.__('total')
       })
     );
-  }
-
-  private _title(steps: ISteps): string {
-    const { trans } = this;
-    return steps.total > steps.ranks.length
-      ? trans.__(
-          'Time of a step in ms, on %1 of %2 ranks',
-          integer(steps.ranks.length),
-          integer(steps.total)
-        )
-      : trans.__('Time of a step in ms');
   }
 
   private readonly _caption = element('caption');

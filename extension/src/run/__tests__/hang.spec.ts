@@ -1,32 +1,31 @@
 /** Who waits for whom is said as in the terminal, and warned of. */
-import type { IHang } from '../../protocol';
-import { HangLine, hangAdvice, hangLine } from '../hang';
+import cases from '../../../../tests/view/runs.json';
+import type { IRun } from '../../protocol';
+import { HangLine } from '../hang';
 import { ENGLISH } from '../trans';
-import cases from './hangs.json';
-import { anEndedRun, aRun } from './samples';
+import { aRun } from './samples';
 
-const [SURE, SLOW] = [cases[0].hang, cases[4].hang] as IHang[];
+const hangs = cases.filter(one => one.hang);
+const sent = (what: string): IRun =>
+  aRun(hangs.find(one => one.what === what)!.sent as object);
+const SURE = sent('a rank waits for one that sleeps, in a cell, running');
+const SLOW = sent('others are slow, running');
 
-test.each(cases)('$what', ({ hang, text, ended }) => {
-  const told = hang as IHang;
+test.each(hangs)('$what', one => {
+  const line = new HangLine(ENGLISH);
 
-  expect(hangLine(aRun({ hang: told }), ENGLISH)).toBe(text);
-  expect(hangLine(anEndedRun({ hang: told }), ENGLISH)).toBe(ended);
-});
+  line.show(aRun(one.sent as object));
 
-test('what to do is said while it can be done', () => {
-  expect(hangAdvice(aRun({ hang: SURE }), ENGLISH)).toContain('stop the run');
-  expect(hangAdvice(aRun({ hang: SLOW }), ENGLISH)).toBe('');
-  expect(hangAdvice(anEndedRun({ hang: SURE }), ENGLISH)).toBe('');
-  expect(hangAdvice(aRun({ hang: SURE, is_stopping: true }), ENGLISH)).toBe('');
+  expect(line.node.hidden).toBe(false);
+  expect(line.node.textContent!.trim()).toBe(one.hang_lines.join(' '));
 });
 
 test('a hang is a warning that is read out once, and goes when the others come', () => {
   const line = new HangLine(ENGLISH);
 
-  expect(line.show(aRun({ hang: SURE }))).toBe(cases[0].text);
+  expect(line.show(SURE)).toMatch(/^Rank 0 has waited in allreduce for 6 s/);
   expect(line.node.className).toBe('wb-remark wb-hang wb-warning');
-  expect(line.show(aRun({ hang: SURE }))).toBe('');
+  expect(line.show(SURE)).toBe('');
   expect(line.show(aRun({ hang: null }))).toBe('');
   expect(line.node.hidden).toBe(true);
 });
@@ -34,7 +33,7 @@ test('a hang is a warning that is read out once, and goes when the others come',
 test('a slow rank is no warning', () => {
   const line = new HangLine(ENGLISH);
 
-  expect(line.show(aRun({ hang: SLOW }))).toBe('');
+  expect(line.show(SLOW)).toBe('');
   expect(line.node.className).toBe('wb-remark wb-hang');
   expect(line.node.hidden).toBe(false);
 });

@@ -13,7 +13,9 @@ const SPLIT: ISteps = {
     [0, 0.01, 0.02, 0.003, 0, 0],
     [1, 0.03, 0, 0.003, 0, 0]
   ],
-  total: 2,
+  title: { text: 'Time of a step in ms' },
+  labels: [{ text: 'rank %1', args: ['0'] }, { text: 'rank 1 ▲ slowest' }],
+  ...{ marked: 1, longest: 0.033 },
   says: ['Straggler: others wait for rank 1.']
 };
 
@@ -48,8 +50,7 @@ it('has messages between two ranks apart where there are any', () => {
   table.show({
     slowest: -1,
     parts: ['compute', 'communication', 'point-to-point', 'data', 'other'],
-    ranks: [[0, 0.01, 0, 0.02, 0, 0]],
-    total: 1
+    ranks: [[0, 0.01, 0, 0.02, 0, 0]]
   });
 
   expect(titles(table)[3]).toBe('point-to-point');
@@ -62,6 +63,9 @@ it('marks the rank that the others wait for, and says the verdict', () => {
 
   table.show(SPLIT);
 
+  expect(table.node.querySelector('caption')!.textContent).toBe(
+    'Time of a step in ms'
+  );
   expect(table.node.querySelector('.wb-slowest')!.textContent).toContain(
     'rank 1 ▲ slowest'
   );
@@ -81,11 +85,11 @@ it('sets what is to be typed apart', () => {
   );
 });
 
-it('shows what was kept before waiting was told from moving', () => {
+it('shows what an older version saved', () => {
   const table = new StepTable(trans);
   table.show(SPLIT);
 
-  table.show({ slowest: -1, total: 1, ranks: [[0, 1, 2, 3, 4]] });
+  table.show({ slowest: -1, ranks: [[0, 1, 2, 3, 4]] });
 
   expect(titles(table)).toContain('communication');
   expect(table.node.querySelectorAll('tbody .wb-bar span')).toHaveLength(4);

@@ -209,7 +209,8 @@ test('a loss that is not finite is warned of', () => {
 test('where the time goes is a table with the slowest rank marked', () => {
   made();
   model.setSteps({
-    ...{ slowest: 1, total: 2 },
+    ...{ slowest: 1, marked: 1, longest: 0.076 },
+    labels: [{ text: 'rank 0' }, { text: 'rank 1 ▲ slowest' }],
     ranks: [
       [0, 0.05, 0.02, 0.003, 0.001],
       [1, 0.07, 0.002, 0.003, 0.001]
