@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TypeVar
 
 import psutil
@@ -28,16 +29,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 T = TypeVar("T")
 NAME = "rehearsed"
 DEADLINE = 60.0
-STEPS = """
-import time
-import workbench
-from mpi4py import MPI
-
-comm = MPI.COMM_WORLD
-for step in range(1, {steps} + 1):
-    time.sleep(0.05)
-    workbench.report(total=comm.allreduce(step))
-"""
+STEPS = (Path(__file__).parent / "programs" / "cells" / "steps.py").read_text()
 
 
 def until(look: Callable[[], T | None], seconds: float = DEADLINE) -> T:
@@ -76,8 +68,13 @@ class Rehearsal:
         return [rank.host for rank in ranks]
 
     def start(self, steps: int) -> str:
-        source = STEPS.format(steps=steps)
-        return ask_run(self.store, kind=RunKind.CELL, source=source, cluster=NAME).id
+        return ask_run(
+            self.store,
+            kind=RunKind.CELL,
+            source=STEPS,
+            cluster=NAME,
+            environment=(("STEPS", str(steps)),),
+        ).id
 
     def running(self, run: str) -> None:
         until(lambda: self.store.run(run).fact.iteration > 2)

@@ -28,17 +28,9 @@ from workbench.store.reserve import RESERVE_NAME
 NAME = "full"
 POINTS = 240
 OUTSIDE = Path(sys.argv[1])
-CELL = f"""
-import time
-from mpi4py import MPI
-import workbench
-for i in range({POINTS}):
-    workbench.report(loss=i)
-    print("line", i)
-    if MPI.COMM_WORLD.rank == 0:
-        open({str(OUTSIDE / "beats")!r}, "a").write("x")
-    time.sleep(0.05)
-"""
+BEATS = OUTSIDE / "beats"
+CELL = (Path(__file__).parent / "cells" / "beats.py").read_text()
+ENVIRONMENT = (("POINTS", str(POINTS)), ("BEATS", str(BEATS)))
 
 
 def until(look: Callable[[], object], seconds: float = 90.0) -> None:
@@ -65,14 +57,16 @@ def main() -> None:
     ask_cluster(store, 2, cluster=NAME, oversubscribe=True, fleet=fleet if sys.argv[2:] else None)
     until(lambda: store.cluster_fact(NAME).state is ClusterState.READY)
     pid = store.cluster_fact(NAME).supervisor
-    run = ask_run(store, kind=RunKind.CELL, source=CELL, cluster=NAME, name="fit").id
+    run = ask_run(
+        store, kind=RunKind.CELL, source=CELL, cluster=NAME, name="fit", environment=ENVIRONMENT
+    ).id
     until(lambda: len(store.points(run)) > 20)
 
     fill(home / "ballast")
     until(lambda: full_disk(store.path))
-    beats, held = (OUTSIDE / "beats").stat().st_size, time.monotonic() + 5.0
+    beats, held = BEATS.stat().st_size, time.monotonic() + 5.0
     until(lambda: time.monotonic() > held)
-    seen["beats"] = (OUTSIDE / "beats").stat().st_size - beats
+    seen["beats"] = BEATS.stat().st_size - beats
     seen["told"] = full_disk(store.path)
     try:
         for number in range(1000):
