@@ -22,10 +22,8 @@ def mpiexec_that(path: Path, script: str) -> Mpi:
     return Mpi(MpiKind.OPENMPI, str(launcher), "5.0.11")
 
 
-def test_a_launcher_that_hangs_is_ended_at_the_deadline(tmp_path, monkeypatch):
-    monkeypatch.setattr(doctor, "WORLD_DEADLINE_SECONDS", 0.3)
-
-    finding = doctor.examine_world(mpiexec_that(tmp_path, "sleep 60 & wait"))
+def test_a_launcher_that_hangs_is_ended_at_the_deadline(tmp_path):
+    finding = doctor.examine_world(mpiexec_that(tmp_path, "sleep 60 & wait"), 0.3)
 
     assert (finding.ok, finding.found) == (False, "mpiexec gave no answer within 0.3 s")
 

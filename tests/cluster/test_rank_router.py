@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 import zmq
 
-from workbench.cluster import rank_router as module
 from workbench.cluster.rank_router import Mailbox
 from workbench.core.run.rank_protocol import AskPulse, Hello, Message, Pulse
 from workbench.core.run.rank_wire import decode, encode
@@ -202,15 +201,14 @@ def test_a_file_that_cannot_be_read_is_replaced(path) -> None:
     box.close()
 
 
-def test_a_port_that_another_program_took_is_told(mailbox, path, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(module, "BIND_SECONDS", 0.2)
+def test_a_port_that_another_program_took_is_told(mailbox, path, tmp_path) -> None:
     copy = tmp_path / "copy.json"
     copy.write_text(path.read_text())
     port = json.loads(path.read_text())["port"]
     second = Mailbox(copy)
 
     with pytest.raises(ClusterError) as refusal:
-        second.open()
+        second.open(0.2)
 
     assert str(refusal.value) == (
         f"Port {port} is in use by another program; "

@@ -33,8 +33,6 @@ def path(tmp_path, monkeypatch):
     path = tmp_path / "training.ipynb"
     nbformat.write(notebook, path)
     monkeypatch.setenv(notebook_file.NAME_VARIABLE, str(path))
-    monkeypatch.setattr(notebook_file, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(notebook_file, "ABSENCE_SECONDS", 0.1)
     return path
 
 
@@ -42,6 +40,11 @@ def outputs(path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     return [output.data for output in notebook.cells[0].outputs]
+
+
+def keep(absence: float = 0.1):
+    """Keep the result as a kernel does, but look often and wait little."""
+    return keep_result(RUN, lambda _: BUNDLE, look=0.02, absence=absence)
 
 
 def kept(path) -> bool:
@@ -106,7 +109,7 @@ def test_the_file_keeps_its_permissions_and_leaves_nothing_beside_it(path) -> No
 def test_when_the_pages_have_gone_the_kernel_keeps_the_result(path, store) -> None:
     store.put_attendance(RUN, "server", 0, time.time())
 
-    keep_result(RUN, lambda _: BUNDLE).join(10)
+    keep().join(10)
 
     assert kept(path)
 
@@ -114,7 +117,7 @@ def test_when_the_pages_have_gone_the_kernel_keeps_the_result(path, store) -> No
 def test_while_a_page_is_there_the_file_is_the_pages(path, store) -> None:
     store.put_attendance(RUN, "server", 1, time.time())
 
-    keeper = keep_result(RUN, lambda _: BUNDLE)
+    keeper = keep()
     keeper.join(0.2)
 
     assert keeper.is_alive()
@@ -128,17 +131,16 @@ def test_once_the_page_has_kept_it_the_kernel_rests(path, store) -> None:
     store.put_attendance(RUN, "server", 1, time.time())
     write_result(path, RUN, BUNDLE)
 
-    keeper = keep_result(RUN, lambda _: BUNDLE)
+    keeper = keep()
     keeper.join(10)
 
     assert not keeper.is_alive()
 
 
-def test_a_page_that_is_only_reloaded_finds_the_file_as_it_was(path, store, monkeypatch) -> None:
-    monkeypatch.setattr(notebook_file, "ABSENCE_SECONDS", 60.0)
+def test_a_page_that_is_only_reloaded_finds_the_file_as_it_was(path, store) -> None:
     store.put_attendance(RUN, "server", 0, time.time())
 
-    keeper = keep_result(RUN, lambda _: BUNDLE)
+    keeper = keep(absence=60.0)
     keeper.join(0.3)
 
     assert not kept(path)
@@ -151,4 +153,4 @@ def test_a_page_that_is_only_reloaded_finds_the_file_as_it_was(path, store, monk
 def test_without_a_notebooks_file_there_is_nothing_to_do(name, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv(notebook_file.NAME_VARIABLE, str(tmp_path / name) if name else "")
 
-    assert keep_result(RUN, lambda _: BUNDLE) is None
+    assert keep() is None

@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +265,22 @@ class Listener:
         with contextlib.suppress(WebSocketClosedError):
             written = self.socket.write_message(json.dumps(message))
             written.add_done_callback(lambda written: written.exception())
+
+
+@pytest.fixture
+def extension(jp_serverapp):
+    (extension,) = jp_serverapp.extension_manager.extension_apps["workbench.server"]
+    return extension
+
+
+@pytest.fixture
+def set_pace(extension) -> Callable[..., None]:
+    """Change some times of the feeds and pages that begin from now on, in seconds."""
+
+    def set_pace(**seconds: float) -> None:
+        extension.feeds.pace = replace(extension.feeds.pace, **seconds)
+
+    return set_pace
 
 
 @pytest.fixture

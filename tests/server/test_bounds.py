@@ -57,9 +57,7 @@ class Idle:
 @pytest.fixture
 def feeds(monkeypatch):
     monkeypatch.setattr(run_feed, "Following", Idle)
-    monkeypatch.setattr(run_feed, "MOST_RUNS", 3)
-    monkeypatch.setattr(run_feed, "MOST_PAGES", 2)
-    return Feeds(None, logging.getLogger("test"))
+    return Feeds(None, logging.getLogger("test"), most_runs=3, most_pages=2)
 
 
 @looped

@@ -15,21 +15,15 @@ import pytest
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.errors import ClusterError
 from workbench.requests import supervisor
-from workbench.server import run_feed, run_reader, subscriber
+from workbench.server import run_feed, run_reader
 from workbench.server.run_feed import Chores
 from workbench.store import Store, sqlite_errors
 from workbench.view.page_feed import Feed
 
 
 @pytest.fixture(autouse=True)
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriber, "GREETING_SECONDS", 0.1)
-
-
-@pytest.fixture
-def extension(jp_serverapp):
-    (extension,) = jp_serverapp.extension_manager.extension_apps["workbench.server"]
-    return extension
+def hurry(set_pace) -> None:
+    set_pace(greeting=0.1)
 
 
 @pytest.fixture
@@ -112,9 +106,9 @@ async def test_a_store_in_which_nothing_happens_is_hardly_read(follow, run, read
 
 
 async def test_a_run_is_looked_at_less_often_while_no_page_answers(
-    follow, run, readings, monkeypatch
+    follow, run, readings, set_pace
 ) -> None:
-    monkeypatch.setattr(subscriber, "PATIENCE_SECONDS", 0.0)
+    set_pace(patience=0.0)
     run.report(range(10))
 
     async with follow(run.id) as listener:
@@ -163,11 +157,9 @@ async def test_a_kernel_knows_at_once_how_many_pages_there_are(follow, run, stor
 
 
 async def test_a_kernel_counts_on_pages_that_stay_after_the_end(
-    follow, run, store, monkeypatch
+    follow, run, store, set_pace
 ) -> None:
-    monkeypatch.setattr(run_feed, "ATTENDANCE_SECONDS", 0.0)
-    monkeypatch.setattr(run_feed, "CHORES_SECONDS", 0.05)
-    monkeypatch.setattr(run_feed, "KEEP_SECONDS", 0.1)
+    set_pace(attendance=0.0, chores=0.05, keep=0.1)
 
     def pages(later: float = 0.0) -> int | None:
         return store.attendance(run.id, time.time() + later)
@@ -194,20 +186,20 @@ async def test_a_kernel_does_not_count_on_pages_that_go_at_the_end(follow, run, 
 
 
 async def test_a_page_that_stays_is_sent_away_when_no_kernel_waits_any_longer(
-    follow, run, extension, monkeypatch
+    follow, run, extension, set_pace
 ) -> None:
-    monkeypatch.setattr(run_feed, "STAY_SECONDS", 0.2)
-    monkeypatch.setattr(run_feed, "KEEP_SECONDS", 0.1)
+    set_pace(stay=0.2, keep=0.1)
     run.end()
 
     async with follow(run.id, stay=1) as listener:
         assert (await listener.hear_out())[0] == 1000
-    await until(lambda: not extension._feeds._followings)
+    await until(lambda: not extension.feeds._followings)
 
 
-async def test_attendance_is_repeated_while_there_are_pages(follow, run, monkeypatch) -> None:
-    monkeypatch.setattr(run_feed, "ATTENDANCE_SECONDS", 0.0)
-    monkeypatch.setattr(run_feed, "CHORES_SECONDS", 0.1)
+async def test_attendance_is_repeated_while_there_are_pages(
+    follow, run, set_pace, monkeypatch
+) -> None:
+    set_pace(attendance=0.0, chores=0.1)
     written = []
     monkeypatch.setattr(
         Store, "put_attendance", lambda self, run, server, pages, now: written.append(pages)
@@ -230,10 +222,10 @@ async def test_a_run_that_is_not_there_has_no_attendance(follow, store) -> None:
 
 
 async def test_a_store_that_cannot_be_written_does_not_keep_a_page_from_following(
-    follow, run, store, monkeypatch, caplog
+    follow, run, store, set_pace, monkeypatch, caplog
 ) -> None:
     monkeypatch.setattr(sqlite_errors, "BUSY_SECONDS", 0.05)
-    monkeypatch.setattr(run_feed, "CHORES_SECONDS", 0.1)
+    set_pace(chores=0.1)
     run.report(range(10))
     with store._transaction():
         async with follow(run.id) as listener:
@@ -257,10 +249,9 @@ def asleep(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def test_a_supervisor_that_died_is_woken_while_a_page_follows(
-    follow, run, asleep, monkeypatch
+    follow, run, asleep, set_pace
 ) -> None:
-    monkeypatch.setattr(supervisor, "WAKING_SECONDS", 0.1)
-    monkeypatch.setattr(run_feed, "CHORES_SECONDS", 0.1)
+    set_pace(waking=0.1, chores=0.1)
 
     async with follow(run.id):
         await until(lambda: asleep == ["default"] * 2)
@@ -294,9 +285,8 @@ def test_a_cluster_that_failed_is_not_tried_again_unasked(
     assert asleep == []
 
 
-async def test_nobody_is_woken_for_a_run_that_has_ended(follow, run, asleep, monkeypatch) -> None:
-    monkeypatch.setattr(supervisor, "WAKING_SECONDS", 0.0)
-    monkeypatch.setattr(run_feed, "CHORES_SECONDS", 0.02)
+async def test_nobody_is_woken_for_a_run_that_has_ended(follow, run, asleep, set_pace) -> None:
+    set_pace(waking=0.0, chores=0.02)
     run.end()
 
     async with follow(run.id) as listener:
@@ -305,9 +295,8 @@ async def test_nobody_is_woken_for_a_run_that_has_ended(follow, run, asleep, mon
     assert asleep == []
 
 
-async def test_nobody_is_woken_when_nobody_looks(follow, run, asleep, monkeypatch) -> None:
-    monkeypatch.setattr(supervisor, "WAKING_SECONDS", 0.3)
-    monkeypatch.setattr(run_feed, "CHORES_SECONDS", 0.02)
+async def test_nobody_is_woken_when_nobody_looks(follow, run, asleep, set_pace) -> None:
+    set_pace(waking=0.3, chores=0.02)
 
     async with follow(run.id) as listener:
         await listener.hear_a("hello")
@@ -363,17 +352,17 @@ async def test_a_feed_that_was_kept_for_a_page_to_come_back_ends_with_the_server
 
 
 async def test_a_run_that_is_followed_no_longer_leaves_nothing(
-    follow, run, monkeypatch, extension
+    follow, run, set_pace, monkeypatch, extension
 ) -> None:
-    monkeypatch.setattr(run_feed, "KEEP_SECONDS", 0.05)
+    set_pace(keep=0.05)
     closed = []
     close = Store.close
     monkeypatch.setattr(Store, "close", lambda self: closed.append(self) or close(self))
 
     async with follow(run.id) as listener:
         await listener.hear_a("hello")
-        (followed,) = map(weakref.ref, extension._feeds._followings.values())
-    await until(lambda: not extension._feeds._followings)
+        (followed,) = map(weakref.ref, extension.feeds._followings.values())
+    await until(lambda: not extension.feeds._followings)
     gc.collect()
 
     assert followed() is None

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from workbench.server import save_lock
 from workbench.server.save_lock import TURN_SECONDS, Turns
 
 ONE, TWO, PATH = "page-one", "page-two", "folder/a.ipynb"
@@ -81,8 +80,8 @@ async def test_a_turn_is_refused_given_back_and_granted(ask) -> None:
     assert [answer.status for answer in said if answer.status != 200] == [204] * 3
 
 
-async def test_a_turn_that_nobody_ends_is_over_after_a_while(ask, monkeypatch) -> None:
-    monkeypatch.setattr(save_lock, "TURN_SECONDS", 0.05)
+async def test_a_turn_that_nobody_ends_is_over_after_a_while(ask, extension) -> None:
+    extension.turns.seconds = 0.05
     await ask("PUT", "turns", ONE, body={"path": PATH})
     await asyncio.sleep(0.1)
 

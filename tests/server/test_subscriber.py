@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
+from workbench.server.feed_pace import USUAL
 from workbench.server.run_reader import RunUpdate
 from workbench.server.schemas import Ack, Output
 from workbench.server.subscriber import (
-    BEAT_SECONDS,
-    GREETING_SECONDS,
-    PATIENCE_SECONDS,
     RUN_SECONDS,
     Subscriber,
     Told,
@@ -178,7 +176,7 @@ def test_a_page_that_lacks_something_is_not_told_the_end(page, told, wire) -> No
 
 
 def test_a_page_that_has_just_come_may_still_ask_for_output(page, told) -> None:
-    assert not page.tell(look(5, ended=True), told, GREETING_SECONDS / 2)
+    assert not page.tell(look(5, ended=True), told, USUAL.greeting / 2)
 
 
 def test_a_page_that_reads_output_is_told_the_end_behind_it(page, told, wire) -> None:
@@ -206,14 +204,14 @@ def test_a_page_that_stops_reading_output_is_told_the_end(page, told) -> None:
     page.take(Output(type="output", after=0))
     page.tell(look(5, ended=True, output={0: {"after": 3}}), told, LATER)
 
-    assert not page.tell(look(5, ended=True), told, LATER + PATIENCE_SECONDS - 1)
-    assert page.tell(look(5, ended=True), told, LATER + PATIENCE_SECONDS)
+    assert not page.tell(look(5, ended=True), told, LATER + USUAL.patience - 1)
+    assert page.tell(look(5, ended=True), told, LATER + USUAL.patience)
 
 
 def test_a_page_that_does_not_answer_gets_the_rest_of_a_run_that_has_ended(
     waiting, told, wire
 ) -> None:
-    patience = LATER + PATIENCE_SECONDS
+    patience = LATER + USUAL.patience
 
     assert not waiting.tell(look(7, ended=True), told, patience - 1)
     assert waiting.since(patience - 1, ended=True) is None
@@ -225,7 +223,7 @@ def test_a_page_that_does_not_answer_gets_the_rest_of_a_run_that_has_ended(
 
 
 def test_a_page_that_does_not_answer_and_lacks_nothing_is_told_the_end(waiting, told) -> None:
-    patience = LATER + PATIENCE_SECONDS
+    patience = LATER + USUAL.patience
 
     assert not waiting.tell(look(6, ended=True), told, patience - 1)
     assert waiting.tell(look(6, ended=True), told, patience)
@@ -260,7 +258,7 @@ def test_a_page_is_told_where_the_run_stands_once(page, told, wire) -> None:
         ({"is_ended": True}, 0.0, 2),
         ({"now": 5.0, "seconds_taken": 9.0, "line": line_of(it_per_second=3.0)}, 1.0, 1),
         ({"line": [*line_of(), "waits for run 'first'"]}, 1.0, 2),
-        ({}, BEAT_SECONDS, 2),
+        ({}, USUAL.beat, 2),
     ],
 )
 def test_what_has_changed_is_told_after_a_moment_and_all_of_it_now_and_then(
@@ -277,7 +275,7 @@ def test_what_has_changed_is_told_after_a_moment_and_all_of_it_now_and_then(
 def test_a_run_that_has_ended_is_not_told_again(told) -> None:
     told.note(look(ended=True), LATER)
 
-    told.note(look(ended=True), LATER + 10 * BEAT_SECONDS)
+    told.note(look(ended=True), LATER + 10 * USUAL.beat)
 
     assert told.run == 1
 

@@ -12,7 +12,6 @@ import pytest
 from workbench.core.run.metrics import STEP_PREFIX
 from workbench.core.run.model import RunState
 from workbench.errors import StoreError
-from workbench.server import run_feed, run_reader, subscriber
 from workbench.store import schema
 from workbench.view.page_feed import Feed
 
@@ -20,8 +19,8 @@ UNKNOWN = "260101-000000-aaaa"
 
 
 @pytest.fixture(autouse=True)
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriber, "GREETING_SECONDS", 0.1)
+def hurry(set_pace) -> None:
+    set_pace(greeting=0.1)
 
 
 def whole_curve(store, run, name="loss"):
@@ -151,10 +150,8 @@ async def test_a_page_that_claims_a_version_to_come_begins_anew(follow, run) -> 
     assert frame.series["loss"]["reset"]
 
 
-async def test_a_feed_that_nobody_follows_is_forgotten_after_a_while(
-    follow, run, monkeypatch
-) -> None:
-    monkeypatch.setattr(run_feed, "KEEP_SECONDS", 0.05)
+async def test_a_feed_that_nobody_follows_is_forgotten_after_a_while(follow, run, set_pace) -> None:
+    set_pace(keep=0.05)
     run.report(range(10))
     async with follow(run.id) as before:
         await before.hear_a("frame")
@@ -196,18 +193,16 @@ async def test_a_page_hears_of_the_run_at_most_four_times_a_second(follow, run) 
     assert listener.run["is_ended"]
 
 
-async def test_a_page_hears_of_a_quiet_run_now_and_then(follow, run, monkeypatch) -> None:
-    monkeypatch.setattr(subscriber, "BEAT_SECONDS", 0.2)
-    monkeypatch.setattr(run_reader, "REFRESH_SECONDS", 0.1)
+async def test_a_page_hears_of_a_quiet_run_now_and_then(follow, run, set_pace) -> None:
+    set_pace(beat=0.2, refresh=0.1)
 
     async with follow(run.id) as listener:
         for _ in range(3):
             await listener.hear_a("run", seconds=1)
 
 
-async def test_a_page_hears_where_the_time_of_a_step_goes(follow, run, monkeypatch) -> None:
-    monkeypatch.setattr(subscriber, "STEPS_SECONDS", 0.1)
-    monkeypatch.setattr(run_reader, "REFRESH_SECONDS", 0.1)
+async def test_a_page_hears_where_the_time_of_a_step_goes(follow, run, set_pace) -> None:
+    set_pace(steps=0.1, refresh=0.1)
     compute = STEP_PREFIX.replace("/", "__") + "compute"
     run.report(range(1), ranks=2, **{compute: lambda _: 0.5})
 
@@ -291,9 +286,9 @@ async def test_the_end_comes_behind_the_last_points(follow, run, store) -> None:
 
 
 async def test_a_page_that_does_not_answer_hears_the_end_at_once_and_gets_the_rest(
-    follow, run, store, monkeypatch
+    follow, run, store, set_pace
 ) -> None:
-    monkeypatch.setattr(subscriber, "PATIENCE_SECONDS", 0.5)
+    set_pace(patience=0.5)
     async with follow(run.id) as listener:
         run.report(range(100))
         await listener.hear_a("frame")

@@ -177,10 +177,7 @@ def test_a_view_can_be_left_while_the_run_goes_on(store, queue):
     assert not view.finished
 
 
-def test_a_supervisor_that_died_is_woken_and_this_is_said(
-    store, supervisor, queue, wakings, monkeypatch
-):
-    monkeypatch.setattr(requests_supervisor, "WAKING_SECONDS", 0.0)
+def test_a_supervisor_that_died_is_woken_and_this_is_said(store, supervisor, queue, wakings):
     run = queue("digits")
 
     def end() -> None:
@@ -189,7 +186,7 @@ def test_a_supervisor_that_died_is_woken_and_this_is_said(
 
     view = Notebook(run, end)
 
-    follow(store, view)
+    follow(store, view, waking=0.0)
 
     assert view.notes[0] == WOKEN
 

@@ -71,8 +71,8 @@ def examine_mpi() -> tuple[Mpi | None, Finding]:
     return mpi, judge_mpi(mpi.mpiexec, f"{mpi.kind} {mpi.version}")
 
 
-def examine_world(mpi: Mpi | None) -> Finding:
-    """Start two ranks as a cluster does, and run one allreduce."""
+def examine_world(mpi: Mpi | None, seconds: float = WORLD_DEADLINE_SECONDS) -> Finding:
+    """Start two ranks as a cluster does, and run one allreduce within ``seconds``."""
     if mpi is None:
         return Finding("MPI test", None, "there is no MPI")
     world = plan_world((Host("localhost", len(os.sched_getaffinity(0))),), 2, oversubscribe=True)
@@ -83,7 +83,7 @@ def examine_world(mpi: Mpi | None) -> Finding:
         hosts.flush()
         options = mpiexec_arguments(mpi, world, hosts.name, tuple(environment))
         command = [mpi.mpiexec, "-n", "2", *options, sys.executable, "-c", _WORLD]
-        _, output, errors = _execute(command, WORLD_DEADLINE_SECONDS, environment)
+        _, output, errors = _execute(command, seconds, environment)
     reported = [line.split()[1:] for line in output.splitlines() if line.startswith("world ")]
     ranks = [(int(size), int(total)) for size, total in reported]
     return judge_world(ranks, errors, time.monotonic() - began)

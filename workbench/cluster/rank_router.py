@@ -48,8 +48,11 @@ class Mailbox:
         self.endpoint = ""
         self.server_key = ""
 
-    def open(self) -> None:
+    def open(self, seconds: float = BIND_SECONDS) -> None:
         """Bind to the previous supervisor's address if there was one.
+
+        Args:
+            seconds: How long a supervisor that was killed a moment ago may still hold the port.
 
         Raises:
             ClusterError: The port is in use, or the file cannot be written.
@@ -60,7 +63,7 @@ class Mailbox:
         self._socket.curve_publickey = public.encode()
         self._socket.curve_secretkey = secret.encode()
         self.server_key = public
-        self._bind(int(kept["port"]))
+        self._bind(int(kept["port"]), seconds)
         endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\x00")
         self.endpoint = endpoint
         found = {"port": endpoint.rsplit(":", 1)[1], "public": public, "secret": secret}
@@ -125,13 +128,12 @@ class Mailbox:
                 "free some space, or correct its permissions.",
             ) from error
 
-    def _bind(self, port: int) -> None:
-        deadline = time.monotonic() + BIND_SECONDS
+    def _bind(self, port: int, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
         while True:
             try:
                 self._socket.bind(f"tcp://127.0.0.1:{port or '*'}")
             except zmq.ZMQError as error:
-                # A supervisor that was killed a moment ago may still hold the port.
                 if time.monotonic() > deadline:
                     raise ClusterError(
                         f"Port {port} is in use by another program",

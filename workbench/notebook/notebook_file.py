@@ -28,35 +28,48 @@ ABSENCE_SECONDS = 10.0  # a reloaded page is back by then
 PATIENCE_SECONDS = 300.0  # a page that stays this long saves the result itself
 
 
-def keep_result(run: str, make: Callable[[Store], Bundle]) -> threading.Thread | None:
+def keep_result(
+    run: str,
+    make: Callable[[Store], Bundle],
+    *,
+    look: float = LOOK_SECONDS,
+    absence: float = ABSENCE_SECONDS,
+) -> threading.Thread | None:
     """Write the result of ``run`` into the notebook's file from a thread, if its path is known.
 
     Args:
         make: Returns the result, with the output of all ranks; called only if needed.
+        look: Seconds between two looks for a page.
+        absence: Seconds after which a page does not come back.
     """
     path = Path(os.environ.get(NAME_VARIABLE, ""))
     if path.suffix != ".ipynb" or not path.is_file():
         return None
     keeper = threading.Thread(
-        target=_keep, args=(path, run, make), name=f"workbench keeper of {run}", daemon=True
+        target=_keep,
+        args=(path, run, make, look, absence),
+        name=f"workbench keeper of {run}",
+        daemon=True,
     )
     keeper.start()
     return keeper
 
 
-def _keep(path: Path, run: str, make: Callable[[Store], Bundle]) -> None:
+def _keep(
+    path: Path, run: str, make: Callable[[Store], Bundle], look: float, absence: float
+) -> None:
     # If this fails, the next page that opens the notebook gets the result from the store.
     with contextlib.suppress(OSError, ValueError, WorkbenchError), Store() as store:
         begun = alone = time.monotonic()
         while time.monotonic() - begun < PATIENCE_SECONDS:
             if store.attendance(run, time.time()):
                 alone = time.monotonic()
-            elif time.monotonic() - alone >= ABSENCE_SECONDS:
+            elif time.monotonic() - alone >= absence:
                 write_result(path, run, make(store))
                 return
             if not _lacks_result(json.loads(path.read_text(encoding="utf-8")), run):
                 return
-            time.sleep(LOOK_SECONDS)
+            time.sleep(look)
 
 
 def write_result(path: Path, run: str, bundle: Bundle) -> bool:

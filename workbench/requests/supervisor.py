@@ -38,7 +38,6 @@ VARIABLE = "WORKBENCH_WATCHDOG"
 LOOK_SECONDS = 2.0
 END_SECONDS = 10.0
 CARE_SECONDS = 1.0
-# A supervisor that was just started needs a moment to take its lock.
 WAKING_SECONDS = 5.0
 MOST_WAKINGS = 5
 WOKEN = "The supervisor had ended and was restarted."
@@ -104,11 +103,13 @@ class Care:
     Args:
         cluster: The cluster's name.
         now: Seconds of a monotonic clock.
+        waking: Seconds in which a supervisor that was just started takes its lock.
     """
 
-    def __init__(self, cluster: str, now: float) -> None:
+    def __init__(self, cluster: str, now: float, waking: float = WAKING_SECONDS) -> None:
         self._cluster = cluster
-        self._next = now + WAKING_SECONDS
+        self._waking = waking
+        self._next = now + waking
         self._wakings = 0
 
     def look(self, now: float) -> str:
@@ -134,7 +135,7 @@ class Care:
             )
         wake_supervisor(self._cluster)
         self._wakings += 1
-        self._next = now + WAKING_SECONDS
+        self._next = now + self._waking
         return WOKEN
 
 

@@ -21,13 +21,13 @@ class WorkbenchExtension(ExtensionApp):
     def initialize_handlers(self) -> None:
         """Add the routes and their shared settings."""
         self._workers = Workers()
-        self._feeds = Feeds(self._workers, self.log)
-        shared = {"workers": self._workers, "turns": Turns()}
+        self.feeds, self.turns = Feeds(self._workers, self.log), Turns()
+        shared = {"workers": self._workers, "turns": self.turns}
         for route, handler in ROUTES.items():
             self.handlers.append((f"{ROOT}/{route}", handler, shared))
-        self.handlers.append((f"{ROOT}/{RUN}/follow", FollowHandler, {"feeds": self._feeds}))
+        self.handlers.append((f"{ROOT}/{RUN}/follow", FollowHandler, {"feeds": self.feeds}))
 
     async def stop_extension(self) -> None:
         """Close the connections of all pages, and end the threads."""
-        await self._feeds.close()
+        await self.feeds.close()
         self._workers.close()

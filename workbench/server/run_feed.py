@@ -17,6 +17,7 @@ from workbench.core.cluster.model import ClusterState
 from workbench.core.moment import is_due
 from workbench.errors import Unknown, WorkbenchError
 from workbench.requests.supervisor import Care, supervisor_is_awake
+from workbench.server.feed_pace import USUAL, FeedPace
 from workbench.server.run_reader import FeedRequests, Reading, RunUpdate
 from workbench.server.subscriber import Subscriber, Told
 from workbench.server.workers import Workers
@@ -24,11 +25,6 @@ from workbench.store import Store
 
 if TYPE_CHECKING:
     from workbench.server.schemas import PageMessage
-
-KEEP_SECONDS = 15.0  # after the last page has left, for a page that is reloaded
-# After the run's end; a kernel that writes the result into the notebook gives up after 300.
-STAY_SECONDS = 330.0
-CHORES_SECONDS = 1.0
 
 # Close codes of the WebSocket; the last two are also in extension/src/protocol.ts.
 NORMAL = 1000
@@ -41,9 +37,8 @@ T = TypeVar("T")
 _GOODBYE = "The server is stopping."
 MOST_RUNS = 64
 MOST_PAGES = 64
-_FULL = f"This server follows at most {MOST_RUNS} runs at once; close some pages."
-_CROWDED = f"At most {MOST_PAGES} pages can follow a run; close some of them."
-ATTENDANCE_SECONDS = 5.0
+_FULL = "This server follows at most {} runs at once; close some pages."
+_CROWDED = "At most {} pages can follow a run; close some of them."
 
 
 class Following:
@@ -54,6 +49,7 @@ class Following:
         server: Tells this server's pages from those of others.
         workers: The threads for periodic tasks.
         log: For errors that no page can fix.
+        pace: Its times.
         former: The previous feed of this run, which has to end first.
     """
 
@@ -63,18 +59,20 @@ class Following:
         server: str,
         workers: Workers,
         log: logging.Logger,
+        pace: FeedPace,
         former: asyncio.Task[None] | None = None,
     ) -> None:
         self.is_over = False
         self._run = run
         self._workers = workers
         self._log = log
+        self._pace = pace
         self._pages: set[Subscriber] = set()
         # Pages that know of the end, and until when they may stay: the notebook is open there, so
         # they save it.
         self._staying: dict[Subscriber, float] = {}
-        self._told = Told()
-        self._chores = Chores(run, server)
+        self._told = Told(pace)
+        self._chores = Chores(run, server, pace)
         self._thread = ThreadPoolExecutor(1, f"workbench reader of {run}")
         self._reading: Reading | None = None
         self._woken = asyncio.Event()
@@ -123,7 +121,7 @@ class Following:
 
     async def _live(self, former: asyncio.Task[None] | None) -> None:
         try:
-            self._reading = await self._read(partial(Reading, self._run))
+            self._reading = await self._read(partial(Reading, self._run, self._pace.refresh))
             await self._follow(self._reading, former)
         except WorkbenchError as error:
             self._refuse(error)
@@ -155,7 +153,7 @@ class Following:
 
     async def _is_wanted(self) -> bool:
         """Return whether there is a page; wait for one as long as the feed is kept."""
-        due = time.monotonic() + KEEP_SECONDS
+        due = time.monotonic() + self._pace.keep
         while not self._pages and not self.is_over:
             until = max(due, *self._staying.values(), 0.0)
             if (left := until - time.monotonic()) <= 0:
@@ -192,7 +190,7 @@ class Following:
             elif page.tell(look, self._told, now):
                 self._pages.remove(page)
                 if page.stays:
-                    self._staying[page] = now + STAY_SECONDS
+                    self._staying[page] = now + self._pace.stay
                 else:
                     page.close(NORMAL)
                 self._changed.set()
@@ -215,7 +213,7 @@ class Following:
             if over:
                 return
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), CHORES_SECONDS if pages else None)
+                await asyncio.wait_for(self._changed.wait(), self._pace.chores if pages else None)
 
     def _chore(self, over: bool, pages: int) -> Callable[[], None]:
         """Return the periodic task that is due, to be done in a thread."""
@@ -237,11 +235,25 @@ class Feeds:
     Args:
         workers: The threads that read them.
         log: Where trouble is written that no page can do anything about.
+        most_runs: The number of runs that can be followed at once.
+        most_pages: The number of pages that can follow a run.
+
+    Attributes:
+        pace: The times of the feeds and pages that begin from now on.
     """
 
-    def __init__(self, workers: Workers, log: logging.Logger) -> None:
+    def __init__(
+        self,
+        workers: Workers,
+        log: logging.Logger,
+        *,
+        most_runs: int = MOST_RUNS,
+        most_pages: int = MOST_PAGES,
+    ) -> None:
+        self.pace = USUAL
         self._workers = workers
         self._log = log
+        self._most_runs, self._most_pages = most_runs, most_pages
         self._server = secrets.token_hex(8)
         self._followings: dict[str, Following] = {}
         self._closed = False
@@ -254,14 +266,14 @@ class Feeds:
         following = self._followings.get(run)
         if following is None or following.is_over:
             former = following.task if following else None
-            if len(self._followings) >= MOST_RUNS and not self._make_room():
-                page.close(STORE_TROUBLE, _FULL)
+            if len(self._followings) >= self._most_runs and not self._make_room():
+                page.close(STORE_TROUBLE, _FULL.format(self._most_runs))
                 return None
-            following = Following(run, self._server, self._workers, self._log, former)
+            following = Following(run, self._server, self._workers, self._log, self.pace, former)
             following.task.add_done_callback(partial(self._forget, run, following))
             self._followings[run] = following
-        if following.amount >= MOST_PAGES:
-            page.close(STORE_TROUBLE, _CROWDED)
+        if following.amount >= self._most_pages:
+            page.close(STORE_TROUBLE, _CROWDED.format(self._most_pages))
             return None
         following.join(page)
         return following
@@ -296,11 +308,13 @@ class Chores:
     Args:
         run: The run's id.
         server: The id of this server, to distinguish its pages from others'.
+        pace: How often they are done.
     """
 
-    def __init__(self, run: str, server: str) -> None:
+    def __init__(self, run: str, server: str, pace: FeedPace = USUAL) -> None:
         self._run = run
         self._server = server
+        self._pace = pace
         self._pages = 0
         self._written = 0.0
         self._care: Care | None = None
@@ -315,7 +329,7 @@ class Chores:
         Raises:
             StoreError: The store cannot be written.
         """
-        if pages != self._pages or (repeat and is_due(self._written, now, ATTENDANCE_SECONDS)):
+        if pages != self._pages or (repeat and is_due(self._written, now, self._pace.attendance)):
             with Store() as store:
                 store.put_attendance(self._run, self._server, pages, now)
             self._pages, self._written = pages, now
@@ -331,7 +345,7 @@ class Chores:
             MachineError: The store cannot be read, or no supervisor started.
         """
         if self._care is None:
-            self._care = Care(cluster, now)
+            self._care = Care(cluster, now, self._pace.waking)
         # A failed cluster is only retried on request.
         if supervisor_is_awake(cluster) or not _has_failed(cluster):
             self._care.look(now)

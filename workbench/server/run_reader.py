@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from workbench.core.moment import is_due
+from workbench.server.feed_pace import USUAL
 from workbench.store import Store
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ Output = dict[int, dict[str, Any] | None]
 LOOK_SECONDS = 0.1
 SLOW_SECONDS = 1.0  # between polls while no page answers
 BUDGET_SECONDS = 0.05  # for reading without a message
-# Even if the store is unchanged: some fields are not refreshed at every reading.
-REFRESH_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -72,13 +71,14 @@ class Reading:
 
     Args:
         run: The run's id.
+        refresh: Seconds between two readings of an unchanged store.
 
     Raises:
         Unknown: No run has this id.
         StoreError: The store cannot be read.
     """
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, refresh: float = USUAL.refresh) -> None:
         # Loaded in this thread, starting with the models of messages that pages send first.
         import workbench.server.schemas  # noqa: F401 - so that the event loop finds it loaded
         from workbench.view.page_feed import Feed
@@ -89,6 +89,7 @@ class Reading:
         except BaseException:
             self._store.close()
             raise
+        self._refresh = refresh
         self._questions = FeedRequests()
         self._urgent = threading.Event()
         self._urgent.set()  # a new page gets the state immediately
@@ -104,7 +105,7 @@ class Reading:
             self._urgent.set()
 
     def wait(self) -> RunUpdate:
-        """Wait for news, at most about ``REFRESH_SECONDS``.
+        """Wait for news, at most about ``refresh`` seconds.
 
         Raises:
             StoreError: The store cannot be read.
@@ -115,7 +116,7 @@ class Reading:
             news = self._take_in(time.time())
             frames, output = self._found(self._questions)
             told = frames or any(found is not None for found in output.values())
-            late = time.monotonic() - begun >= REFRESH_SECONDS
+            late = time.monotonic() - begun >= self._refresh
             if urgent or news or told or late or self._questions.anyway or self._feed.ended:
                 return self._look(frames, output)
 
@@ -138,7 +139,7 @@ class Reading:
         """Read news, and return whether there was any."""
         feed = self._feed
         version = self._store.data_version()
-        stale = version != self._seen or is_due(self._read, now, REFRESH_SECONDS) or feed.behind
+        stale = version != self._seen or is_due(self._read, now, self._refresh) or feed.behind
         if feed.ended or not stale:
             return False
         self._seen, self._read = version, now

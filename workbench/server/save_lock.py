@@ -20,9 +20,14 @@ class Turn:
 
 
 class Turns:
-    """The locks of all notebooks; times are seconds of any clock."""
+    """The locks of all notebooks; times are seconds of any clock.
 
-    def __init__(self) -> None:
+    Args:
+        seconds: After which a lock expires.
+    """
+
+    def __init__(self, seconds: float = TURN_SECONDS) -> None:
+        self.seconds = seconds
         self._turns: dict[str, Turn] = {}
 
     def __repr__(self) -> str:
@@ -31,7 +36,7 @@ class Turns:
     def take(self, holder: str, path: str, now: float) -> bool:
         """Take the lock of a notebook for ``holder``; return False if another has it."""
         self._turns = {path: turn for path, turn in self._turns.items() if turn.until > now}
-        turn = self._turns.setdefault(path, Turn(holder, now + TURN_SECONDS))
+        turn = self._turns.setdefault(path, Turn(holder, now + self.seconds))
         return turn.holder == holder
 
     def end(self, holder: str) -> None:

@@ -11,6 +11,7 @@ import math
 from asyncio import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
+from workbench.server.feed_pace import USUAL, FeedPace
 from workbench.server.run_reader import RunUpdate
 from workbench.surfaces import in_page
 
@@ -18,17 +19,12 @@ if TYPE_CHECKING:
     from workbench.server.schemas import PageMessage
 
 RUN_SECONDS = 0.25
-STEPS_SECONDS = 1.0
-BEAT_SECONDS = 5.0  # a page that receives nothing for longer considers the connection dead
 
 # What changes continually without news: fields, and the amounts of a line.
 _PASSING = frozenset({"now", "seconds_taken"})
 _PASSING_UNITS = frozenset({"rate", "duration"})
 # A little less than the interval between two polls of the store, which varies.
 FRAME_SECONDS = 0.08
-PATIENCE_SECONDS = 5.0
-# A page that opens an ended run may still request its output.
-GREETING_SECONDS = 1.0
 _REASON_BYTES = 120
 
 
@@ -38,12 +34,13 @@ class Told:
     ``run`` and ``steps`` count the messages; a page with another number lacks the latest.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pace: FeedPace = USUAL) -> None:
         self.ended = False
         self.is_behind = False  # whether a message is held back
         self.run_now: dict[str, Any] = {}
         self.run = self.steps = 0
         self.run_text = self.steps_text = ""
+        self._pace = pace
         self._lasting: dict[str, Any] = {}
         self._steps: dict[str, Any] | None = None
         self._run_at = self._steps_at = -math.inf
@@ -63,7 +60,7 @@ class Told:
         lasting = _lasting(look.run)
         quiet, news = now - self._run_at, lasting != self._lasting
         over = look.run["is_ended"] and not self._lasting.get("is_ended")
-        beat = quiet >= BEAT_SECONDS and not look.ended
+        beat = quiet >= self._pace.beat and not look.ended
         if not (over or beat or (news and quiet >= RUN_SECONDS)):
             return news
         self._lasting, self._run_at = lasting, now
@@ -75,7 +72,7 @@ class Told:
         """Return whether a message is held back."""
         if not look.steps or look.steps == self._steps:
             return False
-        if now - self._steps_at < STEPS_SECONDS and not look.ended:
+        if now - self._steps_at < self._pace.steps and not look.ended:
             return True
         self._steps, self._steps_at = look.steps, now
         self.steps += 1
@@ -107,6 +104,7 @@ class Subscriber:
         version: The version of that feed's curves that it has.
         now: When it connected.
         stays: Whether it has the run's notebook open, and stays connected after the end.
+        pace: How long it is waited for.
     """
 
     def __init__(
@@ -117,10 +115,12 @@ class Subscriber:
         now: float = 0.0,
         *,
         stays: bool = False,
+        pace: FeedPace = USUAL,
     ) -> None:
         self.greeted = False
         self.stays = stays
         self.wanted: int | None = None  # the requested output starts after this
+        self._pace = pace
         self._socket = socket
         self._claim = feed, version
         self._opened = now
@@ -135,7 +135,7 @@ class Subscriber:
 
     def is_slow(self, now: float) -> bool:
         """Whether a frame is unacknowledged for long, as by a hidden page."""
-        return self._pending is not None and now - self._framed >= PATIENCE_SECONDS
+        return self._pending is not None and now - self._framed >= self._pace.patience
 
     def since(self, now: float, *, ended: bool) -> int | None:
         """Return the version of the curves that it has; None while a frame is unacknowledged.
@@ -218,12 +218,12 @@ class Subscriber:
 
     def _is_through(self, look: RunUpdate, now: float) -> bool:
         """Whether it has everything, or has not answered for long."""
-        if now - self._opened < GREETING_SECONDS:
+        if now - self._opened < self._pace.greeting:
             return False
         if self._is_given_up:
             return True
         if self._pending is not None or self._reading > -math.inf:
-            return now - max(self._framed, self._reading) >= PATIENCE_SECONDS
+            return now - max(self._framed, self._reading) >= self._pace.patience
         return self.wanted is None or self.wanted in look.output
 
     def _write(self, data: str | bytes) -> None:

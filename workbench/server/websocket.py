@@ -60,7 +60,9 @@ class FollowHandler(WebSocketMixin, WebSocketHandler, JupyterHandler):
             self.close(_WRONG, brief(str(error)))
         else:
             feed = self.get_query_argument("feed", "")
-            self._page = Subscriber(self, feed, version, time.monotonic(), stays=stays)
+            self._page = Subscriber(
+                self, feed, version, time.monotonic(), stays=stays, pace=self._feeds.pace
+            )
             self._following = self._feeds.join(run, self._page)
 
     def _number(self, name: str, most: int = MOST) -> int:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from workbench.core.run.model import Run, RunState
 from workbench.errors import ClusterError, RunFailed
-from workbench.requests.supervisor import Care
+from workbench.requests.supervisor import WAKING_SECONDS, Care
 from workbench.store import Store
 from workbench.view.disk_notice import Room
 from workbench.view.interrupts import Interrupts
@@ -49,19 +49,21 @@ def follow(
     *,
     interrupts: Interrupts | None = None,
     left: Callable[[], bool] = lambda: False,
+    waking: float = WAKING_SECONDS,
 ) -> Run:
     """Keep ``view`` up to date until its run has ended, and return the run.
 
     Args:
         interrupts: The first one requests that the run stops.
         left: Returns True to stop following while the run continues.
+        waking: Seconds in which a supervisor that was just started takes its lock.
 
     Raises:
         ClusterError: The run cannot begin, because the cluster failed.
         KeyboardInterrupt: At a second interrupt.
     """
     record, begun = view.record, time.monotonic()
-    care, room = Care(record.run.wish.cluster, begun), Room(store.path)
+    care, room = Care(record.run.wish.cluster, begun, waking), Room(store.path)
     seen, due, is_said = -1, 0.0, False
     record.look(store)
     view.draw(time.time())  # first, so that state and curves are above the output
