@@ -103,7 +103,7 @@ export function ClusterCard(props: {
   );
 }
 
-/** Its price and lifetime; empty if it is free and has no limit. */
+/** Its price and time to live; empty if it is free and never expires. */
 function money(cluster: ICluster, trans: ITrans): string[][] {
   return [
     [trans.__('Price'), price(cluster, trans)],

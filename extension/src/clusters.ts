@@ -153,7 +153,7 @@ export class ClustersModel implements IDisposable {
     });
   }
 
-  /** Let a cluster live longer. */
+  /** Extend a cluster's time to live. */
   extend(name: string, seconds: number): Promise<boolean> {
     return this._change(name, () => this.options.api.extend(name, seconds));
   }

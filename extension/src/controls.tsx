@@ -1,5 +1,5 @@
 /**
- * The controls of one cluster: size, lifetime and deletion.
+ * The controls of one cluster: size, time to live and deletion.
  */
 import * as React from 'react';
 
@@ -132,7 +132,7 @@ export function Controls(props: {
         />
       )}
       {cluster.is_wanted && cluster.expires !== null && (
-        <Longer cluster={cluster} model={model} trans={trans} />
+        <Extension cluster={cluster} model={model} trans={trans} />
       )}
       <div className="wb-controls-row">
         {!isDeleted(cluster) && (
@@ -253,8 +253,8 @@ function NodesBox(props: {
   );
 }
 
-/** More time to live. */
-function Longer(props: {
+/** Extends the time to live. */
+function Extension(props: {
   cluster: ICluster;
   model: ClustersModel;
   trans: ITrans;
@@ -279,7 +279,7 @@ function Longer(props: {
           step="any"
           value={text}
           aria-invalid={isWrong}
-          title={trans.__('Hours to add to the lifetime')}
+          title={trans.__('Hours to add to the time to live')}
           onChange={event => setText(event.target.value)}
           onKeyDown={event => {
             if (event.key === 'Enter') {
@@ -291,7 +291,7 @@ function Longer(props: {
       </label>
       <Action
         label={trans.__('Extend')}
-        title={trans.__('Delete the cluster this much later')}
+        title={trans.__('Extend the time to live')}
         refusal={isWrong ? trans.__('The number is out of range.') : ''}
         isBusy={model.isBusy(cluster.name)}
         act={extend}

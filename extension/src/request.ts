@@ -73,7 +73,7 @@ export function resizeCluster(
   return json('PATCH', ['clusters', name], { body: size, settings });
 }
 
-/** Let a cluster live longer. */
+/** Extend a cluster's time to live. */
 export function extendCluster(
   name: string,
   seconds: number,

@@ -202,7 +202,7 @@ export function outcomeWord(rung: IRung, trans: ITrans): string {
 }
 
 /**
- * How long a cluster still lives; nothing where it has no limit.
+ * The remaining time to live of a cluster; empty if it never expires.
  *
  * @param now - epoch seconds
  */

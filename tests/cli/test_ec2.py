@@ -43,7 +43,7 @@ def test_the_price_the_dry_run_and_the_end_are_shown_before_the_yes(endpoint, wo
     assert "0.75 Gbit/s" in result.stdout
     assert re.search(r"Dry run: \d+ checks passed, \d+ cannot be tested before", result.stdout)
     assert "Tried first: 3 nodes of c5.large in us-east-1" in result.stdout
-    assert "for their disks and $0.015/h for public addresses, of at most" in result.stdout
+    assert "for their disks and $0.015/h for public addresses (max price" in result.stdout
     assert "all nodes, with disks and addresses" in " ".join(result.stdout.split())
     assert "Nodes accept ssh from 203.0.113.7/32, and all other traffic only from" in result.stdout
     assert "The cluster is deleted after 2 h (" in result.stdout
@@ -113,7 +113,7 @@ def test_from_outside_of_the_network_an_address_has_to_be_named(endpoint, workbe
 
 @pytest.mark.parametrize(
     ("said", "why"),
-    [("0.0.0.0/0", "public and more than one address"), ("home", "'home' is no network")],
+    [("0.0.0.0/0", "public and more than one address"), ("home", "'home' is not a network")],
 )
 def test_a_door_to_the_world_is_refused(endpoint, workbench, said, why):
     result = workbench(*INSIDE, "--yes", "--ssh-from", said)
@@ -220,7 +220,7 @@ def test_more_nodes_than_all_may_cost_are_refused(endpoint, workbench, store, re
 
     result = workbench("resize", "--nodes", "3", "--no-wait", "--yes")
 
-    assert "more than the price limit of $0.10/h" in result.stderr
+    assert "more than the max price of $0.10/h" in result.stderr
     assert store.cluster_wish("default").fleet.nodes == 2
 
 

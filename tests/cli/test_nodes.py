@@ -169,9 +169,7 @@ def test_a_cluster_without_an_end_is_not_extended(workbench, actor, store):
 
     result = workbench("extend", "4h")
 
-    assert result.stderr.strip() == (
-        "Cluster 'default' has no time limit; there is nothing to extend."
-    )
+    assert result.stderr.strip() == ("Cluster 'default' never expires; there is nothing to extend.")
 
 
 def test_status_shows_nodes_and_money(workbench, actor, store):

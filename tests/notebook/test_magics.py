@@ -420,7 +420,7 @@ def test_nodes_are_resized_and_shown_with_what_they_cost(
     assert "Resizing cluster 'default' to 0 nodes; it has 1 now." in capsys.readouterr().out
     assert store.cluster_wish("default").fleet.nodes == 0
     assert "Provider: rehearsal (nothing is bought). Nodes: 1 of 0 nodes." in sent.text
-    assert "Price: $0.20/h now, $0.50 spent, no time limit." in sent.text
+    assert "Price: $0.20/h now, $0.50 spent, never expires." in sent.text
     assert "i-1   –        joined" in sent.text
 
 

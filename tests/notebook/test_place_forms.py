@@ -224,7 +224,7 @@ def test_what_costs_more_than_it_may_is_said_and_not_started(spot) -> None:
     spot.form.find.click()
 
     assert spot.start.disabled
-    assert "above the maximum of $0.10/h" in text_of(spot.form.total.value)
+    assert "above the max price of $0.10/h" in text_of(spot.form.total.value)
 
 
 def test_what_fits_nothing_says_which_need_to_ease(spot, places) -> None:

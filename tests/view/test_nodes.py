@@ -12,11 +12,11 @@ from workbench.core.fleet.purchases import Order, PurchaseOutcome
 from workbench.view.nodes import (
     MOST_NODES,
     fleet_of,
-    lifetime,
     money_line,
     nodes_line,
     nodes_table,
     rungs_table,
+    time_to_live,
 )
 from workbench.view.page_messages import cluster_message
 
@@ -144,10 +144,10 @@ def test_traffic_that_costs_less_than_a_cent_is_not_said(store, spot):
 
 @pytest.mark.parametrize(
     ("expires", "said"),
-    [(0.0, "no time limit"), (160.0, "1 min to live"), (99.0, "expired at")],
+    [(0.0, "never expires"), (160.0, "1 min to live"), (99.0, "expired at")],
 )
 def test_a_time_to_live_is_said(expires, said):
-    assert lifetime(expires, 100.0).startswith(said)
+    assert time_to_live(expires, 100.0).startswith(said)
 
 
 def test_of_a_large_fleet_not_every_node_is_told(store, spot):

@@ -223,9 +223,9 @@ OFFERS = Command(
 EXTEND = Command(
     "extend",
     "cloud_commands:extend",
-    "Delete a cluster later than planned",
-    text="Delete a cluster later than planned, by LONGER (for example 4h).",
-    arguments=[click.Argument(["longer"], type=SECONDS)],
+    "Extend the time to live of a cluster",
+    text="Extend the time to live of a cluster by DURATION, such as 4h.",
+    arguments=[click.Argument(["seconds"], type=SECONDS, metavar="DURATION")],
     options={"Options": [CLUSTER]},
     examples=["workbench extend 4h"],
 )

@@ -1,4 +1,4 @@
-"""The commands about rented nodes: offers, lifetime, interruptions, leftovers."""
+"""The commands about rented nodes: offers, time to live, interruptions, leftovers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from workbench.core.fleet.suitability import required
 from workbench.core.units import count
 from workbench.errors import ClusterError, InputError
 from workbench.requests.cloud_queries import ask_clean, ask_interruption, ask_sweep
-from workbench.requests.cluster import ask_longer
+from workbench.requests.cluster import ask_extension
 from workbench.store import Store
 from workbench.store.paths import owner_id
 from workbench.view.listing import NOTHING, Table
-from workbench.view.nodes import lifetime
+from workbench.view.nodes import time_to_live
 from workbench.view.text import duration, hourly, moment
 
 POLL_SECONDS = 3.0
@@ -52,12 +52,12 @@ def offers(as_json: bool, **given: Any) -> None:
     click.echo(f"`workbench up` would try {rung} first.")
 
 
-def extend(longer: float, cluster: str) -> None:
-    """Extend a cluster's lifetime."""
+def extend(seconds: float, cluster: str) -> None:
+    """Extend a cluster's time to live."""
     now = time.time()
     with Store() as store:
-        expires = ask_longer(store, longer, cluster=cluster, now=now).fleet.expires
-    click.echo(f"Cluster {cluster!r}: {lifetime(expires, now)}, until {moment(expires)}.")
+        expires = ask_extension(store, seconds, cluster=cluster, now=now).fleet.expires
+    click.echo(f"Cluster {cluster!r}: {time_to_live(expires, now)}, until {moment(expires)}.")
 
 
 def interrupt(node: str, notice: float, cluster: str) -> None:

@@ -120,7 +120,7 @@ def agree_to_size(
     """Wish for another size, once the person has agreed to what more nodes cost.
 
     Raises:
-        StateError: Not confirmed, or it would cost more than the cluster's limit.
+        StateError: Not confirmed, or it exceeds the max price or the budget.
     """
     ask = partial(
         ask_size,
@@ -227,7 +227,7 @@ def best_rung(fleet: FleetWish, offers: Sequence[Offer]) -> Candidate:
         offers: One or more that fit.
 
     Raises:
-        StateError: What fits costs more than the price limit, or exceeds the quota.
+        StateError: What fits costs more than the max price, or exceeds the quota.
     """
     needs = required(fleet)
     fitting = ranked(offers, needs, fleet.nodes)
@@ -247,12 +247,13 @@ def best_rung(fleet: FleetWish, offers: Sequence[Offer]) -> Candidate:
     cheapest = min(total(offer, fleet.nodes) for offer in fitting)
     raise StateError(
         f"{count(fleet.nodes, 'node')} that fit now cost {hourly(cheapest)}, more than "
-        f"{hourly(fleet.max_price)}; raise --max-price, or ask for fewer or smaller nodes."
+        f"the max price of {hourly(fleet.max_price)}; raise --max-price, or ask for fewer or "
+        "smaller nodes."
     )
 
 
 def _is_same(before: FleetWish, fleet: FleetWish) -> bool:
-    """Whether this requests no more than was confirmed, apart from the lifetime."""
+    """Whether this requests no more than was confirmed, apart from the time to live."""
     known = {host.address: host.slots for host in before.hosts}
     hosts = tuple(
         replace(host, slots=host.slots or fleet.slots or known.get(host.address, 0))
@@ -346,7 +347,7 @@ def _terms(fleet: FleetWish, rung: Candidate, offers: Sequence[Offer], now: floa
             f"{hourly(price)}, which is too little to start; raise --budget, or ask for fewer or "
             "smaller nodes."
         )
-    most = f", of at most {hourly(fleet.max_price)}" if fleet.max_price else ""
+    most = f" (max price {hourly(fleet.max_price)})" if fleet.max_price else ""
     billed = f", with {billed_beside(first, rung.count)}" if first.beside else ""
     lines = [f"Tried first: {rung}, {hourly(price)} now{billed}{most}.", *traffic(fleet)]
     if fleet.expires:
@@ -356,9 +357,7 @@ def _terms(fleet: FleetWish, rung: Candidate, offers: Sequence[Offer], now: floa
             f"costs about {dollars(price * seconds / HOUR)}."
         )
     else:
-        lines.append(
-            "It has no time limit, and costs money until you delete it (`workbench delete`)."
-        )
+        lines.append("It never expires, and costs money until you delete it (`workbench delete`).")
     if fleet.budget:
         lines.append(f"It is deleted before it has cost {dollars(fleet.budget)}.")
     if fleet.provider is Provider.REHEARSAL:

@@ -1,4 +1,4 @@
-"""Parse the options about nodes: requirements, provider and price limits."""
+"""Parse the options about nodes: requirements, provider max price and budget."""
 
 from __future__ import annotations
 

@@ -97,14 +97,16 @@ NEEDS = [
 MONEY = [
     option(
         "--max-price", type=AMOUNT, metavar="$/H",
-        help="Highest price per hour of all nodes together.", show_default="no limit",
+        help="Max price of all nodes together, per hour.", show_default="no limit",
     ),
     option(
         "--budget", type=AMOUNT, metavar="$",
-        help="Delete the cluster when it has cost this much.", show_default="no limit",
+        help="Total budget: delete the cluster when it has cost this much.",
+        show_default="no limit",
     ),
     option(
-        "--ttl", type=SECONDS, help="Delete the cluster after this time; 0 means never.",
+        "--ttl", type=SECONDS,
+        help="Time to live: delete the cluster after this time; 0 means never.",
         show_default="8h for paid nodes, else never",
     ),
 ]  # fmt: skip

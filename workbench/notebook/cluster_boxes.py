@@ -69,8 +69,8 @@ class ClusterBoxes:
             "Max nodes", 0, "Add nodes up to this number while runs are queued; 0 = fixed size"
         )
         self.sizes = row(self.nodes, self.min_nodes, self.max_nodes)
-        self.hours = amount("Extend by, h", 1.0, "Hours to add to the lifetime")
-        self.extend = button("Extend", "Delete the cluster this much later")
+        self.hours = amount("Extend by, h", 1.0, "Hours to add to the time to live")
+        self.extend = button("Extend", "Extend the time to live")
         self.state = HtmlBox(description="State", style=STYLE)
         self.price = HtmlBox(description="Price", style=STYLE)
         self.remark, self.message, self.facts = (HtmlBox() for _ in range(3))
@@ -82,7 +82,7 @@ class ClusterBoxes:
         self.keys = KeyQuestion(on_keys)
         self.more = Agreement()
         self.box = widgets.VBox([local.widget])
-        self.longer = row(self.hours, self.extend)
+        self.extension = row(self.hours, self.extend)
         self.widget = widgets.VBox(
             [
                 self.title,
@@ -93,7 +93,7 @@ class ClusterBoxes:
                 self.price,
                 self.remark,
                 row(self.start, self.resize, self.end),
-                self.longer,
+                self.extension,
                 self.delete.widget,
                 self.keys.widget,
                 self.more.widget,

@@ -29,7 +29,7 @@ from workbench.notebook.provider_queries import (
     in_background,
 )
 from workbench.notebook.run_listing import cluster_status, status_line
-from workbench.requests.cluster import ask_cluster, ask_down, ask_longer, ask_size, local_slots
+from workbench.requests.cluster import ask_cluster, ask_down, ask_extension, ask_size, local_slots
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.nodes import PLACES, FleetNodes, fleet_of, money_line
@@ -232,7 +232,7 @@ class ClusterPanel(ClusterBoxes):
         enable(self.start, why.start or busy or form, may_start, is_main=True)
         enable(self.resize, why.resize or busy, f"Resize cluster {name} to {size}", is_main=True)
         enable(self.end, why.delete, f"Delete cluster {name} with its ranks and nodes")
-        show(self.longer, is_up and wish is not None and wish.fleet.expires > 0)
+        show(self.extension, is_up and wish is not None and wish.fleet.expires > 0)
         self.provider.disabled = is_up
         # The requirements are chosen at the start; afterwards they are folded.
         show(self.box, not (is_up and isinstance(self.form, MarketForm)))
@@ -282,7 +282,7 @@ class ClusterPanel(ClusterBoxes):
     def _extend(self) -> None:
         with Store() as store:
             seconds = 3600 * at_least(self.hours)
-            ask_longer(store, seconds, cluster=self.cluster, now=time.time())
+            ask_extension(store, seconds, cluster=self.cluster, now=time.time())
             self.refresh(store)
 
     def _ask_to_delete(self) -> None:

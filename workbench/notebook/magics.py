@@ -48,7 +48,7 @@ class WorkbenchMagics(Magics):
     @line_magic
     @explained
     def dist_cluster(self, line: str) -> ClusterPanel:
-        """Show a cluster with its actual and desired size, price and lifetime, and change it."""
+        """Show a cluster: actual and desired size, price and time to live; and change it."""
         chosen = read("%dist_cluster", line)
         say(choose(chosen.cluster))
         panel = panel_for(chosen.cluster)

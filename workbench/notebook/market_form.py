@@ -167,7 +167,7 @@ class MarketForm:
             least = hourly(total(fitting[0], wish.min_nodes))
             return (
                 f"{count(wish.min_nodes, 'node')} cost at least {least}, above the "
-                f"maximum of {hourly(wish.max_price)}; raise it, or ask for fewer nodes."
+                f"max price of {hourly(wish.max_price)}; raise it, or ask for fewer nodes."
             )
         first = self._cheapest(rung)
         hour = total(first, rung.count)

@@ -1,4 +1,4 @@
-"""Request a cluster: up, of a size, for longer, or deleted.
+"""Request that a cluster is started, resized, extended or deleted.
 
 The shell, magics, the widget and the page all use these functions, so that a command, a cell and a
 button do the same.
@@ -109,8 +109,8 @@ def ask_size(
         InputError: The number is not possible, or no offer fits.
         Unknown: There is no such cluster, so it has no nodes.
         PriceQuestion: It costs more than was confirmed.
-        StateError: It costs more than the cluster may, its nodes are not up, or its time to live
-            is over.
+        StateError: It exceeds the max price or the budget, the nodes are not up, or the time to
+            live is over.
         CloudError: The provider does not answer, or not to us.
     """
     before = store.cluster_wish(check_cluster_name(cluster))
@@ -125,27 +125,27 @@ def ask_size(
     return _request(store, before, wish)
 
 
-def ask_longer(
+def ask_extension(
     store: Store, seconds: float, *, cluster: str = DEFAULT_CLUSTER, now: float
 ) -> ClusterWish:
-    """Extend a cluster's lifetime.
+    """Extend a cluster's time to live.
 
     Raises:
         InputError: The time is not valid.
         Unknown: There is no such cluster.
-        StateError: It is not up, or has no time limit.
+        StateError: It is not up, or never expires.
     """
     wish = store.cluster_wish(check_cluster_name(cluster))
     if wish is None:
         raise Unknown(f"There is no cluster {cluster!r}; start it first.")
     if seconds <= 0:
-        raise InputError(f"It must be longer by more than 0 seconds, not {seconds:g}; try 4h.")
+        raise InputError(f"The extension must be more than 0 seconds, not {seconds:g}", "try 4h.")
     if not wish.up:
         raise StateError(
-            f"Cluster {cluster!r} is not up, so its lifetime cannot be extended; start it."
+            f"Cluster {cluster!r} is not up, so its time to live cannot be extended; start it."
         )
     if not wish.fleet.expires:
-        raise StateError(f"Cluster {cluster!r} has no time limit; there is nothing to extend.")
+        raise StateError(f"Cluster {cluster!r} never expires; there is nothing to extend.")
     fleet = replace(wish.fleet, expires=max(wish.fleet.expires, now) + seconds)
     return ask_cluster(
         store, wish.ranks, cluster=cluster, oversubscribe=wish.oversubscribe, fleet=fleet

@@ -19,7 +19,7 @@ from workbench.errors import StateError, Unknown
 from workbench.requests.cluster import (
     ask_cluster,
     ask_down,
-    ask_longer,
+    ask_extension,
     ask_size,
     local_slots,
     remove_cluster,
@@ -70,11 +70,11 @@ def resize(store: Store, name: str, body: bytes) -> Message:
 
 
 def extend(store: Store, name: str, body: bytes) -> Message:
-    """Request a longer lifetime of a cluster, and return it."""
-    from workbench.server.schemas import Longer, body_as
+    """Request that the time to live of a cluster is extended, and return the cluster."""
+    from workbench.server.schemas import Extension, body_as
 
-    seconds = body_as(Longer, body).seconds
-    ask_longer(store, seconds, cluster=name, now=time.time())
+    seconds = body_as(Extension, body).seconds
+    ask_extension(store, seconds, cluster=name, now=time.time())
     return _cluster(store, name)
 
 

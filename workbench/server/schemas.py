@@ -38,8 +38,8 @@ class SizeRequest(Body):
     across_zones: bool = Field(False, description="true or false")
 
 
-class Longer(Body):
-    """The extension of a cluster's lifetime."""
+class Extension(Body):
+    """By how much a cluster's time to live is extended."""
 
     seconds: float = Field(gt=0, le=366 * 86400, description="a number of seconds")
 

@@ -151,7 +151,7 @@ def nodes_line(fleet: FleetNodes) -> str:
 
 
 def money_line(fleet: FleetNodes, now: float) -> str:
-    """Return the present price, money spent and left, and remaining lifetime, at ``now``."""
+    """Return the present price, money spent and left, and the time to live, at ``now``."""
     wish, paid = fleet.wish.fleet, fleet.bill
     if paid is None:
         parts = ["free"]
@@ -159,7 +159,7 @@ def money_line(fleet: FleetNodes, now: float) -> str:
         parts = [f"{hourly(paid.price)} now", f"{dollars(paid.spent)} spent{_of_it(paid)}"]
         if paid.left is not None:
             parts.append(f"{dollars(paid.left)} of {dollars(wish.budget)} left")
-    return ", ".join([*parts, lifetime(wish.expires, now)])
+    return ", ".join([*parts, time_to_live(wish.expires, now)])
 
 
 def _of_it(paid: Bill) -> str:
@@ -168,10 +168,10 @@ def _of_it(paid: Bill) -> str:
     return f" (of which about {dollars(paid.traffic)} for traffic, estimated)"
 
 
-def lifetime(expires: float, now: float) -> str:
-    """Return a cluster's remaining lifetime in words."""
+def time_to_live(expires: float, now: float) -> str:
+    """Return a cluster's remaining time to live in words."""
     if not expires:
-        return "no time limit"
+        return "never expires"
     if expires <= now:
         return f"expired at {moment(expires)}"
     return f"{duration(expires - now)} to live"

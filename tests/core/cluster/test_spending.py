@@ -88,7 +88,7 @@ def test_a_price_is_agreed_to_as_long_as_it_hardly_moves():
         (
             {"max_price": 0.6},
             OFFERS,
-            r"\$0.64/h, more than the price limit of \$0.60/h.*--max-price",
+            r"\$0.64/h, more than the max price of \$0.60/h.*--max-price",
         ),
         ({"budget": 0.6}, OFFERS, r"\$0.10 of the budget of \$0.60 are left.*--budget"),
         (

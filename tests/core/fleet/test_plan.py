@@ -723,7 +723,7 @@ def test_where_too_few_may_be_paid_nothing_is_bought() -> None:
     (wait,) = planned(replace(WISH, max_price=0.3))
 
     assert wait.why == (
-        "2 nodes more would cost $0.40/h (g4dn.xlarge), and the price limit is $0.30/h; "
+        "2 nodes more would cost $0.40/h (g4dn.xlarge), and the max price is $0.30/h; "
         "raise it, or request fewer nodes."
     )
 

@@ -88,7 +88,7 @@ def growth(
 
     Raises:
         InputError: No offer fits.
-        StateError: It exceeds the price limit or the budget, or the quota is too small.
+        StateError: It exceeds the max price or the budget, or the quota is too small.
     """
     fleet = wish.fleet
     before = sum(node.price for node in there if node.state is not NodeState.LEAVING)
@@ -126,9 +126,9 @@ def growth(
     found = AddedCost(nodes, before, price, tried[0], traffic)
     if fleet.max_price and price > fleet.max_price:
         raise StateError(
-            f"{_nodes(nodes)} would cost {hourly(price)}, more than the price limit "
+            f"{_nodes(nodes)} would cost {hourly(price)}, more than the max price "
             f"of {hourly(fleet.max_price)}",
-            "request fewer, or raise the limit with `workbench up --max-price`.",
+            "request fewer, or raise it with `workbench up --max-price`.",
         )
     if not is_worth_it(spent, price, fleet.budget):
         raise StateError(

@@ -137,12 +137,12 @@ def _distance(offer: Offer, near: tuple[str, str]) -> tuple[bool, bool]:
 
 @dataclass(frozen=True)
 class _Bound:
-    """The price limit of all nodes, as ``candidates`` has it."""
+    """The max price of all nodes, as ``candidates`` has it."""
 
     room: float
 
     def most(self, offer: Offer) -> int:
-        """Return how many nodes the price limit and the quota allow."""
+        """Return how many nodes the max price and the quota allow."""
         by_price = int(self.room / offer.hour + _ROUNDING) if self.room and offer.hour else 1 << 30
         has_quota = offer.quota is not None and offer.vcpus
         by_quota = (offer.quota or 0) // offer.vcpus if has_quota else 1 << 30

@@ -12,7 +12,7 @@ record and the token of the purchase, and buys nothing twice. ::
                         Terminate, once no world has ranks on it, or after a while            │
                                                                                  gone ◀────────┘
 
-A node leaves if fewer are wanted, the price limit or the budget demands it, the provider takes it
+A node leaves if fewer are wanted, the max price or the budget demands it, the provider takes it
 back, or it is late: not reached, or not prepared in time. What a provider refuses is answered by
 ``provisioning`` with a wait or the next fallback. When the cluster is deleted or its time is over,
 all nodes leave, then ``Clean`` removes what they shared, and ``Finish`` ends the supervisor.
@@ -175,7 +175,7 @@ def _take_back(view: FleetView, target: int) -> None:
 
 
 def _fit_price(view: FleetView, least: int) -> None:
-    """Release nodes that exceed the price limit; all of them, if too few would be left."""
+    """Release nodes that exceed the max price; all of them, if too few would be left."""
     most = view.wish.max_price
     staying = by_worth(view.kept, view.fact.used)
     while most and staying and sum(node.price for node in staying) > most + _ROUNDING:
@@ -185,7 +185,7 @@ def _fit_price(view: FleetView, least: int) -> None:
     ids = {node.id for node in staying}
     for node in view.kept:
         if node.id not in ids:
-            view.leave(node, f"together the nodes cost more than the price limit of {hourly(most)}")
+            view.leave(node, f"together the nodes cost more than the max price of {hourly(most)}")
 
 
 def _elect(view: FleetView, least: int) -> None:

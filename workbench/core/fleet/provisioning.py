@@ -233,7 +233,7 @@ def _why_not(view: FleetView, missing: int, fewest: int, room: float) -> str:
         most = hourly(view.wish.max_price)
         return (
             f"{_nodes(fewest)} more would cost {hourly(price)} ({cheapest.type}{disks}), "
-            f"and the price limit is {most}; raise it, or request fewer nodes."
+            f"and the max price is {most}; raise it, or request fewer nodes."
         )
     return judge_quota(fitting[0], fewest).remedy
 

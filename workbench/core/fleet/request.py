@@ -54,7 +54,7 @@ class FleetRequest:
         network: Gbit/s, sustained.
         max_price: $/h of all nodes together.
         budget: $ for the cluster's whole life.
-        ttl: Seconds until everything is deleted; 0 for never.
+        ttl: Time to live: seconds until everything is deleted; 0 for never.
         prepare: The script's text.
         disk: GiB of each node's root volume.
         cuda: Whether nodes get CuPy and NCCL.
@@ -342,7 +342,7 @@ def check_fleet(fleet: FleetWish) -> FleetWish:
         raise InputError(
             f"The maximum must be from {fleet.nodes} to {most} nodes, not {fleet.max_nodes}."
         )
-    for name, value in (("price", fleet.max_price), ("budget", fleet.budget)):
+    for name, value in (("max price", fleet.max_price), ("budget", fleet.budget)):
         if value < 0:
             raise InputError(f"The {name} must be at least $0, not ${value:g}.")
     return fleet
