@@ -13,8 +13,10 @@ class WorkbenchError(Exception):
     """The base class of all errors that workbench raises.
 
     Args:
-        what: What is wrong, with the value; or the whole sentence.
-        remedy: What to do about it, as the part of the sentence after a semicolon.
+        what: What is wrong, with the value.
+        remedy: What to do about it, or what happens next, as the part of the sentence after a
+            semicolon. It is empty where ``what`` names the valid values, or where only the
+            program's own defect is to blame.
     """
 
     def __init__(self, what: str = "", remedy: str = "") -> None:
@@ -62,6 +64,10 @@ class PriceQuestion(StateError):
 
 class MachineError(WorkbenchError):
     """A problem of this machine: MPI missing, disk full, directory not writable."""
+
+
+class ProtocolError(MachineError):
+    """A node or a rank sent something invalid: a clause about "it", which the caller completes."""
 
 
 class KeyUnknown(MachineError):

@@ -124,8 +124,8 @@ def market_of(
         return Market("", (_own(store, wish),))
     if there not in PRICED:
         raise InputError(
-            "No provider is given; add --ec2, or --rehearsal for simulated nodes, which need no "
-            "account."
+            "No provider is given",
+            "add --ec2, or --rehearsal for simulated nodes, which need no account.",
         )
     where = region or (wish.fleet.region if wish and wish.fleet.provider is there else "")
     market = ask_offers(there, needs, where, 0.0)
@@ -144,8 +144,8 @@ def _own(store: Store, wish: ClusterWish) -> Offer:
     link = next((found for one in surveys if (found := one.link())), None)
     if link is None:
         raise StateError(
-            f"The links of cluster {wish.name!r} have not been measured yet; measure them with "
-            "`workbench bandwidth`, or plan with --ec2 or --rehearsal."
+            f"The links of cluster {wish.name!r} have not been measured yet",
+            "measure them with `workbench bandwidth`, or plan with --ec2 or --rehearsal.",
         )
     slots = max((host.slots for host in wish.fleet.hosts), default=1) or 1
     return Offer(
@@ -170,8 +170,8 @@ def _measured(store: Store, asked: Asked) -> tuple[Run | None, Observed | None]:
         run = store.run(asked.run)
         if (observed := observed_run(store, run)) is None:
             raise StateError(
-                f"Run {run.wish.name!r} has no measured step; name another run, or give --step "
-                "SECONDS, --gradients BYTES and --batch EXAMPLES."
+                f"Run {run.wish.name!r} has no measured step",
+                "name another run, or give --step SECONDS, --gradients BYTES and --batch EXAMPLES.",
             )
         return run, observed
     if asked.step and asked.gradients and asked.batch:
@@ -196,8 +196,8 @@ def _work(asked: Asked, observed: Observed | None) -> Work:
     )
     if not work.nbytes:
         raise StateError(
-            "The run exchanged no gradients, so their size is unknown; give it, for example "
-            "--gradients 98MB."
+            "The run exchanged no gradients, so their size is unknown",
+            "give it, for example --gradients 98MB.",
         )
     return work
 
@@ -222,6 +222,6 @@ def nbytes_of(text: str) -> float:
     """
     found = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*([kMG]i?)?B?", text.strip())
     if found is None or found[1].count(".") > 1 or found[1] == ".":
-        raise InputError(f"{text!r} is not a number of bytes; write for example 98MB.")
+        raise InputError(f"{text!r} is not a number of bytes", "write for example 98MB.")
     base = 1024 if (unit := found[2] or "").endswith("i") else 1000
     return float(found[1]) * float(base ** " kMG".index(unit[:1] or " "))

@@ -40,8 +40,8 @@ def bandwidth_command(
             known = store.surveys(cluster, limit=1)
             if not known:
                 raise StateError(
-                    f"Cluster {cluster!r} has not been measured yet; measure it with `workbench "
-                    "bandwidth`."
+                    f"Cluster {cluster!r} has not been measured yet",
+                    "measure it with `workbench bandwidth`.",
                 )
             found: Measurement | None = known[0]
         else:
@@ -67,7 +67,7 @@ def _measured(store: Store, cluster: str, rating: float | None) -> Run:
                 run = follow(store, TerminalView(run, screen), interrupts=interrupts)
         except KeyboardInterrupt:
             raise StateError(
-                f"Stopping run {wish.name!r} in the background; `workbench status` shows it."
+                f"Stopping run {wish.name!r} in the background", "`workbench status` shows it."
             ) from None
     if run.fact.state is not RunState.STOPPED:
         check_success(run)

@@ -151,8 +151,8 @@ def _delete(place: Provider, leaks: Sequence[Leftover]) -> None:
         while left := ask_clean(place, region, cluster, owner, images=images):
             if time.monotonic() > deadline:
                 raise ClusterError(
-                    f"{_listed(left)} of cluster {cluster!r} still exist; run `workbench "
-                    "sweep-leaks` again, or delete them in the AWS console."
+                    f"{_listed(left)} of cluster {cluster!r} still exist",
+                    "run `workbench sweep-leaks` again, or delete them in the AWS console.",
                 )
             if (now_said := _listed(left)) != said:
                 said = now_said

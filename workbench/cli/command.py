@@ -110,7 +110,9 @@ def resize(
         wish = store.cluster_wish(check_cluster_name(cluster))
         if wish is None or not wish.up:
             start = "" if ranks is None else f" {ranks}"
-            raise StateError(f"Cluster {cluster!r} is not up; start it with `workbench up{start}`.")
+            raise StateError(
+                f"Cluster {cluster!r} is not up", f"start it with `workbench up{start}`."
+            )
         agree_to_size(
             store, wish, size, yes=yes, across_zones=across_zones, oversubscribe=oversubscribe
         )
@@ -201,7 +203,9 @@ def status(as_json: bool, cluster: str | None) -> None:
     with Store() as store:
         names = [cluster] if cluster else [wish.name for wish in store.clusters()]
         if cluster and store.cluster_wish(cluster) is None:
-            raise StateError(f"There is no cluster {cluster!r}; list all with `workbench status`.")
+            raise StateError(
+                f"There is no cluster {cluster!r}", "list all with `workbench status`."
+            )
         for name in names:
             keep_awake(store, name)
         unfinished = [run for name in names for run in store.unfinished(name)]
@@ -272,12 +276,12 @@ def logs(
     with Store() as store:
         if run is None and not store.runs(cluster, limit=1):
             raise StateError(
-                f"Cluster {cluster!r} has no runs yet; start one with `workbench run`."
+                f"Cluster {cluster!r} has no runs yet", "start one with `workbench run`."
             )
         found = store.run(run) if run else store.runs(cluster, limit=1)[0]
         if rank is not None and not 0 <= rank < max(1, found.fact.ranks):
             ranks = count(found.fact.ranks, "rank")
-            raise InputError(f"Run {found.wish.name!r} has {ranks}, counted from 0; not {rank}.")
+            raise InputError(f"Run {found.wish.name!r} has {ranks}, counted from 0", f"not {rank}.")
         if traceback:
             return print_traceback(found)
         print_output(store, found, rank, going_on)

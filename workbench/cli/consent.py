@@ -247,8 +247,8 @@ def best_rung(fleet: FleetWish, offers: Sequence[Offer]) -> Candidate:
     cheapest = min(total(offer, fleet.nodes) for offer in fitting)
     raise StateError(
         f"{count(fleet.nodes, 'node')} that fit now cost {hourly(cheapest)}, more than "
-        f"the max price of {hourly(fleet.max_price)}; raise --max-price, or ask for fewer or "
-        "smaller nodes."
+        f"the max price of {hourly(fleet.max_price)}",
+        f"raise --max-price, or ask for fewer or smaller nodes.",
     )
 
 
@@ -277,8 +277,8 @@ def _agreed_hosts(consent: Consent, fleet: FleetWish) -> tuple[Host, ...]:
         if not host.slots:
             raise MachineError(
                 f"{host.address} has no Python environment like the one here ({sys.prefix}), so "
-                "its number of slots is unknown; see what it lacks with `workbench doctor --host "
-                f"{host.address}`."
+                "its number of slots is unknown",
+                f"see what it lacks with `workbench doctor --host {host.address}`.",
             )
     return hosts
 
@@ -344,8 +344,8 @@ def _terms(fleet: FleetWish, rung: Candidate, offers: Sequence[Offer], now: floa
     if not is_worth_it(0.0, price, fleet.budget):
         raise StateError(
             f"{dollars(fleet.budget)} last {duration(HOUR * fleet.budget / price)} at "
-            f"{hourly(price)}, which is too little to start; raise --budget, or ask for fewer or "
-            "smaller nodes."
+            f"{hourly(price)}, which is too little to start",
+            f"raise --budget, or ask for fewer or smaller nodes.",
         )
     most = f" (max price {hourly(fleet.max_price)})" if fleet.max_price else ""
     billed = f", with {billed_beside(first, rung.count)}" if first.beside else ""

@@ -23,10 +23,10 @@ def check_chart_path(path: Path) -> Path:
     """
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(
-            f"{str(path)!r} is neither PNG nor SVG; use a name that ends in .png or .svg."
+            f"{str(path)!r} is neither PNG nor SVG", "use a name that ends in .png or .svg."
         )
     if not path.absolute().parent.is_dir():
-        raise InputError(f"There is no folder {path.parent}; make it first, or name another.")
+        raise InputError(f"There is no folder {path.parent}", "make it first, or name another.")
     return path
 
 
@@ -67,5 +67,5 @@ def write_picture(path: Path, save: Callable[[str], object]) -> None:
             raise
     except OSError as error:
         raise MachineError(
-            f"{path} cannot be written ({error.strerror}); choose another folder."
+            f"{path} cannot be written ({error.strerror})", "choose another folder."
         ) from error

@@ -49,8 +49,8 @@ def run_demo(store: Store, screen: RunScreen, ranks: int | None, keep: bool) -> 
     """
     if importlib.util.find_spec("sklearn") is None:
         raise MachineError(
-            "The demo trains on scikit-learn's digits, and scikit-learn is missing; "
-            "install it with `pip install scikit-learn`."
+            "The demo trains on scikit-learn's digits, and scikit-learn is missing",
+            "install it with `pip install scikit-learn`.",
         )
     path, source = script_source(str(SCRIPT))
     folder = cluster_directory(CLUSTER)

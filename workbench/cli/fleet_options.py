@@ -34,7 +34,7 @@ def amount(text: str) -> float:
     except ValueError:
         value = math.nan
     if not 0 <= value < math.inf:
-        raise InputError(f"{text!r} is not an amount; write a number of at least 0, such as 2.5.")
+        raise InputError(f"{text!r} is not an amount", "write a number of at least 0, such as 2.5.")
     return value
 
 
@@ -68,14 +68,16 @@ def read_hosts(path: str | None, lines: tuple[str, ...]) -> tuple[Host, ...]:
     if path is None:
         return parse_hosts("\n".join(lines))
     if lines:
-        raise InputError("--hosts and --host were both given; write all hosts into the file.")
+        raise InputError("--hosts and --host were both given", "write all hosts into the file.")
     text = read_text(path, "The host file")
     try:
         hosts = parse_hosts(text)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     if not hosts:
-        raise InputError(f"{path} names no host; write one per line, such as 172.31.41.13 slots=1.")
+        raise InputError(
+            f"{path} names no host", "write one per line, such as 172.31.41.13 slots=1."
+        )
     return hosts
 
 
@@ -88,7 +90,7 @@ def read_text(path: str, what: str) -> str:
     file = Path(path).expanduser()
     try:
         if file.stat().st_size > MOST_SCRIPT_NBYTES:
-            raise InputError(f"{what} {path} is longer than 64 KiB; let it download the rest.")
+            raise InputError(f"{what} {path} is longer than 64 KiB", "let it download the rest.")
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
@@ -105,7 +107,7 @@ def _provider(given: dict[str, Any], hosts: tuple[Host, ...]) -> Provider | None
     providers = [provider for provider, is_named in named.items() if is_named]
     if len(providers) > 1:
         raise InputError(
-            "A cluster has one provider; keep one of --hosts (or --host), --ec2, "
-            "--rehearsal and --here."
+            "A cluster has one provider",
+            "keep one of --hosts (or --host), --ec2, --rehearsal and --here.",
         )
     return providers[0] if providers else None

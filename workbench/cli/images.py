@@ -31,8 +31,8 @@ def check_image_name(name: str) -> str:
     """Check the name of an image by EC2's rules, with ASCII letters only."""
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"{shown(name)} is not a valid image name; use 3 to 80 of A-Z, a-z, 0-9, spaces and _ "
-            ". -"
+            f"{shown(name)} is not a valid image name",
+            "use 3 to 80 of A-Z, a-z, 0-9, spaces and _ . -",
         )
     return name
 
@@ -75,7 +75,7 @@ def delete(image: str, region: str, yes: bool) -> None:
     """Delete an image and its snapshots."""
     if not _IMAGE.fullmatch(image):
         raise InputError(
-            f"{image!r} is not the id of an image; list yours with `workbench sweep-leaks`."
+            f"{image!r} is not the id of an image", "list yours with `workbench sweep-leaks`."
         )
     if not yes:
         confirm(
@@ -107,13 +107,15 @@ def _wait(region: str, image: str, say: Callable[[str], None]) -> None:
             return
         if state != PENDING:
             raise ClusterError(
-                f"{image} failed ({state}); `workbench image delete {image}` deletes what "
-                "is there of it, then bake it again."
+                f"{image} failed ({state})",
+                f"`workbench image delete {image}` deletes what "
+                "is there of it, then bake it again.",
             )
         if time.monotonic() > deadline:
             raise ClusterError(
-                f"{image} is still being made ({percent} %); find it with `workbench sweep-leaks`, "
-                "and use it with `workbench up --image` once it is available."
+                f"{image} is still being made ({percent} %)",
+                "find it with `workbench sweep-leaks`, "
+                "and use it with `workbench up --image` once it is available.",
             )
         say(f"{percent} %")
         time.sleep(POLL_SECONDS)
@@ -123,15 +125,15 @@ def _node_of(store: Store, cluster: str, node: str) -> tuple[ClusterWish, str]:
     """Return the cluster and the node to make an image of."""
     wish = store.cluster_wish(cluster)
     if wish is None:
-        raise Unknown(f"There is no cluster {cluster!r}; start it first.")
+        raise Unknown(f"There is no cluster {cluster!r}", "start it first.")
     if wish.fleet.provider is not Provider.EC2:
         raise StateError(
             f"Cluster {cluster!r} has no nodes on EC2, and images can only be made of those."
         )
     if runs := store.unfinished(cluster):
         raise StateError(
-            f"Run {runs[0].wish.name!r} is running, and its files would be in the image; wait for "
-            "it, or stop it."
+            f"Run {runs[0].wish.name!r} is running, and its files would be in the image",
+            "wait for it, or stop it.",
         )
     there = [
         one for one in store.nodes(cluster) if one.state in (NodeState.READY, NodeState.JOINED)
@@ -141,5 +143,5 @@ def _node_of(store: Store, cluster: str, node: str) -> tuple[ClusterWish, str]:
     if not found:
         known = ", ".join(one.id for one in there) or "none"
         which = f"no node {node!r}" if node else "no node"
-        raise StateError(f"Cluster {cluster!r} has {which} that is ready; it has: {known}.")
+        raise StateError(f"Cluster {cluster!r} has {which} that is ready", f"it has: {known}.")
     return wish, found[0]

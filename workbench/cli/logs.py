@@ -71,8 +71,8 @@ def print_traceback(run: Run) -> None:
     fact = run.fact
     if not fact.error:
         raise StateError(
-            f"No rank of run {run.wish.name!r} failed; see the states of all runs with `workbench "
-            "runs`."
+            f"No rank of run {run.wish.name!r} failed",
+            "see the states of all runs with `workbench runs`.",
         )
     click.echo(fact.traceback or fact.error)
 
@@ -124,7 +124,7 @@ def print_raw_logs(cluster: str, pattern: str, follow: bool) -> None:
 
 def _no_logs(cluster: str) -> StateError:
     folder = cluster_directory(cluster)
-    return StateError(f"Cluster {cluster!r} has no logs in {folder}; it was never started.")
+    return StateError(f"Cluster {cluster!r} has no logs in {folder}", "it was never started.")
 
 
 def _added(paths: Callable[[], list[Path]], tail: int, follow: bool) -> Iterator[tuple[Path, str]]:

@@ -166,7 +166,7 @@ class Commands(_Sectioned, click.Group):
             names = self.list_commands(ctx)
             near = difflib.get_close_matches(name, names, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it knows {', '.join(names)}."
-            raise InputError(f"workbench has no command {name!r}; {hint}")
+            raise InputError(f"workbench has no command {name!r}", hint)
         return super().resolve_command(ctx, args)
 
 

@@ -40,7 +40,7 @@ def change_what_is_kept(store: Store, names: Sequence[str], given: dict[str, Any
         return True
     if not given["delete"]:
         if given["yes"] or any(value is not None for value in described.values()):
-            raise InputError("These options select runs to delete; add --delete.")
+            raise InputError("These options select runs to delete", "add --delete.")
         return False
     runs = chosen_runs(store, names, **described)
     if not runs:

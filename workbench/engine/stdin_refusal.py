@@ -65,4 +65,4 @@ def _breakpoint(*_: object, **__: object) -> None:
 
 
 def _refusal(name: str, remedy: str) -> NoKeyboard:
-    return NoKeyboard(f"{name}cannot ask: ranks have no keyboard; {remedy}.")
+    return NoKeyboard(f"{name}cannot ask: ranks have no keyboard", f"{remedy}.")

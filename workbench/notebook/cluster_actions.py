@@ -126,5 +126,5 @@ def _leave_at_interrupt(cluster: str, wait: Callable[[], object]) -> None:
         wait()
     except KeyboardInterrupt:
         raise StateError(
-            f"Cluster {cluster!r} continues in the background; %dist_status shows its state."
+            f"Cluster {cluster!r} continues in the background", "%dist_status shows its state."
         ) from None

@@ -289,7 +289,9 @@ class ClusterPanel(ClusterBoxes):
         with Store() as store:
             wish = store.cluster_wish(self.cluster)
             if wish is None:
-                raise Unknown(f"There is no cluster called {self.cluster!r}; nothing was deleted.")
+                raise Unknown(
+                    f"There is no cluster called {self.cluster!r}", "nothing was deleted."
+                )
             fleet = fleet_of(store, wish, 0, time.time())
             runs = [run.wish.name for run in store.unfinished(self.cluster)]
         self.delete.ask(fleet, runs)

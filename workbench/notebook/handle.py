@@ -58,7 +58,7 @@ class RunHandle:
         watcher.join(timeout)
         if timeout is not None and watcher.is_alive():
             raise StateError(
-                f"Run {self.name!r} is still running after {timeout:g} s; wait longer."
+                f"Run {self.name!r} is still running after {timeout:g} s", "wait longer."
             )
         if watcher.error:
             raise watcher.error

@@ -58,7 +58,7 @@ class HostsForm:
         path = Path(self.file.value.strip()).expanduser()
         try:
             if path.stat().st_size > MOST_BYTES:
-                raise InputError(f"{path} has more than {MOST_BYTES:,} bytes; name a host file.")
+                raise InputError(f"{path} has more than {MOST_BYTES:,} bytes", "name a host file.")
             found = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not text"

@@ -48,7 +48,7 @@ def chosen_form(environment: dict[str, str] | None = None) -> Form:
     environment = dict(os.environ) if environment is None else environment
     asked = environment.get(VARIABLE, "")
     if asked and asked not in set(Form):
-        raise InputError(f"{VARIABLE} is {asked!r}; set it to widget or picture, or unset it.")
+        raise InputError(f"{VARIABLE} is {asked!r}", "set it to widget or picture, or unset it.")
     if not MODULE.is_file():
         return Form.PICTURE
     if asked:

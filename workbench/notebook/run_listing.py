@@ -66,7 +66,7 @@ def comparison(store: Store, names: list[str], now: float) -> Bundle:
     """
     if len(names) > COMPARED_AT_MOST:
         raise InputError(
-            f"{len(names)} runs are too many for one picture; name at most {COMPARED_AT_MOST}."
+            f"{len(names)} runs are too many for one picture", f"name at most {COMPARED_AT_MOST}."
         )
     runs = [store.run(name) for name in dict.fromkeys(names)]
     if len(runs) == 1:

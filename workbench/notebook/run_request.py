@@ -105,7 +105,7 @@ def attend(shell: Any, store: Store, wish: RunWish, interrupts: Interrupts) -> R
     except KeyboardInterrupt:
         store.wish_stop(wish.id)
         raise StateError(
-            f"Stopping run {wish.name!r} in the background; follow it with %dist_status."
+            f"Stopping run {wish.name!r} in the background", "follow it with %dist_status."
         ) from None
     check_success(run, shown=view.shows_error)
     if run.fact.state is RunState.STOPPED:
@@ -154,7 +154,7 @@ def check_cell(shell: Any, cell: str, magic: str) -> str:
         InputError: The cell is empty or is not Python; nothing was started.
     """
     if not cell.strip():
-        raise InputError(f"The cell below {magic} is empty; nothing was started.")
+        raise InputError(f"The cell below {magic} is empty", "nothing was started.")
     try:
         transformed = shell.transform_cell(cell)
     except SyntaxError:

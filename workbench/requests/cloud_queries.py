@@ -186,7 +186,7 @@ def ask_doctor(cluster: str = DEFAULT_CLUSTER) -> list[Finding]:
     )
     if not answer.stdout.startswith("["):
         last = (answer.stderr.strip().splitlines() or ["without a word"])[-1]
-        raise MachineError(f"The doctor ended: {last}; reinstall workbench into {sys.prefix}.")
+        raise MachineError(f"The doctor ended: {last}", f"reinstall workbench into {sys.prefix}.")
     return [Finding(**item) for item in json.loads(answer.stdout)] + ours
 
 
@@ -265,8 +265,8 @@ def ask_bake(wish: ClusterWish, node: str, name: str) -> str:
         host_key = next(one["key"] for one in known if one["id"] == node)
     except (FileNotFoundError, StopIteration):
         raise StateError(
-            f"{node} is not ready yet, so its private files cannot be removed; wait until it is "
-            "ready."
+            f"{node} is not ready yet, so its private files cannot be removed",
+            "wait until it is ready.",
         ) from None
     fleet = wish.fleet
     asked = _of_place(Provider.EC2, fleet.region) | {"node": node, "name": name}
@@ -303,15 +303,17 @@ def ask_interruption(
     wish = store.cluster_wish(check_cluster_name(cluster))
     if wish is None or wish.fleet.provider is not Provider.REHEARSAL:
         raise StateError(
-            f"Cluster {cluster!r} is not a rehearsal, so its nodes cannot be reclaimed on request; "
-            "start a rehearsal with `workbench up --rehearsal --cluster NAME`."
+            f"Cluster {cluster!r} is not a rehearsal, so its nodes cannot be reclaimed on request",
+            "start a rehearsal with `workbench up --rehearsal --cluster NAME`.",
         )
     going = (NodeState.ASKED, NodeState.LEAVING, NodeState.GONE)
     there = sorted(one.id for one in store.nodes(cluster) if one.state not in going)
     chosen = [id_ for id_ in there if node in ("", id_)]
     if not chosen:
         which = f"no node {node!r}" if node else "no node"
-        raise StateError(f"Cluster {cluster!r} has {which}; it has {', '.join(there) or 'none'}.")
+        raise StateError(
+            f"Cluster {cluster!r} has {which}", f"it has {', '.join(there) or 'none'}."
+        )
     asked = {"folder": str(rehearsal_folder()), "node": chosen[-1], "notice": notice}
     return str(_ask("interrupt", asked, 30))
 
@@ -366,13 +368,13 @@ def _ask(question: str, asked: dict[str, Any], seconds: float) -> Any:
         )
     except subprocess.TimeoutExpired as error:
         raise MachineError(
-            f"There was no answer about {question} within {seconds:g} s; see that this machine "
-            "reaches the network, and try again."
+            f"There was no answer about {question} within {seconds:g} s",
+            "see that this machine reaches the network, and try again.",
         ) from error
     if not answer.stdout.startswith("{"):
         last = (answer.stderr.strip().splitlines() or ["without a message"])[-1]
         raise MachineError(
-            f"The query about {question} failed: {last}; reinstall workbench into {sys.prefix}."
+            f"The query about {question} failed: {last}", f"reinstall workbench into {sys.prefix}."
         )
     told = json.loads(answer.stdout)
     if "error" in told:

@@ -24,10 +24,10 @@ def checked_data(place: str) -> str:
     folder = _absolute(place)
     if not folder.is_dir():
         raise InputError(
-            f"There is no data folder {folder}; give an existing one, or s3://bucket/prefix."
+            f"There is no data folder {folder}", "give an existing one, or s3://bucket/prefix."
         )
     if not any(names for _, _, names in os.walk(folder, followlinks=True)):
-        raise InputError(f"The data folder {folder} is empty; give the folder that has the data.")
+        raise InputError(f"The data folder {folder} is empty", "give the folder that has the data.")
     return str(folder)
 
 
@@ -44,7 +44,7 @@ def checked_output(place: str) -> str:
     there = next(path for path in (folder, *folder.parents) if path.exists())
     if not (there.is_dir() and os.access(there, os.W_OK)):
         raise InputError(
-            f"The output folder {folder} cannot be written; give another, or s3://bucket/prefix."
+            f"The output folder {folder} cannot be written", "give another, or s3://bucket/prefix."
         )
     return str(folder)
 
@@ -71,7 +71,8 @@ def placed(fleet: FleetWish, before: ClusterWish | None) -> FleetWish:
     if has_nodes and data and known.data != data:
         raise StateError(
             f"The nodes have {f'the data of {known.data}' if known.data else 'no data'}, not that "
-            f"of {data}, and data is only copied when nodes start; delete the cluster first."
+            f"of {data}, and data is only copied when nodes start",
+            "delete the cluster first.",
         )
     return replace(fleet, data=data, output=output)
 

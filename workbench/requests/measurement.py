@@ -24,7 +24,7 @@ def ask_measurement(
         InputError: The rating is not valid.
     """
     if rating is not None and not rating > 0:
-        raise InputError(f"The rating must be more than 0 Gbit/s, not {rating:g}; try 10.")
+        raise InputError(f"The rating must be more than 0 Gbit/s, not {rating:g}", "try 10.")
     wish = store.cluster_wish(cluster)
     nodes = store.nodes(cluster)
     if rating is None:

@@ -109,7 +109,7 @@ def ask_stop(store: Store, name: str | None, cluster: str) -> Run:
     unfinished = store.unfinished(cluster)
     if not name and not unfinished:
         raise StateError(
-            f"No run of cluster {cluster!r} is active; list earlier runs with `workbench runs`."
+            f"No run of cluster {cluster!r} is active", "list earlier runs with `workbench runs`."
         )
     run = store.run(name) if name else unfinished[0]
     if not run.fact.state.ended:
@@ -161,7 +161,7 @@ def check_source(source: str, where: str, *, awaits: bool = False) -> None:
         place = f"{where}, line {line}: " if line else f"{where}: "
         reason = getattr(error, "msg", None) or str(error)
         shown = f": {text!r}" if text else ""
-        raise InputError(f"{place}{reason}{shown}; nothing was started.") from error
+        raise InputError(f"{place}{reason}{shown}", "nothing was started.") from error
 
 
 def new_run_id(now: float) -> str:

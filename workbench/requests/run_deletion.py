@@ -43,7 +43,7 @@ def chosen_runs(
         run = store.run(name)
         if not run.fact.state.ended:
             raise StateError(
-                f"Run {run.wish.name!r} is {run.fact.state}; stop it first (`workbench stop`)."
+                f"Run {run.wish.name!r} is {run.fact.state}", "stop it first (`workbench stop`)."
             )
     choose = partial(chosen, names=names, older=older, larger=larger, keep=keep)
     choose([], now=0.0)

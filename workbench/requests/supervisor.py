@@ -85,7 +85,7 @@ def wake_supervisor(cluster: str) -> None:
             )
     except (OSError, subprocess.CalledProcessError) as error:
         raise MachineError(
-            f"The supervisor of cluster {cluster!r} could not be started ({error}); see {log}."
+            f"The supervisor of cluster {cluster!r} could not be started ({error})", f"see {log}."
         ) from error
 
 
@@ -130,8 +130,8 @@ class Care:
             return done
         if self._wakings == MOST_WAKINGS:
             raise ClusterError(
-                f"The supervisor of cluster {self._cluster!r} ends as soon as it starts; see why "
-                f"with `workbench logs --supervisor --cluster {self._cluster}`."
+                f"The supervisor of cluster {self._cluster!r} ends as soon as it starts",
+                f"see why with `workbench logs --supervisor --cluster {self._cluster}`.",
             )
         wake_supervisor(self._cluster)
         self._wakings += 1

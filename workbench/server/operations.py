@@ -64,7 +64,7 @@ def resize(store: Store, name: str, body: bytes) -> Message:
 
     asked = body_as(SizeRequest, body)
     if not _wish(store, name).up:
-        raise Unknown(f"Cluster {name!r} is not up; start it first.")
+        raise Unknown(f"Cluster {name!r} is not up", "start it first.")
     _ask_size(store, name, asked)
     return _cluster(store, name)
 
@@ -119,7 +119,7 @@ def measure(store: Store, name: str, body: bytes) -> Message:
 
     _check_empty(body)
     if not _wish(store, name).up:
-        raise StateError(f"Cluster {name!r} is not up, so it cannot be measured; start it first.")
+        raise StateError(f"Cluster {name!r} is not up, so it cannot be measured", "start it first.")
     return run_now(store, _measurement(store, name), time.time())
 
 
@@ -129,7 +129,9 @@ def _measurement(store: Store, cluster: str) -> Run:
 
     on = [run for run in store.unfinished(cluster) if run.wish.kind is RunKind.MEASUREMENT]
     if on and on[0].wish.stop:
-        raise StateError(f"The last measurement of {cluster!r} is being cancelled; try again soon.")
+        raise StateError(
+            f"The last measurement of {cluster!r} is being cancelled", "try again soon."
+        )
     if on:
         return on[0]
     asked = ask_measurement(store, cluster=cluster)
@@ -167,7 +169,9 @@ def survey(store: Store, identity: str) -> Message:
     found = _run(store, identity)
     measured = store.survey(found.id)
     if measured is None:
-        raise Unknown(f"Run {found.wish.name!r} has measured nothing; ask again once it has ended.")
+        raise Unknown(
+            f"Run {found.wish.name!r} has measured nothing", "ask again once it has ended."
+        )
     return as_values(survey_message(store, found, measured, time.time()))
 
 
@@ -186,7 +190,7 @@ def bundle(store: Store, identity: str) -> str:
     found = _run(store, identity)
     if not found.fact.state.ended:
         raise StateError(
-            f"Run {found.wish.name!r} is {found.fact.state}; try again after it has ended."
+            f"Run {found.wish.name!r} is {found.fact.state}", "try again after it has ended."
         )
     return _kept(store.path, found.fact)
 
@@ -240,7 +244,7 @@ def _cluster(store: Store, name: str) -> Message:
 def _wish(store: Store, name: str) -> ClusterWish:
     wish = store.cluster_wish(check_cluster_name(name))
     if wish is None:
-        raise Unknown(f"There is no cluster {name!r}; start it first.")
+        raise Unknown(f"There is no cluster {name!r}", "start it first.")
     return wish
 
 

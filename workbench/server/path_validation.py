@@ -36,7 +36,7 @@ def run_id(text: str) -> str:
         Unknown: It does not have the form of an id; a run's name is not accepted.
     """
     if not is_run_id(text):
-        raise Unknown(f"No run has the id {shown(text)}; an id looks like 251231-235959-ab2c.")
+        raise Unknown(f"No run has the id {shown(text)}", "an id looks like 251231-235959-ab2c.")
     return text
 
 
@@ -47,5 +47,7 @@ def holder_id(text: str) -> str:
         InputError: It does not have the form of a random id.
     """
     if not _HOLDER.fullmatch(text):
-        raise InputError(f"No turn has the id {shown(text)}; send 8 to 64 letters, digits, dashes.")
+        raise InputError(
+            f"No turn has the id {shown(text)}", "send 8 to 64 letters, digits, dashes."
+        )
     return text

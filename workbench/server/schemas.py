@@ -77,7 +77,7 @@ def body_as(model: type[B], body: bytes) -> B:
         InputError: It does not match the model.
     """
     if len(body) > BODY_BYTES:
-        raise InputError(f"The body has {len(body):,} bytes; send at most {BODY_BYTES:,}.")
+        raise InputError(f"The body has {len(body):,} bytes", f"send at most {BODY_BYTES:,}.")
     try:
         return model.model_validate_json(body or b"{}")
     except ValidationError as error:
@@ -91,7 +91,9 @@ def page_message(text: str | bytes) -> PageMessage:
         InputError: It is not a valid message.
     """
     if isinstance(text, bytes):
-        raise InputError(f"A binary message of {len(text)} bytes was received; send JSON as text.")
+        raise InputError(
+            f"A binary message of {len(text)} bytes was received", "send JSON as text."
+        )
     try:
         return _PAGE_MESSAGE.validate_json(text)
     except ValidationError as error:

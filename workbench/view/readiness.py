@@ -94,7 +94,7 @@ def prove_gone(wish: ClusterWish) -> str:
     if left:
         things = ", ".join(f"{one.kind} {one.id}" for one in left)
         raise ClusterError(
-            f"Cluster {wish.name!r} still has {things}; delete it with `workbench sweep-leaks`."
+            f"Cluster {wish.name!r} still has {things}", "delete it with `workbench sweep-leaks`."
         )
     return ". Verified: no resource of it is left."
 

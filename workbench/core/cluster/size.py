@@ -80,7 +80,8 @@ def _with_nodes(wish: ClusterWish, nodes: int, across_zones: bool) -> FleetWish:
     fleet = wish.fleet
     if fleet.provider is Provider.THIS_MACHINE:
         raise InputError(
-            f"Cluster {wish.name!r} runs on this machine alone; change its number of ranks instead."
+            f"Cluster {wish.name!r} runs on this machine alone",
+            "change its number of ranks instead.",
         )
     if fleet.provider is Provider.HOSTS and nodes > len(fleet.hosts):
         raise InputError(

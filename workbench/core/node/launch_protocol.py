@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from workbench.core.node.validation import fitted, parsed
-from workbench.errors import MachineError
+from workbench.errors import ProtocolError
 
 FOLDER = "@FOLDER@"
 """A placeholder for the folder's absolute path in the files, the command and the environment."""
@@ -89,12 +89,12 @@ def read_launched(text: str) -> Launched:
     """Return what ``launched_text`` encoded, without the output of a login shell before it.
 
     Raises:
-        MachineError: The text is invalid.
+        ProtocolError: The text is invalid.
     """
     last = text.strip().rpartition("\n")[2]
     pid, folder = fitted(tuple[int, str], parsed(last))
     if not 1 < pid < 2**31:
-        raise MachineError(f"it said that process {pid} was started")
+        raise ProtocolError(f"it said that process {pid} was started")
     return Launched(pid, folder)
 
 

@@ -14,7 +14,7 @@ from workbench.core.node.transfer_protocol import read_line
 from workbench.core.node.validation import take, take_count
 from workbench.core.quote import one_line, shown
 from workbench.core.run_id import is_run_id
-from workbench.errors import InputError, MachineError
+from workbench.errors import InputError, ProtocolError
 
 # To the node: a run and its folder; a piece of one of our files: run, name, offset, text; the key
 # of a file: run, path, key; that a run has ended; a request to send everything now: a number; how
@@ -109,7 +109,7 @@ def read_said(text: str) -> Said | None:
     """Return the message in a line of a node's agent; None for a stray print.
 
     Raises:
-        MachineError: It has the form of a message, but is invalid.
+        ProtocolError: It has the form of a message, but is invalid.
     """
     answer = read_line(text)
     if answer is None:
@@ -117,7 +117,7 @@ def read_said(text: str) -> Said | None:
     kind, values = answer
     reader = _READERS.get(kind)
     if reader is None:
-        raise MachineError(f"it said {shown(kind)}, which is not a known message")
+        raise ProtocolError(f"it said {shown(kind)}, which is not a known message")
     return reader(values)
 
 
@@ -131,12 +131,12 @@ def _run_and_path(kind: str, values: list[Any]) -> tuple[str, str]:
     try:
         return _run(run), check_path(path)
     except InputError:
-        raise MachineError(f"it named {shown(path)}, which leads out of a run's folder") from None
+        raise ProtocolError(f"it named {shown(path)}, which leads out of a run's folder") from None
 
 
 def _run(run: str) -> str:
     if not is_run_id(run):
-        raise MachineError(f"it named {shown(run)}, which is not a run id")
+        raise ProtocolError(f"it named {shown(run)}, which is not a run id")
     return run
 
 
@@ -144,7 +144,7 @@ def _bytes(piece: str) -> bytes:
     try:
         return b64decode(piece, validate=True)
     except (binascii.Error, ValueError):
-        raise MachineError(f"it sent {shown(piece)}, which is not a piece of a file") from None
+        raise ProtocolError(f"it sent {shown(piece)}, which is not a piece of a file") from None
 
 
 _READERS: dict[str, Callable[[list[Any]], Said]] = {

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from workbench.core.node.staging import Entry
 from workbench.core.node.validation import fitted, take
-from workbench.errors import MachineError
+from workbench.errors import ProtocolError
 
 HEADER = struct.Struct(">cII")
 FILES, LISTED, DATA, END = b"F", b"L", b"D", b"E"
@@ -80,12 +80,12 @@ def read_needed(values: Sequence[Any], entries: Sequence[Entry]) -> list[tuple[i
     """Return number and offset of each file that a node asks for.
 
     Raises:
-        MachineError: There is no such file, or it is shorter.
+        ProtocolError: There is no such file, or it is shorter.
     """
     found: list[tuple[int, int]] = []
     for number, offset in fitted(tuple[tuple[int, int], ...], take(NEED, values, list)[0]):
         if not (0 <= number < len(entries) and 0 <= offset <= entries[number].nbytes):
-            raise MachineError(f"it wants file {number} from {offset} on, which does not exist")
+            raise ProtocolError(f"it wants file {number} from {offset} on, which does not exist")
         found.append((number, offset))
     return found
 

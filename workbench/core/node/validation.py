@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from workbench.core.quote import one_line, shown
-from workbench.errors import MachineError
+from workbench.errors import ProtocolError
 
 MOST = 2**53  # bytes, files: no node has more, and each language counts exactly up to it
 
@@ -21,14 +21,14 @@ def take(kind: str, values: Sequence[Any], *types: type) -> list[Any]:
     """Return the values of a message if their number and types are as given.
 
     Raises:
-        MachineError: They are not; the error names the value.
+        ProtocolError: They are not; the error names the value.
     """
     said = [kind, *values]
     if len(values) != len(types):
-        raise MachineError(f"it said {shown(said)}, with a wrong number of values")
+        raise ProtocolError(f"it said {shown(said)}, with a wrong number of values")
     for value, wanted in zip(values, types, strict=True):
         if type(value) is not wanted:  # not isinstance: True is an int in Python
-            raise MachineError(f"it said {shown(said)}, where {shown(value)} is out of place")
+            raise ProtocolError(f"it said {shown(said)}, where {shown(value)} is out of place")
     return [*values]
 
 
@@ -36,11 +36,11 @@ def take_count(kind: str, values: Sequence[Any]) -> int:
     """Return the only value of a message, a count of things or bytes.
 
     Raises:
-        MachineError: It is not a count.
+        ProtocolError: It is not a count.
     """
     (number,) = take(kind, values, int)
     if not 0 <= number <= MOST:
-        raise MachineError(f"it said {shown([kind, number])}, which is not a count")
+        raise ProtocolError(f"it said {shown([kind, number])}, which is not a count")
     return int(number)
 
 
@@ -48,12 +48,12 @@ def take_numbers(kind: str, values: Sequence[Any], most: int) -> list[int]:
     """Return the only value of a message, a list of different numbers from 0 to below ``most``.
 
     Raises:
-        MachineError: It is not such a list.
+        ProtocolError: It is not such a list.
     """
     (numbers,) = take(kind, values, list)
     for number in numbers:
         if type(number) is not int or not 0 <= number < most:
-            raise MachineError(
+            raise ProtocolError(
                 f"it said {shown([kind, numbers])}, where {shown(number)} is invalid"
             )
     return [*dict.fromkeys(numbers)]
@@ -63,7 +63,7 @@ def take_sentence(kind: str, values: Sequence[Any]) -> str:
     """Return the only value of a message, a sentence, on one line.
 
     Raises:
-        MachineError: It is not a sentence.
+        ProtocolError: It is not a sentence.
     """
     return one_line(take(kind, values, str)[0])
 
@@ -72,26 +72,26 @@ def parsed(data: str | bytes) -> Any:
     """Return the decoded JSON.
 
     Raises:
-        MachineError: It is invalid.
+        ProtocolError: It is invalid.
     """
     try:
         return json.loads(data)
     except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
-        raise MachineError(f"it said {shown(data[:200])}, which is not JSON") from None
+        raise ProtocolError(f"it said {shown(data[:200])}, which is not JSON") from None
 
 
 def built(kind: type[Kind], body: Any) -> Kind:
     """Return a dataclass from a JSON object if each field has the declared type.
 
     Raises:
-        MachineError: A field is missing, unknown, or of another type.
+        ProtocolError: A field is missing, unknown, or of another type.
     """
     declared: Any = kind
     hints, needed = _declared(declared)
     if type(body) is not dict or not body.keys() <= hints.keys():
-        raise MachineError(f"it said {shown(body)}, which is not a valid {kind.__name__}")
+        raise ProtocolError(f"it said {shown(body)}, which is not a valid {kind.__name__}")
     if missing := needed - body.keys():
-        raise MachineError(f"its {kind.__name__} lacks {shown(min(missing))}")
+        raise ProtocolError(f"its {kind.__name__} lacks {shown(min(missing))}")
     return kind(**{name: fitted(hints[name], value) for name, value in body.items()})
 
 
@@ -99,7 +99,7 @@ def fitted(hint: Any, value: Any) -> Any:
     """Return a JSON value as the declared type, with tuples for lists.
 
     Raises:
-        MachineError: It has another type, or is not a finite number.
+        ProtocolError: It has another type, or is not a finite number.
     """
     if is_dataclass(hint):
         return built(hint, value)  # type: ignore[arg-type]  # a class, as all hints here
@@ -112,7 +112,7 @@ def fitted(hint: Any, value: Any) -> Any:
         return float(value)
     elif type(value) is hint and (hint is not int or abs(value) < 2**63):
         return value
-    raise MachineError(f"it said {shown(value)}, which is out of place")
+    raise ProtocolError(f"it said {shown(value)}, which is out of place")
 
 
 def _is_finite(number: float) -> bool:

@@ -56,4 +56,4 @@ def _known(name: str, names: Sequence[str], what: str) -> str:
         return name
     close = difflib.get_close_matches(name, names, 1)
     hint = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(names)}."
-    raise InputError(f"There is no {what} {name!r}; {hint}")
+    raise InputError(f"There is no {what} {name!r}", hint)

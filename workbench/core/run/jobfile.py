@@ -131,7 +131,7 @@ def _load(text: str, path: str, is_toml: bool) -> dict[str, Any]:
             f"{path}, line {error.lineno}: {error.msg}", "correct the JSON there."
         ) from error
     except RecursionError:
-        raise InputError(f"{path} is nested too deeply; a job is one flat table.") from None
+        raise InputError(f"{path} is nested too deeply", "a job is one flat table.") from None
     try:
         json.dumps(values, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError:

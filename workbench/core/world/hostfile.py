@@ -109,8 +109,8 @@ def _is_whole(address: str) -> bool:
 def _number(text: str, name: str, most: int, line: int) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= most:
         raise InputError(
-            f"Line {line}: {name} must be a whole number from 1 to {most}, not {text!r}; "
-            f"{_EXAMPLE}."
+            f"Line {line}: {name} must be a whole number from 1 to {most}, not {text!r}",
+            f"{_EXAMPLE}.",
         )
     return int(text)
 

@@ -22,7 +22,7 @@ from workbench.core.node.output_protocol import (
 )
 from workbench.core.node.transfer_protocol import line
 from workbench.core.world.remote import RemoteProcess, Session
-from workbench.errors import MachineError
+from workbench.errors import ProtocolError
 from workbench.supervisor.data.receiving import Receiving
 from workbench.supervisor.data.safe_paths import Below
 
@@ -82,7 +82,7 @@ class OutputAgent:
             MachineError: It does not know the run.
         """
         if run not in self.runs:
-            raise MachineError(f"it named run {run}, which it has nothing of")
+            raise ProtocolError(f"it named run {run}, which it has nothing of")
         return run
 
     def hear(self, key_of: KeyOf) -> tuple[bool, list[str]]:
@@ -124,12 +124,12 @@ class OutputAgent:
 
     def _files(self) -> Receiving:
         if self.receiving is None:
-            raise MachineError("it sent a file that is to go to the bucket")
+            raise ProtocolError("it sent a file that is to go to the bucket")
         return self.receiving
 
     def _end(self, run: str) -> str:
         if run not in self.over:
-            raise MachineError(f"it ended run {run}, which is not over")
+            raise ProtocolError(f"it ended run {run}, which is not over")
         self.runs.discard(run)
         self.over.discard(run)
         return run
@@ -137,4 +137,4 @@ class OutputAgent:
     def _note_stray(self) -> None:
         self.stray += 1
         if self.stray > MOST_STRAY:
-            raise MachineError(f"it said more than {MOST_STRAY} lines that mean nothing")
+            raise ProtocolError(f"it said more than {MOST_STRAY} lines that mean nothing")

@@ -36,7 +36,7 @@ from workbench.core.quote import one_line
 from workbench.core.run_id import is_run_id
 from workbench.core.world.remote import Session, python_of
 from workbench.core.world.world import Host
-from workbench.errors import MachineError, WorkbenchError
+from workbench.errors import MachineError, ProtocolError, WorkbenchError
 from workbench.store import Store
 from workbench.store.paths import owners_only, run_directory
 from workbench.supervisor.data.output_agent import OutputAgent
@@ -397,9 +397,9 @@ class Outputs:
         """Return the key of a node's file, and record which node it belongs to."""
         kept = self._kept.get(run)
         if kept is None:
-            raise MachineError(f"it named run {run}, of which all has been sent")
+            raise ProtocolError(f"it named run {run}, of which all has been sent")
         if len(kept.owners) > MOST_FILES:
-            raise MachineError(f"it named more than {MOST_FILES:,} files of run {run}")
+            raise ProtocolError(f"it named more than {MOST_FILES:,} files of run {run}")
         return key_of(path, self._name(agent), kept.owners)
 
     def _place_of(self, run: str, path: str, agent: OutputAgent) -> tuple[Below, str]:

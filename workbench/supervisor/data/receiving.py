@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import IO
 
-from workbench.errors import InputError, MachineError
+from workbench.errors import InputError, MachineError, ProtocolError
 from workbench.supervisor.data.safe_paths import Below
 
 TELL_NBYTES = 1 << 20
@@ -81,12 +81,12 @@ class Receiving:
             MachineError: It is not the file that was begun.
         """
         if (run, path) != self._coming:
-            raise MachineError("it ended a file that it had not started")
+            raise ProtocolError("it ended a file that it had not started")
         if self._file is not None and self._below is not None:
             try:
                 self._file.close()
                 if self._digest.hexdigest() != digest:
-                    raise MachineError("it came damaged")
+                    raise ProtocolError("it came damaged")
                 self._below.put(self._temporary, self._path)
                 self._file = None
             except (OSError, MachineError) as error:

@@ -39,7 +39,7 @@ from workbench.core.node.transfer_protocol import (
 )
 from workbench.core.node.validation import fitted, take_count, take_numbers, take_sentence
 from workbench.core.world.remote import RemoteProcess, Session, python_of
-from workbench.errors import MachineError
+from workbench.errors import MachineError, ProtocolError
 from workbench.supervisor.data.source import Source
 from workbench.supervisor.fleet.provider import Say
 
@@ -356,7 +356,7 @@ class Sending:
         if kind == NEED:
             more = read_needed(values, self._entries)
             if len(self._needed) + len(more) > len(self._entries):
-                raise MachineError("it wants more files than there are")
+                raise ProtocolError("it wants more files than there are")
             self._needed += more
             self._listed = not more
         elif kind == GOT:

@@ -41,7 +41,8 @@ def greet(machine: Machine, ring: KeyRing, first: str, user: str) -> SshSession:
             return _settled(machine, known, ring, user)
     if not first:
         raise MachineError(
-            f"No host key is on record for {machine.id}, so it is not trusted; it will be replaced."
+            f"No host key is on record for {machine.id}, so it is not trusted",
+            "it will be replaced.",
         )
     with contextlib.closing(_log_in(machine, first, ring, user)) as session:
         made = _as_root(session, make_host_key()).strip()
