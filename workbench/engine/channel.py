@@ -1,6 +1,7 @@
 """The connection of a rank to the supervisor: batches and pulses out, commands in, on a thread.
 
-The thread works while the main thread is busy, also while it is blocked in MPI.
+The thread works while the main thread is busy, also while it is blocked in MPI. A rank without a
+connection for too long ends itself, with what MPI started for it.
 """
 
 from __future__ import annotations
