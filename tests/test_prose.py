@@ -22,6 +22,7 @@ ROOMS = (
     "workbench/cluster",
     "workbench/compat",
     "workbench/demo",
+    "workbench/engine",
     "workbench/errors.py",
     "workbench/node",
     "workbench/notebook",

@@ -18,7 +18,7 @@ from mpi4py import MPI
 import workbench.compat  # before chainer is imported
 from benchmarks.scripts.mlp import MLP, images
 from workbench.engine.communicator import GenerationWorlds
-from workbench.engine.gradient_noise import BatchGauge
+from workbench.engine.gradient_noise import NoiseScaleMonitor
 from workbench.engine.run_log import RunLog
 from workbench.engine.step_time import StepTime
 
@@ -32,7 +32,7 @@ def main():
     plain, rank = MPI.COMM_WORLD, MPI.COMM_WORLD.rank
     watched = GenerationWorlds(fault_tolerant=False).offer(0)
     log = RunLog("a-run", rank, folder / f"rank-{rank}" / "log")
-    timing, gauge = StepTime(log, batch=BATCH), BatchGauge(log, BATCH)
+    timing, gauge = StepTime(log, batch=BATCH), NoiseScaleMonitor(log, BATCH)
     if sys.argv[4] == "0":
         updaters = [_updater(plain, units), _updater(watched, units)]
     else:  # which is made first falls on both alike

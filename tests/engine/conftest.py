@@ -56,11 +56,11 @@ class StartedWorld:
         options = mpiexec_arguments(mpi, world, str(hosts), tuple(variables))
         # A program's folder stays off the path: its neighbours would hide modules of their names.
         ranks = ["-n", str(size), sys.executable, "-P", str(program)]
-        told = [str(folder), str(int(mpi.fault_tolerant)), *arguments]
+        parameters = [str(folder), str(int(mpi.fault_tolerant)), *arguments]
         self.folder, self.size = folder, size
         with (folder / "output").open("w") as output:
             self.process = subprocess.Popen(
-                [mpi.mpiexec, *options, *ranks, *told],
+                [mpi.mpiexec, *options, *ranks, *parameters],
                 env=os.environ | variables,
                 stdout=output,
                 stderr=subprocess.STDOUT,

@@ -57,11 +57,11 @@ def seen(cell: str, number: int, shell: InteractiveShell) -> list[list[object]]:
     batch = decode(log.take() or b"")
     assert isinstance(batch, Batch)
     assert batch.ending
-    told = [
+    shown = [
         [one.action, sorted(one.data)] if isinstance(one, Display) else [one.stream, one.text]
         for one in batch.chunks
     ]
-    return [*told, [batch.ending.state, batch.ending.error]]
+    return [*shown, [batch.ending.state, batch.ending.error]]
 
 
 def main() -> None:

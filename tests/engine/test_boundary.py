@@ -43,13 +43,13 @@ def test_a_boundary_that_was_passed_already_means_the_next_check() -> None:
 
 
 def test_hooks_are_told_each_boundary() -> None:
-    boundaries, told = Boundaries(), []
-    boundaries.hooks.append(told.append)
+    boundaries, counts = Boundaries(), []
+    boundaries.hooks.append(counts.append)
 
     for _ in range(3):
         boundaries.passed()
 
-    assert told == [1, 2, 3]
+    assert counts == [1, 2, 3]
 
 
 def test_a_stop_passes_through_what_catches_errors() -> None:

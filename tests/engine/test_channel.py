@@ -209,9 +209,13 @@ def test_a_supervisor_that_comes_back_at_its_address_lacks_nothing(
     lacking = {*range(2, log.outbox.sequence + 1)}
     successor.listen(lambda: lacking <= {*successor.sequences})
 
-    told = {batch.sequence: batch for batch in supervisor.of(Batch) + successor.of(Batch)}
-    assert [s.iteration for n in sorted(told) for s in told[n].samples] == [1, 2, 3]
-    assert told[log.outbox.sequence].ending == Ending("finished", 3)
+    reported = {batch.sequence: batch for batch in supervisor.of(Batch) + successor.of(Batch)}
+    assert [s.iteration for n in sorted(reported) for s in reported[n].samples] == [
+        1,
+        2,
+        3,
+    ]
+    assert reported[log.outbox.sequence].ending == Ending("finished", 3)
     successor.send(Acknowledge("260101-000000-arun", log.outbox.sequence))
     until(lambda: log.settled)
 

@@ -7,7 +7,13 @@ import time
 import pytest
 
 import workbench.compat  # before chainer is imported
-from workbench.engine.codec_statistics import Arrivals, is_small, left, parameters_of, told_of
+from workbench.engine.codec_statistics import (
+    Arrivals,
+    gradient_statistics,
+    is_small,
+    left,
+    parameters_of,
+)
 
 assert workbench.compat
 
@@ -27,18 +33,20 @@ class Updater:
 
 
 def test_the_bytes_of_a_model_and_what_codecs_leave_of_them_are_told() -> None:
-    told = told_of(Updater())
+    reported = gradient_statistics(Updater())
 
     weights, biases = 6 * 450 * 450, 6 * 450
-    assert told["gradients"] == 4 * (weights + biases)
-    assert told["arrays"] == 12
-    assert told["small"] == pytest.approx(biases / (weights + biases))
-    assert told["powersgd"] == pytest.approx((6 * 4 * 900 + biases) / (weights + biases))
-    assert all(told[f"cost {codec}"] > 0 for codec in ("fp16", "bf16", "int8", "topk", "powersgd"))
+    assert reported["gradients"] == 4 * (weights + biases)
+    assert reported["arrays"] == 12
+    assert reported["small"] == pytest.approx(biases / (weights + biases))
+    assert reported["powersgd"] == pytest.approx((6 * 4 * 900 + biases) / (weights + biases))
+    assert all(
+        reported[f"cost {codec}"] > 0 for codec in ("fp16", "bf16", "int8", "topk", "powersgd")
+    )
 
 
 def test_who_has_no_models_tells_nothing() -> None:
-    assert told_of(object()) == {}
+    assert gradient_statistics(object()) == {}
 
 
 def test_what_no_codec_takes_stays_as_it_is() -> None:

@@ -148,7 +148,7 @@ def test_a_display_that_grows_beyond_all_room_says_so(log) -> None:
     show(log, "y" * 1_900_000, "x", update=True)
     log.finish(Ending("finished"))
 
-    assert all_taken(log)[-1].data == {"text/plain": display_buffer.NO_ROOM}
+    assert all_taken(log)[-1].data == {"text/plain": display_buffer.TOO_LARGE}
 
 
 def test_much_at_once_waits_and_the_text_behind_it_with_it(log, taken) -> None:

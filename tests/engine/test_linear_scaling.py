@@ -112,7 +112,7 @@ def test_a_single_rank_keeps_its_rate(tmp_path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"batch": 0}, "batch of at least 1, not 0"), ({"epochs": -1.0}, "less than no time")],
+    [({"batch": 0}, "batch of at least 1, not 0"), ({"epochs": -1.0}, "warm-up of 0 or more")],
 )
 def test_what_will_not_do_is_refused(options, said) -> None:
     with pytest.raises(InputError, match=said):

@@ -62,12 +62,12 @@ def iperf3(source: RehearsalHost, target: RehearsalHost) -> float:
     )
     try:
         until(lambda: ":5201" in target.run("ss", "-ltn"), "iperf3")
-        told = source.run("env", "TMPDIR=/tmp", "iperf3", "-c", target.address, "-t", "3", "-J")
+        output = source.run("env", "TMPDIR=/tmp", "iperf3", "-c", target.address, "-t", "3", "-J")
     finally:
         server.kill()
         server.wait()
         target.run("pkill", "-x", "iperf3")
-    return json.loads(told)["end"]["sum_received"]["bits_per_second"] / 8
+    return json.loads(output)["end"]["sum_received"]["bits_per_second"] / 8
 
 
 @pytest.mark.mpi

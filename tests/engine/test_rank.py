@@ -225,7 +225,7 @@ def test_a_rank_that_leaves_by_itself_says_with_which_exit_status(execute, super
     supervisor.listen(lambda: 1 in supervisor.endings("260101-000000-exts"))
 
     ending = supervisor.endings("260101-000000-exts")[1]
-    assert (ending.state, ending.error) == ("failed", "it left by itself with exit status 3")
+    assert (ending.state, ending.error) == ("failed", "it exited by itself with exit status 3")
     assert (
         ending.traceback.splitlines()[1]
         == '  File "<cell of run 260101-000000-exts>", line 6, in <module>'

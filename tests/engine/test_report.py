@@ -75,10 +75,10 @@ def test_a_value_that_is_not_finite_is_reported(current_run, taken) -> None:
 
 @pytest.mark.parametrize("value", ["x", None, [1.0], np.zeros(2), 1j])
 def test_what_is_not_one_number_is_refused_with_the_remedy(current_run, value) -> None:
-    with pytest.raises(InputError) as refusal:
+    with pytest.raises(InputError) as refused:
         report(loss=value)
 
-    assert str(refusal.value) == (
+    assert str(refused.value) == (
         f"report(loss=…) takes a number, not {value!r}; pass float(…) of one value."
     )
 
@@ -138,17 +138,17 @@ def test_what_nothing_can_be_counted_with_is_refused_and_changes_nothing(
 ) -> None:
     report(loss=1.0)
 
-    with pytest.raises(InputError) as refusal:
+    with pytest.raises(InputError) as refused:
         report(gap=2.0, **wrong)
 
-    assert refusal.value.__context__ is None or refusal.value.__suppress_context__
-    assert len(str(refusal.value)) < 400
+    assert refused.value.__context__ is None or refused.value.__suppress_context__
+    assert len(str(refused.value)) < 400
     assert [s.name for s in taken().samples] == ["loss"]
     assert current_run.iteration == current_run.boundaries.count == 1
 
 
 def test_a_value_that_is_long_to_write_is_shown_in_part(current_run) -> None:
-    with pytest.raises(InputError) as refusal:
+    with pytest.raises(InputError) as refused:
         report(loss="x" * 10**6)
 
-    assert len(str(refusal.value)) < 300
+    assert len(str(refused.value)) < 300

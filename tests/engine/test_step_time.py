@@ -37,7 +37,7 @@ class Updater:
         return batch
 
 
-def told(batch) -> dict[str, float]:
+def reported(batch) -> dict[str, float]:
     return {sample.name: sample.value for sample in batch.samples}
 
 
@@ -53,7 +53,7 @@ def test_the_parts_of_a_step_are_told_apart_and_add_up(log, taken) -> None:
     timing.finish(2)
 
     passed = (time.perf_counter() - start) / 2
-    parts = told(taken())
+    parts = reported(taken())
     assert [*parts] == [*PARTS]
     # A sleep may be longer than asked for, never shorter; so a wrong part breaks a bound.
     assert parts["step/communication"] == pytest.approx(0.04)
@@ -72,7 +72,7 @@ def test_communication_of_extensions_is_not_counted_twice(log, taken) -> None:
     timing.step(1)
     timing.finish(1)
 
-    parts = told(taken())
+    parts = reported(taken())
     assert parts["step/communication"] == pytest.approx(0.03)
     assert sum(parts.values()) <= time.perf_counter() - start
     assert parts["step/compute"] == parts["step/data"] == 0.0
@@ -92,7 +92,7 @@ def test_messages_to_one_rank_are_told_apart_from_what_all_do(log, taken) -> Non
         timing.step(1)
     timing.finish(1)
 
-    parts = told(taken())
+    parts = reported(taken())
     assert parts["step/point-to-point"] == pytest.approx(0.01)
     assert parts["step/communication"] == pytest.approx(0.04)
     assert 0.01 <= parts["step/compute"] < 0.04
@@ -146,12 +146,12 @@ def test_an_updater_without_iterators_is_timed_too(log, taken) -> None:
         timing.step(1)
     timing.finish(1)
 
-    assert told(taken())["step/compute"] >= 0.02
+    assert reported(taken())["step/compute"] >= 0.02
 
 
 def test_means_are_told_from_time_to_time(log, taken) -> None:
     timing = StepTime(log)
-    end = time.perf_counter() + 2.2 * step_time.TELL_SECONDS
+    end = time.perf_counter() + 2.2 * step_time.REPORT_SECONDS
 
     iteration = 0
     while time.perf_counter() < end:

@@ -24,7 +24,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 @pytest.fixture
-def told(tmp_path) -> Callable[..., Anatomy]:
+def reported(tmp_path) -> Callable[..., Anatomy]:
     """Have ranks tell what they found, and return what a person sees of it."""
 
     def tell(found: list[dict[str, float]]) -> Anatomy:
@@ -56,33 +56,33 @@ def shaped() -> Iterator[ShapedHosts]:
         yield ShapedHosts(hosts, place, 100)
 
 
-def test_a_rank_that_is_slow_is_named(on_shared_ranks, told) -> None:
-    seen = told(on_shared_ranks(PROGRAMS / "slowed_training.py", 2, "rank"))
+def test_a_rank_that_is_slow_is_named(on_shared_ranks, reported) -> None:
+    seen = reported(on_shared_ranks(PROGRAMS / "slowed_training.py", 2, "rank"))
 
     assert seen.slowest == 1
     assert seen.says[0].startswith("Straggler: rank 1 computes for ")
     assert "the other rank. See what else runs on this machine. With all" in seen.says[0]
 
 
-def test_data_that_comes_late_is_named(on_shared_ranks, told) -> None:
-    seen = told(on_shared_ranks(PROGRAMS / "slowed_training.py", 2, "data"))
+def test_data_that_comes_late_is_named(on_shared_ranks, reported) -> None:
+    seen = reported(on_shared_ranks(PROGRAMS / "slowed_training.py", 2, "data"))
 
     assert seen.slowest == -1
     assert seen.says[0].startswith("Data-bound: ")
 
 
-def test_a_training_that_nothing_slows_down_is_told_so(on_shared_ranks, told) -> None:
-    seen = told(on_shared_ranks(PROGRAMS / "slowed_training.py", 2, "nothing"))
+def test_a_training_that_nothing_slows_down_is_told_so(on_shared_ranks, reported) -> None:
+    seen = reported(on_shared_ranks(PROGRAMS / "slowed_training.py", 2, "nothing"))
 
     assert seen.says[0].startswith("Compute-bound: ")
 
 
 @pytest.mark.parametrize("how", ["by_chainermn", "by_hand"])
 def test_ranks_that_have_a_part_of_a_model_each_are_told_of_their_messages(
-    on_shared_ranks, told, how
+    on_shared_ranks, reported, how
 ) -> None:
     found = on_shared_ranks(PROGRAMS / "divided_model.py", 2, how)
-    seen = told(found)
+    seen = reported(found)
 
     assert seen.parts == ("compute", "communication", "point-to-point", "data", "other")
     assert all(one["exchange/gradients"] > 0 for one in found)
@@ -94,10 +94,10 @@ def test_ranks_that_have_a_part_of_a_model_each_are_told_of_their_messages(
 
 
 @pytest.mark.root
-def test_a_slow_link_is_named_with_its_bytes_and_bandwidth(shaped, told) -> None:
+def test_a_slow_link_is_named_with_its_bytes_and_bandwidth(shaped, reported) -> None:
     found = shaped.mpi(PROGRAMS / "training_between_hosts.py", "/tmp", "0", nodes=2)
 
-    seen = told(found)
+    seen = reported(found)
 
     assert seen.says[0].startswith("Network-bound: ")
     said = re.search(r"gradients \(1 MB, at ([0-9.]+) Gbit/s", seen.says[0])

@@ -1,1 +1,1 @@
-"""What runs on every rank: execute a cell, report, stop at a boundary, survive a failure."""
+"""What runs on every rank: executes cells, reports, stops at boundaries, recovers from failures."""

@@ -16,7 +16,7 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 @contextmanager
 def own_loop() -> Iterator[None]:
-    """Hide the engine's running loop, so that ``asyncio.run`` works, and put it back."""
+    """Hide the engine's running event loop, so that ``asyncio.run`` works, and restore it."""
     engines = asyncio._get_running_loop()
     asyncio._set_running_loop(None)
     asyncio.set_event_loop(_loop_of_rank())
@@ -28,7 +28,7 @@ def own_loop() -> Iterator[None]:
 
 
 def evaluate(parts: Sequence[CodeType], space: dict[str, Any]) -> Any:
-    """Execute a cell's parts, all of them in the loop if one awaits; return the last one's value.
+    """Execute a cell's parts, all in the event loop if one awaits; return the last one's value.
 
     Args:
         parts: Compiled with ``ast.PyCF_ALLOW_TOP_LEVEL_AWAIT``.
@@ -53,8 +53,8 @@ def _awaits(part: CodeType) -> bool:
 def cancel_rest() -> None:
     """Cancel the tasks that a cell leaves, as ``asyncio.run`` does at its end.
 
-    The loop itself stays for the rank's next cell, so what is bound to it can be used there. A
-    task that does not obey is left alone after ``CANCEL_SECONDS``; it makes no progress.
+    The loop itself is kept for the rank's next cell, so objects bound to it stay usable. A task
+    that is not cancelled within ``CANCEL_SECONDS`` is ignored; it makes no progress.
     """
     if _loop is not None and not _loop.is_closed() and not _loop.is_running():
         _cancel(_loop, asyncio.all_tasks(_loop))
@@ -75,7 +75,7 @@ def _complete(coroutine: Coroutine[Any, Any, Any]) -> Any:
     except KeyboardInterrupt as error:
         if task.done():
             raise
-        # It came while the loop waited: the user's line is where the task is cancelled.
+        # An error while the loop waited: the user's line is where the task is cancelled.
         _cancel(loop, {task})
         raise KeyboardInterrupt().with_traceback(_place(task) or error.__traceback__) from None
 
@@ -93,6 +93,6 @@ def _place(task: asyncio.Task[Any]) -> Any:
         return None
     try:
         task.result()
-    except BaseException as error:  # noqa: BLE001  # it is the user's own
+    except BaseException as error:  # noqa: BLE001  # raised by the user's task
         return error.__traceback__
     return None

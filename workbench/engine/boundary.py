@@ -1,7 +1,7 @@
-"""Count a run's iteration boundaries, at which all ranks can leave together.
+"""Count a run's iteration boundaries, at which all ranks can stop together.
 
-Synchronous ranks pass the same boundaries in the same order, so that a number names one moment
-for all of them and no message between the ranks is needed to stop as one.
+Synchronous ranks pass the same boundaries in the same order. So a number identifies the same
+boundary on all of them, and they can stop together without messages between them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class RunStopped(KeyboardInterrupt):
 class Boundaries:
     """The boundaries that one rank has passed in one run.
 
-    ``stop_boundary`` is the boundary at which the rank was asked to leave, or None.
+    ``stop_boundary`` is the boundary at which the rank must stop, or None.
     """
 
     def __init__(self) -> None:
@@ -31,22 +31,22 @@ class Boundaries:
         self._marked = (0, time.monotonic())
 
     def stop_at(self, boundary: int) -> None:
-        """Leave at boundary number ``boundary``; may be called from another thread."""
+        """Stop at boundary number ``boundary``; may be called from another thread."""
         self.stop_boundary = boundary
 
     @property
     def due(self) -> bool:
-        """Whether the rank shall leave at this boundary."""
+        """Whether the rank must stop at this boundary."""
         return self.stop_boundary is not None and self.count >= self.stop_boundary
 
     def passed(self) -> None:
-        """Note that one more iteration is done; snapshots and the like hook in here."""
+        """Count one more iteration; extensions such as snapshots hook in here."""
         self.count += 1
         for hook in self.hooks:
             hook(self.count)
 
     def check(self) -> None:
-        """Leave the run if this is the boundary.
+        """Stop the run if this is the boundary.
 
         Raises:
             RunStopped: It is.
@@ -55,12 +55,12 @@ class Boundaries:
             raise RunStopped(f"stopped at boundary {self.count}")
 
     def measure(self) -> float:
-        """Return boundaries a second since this was last asked."""
+        """Return boundaries a second since the last call."""
         count, moment = self._marked
         now = time.monotonic()
         if now - moment > 0.2:
             self.rate = (self.count - count) / (now - moment)
             self._marked = (self.count, now)
-        elif not self.rate and now > moment:  # a stop may be wished when the run has just begun
+        elif not self.rate and now > moment:  # a stop may be requested right after the start
             return (self.count - count) / (now - moment)
         return self.rate

@@ -1,4 +1,4 @@
-"""Make every Chainer ``Trainer`` report, record step times and stop at boundaries, unchanged."""
+"""Make every Chainer ``Trainer`` report, record step times and stop at boundaries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy
 
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
-from workbench.engine.gradient_noise import BatchGauge
+from workbench.engine.gradient_noise import NoiseScaleMonitor
 from workbench.engine.run_context import Current, current
 from workbench.engine.step_time import StepTime
 
@@ -29,7 +29,7 @@ _PLAIN = (numpy.ndarray, numpy.float32, numpy.float64)
 
 
 def hook_chainer() -> None:
-    """Have ``chainer.training.Trainer.run`` wrapped, now or as soon as it is imported."""
+    """Wrap ``chainer.training.Trainer.run``, now or as soon as it is imported."""
     if TRAINER in sys.modules:
         _wrap(sys.modules[TRAINER])
     elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
@@ -37,7 +37,7 @@ def hook_chainer() -> None:
 
 
 class _Finder:
-    """Finds the trainer's module where everybody does, and wraps what it defines."""
+    """Finds the trainer's module with the other finders, and wraps its ``run``."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != TRAINER:
@@ -72,7 +72,7 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
         trainer.stop_trigger = _OrStop(trainer.stop_trigger, here)
         with (
             extension.timing.installed(trainer.updater),
-            extension.gauge.installed(trainer.updater),
+            extension.noise.installed(trainer.updater),
         ):
             original(trainer, *args, **kwargs)
         if here.boundaries.due:
@@ -82,7 +82,7 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
 
 
 class _OrStop:
-    """A stop trigger that also fires when the run was asked to stop at this boundary."""
+    """A stop trigger that also fires if the run must stop at this boundary."""
 
     def __init__(self, original: Any, run: Current) -> None:
         self._original = original
@@ -106,11 +106,11 @@ class ReportExtension:
         self._note_progress(trainer.updater)
         batch = _batch(trainer.updater)
         self.timing = StepTime(run.log, leader=run.leader, batch=batch)
-        self.gauge = BatchGauge(run.log, batch)
+        self.noise = NoiseScaleMonitor(run.log, batch)
         run.log.progress_source = self.progress
 
     def __call__(self, trainer: Any) -> None:
-        """Note one iteration."""
+        """Report one iteration."""
         updater = trainer.updater
         iteration = updater.iteration
         run = self._run
@@ -131,19 +131,19 @@ class ReportExtension:
         run.boundaries.passed()
 
     def finalize(self) -> None:
-        """Fetch what is still on the device when the training ends."""
+        """Fetch the remaining values from the device at the end of the training."""
         self._fetch(now=True)
         self.timing.finish(self._run.iteration)
         self._run.log.progress = self.progress()
         self._run.log.progress_source = None
 
     def progress(self) -> Progress:
-        """Return how far the training is; may be asked by another thread."""
+        """Return the progress of the training; may be called from another thread."""
         iteration, epoch = self._done
         return Progress(iteration, self._iterations(iteration, epoch), epoch, self._epochs_total)
 
     def _note_progress(self, updater: Any) -> None:
-        # Within an iteration the two differ by a batch, and so would the total that they make.
+        # Within an iteration the two differ by a batch, and so would their total.
         self._done = updater.iteration, getattr(updater, "epoch_detail", 0.0)
 
     def _iterations(self, iteration: int, epoch: float) -> int:
@@ -154,13 +154,13 @@ class ReportExtension:
 
     def _note(self, name: str, iteration: int, value: Any) -> None:
         if hasattr(value, "__cuda_array_interface__"):
-            # float() would wait for the device; several are fetched at a time instead.
+            # float() would wait for the device; several values are fetched at a time instead.
             self._on_device.append((name, iteration, value))
             return
         try:
             self._run.log.add(name, iteration, float(value))
         except (TypeError, ValueError):
-            return  # not a number: other extensions may observe anything
+            return  # not a number: extensions may observe anything
 
     def _fetch(self, *, now: bool = False) -> None:
         if now or time.monotonic() - self._fetched >= DEVICE_SECONDS:
@@ -172,7 +172,7 @@ class ReportExtension:
 
 
 def _batch(updater: Any) -> int:
-    """Return the examples of a step on this rank; 0 where the updater does not say."""
+    """Return the examples of a step on this rank; 0 if the updater does not have them."""
     iterators = getattr(updater, "_iterators", None)
     main = iterators.get("main") if isinstance(iterators, dict) else None
     size = getattr(main, "batch_size", 0)
@@ -180,7 +180,7 @@ def _batch(updater: Any) -> int:
 
 
 def _totals(trigger: Any) -> tuple[int, float]:
-    """Return (iterations, epochs) to do, 0 where the stop trigger does not say."""
+    """Return the total (iterations, epochs); 0 for what the stop trigger does not have."""
     period, unit = getattr(trigger, "period", None), getattr(trigger, "unit", None)
     if period is None:  # triggers that wrap another one, such as EarlyStoppingTrigger
         return _totals(trigger._max_trigger) if hasattr(trigger, "_max_trigger") else (0, 0.0)

@@ -1,7 +1,7 @@
-"""The connection of a rank to the supervisor: batches and pulses out, commands in, on a thread.
+"""The connection of a rank to the supervisor: sends batches and pulses, receives commands.
 
-The thread works while the main thread is busy, also while it is blocked in MPI. A rank without a
-connection for too long ends itself, with what MPI started for it.
+Its thread works while the main thread is busy, even if that is blocked in MPI. A rank that has been
+disconnected for too long ends itself, with the MPI processes that started it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from workbench.core.run.rank_wire import decode, encode
 from workbench.core.world.world import WORLD_VARIABLE
 from workbench.engine.run_log import RunLog
 
-# Rank 0 is what a person watches; the others' points may come a moment later.
+# Users watch rank 0; the other ranks' points may come a moment later.
 FLUSH_SECONDS = 0.08
 FLUSH_OTHERS_SECONDS = 0.24
 PULSE_SECONDS = 1.0
@@ -50,11 +50,11 @@ _DAEMONS = ("prted", "orted", "prterun", "mpiexec", "mpiexec.hydra", "hydra_pmi_
 
 @dataclass(frozen=True)
 class Address:
-    """Where the supervisor listens.
+    """The supervisor's address.
 
     Args:
         endpoint: A ZeroMQ endpoint.
-        server_key: Its CURVE public key, known only to those that may connect.
+        server_key: Its CURVE public key; only ranks know it.
     """
 
     endpoint: str
@@ -65,11 +65,11 @@ class Channel:
     """A rank's connection to the supervisor.
 
     Args:
-        pulse: Says what the rank is doing in the run that is on.
-        stop_at: Called with the boundary at which the run shall be left.
-        interrupt: Called to free the main thread, from the channel's thread.
-        gather: Called at each turn, to bring in output that is to be fetched.
-        died: Called with its traceback should the thread fail: the rank is of no use without it.
+        pulse: Returns the present activity of the rank in its run.
+        stop_at: Called with the boundary at which the run must stop.
+        interrupt: Called from the channel's thread to free the main thread.
+        gather: Called in each cycle, to collect captured output.
+        died: Called with its traceback if the thread fails: the rank cannot continue without it.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Channel:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread, and with it the connection."""
+        """End the thread and the connection."""
         self._closing.set()
         self.ring()
         self._thread.join(2)
@@ -116,16 +116,16 @@ class Channel:
             self._context.term()
 
     def carry(self, log: RunLog) -> None:
-        """Take charge of a run's log; the first batch, though empty, says that it began."""
+        """Send a run's log; the first batch, though empty, reports that it began."""
         self._logs[log.run] = log
         self.ring()
 
     def is_cancelled(self, run: str) -> bool:
-        """Whether the supervisor called the run off before it began here."""
+        """Return whether the supervisor cancelled the run before it began here."""
         return run in self._cancelled
 
     def ring(self) -> None:
-        """Have the thread look now; for the main thread alone."""
+        """Wake the thread; for the main thread alone."""
         with contextlib.suppress(zmq.Again):
             self._bell.send(b"", zmq.DONTWAIT)
 
@@ -151,17 +151,17 @@ class Channel:
                     bell.recv()
                 asked = socket in ready and self._obey(socket)
                 now = time.monotonic()
-                is_anew = contact.look(now)
+                is_reconnected = contact.look(now)
                 with self._guarded(*self._logs.values()):
                     self._gather()
                 is_due = asked or now >= next_pulse
                 next_pulse = now + PULSE_SECONDS if is_due else next_pulse
                 for log in [*self._logs.values()]:
-                    if is_anew:
+                    if is_reconnected:
                         log.outbox.resend()
                     with self._guarded(log):
                         self._flush(socket, log, now)
-                        self._say_where(socket, log, is_due=is_due)
+                        self._send_pulse(socket, log, is_due=is_due)
                     if log.settled:
                         log.discard()
                         del self._logs[log.run]
@@ -179,12 +179,12 @@ class Channel:
 
     @contextlib.contextmanager
     def _guarded(self, *logs: RunLog) -> Iterator[None]:
-        """Have what goes wrong with one batch be said in its run, and go on without it."""
+        """Report an error with one batch in its run, and continue without the batch."""
         try:
             yield
         except zmq.ZMQError:
             raise
-        except Exception as error:  # noqa: BLE001  # this thread also hears commands
+        except Exception as error:  # noqa: BLE001  # this thread also receives commands
             for log in logs:
                 log.refuse(error)
 
@@ -200,7 +200,7 @@ class Channel:
         return contact
 
     def _flush(self, socket: zmq.Socket[bytes], log: RunLog, now: float) -> None:
-        """Take what has gathered, for a moment; commands are to be heard meanwhile."""
+        """Encode collected data, for a limited time; commands must be received meanwhile."""
         while log.take() is not None and log.is_behind:
             if time.monotonic() - now > TAKING_SECONDS:
                 break
@@ -208,8 +208,8 @@ class Channel:
         while (line := log.outbox.due()) is not None and _post(socket, line):
             log.outbox.sent(now)
 
-    def _say_where(self, socket: zmq.Socket[bytes], log: RunLog, *, is_due: bool) -> None:
-        """Send a pulse where one is due; and at once when the rank begins, and when it leaves."""
+    def _send_pulse(self, socket: zmq.Socket[bytes], log: RunLog, *, is_due: bool) -> None:
+        """Send a pulse if one is due, or when the rank begins or leaves the run."""
         has_left = log.ending is not None
         leaves_now = has_left and log.run not in self._left and not log.closed
         if is_due or leaves_now or log.run not in self._placed:
@@ -219,13 +219,13 @@ class Channel:
             self._left.add(log.run)
 
     def _obey(self, socket: zmq.Socket[bytes]) -> bool:
-        """Carry out all commands that have come; true if one of them asks for a pulse."""
+        """Execute the commands that have come; true if one of them requests a pulse."""
         asked = False
         while socket.poll(0):
             try:
                 command = decode(socket.recv())
             except ValueError:
-                continue  # by a supervisor of another version
+                continue  # from a supervisor of another version
             asked = isinstance(command, AskPulse) or asked
             log = self._logs.get(getattr(command, "run", ""))
             if log is None and isinstance(command, Interrupt):
@@ -248,7 +248,7 @@ class Channel:
 
 
 def _post(socket: zmq.Socket[bytes], line: bytes) -> bool:
-    # A full queue means that the supervisor is away; the log sends again what was not confirmed.
+    # A full queue means that the supervisor is absent; the log resends unacknowledged batches.
     try:
         socket.send(line, zmq.DONTWAIT)
     except zmq.Again:
@@ -257,18 +257,18 @@ def _post(socket: zmq.Socket[bytes], line: bytes) -> bool:
 
 
 class SupervisorTimeout:
-    """Watches a connection that was not made yet.
+    """Watches a connection for the return of an absent supervisor.
 
     Args:
-        patience: Seconds that it may be away; infinite where it is waited for as long as it takes.
-        give_up: Called once it was away for longer.
+        patience: Seconds that it may be absent; infinite for no limit.
+        give_up: Called once it was absent for longer.
     """
 
     def __init__(
         self, socket: zmq.Socket[bytes], patience: float, give_up: Callable[[], None]
     ) -> None:
         if math.isfinite(patience):
-            # A tunnel takes bytes long after its other end is gone: only an answer counts.
+            # A tunnel accepts bytes long after its other end has closed: only an answer counts.
             socket.heartbeat_ivl = _BEAT_MILLISECONDS
             socket.heartbeat_timeout = _SILENCE_MILLISECONDS
         self._socket = socket
@@ -280,32 +280,32 @@ class SupervisorTimeout:
         self._away_since: float | None = time.monotonic()
 
     def look(self, now: float) -> bool:
-        """Take note of what became of the connection; true if it was made since."""
-        is_anew = False
+        """Read the connection's events; true if it was made since the last call."""
+        is_reconnected = False
         while self._events.poll(0):
             event = int.from_bytes(self._events.recv_multipart()[0][:2], "little")
             connected = event == zmq.EVENT_HANDSHAKE_SUCCEEDED
             if connected:
-                self._away_since, is_anew = None, True
+                self._away_since, is_reconnected = None, True
             elif self._away_since is None:
                 self._away_since = now
         if self._away_since is not None and now - self._away_since > self._patience:
             self._give_up()
-        return is_anew
+        return is_reconnected
 
     def close(self) -> None:
-        """Look no more; before the connection's own socket is closed."""
+        """Stop watching; call it before the connection's own socket is closed."""
         self._socket.disable_monitor()
         self._events.close(linger=0)
 
 
 def patience() -> float:
-    """Return the seconds that this rank waits for its supervisor; 0 where it waits for ever."""
+    """Return the seconds that this rank waits for its supervisor; 0 for no limit."""
     return float(os.environ.get(PATIENCE_VARIABLE) or 0)
 
 
 def leave_for_good() -> None:
-    """End MPI's processes that led to this one, what ranks have started here, and this one."""
+    """End the MPI processes above this one, the processes that ranks started, and this one."""
     if mark := os.environ.get(WORLD_VARIABLE):
         subprocess.Popen(
             [sys.executable, "-m", "workbench.cluster.leftover_processes", mark],

@@ -11,34 +11,34 @@ from statistics import median
 from typing import Any
 
 from workbench.core.performance.exchange_model import Codec
-from workbench.engine.exchange.backward import told_of_gradients
+from workbench.engine.exchange.backward import report_gradients
 from workbench.engine.exchange.bucket_layout import DIRECT_BYTES
 from workbench.engine.exchange.exchanger import BUCKET_BYTES
 from workbench.engine.exchange.powersgd import is_worthwhile
 from workbench.engine.exchange.summary import coding_seconds
 
-RANK = 4  # of PowerSGD's approximation, where nobody says another
-# Backward passes that are looked at, and which is the first of them.
+RANK = 4  # PowerSGD's default rank
+# The number of observed backward passes, and the first of them.
 PASSES, FIRST_PASS = 3, 3
 _ITEM = 4
 
 
-def told_of(updater: Any) -> dict[str, float]:
-    """Return what there is to tell of an updater's gradients; nothing where it has no models.
+def gradient_statistics(updater: Any) -> dict[str, float]:
+    """Return the statistics of an updater's gradients; empty if it has no models.
 
-    ``gradients`` are bytes and ``arrays`` how many there are; ``small`` is the share of the bytes
-    that no codec takes, ``powersgd`` the share that PowerSGD leaves; ``cost CODEC`` are seconds to
-    code a byte once there and once back.
+    ``gradients`` is their bytes and ``arrays`` their number; ``small`` is the share of the bytes
+    that no codec compresses, ``powersgd`` the share that PowerSGD leaves; ``cost CODEC`` is the
+    seconds to encode and decode a byte once.
     """
     shapes = [parameter.data.shape for parameter in parameters_of(updater)]
     nbytes = _ITEM * sum(math.prod(shape) for shape in shapes)
     if not nbytes:
         return {}
-    told = {"gradients": float(nbytes), "arrays": float(len(shapes))}
-    told["small"] = _ITEM * sum(math.prod(one) for one in shapes if is_small(one)) / nbytes
-    told["powersgd"] = sum(_ITEM * left(shape, RANK) for shape in shapes) / nbytes
+    values = {"gradients": float(nbytes), "arrays": float(len(shapes))}
+    values["small"] = _ITEM * sum(math.prod(one) for one in shapes if is_small(one)) / nbytes
+    values["powersgd"] = sum(_ITEM * left(shape, RANK) for shape in shapes) / nbytes
     codecs = (codec for codec in Codec if codec is not Codec.NONE)
-    return told | {f"cost {codec}": _cost(codec) / _ITEM for codec in codecs}
+    return values | {f"cost {codec}": _cost(codec) / _ITEM for codec in codecs}
 
 
 def parameters_of(updater: Any) -> list[Any]:
@@ -50,9 +50,9 @@ def parameters_of(updater: Any) -> list[Any]:
 
 
 class Arrivals:
-    """How early in the backward pass gradients are complete; looked at in a few passes.
+    """How early in the backward pass gradients are complete, observed in a few passes.
 
-    The first bucket leaves when it is full: from then on an exchange goes on beneath the rest of
+    The first bucket is sent when it is full: from then on communication overlaps with the rest of
     the pass.
     """
 
@@ -64,43 +64,43 @@ class Arrivals:
 
     @property
     def left(self) -> float | None:
-        """The share of the pass that is left when the first can leave; None when unknown."""
+        """The share of the pass after the first bucket is full; None if unknown."""
         return median(self._left) if self._left else None
 
     def is_due(self) -> bool:
-        """Count a pass that begins, and tell whether to look at it; the first are no measure."""
+        """Count a pass that begins, and return whether to observe it; the first are not typical."""
         self._passes += 1
         return bool(self._nbytes) and FIRST_PASS <= self._passes < FIRST_PASS + PASSES
 
     def watched(self, backward: Callable[..., Any], loss: Any, *args: Any, **kwargs: Any) -> Any:
-        """Do a backward pass, and see when its gradients are complete."""
+        """Run a backward pass, and record when its gradients are complete."""
         begun, came, last, first = time.perf_counter(), 0, 0.0, 0.0
 
-        def tell(number: int, gradient: Any) -> None:
+        def record(number: int, gradient: Any) -> None:
             nonlocal came, last, first
             if first or is_small(gradient.shape):
                 return
             now = time.perf_counter()
             came += _ITEM * gradient.size
             if came > BUCKET_BYTES[0]:
-                first = last or now  # what no longer fits goes into the next
+                first = last or now  # a gradient that no longer fits goes into the next bucket
             last = now
 
-        with told_of_gradients(loss, self._parameters, tell):
+        with report_gradients(loss, self._parameters, record):
             result = backward(loss, *args, **kwargs)
         ended = time.perf_counter()
-        if first or last:  # what fills no bucket leaves with the last of it
+        if first or last:  # gradients that fill no bucket are sent after the last one
             self._left.append((ended - (first or last)) / (ended - begun))
         return result
 
 
 def is_small(shape: Sequence[int]) -> bool:
-    """Tell whether a gradient of single precision goes as it is, with what else is small."""
+    """Return whether a float32 gradient is sent uncompressed, with other small ones."""
     return _ITEM * math.prod(shape) < DIRECT_BYTES
 
 
 def left(shape: Sequence[int], rank: int) -> int:
-    """Return the numbers that PowerSGD makes of a gradient."""
+    """Return the number of values that PowerSGD sends for a gradient."""
     if is_small(shape) or not is_worthwhile(shape, rank):
         return math.prod(shape)
     return rank * (shape[0] + math.prod(shape[1:]))
@@ -108,8 +108,8 @@ def left(shape: Sequence[int], rank: int) -> int:
 
 @lru_cache
 def _cost(codec: Codec) -> float:
-    """Return the seconds to code a number once there and once back; measured once a process."""
-    return min(coding_seconds(codec, RANK, 2) for _ in range(2))  # the first loads what it needs
+    """Return the seconds to encode and decode a value once; measured once per process."""
+    return min(coding_seconds(codec, RANK, 2) for _ in range(2))  # the first call also imports
 
 
 def cores() -> int:

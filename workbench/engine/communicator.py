@@ -1,8 +1,8 @@
-"""Watch a rank's MPI calls, and free it from one that no other rank will answer.
+"""Watch a rank's MPI calls, and free it from one that no other rank will complete.
 
 ``MPI.COMM_WORLD`` is replaced, for the user's code, by a duplicate of the real world whose calls
-are timed and whose descendants are remembered. Revoking them frees every rank that is blocked in
-one of them; the real world stays whole, and the next duplicate is made from it.
+are timed and whose derived communicators are recorded. Revoking them frees every rank that is
+blocked in one of them; the real world stays valid, and the next duplicate is made from it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mpi4py import MPI
 from numpy import ndarray
 
 from workbench.engine.object_reduction import REDUCTIONS
-from workbench.engine.stale_communicators import refusal
+from workbench.engine.stale_communicators import stale_error
 from workbench.engine.step_probe import Meetings, MpiActivity, size_of
 
 BARRIERS = ("Barrier", "barrier")
@@ -62,7 +62,7 @@ POINT_TO_POINT = (
 )
 CREATORS = ("Split", "Split_type", "Dup", "Clone", "Create", "Create_group")
 
-# What can be asked of a communicator that is revoked.
+# Attributes that are safe on a revoked communicator.
 _HARMLESS = frozenset(
     {"rank", "size", "name", "group", "handle", "Get_rank", "Get_size", "Get_name", "Free"}
 )
@@ -76,22 +76,22 @@ _on_abort: list[Callable[[int, str], None]] = []
 
 
 class WatchedComm(MPI.Intracomm):
-    """An intracommunicator whose blocking calls are timed and whose descendants are watched."""
+    """An intracommunicator that times blocking calls and records derived communicators."""
 
     _meetings: Meetings | None = None
 
     def Free(self) -> None:  # noqa: N802  # MPI's own name
-        """Free it, and what its members met on."""
+        """Free it, and the communicator of its meetings."""
         if self._meetings is not None and self._meetings.comm is not None:
             self._meetings.comm.Free()
             self._meetings = None
         super().Free()
 
     def Abort(self, errorcode: int = 0) -> Any:  # noqa: N802  # MPI's own name
-        """Say where the abort comes from, then end all ranks."""
+        """Report the stack of the abort, then end all ranks."""
         stack = "".join(traceback.format_stack()[:-1])
-        for tell in _on_abort:
-            tell(errorcode, stack)
+        for report in _on_abort:
+            report(errorcode, stack)
         return super().Abort(errorcode)
 
 
@@ -116,7 +116,7 @@ def _timed(name: str) -> Callable[..., Any]:
 
 
 def _counted(name: str, counter: str) -> Callable[..., Any]:
-    """Return a timed call whose seconds are counted apart as well."""
+    """Return a timed call whose seconds are also counted separately."""
     timed = _timed(name)
 
     @functools.wraps(timed)
@@ -131,7 +131,7 @@ def _counted(name: str, counter: str) -> Callable[..., Any]:
 
 
 def _exchanging() -> Callable[..., Any]:
-    """Return ``Allreduce``, with a meeting before some of its calls."""
+    """Return ``Allreduce`` with a meeting before some of its calls."""
     original = MPI.Intracomm.Allreduce
     clock = time.perf_counter
     ident = threading.get_ident
@@ -190,24 +190,24 @@ def _adopt(comm: MPI.Intracomm) -> MPI.Intracomm:
 
 
 class StaleComm(WatchedComm):
-    """A communicator of before a failure: whatever it is used for says what to do."""
+    """A communicator from before a failure: any use raises an error with the remedy."""
 
     _after = ""
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("_") or name in _HARMLESS:
             return super().__getattribute__(name)
-        raise refusal(self, self._after)
+        raise stale_error(self, self._after)
 
     def Free(self) -> None:  # noqa: N802  # MPI's own name
         """Do nothing: it is revoked."""
 
 
 class GenerationWorlds:
-    """The real world of this generation, and the duplicate that user code sees.
+    """The real world of this generation, and the duplicate for user code.
 
     Args:
-        fault_tolerant: Whether this MPI can revoke a communicator and agree (ULFM).
+        fault_tolerant: Whether this MPI can revoke communicators (ULFM).
         on_abort: Called with the error code and the stack before ``Abort`` ends the ranks.
     """
 
@@ -225,17 +225,17 @@ class GenerationWorlds:
     def offer(self, ranks: int) -> MPI.Intracomm:
         """Make ``MPI.COMM_WORLD`` the communicator of the first ``ranks`` ranks.
 
-        Collective over those ranks the first time that ``ranks`` is seen.
+        Collective over those ranks on the first call with this ``ranks``.
         """
         ranks = ranks or self.true.size
         if ranks not in self._offered:
             group = self.true.Get_group().Incl(list(range(ranks)))
-            self._offer_anew(ranks, self.true.Create_group(group))
+            self._offer_again(ranks, self.true.Create_group(group))
         MPI.COMM_WORLD = self._offered[ranks]  # type: ignore[misc]  # the one seam to user code
         return MPI.COMM_WORLD
 
     def revoke(self) -> bool:
-        """Free all ranks that are blocked in a communicator of ours; false if MPI can't."""
+        """Free all ranks that are blocked in our communicators; false if MPI cannot."""
         if not self.fault_tolerant:
             return False
         for comm in [*_derived]:
@@ -248,19 +248,19 @@ class GenerationWorlds:
 
     @property
     def revoked(self) -> bool:
-        """Whether a communicator of the run that is on was revoked, here or by another rank."""
+        """Return whether a communicator of the present run was revoked, by any rank."""
         living = [comm for comm in _derived if comm != MPI.COMM_NULL]
         return self.fault_tolerant and any(comm.Is_revoked() for comm in living)
 
     def recover(self, run: str = "") -> bool:
-        """Make fresh communicators after a failure; collective over the real world.
+        """Create new communicators after a failure; collective over the real world.
 
-        What a cell kept of ``MPI.COMM_WORLD`` goes on with the fresh one. Communicators made from
-        it are revoked on every rank: used again they raise, where an unanswered message of the
-        failed cell would otherwise be taken for one of the next.
+        References to ``MPI.COMM_WORLD`` in a cell then use the new one. Communicators derived from
+        it are revoked on every rank, and raise when used: otherwise an unanswered message of the
+        failed cell would be received by the next one.
 
         Args:
-            run: The name of the run after which it is needed.
+            run: The name of the run that failed or was stopped.
         """
         if not self.revoke():
             return False
@@ -273,26 +273,26 @@ class GenerationWorlds:
         for comm in _derived:
             if comm != MPI.COMM_NULL:
                 comm.__class__ = StaleComm
-                comm._after = self.lost  # type: ignore[attr-defined]  # a class of ours
+                comm._after = self.lost  # type: ignore[attr-defined]  # of our own class
         _derived.clear()
         self._offered.clear()
-        self._offer_anew(self.true.size, self.true.Dup())
+        self._offer_again(self.true.size, self.true.Dup())
 
-    def _offer_anew(self, ranks: int, fresh: MPI.Intracomm) -> None:
-        """Offer ``fresh`` as the world of ``ranks`` ranks, in the object that was it before."""
+    def _offer_again(self, ranks: int, fresh: MPI.Intracomm) -> None:
+        """Replace the world of ``ranks`` ranks by ``fresh``, in the same Python object."""
         known = self._known.get(ranks)
         if known is None:
             known = self._known[ranks] = _adopt(fresh)
         else:
             known.__class__ = WatchedComm
             ctypes.memmove(MPI._addressof(known), MPI._addressof(fresh), MPI._sizeof(MPI.Comm))
-            known._meetings = None  # type: ignore[attr-defined]  # a class of ours
+            known._meetings = None  # type: ignore[attr-defined]  # an attribute of our own class
             _derived.append(known)
         self._offered[ranks] = known
 
 
 def is_echo(error: BaseException) -> bool:
-    """Whether ``error`` only says that another rank failed or that the world was revoked."""
+    """Return whether ``error`` only follows from a failure of another rank or a revocation."""
     if not isinstance(error, MPI.Exception):
         return False
     echoes = {"ERR_REVOKED", "ERR_PROC_FAILED", "ERR_PROC_FAILED_PENDING"}
@@ -301,6 +301,6 @@ def is_echo(error: BaseException) -> bool:
 
 
 def is_revoked(error: BaseException) -> bool:
-    """Whether ``error`` says that a communicator was revoked."""
+    """Return whether ``error`` means that a communicator was revoked."""
     revoked = getattr(MPI, "ERR_REVOKED", None)
     return isinstance(error, MPI.Exception) and error.Get_error_class() == revoked

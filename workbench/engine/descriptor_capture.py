@@ -1,7 +1,8 @@
-"""Capture what is written to file descriptors 1 and 2 during a run.
+"""Capture the output to file descriptors 1 and 2 during a run.
 
-Children, C libraries and ``os.write`` write there, past ``sys.stdout``. A file takes it for each
-of the two: nobody ever waits for its reader, and what a dying rank wrote last is still there.
+Child processes, C libraries and ``os.write`` write there, past ``sys.stdout``. Each descriptor is
+redirected to a file: a writer never waits for the reader, and the last output of a failing rank
+remains.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c
 
 
 class Taken:
-    """One of the two descriptors, and the file that takes what is written to it.
+    """One of the two descriptors, and the file that receives its output.
 
     Args:
         number: 1 or 2.
@@ -42,51 +43,51 @@ class Taken:
 
     @property
     def before(self) -> int:
-        """Where the descriptor led before."""
+        """A duplicate of the descriptor's original target."""
         return self._before
 
     def behind(self) -> int:
-        """Return how many bytes there are to read."""
+        """Return the number of unread bytes."""
         size = os.fstat(self._file).st_size
-        if size < self._read:  # somebody opened /dev/stdout again, which empties the file
+        if size < self._read:  # opening /dev/stdout again has truncated the file
             self._read = 0
         return size - self._read
 
     def read(self) -> str:
-        """Return what was written since, at most ``MOST_AT_ONCE`` bytes; its disk space is freed.
+        """Return the new output, at most ``MOST_AT_ONCE`` bytes, and free its disk space.
 
-        Where far more is written than can be read in time, the middle is left out.
+        If output comes faster than it can be read, the middle is left out.
         """
         behind, text = self.behind(), ""
         if behind > MOST_BEHIND:
             self._free(behind - MOST_AT_ONCE)
-            text = f"\n[{behind - MOST_AT_ONCE} bytes came too fast and are left out]\n"
+            text = f"\n[{behind - MOST_AT_ONCE} bytes were written too fast and are left out]\n"
         data = os.pread(self._file, min(self.behind(), MOST_AT_ONCE), self._read)
         self._free(len(data))
         return text + self._decoder.decode(data)
 
     def stay(self) -> None:
-        """Take the descriptor again if it was closed."""
+        """Redirect the descriptor again if it was closed."""
         try:
             os.fstat(self._number)
         except OSError:
             os.dup2(self._file, self._number)
 
     def give_back(self) -> None:
-        """Let the descriptor lead where it led before."""
+        """Restore the descriptor's original target."""
         os.dup2(self._before, self._number)
         os.close(self._before)
         os.close(self._file)
 
     def _free(self, nbytes: int) -> None:
-        """Pass over bytes; where the file system cannot free their space, they stay."""
+        """Skip bytes, and free their disk space where the file system can."""
         if nbytes:
             _libc.fallocate(self._file, _KEEP_SIZE_AND_PUNCH_HOLE, self._read, nbytes)
             self._read += nbytes
 
 
 class Descriptors:
-    """Both descriptors of this process, from now on.
+    """Both descriptors of this process, redirected from now on.
 
     Args:
         path: Of the files, without the stream's name.
@@ -102,10 +103,10 @@ class Descriptors:
         _libc.setvbuf(_c_stdout(), None, ctypes.c_int(_LINE_BUFFERED), ctypes.c_size_t(0))
 
     def pull(self, write: Callable[[str, str], None]) -> bool:
-        """Hand on what was written since, a piece of it at most; true if there is more.
+        """Pass one piece of the new output on; true if there is more.
 
         Args:
-            write: Takes a stream's name and text.
+            write: Called with a stream's name and text.
         """
         with self.lock:
             for name, taken in self._taken.items():
@@ -114,10 +115,10 @@ class Descriptors:
             return any(taken.behind() for taken in self._taken.values())
 
     def pull_all(self, write: Callable[[str, str], None], wait: Callable[[], None]) -> None:
-        """Hand on all that was written until now.
+        """Pass all output so far on.
 
         Args:
-            wait: Called between the pieces, to let them be carried away.
+            wait: Called between the pieces, so that they can be sent.
         """
         _libc.fflush(_c_stdout())
         with self.lock:
@@ -127,7 +128,7 @@ class Descriptors:
             wait()
 
     def forward(self) -> None:
-        """Write it to where the descriptors led before, which is mpiexec's log."""
+        """Write the new output to the original targets, which is mpiexec's log."""
 
         def write(name: str, text: str) -> None:
             with contextlib.suppress(OSError):
@@ -136,12 +137,12 @@ class Descriptors:
         self.pull(write)
 
     def stay(self) -> None:
-        """Take the descriptors again that a cell has closed."""
+        """Redirect descriptors again that a cell has closed."""
         for taken in self._taken.values():
             taken.stay()
 
     def close(self) -> None:
-        """Let them lead where they led before."""
+        """Restore the original targets."""
         for taken in self._taken.values():
             taken.give_back()
 

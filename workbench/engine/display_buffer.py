@@ -1,4 +1,4 @@
-"""Buffer what a rank displays in a run, bounded, the newest of each display id alone."""
+"""Buffer a rank's displays in a run, limited, with only the newest of each display id."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from workbench.core.run.display import (
 )
 from workbench.core.run.rank_protocol import Chunk
 
-# What is displayed again and again is sent no faster: else it fills disks and the channel.
+# The rate limit for updates of displays: more would fill disks and the channel.
 CHARACTERS_A_SECOND = 256_000
 CHARACTERS_AT_ONCE = 4_000_000
 FULL = (
-    f"workbench: this display and those that follow are left out: of a rank at most "
-    f"{RUN_DISPLAYS} displays of together {RUN_CHARACTERS:,} characters are kept at a time; "
-    "clear_output() makes room.\n"
+    f"workbench: this display and the following ones are left out: at most {RUN_DISPLAYS} displays "
+    f"with {RUN_CHARACTERS:,} characters in all are kept per rank; clear_output() frees "
+    "space.\n"
 )
-NO_ROOM = f"This display has grown beyond the {RUN_CHARACTERS:,} characters of all together."
+TOO_LARGE = f"This display exceeds the limit of {RUN_CHARACTERS:,} characters for all displays."
 
 
 class Mark(NamedTuple):
-    """Where among what the rank wrote something is displayed; what it is may still change."""
+    """The position of a display in a rank's output; its content may still change."""
 
     action: str
     time: float
@@ -45,20 +45,20 @@ Content = tuple[Mapping[str, str], Mapping[str, Mapping[str, int]]]
 
 
 class Gallery:
-    """What a rank displays in one run.
+    """The displays of one rank in one run.
 
-    Any thread adds, another takes.
+    Any thread may add, another one takes.
 
     Args:
-        note: Takes marks, and what is said of what is left out, in order.
+        note: Called with marks and messages, in order.
     """
 
     def __init__(self, note: Callable[[Noted], None]) -> None:
         self._note = note
         self._lock = threading.Lock()
         self._named: dict[str, list[int]] = {}  # display ids, each with its places
-        self._standing: dict[int, int] = {}  # places, each with its characters
-        self._news: dict[int, Content] = {}  # what was not taken yet
+        self._standing: dict[int, int] = {}  # places, each with its number of characters
+        self._news: dict[int, Content] = {}  # contents that were not taken yet
         self._count = 0
         self._left_out = 0
         self._clears_next = False
@@ -72,7 +72,7 @@ class Gallery:
         *,
         update: bool = False,
     ) -> None:
-        """Show ``data`` in a new place, or in all places that bear ``identity``."""
+        """Show ``data`` in a new place, or in all places with this ``identity``."""
         content = bounded(data), metadata
         with self._lock:
             if update:
@@ -83,20 +83,20 @@ class Gallery:
                 self._add(content, identity)
 
     def clear(self, *, wait: bool) -> None:
-        """Take away what stands there: now, or ``wait`` for what comes next."""
+        """Remove what is displayed: now, or with ``wait`` when the next output comes."""
         with self._lock:
             self._clears_next = True
             if not wait:
                 self._carry_out_clear()
 
     def make_way(self) -> None:
-        """Take away what waits for text to come, which does now."""
+        """Apply a delayed ``clear``, as text comes now."""
         if self._clears_next:
             with self._lock:
                 self._carry_out_clear()
 
     def close(self) -> None:
-        """Say what was left out; nothing follows."""
+        """Report how many displays were left out; nothing follows."""
         if self._left_out > 1:
             text = f"workbench: {self._left_out:,} displays of this rank were left out.\n"
             self._note(Chunk("stderr", time.time(), text))
@@ -104,12 +104,12 @@ class Gallery:
     def take(
         self, queue: deque[Noted], characters: int, pieces: int, *, whole: bool = False
     ) -> list[Chunk | Display]:
-        """Take from ``queue`` what may be sent now: text, and what is displayed at its marks.
+        """Take from ``queue`` what may be sent now: text, and the displays at its marks.
 
         Args:
             characters: About how many to take at most.
             pieces: How many to take at most.
-            whole: Whether nothing is to be held back for being displayed too often.
+            whole: Whether to ignore the rate limit.
         """
         taken, size = list[Chunk | Display](), 0
         for _ in range(min(len(queue), pieces)):
@@ -124,7 +124,7 @@ class Gallery:
                 size += len(found.text) if isinstance(found, Chunk) else found.size
         clears = [at for at, one in enumerate(taken) if _is_clear(one)]
         last = clears[-1] if clears else -1
-        # What is taken away by the same batch was never seen; its text is for the log.
+        # Displays that the same batch removes were never visible; their text is for the log.
         return [one for at, one in enumerate(taken) if at >= last or isinstance(one, Chunk)]
 
     # -- inside, with the lock held
@@ -147,7 +147,7 @@ class Gallery:
     def _replace(self, place: int, content: Content) -> None:
         others = sum(self._standing.values()) - self._standing[place]
         if others + size_of(content[0]) > RUN_CHARACTERS:
-            content = {PLAIN: NO_ROOM}, {}
+            content = {PLAIN: TOO_LARGE}, {}
         self._standing[place] = size_of(content[0])
         is_marked = place in self._news
         self._news[place] = content
@@ -162,7 +162,7 @@ class Gallery:
             self._news.clear()
             self._note(Mark(CLEAR, time.time()))
 
-    # -- inside, for who takes
+    # -- inside, for the thread that takes
 
     def _displayed(self, mark: Mark) -> Display | None:
         if mark.action == CLEAR:
@@ -170,7 +170,7 @@ class Gallery:
         with self._lock:
             content = self._news.pop(mark.place, None)
         if content is None:
-            return None  # it was taken away
+            return None  # it was removed
         self._credit -= size_of(content[0])
         return Display(mark.action, mark.time, mark.place, *content)
 

@@ -1,4 +1,4 @@
-"""Capture what a rank displays during a run."""
+"""Capture a rank's displays during a run."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _BACKEND = "matplotlib_inline.backend_inline"
 class RoutedDisplays:
     """A display publisher that adds to the current run's log.
 
-    Like ``RoutedStream`` it stands there for as long as the process lives: threads that a cell
-    started, and libraries that have asked for the publisher once, go on using it.
+    Like ``RoutedStream`` it stays installed for as long as the process lives: threads of a cell,
+    and libraries that keep the publisher, continue to use it.
     """
 
     def __init__(self, original: Any) -> None:
@@ -34,7 +34,7 @@ class RoutedDisplays:
         update: bool = False,
         **options: Any,
     ) -> None:
-        """Show ``data`` where it belongs at this moment."""
+        """Show ``data`` in the current run, or by the original publisher."""
         run = current()
         if run is None:
             self._original.publish(data, metadata, transient=transient, update=update, **options)
@@ -43,7 +43,7 @@ class RoutedDisplays:
         run.log.display(bundle_from(data), sizes_from(metadata), identity, update=update)
 
     def clear_output(self, wait: bool = False) -> None:
-        """Take away what was shown: now, or ``wait`` for what is shown next."""
+        """Remove what is displayed: now, or with ``wait`` when the next output comes."""
         run = current()
         if run is None:
             self._original.clear_output(wait)
@@ -51,17 +51,17 @@ class RoutedDisplays:
             run.log.clear(wait=wait)
 
     def __getattr__(self, name: str) -> Any:
-        # ipykernel's publisher has methods of its own, which the engine goes on calling.
+        # ipykernel's publisher has more methods, which the engine calls.
         return getattr(self._original, name)
 
 
 def route_displays(shell: Any) -> None:
-    """Put a routed publisher in the place of the shell's, once; figures are shown through it."""
+    """Install a routed publisher in the shell, once; figures are displayed through it."""
     if not isinstance(shell.display_pub, RoutedDisplays):
         shell.display_pub = RoutedDisplays(shell.display_pub)
-    # What matplotlib asks when it is imported, by whomever; as in a notebook's kernel.
+    # Read by matplotlib when it is imported; the same as in a notebook's kernel.
     os.environ.setdefault("MPLBACKEND", INLINE)
-    # Until pyplot is imported, which has its own: a figure may be made without it.
+    # For figures that are made without pyplot, which has its own formatter.
     images = shell.display_formatter.formatters["image/png"]
     images.for_type_by_name("matplotlib.figure", "Figure", _as_png)
 
@@ -73,7 +73,7 @@ def _as_png(figure: Any) -> Any:
 
 
 def show_value(shell: Any, value: object) -> None:
-    """Show the last value of a cell: as a notebook does if it has a rich form, else as text."""
+    """Display the last value of a cell: in its rich form like a notebook, else as text."""
     formatter = shell.display_formatter
     if formatter.ipython_display_formatter(value):
         return
@@ -87,7 +87,7 @@ def show_value(shell: Any, value: object) -> None:
 
 @contextlib.contextmanager
 def figures_shown() -> Iterator[None]:
-    """Show the figures that are open at the end of the body, as a notebook does after a cell."""
+    """Display the figures that are open at the end of the body, as after a notebook's cell."""
     try:
         yield
     finally:

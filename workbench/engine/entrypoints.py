@@ -1,4 +1,4 @@
-"""The functions that the supervisor calls on every engine, by name, through ipyparallel."""
+"""The functions that the supervisor calls by name on every engine, through ipyparallel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workbench.engine.display_capture import route_displays
 from workbench.engine.execution import execute
 from workbench.engine.progress_bars import draw_bars_as_text
 from workbench.engine.rank import Rank
-from workbench.engine.stdin_refusal import refuse_questions
+from workbench.engine.stdin_errors import refuse_questions
 
 _rank: Rank | None = None
 _begun: set[str] = set()
@@ -39,9 +39,9 @@ def join(
 
 
 def run(assignment: dict[str, Any]) -> None:
-    """Execute an ``Assignment`` given as a dict; the same run a second time is ignored.
+    """Execute an ``Assignment`` given as a dict; a repeated call for the same run is ignored.
 
-    A supervisor that was killed between asking and noting it asks again.
+    A supervisor that was killed before it recorded the call repeats it.
     """
     if assignment["run"] in _begun or _joined().is_cancelled(assignment["run"]):
         return
@@ -51,12 +51,12 @@ def run(assignment: dict[str, Any]) -> None:
 
 
 def recover() -> bool:
-    """Make fresh communicators after a failure; collective over the engine set."""
+    """Create new communicators after a failure; collective over the engine set."""
     return _joined().recover()
 
 
 def warm_up() -> None:
-    """Import what a training cell will import, so that it begins at once."""
+    """Import the modules of a training cell, so that it begins at once."""
     if importlib.util.find_spec("chainermn"):
         importlib.import_module("chainermn")
 

@@ -34,7 +34,7 @@ MAGIC_LINE = "%%dist_train\n"
 
 
 def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
-    """Run ``assignment`` on this rank; how it ended goes into the run's log.
+    """Run ``assignment`` on this rank; the result goes into the run's log.
 
     Args:
         shell: The engine's IPython shell, whose namespace a cell runs in.
@@ -61,16 +61,16 @@ def _attempt(rank: Rank, run: Current, assignment: Assignment, shell: Any) -> En
         if error.code in (None, 0):
             return Ending("finished", run.iteration, exited=True)
         return _failed(error, run, exited=True)
-    except BaseException as error:  # noqa: BLE001  # the outermost edge of a user's code
+    except BaseException as error:  # noqa: BLE001  # any error of a user's code is the run's result
         return _failed(error, run, stale=rank.stale(error))
     return Ending("finished", run.iteration)
 
 
 def _failed(error: BaseException, run: Current, *, exited: bool = False, stale: str = "") -> Ending:
-    """Return how a rank failed.
+    """Return the ending of a failed rank.
 
     Args:
-        stale: What is to be said of a communicator of before a failure, if it is one.
+        stale: The message about a communicator from before a failure, if the error is due to one.
     """
     text, whole = _own_traceback(error, run)
     if stale:
@@ -82,7 +82,7 @@ def _failed(error: BaseException, run: Current, *, exited: bool = False, stale: 
 def _cell(run: Current, assignment: Assignment, shell: Any) -> None:
     run.source_name = name = f"<cell of run {assignment.run}>"
     source = shell.transform_cell(assignment.source)
-    # In the notebook the magic is line 1; a traceback shall count as the editor does.
+    # In the notebook the magic is line 1; tracebacks use the editor's line numbers.
     _remember_lines(name, MAGIC_LINE + source)
     tree = ast.increment_lineno(ast.parse(source, name))
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -136,7 +136,7 @@ _BODIES = {RunKind.SCRIPT: _script, RunKind.MEASUREMENT: _measurement}
 
 @contextmanager
 def _surroundings(assignment: Assignment) -> Iterator[None]:
-    """Set the run's folder and environment; the folder stays, as it would in a notebook."""
+    """Set the run's folder and environment; the folder is kept after it, as in a notebook."""
     environment = {**_places(assignment), **dict(assignment.environment)}
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
@@ -152,7 +152,7 @@ def _surroundings(assignment: Assignment) -> Iterator[None]:
 
 
 def _places(assignment: Assignment) -> dict[str, str]:
-    """Return the variables that name the data and the place for output, which is made."""
+    """Return the variables that name the data and the output folder, which is created."""
     named = {DATA_VARIABLE: assignment.data, OUTPUT_VARIABLE: assignment.output}
     places = {name: str(Path(path).expanduser()) for name, path in named.items() if path}
     if output := places.get(OUTPUT_VARIABLE):
@@ -168,7 +168,7 @@ def _places(assignment: Assignment) -> dict[str, str]:
 
 
 def _enter(folder: str) -> None:
-    """Go to the notebook's folder, as far as this host has it."""
+    """Change to the notebook's folder, if this host has it."""
     try:
         if folder:
             os.chdir(folder)
@@ -181,7 +181,7 @@ def _enter(folder: str) -> None:
 
 
 def _remember_lines(name: str, source: str) -> None:
-    """Let tracebacks and ``inspect`` show the source, which lies in no file here."""
+    """Make the source, which is in no file here, available to tracebacks and ``inspect``."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
 
 
@@ -190,13 +190,13 @@ def _is_silenced(source: str) -> bool:
 
 
 def _own_traceback(error: BaseException, run: Current) -> tuple[str, str]:
-    """Return the error as it is shown, with advice, and whole where frames are folded in it."""
+    """Return the error's traceback with advice, and the full one if frames are folded."""
     folded, whole = own_traceback(error, run.source_name)
     advice = _advice(error)
     return folded + (f"\n{advice}" if advice else ""), whole
 
 
 def _advice(error: BaseException) -> str:
-    """Return one sentence of help for errors whose own text does not say what to do."""
+    """Return one sentence of help for errors whose own message has no remedy."""
     compat = sys.modules.get("workbench.compat")
     return (compat and compat.explain(error)) or ""

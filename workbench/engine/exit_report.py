@@ -1,4 +1,4 @@
-"""Report a rank that leaves by ``os._exit`` before it is gone."""
+"""Report a rank that exits by ``os._exit`` before its process ends."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import traceback
 from collections.abc import Callable
 
 
-def tell_of_exits(tell: Callable[[int, str], None]) -> None:
-    """Have ``os._exit`` call ``tell`` with the status and the stack; not in forked children."""
+def report_exits(report: Callable[[int, str], None]) -> None:
+    """Make ``os._exit`` call ``report`` with the status and the stack; not in forked children."""
     leave, owner = os._exit, os.getpid()
 
-    def tell_and_leave(status: int) -> None:
+    def report_and_exit(status: int) -> None:
         try:
             if os.getpid() == owner:
-                tell(status, "".join(traceback.format_stack()[:-1]))
+                report(status, "".join(traceback.format_stack()[:-1]))
         finally:
             leave(status)
 
-    os._exit = tell_and_leave  # type: ignore[assignment]  # it does not return either
+    os._exit = report_and_exit  # type: ignore[assignment]  # it does not return either

@@ -1,4 +1,4 @@
-"""Make a plain process of what a rank forks: no part of the run, and ended with its rank."""
+"""Separate a rank's forked children from its run, and end them with the rank."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PLAIN: dict[int, Any] = {
 
 @contextmanager
 def ended_if_forked() -> Iterator[None]:
-    """End a forked child that comes out of the user's code, as the end of a program does."""
+    """End a forked child that returns from the user's code, as at the end of a program."""
     rank = os.getpid()
     try:
         yield
@@ -39,11 +39,11 @@ def ended_if_forked() -> Iterator[None]:
 
 
 class Children:
-    """What this process forks from now on.
+    """The children that this process forks from now on.
 
     Args:
-        handlers: The engine's own signal handlers, which a child must not inherit: it would
-            neither end by SIGTERM nor be interrupted.
+        handlers: The engine's own signal handlers, which a child must not inherit: they would
+            ignore SIGTERM and interrupts.
     """
 
     def __init__(self, handlers: Collection[Callable[..., Any]]) -> None:
@@ -56,7 +56,7 @@ class Children:
 
     def _prepare(self) -> None:
         self._fork.by_main_thread = threading.current_thread() is threading.main_thread()
-        # A signal that comes before the child has its own handlers would be lost: it waits.
+        # A signal before the child has its own handlers would be lost, so it is blocked until then.
         self._fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PLAIN)
 
     def _go_on(self) -> None:
@@ -74,10 +74,10 @@ class Children:
         self._go_on()
 
     def _end_with_parent(self) -> None:
-        """Be killed when the rank is, however that ends.
+        """Have the kernel kill this process when the rank ends in any way.
 
-        The signal comes at the end of the thread that forked, so only the main thread's children
-        ask for it; what a child forks in turn may outlive that child. All else is ended with the
+        The signal comes at the end of the forking thread, so only children of the main thread
+        request it; grandchildren may survive their parent. All others are ended with the
         world.
         """
         if self._fork.by_main_thread and os.getppid() == self._rank:

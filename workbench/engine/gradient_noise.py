@@ -1,7 +1,7 @@
 """Measure the gradient noise scale from norms of gradients, on some of the steps.
 
-The gradient that a rank has before the exchange and the mean that it has after it are of two
-sizes of batch; that is all the gauge needs. See ``workbench.core.performance.batch_size``.
+The gradient of a rank before the exchange, and the mean after it, belong to two batch sizes, which
+is all that the estimate needs. See ``workbench.core.performance.batch_size``.
 """
 
 from __future__ import annotations
@@ -18,52 +18,52 @@ from workbench.engine.communicator import watch
 from workbench.engine.run_log import RunLog
 
 NAMES = ("gauge/signal", "gauge/noise", "gauge/steps")
-TELL_SECONDS = 0.5
-# Their gradients are the rank's own before the exchange, and the mean of this step after it.
+REPORT_SECONDS = 0.5
+# With these, a gradient is the rank's own before the exchange, and this step's mean after it.
 _KNOWN = ("_MultiNodeOptimizer", "OverlappingOptimizer")
 
 
-class BatchGauge:
-    """Gauges the batch of one training on this rank.
+class NoiseScaleMonitor:
+    """Measures the gradient noise scale of one training on this rank.
 
     Args:
-        batch: Examples of a step on this rank; with 0 nothing is gauged.
+        batch: Examples of a step on this rank; with 0 nothing is measured.
     """
 
     def __init__(self, log: RunLog, batch: int) -> None:
         self._log = log
         self._batch = batch
-        self._gauge = Gauge()
+        self._estimate = Gauge()
         self._calls = 0
         self._cost = 0.0
-        self._told = time.monotonic()
+        self._reported = time.monotonic()
 
     @contextmanager
     def installed(self, updater: Any) -> Iterator[None]:
-        """Gauge the steps of ``updater`` for as long as the context lasts."""
+        """Measure steps of ``updater`` for as long as the context lasts."""
         optimizers: Callable[[], dict[str, Any]] = getattr(updater, "get_all_optimizers", dict)
         patched = [
             one.communicator
             for one in optimizers().values()
-            if type(one).__name__ in _KNOWN and self._can_gauge(one.communicator)
+            if type(one).__name__ in _KNOWN and self._can_measure(one.communicator)
         ]
         for communicator in patched:
             mean = communicator.multi_node_mean_grad
-            communicator.multi_node_mean_grad = self._gauged(mean, communicator.size)
+            communicator.multi_node_mean_grad = self._measured(mean, communicator.size)
         try:
             yield
         finally:
             for communicator in patched:
                 del communicator.multi_node_mean_grad
 
-    def _can_gauge(self, communicator: Any) -> bool:
-        # Gradients that leave during the backward pass are copied, so a rank's own stay until its
-        # end; but a mean that lacks what is put off is of no batch's size.
+    def _can_measure(self, communicator: Any) -> bool:
+        # Gradients sent during the backward pass are copied, so a rank's own ones stay until its
+        # end. But a mean that postpones parts of gradients belongs to no batch size.
         puts_off = getattr(communicator, "puts_off", False)
         is_patched = "multi_node_mean_grad" in vars(communicator)
         return bool(self._batch and communicator.size > 1 and not (puts_off or is_patched))
 
-    def _gauged(self, mean: Callable[..., None], ranks: int) -> Callable[..., None]:
+    def _measured(self, mean: Callable[..., None], ranks: int) -> Callable[..., None]:
         def exchange(model: Any, *args: Any, **kwargs: Any) -> None:
             self._calls += 1
             if self._calls % gauge_period(watch.pace, self._cost):
@@ -78,17 +78,17 @@ class BatchGauge:
             norms = Norms(small, squared_norm(model), self._batch, ranks)
             self._cost = took + clock() - begun
             if not math.isfinite(norms.small + norms.large):
-                return  # a step that loss scaling takes back, say
-            self._gauge = gauged(self._gauge, norms)
-            self._tell()
+                return  # for example, a step that loss scaling skips
+            self._estimate = gauged(self._estimate, norms)
+            self._report()
 
         return exchange
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         now = time.monotonic()
-        if now - self._told >= TELL_SECONDS:
-            self._told = now
-            one = self._gauge
+        if now - self._reported >= REPORT_SECONDS:
+            self._reported = now
+            one = self._estimate
             values = (one.signal, one.noise, float(one.steps))
             self._log.add_all(self._calls, tuple(zip(NAMES, values, strict=True)))
 
@@ -100,7 +100,7 @@ def squared_norm(model: Any) -> float:
         gradient = parameter.grad
         if gradient is not None:
             flat = gradient.ravel()
-            if flat.dtype.itemsize < 4:  # the sum of squares would not fit
+            if flat.dtype.itemsize < 4:  # the sum of squares would overflow
                 flat = flat.astype("f4")
-            total = total + flat.dot(flat)  # on a device it stays there until the end
+            total = total + flat.dot(flat)  # it stays on the device until the end
     return float(total)

@@ -1,7 +1,7 @@
 """Scale the learning rate with the batch, with a warm-up.
 
 P. Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour" (2017), arXiv
-1706.02677: a batch ``k`` times as large takes ``k`` times the learning rate, which rises evenly
+1706.02677: a batch ``k`` times as large needs ``k`` times the learning rate, which rises linearly
 over the first five epochs.
 """
 
@@ -18,17 +18,17 @@ _NAMES = ("lr", "alpha")
 
 
 class LinearScaling(Extension):
-    """A Chainer extension: the learning rate for the batch of all ranks, with a warm-up.
+    """A Chainer extension that scales the learning rate for the batch of all ranks, with warm-up.
 
-    It goes to a trainer as any extension does; after the warm-up it leaves the rate to others::
+    After the warm-up it no longer changes the rate, so other extensions may::
 
         trainer.extend(workbench.LinearScaling(comm))
 
     Args:
-        communicator: ChainerMN's or ours; its size says how many ranks share a batch.
-        batch: For which the optimizer's learning rate is right; by default one rank's.
-        epochs: That the rise takes.
-        iterations: That the rise takes, in place of ``epochs``.
+        communicator: ChainerMN's or ours; its size is the number of ranks that share a batch.
+        batch: The batch size that the optimizer's learning rate is for; by default one rank's.
+        epochs: The length of the warm-up.
+        iterations: The length of the warm-up, in place of ``epochs``.
         attr: The optimizer's attribute; by default ``lr``, or else ``alpha``.
         optimizer: By default the updater's main one.
 
@@ -50,9 +50,14 @@ class LinearScaling(Extension):
         optimizer: Any = None,
     ) -> None:
         if batch is not None and batch < 1:
-            raise InputError(f"LinearScaling needs a batch of at least 1, not {batch}.")
+            raise InputError(
+                f"LinearScaling needs a batch of at least 1, not {batch}",
+                "pass the batch size of one rank.",
+            )
         if min(epochs, iterations or 0) < 0:
-            raise InputError("LinearScaling cannot rise for less than no time.")
+            raise InputError(
+                "LinearScaling needs a warm-up of 0 or more", "give epochs or iterations from 0."
+            )
         self._ranks = int(communicator.size)
         self._batch = batch
         self._epochs = epochs
@@ -69,7 +74,7 @@ class LinearScaling(Extension):
         return f"<LinearScaling {plan.start:g} to {plan.peak:g} in {plan.iterations} iterations>"
 
     def initialize(self, trainer: Any) -> None:
-        """Take the optimizer's rate as the one that is right for ``batch``."""
+        """Record the optimizer's rate as the one for ``batch``."""
         updater = trainer.updater
         self._optimizer = self._optimizer or updater.get_optimizer("main")
         self._attr = self._attr or _attribute(self._optimizer)
@@ -86,13 +91,13 @@ class LinearScaling(Extension):
         self._set(self.plan.at(updater.iteration))
 
     def __call__(self, trainer: Any) -> None:
-        """Set the rate of the next iteration, up to the end of the rise."""
+        """Set the rate of the next iteration, until the end of the warm-up."""
         assert self.plan is not None
         if trainer.updater.iteration <= self.plan.iterations:
             self._set(self.plan.at(trainer.updater.iteration))
 
     def serialize(self, serializer: Any) -> None:
-        """Keep the rate that the rise begins at, which the optimizer no longer has."""
+        """Save the base rate, which the optimizer no longer has."""
         self._base = serializer("base", self._base)
         if self._base is not None:
             self._base = float(self._base)
@@ -103,7 +108,7 @@ class LinearScaling(Extension):
 
 
 def _attribute(optimizer: Any) -> str:
-    # Adam has an lr too, which follows from its alpha; RMSprop's alpha is something else.
+    # Adam has an lr too, which follows from its alpha; RMSprop's alpha is not a learning rate.
     known = optimizer.hyperparam.get_dict()
     for name in _NAMES:
         if name in known:

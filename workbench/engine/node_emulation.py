@@ -1,8 +1,8 @@
 """Emulate a node of the rehearsal on a rank: its host name and its slow links.
 
-A rehearsal's nodes share a machine, so their ranks speak over its loopback. Linux paces a TCP
-connection by itself on request (``SO_MAX_PACING_RATE``), which needs no right: so a slow
-link is one on which bytes are late, and whatever measures it, or sends over it, finds it so.
+The nodes of a rehearsal share a machine, so their ranks communicate over its loopback. On request
+(``SO_MAX_PACING_RATE``) Linux paces a TCP connection, without special rights. So a slow link is one
+on which bytes are late, for measurements and exchanges alike.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mpi4py import MPI
 
 from workbench.core.world.world import LINK_VARIABLE, NODE_VARIABLE
 
-# Linux's number, where Python has no name for it.
+# Linux's constant, for Pythons without it.
 _PACING = getattr(socket, "SO_MAX_PACING_RATE", 47)
 _End = tuple[str, int]
 
@@ -37,18 +37,18 @@ def node_of(comm: MPI.Intracomm) -> MPI.Intracomm:
 
 
 def slow_links(world: MPI.Intracomm) -> int:
-    """Pace what this rank sends to other simulated nodes; collective over ``world``.
+    """Limit the rate at which this rank sends to other simulated nodes; collective over ``world``.
 
     Returns:
-        Number of connections that are paced from now on; 0 where nothing is to be slow.
+        Number of connections with a limit from now on; 0 if no link is slow.
     """
     bandwidth = int(os.environ.get(LINK_VARIABLE, "0") or 0)
     if not bandwidth or world.size == 1:
         return 0
     _meet(world)
     name = os.environ.get(NODE_VARIABLE, "")
-    told = world.allgather((name, [here for _, here, _ in _connections()]))
-    nodes = {end: node for node, ends in told for end in ends}
+    gathered = world.allgather((name, [here for _, here, _ in _connections()]))
+    nodes = {end: node for node, ends in gathered for end in ends}
     paced = 0
     for number, _, there in _connections():
         if nodes.get(there, name) != name:
@@ -59,7 +59,7 @@ def slow_links(world: MPI.Intracomm) -> int:
 
 
 def _meet(world: MPI.Intracomm) -> None:
-    """Send everybody something: MPI connects two ranks when they first speak."""
+    """Exchange a byte with every rank: MPI connects two ranks at their first message."""
     mine, theirs = numpy.zeros(1, "u1"), numpy.zeros(1, "u1")
     for step in range(1, world.size):
         to, source = (world.rank + step) % world.size, (world.rank - step) % world.size
@@ -67,7 +67,7 @@ def _meet(world: MPI.Intracomm) -> None:
 
 
 def _connections() -> Iterator[tuple[int, _End, _End]]:
-    """Give each of this process's TCP connections: its number, its own end, and the other one."""
+    """Yield each of this process's TCP connections: its descriptor, its own end, and the peer."""
     for entry in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             if not os.readlink(f"/proc/self/fd/{entry}").startswith("socket:"):

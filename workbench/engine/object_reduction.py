@@ -1,8 +1,8 @@
-"""Reduce Python objects with calls that can be watched and freed.
+"""Reduce Python objects with calls that can be watched and interrupted.
 
-mpi4py's own lowercase reductions go through a hidden duplicate of the communicator. It is made in
-the first of them, with Python's lock held, so nobody hears of a rank that waits there; and it is
-not revoked with the communicator, so nobody can free one that waits later.
+mpi4py's own lowercase reductions use a hidden duplicate of the communicator. The first of them
+creates it while holding the GIL, so a rank that waits there cannot report; and the duplicate is not
+revoked with the communicator, so a rank that waits later cannot be freed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def exscan(comm: MPI.Intracomm, sendobj: Any, op: Operation = MPI.SUM) -> Any:
 
 
 def folded(objects: Sequence[Any], op: Operation) -> Any:
-    """Return the reduction in the order of MPI's tree, which decides how a sum is rounded."""
+    """Return the reduction in the order of MPI's tree, which determines rounding."""
     level = [*objects]
     while len(level) > 1:
         pairs = [level[at : at + 2] for at in range(0, len(level), 2)]

@@ -1,7 +1,7 @@
 """Store the batches of one run in a file until they are acknowledged.
 
-The file is the truth: one batch a line, appended before it is sent, so whatever gets lost on the
-way can be sent again. Only so much is on the way at a time that neither end has to hold more.
+The file is authoritative: one batch per line, appended before it is sent, so lost messages can be
+sent again. The number of unacknowledged bytes in flight is limited, for the memory of both ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RESEND_MOST_SECONDS = 30.0
 
 
 class _Place(NamedTuple):
-    """Where a batch is: in the file, or in memory where the disk did not take it."""
+    """The location of a batch: in the file, or in memory if the disk was full."""
 
     start: int
     nbytes: int
@@ -29,33 +29,33 @@ class Outbox:
     """The batches of one rank's run.
 
     Args:
-        path: The append-only file; its folder is made with the first batch.
+        path: The append-only file; its folder is created with the first batch.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.sequence = 0
         self.acknowledged = 0
-        self.waiting = 0  # bytes that are not confirmed
+        self.waiting = 0  # unacknowledged bytes
         self._sent = 0
-        self._flying = 0  # bytes that are sent and not confirmed
+        self._flying = 0  # bytes that are sent and unacknowledged
         self._places: dict[int, _Place] = {}
         self._file = -1
         self._end = 0
-        self._since = 0.0  # when something was last sent or confirmed
+        self._since = 0.0  # when a batch was last sent or acknowledged
         self._patience = RESEND_SECONDS
 
     def __repr__(self) -> str:
         return f"<Outbox {self.acknowledged}/{self._sent}/{self.sequence} {self.path}>"
 
     def add(self, line: bytes) -> None:
-        """Take in the next batch."""
+        """Append the next batch."""
         self.sequence += 1
         self.waiting += len(line)
         self._places[self.sequence] = self._kept(line)
 
     def due(self) -> bytes | None:
-        """Return the next batch that may be sent; None while enough are on the way."""
+        """Return the next batch that may be sent; None while enough bytes are in flight."""
         number = self._sent + 1
         if number > self.sequence or number - self.acknowledged > WINDOW_BATCHES:
             return None
@@ -65,7 +65,7 @@ class Outbox:
         return self._read(place)
 
     def sent(self, now: float) -> None:
-        """Note that the batch that was due is on its way.
+        """Record that the due batch was sent.
 
         Args:
             now: Monotonic seconds.
@@ -75,7 +75,7 @@ class Outbox:
         self._since = now
 
     def acknowledge(self, sequence: int, now: float) -> None:
-        """Note that the store has all batches up to ``sequence``."""
+        """Record that the store has all batches up to ``sequence``."""
         sequence = min(sequence, self.sequence)
         for number in range(self.acknowledged + 1, sequence + 1):
             nbytes = self._places.pop(number).nbytes
@@ -87,24 +87,24 @@ class Outbox:
         self._sent = max(self._sent, self.acknowledged)
 
     def resend(self) -> None:
-        """Have all that is not confirmed be due again."""
+        """Make all unacknowledged batches due again."""
         self._sent, self._flying = self.acknowledged, 0
 
     def resend_after_silence(self, now: float) -> None:
-        """Resend what nobody confirms: a supervisor that was away, or a message that was lost."""
+        """Resend unacknowledged batches: a supervisor was absent, or a message was lost."""
         if self._sent > self.acknowledged and now - self._since > self._patience:
             self._patience = min(2 * self._patience, RESEND_MOST_SECONDS)
             self.resend()
 
     def discard(self) -> None:
-        """Remove the file of a run that is settled, and its folder after the last rank's."""
+        """Remove the file of a settled run, and its folder after the last rank's."""
         self.close()
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
             self.path.parent.rmdir()
 
     def close(self) -> None:
-        """Close the file, which stays."""
+        """Close the file, without removing it."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -118,7 +118,7 @@ class Outbox:
                 self._open()
                 start = self._end
             self._write(line + b"\n")
-        except OSError:  # a full disk on a node must not end the training; memory holds it
+        except OSError:  # a full disk on a node must not end the training; memory has the batch
             self._forget_from(start)
             return _Place(0, len(line), line)
         self._end += len(line) + 1
@@ -137,7 +137,7 @@ class Outbox:
             view = view[os.write(self._file, view) :]
 
     def _forget_from(self, start: int) -> None:
-        """Take back the part of a line that fitted on the disk."""
+        """Remove the part of a line that fitted on the disk."""
         if self._file >= 0:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, start)

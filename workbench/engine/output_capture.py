@@ -11,17 +11,17 @@ from workbench.engine.descriptor_capture import STREAMS
 from workbench.engine.run_context import current
 
 _plain: dict[str, IO[str]] = {}
-"""What a forked child writes to, by the stream's name; empty in the rank itself."""
+"""A forked child's own streams, by name; empty in the rank itself."""
 
 
 class RoutedStream(io.TextIOBase):
     """A text stream that writes into the current run's log.
 
-    It is ``sys.stdout`` from before anything else is imported until the process ends: whoever
-    binds the stream once, as Chainer's ``PrintReport`` and handlers of logging do, has this one.
+    It is ``sys.stdout`` from before any other import until the process ends: code that binds the
+    stream once, such as Chainer's ``PrintReport`` and handlers of logging, has this one.
 
     Args:
-        original: Where text goes outside of a run.
+        original: The target of text outside of a run.
     """
 
     encoding = "utf-8"  # else progress bars are drawn in ASCII
@@ -32,7 +32,7 @@ class RoutedStream(io.TextIOBase):
         self._original = original
         self._bytes: IO[bytes] = open(STREAMS[name], "wb", buffering=0, closefd=False)  # noqa: SIM115  # stays open
         self.catch_up: Callable[[], object] = lambda: None
-        """Called before a run's output, to bring in what others wrote before it."""
+        """Called before a run's output, to add earlier output of other processes."""
 
     @property
     def name(self) -> str:
@@ -41,32 +41,32 @@ class RoutedStream(io.TextIOBase):
 
     @property
     def buffer(self) -> IO[bytes]:
-        """A stream of bytes to the file descriptor, whose output comes into the run as well."""
+        """A stream of bytes to the file descriptor, whose output is captured as well."""
         return self._bytes
 
     def lead_to(self, original: Any) -> None:
-        """Let text go to ``original`` outside of a run."""
+        """Set the target of text outside of a run."""
         self._original = original
 
     def reconfigure(self, **_: object) -> None:
-        """Do nothing: text is taken at once, and whole."""
+        """Do nothing: text is passed on at once, unbuffered."""
 
     def close(self) -> None:
-        """Do nothing: others go on writing."""
+        """Do nothing: other code still writes."""
 
     def writable(self) -> bool:
         """Return True."""
         return True
 
     def fileno(self) -> int:
-        """Return the file descriptor, whose output comes into the run as well."""
+        """Return the file descriptor, whose output is captured as well."""
         return STREAMS[self._stream]
 
     def write(self, text: str) -> int:
-        """Write ``text`` where it belongs at this moment.
+        """Write ``text`` to the current run, or to the original target.
 
         Raises:
-            TypeError: It is no text.
+            TypeError: ``text`` is not a string.
         """
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
@@ -81,29 +81,29 @@ class RoutedStream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Flush the original; a run's log is sent by itself."""
+        """Flush the original; a run's log is sent automatically."""
         (_plain.get(self._stream) or self._original).flush()
 
     def __getattr__(self, name: str) -> Any:
-        # ipykernel's streams have methods of their own, which the engine goes on calling.
+        # ipykernel's streams have more methods, which the engine calls.
         return getattr(self._original, name)
 
 
 def route_output() -> None:
-    """Put routed streams in the place of standard output and error, once."""
+    """Replace standard output and error by routed streams, once."""
     if not isinstance(sys.stdout, RoutedStream):
         sys.stdout = sys.__stdout__ = RoutedStream("stdout", sys.stdout)  # type: ignore[misc,assignment]  # it passes for one
         sys.stderr = sys.__stderr__ = RoutedStream("stderr", sys.stderr)  # type: ignore[misc,assignment]  # as above
 
 
 def catch_up_by(pull: Callable[[], object]) -> None:
-    """Have ``pull`` called before a run's output."""
+    """Call ``pull`` before each output of a run."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, RoutedStream):
             stream.catch_up = pull
 
 
 def write_plainly() -> None:
-    """Let a forked child write to its file descriptors, line by line."""
+    """Make a forked child write to its file descriptors, line by line."""
     for name, number in STREAMS.items():
         _plain[name] = open(number, "w", buffering=1, closefd=False, errors="backslashreplace")  # noqa: SIM115  # stays open

@@ -1,4 +1,4 @@
-"""Restore at the end of a run what a cell has changed of its process."""
+"""Restore the process state that a cell has changed, at the end of a run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Others, such as SIGCHLD, are left to the libraries that set them once.
+# Others, such as SIGCHLD, belong to libraries that set them once.
 _SIGNALS = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -22,7 +22,7 @@ _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 @contextmanager
 def restored() -> Iterator[None]:
-    """Put back standard streams, timers and signal handlers; for the main thread."""
+    """Restore standard streams, timers and signal handlers; for the main thread."""
     streams = sys.stdin, sys.stdout, sys.stderr
     timers = {timer: signal.getitimer(timer) for timer in _TIMERS}
     handlers = {number: signal.getsignal(number) for number in _SIGNALS}
@@ -35,6 +35,6 @@ def restored() -> Iterator[None]:
             if handler is not None and signal.getsignal(number) is not handler:
                 signal.signal(number, handler)
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # whatever the cell has put there
+            with contextlib.suppress(Exception):  # the cell may have put any object there
                 stream.flush()
         sys.stdin, sys.stdout, sys.stderr = streams

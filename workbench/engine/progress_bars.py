@@ -1,4 +1,4 @@
-"""Have tqdm draw its bars as text on a rank."""
+"""Make tqdm draw its bars as text on a rank."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class TextBars(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find ``tqdm.notebook``, and leave all else to others."""
+        """Find ``tqdm.notebook`` alone."""
         return spec_from_loader(fullname, self) if fullname == "tqdm.notebook" else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Fill the module; without ``IProgress``, which says that there are widgets."""
+        """Fill the module, without ``IProgress``, which would mean that widgets are available."""
         bars = import_module("tqdm.std")
         module.__dict__.update(
             tqdm=bars.tqdm, trange=bars.trange, tqdm_notebook=bars.tqdm, tnrange=bars.trange
@@ -29,6 +29,6 @@ class TextBars(MetaPathFinder, Loader):
 
 
 def draw_bars_as_text() -> None:
-    """Let ``tqdm.auto`` and ``tqdm.notebook`` draw text from now on, once."""
+    """Make ``tqdm.auto`` and ``tqdm.notebook`` draw text from now on, once."""
     if not any(isinstance(finder, TextBars) for finder in sys.meta_path):
         sys.meta_path.insert(0, TextBars())

@@ -1,4 +1,4 @@
-"""This process as one rank of one generation: joins once, then executes many runs."""
+"""This process as one rank of one generation: it joins once, then executes many runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from workbench.core.world.world import RankFact, torch_environment
 from workbench.engine.channel import Address, Channel
 from workbench.engine.communicator import GenerationWorlds, is_revoked, watch
 from workbench.engine.descriptor_capture import Descriptors
-from workbench.engine.exit_report import tell_of_exits
+from workbench.engine.exit_report import report_exits
 from workbench.engine.forked_children import Children
 from workbench.engine.node_emulation import host_name, node_of, slow_links
 from workbench.engine.output_capture import catch_up_by
@@ -37,7 +37,7 @@ from workbench.engine.thread_position import Sampler
 
 PORTS = 32
 PORT_RANGE = (12_000, 32_000)
-_TOLD = ("chainer", "numpy", "mpi4py", "ipyparallel", "torch", "cupy-cuda12x", "workbench")
+_DISTRIBUTIONS = ("chainer", "numpy", "mpi4py", "ipyparallel", "torch", "cupy-cuda12x", "workbench")
 
 
 class Rank:
@@ -45,9 +45,9 @@ class Rank:
 
     Args:
         generation: Its number.
-        address: Where the supervisor listens.
-        fault_tolerant: Whether the launcher asked MPI for ULFM.
-        crash_folder: Where a crash leaves its Python stack; relative to this host's home.
+        address: The supervisor's address.
+        fault_tolerant: Whether the launcher requested ULFM from MPI.
+        crash_folder: The folder for the Python stack of a crash; relative to the home directory.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class Rank:
             died=self._cut_off,
         )
         self._channel.open()
-        tell_of_exits(self._exiting)
+        report_exits(self._exiting)
 
     def fact(self, engine: int) -> RankFact:
-        """Describe this rank."""
+        """Return the facts of this rank."""
         return RankFact(
             generation=self.generation,
             rank=self.number,
@@ -95,16 +95,16 @@ class Rank:
         )
 
     def is_cancelled(self, run: str) -> bool:
-        """Whether the run was called off before it began here."""
+        """Return whether the run was cancelled before it began here."""
         return self._channel.is_cancelled(run)
 
     def enter(self, assignment: Assignment) -> Current:
-        """Begin a run: its world, its log, its place as the current one."""
+        """Begin a run: set up its world and its log, and make it the current one."""
         self._interrupt_wanted = False
         self._run_name = assignment.name or assignment.run
         path = Path(assignment.directory) / f"rank-{self.number}.log"
         run = Current(RunLog(assignment.run, self.number, path), leader=self._leader)
-        self._gather()  # what was written before is not this run's
+        self._gather()  # earlier output does not belong to this run
         set_current(run)
         self._channel.carry(run.log)
         world = self.worlds.offer(assignment.ranks)
@@ -117,26 +117,26 @@ class Rank:
         return run
 
     def _master_port(self, assignment: Assignment) -> int:
-        """Return the port that all ranks of a run take, without asking each other."""
+        """Return the port that all ranks choose for a run, without communication."""
         if not self._ports:
             return assignment.master_port
         return self._ports[zlib.crc32(assignment.run.encode()) % len(self._ports)]
 
     def leave(self, run: Current, ending: Ending) -> None:
-        """End a run; its log goes on being carried until the supervisor has all of it."""
+        """End a run; its log is sent until the supervisor has all of it."""
         self._finish(run, ending)
         set_current(None)
         self._descriptors.stay()
         self._channel.ring()
 
     def _finish(self, run: Current, ending: Ending) -> None:
-        """Bring in what was written past ``sys.stdout`` until now, then say how the run ended."""
+        """Collect the output past ``sys.stdout``, then record how the run ended."""
         self._descriptors.pull_all(run.log.note, lambda: self._wait_while(run.log.holds_output))
         with self._descriptors.lock:
             run.log.finish(ending)
 
     def _gather(self) -> None:
-        """Bring what was written past ``sys.stdout`` into the run, or else to mpiexec's log."""
+        """Move the output past ``sys.stdout`` into the run, or else into mpiexec's log."""
         with self._descriptors.lock:
             run = current()
             if run is None:
@@ -146,11 +146,11 @@ class Rank:
 
     @contextlib.contextmanager
     def interruptible(self) -> Any:
-        """Let an interrupt raise KeyboardInterrupt in the body, and nowhere else."""
+        """Let an interrupt raise KeyboardInterrupt in the body, and not elsewhere."""
         before = signal.signal(signal.SIGINT, self._on_signal)
         self._interruptible = True
         try:
-            if self._interrupt_wanted:  # it came between the run's first message and here
+            if self._interrupt_wanted:  # it came after the run's first message and before this
                 raise KeyboardInterrupt
             yield
         finally:
@@ -158,11 +158,11 @@ class Rank:
             signal.signal(signal.SIGINT, before)
 
     def recover(self) -> bool:
-        """Make fresh communicators after a failure; collective over the generation."""
+        """Create new communicators after a failure; collective over the generation."""
         return self.worlds.recover(self._run_name)
 
     def stale(self, error: BaseException) -> str:
-        """Return what to say if ``error`` comes of a communicator of before a failure."""
+        """Return the message for an error that is due to a communicator from before a failure."""
         worlds = self.worlds
         if not is_revoked(error) or not worlds.lost or worlds.revoked:
             return ""
@@ -174,7 +174,7 @@ class Rank:
             raise KeyboardInterrupt
 
     def _interrupt(self) -> None:
-        """Free the main thread, whether it is in MPI or in Python; called from the channel."""
+        """Free the main thread, whether it is in MPI or in Python; called by the channel."""
         self._interrupt_wanted = True
         self.worlds.revoke()
         if self._interruptible:
@@ -185,14 +185,14 @@ class Rank:
             run.boundaries.stop_at(boundary)
 
     def _aborting(self, code: int, stack: str) -> None:
-        """Let the supervisor know who aborts before everything ends."""
-        self._say_farewell(f"MPI_Abort({code})", stack)
+        """Report the aborting rank to the supervisor before all ranks end."""
+        self._report_end(f"MPI_Abort({code})", stack)
 
     def _exiting(self, status: int, stack: str) -> None:
-        """Let the supervisor know who leaves by ``os._exit``, and with which status."""
-        self._say_farewell(f"it left by itself with exit status {status & 0xFF}", stack)
+        """Report an exit by ``os._exit`` and its status to the supervisor."""
+        self._report_end(f"it exited by itself with exit status {status & 0xFF}", stack)
 
-    def _say_farewell(self, error: str, stack: str) -> None:
+    def _report_end(self, error: str, stack: str) -> None:
         if (run := current()) is None:
             return
         ending = Ending("failed", run.iteration, error, _from_user(stack, run), gone=True)
@@ -200,7 +200,7 @@ class Rank:
         self._wait_while(lambda: not run.log.settled)
 
     def _wait_while(self, condition: Callable[[], bool]) -> None:
-        """Let the channel work for a second at most."""
+        """Let the channel work for at most a second."""
         if threading.current_thread() is threading.main_thread():
             self._channel.ring()
         deadline = time.monotonic() + 1.0
@@ -208,11 +208,11 @@ class Rank:
             time.sleep(0.005)
 
     def _cut_off(self, trace: str) -> None:
-        """End this rank, which nobody hears any longer, and leave why where crashes do."""
+        """End this rank, which has lost its connection, and write the error to its crash file."""
         lines = trace.rstrip().splitlines()
         frames = [line for line in lines if line.lstrip().startswith("File ")]
-        said = f"Fatal error: its thread that speaks with the supervisor ended ({lines[-1]})"
-        self._crash_file.write("\n".join([said, *reversed(frames)]))
+        message = f"Fatal error: its thread for the supervisor's connection ended ({lines[-1]})"
+        self._crash_file.write("\n".join([message, *reversed(frames)]))
         self._crash_file.flush()
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -250,14 +250,14 @@ def _place(world: MPI.Intracomm) -> tuple[int, int, str]:
 
 
 def _head() -> str:
-    """Return the address of rank 0's host as the others reach it; empty on one machine."""
+    """Return the address of rank 0's host for other hosts; empty on one machine."""
     return os.environ.get("WORKBENCH_HEAD", "")
 
 
 def _free_ports(world: MPI.Intracomm) -> tuple[int, ...]:
-    """Choose ports of rank 0's host that nobody listens on; collective over ``world``.
+    """Choose unused ports of rank 0's host; collective over ``world``.
 
-    They lie below those that the system gives to connections, so they stay free.
+    They are below the ephemeral ports of the system, so they stay unused.
     """
     found: list[int] = []
     while world.rank == 0 and len(found) < PORTS:
@@ -276,7 +276,7 @@ def _from_user(stack: str, run: Current) -> str:
 
 
 def _watch_for_crashes(folder: Path, generation: int, rank: int) -> TextIO:
-    """Let a segmentation fault leave its Python stack in a file of this rank."""
+    """Make a segmentation fault write its Python stack to a file of this rank."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / f"crash-{generation}-{rank}.txt"
     file = open(path, "w", opener=owners_only)  # noqa: SIM115  # for as long as the rank lives
@@ -286,7 +286,7 @@ def _watch_for_crashes(folder: Path, generation: int, rank: int) -> TextIO:
 
 def _versions() -> tuple[tuple[str, str], ...]:
     found = []
-    for name in _TOLD:
+    for name in _DISTRIBUTIONS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found.append((name, importlib.metadata.version(name)))
     return tuple(found)

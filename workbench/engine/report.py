@@ -10,7 +10,7 @@ from workbench.core.run.rank_protocol import MOST, NAME_CHARACTERS
 from workbench.engine.run_context import current
 from workbench.errors import InputError
 
-_SHOWN = 120  # characters of a value that is refused
+_SHOWN = 120  # characters of an invalid value in an error
 
 
 def report(
@@ -20,12 +20,12 @@ def report(
     epoch: SupportsFloat | SupportsIndex | None = None,
     **values: Any,
 ) -> None:
-    """Report one iteration's values; the curve grows and the run may stop here.
+    """Report one iteration's values; the run may stop here.
 
-    Outside of a run it does nothing, so a script that reports also works when started by hand.
+    Outside of a run it does nothing, so scripts that report also work when started by hand.
 
     Args:
-        iteration: The number of the iteration; by default one more than last time.
+        iteration: The number of the iteration; by default the previous one plus one.
         total: Iterations to do, for the progress bar.
         epoch: Epochs done, may be fractional.
         values: Names and numbers, which may be infinite or NaN.
@@ -33,7 +33,7 @@ def report(
     All numbers may be of any type that ``float`` takes, 0-d arrays and tensors too.
 
     Raises:
-        InputError: A value is not a number, or nothing can be counted with it.
+        InputError: A value is not a number, or a count is not valid.
     """
     run = current()
     if run is None:
@@ -59,14 +59,14 @@ def _number(name: str, value: Any) -> float:
     try:
         return float(getattr(value, "array", value))
     except (TypeError, ValueError, OverflowError):
-        # Without the cause, whose frames are ours: the first line shown is to be the caller's.
+        # Without the cause, whose frames are ours: the first line shown is the caller's.
         raise InputError(
             f"report({name}=…) takes a number, not {_shown(value)}", "pass float(…) of one value."
         ) from None
 
 
 def _count(name: str, value: Any) -> int:
-    """Return a whole number, whatever type it is of: ``np.int64``, a tensor, ``3.0``."""
+    """Return a whole number given in any type: ``np.int64``, a tensor, ``3.0``."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -75,7 +75,7 @@ def _count(name: str, value: Any) -> int:
     if not 0 <= number <= MOST:
         raise InputError(
             f"report({name}=…) takes a whole number from 0 to 2**53, not {_shown(value)}",
-            "leave it out where it is not known.",
+            "leave it out if it is unknown.",
         )
     return number
 
@@ -85,7 +85,7 @@ def _epochs(value: Any) -> float:
     if not 0 <= number <= MOST:
         raise InputError(
             f"report(epoch=…) takes a finite number, 0 or more, not {_shown(value)}",
-            "leave it out where it is not known.",
+            "leave it out if it is unknown.",
         )
     return number
 

@@ -27,7 +27,7 @@ _current: Current | None = None
 
 
 def current() -> Current | None:
-    """Return the run that is on, or None outside of one (a script started by hand, say)."""
+    """Return the present run, or None outside of one (such as in a script started by hand)."""
     return _current
 
 

@@ -1,4 +1,4 @@
-"""Collect what a rank reports and writes during a run in batches for the supervisor."""
+"""Collect a rank's reports and output during a run in batches for the supervisor."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from workbench.core.run.rank_wire import encode
 from workbench.engine.display_buffer import Gallery, Noted
 from workbench.engine.outbox import Outbox
 
-# One batch, so that a message, and a transaction of the store, stay small.
+# The limit of one batch, so that messages and transactions of the store stay small.
 BATCH_CHARACTERS = 1_000_000
 BATCH_PIECES = 50_000
 BATCH_SAMPLES = 20_000
-# What waits in memory before who writes has to wait.
+# With more characters in memory, writers have to wait.
 WAITING_CHARACTERS = 16_000_000
 WAITING_PIECES = 200_000
-# What waits in the file for a supervisor that is there; for one that is away it may be any amount.
+# The limit of the file while the supervisor is connected; while it is absent there is none.
 WAITING_NBYTES = 32 * 2**20
 PRESENT_SECONDS = 2.0
 ROOM_SECONDS = 10.0
 
 
 class RunLog:
-    """What one rank has to tell about one run.
+    """The log of one rank in one run.
 
-    Other threads add, one takes; both ends of a deque may be used at once.
+    Other threads add, one thread takes; both ends of a deque may be used at once.
 
     Args:
-        path: The append-only file that holds it until it is confirmed.
+        path: The append-only file that stores it until it is acknowledged.
     """
 
     def __init__(self, run: str, rank: int, path: Path) -> None:
@@ -63,28 +63,28 @@ class RunLog:
         self._gallery = Gallery(self._chunks.append)
         self._written = self._taken = 0  # characters
         self._heard = 0.0
-        self._told: Progress | None = None
+        self._reported: Progress | None = None
         self._closed = False
         self._has_refused = False
-        self._is_held_up = False  # by displays, which are sent no faster than can be seen
+        self._is_held_up = False  # by the rate limit of displays
 
     @property
     def path(self) -> Path:
         """The file."""
         return self.outbox.path
 
-    # -- for who adds
+    # -- for threads that add
 
     def add(self, name: str, iteration: int, value: float) -> None:
-        """Note one value, at this moment."""
+        """Add one value, with the present time."""
         self._samples.append((iteration, time.time(), ((name, value),)))
 
     def add_all(self, iteration: int, values: tuple[tuple[str, float], ...]) -> None:
-        """Note the values of one iteration, at this moment; what they become is made later."""
+        """Add the values of one iteration, with the present time; conversion happens later."""
         self._samples.append((iteration, time.time(), values))
 
     def write(self, stream: str, text: str) -> None:
-        """Note output; who writes faster than it can be kept waits."""
+        """Add output; a thread that writes too fast has to wait."""
         if self.ending is not None:
             return
         self.note(stream, text)
@@ -92,7 +92,7 @@ class RunLog:
             self._wait_for_room()
 
     def note(self, stream: str, text: str) -> None:
-        """Note output, of who may not wait."""
+        """Add output without waiting."""
         self._gallery.make_way()
         self._written += len(text)
         if len(text) <= BATCH_CHARACTERS or stream == RESULT_STREAM:
@@ -109,17 +109,17 @@ class RunLog:
         *,
         update: bool = False,
     ) -> None:
-        """Note what is displayed: in a new place, or in those that bear ``identity``."""
+        """Add a display: in a new place, or in all places with this ``identity``."""
         self._gallery.show(data, metadata, identity, update=update)
 
     def clear(self, *, wait: bool) -> None:
-        """Note that what was shown is to go: now, or ``wait`` for what is shown next."""
+        """Remove what is displayed: now, or with ``wait`` when the next output comes."""
         self._gallery.clear(wait=wait)
 
     def finish(self, ending: Ending) -> None:
-        """Say how the rank left the run; nothing is added after it.
+        """Record how the rank left the run; nothing may be added after it.
 
-        An error that is long is kept whole in the output, and cut in what is reported.
+        A long error is kept whole in the output, and cut in the report.
         """
         self._gallery.close()
         longest = max(ending.traceback, ending.whole, key=len)
@@ -133,7 +133,7 @@ class RunLog:
             whole=shortened(ending.whole, TRACEBACK_CHARACTERS),
         )
 
-    # -- for who takes
+    # -- for the thread that takes
 
     @property
     def settled(self) -> bool:
@@ -146,7 +146,7 @@ class RunLog:
         return self._closed
 
     def holds_output(self) -> bool:
-        """Whether there is output that has not been taken."""
+        """Return whether there is output that has not been taken."""
         return bool(self._chunks)
 
     @property
@@ -157,18 +157,18 @@ class RunLog:
         return (many or much) and not (self._closed or self._is_held_up)
 
     def take(self) -> bytes | None:
-        """Return what has gathered as one encoded batch, kept first, or None.
+        """Return the collected data as one encoded batch, stored first, or None.
 
-        What cannot be sent is left out, and the run's output says so once.
+        Data that cannot be sent is left out, with one message in the run's output.
         """
         if self._closed:
             return None
-        ending = self.ending  # first: what was added before it is then seen
+        ending = self.ending  # first: data that was added before it is then visible
         chunks = self._some_output(whole=ending is not None)
         samples, progress = self._some_samples(), self._progress()
         if self._chunks or self._samples:
             ending = None  # the last batch holds the last of them
-        news = samples or chunks or ending or progress != self._told
+        news = samples or chunks or ending or progress != self._reported
         self._is_held_up = not news
         if not news and self.outbox.sequence:
             return None
@@ -182,29 +182,29 @@ class RunLog:
             ending,
         )
         line = self._encoded(batch)
-        if line is None:  # its ending and its output are sent all the same
+        if line is None:  # send the ending and the output all the same
             ending = None
             batch = replace(batch, samples=(), ending=None)
             line = self._encoded(batch) or encode(replace(batch, chunks=()))
         self.outbox.add(line)
-        self._told = progress
+        self._reported = progress
         self._closed = ending is not None
         return line
 
     def refuse(self, error: BaseException) -> None:
-        """Say in the run's output that something could not be sent, once."""
+        """Write to the run's output that a part of it cannot be sent, once."""
         if not self._has_refused:
             self._has_refused = True
-            said = f"workbench: a part of what rank {self.rank} reported could not be sent"
-            self.note("stderr", f"{said} ({shortened(repr(error), 500)}); it is left out.\n")
+            message = f"workbench: a part of what rank {self.rank} reported could not be sent"
+            self.note("stderr", f"{message} ({shortened(repr(error), 500)}); it is left out.\n")
 
     def acknowledge(self, sequence: int) -> None:
-        """Note that the store has all batches up to ``sequence``."""
+        """Record that the store has all batches up to ``sequence``."""
         self._heard = time.monotonic()
         self.outbox.acknowledge(sequence, self._heard)
 
     def discard(self) -> None:
-        """Remove the file of a run that is settled, and its folder after the last rank's."""
+        """Remove the file of a settled run, and its folder after the last rank's."""
         self.outbox.discard()
 
     # -- inside
@@ -216,7 +216,7 @@ class RunLog:
         return is_present and time.monotonic() - self._heard < PRESENT_SECONDS
 
     def _wait_for_room(self) -> None:
-        """Let the thread that takes have its turn; never for ever, should it have none."""
+        """Wait for the thread that takes, with a time limit in case it has ended."""
         deadline = time.monotonic() + ROOM_SECONDS
         while len(self._chunks) > WAITING_PIECES or self._is_full():
             if self._closed or time.monotonic() > deadline:
@@ -224,7 +224,7 @@ class RunLog:
             time.sleep(0.005)
 
     def _some_output(self, *, whole: bool) -> list[Chunk | Display]:
-        """Return about as much of the output as one batch may hold, neighbours joined."""
+        """Return up to one batch of output, with neighbours joined."""
         queue = self._chunks
         pieces = self._gallery.take(queue, BATCH_CHARACTERS, BATCH_PIECES, whole=whole)
         size = sum(len(piece.text) for piece in pieces if isinstance(piece, Chunk))
@@ -258,15 +258,15 @@ class RunLog:
         if source is not None:
             try:
                 self.progress = source()
-            except Exception as error:  # noqa: BLE001  # of a training's own updater
+            except Exception as error:  # noqa: BLE001  # raised by the training's own updater
                 self.refuse(error)
         return clamped(self.progress)
 
 
 def make_for_owner(folder: Path) -> None:
-    """Make a folder, and those above it that are missing, for their owner alone.
+    """Create a folder and its missing parents, for their owner alone.
 
-    ``mkdir`` gives those above the mode that the umask leaves, which is the user's.
+    ``mkdir`` creates the parents with the mode of the umask, which is the user's.
     """
     for place in (*reversed(folder.parents), folder):
         if place == folder or not place.exists():
@@ -274,7 +274,7 @@ def make_for_owner(folder: Path) -> None:
 
 
 def owners_only(path: str, flags: int) -> int:
-    """Open a file of ours, for ``open``; what the user's program writes follows its own umask."""
+    """Open one of our files, as an opener; the user's program keeps its own umask."""
     return os.open(path, flags, 0o600)
 
 

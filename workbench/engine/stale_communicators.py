@@ -1,4 +1,4 @@
-"""Refuse communicators that were created before a failure."""
+"""Raise errors for communicators that were created before a failure."""
 
 from __future__ import annotations
 
@@ -10,23 +10,27 @@ from workbench.engine.run_context import current
 from workbench.errors import StaleCommunicator
 
 REMEDY = "run the cell that creates it again"
-_DEPTH = 2  # of objects that hold it, such as an optimizer's communicator's own
+_DEPTH = 2  # levels of objects that are searched, such as an optimizer's communicator
 
 
-def refusal(comm: object, run: str) -> StaleCommunicator:
+def stale_error(comm: object, run: str) -> StaleCommunicator:
     """Return the error for a use of ``comm``, with its name in the user's source if it has one.
 
     Args:
-        run: The run after which it was given up.
+        run: The run that failed or was stopped.
     """
     name = _name(comm)
     which = f"The communicator {name!r}" if name else "This communicator"
-    return StaleCommunicator(sentence(which, run))
+    return StaleCommunicator(_what(which, run), f"{REMEDY}.")
 
 
 def sentence(which: str, run: str) -> str:
-    """Return what is wrong with a communicator, and what to do."""
-    return f"{which} was created before run {run!r} failed or was stopped; {REMEDY}."
+    """Return the message for a communicator, with the remedy."""
+    return f"{_what(which, run)}; {REMEDY}."
+
+
+def _what(which: str, run: str) -> str:
+    return f"{which} was created before run {run!r} failed or was stopped"
 
 
 def _name(comm: object) -> str:
@@ -47,7 +51,7 @@ def _holds(value: object, comm: object, depth: int) -> bool:
 
 
 def _attributes(value: object) -> tuple[object, ...]:
-    """Return what an object holds; nothing for modules and classes, which hold all sorts."""
+    """Return the attributes of an object; empty for modules and classes, which have too many."""
     if isinstance(value, type(sys) | type):
         return ()
     try:

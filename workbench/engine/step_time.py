@@ -1,10 +1,10 @@
 """Measure the parts of a training step: compute, communication, data, other.
 
-``communication`` is time inside MPI calls of the main thread: waiting for other ranks and moving
-bytes, which are separated by the steps before whose exchange all ranks met;
-``point-to-point`` is that in messages from one rank to another, where there are any;
+``communication`` is the main thread's time in MPI calls: waiting for other ranks and transferring
+bytes, which are separated with the samples of steps before whose exchange all ranks met;
+``point-to-point`` is the part in messages between two ranks, where there are any;
 ``data`` is the iterator and the converter; ``compute`` is the rest of ``updater.update``;
-``other`` is what the extensions take.
+``other`` is the extensions' time.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from workbench.engine.run_log import RunLog
 PARTS = ("step/compute", "step/communication", "step/data", "step/other")
 SPLIT = ("step/waiting", "step/moving")
 EXCHANGE = "exchange/"
-TELL_SECONDS = 0.5
-# Steps that were looked at and count; so many that one that was disturbed does not.
+REPORT_SECONDS = 0.5
+# Samples that count; enough that a single disturbed one has no effect.
 LOOKS = 15
 
 
 class StepTime:
-    """Adds up the parts of steps, and tells their means from time to time.
+    """Adds up the parts of steps, and reports their means from time to time.
 
-    All values are seconds a step, but for those of the exchange.
+    All values are seconds per step, except those of the exchange.
 
     Args:
         leader: The lowest rank on this rank's node.
-        batch: Examples of a step on this rank; 0 when unknown.
+        batch: Examples of a step on this rank; 0 if unknown.
     """
 
     def __init__(self, log: RunLog, *, leader: int = 0, batch: int = 0) -> None:
@@ -61,7 +61,7 @@ class StepTime:
     def installed(self, updater: Any) -> Iterator[None]:
         """Time ``updater`` for as long as the context lasts."""
         patched: list[tuple[Any, str]] = []
-        if self._arrivals is None:  # a training that continues was reported already
+        if self._arrivals is None:  # else the training continues, and was reported already
             self._updater = updater
             self._arrivals = codec_statistics.Arrivals(codec_statistics.parameters_of(updater))
         self._wrap(updater, "update", self._timed_update, patched)
@@ -83,14 +83,14 @@ class StepTime:
                 updater.converter = before
 
     def step(self, iteration: int) -> None:
-        """Note the end of a step, extensions included."""
+        """Record the end of a step, extensions included."""
         self._steps += 1
         now = time.perf_counter()
         if watch.waited >= 0 and not watch.spoilt:
             barred = watch.barred - self._barred
             moved = watch.together - self._begun - watch.waited - barred
             self._moved.append(moved)
-            # Of a step that was looked at both are known; the others go by it.
+            # In a sampled step both are known; the others are divided in the same ratio.
             self._looks, self._seen = self._looks + 1, self._seen + moved
             self._looked += watch.together - self._begun
         if watch.spent > self._spent:
@@ -98,15 +98,15 @@ class StepTime:
             self._spent = watch.spent
         watch.stepped(now - self._stepped)
         self._stepped, self._begun, self._barred = now, watch.together, watch.barred
-        if now - self._since >= TELL_SECONDS:
-            self._tell(iteration, now)
+        if now - self._since >= REPORT_SECONDS:
+            self._report(iteration, now)
 
     def finish(self, iteration: int) -> None:
-        """Tell what is left at the end of the training."""
+        """Report the remaining values at the end of the training."""
         if self._steps:
-            self._tell(iteration, time.perf_counter())
+            self._report(iteration, time.perf_counter())
 
-    def _tell(self, iteration: int, now: float) -> None:
+    def _report(self, iteration: int, now: float) -> None:
         between = watch.seconds - self._communicated
         passing = watch.passed - self._passed
         communication = between - passing
@@ -122,21 +122,21 @@ class StepTime:
         if self._moved:
             for name, seconds in zip(SPLIT, self._apart(communication), strict=True):
                 self._log.add(name, iteration, seconds / self._steps)
-        self._tell_exchange(iteration)
+        self._report_exchange(iteration)
         self._update = self._data = self._inside = self._backward = self._busy = 0.0
         self._steps = 0
         self._since = now
         if self._updater is not None:
-            # It takes a moment, in which nobody trains, so it is no part of a step.
+            # This takes a moment without training, so it does not count as part of a step.
             begun = time.perf_counter()
-            self._tell_all(iteration, codec_statistics.told_of(self._updater))
+            self._report_all(iteration, codec_statistics.gradient_statistics(self._updater))
             self._updater = None
             self._stepped += time.perf_counter() - begun
             self._since += time.perf_counter() - begun
         self._communicated, self._passed = watch.seconds, watch.passed
 
     def _apart(self, communication: float) -> tuple[float, float]:
-        """Return what of it was waiting, and what moving, in seconds of all steps."""
+        """Return waiting and transfer time in ``communication``, in seconds of all steps."""
         waiting, moving = self._looked - self._seen, self._seen
         if others := self._steps - self._looks:
             rest = max(0.0, communication - self._looked) / others
@@ -145,27 +145,27 @@ class StepTime:
         self._looks, self._seen, self._looked = 0, 0.0, 0.0
         return max(0.0, waiting), moving
 
-    def _tell_exchange(self, iteration: int) -> None:
-        """Tell how gradients are exchanged, and what else goes on meanwhile."""
+    def _report_exchange(self, iteration: int) -> None:
+        """Report how gradients are exchanged, and what overlaps with that."""
         now = (watch.nbytes, watch.exchanges, watch.wire)
         nbytes, calls, wire = (
             (last - first) / self._steps for last, first in zip(now, self._exchanged, strict=True)
         )
         self._exchanged = now
-        told = {"nbytes": nbytes, "calls": calls} if calls else {}
+        details = {"nbytes": nbytes, "calls": calls} if calls else {}
         if self._whole:
-            told |= {"wire": wire, "whole": median(self._whole), **watch.told}
+            details |= {"wire": wire, "whole": median(self._whole), **watch.details}
         if self._backward:
-            told["backward"] = self._backward / self._steps
-            told["busy"] = self._busy / self._backward
-            told["cores"] = float(codec_statistics.cores())
+            details["backward"] = self._backward / self._steps
+            details["busy"] = self._busy / self._backward
+            details["cores"] = float(codec_statistics.cores())
             if self._arrivals is not None and (left := self._arrivals.left) is not None:
-                told["early"] = left
-        if told:
-            self._tell_all(iteration, told | self._shape)
-            self._shape = {}  # which stays as it is
+                details["early"] = left
+        if details:
+            self._report_all(iteration, details | self._shape)
+            self._shape = {}  # reported once, as it does not change
 
-    def _tell_all(self, iteration: int, values: dict[str, float]) -> None:
+    def _report_all(self, iteration: int, values: dict[str, float]) -> None:
         for name, value in values.items():
             self._log.add(EXCHANGE + name, iteration, value)
 
@@ -195,7 +195,7 @@ class StepTime:
 
     @contextmanager
     def _backward_timed(self) -> Iterator[None]:
-        """Time the backward pass, where Chainer does it."""
+        """Time Chainer's backward pass."""
         variable = getattr(sys.modules.get("chainer.variable"), "Variable", None)
         if variable is None:
             yield

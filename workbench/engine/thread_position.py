@@ -1,4 +1,4 @@
-"""Find where the main thread is, from another thread, at no cost to it."""
+"""Find the position of the main thread, from another thread, at no cost to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 MOST_CHARACTERS = 40
-# Waits of other libraries, by their files: what is waited in is the function, or the name here.
+# Waits in other libraries, by file: the name shown is the function, or the one given here.
 _TORCH = "/torch/distributed/distributed_c10d.py"
 _EXCHANGE = "/workbench/engine/exchange/"
 _REQUESTS = re.compile(r"(?:^|\.)(Wait(?:all|any|some)?)$")
@@ -24,13 +24,13 @@ _REQUESTS = re.compile(r"(?:^|\.)(Wait(?:all|any|some)?)$")
 
 @dataclass(frozen=True)
 class ThreadPosition:
-    """Where the main thread is.
+    """The position of the main thread.
 
     Args:
-        line: Line of the innermost frame in the user's source; 0 where there is none.
-        doing: What is called there, or file and line outside of the user's source.
-        still: Seconds for which it has been at the very same place.
-        call: What it waits in, where that is no call of a communicator that is watched.
+        line: Line of the innermost frame in the user's source; 0 if there is none.
+        doing: The function that is called there, or file and line outside of the user's source.
+        still: Seconds at exactly this position.
+        call: The call that it waits in, if that is not a watched communicator's.
     """
 
     line: int = 0
@@ -40,7 +40,7 @@ class ThreadPosition:
 
 
 class Sampler:
-    """Looks where the main thread is now and then, and how long it stays there."""
+    """Samples the main thread's position, and how long it stays there."""
 
     def __init__(self) -> None:
         self._thread = threading.main_thread().ident or 0
@@ -48,11 +48,11 @@ class Sampler:
         self._since = 0.0
 
     def look(self, source: str, progress: int) -> ThreadPosition:
-        """Return where it is.
+        """Return the present position.
 
         Args:
             source: The name of the file with the user's source.
-            progress: Changes whenever something is done, though the place may be the same.
+            progress: A number that changes with any progress, even if the position does not.
         """
         frames = [*_outwards(sys._current_frames().get(self._thread))]
         if not frames:
@@ -79,7 +79,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _call(inner: list[FrameType], doing: str) -> str:
-    """Return in what the frames that the user's line leads to wait, where that is known."""
+    """Return the known call that the frames below the user's line wait in, or empty."""
     if not inner:
         found = _REQUESTS.search(doing)
         return found[1] if found else ""
@@ -94,7 +94,7 @@ def _call(inner: list[FrameType], doing: str) -> str:
 
 @lru_cache(maxsize=32)
 def called(code: CodeType, instruction: int) -> str:
-    """Return the name of what is called by an instruction, or iterated over; else nothing."""
+    """Return the name of what an instruction calls or iterates over, or empty."""
     place = next(islice(code.co_positions(), instruction // 2, None), None)
     if place is None or None in place:
         return ""
@@ -102,7 +102,7 @@ def called(code: CodeType, instruction: int) -> str:
     lines = [line.encode() for line in linecache.getlines(code.co_filename)[first - 1 : last]]
     if not lines:
         return ""
-    lines[-1] = lines[-1][:end]  # first, as it may be the same line
+    lines[-1] = lines[-1][:end]  # before the next line, as both may be the same line
     lines[0] = lines[0][start:]
     return _name(b"".join(lines).decode(errors="replace"))
 

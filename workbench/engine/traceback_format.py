@@ -1,4 +1,4 @@
-"""Format a rank's error: the user's frames, with those of libraries folded."""
+"""Format a rank's error: the user's frames, with folded frames of libraries."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _STANDARD = tuple(
 )
 _INSTALLED = ("site-packages", "dist-packages")
 _CYTHON = (".pyx", ".pxi", ".pxd")
-_FOLD = "…"  # the file of what stands for folded frames
+_FOLD = "…"  # the file name of folded frames
 
 
 class _Folded(StackSummary):
-    """Frames, some of which are a line that stands for several."""
+    """Frames, some of which represent several folded ones."""
 
     def format_frame_summary(self, frame_summary: FrameSummary) -> str:
         if frame_summary.filename == _FOLD:
@@ -38,14 +38,14 @@ def own_traceback(error: BaseException, source: str) -> tuple[str, str]:
         source: The name of the file with the user's source.
 
     Returns:
-        With the frames of libraries folded to a line, and with all of them; nothing for the
-        latter where none was folded.
+        With the frames of libraries folded to a line, and with all of them; the latter is empty
+        if none was folded.
     """
     first = error.__traceback__
     while first is not None and first.tb_frame.f_code.co_filename != source:
         first = first.tb_next
     found = TracebackException(type(error), error, first, compact=True)
-    if isinstance(error, WorkbenchError):  # its sentence is about the user's line
+    if isinstance(error, WorkbenchError):  # the message is about the user's line
         found.stack[:] = [frame for frame in found.stack if library(frame.filename) != "workbench"]
     whole = "".join(found.format()).rstrip()
     for one in _chain(found):
@@ -55,7 +55,7 @@ def own_traceback(error: BaseException, source: str) -> tuple[str, str]:
 
 
 def library(path: str) -> str:
-    """Return the library that a file is of; nothing for one of the user's own."""
+    """Return the library of a file; empty for the user's own files."""
     if path.startswith("<frozen "):
         return path.removeprefix("<frozen ").rstrip(">").split(".")[0]
     if path.startswith("<"):
@@ -74,7 +74,7 @@ def library(path: str) -> str:
 
 
 def _chain(found: TracebackException) -> Iterator[TracebackException]:
-    """Return an error, and those that led to it or are part of it."""
+    """Yield an error, its causes and its parts."""
     todo, seen = [found], set[int]()
     while todo:
         one = todo.pop()
@@ -92,11 +92,11 @@ def _fold(frames: Iterable[FrameSummary]) -> Iterator[FrameSummary]:
         if not is_library:
             yield from found
         else:
-            yield FrameSummary(_FOLD, 0, _said(found), lookup_line=False, line="")
+            yield FrameSummary(_FOLD, 0, _folded_line(found), lookup_line=False, line="")
 
 
-def _said(frames: list[FrameSummary]) -> str:
-    """Return how many frames there are, of what, and which is the last."""
+def _folded_line(frames: list[FrameSummary]) -> str:
+    """Return the number of the frames, their libraries, and the last of them."""
     libraries = dict.fromkeys(library(frame.filename) for frame in frames)
     last = frames[-1]
     amount = f"{len(frames)} frame{'s' if len(frames) > 1 else ''}"
@@ -105,7 +105,7 @@ def _said(frames: list[FrameSummary]) -> str:
 
 
 def last_line(error: BaseException) -> str:
-    """Return the error itself in a line: a sentence of ours as it is."""
+    """Return the error in one line; one of ours as its message."""
     if isinstance(error, WorkbenchError) and str(error):
         return str(error)
     return traceback.format_exception_only(error)[-1].strip()

@@ -17,7 +17,7 @@ from workbench.engine import gradient_noise
 from workbench.engine.exchange import bucket_layout
 
 vars(gradient_noise).update(
-    gauge_period=lambda *_: 1, TELL_SECONDS=0.0, gauged=partial(gauged, decay=0.998)
+    gauge_period=lambda *_: 1, REPORT_SECONDS=0.0, gauged=partial(gauged, decay=0.998)
 )
 
 

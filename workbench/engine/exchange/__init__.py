@@ -1,1 +1,1 @@
-"""Exchange gradients between ranks: in buckets, by the algorithm that suits the link."""
+"""Exchange gradients between ranks: in buckets, with the fastest algorithm for the link."""

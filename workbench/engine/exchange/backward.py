@@ -1,7 +1,7 @@
-"""Announce each gradient as soon as Chainer's backward pass has completed it.
+"""Report each gradient as soon as Chainer's backward pass has completed it.
 
-Chainer stores a parameter's gradient when the whole pass is over. It is complete long before: when
-the last of the functions that take the parameter has been passed, which the graph tells beforehand.
+Chainer stores a parameter's gradient when the whole pass is over. It is complete much earlier:
+after the last function that takes the parameter, which follows from the graph.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from workbench.engine.exchange.transport import Array
 
 
 @contextmanager
-def told_of_gradients(
-    loss: Any, parameters: Sequence[Any], tell: Callable[[int, Array], None]
+def report_gradients(
+    loss: Any, parameters: Sequence[Any], report: Callable[[int, Array], None]
 ) -> Iterator[None]:
-    """Call ``tell`` with number and gradient of each parameter during ``loss.backward()``."""
+    """Call ``report`` with number and gradient of each parameter during ``loss.backward()``."""
     numbers = {parameter.node: n for n, parameter in enumerate(parameters)}
     left = uses(loss, numbers)
     original = _backprop_utils.backprop_step
@@ -32,7 +32,7 @@ def told_of_gradients(
             if node in left:
                 left[node] -= 1
                 if not left[node] and (whole := _backprop_utils._reduce(gradients)) is not None:
-                    tell(numbers[node], whole.array)
+                    report(numbers[node], whole.array)
 
     _backprop_utils.backprop_step = step
     try:
@@ -42,7 +42,7 @@ def told_of_gradients(
 
 
 def uses(loss: Any, nodes: dict[Any, int]) -> dict[Any, int]:
-    """Return how many functions between ``loss`` and each of the nodes take it."""
+    """Return the number of functions between ``loss`` and each of the nodes that take it."""
     found: dict[Any, int] = {}
     pending = [loss.creator_node] if loss.creator_node is not None else []
     seen = {*pending}

@@ -10,16 +10,17 @@ from typing import NamedTuple
 import numpy
 
 from workbench.engine.exchange.transport import Array
+from workbench.errors import GradientError
 
 HEADER = 4
 DIRECT_BYTES = 32 << 10
-"""From this size on an array goes as it is; a copy costs more than a message of its own."""
+"""Larger arrays are sent in place; for smaller ones a copy costs less than a message."""
 
 _WIRE = {"f2": "f4", "f4": "f4", "f8": "f8"}
 
 
 class GradientShape(NamedTuple):
-    """What all ranks must agree on for one gradient; ``kind`` is empty where there is none."""
+    """What all ranks must agree on for one gradient; ``kind`` is empty without a gradient."""
 
     name: str
     shape: tuple[int, ...]
@@ -32,15 +33,15 @@ class GradientShape(NamedTuple):
 
     @property
     def wire(self) -> str:
-        """The type it is added in; half precision is added in single."""
+        """The type of the sums; half precision is summed in single."""
         return _WIRE[self.kind]
 
 
 def shape_of(name: str, gradient: Array | None, kept: tuple[int, ...] = ()) -> GradientShape:
-    """Return what is agreed on of a gradient.
+    """Return the shape record of a gradient.
 
     Args:
-        kept: The parameter's shape, where there is no gradient.
+        kept: The parameter's shape, if there is no gradient.
     """
     if gradient is None:
         return GradientShape(name, kept, "")
@@ -49,13 +50,13 @@ def shape_of(name: str, gradient: Array | None, kept: tuple[int, ...] = ()) -> G
 
 @dataclass
 class Bucket:
-    """Gradients that are added together.
+    """Gradients that are reduced together.
 
     Args:
-        wire: The type that they are added in.
+        wire: The type of the sums.
         slots: Their numbers.
         sizes: Elements of each.
-        fused: Whether they are copied into one buffer; otherwise each stays where it is.
+        fused: Whether they are copied into one buffer; otherwise each stays in place.
         squeezed: Whether they are compressed.
     """
 
@@ -80,7 +81,7 @@ class Bucket:
 
     @property
     def nbytes(self) -> int:
-        """Bytes on the way without compression."""
+        """Bytes to send without compression."""
         return self.size * int(self.wire[1:])
 
 
@@ -88,10 +89,10 @@ class BucketLayout:
     """The buckets of one set of gradients.
 
     Args:
-        shapes: Of all gradients, as agreed on.
+        shapes: Of all gradients, as agreed.
         fused_bytes: Size of the buckets that gradients are copied into; 0 to leave them in place.
-        order: Numbers of the gradients as they become complete; the given order by default.
-        is_squeezed: Tells which are compressed.
+        order: Numbers of the gradients in the order of completion; the given order by default.
+        is_squeezed: Returns whether a gradient is compressed.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class BucketLayout:
 
     @property
     def all_slots(self) -> list[int]:
-        """Numbers of all gradients that there are."""
+        """Numbers of all existing gradients."""
         return [n for bucket in (*self.buckets, self.closing) for n in bucket.slots if n >= 0]
 
     @property
@@ -152,11 +153,11 @@ class BucketLayout:
         return sum(self.shapes[n].size * int(self.shapes[n].wire[1:]) for n in slots)
 
 
-def disagreement(all_shapes: Sequence[Sequence[GradientShape]]) -> str:
-    """Return one sentence on the first gradient on which ranks differ; empty if they agree.
+def disagreement(all_shapes: Sequence[Sequence[GradientShape]]) -> GradientError | None:
+    """Return an error on the first gradient that differs between ranks, or None.
 
     Args:
-        all_shapes: What each rank has, by rank.
+        all_shapes: Each rank's shapes, by rank.
     """
     first = all_shapes[0]
     for rank, shapes in enumerate(all_shapes):
@@ -168,41 +169,44 @@ def disagreement(all_shapes: Sequence[Sequence[GradientShape]]) -> str:
             values = [getattr(one, what) for one in having]
             if len({*values}) > 1:
                 return _differing(shape.name, what, values)
-    return ""
+    return None
 
 
-def _naming(rank: int, shapes: Sequence[GradientShape], first: Sequence[GradientShape]) -> str:
+def _naming(
+    rank: int, shapes: Sequence[GradientShape], first: Sequence[GradientShape]
+) -> GradientError:
     mine, its = {s.name for s in shapes}, {s.name for s in first}
     if mine == its:
         at = next(n for n, (a, b) in enumerate(zip(shapes, first, strict=True)) if a.name != b.name)
-        return (
+        return GradientError(
             f"Rank {rank} has its parameters in another order: number {at} is "
-            f"{shapes[at].name} there and {first[at].name} on rank 0; build the same model on all."
+            f"{shapes[at].name} there and {first[at].name} on rank 0",
+            "build the same model on all.",
         )
     name = min(mine ^ its)
     who, lacks = (rank, 0) if name in mine else (0, rank)
-    return (
-        f"Rank {who} has the parameter {name}, rank {lacks} has not; build the same model on all."
+    return GradientError(
+        f"Rank {who} has the parameter {name}, rank {lacks} has not", "build the same model on all."
     )
 
 
-def _differing(name: str, what: str, values: list[object]) -> str:
+def _differing(name: str, what: str, values: list[object]) -> GradientError:
     usual = max(values, key=values.count)
     odd = next(rank for rank, value in enumerate(values) if value != usual)
     other = next(rank for rank, value in enumerate(values) if value == usual)
     if what == "kind" and "" in (usual, values[odd]):
         without, has = (odd, other) if values[odd] == "" else (other, odd)
-        return (
-            f"Rank {without} has no gradient for {name}, rank {has} has one; use the parameter on "
-            "all ranks, or pass zero_fill=True."
+        return GradientError(
+            f"Rank {without} has no gradient for {name}, rank {has} has one",
+            "use the parameter on all ranks, or pass zero_fill=True.",
         )
     word = {"kind": "type", "shape": "shape"}[what]
-    told = (_told(values[odd]), _told(usual))
-    return (
-        f"The gradient of {name} has {word} {told[0]} on rank {odd} and {told[1]} on rank {other}; "
-        "all ranks must have the same model."
+    one, two = _described(values[odd]), _described(usual)
+    return GradientError(
+        f"The gradient of {name} has {word} {one} on rank {odd} and {two} on rank {other}",
+        "build the same model on all ranks.",
     )
 
 
-def _told(value: object) -> str:
+def _described(value: object) -> str:
     return numpy.dtype(value).name if isinstance(value, str) else str(value)

@@ -17,7 +17,7 @@ class ArraySlice(NamedTuple):
 
 
 def cut(sizes: Sequence[int], parts: int, most: int) -> list[list[ArraySlice]]:
-    """Cut arrays, taken as one row of elements, into ``parts`` equal parts of pieces.
+    """Cut arrays, as one sequence of elements, into ``parts`` equal parts, each in pieces.
 
     Args:
         sizes: Elements of each array.
@@ -40,5 +40,5 @@ def cut(sizes: Sequence[int], parts: int, most: int) -> list[list[ArraySlice]]:
 
 
 def views(arrays: Sequence[Array], parts: Sequence[Sequence[ArraySlice]]) -> list[list[Array]]:
-    """Return the memory of each piece; ``arrays`` are flat."""
+    """Return a view of each piece; ``arrays`` are flat."""
     return [[arrays[p.number][p.start : p.stop] for p in part] for part in parts]

@@ -10,29 +10,29 @@ from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange.transport import Array
 
 BLOCK = 30_000
-"""Elements that are coded at a time: they stay in the cache, and go as one eager message."""
+"""Elements in a block: a block fits the cache, and is sent as one eager message."""
 
 _SCALE_BYTES = 4
-_HALF_MOST = 2.0**14  # leaves room for the sum of few; largest is 65504
+_HALF_MOST = 2.0**14  # leaves headroom for the sum of a few; the largest value is 65504
 
 
 class Elementwise(Protocol):
-    """A code whose size follows from the number of elements."""
+    """An encoding whose size follows from the number of elements."""
 
     width: int
-    """Bytes for each element."""
+    """Bytes per element."""
 
     def encode(self, values: Array, wire: Array) -> None:
-        """Write one block of single precision as ``block_bytes`` bytes."""
+        """Encode one block of single precision as ``block_bytes`` bytes."""
         ...
 
     def decode(self, wire: Array, values: Array) -> None:
-        """Write back what they mean."""
+        """Decode one block."""
         ...
 
 
 def wire_bytes(code: Elementwise, size: int) -> int:
-    """Return the bytes of ``size`` elements: each block has its scale before it."""
+    """Return the encoded bytes of ``size`` elements: each block has its scale before it."""
     return size * code.width + -(-size // BLOCK) * _SCALE_BYTES
 
 
@@ -41,7 +41,7 @@ class Scaled:
 
     Args:
         kind: NumPy's name of the type.
-        most: What the block's largest number becomes.
+        most: The block's largest number is scaled to this.
     """
 
     def __init__(self, kind: str, most: float) -> None:
@@ -50,7 +50,7 @@ class Scaled:
         self._room = numpy.empty(BLOCK, "f4")
 
     def encode(self, values: Array, wire: Array) -> None:
-        """Write a block."""
+        """Encode a block."""
         room = self._room[: len(values)]
         largest = max(values.max(), -values.min())
         scale = largest / self._most if largest > 0 else numpy.float32(1)
@@ -64,7 +64,7 @@ class Scaled:
             numpy.copyto(wire[_SCALE_BYTES:].view(self._kind), room, casting="unsafe")
 
     def decode(self, wire: Array, values: Array) -> None:
-        """Read a block."""
+        """Decode a block."""
         numpy.copyto(values, wire[_SCALE_BYTES:].view(self._kind), casting="unsafe")
         numpy.multiply(values, wire[:_SCALE_BYTES].view("f4")[0], out=values)
 
@@ -78,7 +78,7 @@ class Bfloat16:
         self._room = numpy.empty(BLOCK, "u4")
 
     def encode(self, values: Array, wire: Array) -> None:
-        """Write a block."""
+        """Encode a block."""
         room, bits = self._room[: len(values)], values.view("u4")
         numpy.right_shift(bits, 16, out=room)
         numpy.bitwise_and(room, 1, out=room)
@@ -88,14 +88,14 @@ class Bfloat16:
         numpy.copyto(wire[_SCALE_BYTES:].view("u2"), room, casting="unsafe")
 
     def decode(self, wire: Array, values: Array) -> None:
-        """Read a block."""
+        """Decode a block."""
         bits = values.view("u4")
         numpy.copyto(bits, wire[_SCALE_BYTES:].view("u2"), casting="unsafe")
         numpy.left_shift(bits, 16, out=bits)
 
 
 def elementwise(codec: Codec) -> Elementwise:
-    """Return the code of that name; each has room of its own."""
+    """Return a new encoder of that name, with its own buffers."""
     if codec is Codec.BF16:
         return Bfloat16()
     return Scaled("f2", _HALF_MOST) if codec is Codec.FP16 else Scaled("i1", 127.0)

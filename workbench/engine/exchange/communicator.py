@@ -1,4 +1,4 @@
-"""A ChainerMN communicator that averages gradients by our exchanger."""
+"""A ChainerMN communicator that averages gradients with our exchanger."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from workbench.engine.exchange.transport import transport_of
 from workbench.engine.run_context import current
 from workbench.engine.step_probe import Meetings
 
-TELL_SECONDS = 0.5
+REPORT_SECONDS = 0.5
 
 
 class ExchangeCommunicator(MpiCommunicatorBase):
-    """Averages gradients in buckets, overlapped and compressed if asked.
+    """Averages gradients in buckets, optionally overlapped and compressed.
 
     Args:
         mpi_comm: The ranks.
-        algorithm: Which to take for everything; by default what suits size and link.
-        compress: What gradients are turned into on their way.
+        algorithm: The algorithm for all buckets; by default the fastest for size and link.
+        compress: The codec of large gradients.
         rank: Of PowerSGD's approximation.
-        overlap: Whether buckets leave during the backward pass; by default between nodes.
+        overlap: Whether buckets are sent during the backward pass; by default between nodes.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         self._is_taken = False
         self.device = Device(mpi_comm, compress)
         self.forgiving = False
-        """Whether gradients that are not finite are let through, as loss scaling wants it."""
-        self._told = 0.0
-        self._said = ""
+        """Whether non-finite gradients are allowed, as for loss scaling."""
+        self._reported = 0.0
+        self._printed = ""
         self._meetings = Meetings(mpi_comm.size, mpi_comm.Dup)
 
     @property
     def puts_off(self) -> bool:
-        """Whether compression leaves much of each gradient for the steps that follow."""
+        """Whether compression postpones large parts of gradients to later steps."""
         return self.exchanger.codec in (Codec.TOPK, Codec.POWERSGD)
 
     def split(self, color: int, key: int) -> ExchangeCommunicator:
@@ -103,11 +103,11 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         self, names: list[str], gradients: list[Any], shapes: list[tuple[int, ...]]
     ) -> list[tuple[int, Any]]:
         """Replace gradients by their means; see ``Exchanger.mean``."""
-        self.exchanger.measures = due = time.monotonic() - self._told > TELL_SECONDS
+        self.exchanger.measures = due = time.monotonic() - self._reported > REPORT_SECONDS
         with _in_exchange(self.exchanger, self._meetings):
             news = self.exchanger.mean(names, gradients, shapes, forgiving=self.forgiving)
         if due:
-            self._tell(self.exchanger)
+            self._report(self.exchanger)
         return news
 
     def allreduce_gradients(self, parameters: Any) -> None:
@@ -123,19 +123,19 @@ class ExchangeCommunicator(MpiCommunicatorBase):
     def multi_node_optimizer(
         self, optimizer: Any, communicator: Any, zero_fill: bool, *, double_buffering: bool = False
     ) -> Any:
-        """Return what ``chainermn.create_multi_node_optimizer`` does, for this communicator."""
+        """Return what ``chainermn.create_multi_node_optimizer`` creates for this communicator."""
         if double_buffering or os.environ.get(DOUBLE_VARIABLE):
             if self.rank == 0:
                 print(summary.STALE, flush=True)
             return DelayedOptimizer(optimizer, self, zero_fill)
-        # Each has gradients of its own, and so its own plan, buffers and errors to feed back.
+        # Each one has its own gradients, and so its own layout, buffers and compression errors.
         exchanger = self.another() if self._is_taken else self.exchanger
         self._is_taken = True
         return OverlappingOptimizer(optimizer, self, zero_fill, exchanger)
 
     @contextmanager
     def exchanging_by(self, exchanger: Exchanger) -> Iterator[None]:
-        """Exchange by another exchanger for as long as the context lasts."""
+        """Use another exchanger for as long as the context lasts."""
         before, self.exchanger = self.exchanger, exchanger
         try:
             yield
@@ -143,13 +143,13 @@ class ExchangeCommunicator(MpiCommunicatorBase):
             self.exchanger = before
 
     def landed(self, optimizer: DelayedOptimizer) -> None:
-        """Wait for what a delayed optimizer has sent off."""
+        """Wait for the pending exchange of a delayed optimizer."""
         if not optimizer.flying:
             return
         with _in_exchange(optimizer.exchanger):
             self.reducer.transport.rest()
-        if time.monotonic() - self._told > TELL_SECONDS:
-            self._tell(optimizer.exchanger)
+        if time.monotonic() - self._reported > REPORT_SECONDS:
+            self._report(optimizer.exchanger)
 
     def another(self) -> Exchanger:
         """Return an exchanger for other gradients over the same ranks."""
@@ -163,14 +163,14 @@ class ExchangeCommunicator(MpiCommunicatorBase):
 
     def _on_plan(self, plan: BucketLayout) -> None:
         found = summary.tried(self, plan) if self.exchanger.codec is not Codec.NONE else None
-        said = summary.sentence(self, plan, found) if self.rank == 0 else ""
-        if said and said != self._said:
-            self._said = said
-            print(said, flush=True)
+        text = summary.sentence(self, plan, found) if self.rank == 0 else ""
+        if text and text != self._printed:
+            self._printed = text
+            print(text, flush=True)
 
-    def _tell(self, exchanger: Exchanger) -> None:
+    def _report(self, exchanger: Exchanger) -> None:
         run, tally = current(), exchanger.tally
-        self._told = time.monotonic()
+        self._reported = time.monotonic()
         if run is None:
             return
         values = [("exchange/bytes", tally.nbytes), ("exchange/seconds", tally.seconds)]
@@ -183,10 +183,10 @@ class ExchangeCommunicator(MpiCommunicatorBase):
 
 @contextmanager
 def _in_exchange(exchanger: Exchanger, meetings: Meetings | None = None) -> Iterator[None]:
-    """Count the main thread's time here as time in MPI: it waits for bytes, or moves them.
+    """Count the main thread's time here as time in MPI: it waits for bytes, or transfers them.
 
     Args:
-        meetings: Of all ranks before some of the exchanges, by which the two are separated.
+        meetings: Of all ranks before some of the exchanges, which separate the two.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -203,9 +203,9 @@ def _in_exchange(exchanger: Exchanger, meetings: Meetings | None = None) -> Iter
         watch.nbytes += exchanger.plan.nbytes if exchanger.plan else 0
         watch.wire += exchanger.tally.nbytes
         watch.spent += exchanger.tally.seconds
-        mark_codec(watch.told, exchanger.codec)
-        watch.told["overlaps"] = float(exchanger.overlaps)
-        watch.told["delayed"] = float(meetings is None)
+        mark_codec(watch.details, exchanger.codec)
+        watch.details["overlaps"] = float(exchanger.overlaps)
+        watch.details["delayed"] = float(meetings is None)
     finally:
         watch.call = ""
         watch.seconds += time.perf_counter() - start

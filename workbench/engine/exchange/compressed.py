@@ -1,7 +1,7 @@
 """Average a compressed bucket, with error feedback into the next step.
 
-All ranks read the same bytes in the end. Every error is kept where it arises and fed back, that of
-the mean too, as in Tang et al., "DoubleSqueeze" (2019).
+All ranks decode the same bytes. Every compression error is kept where it arises and added to the
+next step, that of the mean too, as in Tang et al., "DoubleSqueeze" (2019).
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ from workbench.engine.exchange.transport import Array, Transport
 _GIVE, _RETURN, _SPARSE = 31, 32, 33
 TOP_SHARE = 0.02
 FIRST_SHARE, FIRST_STEPS = 0.0625, 100
-"""What is sent at first, and after how many steps no more than usual (Lin et al. 2018, 3.3). A
+"""The share that is sent first, and the steps until the usual share (Lin et al. 2018, 3.3). A
 hundredth from the first step on cost small networks a quarter of a point of accuracy."""
 
 _SAMPLE = 1 << 14
 
 
 class Compressed(Protocol):
-    """A way to average one buffer of single precision, with what it remembers of it."""
+    """A method to average one buffer of single precision, with its error feedback."""
 
     error: float
-    """Norm of what was lost, over the norm of what was to be sent; of the last ``mean``."""
+    """Norm of the compression error over the norm of the input, in the last ``mean``."""
 
     nbytes: int
-    """What a rank sent in the last ``mean``."""
+    """Bytes that a rank sent in the last ``mean``."""
 
     coding: float
     """Seconds of the last ``mean`` in which this rank did not wait for others."""
 
     def mean(self, buffer: Array, *, measure: bool) -> bool:
-        """Replace ``buffer`` by its mean over the ranks; false if some number was not finite.
+        """Replace ``buffer`` by its mean over the ranks; false if a number was not finite.
 
         Args:
-            measure: Whether to find the error.
+            measure: Whether to compute the compression error.
         """
         ...
 
 
 class MessageWait:
-    """Waits for messages, and tells what else took time."""
+    """Waits for messages, and measures the remaining time."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._begun = self._waited = 0.0
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Start to measure."""
         self._begun, self._waited = time.perf_counter(), 0.0
 
     def settle(self, request: Any) -> None:
@@ -73,16 +73,16 @@ class MessageWait:
             self.settle(request)
 
     def otherwise(self) -> float:
-        """Return the seconds since the beginning in which nothing was waited for."""
+        """Return the seconds since ``begin`` without a wait."""
         return time.perf_counter() - self._begun - self._waited
 
 
 class Coded:
-    """An element-by-element code, on a ring.
+    """An element-by-element codec on a ring.
 
-    What passes a rank is decoded, added to and coded again, and each of these codings keeps its
-    error here. Only neighbours speak with each other: with eight ranks that change whom they speak
-    with, flows met at the receivers and each lost half of its time.
+    Each rank decodes the data that passes it, adds to it and encodes the sum; the error of each
+    encoding is kept here. Only neighbours communicate: with eight ranks and changing partners,
+    flows met at the receivers and each lost half of its time.
 
     Args:
         size: Elements of the buffer.
@@ -143,7 +143,7 @@ class Coded:
         return finite
 
     def _gather(self, buffer: Array, coming: list[Any]) -> None:
-        """Read the means of the other parts, and hand them on."""
+        """Receive the means of the other parts, and pass them on."""
         rank, size = self._transport.rank, self._transport.size
         right = (rank + 1) % size
         places = [
@@ -159,7 +159,7 @@ class Coded:
         self._waiting.settle_all(going)
 
     def _encode(self, values: Array, place: slice, wire: Array, *, whole: bool = False) -> bool:
-        """Code a block; of the whole sum, its mean, which ``values`` then are as all read it."""
+        """Encode a block; for the complete sum, its mean, and decode that into ``values``."""
         lost, size = self._lost[place], self._transport.size
         if is_suspect(values):
             wire[:] = 0
@@ -184,12 +184,12 @@ class Coded:
 
 
 class TopShare:
-    """The largest fiftieth, and where they are (Aji and Heafield 2017); sent to all.
+    """The largest 2 % of the values with their places (Aji and Heafield 2017); sent to all ranks.
 
-    The first steps send more, and each of them less than the one before.
+    The first steps send more, each of them less than the one before.
 
     Args:
-        warm: Whether they are over.
+        warm: Whether these first steps are over.
     """
 
     def __init__(self, transport: Transport, size: int, *, warm: bool = False) -> None:
@@ -244,7 +244,7 @@ class TopShare:
         return finite
 
     def _choose(self, buffer: Array) -> Array:
-        """Return the places of the largest; a sample tells about where they begin."""
+        """Return the places of the largest values; the threshold is estimated from a sample."""
         sizes = numpy.abs(buffer, out=self._sizes)
         if self._size <= 4 * _SAMPLE:
             return numpy.argpartition(sizes, self._size - self._count)[-self._count :]

@@ -1,4 +1,4 @@
-"""Measure the cost of a codec: its arithmetic, and its exchange beside an exact one."""
+"""Measure the cost of a codec: its computation, and its exchange beside an exact one."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from workbench.engine.exchange.reducer import Reducer
 from workbench.engine.exchange.transport import Array
 
 TRIAL_BYTES = 8 << 20
-"""Of gradients that are exchanged for a comparison: 80 ms at 1.44 Gbit/s."""
+"""Bytes of gradients in a comparison: 80 ms at 1.44 Gbit/s."""
 
 _TRIES = 3
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Seconds of the same exchange in two ways, on the slowest rank.
+    """Seconds of the same exchange with and without a codec, on the slowest rank.
 
     Args:
         nbytes: Of the gradients.
         plain: Without a codec.
-        coded: With it, and what is coded while nothing moves included.
-        coding: What the codec alone takes of a core.
+        coded: With it, coding included.
+        coding: The codec's own time on a core.
         sent: Bytes that a rank sent with the codec.
     """
 
@@ -60,7 +60,7 @@ def made(
     Args:
         rank: Of PowerSGD's approximation.
         mean: Averages exactly.
-        warm: Whether it is to be as after its first steps.
+        warm: Whether to start as after its first steps.
     """
     if codec is Codec.POWERSGD:
         return PowerSgd(transport, shapes, rank, mean)
@@ -73,10 +73,10 @@ def made(
 
 
 def trial(reducer: Reducer, codec: Codec, shapes: Sequence[Sequence[int]], rank: int) -> Trial:
-    """Exchange some of the gradients with and without a codec, in turn; collective.
+    """Exchange some of the gradients with and without a codec, alternately; collective.
 
     Args:
-        shapes: Of the gradients that the codec would take; not empty.
+        shapes: Of the gradients that the codec would compress; not empty.
     """
     some = sample(shapes)
     draw = numpy.random.default_rng(reducer.transport.rank)
@@ -100,7 +100,7 @@ def trial(reducer: Reducer, codec: Codec, shapes: Sequence[Sequence[int]], rank:
 
 
 def sample(shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
-    """Return as many of the shapes as a trial takes; a larger one alone is cut by rows."""
+    """Return enough of the shapes for a trial; a single larger one is cut by rows."""
     found: list[tuple[int, ...]] = []
     left = TRIAL_BYTES // 4
     for shape in shapes:
@@ -116,9 +116,9 @@ def sample(shapes: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
 def coding_seconds(
     codec: Codec, rank: int, ranks: int, shapes: Sequence[Sequence[int]] = ((1200, 800),)
 ) -> float:
-    """Measure the seconds of a core that one of ``ranks`` spends on each element in an exchange.
+    """Measure the core seconds per element that one of ``ranks`` spends in an exchange.
 
-    It is the exchange's own code, error feedback included, over messages that take no time.
+    It runs the exchange's own code with error feedback; messages take no time.
     """
     size = sum(math.prod(shape) for shape in shapes)
     values = numpy.random.default_rng(0).standard_normal(size, "f4")
@@ -130,12 +130,12 @@ def coding_seconds(
         coded.mean(buffer, measure=False)
         return coded.coding
 
-    once()  # loads what it needs
+    once()  # imports and allocates
     return min(once() for _ in range(_TRIES - 1)) / size
 
 
 def coded_bytes(codec: Codec, rank: int, ranks: int, shapes: Sequence[Sequence[int]]) -> int:
-    """Return the bytes that one of ``ranks`` sends of gradients."""
+    """Return the bytes of gradients that one of ``ranks`` sends."""
     buffer = numpy.zeros(sum(math.prod(shape) for shape in shapes), "f4")
     silent = _Silent(ranks, len(buffer))
     coded = made(codec, silent, shapes, rank, lambda flat: None, warm=True)
@@ -144,7 +144,7 @@ def coded_bytes(codec: Codec, rank: int, ranks: int, shapes: Sequence[Sequence[i
 
 
 class _Silent:
-    """A transport without others, and its own communicator: what comes are zeros, at once."""
+    """A transport without peers, and its own communicator: receives return zeros at once."""
 
     def __init__(self, ranks: int, elements: int) -> None:
         self.rank, self.size, self.comm = 0, ranks, self
@@ -163,7 +163,7 @@ class _Silent:
         pass
 
     def receive(self, message: Array, source: int, tag: int) -> list[Any]:
-        """Pretend that scattered places come: adding at one place alone is quicker."""
+        """Return scattered places: adding at a single place would be faster."""
         sent = message.view([("place", "u4"), ("value", "f4")])
         sent["place"] = numpy.linspace(0, self._elements - 1, len(sent))
         sent["value"] = 0

@@ -1,4 +1,4 @@
-"""Create communicators, by a call or in place of those that an unmodified script creates."""
+"""Create communicators, by a call or in place of an unmodified script's own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from workbench.errors import InputError
 if TYPE_CHECKING:
     from workbench.engine.exchange.communicator import ExchangeCommunicator
 
-# What ChainerMN calls its own, so that its name can be changed and nothing else.
+# ChainerMN's own names, so that only the name has to change.
 THEIRS = ("naive", "flat", "non_cuda_aware", "pure_nccl")
 
 
@@ -36,21 +36,21 @@ def create_communicator(
     allreduce_grad_dtype: Any = None,
     batched_copy: bool = True,
 ) -> ExchangeCommunicator:
-    """Create a communicator for ChainerMN; usable wherever one of its own is.
+    """Create a communicator for ChainerMN, to use wherever one of its own is.
 
     Collective over ``mpi_comm``.
 
     Args:
-        communicator_name: ``auto`` chooses by what is measured on the links; ``ring``,
+        communicator_name: ``auto`` chooses by measurements of the links; ``ring``,
             ``doubling``, ``hierarchical`` and ``mpi`` name an algorithm; ChainerMN's names mean
             ``auto``.
         mpi_comm: The ranks; all by default.
-        compress: ``none``, ``fp16``, ``bf16``, ``int8``, ``topk`` or ``powersgd``; what is lost
-            goes into the next step's gradient.
+        compress: ``none``, ``fp16``, ``bf16``, ``int8``, ``topk`` or ``powersgd``; the
+            compression error is added to the next step's gradient.
         matrix_rank: Rank of PowerSGD's approximation, from 1.
-        overlap: Whether gradients leave during the backward pass; by default between nodes.
+        overlap: Whether gradients are sent during the backward pass; by default between nodes.
         allreduce_grad_dtype: As of ``pure_nccl``: ``numpy.float16`` means ``compress="fp16"``.
-        batched_copy: Taken and of no effect: gradients are never copied one by one.
+        batched_copy: Ignored: gradients are never copied one by one.
 
     Raises:
         InputError: An option is invalid.
@@ -72,7 +72,7 @@ def create_communicator(
 
 
 def _codec_of(dtype: Any) -> str:
-    """Return what gradients are turned into where a type is asked for as of ``pure_nccl``."""
+    """Return the codec for a type that is requested as for ``pure_nccl``."""
     if dtype is None:
         return "none"
     asked = numpy.dtype(dtype)
@@ -100,7 +100,7 @@ OPTIONS = {
 
 @contextmanager
 def substituted() -> Iterator[None]:
-    """Give a script that asks ChainerMN for ``naive`` our communicator, if the run was asked to."""
+    """Replace ChainerMN's ``naive`` by our communicator, if the run has that option."""
     asked = next((option for one, option in OPTIONS.items() if os.environ.get(one)), "")
     if not asked:
         yield
@@ -117,7 +117,7 @@ def substituted() -> Iterator[None]:
             )
         return create_communicator(name, mpi_comm)
 
-    # create_communicator looks the class up at each call, wherever it was imported to itself.
+    # create_communicator looks the class up at each call, whatever name it was imported to.
     theirs = naive_communicator.NaiveCommunicator
     naive_communicator.NaiveCommunicator = instead
     try:

@@ -1,9 +1,9 @@
 """Average the gradients of all ranks: agree on their layout once, then exchange at each step.
 
-In a steady state nothing is said but the gradients themselves: what is small goes last, fused with
-a header that tells whether some rank's gradients changed or are no longer finite. A rank whose
-gradients changed still takes part, with zeros, so that nobody waits for it; then all look at what
-each has, and go on with a new plan or raise the same error.
+In a steady state only the gradients are sent: small ones go last, fused with a header that shows
+whether some rank's gradients changed or are no longer finite. A rank whose gradients changed still
+takes part, with zeros, so that no other rank waits for it; then all ranks exchange their shapes,
+and continue with a new layout or raise the same error.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ BUCKET_BYTES = (1 << 20, 25 << 20)
 
 @dataclass
 class Tally:
-    """What the last exchange took.
+    """The measurements of the last exchange.
 
     Args:
-        seconds: That buckets took, wherever they were exchanged.
+        seconds: Of the buckets, in any thread.
         nbytes: That this rank sent.
-        coding: Seconds of it that compression took of a core.
-        error: What compression lost, over what there was; 0 where it was not looked at.
-        algorithms: By which the buckets went.
+        coding: Seconds of it for compression on a core.
+        error: The compression error over the gradient; 0 if it was not measured.
+        algorithms: The algorithms of the buckets.
     """
 
     seconds: float = 0.0
@@ -67,13 +67,13 @@ class Flight:
 
 
 class Exchanger:
-    """Averages one set of gradients again and again; collective.
+    """Averages one set of gradients at each step; collective.
 
     Args:
-        codec: What large gradients of single precision are turned into on their way.
+        codec: The codec of large gradients of single precision.
         rank: Of PowerSGD's approximation.
-        overlaps: Whether buckets may leave before all gradients are complete.
-        on_plan: Called with each new plan.
+        overlaps: Whether buckets may be sent before all gradients are complete.
+        on_plan: Called with each new layout.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class Exchanger:
         self._flight: Flight | None = None
 
     def begin(self) -> None:
-        """Take note that a backward pass begins, in which `ready` will be called."""
+        """Start a backward pass, in which `ready` will be called."""
         self.reducer.transport.rest()
         self._flight = Flight(self.plan)
-        self.tally = Tally()  # of what leaves from now on
+        self.tally = Tally()  # for the buckets from now on
 
     def ready(self, number: int, gradient: Array) -> None:
-        """Take note that a gradient is complete; its bucket leaves with the last of its own."""
+        """Record that a gradient is complete; a bucket is sent after its last gradient."""
         flight, plan = self._flight, self.plan
         if flight is None:
             return
@@ -134,10 +134,10 @@ class Exchanger:
 
         Args:
             kept: Shapes of the parameters.
-            forgiving: Whether numbers that are not finite are let through.
+            forgiving: Whether non-finite numbers are allowed.
 
         Returns:
-            Number and array of those that have to take a gradient's place.
+            Number and array of those that must replace a gradient.
 
         Raises:
             GradientError: Ranks do not agree, or a gradient is not finite; on all ranks.
@@ -146,7 +146,7 @@ class Exchanger:
             self.tally = Tally()
         shapes = [shape_of(*one) for one in zip(names, gradients, kept, strict=True)]
         flight, self._flight = self._flight, None
-        if flight is None:  # else what is under way is its own
+        if flight is None:  # else the pending exchange is its own
             self.reducer.transport.rest()
         if self.plan is None:
             self._agree(shapes, flight.order if flight else [])
@@ -161,11 +161,11 @@ class Exchanger:
             self._agree(shapes, flight.order if flight else [])
             flight = None
         raise GradientError(
-            "Gradients changed while they were exchanged", "exchange them once a step."
+            "Gradients changed while they were exchanged", "exchange them once per step."
         )
 
     def _is_stale(self, flight: Flight | None, gradients: Sequence[Array | None]) -> bool:
-        """Whether a gradient is not what has left in its name: two backward passes, say."""
+        """Return whether a sent gradient has changed since, as after two backward passes."""
         if flight is None or self.plan is None:
             return False
         left = [n for bucket in self.plan.buckets[: flight.launched] for n in bucket.slots]
@@ -197,8 +197,8 @@ class Exchanger:
             return None
         if header[1] > 0 and not forgiving:
             transport = self.reducer.transport
-            if amiss := not_finite(transport, plan, self._findings, gradients, flats):
-                raise GradientError(amiss)
+            if error := not_finite(transport, plan, self._findings, gradients, flats):
+                raise error
         news = self._storage.results(plan.closing, plan.closing.places, gradients)
         for number, bucket in enumerate(plan.buckets):
             places = bucket.places if bucket.fused else flats[number]
@@ -238,7 +238,7 @@ class Exchanger:
         self.tally.seconds += time.perf_counter() - start
 
     def _close(self, plan: BucketLayout, gradients: Sequence[Any], changed: bool) -> None:
-        """Exchange what is small, and the header."""
+        """Exchange the small gradients and the header."""
         closing, start = plan.closing, time.perf_counter()
         closing.buffer.fill(0)
         if not changed:
@@ -255,22 +255,22 @@ class Exchanger:
         self.tally.seconds += time.perf_counter() - start
 
     def _agree(self, shapes: list[GradientShape], order: Sequence[int]) -> None:
-        """Tell each other what gradients there are, and plan; collective.
+        """Exchange the shapes of all ranks, and make a layout; collective.
 
         Raises:
             GradientError: They differ.
         """
         comm = self.reducer.transport.comm
-        told = comm.allgather((shapes, [*order]))
-        if differs := disagreement([one for one, _ in told]):
-            raise GradientError(differs)
+        gathered = comm.allgather((shapes, [*order]))
+        if error := disagreement([one for one, _ in gathered]):
+            raise error
         for shape in shapes:
             if shape.kind and shape.kind not in ("f2", "f4", "f8"):
                 raise GradientError(
                     f"The gradient of {shape.name} is of type {numpy.dtype(shape.kind)}",
                     "only float16, float32 and float64 can be averaged.",
                 )
-        first = dict.fromkeys([*told[0][1], *range(len(shapes))])
+        first = dict.fromkeys([*gathered[0][1], *range(len(shapes))])
         kept = self.plan is not None and self.plan.shapes == shapes
         if not kept:
             self.plan = BucketLayout(shapes, self._fused_bytes(), [*first], self._is_squeezed)

@@ -13,10 +13,10 @@ _TYPES = {Codec.NONE: None, Codec.FP16: numpy.float16}
 
 
 class Device:
-    """The way of CuPy's arrays.
+    """The exchange of CuPy's arrays.
 
     Args:
-        codec: NCCL adds up what it is given, so that it takes none but half precision.
+        codec: NCCL sums the encoded values, so it supports half precision alone.
     """
 
     def __init__(self, mpi_comm: Any, codec: Codec) -> None:
@@ -25,14 +25,14 @@ class Device:
         self._pinned: dict[str, Any] = {}
 
     def takes(self, parameters: Iterable[Any]) -> bool:
-        """Whether NCCL exchanges the gradients: all are on GPUs, and it is there for the codec."""
+        """Return whether NCCL averages the gradients: all are on GPUs, and it has the codec."""
         if self._codec not in _TYPES or not has_nccl():
             return False
         arrays = [p.grad for p in parameters if p.grad is not None]
         return bool(arrays) and not any(isinstance(array, numpy.ndarray) for array in arrays)
 
     def mean(self, model: Any, zero_fill: bool) -> None:
-        """Have ChainerMN's NCCL communicator exchange them, packed into one buffer."""
+        """Average them with ChainerMN's NCCL communicator, packed into one buffer."""
         if self._nccl is None:
             from chainermn.communicators.pure_nccl_communicator import PureNcclCommunicator
 
@@ -42,7 +42,7 @@ class Device:
         self._nccl.multi_node_mean_grad(model, zero_fill)
 
     def on_host(self, name: str, gradient: Any) -> Any:
-        """Return a gradient in this host's memory; pinned, and the same at every step."""
+        """Return a gradient in host memory; pinned, and the same buffer at every step."""
         if gradient is None or isinstance(gradient, numpy.ndarray):
             return gradient
         if not hasattr(gradient, "__cuda_array_interface__"):
@@ -56,26 +56,26 @@ class Device:
         return kept
 
     def copied(self, gradient: Any) -> Any:
-        """Return a gradient that the next step leaves alone, in this host's memory."""
+        """Return a copy of a gradient in host memory, which the next step does not change."""
         if gradient is None or isinstance(gradient, numpy.ndarray):
             return gradient
         return gradient.get()
 
     def like(self, parameter: Any, mean: Any) -> Any:
-        """Return a mean where its parameter is."""
+        """Return a mean on its parameter's device."""
         if mean is None or isinstance(parameter.data, numpy.ndarray):
             return mean
         return parameter.xp.asarray(mean)
 
     def put_back(self, parameter: Any, mean: Any) -> None:
-        """Write a mean to where the gradient is."""
+        """Write a mean to its gradient's memory."""
         gradient = parameter.grad
         if gradient is not None and not isinstance(gradient, numpy.ndarray):
             gradient.set(mean.astype(gradient.dtype, copy=False))
 
 
 def has_nccl() -> bool:
-    """Whether NCCL can be used here."""
+    """Return whether NCCL can be used here."""
     try:
         from chainermn import nccl
     except ImportError:

@@ -1,4 +1,4 @@
-"""Where gradients are during an exchange: in place if possible, else in reused memory."""
+"""The memory of gradients during an exchange: in place if possible, else reused buffers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workbench.engine.exchange.transport import Array
 
 
 class Storage:
-    """The flat memory of the gradients of buckets, and the way back to them."""
+    """The flat memory of the gradients of buckets, and the way back to the gradients."""
 
     def __init__(self) -> None:
         self._staged: dict[int, Array] = {}
@@ -20,8 +20,8 @@ class Storage:
     def flats(self, bucket: Bucket, gradients: Sequence[Array]) -> list[Array]:
         """Return flat arrays with the values of a bucket's gradients.
 
-        A gradient is used itself if it is contiguous, of the bucket's type and shares its memory
-        with no other; Chainer hands one array to both sides of a sum.
+        A gradient is used in place if it is contiguous, of the bucket's type and shares its memory
+        with no other; Chainer gives the same array to both sides of a sum.
         """
         apart = _apart([gradients[n] for n in bucket.slots])
         return [
@@ -40,7 +40,7 @@ class Storage:
     def results(
         self, bucket: Bucket, flats: Sequence[Array], gradients: Sequence[Array]
     ) -> list[tuple[int, Array]]:
-        """Write means back; return number and array of each that has to take a gradient's place."""
+        """Write means back; return number and array of each that must replace a gradient."""
         news = []
         for n, flat in zip(bucket.slots, flats, strict=True):
             if n < 0 or numpy.may_share_memory(flat, gradients[n]):
@@ -55,7 +55,7 @@ class Storage:
         return news
 
     def _is_staged(self, n: int, gradient: Array) -> bool:
-        """Whether it was copied although contiguous: its memory is another's too."""
+        """Return whether a contiguous gradient was copied because it shares its memory."""
         return n in self._staged and gradient.dtype == self._staged[n].dtype
 
     def _stage(self, n: int, gradient: Array, wire: str) -> Array:
@@ -72,7 +72,7 @@ def _is_plain(array: Array, wire: str) -> bool:
 
 
 def _apart(arrays: Sequence[Array]) -> list[bool]:
-    """Return for each whether no other begins inside of it or before its end."""
+    """Return for each array whether it shares memory with no other one."""
     starts = [array.__array_interface__["data"][0] for array in arrays]
     order = sorted(range(len(arrays)), key=starts.__getitem__)
     alone = [True] * len(arrays)

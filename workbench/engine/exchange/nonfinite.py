@@ -1,4 +1,4 @@
-"""Detect numbers that are not finite, and name their rank with the same error on all ranks."""
+"""Detect non-finite numbers, and raise the same error with their rank on all ranks."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ import numpy
 
 from workbench.engine.exchange.bucket_layout import BucketLayout
 from workbench.engine.exchange.transport import Array, Transport
+from workbench.errors import GradientError
 
 
 def is_suspect(array: Array) -> bool:
-    """Whether some number of a flat array is not finite; a square that overflows is looked at."""
+    """Return whether a flat array has non-finite numbers; checks again if a square overflows."""
     return not math.isfinite(numpy.dot(array, array)) and not is_finite(array)
 
 
 def is_finite(array: Array) -> bool:
-    """Whether all numbers are finite."""
+    """Return whether all numbers are finite."""
     return bool(numpy.isfinite(array).all())
 
 
 class Findings:
-    """Where numbers were found that are not finite, and whose they are."""
+    """The non-finite numbers that were found, with their ranks."""
 
     def __init__(self) -> None:
         self.found: set[tuple[int, int]] = set()
         """Rank, and number of the array in the bucket's row."""
 
     def note(self, rank: int, index: int) -> None:
-        """Note that ``rank`` gave such a number."""
+        """Record that ``rank`` has such a number."""
         self.found.add((rank, index))
 
 
@@ -40,17 +41,17 @@ def not_finite(
     findings: Mapping[int, Findings],
     gradients: Sequence[Any],
     flats: Mapping[int, Sequence[Any]],
-) -> str:
-    """Return one sentence on the first gradient that is not finite; collective.
+) -> GradientError | None:
+    """Return an error on the first gradient that is not finite; collective.
 
-    Empty where all that is wrong was never computed: before its first backward pass Chainer has a
-    gradient full of NaN, which is let through as long as others are finite.
+    None if all of them were never computed: before its first backward pass Chainer has a
+    gradient full of NaN, which is allowed as long as others are finite.
 
     Args:
-        findings: By number of the bucket, what this rank noticed on the way.
-        flats: By number of the bucket, the means of what lies in place.
+        findings: By number of the bucket, this rank's findings during the exchange.
+        flats: By number of the bucket, the means in place.
     """
-    own = {  # what was copied is as it was, so each rank looks at its own
+    own = {  # copied gradients are unchanged, so each rank checks its own
         n: bool(numpy.isnan(gradients[n]).all())
         for bucket in (*plan.buckets, plan.closing)
         if bucket.fused
@@ -62,18 +63,18 @@ def not_finite(
         slots = plan.buckets[number].slots
         for rank, i in findings[number].found:
             found.append((slots[i], rank, bool(numpy.isnan(means[i]).all())))
-    told = transport.comm.allgather(found)
-    everybody = sorted({one for some in told for one in some})
-    if not everybody:
-        return "A sum of gradients is too large for its type; scale the loss down."
-    amiss = {n for n, _, _ in everybody}
-    computed = {n for n in plan.all_slots if n not in amiss}
-    everywhere = all(len({r for m, r, _ in everybody if m == n}) == transport.size for n in own)
-    if computed and everywhere and all(whole for _, _, whole in everybody):
-        return ""
-    slot, rank, _ = everybody[0]
-    return (
+    gathered = transport.comm.allgather(found)
+    all_found = sorted({one for some in gathered for one in some})
+    if not all_found:
+        return GradientError("A sum of gradients is too large for its type", "scale the loss down.")
+    nonfinite = {n for n, _, _ in all_found}
+    computed = {n for n in plan.all_slots if n not in nonfinite}
+    everywhere = all(len({r for m, r, _ in all_found if m == n}) == transport.size for n in own)
+    if computed and everywhere and all(whole for _, _, whole in all_found):
+        return None
+    slot, rank, _ = all_found[0]
+    return GradientError(
         f"The gradient of {plan.shapes[slot].name} on rank {rank} is not finite (NaN or "
-        "infinity), so no rank updated its model; lower the learning rate, clip gradients, or "
-        "look at that rank's data."
+        "infinity), so no rank updated its model",
+        "lower the learning rate, clip gradients, or check that rank's data.",
     )

@@ -8,13 +8,13 @@ from typing import Any
 import numpy
 from chainermn.optimizers import _MultiNodeOptimizer
 
-from workbench.engine.exchange.backward import told_of_gradients
+from workbench.engine.exchange.backward import report_gradients
 from workbench.engine.exchange.exchanger import Exchanger
 from workbench.engine.exchange.transport import Array
 
 
 class OverlappingOptimizer(_MultiNodeOptimizer):
-    """ChainerMN's multi-node optimizer, whose gradients leave as they become complete."""
+    """ChainerMN's multi-node optimizer, which sends gradients as they become complete."""
 
     def __init__(
         self, actual_optimizer: Any, communicator: Any, zero_fill: bool, exchanger: Exchanger
@@ -30,7 +30,7 @@ class OverlappingOptimizer(_MultiNodeOptimizer):
             loss = _with_cleared(self, lossfun, args, kwds)
             parameters = [p for _, p in sorted(self.target.namedparams()) if p.data is not None]
             self.exchanger.begin()
-            with told_of_gradients(loss, parameters, _on_host(self.exchanger)):
+            with report_gradients(loss, parameters, _on_host(self.exchanger)):
                 loss.backward(loss_scale=actual._loss_scale)
             del loss
             lossfun = None
@@ -39,7 +39,7 @@ class OverlappingOptimizer(_MultiNodeOptimizer):
 
 
 class DelayedOptimizer(_MultiNodeOptimizer):
-    """Applies the mean gradient of the step before, while this step's is on its way.
+    """Applies the mean gradient of the previous step, while this step's is exchanged.
 
     The gradient is one step stale, as with ChainerMN's double buffering; the first step updates
     nothing.
@@ -54,7 +54,7 @@ class DelayedOptimizer(_MultiNodeOptimizer):
             object.__setattr__(self, name, value)
 
     def update(self, lossfun: Any = None, *args: Any, **kwds: Any) -> None:
-        """Compute gradients, send them off, and apply those that have come back."""
+        """Compute gradients, start their exchange, and apply those of the previous one."""
         actual, target = self.actual_optimizer, self.target
         if lossfun is not None:
             _with_cleared(self, lossfun, args, kwds).backward(loss_scale=actual._loss_scale)
@@ -84,7 +84,7 @@ class DelayedOptimizer(_MultiNodeOptimizer):
 
         def fly() -> None:
             news = dict(self.exchanger.mean(names, gradients, shapes, forgiving=forgiving))
-            # What is a buffer's own memory is written again while these are still in use.
+            # The buffers are written again while these are still in use.
             means = [news[n].copy() if n in news else g for n, g in enumerate(gradients)]
             object.__setattr__(self, "means", means)
 

@@ -1,8 +1,8 @@
-"""A ring over several sockets for each neighbour, where one connection is rate-limited.
+"""A ring over several sockets to each neighbour, for links with a limit per connection.
 
-An MPI opens one connection between two ranks. EC2 holds one to 5 or 10 Gbit/s, whatever the node
-sustains. MPICH has no setting for more; Open MPI's ``btl_tcp_links`` has, but with it 5.0.11 now
-and then waits for ever when two ranks connect at the same time. So these are our own.
+MPI opens one connection between two ranks. EC2 limits one to 5 or 10 Gbit/s, whatever the node
+sustains. MPICH has no setting for more; Open MPI's ``btl_tcp_links`` has, but with it 5.0.11
+sometimes hangs when two ranks connect at the same time. So we open our own.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from workbench.engine.exchange.transport import Array
 from workbench.errors import MachineError
 
 OPEN_SECONDS = 10.0
-# MPI sees a lost rank, too, and says more about it; so long it has for that.
+# MPI detects a lost rank, too, with a better message; it has this long for that.
 LOST_SECONDS = 5.0
 _TOKEN_BYTES = 16
 _TAG = 99
-# Also of others that connect: a full queue would keep the rank before waiting.
+# Also for other connections: a full queue would keep the previous rank waiting.
 _BACKLOG = 128
 
 
 class Passing:
-    """One message on its way, as far as ``Transport.settle`` needs a request of MPI's."""
+    """One message in transit, with the part of MPI's request that ``Transport.settle`` uses."""
 
     def __init__(self, lanes: Lanes, message: Array) -> None:
         self._lanes = lanes
@@ -46,7 +46,7 @@ class Passing:
         self.done = False
 
     def Test(self) -> bool:  # noqa: N802  # as mpi4py's
-        """Whether it has passed.
+        """Return whether it has been transferred.
 
         Raises:
             MachineError: The neighbour is gone.
@@ -58,7 +58,7 @@ class Passing:
         return self.done
 
     def Wait(self) -> None:  # noqa: N802  # as mpi4py's
-        """Wait until it has passed."""
+        """Wait until it has been transferred."""
         while not self.Test():
             time.sleep(1e-4)
 
@@ -67,9 +67,9 @@ _Queue = SimpleQueue[Passing | None]
 
 
 class Lanes:
-    """Sockets to the next rank of ``comm`` and from the one before; messages stay in order.
+    """Sockets to the next rank of ``comm`` and from the previous one; messages stay in order.
 
-    Message ``k`` goes over socket ``k`` modulo their number, so that both sides know where it is.
+    Message ``k`` uses socket ``k`` modulo their number, so that both sides know where it is.
     """
 
     def __init__(
@@ -88,21 +88,21 @@ class Lanes:
         self.close = weakref.finalize(self, _close, self._going + self._coming, right + left)
 
     def send(self, message: Array) -> Passing:
-        """Begin to send a contiguous array to the next rank; it must not change until it passed."""
+        """Start to send a contiguous array to the next rank; it must not change meanwhile."""
         passing = Passing(self, message)
         self._going[self._sent % self.count].put(passing)
         self._sent += 1
         return passing
 
     def receive(self, room: Array) -> Passing:
-        """Begin to receive what the rank before sends next, of the same size."""
+        """Start to receive the previous rank's next message, of the same size."""
         passing = Passing(self, room)
         self._coming[self._received % self.count].put(passing)
         self._received += 1
         return passing
 
     def look(self) -> None:
-        """Raise what MPI has to say: that the ranks were called off, or that one is gone."""
+        """Raise MPI's error if the ranks were revoked, or one is lost."""
         try:
             self._comm.Iprobe(MPI.ANY_SOURCE, _TAG)
         except MPI.Exception:
@@ -110,14 +110,14 @@ class Lanes:
             raise
 
     def lost(self, error: OSError) -> None:
-        """Raise MPI's word on a neighbour that is gone, or else our own."""
+        """Raise MPI's error about a lost neighbour, or else our own."""
         deadline = time.monotonic() + LOST_SECONDS
         while time.monotonic() < deadline:
             self.look()
             time.sleep(0.01)
         raise MachineError(
             f"A connection of rank {self._comm.rank} to a neighbour broke ({error})",
-            "see whether that rank's node is still there.",
+            "check whether that rank's node is still up.",
         ) from error
 
 
@@ -125,7 +125,7 @@ _opened: weakref.WeakSet[Lanes] = weakref.WeakSet()
 
 
 def wished_sockets() -> int:
-    """Return how many sockets this rank is to have to each neighbour."""
+    """Return the number of sockets to each neighbour, as configured."""
     return int(os.environ.get(SOCKETS_VARIABLE, "1") or 1)
 
 
@@ -133,11 +133,11 @@ def open_lanes(comm: MPI.Intracomm, count: int) -> Lanes | None:
     """Open ``count`` sockets from each rank to the next; collective.
 
     Returns:
-        None on all ranks where one cannot: MPI's own connection is left for all.
+        None on all ranks if one cannot: then MPI's own connection is used by all.
     """
     if comm.size == 1:
         return None
-    for lanes in [*_opened]:  # look() closes those of a run that was stopped
+    for lanes in [*_opened]:  # look() closes those of a stopped run
         with contextlib.suppress(MPI.Exception):
             if lanes.close.alive:
                 lanes.look()
@@ -169,7 +169,7 @@ def open_lanes(comm: MPI.Intracomm, count: int) -> Lanes | None:
 
 
 def _listener() -> socket.socket | None:
-    """Return a socket that listens on this node's address in the network of all nodes."""
+    """Return a socket that listens on this node's address in the cluster's network."""
     with contextlib.suppress(ValueError, OSError):
         network = ipaddress.ip_network(os.environ.get(NETWORK_VARIABLE, ""))
         for addresses in psutil.net_if_addrs().values():
@@ -182,7 +182,7 @@ def _listener() -> socket.socket | None:
 def _accepted(
     listener: socket.socket, token: bytes, count: int, deadline: float
 ) -> list[socket.socket]:
-    """Return the sockets of the rank before, in its order; no other that connects delays them."""
+    """Return the sockets of the previous rank, in its order; other connections are ignored."""
     found: dict[int, socket.socket] = {}
     with contextlib.ExitStack() as come, selectors.DefaultSelector() as waiting:
         waiting.register(listener, selectors.EVENT_READ)
@@ -208,7 +208,7 @@ def _accepted(
 
 
 def _greeting(one: socket.socket) -> bytes:
-    """Return what came first: so few bytes come at once."""
+    """Return the first bytes; they are few enough to come at once."""
     try:
         return one.recv(_TOKEN_BYTES + 1)
     except OSError:
@@ -226,7 +226,7 @@ def _ready(made: socket.socket) -> socket.socket:
 
 
 def _work(way: Any, one: socket.socket, queue: _Queue) -> None:
-    """Pass one message after the other; none after one that failed."""
+    """Transfer one message after the other; none after one that failed."""
     error: OSError | None = None
     while (passing := queue.get()) is not None:
         try:
@@ -236,7 +236,7 @@ def _work(way: Any, one: socket.socket, queue: _Queue) -> None:
             error = failure
         passing.error = error
         passing.done = error is None
-        del passing  # or it would keep the lanes alive until the next one
+        del passing  # its reference would keep the lanes alive until the next message
 
 
 def _send(one: socket.socket, message: memoryview) -> None:

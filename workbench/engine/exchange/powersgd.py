@@ -1,9 +1,9 @@
 """Average matrices by low-rank approximation: PowerSGD (Vogels, Karimireddy, Jaggi 2019).
 
-Every matrix M with what was lost before becomes P·Qᵀ of rank r: P = M·Q is averaged and made
-orthonormal, then Q = Mᵀ·P is averaged; Q is where the next step begins (their algorithms 1, 2).
-All ranks do the same arithmetic on the same numbers. Where their processors differ, so may the
-last bits of a product: then rank 0's P is sent to all, and P·Qᵀ is added up without one.
+Every matrix M plus its compression error is approximated by P·Qᵀ of rank r: P = M·Q is averaged and
+made orthonormal, then Q = Mᵀ·P is averaged; Q is the next step's start (their algorithms 1, 2).
+All ranks do the same arithmetic on the same numbers. On different processors the last bits of a
+product may differ: then rank 0's P is sent to all, and P·Qᵀ is summed without a matrix product.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Mean = Callable[[Array], None]
 
 
 def is_worthwhile(shape: Sequence[int], rank: int) -> bool:
-    """Whether a gradient of ``shape`` gets at least four times smaller."""
+    """Return whether a gradient of ``shape`` becomes at least four times smaller."""
     if len(shape) < 2:
         return False
     rows, columns = shape[0], math.prod(shape[1:])
@@ -40,7 +40,7 @@ class PowerSgd:
     """The matrices of one buffer.
 
     Args:
-        shapes: Of the gradients that lie in the buffer one after the other; all are worthwhile.
+        shapes: Of the gradients in the buffer, one after the other; all are worthwhile.
         rank: Columns of P and Q.
         mean: Averages P and Q exactly.
     """
@@ -64,7 +64,7 @@ class PowerSgd:
         self.coding = 0.0
 
     def mean(self, buffer: Array, *, measure: bool) -> bool:
-        """Replace ``buffer`` by its mean; false if some number was not finite."""
+        """Replace ``buffer`` by its mean; false if a number was not finite."""
         start = time.perf_counter()
         numpy.add(buffer, self._lost, buffer)
         finite = not is_suspect(buffer)
@@ -95,13 +95,13 @@ class PowerSgd:
         return finite
 
     def _averaged(self, flat: Array) -> float:
-        """Average exactly, and return the seconds that it took."""
+        """Average exactly, and return the seconds for that."""
         start = time.perf_counter()
         self._mean(flat)
         return time.perf_counter() - start
 
     def _revive(self) -> None:
-        """Let a row that became nothing, after a step without gradient, begin again."""
+        """Reinitialize rows that became zero, after a step without gradient."""
         for q in self._q:
             for row in q:
                 if not row.any():
@@ -123,7 +123,7 @@ class PowerSgd:
 
 
 def orthonormalise(rows: Array) -> None:
-    """Make rows orthonormal by the modified way of Gram and Schmidt; zeros stay zeros."""
+    """Make rows orthonormal by the modified Gram-Schmidt method; zeros stay zeros."""
     for n, row in enumerate(rows):
         for before in rows[:n]:
             numpy.subtract(row, numpy.dot(before, row) * before, out=row)
@@ -131,7 +131,7 @@ def orthonormalise(rows: Array) -> None:
 
 
 def processors_are_alike(transport: Transport) -> bool:
-    """Whether all ranks will round a product alike; collective."""
+    """Return whether all ranks will round a product in the same way; collective."""
     features = numpy.show_config(mode="dicts").get("SIMD Extensions")
     threads = {k: v for k, v in os.environ.items() if k.endswith("_NUM_THREADS") or "OPENBLAS" in k}
     own: Any = json.dumps([features, numpy.__version__, threads], sort_keys=True)

@@ -1,7 +1,7 @@
 """Allreduce by recursive doubling: fewest messages, for small buckets.
 
 Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH"
-(2005). Two ranks that exchange add the same two numbers, so all end with the same bits.
+(2005). Two ranks that exchange add the same two numbers, so all get the same bits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def doubling_sum(transport: Transport, comm: MPI.Intracomm, own: Array, room: Ar
     """Replace a flat array by its sum over the ranks of ``comm``.
 
     Args:
-        room: As large as ``own``.
+        room: A buffer as large as ``own``.
     """
     rank, size = comm.rank, comm.size
     power = 1 << (size.bit_length() - 1)

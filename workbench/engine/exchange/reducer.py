@@ -1,4 +1,4 @@
-"""Average one bucket exactly, by the algorithm that was measured as the quickest."""
+"""Average one bucket exactly, with the algorithm that measured fastest."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from workbench.engine.exchange.transport import EAGER_BYTES, Array, Transport
 
 _PROBE_BYTES = 2 << 20
 _PROBES = 3
-# Of memory, which takes a moment, and looks slow whenever another program has the core.
+# For memory: a probe is short, and is slow whenever another program has the core.
 _MEMORY_PROBES = 12
 _LARGE_BYTES = 256 << 10
 _TRIAL_BYTES = 4 << 20
 _TRIALS = 4
-# Where other programs take a core, both take as long; on a machine of its own sharing is quicker.
+# Other programs on the cores make both equally slow; without them shared memory is faster.
 _DOUBT = 1.25
 
 
 class Reducer:
-    """Averages flat arrays over the ranks of a transport; collective to make.
+    """Averages flat arrays over the ranks of a transport; its creation is collective.
 
     Args:
-        algorithm: Which to take for everything; None to choose by size and link.
+        algorithm: The algorithm for all sizes; None to choose by size and link.
     """
 
     def __init__(self, transport: Transport, algorithm: Algorithm | None = None) -> None:
@@ -56,7 +56,7 @@ class Reducer:
                 ring.bandwidth = self.link.bandwidth
 
     def algorithm(self, nbytes: int) -> Algorithm:
-        """Return what averages ``nbytes``; the same on all ranks."""
+        """Return the algorithm for ``nbytes``; the same on all ranks."""
         if self.forced is not None:
             return self._possible(self.forced)
         if self.nodes == 1:
@@ -65,7 +65,7 @@ class Reducer:
         return self._possible(choose(nbytes, self.nodes, self.per_node, self.link, self.memory))
 
     def expected(self, nbytes: float) -> float:
-        """Return the seconds that the model gives the average of ``nbytes``."""
+        """Return the modelled seconds of an average of ``nbytes``."""
         one = self.algorithm(int(nbytes))
         return seconds(one, nbytes, self.nodes, self.per_node, self.link, self.memory)
 
@@ -73,7 +73,7 @@ class Reducer:
         """Replace flat arrays of one type by their mean over the ranks.
 
         Args:
-            findings: Where numbers that are not finite are noted.
+            findings: Receives the non-finite numbers.
         """
         sizes = tuple(len(array) for array in arrays)
         factor = 1.0 / self.transport.size
@@ -121,14 +121,14 @@ class Reducer:
         doubling_sum(self.transport, comm, array, self._room[: array.nbytes].view(array.dtype))
 
     def _scan(self, arrays: Sequence[Array], findings: Findings | None) -> None:
-        """Note own numbers beforehand, where nobody looks at them on the way."""
+        """Check this rank's own numbers before, for algorithms that do not check them."""
         if findings is not None:
             for index, array in enumerate(arrays):
                 if is_suspect(array):
                     findings.note(self.transport.rank, index)
 
     def _most(self, sizes: tuple[int, ...], itemsize: int) -> int:
-        """Return the elements of a piece: few pieces cost less, and too few cannot flow."""
+        """Return the elements of a piece: few pieces cost less, and too few cannot be pipelined."""
         flowing = sum(sizes) * itemsize // self.nodes // PIECES
         return min(self.transport.eager_bytes, max(EAGER_BYTES, flowing)) // itemsize
 
@@ -144,7 +144,7 @@ class Reducer:
         return Algorithm.RING if self.nodes > 1 else Algorithm.MPI
 
     def _share(self, own: Sequence[int]) -> SharedMemory | None:
-        """Make the node's memory, if all nodes can and have the same number of ranks."""
+        """Allocate shared memory, if all nodes can and have the same number of ranks."""
         shared = None
         if self.transport.is_even:
             with contextlib.suppress(OSError):
@@ -159,7 +159,7 @@ class Reducer:
         return Ring(self.transport, self.transport.across, self.transport.eager_bytes, ranks)
 
     def _opened(self) -> Lanes | None:
-        """Open several sockets between nodes where one would not fill the network; collective."""
+        """Open several sockets between nodes if one cannot use the full bandwidth; collective."""
         transport = self.transport
         across, count = transport.across, transport.comm.allreduce(wished_sockets(), MPI.MIN)
         if across is None or self._across is None or count == 1:
@@ -175,7 +175,7 @@ class Reducer:
         return lanes
 
     def _measured(self) -> tuple[Link, Link, bool]:
-        """Measure memory, the link between nodes, and whether sharing memory beats MPI."""
+        """Measure memory, the link between nodes, and whether shared memory is faster than MPI."""
         transport = self.transport
         memory = probe(transport, transport.node, _MEMORY_PROBES)
         link = probe(transport, transport.across or transport.comm) if self.nodes > 1 else memory
@@ -186,7 +186,7 @@ class Reducer:
         return memory, link, self._sharing_pays()
 
     def _sharing_pays(self) -> bool:
-        """Whether sharing memory beats MPI's way here; tried in turn, once each to become warm."""
+        """Measure whether shared memory is faster than MPI; alternately, each once to warm up."""
         array, findings = numpy.zeros(_TRIAL_BYTES // 4, "f4"), Findings()
         took: dict[Algorithm, float] = {}
         before = self.forced
@@ -203,10 +203,10 @@ class Reducer:
 
 
 def probe(transport: Transport, comm: MPI.Intracomm, probes: int = _PROBES) -> Link:
-    """Measure what joins the ranks of ``comm``, all pairs of neighbours at once; collective.
+    """Measure the link between the ranks of ``comm``, all pairs of neighbours at once; collective.
 
-    The best of ``probes`` tries counts, of the slowest rank, also of those who measure beside
-    ``comm``.
+    The best of ``probes`` counts, of the slowest rank, including ranks that measure outside
+    of ``comm``.
     """
     tiny, large = numpy.zeros(1, "u1"), numpy.zeros(_PROBE_BYTES // 2, "u1")
     latency = min(_passed(transport, comm, tiny) for _ in range(5 * probes))
@@ -216,7 +216,7 @@ def probe(transport: Transport, comm: MPI.Intracomm, probes: int = _PROBES) -> L
 
 
 def _lane_bandwidth(transport: Transport, lanes: Lanes) -> float:
-    """Return the bytes a second that all sockets together carry to the next rank; collective."""
+    """Return the bytes per second of all sockets together to the next rank; collective."""
     pieces = numpy.array_split(numpy.zeros(_PROBE_BYTES, "u1"), 4 * lanes.count)
     rooms = [numpy.empty_like(piece) for piece in pieces]
 

@@ -1,7 +1,7 @@
 """Ring allreduce: every rank sends 2(n−1)/n of the bytes, and no algorithm sends less.
 
 Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations" (2009).
-Pieces flow through all steps without a pause between them: what has been added is sent on at once.
+Pieces are pipelined through all steps: each is sent on as soon as it has been added.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from workbench.engine.exchange.transport import Array, Transport
 
 _ADD, _GATHER = 11, 12
 PIECES = 4
-"""Pieces that each rank's part has at least, so that one is added while the next comes."""
+"""The least number of pieces of each rank's part: one is added while the next arrives."""
 
 DEPTH = 32
-"""Pieces that may be on their way while one is added."""
+"""Pieces in flight while one is added."""
 
 _Way = Callable[[Array, int], Any]
 
 
 class Ring:
-    """A ring over a communicator, with the memory that it needs.
+    """A ring over a communicator, with its buffers.
 
     Args:
-        comm: Its neighbours by rank are neighbours on the ring.
+        comm: Neighbours by rank are neighbours on the ring.
         nbytes: Greatest size of a piece.
-        ranks: What this module's findings call the ranks of ``comm``.
+        ranks: The numbers in findings of the ranks of ``comm``.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class Ring:
         self._rank, self._size = comm.rank, comm.size
         self._ranks = ranks
         self.bandwidth = 0.0
-        """Bytes a second to the next rank; 0 while nobody has measured it."""
+        """Bytes a second to the next rank; 0 before it was measured."""
         self.lanes: Lanes | None = None
-        """Sockets that take the place of MPI's own connections."""
+        """Sockets to use in place of MPI's own connections."""
         self._room = [numpy.empty(nbytes, numpy.uint8) for _ in range(DEPTH)]
 
     def mean(
@@ -56,10 +56,10 @@ class Ring:
         factor: float,
         findings: Findings | None,
     ) -> None:
-        """Replace what ``parts`` name of flat arrays by ``factor`` times its sum over the ranks.
+        """Replace the ``parts`` of flat arrays by ``factor`` times their sum over the ranks.
 
         Args:
-            findings: Where numbers that are not finite are noted; None to take no notice.
+            findings: Receives the non-finite numbers; None for no check.
         """
         rank, size = self._rank, self._size
         if size == 1:
@@ -96,7 +96,7 @@ class Ring:
                 self._blame(findings, step, piece, rooms[k])
             if k + DEPTH < len(adding):
                 coming.append(receive(rooms[k + DEPTH], _ADD))
-                if k + DEPTH + 1 == len(adding):  # they come in this order
+                if k + DEPTH + 1 == len(adding):  # receives match in this order
                     gathering += [receive(view, _GATHER) for view in flow.gathering]
             if k < len(adding) - own:
                 going.append(send(view, _ADD))
@@ -110,7 +110,7 @@ class Ring:
         self._transport.settle_all(going, patience)
 
     def _ways(self) -> tuple[_Way, _Way]:
-        """Return what begins to send to the next rank, and to receive from the one before."""
+        """Return the functions that start to send to the next rank and to receive from the last."""
         comm, lanes = self._comm, self.lanes
         if lanes is not None:
             return lambda view, _: lanes.send(view), lambda view, _: lanes.receive(view)
@@ -121,13 +121,13 @@ class Ring:
         )
 
     def _patience(self, part: Sequence[Array]) -> float:
-        """Return half the seconds in which a piece comes, if there are always more behind it."""
+        """Return half the seconds of a piece, if more pieces are queued behind it."""
         if len(part) < PIECES or not self.bandwidth:
             return 0.0
         return float(part[0].nbytes / self.bandwidth / 2)
 
     def _blame(self, findings: Findings, step: int, piece: ArraySlice, came: Array) -> None:
-        """Note whose the number is; what came after the first step is several ranks' sum."""
+        """Record the rank of a non-finite number; after the first step it is a sum of several."""
         if is_finite(came):
             findings.note(self._ranks[self._rank], piece.number)
         elif step == 1:

@@ -1,8 +1,8 @@
 """Allreduce over the shared memory of one node's ranks, in chunks that fit the cache.
 
-MPI's own way between processes copies into its memory and out of it for each message. Here each
-rank puts there what others are to add, adds its share, and takes what others have added: the
-gradients themselves are read once and written once.
+MPI's own transport between processes copies each message into its memory and out of it. Here each
+rank writes what others have to add, adds its share, and reads what others have added: the gradients
+themselves are read once and written once.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _MARK_BYTES = 16
 
 
 class SharedMemory:
-    """Memory that all ranks of a communicator see; collective to make.
+    """Memory shared by all ranks of a communicator; its creation is collective.
 
     Args:
-        ranks: What the findings call the ranks of ``comm``.
+        ranks: The numbers in findings of the ranks of ``comm``.
 
     Raises:
-        OSError: Some rank cannot see it; all ranks raise.
+        OSError: Some rank cannot map it; all ranks raise.
     """
 
     def __init__(self, comm: MPI.Intracomm, ranks: Sequence[int]) -> None:
@@ -53,8 +53,8 @@ class SharedMemory:
     ) -> None:
         """Replace pieces of flat arrays by ``factor`` times their sum over the ranks.
 
-        Pieces are of ``PIECE_BYTES`` at most. While one comes in, the one before is added, and
-        the one before that goes out.
+        Pieces have at most ``PIECE_BYTES``. They are pipelined: one is written, the previous one
+        added, and the one before that read.
         """
         views = [arrays[p.number][p.start : p.stop] for p in pieces]
         for tick in range(len(views) + 2):
@@ -83,7 +83,7 @@ class SharedMemory:
             self._comm.Barrier()
 
     def gather(self, arrays: Sequence[Array], pieces: Sequence[ArraySlice]) -> None:
-        """Give every rank of the node all shares of each piece."""
+        """Distribute all shares of each piece to every rank of the node."""
         views = [arrays[p.number][p.start : p.stop] for p in pieces]
         for tick in range(len(views) + 1):
             if tick < len(views):
@@ -103,7 +103,7 @@ class SharedMemory:
         return self._room[rank, out, slot, start : start + like.nbytes].view(like.dtype)
 
     def _put(self, view: Array, slot: int) -> None:
-        """Lay down what the others add up, at its place in the piece."""
+        """Write the parts that other ranks add, at their places in the piece."""
         for other in range(self._size):
             if other != self._rank:
                 theirs = self.share(view, other)
@@ -145,9 +145,9 @@ class SharedMemory:
 
 
 def _mapped(comm: MPI.Intracomm, nbytes: int) -> mmap.mmap:
-    """Map memory that has no name: it is gone with the last rank, however that ends.
+    """Map anonymous memory, which ends with the last rank in any case.
 
-    Rank 0 makes it, and the others open it through rank 0's entry in ``/proc``.
+    Rank 0 creates it, and the others open it through rank 0's entry in ``/proc``.
     """
     found: mmap.mmap | None = None
     error, mark = "", secrets.token_bytes(_MARK_BYTES)
@@ -167,18 +167,18 @@ def _mapped(comm: MPI.Intracomm, nbytes: int) -> mmap.mmap:
                 found = _opened(Path(place), nbytes, mark)
             except OSError as reason:
                 error = str(reason)
-        told = [text for text in comm.allgather(error) if text]
-    if told or found is None:
-        raise OSError(told[0])
+        errors = [text for text in comm.allgather(error) if text]
+    if errors or found is None:
+        raise OSError(errors[0])
     return found
 
 
 def _made(nbytes: int) -> int:
     if not hasattr(os, "memfd_create"):
-        raise OSError("this system has no memory without a name")
+        raise OSError("this system has no anonymous memory files")
     file = os.memfd_create("workbench")
     try:
-        # A page that is not there when it is touched would end the process.
+        # Touching an unallocated page would kill the process.
         os.posix_fallocate(file, 0, nbytes)
     except OSError:
         os.close(file)
@@ -187,15 +187,15 @@ def _made(nbytes: int) -> int:
 
 
 def _opened(path: Path, nbytes: int, mark: bytes) -> mmap.mmap:
-    """Map rank 0's memory; in another container the path may lead to something else."""
+    """Map rank 0's memory; in another container the path may lead to another file."""
     file = os.open(path, os.O_RDWR)
     try:
         if os.fstat(file).st_size != nbytes:
-            raise OSError(f"{path} is not what rank 0 shares")
+            raise OSError(f"{path} is not rank 0's shared memory")
         found = mmap.mmap(file, nbytes)
     finally:
         os.close(file)
     if found[:_MARK_BYTES] != mark:
         found.close()
-        raise OSError(f"{path} is not what rank 0 shares")
+        raise OSError(f"{path} is not rank 0's shared memory")
     return found

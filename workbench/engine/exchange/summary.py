@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from workbench.engine.exchange.communicator import ExchangeCommunicator
 
 STALE = (
-    "workbench: double buffering: each update uses the mean gradient of the step before, so that "
+    "workbench: double buffering: each update uses the mean gradient of the previous step, so that "
     "the exchange has a whole step's time; compare the accuracy before you rely on it."
 )
 
 
 def sentence(comm: ExchangeCommunicator, plan: BucketLayout, found: Trial | None = None) -> str:
-    """Return how the gradients of a plan are exchanged.
+    """Return how the gradients of a layout are exchanged.
 
     Args:
-        found: How the codec fared, if there is one and it takes some of them.
+        found: The codec's measurements, if there is one and it compresses some of them.
     """
     reducer, exchanger = comm.reducer, comm.exchanger
     if comm.size == 1:
@@ -34,7 +34,7 @@ def sentence(comm: ExchangeCommunicator, plan: BucketLayout, found: Trial | None
     text = (
         f"workbench: {len(plan.shapes)} gradients, {size_text(plan.nbytes)}, between {where} "
         f"({link.latency * 1e6:.0f} µs, {gbits(link.bandwidth)} Gbit/s): "
-        f"{told(reducer.algorithm(largest), reducer.nodes)}"
+        f"{algorithm_name(reducer.algorithm(largest), reducer.nodes)}"
     )
     if comm.overlaps:
         text += f", {len(plan.buckets)} buckets that leave during the backward pass"
@@ -45,15 +45,15 @@ def sentence(comm: ExchangeCommunicator, plan: BucketLayout, found: Trial | None
     return f"{text}, compressed by {exchanger.codec}. {pays(comm, plan, found)}"
 
 
-def told(one: Algorithm, nodes: int) -> str:
-    """Return what an algorithm is called; within one node the hierarchy is the shared memory."""
+def algorithm_name(one: Algorithm, nodes: int) -> str:
+    """Return an algorithm's name; within one node the hierarchy is the shared memory."""
     if one is Algorithm.HIERARCHICAL and nodes == 1:
         return "shared memory"
     return "MPI's own algorithm" if one is Algorithm.MPI else str(one)
 
 
 def pays(comm: ExchangeCommunicator, plan: BucketLayout, found: Trial | None) -> str:
-    """Return whether the codec was quicker than no codec, with the numbers."""
+    """Return whether the codec was faster than none, with the numbers."""
     codec = comm.exchanger.codec
     if found is None:
         return f"No gradient is large enough for {codec}."
@@ -70,7 +70,7 @@ def pays(comm: ExchangeCommunicator, plan: BucketLayout, found: Trial | None) ->
 
 
 def tried(comm: ExchangeCommunicator, plan: BucketLayout) -> Trial | None:
-    """Return how the codec fares beside none; None where it takes nothing. Collective."""
+    """Return the codec's measurements; None if it compresses nothing. Collective."""
     numbers = [n for bucket in plan.buckets if bucket.squeezed for n in bucket.slots]
     if not numbers:
         return None
@@ -79,5 +79,5 @@ def tried(comm: ExchangeCommunicator, plan: BucketLayout) -> Trial | None:
 
 
 def coding_seconds(codec: Codec, rank: int, ranks: int) -> float:
-    """Measure the seconds of a core that each element costs one of ``ranks``."""
+    """Measure the core seconds per element of one of ``ranks``."""
     return costs.coding_seconds(codec, rank, ranks)

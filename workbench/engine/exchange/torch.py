@@ -8,23 +8,23 @@ from typing import Any
 from workbench.engine.exchange.communicator import ExchangeCommunicator
 from workbench.errors import InputError
 
-# NumPy has no such types: their bytes would be taken for others.
+# NumPy has no such types, and would misread their bytes.
 _WITHOUT_NUMPY = ("bfloat16", "float8")
 
 
 def allreduce_gradients(parameters: Iterable[Any], communicator: ExchangeCommunicator) -> None:
     """Replace the gradients of ``parameters`` by their means over the ranks.
 
-    Call it between ``loss.backward()`` and ``optimizer.step()``; parameters that need no gradient
-    are passed over. The tensors stay where they are, and are read and written without a copy on a
-    CPU.
+    Call it between ``loss.backward()`` and ``optimizer.step()``; parameters without a gradient
+    requirement are skipped. The tensors stay in place, and on a CPU are read and written without
+    a copy.
 
     Args:
         parameters: Such as ``model.parameters()``, the same on all ranks and in the same order;
             or ``model.named_parameters()``, so that an error can name them.
 
     Raises:
-        InputError: A gradient is of a type that NumPy does not have.
+        InputError: A gradient has a type that NumPy does not have.
         GradientError: Ranks do not agree, or a gradient is not finite; on all ranks.
     """
     named = [
@@ -45,14 +45,14 @@ def allreduce_gradients(parameters: Iterable[Any], communicator: ExchangeCommuni
 
 
 def _host(name: str, tensor: Any) -> Any:
-    """Return a gradient's memory as NumPy's array; a copy where it is on a GPU."""
+    """Return a gradient's memory as a NumPy array; a copy if it is on a GPU."""
     if tensor is None:
         return None
     kind = str(tensor.dtype).removeprefix("torch.")
     if kind.startswith(_WITHOUT_NUMPY):
         raise InputError(
             f"The gradient of {name} is {kind}, which NumPy does not have",
-            "average it in float32, and let --compress bf16 shorten the way.",
+            "average it in float32, and use --compress bf16 to send less.",
         )
     return tensor.detach().cpu().numpy()
 

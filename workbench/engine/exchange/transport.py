@@ -15,15 +15,15 @@ from mpi4py import MPI
 from workbench.engine.node_emulation import node_of
 
 Array = Any
-"""A NumPy array; shapes and types are told where they matter."""
+"""A NumPy array; shapes and types are documented where they matter."""
 
 POLL_SECONDS = (3e-5, 1e-3)
-"""Between two looks at a message on its way, first and later. A rank that looks without a pause
-takes the core on which the system would move the message: a ring over 1.44 Gbit/s lost a third."""
+"""The first and later pauses between two checks of a message. A rank that polls without pause takes
+the core on which the system would move the message: a ring over 1.44 Gbit/s lost a third."""
 
 EAGER_BYTES = 60 << 10
-"""What every MPI sends without asking the receiver first: on a slow link the answer would wait
-behind the megabytes that go the other way, and the two directions take turns."""
+"""The size that every MPI sends without a handshake: on a slow link the receiver's answer would
+wait behind the megabytes of the other direction, and the two directions would alternate."""
 
 _EAGER_LIMIT = "OMPI_MCA_btl_tcp_eager_limit"
 _HEADER_BYTES = 16 << 10
@@ -33,9 +33,9 @@ _keyval = MPI.KEYVAL_INVALID
 
 
 class Transport:
-    """A duplicate of a communicator, on which nobody else sends; made once for each.
+    """A private duplicate of a communicator, created once for each.
 
-    It is made through ``comm`` itself, so that what frees the ranks of ``comm`` frees its too.
+    It is created through ``comm`` itself, so that a revocation of ``comm`` covers it too.
     """
 
     def __init__(self, comm: MPI.Intracomm) -> None:
@@ -52,12 +52,12 @@ class Transport:
         ]
         self.is_even = len({len(ranks) for ranks in self.nodes}) == 1
         self.across = _plain(own.Split(self.local_rank, self.rank)) if self.is_even else None
-        told = int(os.environ.get(_EAGER_LIMIT, "0")) - _HEADER_BYTES
-        self.eager_bytes: int = own.allreduce(max(EAGER_BYTES, told), MPI.MIN)
+        limit = int(os.environ.get(_EAGER_LIMIT, "0")) - _HEADER_BYTES
+        self.eager_bytes: int = own.allreduce(max(EAGER_BYTES, limit), MPI.MIN)
         self.may_thread = MPI.Query_thread() == MPI.THREAD_MULTIPLE
         self._worker: Worker | None = None
         self.kept: dict[str, Any] = {}
-        """What is worth keeping for as long as the communicator lives."""
+        """Values to keep for as long as the communicator lives."""
 
     @property
     def local_size(self) -> int:
@@ -66,13 +66,13 @@ class Transport:
 
     @property
     def worker(self) -> Worker:
-        """Who exchanges while the main thread computes."""
+        """The thread that exchanges while the main thread computes."""
         if self._worker is None:
             self._worker = Worker()
         return self._worker
 
     def rest(self) -> None:
-        """Wait until nothing is exchanged any longer; raise what an exchange raised."""
+        """Wait until no exchange is pending; raise its error, if any."""
         if self._worker is not None:
             self._worker.wait()
 
@@ -84,7 +84,7 @@ class Transport:
         """Wait for a message.
 
         Args:
-            patience: Seconds that cost nothing, for more messages are on their way already.
+            patience: Seconds to wait first, as more messages are queued before it.
         """
         if len(self.nodes) == 1:
             request.Wait()
@@ -117,7 +117,7 @@ class Transport:
 
 
 def transport_of(comm: MPI.Intracomm) -> Transport:
-    """Return the transport of ``comm``; the first time it is collective."""
+    """Return the transport of ``comm``; the first call is collective."""
     global _keyval  # noqa: PLW0603  # MPI's own place for what belongs to a communicator
     if _keyval == MPI.KEYVAL_INVALID:
         _keyval = MPI.Comm.Create_keyval()
@@ -131,15 +131,15 @@ def transport_of(comm: MPI.Intracomm) -> Transport:
 
 
 def _plain(comm: Any) -> MPI.Intracomm:
-    """Return the same communicator without the watch on its calls: an exchange is timed whole."""
+    """Return the same communicator without timed calls: an exchange is timed as a whole."""
     return MPI.Intracomm(comm)
 
 
 class Worker:
-    """Does one job after the other; blocking calls in it are what makes MPI progress.
+    """Runs jobs one after the other; MPI makes progress in their blocking calls.
 
-    There is one for all exchanges between the same ranks: they go the same way with the same
-    tags, so that two at a time would take each other's messages.
+    There is one thread for all exchanges between the same ranks: they use the same connections and
+    tags, so that two at a time would receive each other's messages.
     """
 
     def __init__(self) -> None:
@@ -152,17 +152,17 @@ class Worker:
 
     @property
     def is_here(self) -> bool:
-        """Whether who asks is one of its own jobs."""
+        """Return whether the caller is one of its own jobs."""
         return threading.current_thread() is self._thread
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Have ``job`` done after those before it; none is done after one that failed."""
+        """Run ``job`` after the jobs before it; after a failure no job runs."""
         with self._idle:
             self._waiting += 1
         self._jobs.put(job)
 
     def wait(self) -> None:
-        """Wait until all jobs are done; raise what one of them raised. A job does not wait."""
+        """Wait until all jobs are done; raise the error of one. Does nothing inside of a job."""
         if self.is_here:
             return
         with self._idle:
@@ -177,7 +177,7 @@ class Worker:
             try:
                 if self._error is None:
                     job()
-            except BaseException as error:  # noqa: BLE001  # raised again where it is waited for
+            except BaseException as error:  # noqa: BLE001  # raised again in ``wait``
                 self._error = error
             with self._idle:
                 self._waiting -= 1

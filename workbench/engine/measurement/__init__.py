@@ -1,1 +1,1 @@
-"""Measure links, exchanges, disks and devices; each for a bounded time."""
+"""Measure links, exchanges, disks and devices, each with a time limit."""

@@ -1,4 +1,4 @@
-"""Measure allreduces over sizes, by MPI's own algorithms and by ours."""
+"""Measure allreduces over sizes, with MPI's own algorithms and ours."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from workbench.core.performance.bandwidth import Exchange
 from workbench.core.performance.measurement import sizes_up_to, typical
 from workbench.core.units import size_text
 from workbench.engine.exchange.reducer import Reducer
-from workbench.engine.exchange.summary import told
+from workbench.engine.exchange.summary import algorithm_name
 from workbench.engine.exchange.transport import transport_of
 from workbench.engine.measurement.repetition import loops, repeated
 
-# Of what is free on a node, each of its ranks takes so much at most.
+# Each rank of a node takes at most this share of the node's free memory.
 _SHARE = 0.25
 _LOOP_SECONDS = 0.01
 _GROWTH = 4.5
 
 Name = tuple[str, str]
-"""Whose allreduce it is, and the algorithm that was taken."""
+"""The library of an allreduce, and the algorithm that it used."""
 Way = Callable[[Any], Name]
 
 
 @dataclass(frozen=True)
 class ExchangeLimits:
-    """How long exchanges are measured, and up to which size.
+    """The limits of a measurement of exchanges.
 
     Args:
         nbytes: Of the largest exchange.
-        seconds: That all sizes of one way may take together; with the links of eight nodes the
-            default makes less than two minutes.
-        size_seconds: That one size of one way is repeated for.
+        seconds: For all sizes of one library together; with the links of eight nodes the default
+            takes less than two minutes.
+        size_seconds: For the repetitions of one size with one library.
     """
 
     nbytes: int = 256_000_000
@@ -46,22 +46,22 @@ class ExchangeLimits:
 
 
 class Exchanges:
-    """Allreduces of growing size on all ranks; collective to make."""
+    """Allreduces of growing size on all ranks; creation is collective."""
 
     def __init__(self, comm: MPI.Intracomm, limits: ExchangeLimits) -> None:
-        self.comm = MPI.Intracomm(comm)  # without the watch, whose meetings would be measured too
+        self.comm = MPI.Intracomm(comm)  # without timed calls, whose meetings would be measured too
         reducer = Reducer(transport_of(comm))
         self.ways: list[Way] = [_library(self.comm), _ours(reducer)]
         self.sizes = sizes_up_to(_most(self.comm, reducer.per_node, limits.nbytes))
         self.left_out: list[str] = []
         self._array = numpy.empty(self.sizes[-1] // 4, numpy.float32)
-        self._array.fill(0)  # so that its pages are there
+        self._array.fill(0)  # so that its pages are allocated
         self._size_seconds = limits.size_seconds
         self._left = [limits.seconds] * len(self.ways)
         self._expected = [0.0] * len(self.ways)
 
     def measure(self, size: int, way: int) -> Exchange | None:
-        """Return what one size took on the slowest rank; None if its time is over."""
+        """Return the measurement of one size on the slowest rank; None if its time is over."""
         array, do = self._array[: max(1, size // 4)], self.ways[way]
         if self.comm.bcast(2 * self._expected[way] > self._left[way]):
             if self.comm.rank == 0:
@@ -102,7 +102,7 @@ def _library(comm: MPI.Intracomm) -> Way:
 
 def _ours(reducer: Reducer) -> Way:
     def do(array: Any) -> Name:
-        return "workbench", told(reducer.mean([array]), reducer.nodes)
+        return "workbench", algorithm_name(reducer.mean([array]), reducer.nodes)
 
     return do
 

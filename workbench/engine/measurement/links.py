@@ -16,7 +16,7 @@ from workbench.engine.measurement.repetition import loops, repeated, settle
 
 LATENCY_SECONDS = 0.15
 BANDWIDTH_SECONDS = 1.2
-# Of each repetition: long enough that what a switch lets pass at once is little of it.
+# For each repetition: long enough that the burst of a switch is a small part of it.
 WINDOW_SECONDS = 0.15
 PIECE_BYTES = 2 << 20
 _MOST_BYTES = 1 << 30
@@ -26,7 +26,7 @@ _AT_ONCE = 8
 
 @dataclass(frozen=True)
 class Way:
-    """What one rank can send another: seconds one way, and bytes a second over all sockets."""
+    """The link from one rank to another: seconds one way, and bytes per second of all sockets."""
 
     latency: float
     bandwidth: float
@@ -34,7 +34,7 @@ class Way:
 
 
 def measure_pair(pair: MPI.Comm) -> Way:
-    """Return the way from rank 0 of a communicator of two to rank 1; collective."""
+    """Return the link from rank 0 to rank 1 of a communicator of two; collective."""
     latency = measure_latency(pair)
     lanes = open_lanes(MPI.Intracomm(pair), count) if (count := wished_sockets()) > 1 else None
     found = Way(latency, _bandwidth(pair, lanes), 1 if lanes is None else lanes.count)
@@ -44,7 +44,7 @@ def measure_pair(pair: MPI.Comm) -> Way:
 
 
 def measure_latency(pair: MPI.Comm) -> float:
-    """Return the seconds of an empty message, one way: half of there and back."""
+    """Return the seconds of an empty message, one way: half of a round trip."""
     message = numpy.zeros(1, numpy.uint8)
     once = min(_there_and_back(pair, message, 5) for _ in range(4))
     count = pair.bcast(loops(once, LATENCY_SECONDS / 10))
@@ -69,7 +69,7 @@ def _bandwidth(pair: MPI.Comm, lanes: Lanes | None) -> float:
     nbytes = PIECE_BYTES // count
     piece = numpy.zeros(nbytes, numpy.uint8)
     rooms = [piece] if pair.rank == 0 else [numpy.zeros_like(piece) for _ in range(_AT_ONCE)]
-    pieces = count  # each socket has one at least
+    pieces = count  # at least one for each socket
     while (took := pair.bcast(_sent(pair, lanes, rooms, pieces))) < WINDOW_SECONDS:
         if pieces * nbytes >= _MOST_BYTES:
             break
@@ -79,7 +79,7 @@ def _bandwidth(pair: MPI.Comm, lanes: Lanes | None) -> float:
 
 
 def _sent(pair: MPI.Comm, lanes: Lanes | None, rooms: list[Any], pieces: int) -> float:
-    """Send pieces, a few at once, and wait for the word that all have come."""
+    """Send pieces, a few at once, and wait for the confirmation that all have arrived."""
     word = numpy.zeros(1, numpy.uint8)
     begun = time.perf_counter()
     going: list[Any] = []

@@ -1,4 +1,4 @@
-"""Measure one node: between its ranks, its disk, its devices."""
+"""Measure one node: the link between its ranks, its disk, its devices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REPEATS = 5
 
 
 def between_ranks(node: MPI.Comm, name: str) -> list[Rate]:
-    """Return what joins the first two ranks of a node; collective over the node."""
+    """Return the link between the first two ranks of a node; collective over the node."""
     if node.size < 2:
         return []
     pair = node.Split(0 if node.rank < 2 else MPI.UNDEFINED, node.rank)
@@ -35,7 +35,7 @@ def between_ranks(node: MPI.Comm, name: str) -> list[Rate]:
 
 
 def disk(name: str, folder: str) -> list[Rate]:
-    """Return how fast ``folder`` is written and read, past what the system remembers."""
+    """Return the write and read rates of ``folder``, without the system's cache."""
     piece = os.urandom(_PIECE)
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".workbench-") as file:
         begun = time.perf_counter()
@@ -52,13 +52,13 @@ def disk(name: str, folder: str) -> list[Rate]:
 
 
 def source(name: str, folder: str) -> list[Rate]:
-    """Return how fast the files come that nodes are given; nothing where there are none."""
+    """Return the read rate of the nodes' staging source; empty if there are no files."""
     files = sorted(path for path in Path(folder).rglob("*") if path.is_file())
     return [Rate(name, "staging source read", read_rate(files))] if files else []
 
 
 def read_rate(files: list[Path]) -> float:
-    """Return bytes a second of reading files, for a second or so."""
+    """Return the bytes per second of reading files, measured for about a second."""
     begun = time.perf_counter()
     size = 0
     for path in files:
@@ -73,13 +73,13 @@ def read_rate(files: list[Path]) -> float:
 
 
 def devices(name: str) -> list[Rate]:
-    """Return how fast a GPU of this node is filled, read and copied; nothing without one."""
+    """Return the copy rates of a GPU of this node; empty without one."""
     cupy = _cupy()
     return [] if cupy is None else list(_copies(cupy, name))
 
 
 def nccl(comm: MPI.Intracomm, name: str) -> list[Rate]:
-    """Return NCCL's busbw over all ranks' GPUs; collective, nothing where some rank has none."""
+    """Return NCCL's busbw over all ranks' GPUs; collective, empty if a rank has none."""
     cupy = _cupy()
     if cupy is not None and not cupy.cuda.nccl.available:
         cupy = None
@@ -100,7 +100,7 @@ def nccl(comm: MPI.Intracomm, name: str) -> list[Rate]:
 
 
 def _cupy() -> Any:
-    """Return CuPy where it finds a device."""
+    """Return CuPy if it finds a device."""
     with contextlib.suppress(ImportError):
         import cupy
 
@@ -123,7 +123,7 @@ def _copies(cupy: Any, name: str) -> Iterator[Rate]:
 
 
 def _timed(cupy: Any, do: Callable[[], object]) -> float:
-    """Return the seconds of the quickest of some repetitions, until the device is done."""
+    """Return the seconds of the fastest of some repetitions, until the device has finished."""
     took = []
     for _ in range(_REPEATS + 1):
         cupy.cuda.Device().synchronize()

@@ -18,11 +18,11 @@ _MOST = 200
 
 
 def repeated(comm: MPI.Comm, once: Callable[[], float], budget: float) -> list[float]:
-    """Return the seconds of each repetition on rank 0 of ``comm``, and so often on all ranks.
+    """Return the seconds of each repetition on rank 0 of ``comm``; all ranks repeat as often.
 
     Args:
-        once: Does it, collectively, and returns how long it took.
-        budget: Seconds that all repetitions together may take; one is done in any case.
+        once: Runs the measurement, collectively, and returns its seconds.
+        budget: Seconds for all repetitions together; at least one is run.
     """
     took: list[float] = []
     begun = time.perf_counter()
@@ -39,12 +39,12 @@ def repeated(comm: MPI.Comm, once: Callable[[], float], budget: float) -> list[f
 
 
 def loops(seconds: float, wanted: float) -> int:
-    """Return how often something short is done to take ``wanted`` seconds."""
+    """Return how many repetitions of a short operation take ``wanted`` seconds."""
     return max(1, min(10_000, math.ceil(wanted / max(seconds, 1e-9))))
 
 
 def settle(request: Any) -> None:
-    """Wait for a message, and leave the core to what moves it."""
+    """Wait for a message, without using the core that transfers it."""
     for _ in range(_SPINS):
         if request.Test():
             return
@@ -53,7 +53,7 @@ def settle(request: Any) -> None:
 
 
 def gather_here(comm: MPI.Comm) -> None:
-    """Wait for all ranks, and leave the core to those that still measure."""
+    """Wait for all ranks, without using the cores of those that still measure."""
     request = comm.Ibarrier()
     while not request.Test():
         time.sleep(10 * POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""Measure everything, step by step, with a boundary between two steps."""
+"""Measure links, exchanges and nodes step by step, with a boundary between two steps."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from workbench.engine.run_context import Current
 
 
 def measure(run: Current, comm: MPI.Intracomm, **options: Any) -> None:
-    """Measure on all ranks of ``comm``, and have rank 0 tell what was found.
+    """Measure on all ranks of ``comm``, and report the result on rank 0.
 
     Args:
-        options: What ``Measuring`` takes.
+        options: Arguments of ``Measuring``.
     """
     measuring = Measuring(run, comm, **options)
     found = measuring.found()
@@ -38,14 +38,14 @@ def measure(run: Current, comm: MPI.Intracomm, **options: Any) -> None:
 
 
 class Measuring:
-    """One measurement; collective to make.
+    """One measurement; creation is collective.
 
     Args:
-        rating: Gbit/s that the nodes are rated at; 0 when unknown.
-        burst: Gbit/s that they can do for a moment; 0 when unknown.
-        flow: Gbit/s that one connection gets; 0 where it gets all.
-        source: Where the nodes' data comes from; empty for nowhere.
-        limits: How long exchanges are measured, and up to which size.
+        rating: The nodes' rated Gbit/s; 0 if unknown.
+        burst: Their Gbit/s for short times; 0 if unknown.
+        flow: Gbit/s limit of one connection; 0 for no limit.
+        source: The nodes' data source; empty for none.
+        limits: The limits for exchanges.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Measuring:
         self._left_out: list[str] = []
 
     def found(self) -> Measurement | None:
-        """Measure; return what was found on rank 0, and None elsewhere."""
+        """Measure; return the result on rank 0, and None elsewhere."""
         steps = [*self._steps()]
         for number, (title, step) in enumerate(steps, 1):
             if self._comm.rank == 0:
@@ -100,14 +100,14 @@ class Measuring:
         yield "disks and devices", self._own
 
     def _links(self, pairs: tuple[tuple[int, int], ...]) -> None:
-        """Measure pairs at the same time, each in both directions."""
+        """Measure pairs of ranks simultaneously, each in both directions."""
         if self._leaders == MPI.COMM_NULL:
             return
         place = self._leaders.rank
         mine = next((ends for ends in pairs if place in ends), None)
         colour = pairs.index(mine) if mine else MPI.UNDEFINED
         for first in (0, 1):
-            # Rank 0 of the two is the one that sends.
+            # Rank 0 of the two is the sender.
             key = 0 if mine and mine[first] == place else 1
             pair = self._leaders.Split(colour, key)
             if mine is None:
@@ -184,7 +184,7 @@ class Measuring:
 
 
 def _names(hosts: list[str | None]) -> tuple[str, ...]:
-    """Return a name for each node, none twice."""
+    """Return a unique name for each node."""
     found: list[str] = []
     for host in hosts:
         if host is not None:

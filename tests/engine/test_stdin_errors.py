@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from workbench.engine.stdin_refusal import refuse_questions
+from workbench.engine.stdin_errors import refuse_questions
 
 QUESTIONS = [
     "input('name? ')",

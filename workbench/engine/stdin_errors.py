@@ -1,4 +1,4 @@
-"""Refuse what would wait for a person at a rank: questions and debuggers."""
+"""Raise errors for input and debuggers on a rank, which would wait for a user forever."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ READ = "read from a file"
 DEBUG = "print what you want to see, or raise an error to see the stack"
 
 
-class NobodysInput(io.TextIOBase):
-    """The standard input of a rank, which nobody writes to."""
+class NoInput(io.TextIOBase):
+    """The standard input of a rank, which has no keyboard."""
 
     def readable(self) -> bool:
         """Return True, as for any input."""
@@ -32,37 +32,37 @@ class NobodysInput(io.TextIOBase):
 
     def read(self, size: int | None = -1, /) -> NoReturn:
         """Refuse."""
-        raise _refusal("sys.stdin", READ)
+        raise _error("sys.stdin", READ)
 
     def readline(self, size: int = -1, /) -> NoReturn:  # type: ignore[override]  # never returns
-        """Refuse."""
-        raise _refusal("sys.stdin", READ)
+        """Raise an error."""
+        raise _error("sys.stdin", READ)
 
 
 def refuse_questions() -> None:
-    """Refuse ``input``, ``getpass``, ``sys.stdin`` and debuggers from now on in this process."""
+    """Make ``input``, ``getpass``, ``sys.stdin`` and debuggers raise errors in this process."""
     nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)  # for what the rank starts, too
+    os.dup2(nothing, 0)  # for child processes, too
     os.close(nothing)
-    sys.stdin = NobodysInput()
+    sys.stdin = NoInput()
     builtins.input = _refused("input()", ASK)
     getpass.getpass = _refused("getpass()", ASK)
     sys.breakpointhook = _breakpoint
     for debugger in (bdb.Bdb, pdb.Pdb):
-        debugger.set_trace = _refused("A debugger", DEBUG)  # type: ignore[method-assign]  # refused by every instance
+        debugger.set_trace = _refused("A debugger", DEBUG)  # type: ignore[method-assign]  # every one
 
 
 def _refused(name: str, remedy: str) -> Callable[..., Any]:
     def refuse(*_: object, **__: object) -> NoReturn:
-        raise _refusal(name, remedy)
+        raise _error(name, remedy)
 
     return refuse
 
 
 def _breakpoint(*_: object, **__: object) -> None:
-    if os.environ.get("PYTHONBREAKPOINT") != "0":  # Python's own way to pass over all of them
-        raise _refusal("breakpoint()", DEBUG)
+    if os.environ.get("PYTHONBREAKPOINT") != "0":  # Python's own way to skip breakpoints
+        raise _error("breakpoint()", DEBUG)
 
 
-def _refusal(name: str, remedy: str) -> NoKeyboard:
+def _error(name: str, remedy: str) -> NoKeyboard:
     return NoKeyboard(f"{name}cannot ask: ranks have no keyboard", f"{remedy}.")
