@@ -23,12 +23,14 @@ if rank == 0:  # fails, and never enters the call that the others are in
     worlds.revoke()
 else:
     # Each is freed by its own helper thread, as the channel does it.
-    threading.Timer(0.3, worlds.revoke).start()
+    helper = threading.Timer(0.3, worlds.revoke)
+    helper.start()
     try:
         blocked_in.allreduce(1)
     except MPI.Exception as error:
         found["echo"] = is_echo(error)
         found["in"] = watch.call
+    helper.join()  # late, it would revoke the recovered world
 
 found["revoked"] = [worlds.revoked]
 found["recovered"] = worlds.recover("fit")
