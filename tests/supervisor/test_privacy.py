@@ -45,4 +45,4 @@ def test_what_the_users_program_writes_follows_its_own_umask(seen) -> None:
 
 
 def test_another_user_of_the_machine_finds_nothing(seen) -> None:
-    assert seen["nobody"] == 0
+    assert seen["others"] == 0

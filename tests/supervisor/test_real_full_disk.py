@@ -42,7 +42,7 @@ def test_runs_outlive_a_full_disk_and_everything_goes_from_it(tmp_path, place) -
     assert answer.returncode == 0, answer.stderr
     seen = json.loads(answer.stdout)
     assert seen["beats"] > 30  # training went on
-    assert seen["told"].startswith(f"The disk of {home} is full: {home} (tmpfs, 25.2 MB with ")
+    assert seen["notice"].startswith(f"The disk of {home} is full: {home} (tmpfs, 25.2 MB with ")
     assert "its disk is full" in seen["refused"]
     assert seen["same supervisor"]
     assert (seen["state"], seen["points"]) == ("finished", [True, True])

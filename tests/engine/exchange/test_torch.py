@@ -25,10 +25,12 @@ def test_what_is_amiss_with_torchs_gradients_is_said_with_rank_and_parameter(
     all_found = on_shared_ranks(GRADIENTS, 2)
 
     for mine in all_found:
-        said = mine["said"]
-        assert said == all_found[0]["said"]
-        assert "Rank 1 has no gradient for 5.weight" in said["missing"]
-        assert "The gradient of 0.weight on rank 1 is not finite" in said["nan"]
-        assert "The gradient of parameter 2 on rank 1 is not finite" in said["unnamed"]
-        assert "The gradient of 0.weight is bfloat16, which NumPy does not have" in said["bfloat16"]
-        assert said["after"] == "nothing"
+        errors = mine["errors"]
+        assert errors == all_found[0]["errors"]
+        assert "Rank 1 has no gradient for 5.weight" in errors["missing"]
+        assert "The gradient of 0.weight on rank 1 is not finite" in errors["nan"]
+        assert "The gradient of parameter 2 on rank 1 is not finite" in errors["unnamed"]
+        assert (
+            "The gradient of 0.weight is bfloat16, which NumPy does not have" in errors["bfloat16"]
+        )
+        assert errors["after"] == "nothing"

@@ -19,6 +19,6 @@ model.b.grad = np.zeros(1, np.float32)
 comm.multi_node_mean_grad(model)
 found["mean"] = model.W.grad.tolist()
 found["watched"] = type(comm.mpi_comm).__name__
-found["told"] = watch.seconds > 0
+found["waited"] = watch.seconds > 0
 
 write_found()

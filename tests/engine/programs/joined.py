@@ -58,7 +58,7 @@ def run(name: str, source: str) -> None:
 
 
 def wait_for_word(name: str = "word") -> None:
-    """Wait for a file of the test's: the supervisor goes on when all ranks have left a run."""
+    """Wait for a file of the test's: a supervisor continues when all ranks have left a run."""
     while not (folder / name).exists():
         time.sleep(0.01)
 

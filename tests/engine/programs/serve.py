@@ -65,12 +65,12 @@ def main() -> None:
         try:
             run(place)
             said = left()
-        except BaseException:  # noqa: BLE001  # the test is told, whatever it is
+        except BaseException:  # noqa: BLE001  # the test reports it
             said = traceback.format_exc()
         os.environ.clear()
         os.environ |= environment
         os.chdir(folder)
-        MPI.COMM_WORLD = REAL  # type: ignore[misc]  # a watched one stands there after an offer
+        MPI.COMM_WORLD = REAL  # type: ignore[misc]  # a watched one is there after an offer
         result = place / f"{REAL.rank}.{'failed' if said else 'done'}"
         part = result.with_suffix(".part")
         part.write_text(said)

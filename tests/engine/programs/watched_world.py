@@ -27,9 +27,9 @@ def collectives() -> dict[str, Any]:
     comm.Allgather(mine, gathered)
     found["Allgather"] = gathered[:, 0].tolist()
 
-    told = np.full(2, 7.0) if rank == 0 else np.zeros(2)
-    comm.Bcast(told, root=0)
-    found["Bcast"] = told.tolist()
+    shared = np.full(2, 7.0) if rank == 0 else np.zeros(2)
+    comm.Bcast(shared, root=0)
+    found["Bcast"] = shared.tolist()
 
     reduced = np.zeros(3)
     comm.Reduce(mine, reduced, op=MPI.MAX, root=size - 1)
@@ -91,7 +91,7 @@ def descendants() -> dict[str, Any]:
     }
     for name, child in children.items():
         found[name] = [type(child).__name__, child.size, child.rank, child.allreduce(1)]
-    found["nobody's"] = comm.Split(MPI.UNDEFINED) == MPI.COMM_NULL
+    found["undefined"] = comm.Split(MPI.UNDEFINED) == MPI.COMM_NULL
     return found
 
 

@@ -67,7 +67,7 @@ def main() -> None:
     beats, held = BEATS.stat().st_size, time.monotonic() + 5.0
     until(lambda: time.monotonic() > held)
     seen["beats"] = BEATS.stat().st_size - beats
-    seen["told"] = full_disk(store.path)
+    seen["notice"] = full_disk(store.path)
     try:
         for number in range(1000):
             store.put_setup(NAME, f"cell {number}", "x" * 4000)

@@ -44,7 +44,7 @@ def open_ones(home: Path) -> list[str]:
     return [str(path.relative_to(home)) for path in found if path.lstat().st_mode & 0o077]
 
 
-def seen_by_nobody(home: Path) -> int:
+def seen_by_others(home: Path) -> int:
     """Count what another user of this machine finds; -1 where one cannot become another."""
     if os.geteuid():
         return -1
@@ -73,7 +73,7 @@ def main() -> None:
         seen = {
             "logs": len([*home.glob("runs/*/rank-*.log")]),
             "during": open_ones(home),
-            "nobody": seen_by_nobody(home),
+            "others": seen_by_others(home),
             "theirs": (OUTSIDE / "mine").stat().st_mode & 0o777,
         }
         (OUTSIDE / "go").touch()

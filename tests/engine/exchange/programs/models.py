@@ -93,7 +93,7 @@ def fills_with_zeros(comm: Any) -> Found:
         model.unused.W.grad = np.full_like(model.unused.W.array, 6)
     comm.multi_node_mean_grad(model, zero_fill=True)
     yield "some", np.allclose(model.unused.W.grad, 6 / comm.size, rtol=1e-3)
-    yield "nobody's", same_zeros(model.unused.b.grad)
+    yield "no rank's", same_zeros(model.unused.b.grad)
 
 
 def old_name(comm: Any) -> Found:

@@ -1,6 +1,6 @@
 """Average gradients of PyTorch's models in place, and give some that are refused.
 
-``right`` has whether each sentence holds, ``said`` what a rank is told of what is refused.
+``right`` has whether each statement holds, and ``errors`` the messages about what is refused.
 """
 
 from __future__ import annotations
@@ -138,29 +138,29 @@ def coded() -> dict[str, bool]:
 
 def refused() -> dict[str, str]:
     """Gradients that the last rank lacks or that are not finite, and a type without NumPy's."""
-    said = {}
+    errors = {}
     comm, model = workbench.create_communicator(), network()
     backward(model)
     if last:
         model[5].weight.grad = None
-    said["missing"] = refusal(comm, model.named_parameters())
+    errors["missing"] = refusal(comm, model.named_parameters())
     backward(model)
     if last:
         model[0].weight.grad[0, 0, 1, 1] = float("nan")
-    said["nan"] = refusal(comm, model.named_parameters())
+    errors["nan"] = refusal(comm, model.named_parameters())
     backward(model)
     if last:
         model[3].weight.grad[7, 7] = float("inf")
-    said["unnamed"] = refusal(comm, model.parameters())
+    errors["unnamed"] = refusal(comm, model.parameters())
     model = model.to(torch.bfloat16)
-    said["bfloat16"] = refusal(comm, model.named_parameters())
+    errors["bfloat16"] = refusal(comm, model.named_parameters())
     comm, model = workbench.create_communicator(), network()
     backward(model)
-    said["after"] = refusal(comm, model.named_parameters())
-    return said
+    errors["after"] = refusal(comm, model.named_parameters())
+    return errors
 
 
 found["right"] = in_place() | unusual() | coded()
-found["said"] = refused()
+found["errors"] = refused()
 
 write_found()
