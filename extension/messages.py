@@ -21,6 +21,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from workbench.core.performance.step_sampling import LABELS
 from workbench.core.run.metrics import FAMILIES, Family
+from workbench.server.schemas import REQUESTS
 from workbench.view.page_protocol import MESSAGES, StepPart
 from workbench.view.phrase import Unit
 
@@ -45,17 +46,18 @@ CONSTANTS = {
         "The parts of a step with their names, in the order in which they are shown.",
     ),
 }
+ALL = (*MESSAGES, *REQUESTS)
 HEAD = """\
 /**
- * The messages to a page about clusters, runs and measurements: written by `extension/messages.py`
- * from `workbench/view/page_protocol.py`, and not to be changed here.
+ * The messages between page and server: written by `extension/messages.py` from
+ * `workbench/view/page_protocol.py` and `workbench/server/schemas.py`, and not to be changed here.
  */
 """
 
 
 def text() -> str:
     """Return the TypeScript module."""
-    hints = {kind: get_type_hints(kind) for kind in MESSAGES}
+    hints = {kind: get_type_hints(kind) for kind in ALL}
     enums = dict.fromkeys(
         one for found in hints.values() for hint in found.values() for one in _enums(hint)
     )
@@ -64,7 +66,7 @@ def text() -> str:
     parts.append(_constant("FAMILIES", f"[{', '.join(map(repr, FAMILIES))}]"))
     pairs = ",".join(f"\n  [{part!r}, {name!r}]" for part, name in LABELS.items())
     parts.append(_constant("STEP_PARTS", f"[{pairs}\n]"))
-    parts += [_interface(kind, hints[kind]) for kind in MESSAGES]
+    parts += [_interface(kind, hints[kind]) for kind in ALL]
     return "\n".join([HEAD, *parts])
 
 
@@ -91,7 +93,7 @@ def _constant(name: str, value: str) -> str:
 
 def _interface(kind: type[Any], hints: Mapping[str, Any]) -> str:
     said, notes = _said(kind)
-    parents = [_name(one) for one in kind.__bases__ if one in MESSAGES]
+    parents = [_name(one) for one in kind.__bases__ if one in ALL]
     own = inspect.get_annotations(kind)
     lines = [f"/** {said} */"]
     lines.append(f"export interface {' extends '.join([_name(kind), *parents])} {{")
@@ -126,7 +128,7 @@ def _type(hint: Any) -> str:
         return UNIONS[hint][0]
     if hint is type(None):
         return "null"
-    if isinstance(hint, type) and hint in MESSAGES:
+    if isinstance(hint, type) and hint in ALL:
         return _name(hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint.__name__

@@ -1,6 +1,6 @@
 /**
- * The messages to a page about clusters, runs and measurements: written by `extension/messages.py`
- * from `workbench/view/page_protocol.py`, and not to be changed here.
+ * The messages between page and server: written by `extension/messages.py` from
+ * `workbench/view/page_protocol.py` and `workbench/server/schemas.py`, and not to be changed here.
  */
 
 /** The state of a node, in the order in which a node goes through them. */
@@ -30,7 +30,7 @@ export type RunState =
   | 'stopped'
   | 'lost';
 
-/** Where a cluster's nodes come from. */
+/** The provider of a cluster's nodes. */
 export type Provider = 'local' | 'hosts' | 'ec2' | 'rehearsal';
 
 /** The state of a cluster. */
@@ -342,7 +342,7 @@ export interface ISurvey {
   remarks: string[];
 }
 
-/** What a frame's header has of one curve. */
+/** The part of a frame's header about one curve. */
 export interface ISeriesHeader {
   name: string;
   /** Whether the earlier buckets of this curve are to be discarded first. */
@@ -353,24 +353,60 @@ export interface ISeriesHeader {
   ranks: number;
   /** Number of buckets in this frame. */
   count: number;
-  /** What it measures: curves of one quantity share axes. */
+  /** Its quantity; curves of one quantity share axes. */
   quantity?: string;
   /** A share is between 0 and 1, or in percent. */
   family?: Family;
-  /** Whether it was measured on data that is not trained on. */
+  /** Whether it was measured on validation data. */
   is_validation?: boolean;
 }
 
 /** The header of a frame. */
 export interface IFrameHeader {
   type?: 'points';
-  /** Which feed's versions are meant. */
+  /** The feed whose versions are meant. */
   feed: string;
   /** The newest version that the frame contains. */
   version: number;
-  /** How many points the run has reported, over all names. */
+  /** Number of points that the run has reported, over all names. */
   points: number;
   /** The rank whose means are in the column `slowest`; -1 for none. */
   slowest: number;
   series: ISeriesHeader[];
+}
+
+/** The desired size of a cluster, in ranks or in nodes. */
+export interface ISizeRequest {
+  /** Without `ranks` and `nodes` the size is the server's default. */
+  ranks?: number | null;
+  /** Whether there may be more ranks than cores. */
+  oversubscribe?: boolean;
+  nodes?: number | null;
+  /** The confirmed price of all nodes together in $/h. */
+  agreed?: number | null;
+  /** Whether nodes may be added in other zones from now on. */
+  across_zones?: boolean;
+}
+
+/** By how much a cluster's time to live is extended. */
+export interface IExtensionRequest {
+  seconds: number;
+}
+
+/** The notebook that a page saves, as its path on this server. */
+export interface INotebookRequest {
+  path: string;
+}
+
+/** The page has drawn the points up to `version`; only then more are sent. */
+export interface IAck {
+  type: 'ack';
+  version: number;
+}
+
+/** The page requests output, once it has taken the earlier output. */
+export interface IOutputRequest {
+  type: 'output';
+  /** The sequence number after which it starts; null for no more output. */
+  after: number | null;
 }

@@ -6,7 +6,9 @@
  */
 
 import type {
+  IAck,
   IFrameHeader,
+  IOutputRequest,
   IRun,
   ISeriesHeader,
   ISteps,
@@ -58,11 +60,7 @@ export type ServerMessage =
   /** The run is complete. The server closes, or waits for the page if it came with `stay=1`. */
   | { type: 'end' };
 
-export type PageMessage =
-  /** The page has taken in the points up to `version`; only then more are sent. */
-  | { type: 'ack'; version: number }
-  /** Send output after this sequence number, once the one before is taken in; null for no more. */
-  | { type: 'output'; after: number | null };
+export type PageMessage = IAck | IOutputRequest;
 
 /** Close codes of the WebSocket. */
 export const UNKNOWN_RUN = 4404;

@@ -8,9 +8,12 @@ import {
   decodeFrame,
   type ICluster,
   type IClusters,
+  type IExtensionRequest,
   type IFrame,
   type IListedRun,
+  type INotebookRequest,
   type IRun,
+  type ISizeRequest,
   type ISurvey,
   type ITurn
 } from './protocol';
@@ -19,18 +22,6 @@ const API = 'workbench/api';
 
 /** A MIME bundle. */
 export type Bundle = { [type: string]: unknown };
-
-/** A size that is asked for. */
-export interface ISizeWish {
-  ranks?: number;
-  oversubscribe?: boolean;
-  /** In place of ranks, where the cluster has nodes. */
-  nodes?: number;
-  /** The confirmed dollars per hour of all nodes. */
-  agreed?: number;
-  /** Whether nodes may be added in other zones than that of the others. */
-  across_zones?: boolean;
-}
 
 /** The server refused, or did not answer. */
 export class RequestError extends Error {
@@ -59,7 +50,7 @@ export function getClusters(settings?: Settings): Promise<IClusters> {
 /** Bring a cluster up, with the server's own size where none is given. */
 export function startCluster(
   name: string,
-  size: ISizeWish = {},
+  size: ISizeRequest = {},
   settings?: Settings
 ): Promise<ICluster> {
   return json('PUT', ['clusters', name], { body: size, settings });
@@ -67,7 +58,7 @@ export function startCluster(
 
 export function resizeCluster(
   name: string,
-  size: ISizeWish,
+  size: ISizeRequest,
   settings?: Settings
 ): Promise<ICluster> {
   return json('PATCH', ['clusters', name], { body: size, settings });
@@ -80,7 +71,8 @@ export function extendCluster(
   settings?: Settings
 ): Promise<ICluster> {
   const path = ['clusters', name, 'extend'];
-  return json('POST', path, { body: { seconds }, settings });
+  const body: IExtensionRequest = { seconds };
+  return json('POST', path, { body, settings });
 }
 
 export function deleteCluster(
@@ -167,7 +159,8 @@ export async function takeTurn(
   path: string,
   settings?: Settings
 ): Promise<boolean> {
-  const asking = { body: { path }, settings };
+  const body: INotebookRequest = { path };
+  const asking = { body, settings };
   const answer = await json<ITurn>('PUT', ['turns', holder], asking);
   return answer.granted;
 }

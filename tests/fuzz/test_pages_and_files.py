@@ -19,7 +19,13 @@ from workbench.core.world.hostfile import parse_hosts
 from workbench.core.world.sshconfig import check_line, fingerprint, known_hosts
 from workbench.errors import InputError, WorkbenchError
 from workbench.server.path_validation import holder_id, run_id, whole_number
-from workbench.server.schemas import Extension, Notebook, SizeRequest, body_as, page_message
+from workbench.server.schemas import (
+    ExtensionRequest,
+    NotebookRequest,
+    SizeRequest,
+    body_as,
+    page_message,
+)
 from workbench.supervisor.data.outputs import Outputs
 
 JOB = st.dictionaries(
@@ -51,7 +57,7 @@ def test_a_message_of_a_page_is_one_or_a_sentence(text):
 @fuzzed()
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()), st.integers(0, 400))
 def test_a_body_is_one_or_a_short_sentence(body, more):
-    for model in (SizeRequest, Extension, Notebook):
+    for model in (SizeRequest, ExtensionRequest, NotebookRequest):
         with contextlib.suppress(InputError):
             body_as(model, body)
         with pytest.raises(InputError) as refused:

@@ -11,7 +11,7 @@ import pytest
 
 from workbench.server.feed_pace import USUAL
 from workbench.server.run_reader import RunUpdate
-from workbench.server.schemas import Ack, Output
+from workbench.server.schemas import Ack, OutputRequest
 from workbench.server.subscriber import (
     RUN_SECONDS,
     Subscriber,
@@ -180,28 +180,28 @@ def test_a_page_that_has_just_come_may_still_ask_for_output(page, told) -> None:
 
 
 def test_a_page_that_reads_output_is_told_the_end_behind_it(page, told, wire) -> None:
-    page.take(Output(type="output", after=0))
+    page.take(OutputRequest(type="output", after=0))
     some = {0: {"after": 3, "skipped": 0, "pieces": []}}
 
     assert not page.tell(look(5, ended=True), told, LATER)
     assert not page.tell(look(5, ended=True, output=some), told, LATER)
-    page.take(Output(type="output", after=3))
+    page.take(OutputRequest(type="output", after=3))
     assert not page.tell(look(5, ended=True), told, LATER)
     assert page.tell(look(5, ended=True, output={3: None}), told, LATER)
     assert wire.take() == ["output", "end"]
 
 
 def test_a_page_that_wants_no_more_output_is_told_the_end(page, told) -> None:
-    page.take(Output(type="output", after=0))
+    page.take(OutputRequest(type="output", after=0))
     page.tell(look(5, ended=True, output={0: {"after": 3}}), told, LATER)
 
-    page.take(Output(type="output", after=None))
+    page.take(OutputRequest(type="output", after=None))
 
     assert page.tell(look(5, ended=True), told, LATER)
 
 
 def test_a_page_that_stops_reading_output_is_told_the_end(page, told) -> None:
-    page.take(Output(type="output", after=0))
+    page.take(OutputRequest(type="output", after=0))
     page.tell(look(5, ended=True, output={0: {"after": 3}}), told, LATER)
 
     assert not page.tell(look(5, ended=True), told, LATER + USUAL.patience - 1)

@@ -71,9 +71,9 @@ def resize(store: Store, name: str, body: bytes) -> Message:
 
 def extend(store: Store, name: str, body: bytes) -> Message:
     """Request that the time to live of a cluster is extended, and return the cluster."""
-    from workbench.server.schemas import Extension, body_as
+    from workbench.server.schemas import ExtensionRequest, body_as
 
-    seconds = body_as(Extension, body).seconds
+    seconds = body_as(ExtensionRequest, body).seconds
     ask_extension(store, seconds, cluster=name, now=time.time())
     return _cluster(store, name)
 
@@ -213,9 +213,9 @@ def _kept(path: Path, fact: RunFact) -> str:
 
 def notebook(body: bytes) -> str:
     """Return the path of the notebook that a page is to save."""
-    from workbench.server.schemas import Notebook, body_as
+    from workbench.server.schemas import NotebookRequest, body_as
 
-    return body_as(Notebook, body).path
+    return body_as(NotebookRequest, body).path
 
 
 def _check_empty(body: bytes) -> None:

@@ -1,14 +1,16 @@
 """Schemas of what a page sends: request bodies, and WebSocket messages.
 
-Each error is one sentence with the value and the remedy. These models are slow to build, so the
-module is loaded with the first body.
+Each error is one sentence with the value and the remedy. ``extension/messages.py`` writes the
+page's types from these. They are slow to build, so the module is loaded with the first body.
 """
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 from pydantic_core import ErrorDetails
 
 from workbench.core.quote import shown
@@ -18,54 +20,71 @@ from workbench.server.path_validation import MOST
 BODY_BYTES = 16_000
 
 
-class Body(BaseModel):
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Body:
     """A request's body: empty, unless a subclass adds fields."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
 class SizeRequest(Body):
     """The desired size of a cluster, in ranks or in nodes.
 
-    ``agreed`` is the confirmed price of all nodes together in $/h. With ``across_zones`` nodes may
-    be added in other zones from now on.
+    Args:
+        ranks: Without ``ranks`` and ``nodes`` the size is the server's default.
+        oversubscribe: Whether there may be more ranks than cores.
+        agreed: The confirmed price of all nodes together in $/h.
+        across_zones: Whether nodes may be added in other zones from now on.
     """
 
-    ranks: int | None = Field(None, description="a whole number")
-    oversubscribe: bool = Field(False, description="true or false")
-    nodes: int | None = Field(None, description="a whole number")
-    agreed: float | None = Field(None, gt=0, description="a number of dollars an hour")
-    across_zones: bool = Field(False, description="true or false")
+    ranks: int | None = None
+    oversubscribe: bool = False
+    nodes: int | None = None
+    agreed: Annotated[float | None, Field(gt=0)] = None
+    across_zones: bool = False
 
 
-class Extension(Body):
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class ExtensionRequest(Body):
     """By how much a cluster's time to live is extended."""
 
-    seconds: float = Field(gt=0, le=366 * 86400, description="a number of seconds")
+    seconds: Annotated[float, Field(gt=0, le=366 * 86400)]
 
 
-class Notebook(Body):
-    """The notebook that a page saves."""
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class NotebookRequest(Body):
+    """The notebook that a page saves, as its path on this server."""
 
-    path: str = Field(min_length=1, max_length=4096, description="its path on this server")
+    path: Annotated[str, Field(min_length=1, max_length=4096)]
 
 
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
 class Ack(Body):
-    """The page has drawn the points up to ``version``."""
+    """The page has drawn the points up to ``version``; only then more are sent."""
 
     type: Literal["ack"]
-    version: int = Field(ge=0, le=MOST, description="a version that was sent")
+    version: Annotated[int, Field(ge=0, le=MOST)]
 
 
-class Output(Body):
-    """The page requests the output after ``after``; none for None."""
+@dataclass(frozen=True, kw_only=True, config=_STRICT)
+class OutputRequest(Body):
+    """The page requests output, once it has taken the earlier output.
+
+    Args:
+        after: The sequence number after which it starts; null for no more output.
+    """
 
     type: Literal["output"]
-    after: int | None = Field(ge=0, le=MOST, description="a sequence number, or null")
+    after: Annotated[int | None, Field(ge=0, le=MOST)]
 
 
-PageMessage = Ack | Output
-_PAGE_MESSAGE = TypeAdapter[PageMessage](Annotated[Ack | Output, Field(discriminator="type")])
+REQUESTS: tuple[type[Body], ...] = (
+    SizeRequest, ExtensionRequest, NotebookRequest, Ack, OutputRequest,
+)  # fmt: skip
+PageMessage = Ack | OutputRequest
+_PAGE_MESSAGE = TypeAdapter[PageMessage](Annotated[PageMessage, Field(discriminator="type")])
 
 B = TypeVar("B", bound=Body)
 
@@ -79,9 +98,11 @@ def body_as(model: type[B], body: bytes) -> B:
     if len(body) > BODY_BYTES:
         raise InputError(f"The body has {len(body):,} bytes", f"send at most {BODY_BYTES:,}.")
     try:
-        return model.model_validate_json(body or b"{}")
+        return TypeAdapter(model).validate_json(body or b"{}")
     except ValidationError as error:
-        raise InputError(_sentence(error.errors()[0], tuple(model.model_fields))) from error
+        raise InputError(
+            _sentence(error.errors()[0], tuple(field.name for field in fields(model)))
+        ) from error
 
 
 def page_message(text: str | bytes) -> PageMessage:
@@ -109,9 +130,9 @@ def _sentence(problem: ErrorDetails, fields: tuple[str, ...]) -> str:
     match problem["type"]:
         case "json_invalid":
             return f"What was sent is not JSON ({problem['ctx']['error']}); send an object."
-        case "model_type" | "model_attributes_type" | "dict_type":
+        case "dataclass_type" | "model_attributes_type" | "dict_type":
             return f"What was sent is {given}; send an object with the fields {known}."
-        case "extra_forbidden":
+        case "unexpected_keyword_argument":
             return f"There is no field {shown(name)}; the fields are {known}."
         case "missing":
             return f"The field {name!r} is missing; the fields are {known}."
