@@ -248,7 +248,7 @@ def best_rung(fleet: FleetWish, offers: Sequence[Offer]) -> Candidate:
     raise StateError(
         f"{count(fleet.nodes, 'node')} that fit now cost {hourly(cheapest)}, more than "
         f"the max price of {hourly(fleet.max_price)}",
-        f"raise --max-price, or ask for fewer or smaller nodes.",
+        "raise --max-price, or ask for fewer or smaller nodes.",
     )
 
 
@@ -345,7 +345,7 @@ def _terms(fleet: FleetWish, rung: Candidate, offers: Sequence[Offer], now: floa
         raise StateError(
             f"{dollars(fleet.budget)} last {duration(HOUR * fleet.budget / price)} at "
             f"{hourly(price)}, which is too little to start",
-            f"raise --budget, or ask for fewer or smaller nodes.",
+            "raise --budget, or ask for fewer or smaller nodes.",
         )
     most = f" (max price {hourly(fleet.max_price)})" if fleet.max_price else ""
     billed = f", with {billed_beside(first, rung.count)}" if first.beside else ""

@@ -137,15 +137,15 @@ def ask_extension(
     """
     wish = store.cluster_wish(check_cluster_name(cluster))
     if wish is None:
-        raise Unknown(f"There is no cluster {cluster!r}", f"start it first.")
+        raise Unknown(f"There is no cluster {cluster!r}", "start it first.")
     if seconds <= 0:
         raise InputError(f"The extension must be more than 0 seconds, not {seconds:g}", "try 4h.")
     if not wish.up:
         raise StateError(
-            f"Cluster {cluster!r} is not up, so its time to live cannot be extended", f"start it."
+            f"Cluster {cluster!r} is not up, so its time to live cannot be extended", "start it."
         )
     if not wish.fleet.expires:
-        raise StateError(f"Cluster {cluster!r} never expires", f"there is nothing to extend.")
+        raise StateError(f"Cluster {cluster!r} never expires", "there is nothing to extend.")
     fleet = replace(wish.fleet, expires=max(wish.fleet.expires, now) + seconds)
     return ask_cluster(
         store, wish.ranks, cluster=cluster, oversubscribe=wish.oversubscribe, fleet=fleet
@@ -162,7 +162,7 @@ def ask_down(store: Store, *, cluster: str = DEFAULT_CLUSTER) -> None:
     """
     wish = store.cluster_wish(cluster)
     if wish is None:
-        raise Unknown(f"There is no cluster {cluster!r}", f"nothing was deleted.")
+        raise Unknown(f"There is no cluster {cluster!r}", "nothing was deleted.")
     gone = partial(
         store.wish_cluster, cluster, up=False, ranks=wish.ranks, oversubscribe=wish.oversubscribe
     )
@@ -183,7 +183,7 @@ def remove_cluster(store: Store, *, cluster: str = DEFAULT_CLUSTER) -> None:
         raise Unknown(f"There is no cluster {cluster!r}.")
     if not with_reserve(store.path, partial(store.forget_cluster, cluster)):
         state = shown_state(wish, store.cluster_fact(cluster))
-        raise StateError(f"Cluster {cluster!r} is {state}, not deleted", f"delete it first.")
+        raise StateError(f"Cluster {cluster!r} is {state}, not deleted", "delete it first.")
 
 
 def is_deleted(store: Store, cluster: str) -> bool:
@@ -255,8 +255,8 @@ def _start_with(
     if size.nodes is None:
         return ask_cluster(store, size.ranks, cluster=cluster, oversubscribe=oversubscribe)
     if before is None:
-        raise Unknown(f"There is no cluster {cluster!r}", f"start it first.")
-    raise StateError(f"Cluster {cluster!r} is deleted", f"start a new one (`workbench up`).")
+        raise Unknown(f"There is no cluster {cluster!r}", "start it first.")
+    raise StateError(f"Cluster {cluster!r} is deleted", "start a new one (`workbench up`).")
 
 
 def _request(store: Store, before: ClusterWish | None, wish: ClusterWish) -> ClusterWish:
