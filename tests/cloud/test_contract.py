@@ -266,7 +266,7 @@ def test_a_type_that_no_placement_group_takes_is_bought_apart_from_one(market) -
     with pytest.raises(CloudError) as refusal:
         market.insist(replace(asked, placement=True))
 
-    assert step(refusal.value.kind) is Reaction.NEXT_RUNG
+    assert step(refusal.value.kind) is Reaction.NEXT_CANDIDATE
     [machine] = market.insist(replace(asked, token="apart"))
     assert machine.type == market.burstable
 

@@ -54,7 +54,7 @@ tokens = (f"token{number}" for number in itertools.count())
 
 
 def purchase(**changes):
-    asked = {"cluster": "one", "token": next(tokens), "rung": 0, "count": 3, "min_nodes": 2}
+    asked = {"cluster": "one", "token": next(tokens), "number": 0, "count": 3, "min_nodes": 2}
     asked |= {"types": (TYPE,), "zone": ZONE}
     return Purchase(**(asked | changes))
 

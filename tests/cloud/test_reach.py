@@ -35,7 +35,7 @@ def ec2_of(endpoint):
 
 
 def purchase(**changes):
-    asked = {"cluster": "one", "token": next(tokens), "rung": 0, "count": 1, "min_nodes": 1}
+    asked = {"cluster": "one", "token": next(tokens), "number": 0, "count": 1, "min_nodes": 1}
     return Purchase(**(asked | {"types": (TYPE,), "zone": ZONE} | changes))
 
 

@@ -33,7 +33,7 @@ tokens = (f"refused{number}" for number in itertools.count())
 
 
 def purchase(**changes):
-    asked = {"cluster": "one", "token": next(tokens), "rung": 0, "count": 3, "min_nodes": 2}
+    asked = {"cluster": "one", "token": next(tokens), "number": 0, "count": 3, "min_nodes": 2}
     asked |= {"types": (TYPE,), "zone": ZONE}
     return Purchase(**(asked | changes))
 
@@ -235,7 +235,7 @@ def test_a_quota_that_ended_machines_still_hold_is_tried_again(ec2, endpoint, wa
     refused = refusal(ec2, purchase())
 
     assert refused.kind == ErrorKind.QUOTA
-    assert step(refused.kind) is Reaction.NEXT_RUNG
+    assert step(refused.kind) is Reaction.NEXT_CANDIDATE
     endpoint.settings(ahead=sum(waits) + 130.0)
     assert len(buy(ec2, purchase())) == 3
 

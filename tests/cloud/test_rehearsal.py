@@ -31,7 +31,7 @@ def clock() -> Clock:
 
 
 def purchase(count: int = 2, min_nodes: int = 1, **changes: object) -> Purchase:
-    values = {"token": "token", "rung": 0, "types": ("cpu.2",), "zone": "here-1a"} | changes
+    values = {"token": "token", "number": 0, "types": ("cpu.2",), "zone": "here-1a"} | changes
     return Purchase("lab", count=count, min_nodes=min_nodes, **values)
 
 

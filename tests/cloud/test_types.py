@@ -82,16 +82,16 @@ wishes = st.builds(
 @PROFILE
 @given(wishes, st.integers(1, 32), st.integers(1, 32))
 def test_whatever_is_needed_no_rung_asks_for_what_ec2_or_the_image_cannot(needs, nodes, least):
-    for rung in tried(needs, nodes, min(nodes, least)):
-        quotas = {inventory.quota_code(type_) for type_ in rung.types}
+    for candidate in tried(needs, nodes, min(nodes, least)):
+        quotas = {inventory.quota_code(type_) for type_ in candidate.types}
         assert len(quotas) == 1
-        for type_ in rung.types:
+        for type_ in candidate.types:
             row = TYPES[type_]
             assert not burstable(type_)
             assert row["VCpuInfo"]["DefaultVCpus"] >= max(2, needs.vcpus)
             assert row["MemoryInfo"]["SizeInMiB"] >= 1024 * max(4, needs.memory)
             assert row["MemoryInfo"]["SizeInMiB"] >= 1024 * row["VCpuInfo"]["DefaultCores"]
-            if rung.placement:
+            if candidate.placement:
                 assert "cluster" in row["PlacementGroupInfo"]["SupportedStrategies"]
             for gpu in row.get("GpuInfo", {}).get("Gpus", ()):
                 assert gpu["Manufacturer"] == "NVIDIA"
@@ -121,9 +121,9 @@ def test_a_type_that_is_named_is_had_though_it_slows_down():
 def test_what_slows_down_is_in_no_rung_with_what_does_not():
     named = Needs(types=("t3.large", "m6i.large", "m7i-flex.large"))
 
-    for rung in tried(named, 4):
-        slow = {type_ for type_ in rung.types if type_ != "m6i.large"}
-        assert slow in (set(), set(rung.types))
+    for candidate in tried(named, 4):
+        slow = {type_ for type_ in candidate.types if type_ != "m6i.large"}
+        assert slow in (set(), set(candidate.types))
 
 
 @pytest.mark.parametrize(

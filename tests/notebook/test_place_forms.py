@@ -19,7 +19,7 @@ from workbench.core.fleet.model import (
     Provider,
     Purchase,
 )
-from workbench.core.fleet.purchases import Order
+from workbench.core.fleet.purchases import PurchaseRecord
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe
 from workbench.core.world.world import Host
@@ -351,7 +351,9 @@ def test_a_host_file_that_is_none_is_refused(panel) -> None:
 
 
 def test_nodes_money_and_rungs_are_shown_as_they_are(shown, store) -> None:
-    store.put_order(Order(Purchase("default", "t", 0, 1, 1, ("g4dn.xlarge",), "a"), 1, 1.0))
+    store.put_purchase(
+        PurchaseRecord(Purchase("default", "t", 0, 1, 1, ("g4dn.xlarge",), "a"), 1, 1.0)
+    )
     shown.refresh(store)
 
     assert text_of(shown.state.value) == " ready, 1 rank, 1 of 2 nodes (1 booting)"

@@ -363,8 +363,8 @@ def test_whoever_follows_a_killed_supervisor_goes_on_and_buys_nothing_twice(
         until(look, what, pause=0.005)
         shell.kill()
 
-    def orders() -> list[PurchaseOutcome]:
-        return [order.outcome for order in shell.store.orders(NAME)]
+    def purchases() -> list[PurchaseOutcome]:
+        return [record.outcome for record in shell.store.purchases(NAME)]
 
     def key_is_made_and_not_shown() -> bool:
         return host_keys.exists() and '"shown": false' in host_keys.read_text()
@@ -373,8 +373,8 @@ def test_whoever_follows_a_killed_supervisor_goes_on_and_buys_nothing_twice(
     shell.endpoint.settings(boot=6.0)
     shell.endpoint.fail("CreateFleet", "InternalError", times=-1)
     shell.up(2, "--prepare", str(prepare), "--no-wait")
-    kill_when(orders, "the order")
-    assert orders() == [PurchaseOutcome.WRITTEN]
+    kill_when(purchases, "the order")
+    assert purchases() == [PurchaseOutcome.WRITTEN]
     assert shell.launched() == []
     shell.endpoint.mend()
 

@@ -59,7 +59,7 @@ def test_a_store_of_an_older_version_is_migrated_and_keeps_what_it_had(tmp_path,
     with Store(path) as store:
         assert store.cluster_wish("lab") == ClusterWish("lab", True, 3, False, 7)
         assert store.wish_cluster("lab", up=True, ranks=4).revision == 8
-        assert store.nodes("lab") == store.orders("lab") == []
+        assert store.nodes("lab") == store.purchases("lab") == []
         assert store.attendance("run", 0.0) is None
         assert store.surveys("lab") == store.forecasts("lab", 1e12) == []
         assert store._one("PRAGMA user_version") == (VERSION,)
@@ -158,13 +158,13 @@ def test_what_was_asked_for_before_options_had_their_names_is_read(tmp_path) -> 
     connection.close()
 
     with Store(path) as store:
-        wish, [order] = store.cluster_wish("lab"), store.orders("lab")
+        wish, [record] = store.cluster_wish("lab"), store.purchases("lab")
 
     assert wish is not None
     assert wish.fleet == FleetWish(
         Provider.EC2, nodes=3, min_nodes=2, max_nodes=5, max_price=1.5, prepare=script
     )
-    assert order.purchase == Purchase("lab", "t", 0, 3, 2, ("a",), max_price=0.5)
+    assert record.purchase == Purchase("lab", "t", 0, 3, 2, ("a",), max_price=0.5)
 
 
 def test_a_migration_that_fails_leaves_nothing_half_done(tmp_path) -> None:

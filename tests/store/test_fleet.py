@@ -8,7 +8,7 @@ import pytest
 
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Provider, Purchase
-from workbench.core.fleet.purchases import Order, PurchaseOutcome
+from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.run.model import RunKind, RunWish
 from workbench.core.world.world import Host, World
 from workbench.store.fleet import Account
@@ -30,7 +30,7 @@ NODE = Node(
     "i-1", NodeState.READY, "10.0.0.4", 2, "a", "z", 0.25, 0.5, 10.0, 0.0, True, "Well.", 9.0
 )
 PURCHASE = Purchase("lab", "token", 1, 3, 2, ("a", "b"), "z", True, 0.5)
-ORDER = Order(PURCHASE, 1, 5.0)
+ORDER = PurchaseRecord(PURCHASE, 1, 5.0)
 
 
 # -- the wish
@@ -117,12 +117,12 @@ def test_a_settled_account_is_kept_and_the_next_life_starts_at_nothing(store) ->
         store.account("lab", revision, 5.0 * revision)
         store.put_node("lab", replace(NODE, state=NodeState.GONE))
         store.put_prices("lab", [("i-1", 5.0, 0.2)])
-        store.put_order(ORDER)
+        store.put_purchase(ORDER)
         store.settle("lab")
 
     assert store.account("lab", 2, 20.0) == Account(20.0, 20.0, 1.0)
     assert store.spent("lab") == 0.0
-    assert store.nodes("lab", gone=True) == store.orders("lab") == []
+    assert store.nodes("lab", gone=True) == store.purchases("lab") == []
     assert store.prices("lab") == {}
     assert store.nodes("other") == [NODE]
 
@@ -141,45 +141,45 @@ def test_settling_twice_adds_nothing(store) -> None:
 
 
 def test_an_order_comes_back_as_it_was_written(store) -> None:
-    store.put_order(ORDER)
+    store.put_purchase(ORDER)
 
-    assert store.orders("lab") == [ORDER]
+    assert store.purchases("lab") == [ORDER]
 
 
 def test_an_answer_changes_what_came_of_it_and_not_what_was_bought(store) -> None:
-    store.put_order(ORDER)
+    store.put_purchase(ORDER)
 
-    store.put_order(
-        Order(
+    store.put_purchase(
+        PurchaseRecord(
             replace(PURCHASE, count=9), 2, 9.0, PurchaseOutcome.REFUSED, 3, "capacity", "None left."
         )
     )
 
-    assert store.orders("lab") == [
-        Order(PURCHASE, 2, 9.0, PurchaseOutcome.REFUSED, 3, "capacity", "None left.")
+    assert store.purchases("lab") == [
+        PurchaseRecord(PURCHASE, 2, 9.0, PurchaseOutcome.REFUSED, 3, "capacity", "None left.")
     ]
 
 
 def test_what_a_purchase_sends_stays_as_it_was_first_written(store) -> None:
     assert store.sent("lab", "token") is None
-    store.put_order(ORDER, "#cloud-config", [("workbench:expires", "9")])
+    store.put_purchase(ORDER, "#cloud-config", [("workbench:expires", "9")])
 
-    store.put_order(replace(ORDER, tries=2), "other", [])
+    store.put_purchase(replace(ORDER, tries=2), "other", [])
 
     assert store.sent("lab", "token") == ("#cloud-config", (("workbench:expires", "9"),))
-    assert store.orders("lab") == [replace(ORDER, tries=2)]
+    assert store.purchases("lab") == [replace(ORDER, tries=2)]
 
 
 def test_orders_come_back_in_the_order_in_which_they_were_first_written(store) -> None:
-    orders = [Order(replace(PURCHASE, token=token), 1, 5.0) for token in "cab"]
-    for order in orders:
-        store.put_order(order)
+    purchases = [PurchaseRecord(replace(PURCHASE, token=token), 1, 5.0) for token in "cab"]
+    for record in purchases:
+        store.put_purchase(record)
 
-    store.put_order(replace(orders[0], at=9.0))
+    store.put_purchase(replace(purchases[0], at=9.0))
 
-    assert [order.purchase.token for order in store.orders("lab")] == ["c", "a", "b"]
+    assert [record.purchase.token for record in store.purchases("lab")] == ["c", "a", "b"]
 
 
-@pytest.mark.parametrize("method", ["nodes", "orders", "prices", "spent"])
+@pytest.mark.parametrize("method", ["nodes", "purchases", "prices", "spent"])
 def test_a_cluster_that_never_was_has_nothing(store, method) -> None:
     assert not getattr(store, method)("lab")

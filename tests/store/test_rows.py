@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from workbench.core.cluster.model import ClusterFact
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider, Purchase
-from workbench.core.fleet.purchases import Order, PurchaseOutcome
+from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.run.model import RunKind, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Sample
 from workbench.core.world.world import RankFact
@@ -89,8 +89,8 @@ def fill(store: Store) -> None:
     )
     store.put_node(LAB, Node("n", NodeState.READY))
     store.put_prices(LAB, [("n", 1.0, 0.5)])
-    store.put_order(
-        Order(Purchase(LAB, "token", 0, 1, 1, ("cpu.2",)), 1, 1.0, PurchaseOutcome.WRITTEN)
+    store.put_purchase(
+        PurchaseRecord(Purchase(LAB, "token", 0, 1, 1, ("cpu.2",)), 1, 1.0, PurchaseOutcome.WRITTEN)
     )
     store.put_attendance(run, "server", 1, 1.0)
     with store._transaction() as connection:
@@ -108,7 +108,7 @@ READS = [
     lambda s, run: s.run(run),
     lambda s, run: (s.runs(), s.unfinished(LAB)),
     lambda s, run: (s.nodes(LAB, gone=True), s.prices(LAB), s.spent(LAB)),
-    lambda s, run: (s.orders(LAB), s.sent(LAB, "token")),
+    lambda s, run: (s.purchases(LAB), s.sent(LAB, "token")),
     lambda s, run: (s.survey(run), s.surveys(LAB)),
     lambda s, run: s.forecasts(LAB, 1e12),
     lambda s, run: (s.endings(run), s.shown(run, 1), s.newest_shown(run, 1000)),

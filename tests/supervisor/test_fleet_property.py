@@ -14,7 +14,7 @@ from tests.weekly import examples
 from workbench.cloud.rehearsal import Weather
 from workbench.core.fleet.cost import charge
 from workbench.core.fleet.model import NodeState
-from workbench.core.fleet.purchases import Order
+from workbench.core.fleet.purchases import PurchaseRecord
 from workbench.store import Store
 from workbench.supervisor.fleet.keeper import Load
 
@@ -25,7 +25,7 @@ BOUND = 6  # nodes that are ever asked for
 # Whatever a supervisor does to the world or writes down; it may end before and after each.
 DEEDS = (
     ("cloud", ("buy", "end", "clean", "machines", "offers")),
-    ("store", ("put_order", "put_node", "put_nodes", "put_prices", "settle", "account")),
+    ("store", ("put_purchase", "put_node", "put_nodes", "put_prices", "settle", "account")),
 )
 
 
@@ -132,11 +132,11 @@ class Sequence:
     def turn(self) -> None:
         """Turn, and do some of what is under way, in any order."""
         stage, chance = self.stage, self.chance
-        before, known = self.standing(), len(self.orders())
+        before, known = self.standing(), len(self.purchases())
         stage.keeper.tick(stage.wish, stage.load, stage.clock.now)
         stayed = {zone for id_, zone in self.standing().items() if before.get(id_) == zone}
         if stayed and not stage.wish.fleet.across_zones:
-            assert {order.purchase.zone for order in self.orders()[known:]} <= stayed
+            assert {record.purchase.zone for record in self.purchases()[known:]} <= stayed
         waiting = len(stage.queue.waiting)
         for _ in range(waiting if chance.random() < 0.6 else chance.randint(0, waiting)):
             stage.queue.work(chance.randrange(len(stage.queue.waiting)))
@@ -155,17 +155,17 @@ class Sequence:
     def look(self) -> None:
         """See that nothing is paid twice, or more than can have been wanted."""
         machines = Counter(machine.token for machine in self.stage.cloud.truth())
-        orders = {order.purchase.token: order for order in self.orders()}
+        purchases = {record.purchase.token: record for record in self.purchases()}
         for token, count in machines.items():
-            known = orders.get(token)
+            known = purchases.get(token)
             # A token without an order was settled: everything of it was gone by then.
             assert known is None or count <= known.purchase.count
         leaving = {n.id for n in self.nodes() if n.state is NodeState.LEAVING}
         taken = self.stage.cloud.noticed()  # what the place takes back is replaced before it goes
         assert len({*self.stage.paid()} - leaving - taken) <= self.most
 
-    def orders(self) -> list[Order]:
-        return self.store.orders(self.stage.cluster)
+    def purchases(self) -> list[PurchaseRecord]:
+        return self.store.purchases(self.stage.cluster)
 
     def finish(self) -> None:
         stage = self.stage
@@ -174,7 +174,7 @@ class Sequence:
             if fleet.finished:
                 break
             self.check_money()
-        assert fleet.finished, (self.orders(), self.nodes(), fleet.message)
+        assert fleet.finished, (self.purchases(), self.nodes(), fleet.message)
         assert stage.paid() == []
         stage.clock.now += 120.0
         assert stage.cloud.leftovers() == ()

@@ -134,7 +134,7 @@ def test_a_killed_supervisor_finds_its_nodes_and_buys_none_anew(rehearsal: Rehea
 
     assert rehearsal.ended(run).fact.state is RunState.FINISHED
     assert rehearsal.ready(3) == nodes
-    assert len(rehearsal.store.orders(NAME)) == 1
+    assert len(rehearsal.store.purchases(NAME)) == 1
 
 
 def test_a_node_that_is_taken_back_takes_its_rank_along_and_is_replaced(

@@ -8,14 +8,14 @@ import pytest
 
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider, Purchase
-from workbench.core.fleet.purchases import Order, PurchaseOutcome
+from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.view.nodes import (
     MOST_NODES,
     fleet_of,
     money_line,
     nodes_line,
     nodes_table,
-    rungs_table,
+    purchases_table,
     time_to_live,
 )
 from workbench.view.page_messages import cluster_message
@@ -33,9 +33,11 @@ def a_node(id_: str, state: NodeState = NodeState.JOINED, **changes) -> Node:
     return Node(id_, state, **{**given, "price": 0.2, "spent": 0.05, "launched": 1.0, **changes})
 
 
-def an_order(rung: int, outcome: PurchaseOutcome, climb: int = 1, message: str = "") -> Order:
-    purchase = Purchase("default", f"{climb}{rung}", rung, 3, 3, ("g4dn.xlarge",), "us-east-1a")
-    return Order(purchase, climb, 1.0, outcome, message=message)
+def a_record(
+    number: int, outcome: PurchaseOutcome, climb: int = 1, message: str = ""
+) -> PurchaseRecord:
+    purchase = Purchase("default", f"{climb}{number}", number, 3, 3, ("g4dn.xlarge",), "us-east-1a")
+    return PurchaseRecord(purchase, climb, 1.0, outcome, message=message)
 
 
 def test_what_is_gone_is_paid_for_but_no_longer_a_node(store, spot):
@@ -69,27 +71,27 @@ def test_a_cluster_that_is_down_asks_for_no_nodes(store):
 
 
 def test_only_the_ascent_that_is_under_way_is_told(store, spot):
-    for order in (
-        an_order(0, PurchaseOutcome.BOUGHT),
-        an_order(0, PurchaseOutcome.REFUSED, 2, "No capacity."),
-        an_order(1, PurchaseOutcome.WRITTEN, 2),
+    for record in (
+        a_record(0, PurchaseOutcome.BOUGHT),
+        a_record(0, PurchaseOutcome.REFUSED, 2, "No capacity."),
+        a_record(1, PurchaseOutcome.WRITTEN, 2),
     ):
-        store.put_order(order)
+        store.put_purchase(record)
 
     fleet = fleet_of(store, spot, 0, 1.0)
 
-    assert rungs_table(fleet.orders).rows == (
+    assert purchases_table(fleet.purchases).rows == (
         ("1", "3 nodes of g4dn.xlarge in us-east-1a", "refused", "No capacity."),
         ("2", "3 nodes of g4dn.xlarge in us-east-1a", "being tried", ""),
     )
-    assert [rung["outcome"] for rung in cluster_message(store, "default", 1.0)["rungs"]] == [
+    assert [number["outcome"] for number in cluster_message(store, "default", 1.0)["rungs"]] == [
         "refused",
         "written",
     ]
 
 
 def test_rungs_are_no_news_once_all_nodes_are_there(store, spot):
-    store.put_order(an_order(0, PurchaseOutcome.BOUGHT))
+    store.put_purchase(a_record(0, PurchaseOutcome.BOUGHT))
     store.put_nodes("default", [a_node(f"i-{number}") for number in range(3)])
 
     assert cluster_message(store, "default", 1.0)["rungs"] == []

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from workbench.cli.consent import best_rung, confirm, find_market, offers_table, remarks
+from workbench.cli.consent import best_candidate, confirm, find_market, offers_table, remarks
 from workbench.cli.fleet_options import SPELLING, read_request
 from workbench.cli.listing import text_table
 from workbench.cli.terminal import output
@@ -45,11 +45,11 @@ def offers(as_json: bool, **given: Any) -> None:
     if as_json:
         click.echo(json.dumps([asdict(offer) for offer in fitting], indent=2))
         return
-    rung = best_rung(fleet, market.offers)
+    candidate = best_candidate(fleet, market.offers)
     output().print(text_table(offers_table(fitting, fleet.nodes)))
-    for line in remarks(fleet, rung, market.offers):
+    for line in remarks(fleet, candidate, market.offers):
         click.echo(line)
-    click.echo(f"`workbench up` would try {rung} first.")
+    click.echo(f"`workbench up` would try {candidate} first.")
 
 
 def extend(seconds: float, cluster: str) -> None:

@@ -196,11 +196,11 @@ def offers_table(offers: Sequence[Offer], nodes: int) -> Table:
     return Table(headers, tuple(_offer_row(offer, nodes) for offer in offers[:MOST_OFFERS]))
 
 
-def remarks(fleet: FleetWish, rung: Candidate, offers: Sequence[Offer]) -> list[str]:
+def remarks(fleet: FleetWish, candidate: Candidate, offers: Sequence[Offer]) -> list[str]:
     """Return the remarks to show before the price is confirmed."""
     if fleet.provider is not Provider.EC2:
         return []
-    first = first_offer(rung, offers)
+    first = first_offer(candidate, offers)
     found = [LISTED, slowing(first), without_cuda(fleet, first, has_cuda_here(), "add --cuda")]
     return [*filter(None, found), *travel_notes(fleet, first)]
 
@@ -220,7 +220,7 @@ def find_market(fleet: FleetWish) -> Market:
     return market
 
 
-def best_rung(fleet: FleetWish, offers: Sequence[Offer]) -> Candidate:
+def best_candidate(fleet: FleetWish, offers: Sequence[Offer]) -> Candidate:
     """Return the candidate that is tried first.
 
     Args:
@@ -299,15 +299,15 @@ def _agreed_price(consent: Consent, fleet: FleetWish) -> FleetWish:
     market = find_market(fleet)
     fleet = replace(fleet, region=market.region)
     source = ask_ssh_source(fleet) if fleet.provider is Provider.EC2 else ""
-    rung = best_rung(fleet, market.offers)
+    candidate = best_candidate(fleet, market.offers)
     fitting = ranked(market.offers, required(fleet), fleet.nodes)
     consent.show(text_table(offers_table(fitting, fleet.nodes)))
-    trial = purchase(consent.cluster, "trial", 0, rung)
+    trial = purchase(consent.cluster, "trial", 0, candidate)
     tried = ask_permissions(fleet, trial)
     _tell_trial(tried, consent.show)
-    for line in remarks(fleet, rung, market.offers):
+    for line in remarks(fleet, candidate, market.offers):
         click.echo(line)
-    for line in _terms(fleet, rung, market.offers, consent.now):
+    for line in _terms(fleet, candidate, market.offers, consent.now):
         click.echo(line)
     if source:
         click.echo(f"Nodes accept ssh from {source}, and all other traffic only from each other.")
@@ -333,14 +333,16 @@ def _tell_trial(tried: Sequence[Finding], show: Show) -> None:
     click.echo(f"Dry run: {count(len(tried) - len(open_), 'check')} passed{more}.")
 
 
-def _terms(fleet: FleetWish, rung: Candidate, offers: Sequence[Offer], now: float) -> list[str]:
+def _terms(
+    fleet: FleetWish, candidate: Candidate, offers: Sequence[Offer], now: float
+) -> list[str]:
     """Return the terms to confirm: number and type of nodes, price, and duration.
 
     Raises:
         StateError: The budget would be spent as soon as the nodes are ready.
     """
-    first = first_offer(rung, offers)
-    price = total(first, rung.count)
+    first = first_offer(candidate, offers)
+    price = total(first, candidate.count)
     if not is_worth_it(0.0, price, fleet.budget):
         raise StateError(
             f"{dollars(fleet.budget)} last {duration(HOUR * fleet.budget / price)} at "
@@ -348,8 +350,8 @@ def _terms(fleet: FleetWish, rung: Candidate, offers: Sequence[Offer], now: floa
             "raise --budget, or ask for fewer or smaller nodes.",
         )
     most = f" (max price {hourly(fleet.max_price)})" if fleet.max_price else ""
-    billed = f", with {billed_beside(first, rung.count)}" if first.beside else ""
-    lines = [f"Tried first: {rung}, {hourly(price)} now{billed}{most}.", *traffic(fleet)]
+    billed = f", with {billed_beside(first, candidate.count)}" if first.beside else ""
+    lines = [f"Tried first: {candidate}, {hourly(price)} now{billed}{most}.", *traffic(fleet)]
     if fleet.expires:
         seconds = fleet.expires - now
         lines.append(

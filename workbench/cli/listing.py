@@ -27,7 +27,7 @@ from workbench.view.nodes import (
     money_line,
     nodes_line,
     nodes_table,
-    rungs_table,
+    purchases_table,
 )
 from workbench.view.page_protocol import as_values
 from workbench.view.run_record import runs_before
@@ -134,8 +134,8 @@ def _nodes(store: Store, wish: ClusterWish, now: float) -> Iterator[RenderableTy
     yield Text(f"{PLACES[wish.fleet.provider]}: {nodes_line(fleet)}, {money_line(fleet, now)}")
     if fleet.nodes:
         yield text_table(nodes_table(fleet.nodes))
-    if fleet.orders:
-        yield text_table(rungs_table(fleet.orders))
+    if fleet.purchases:
+        yield text_table(purchases_table(fleet.purchases))
 
 
 def _hang(run: Run) -> list[Text]:

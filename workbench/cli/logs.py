@@ -13,7 +13,7 @@ from workbench.cli.follow_run import TerminalView
 from workbench.cli.screen import prefix
 from workbench.core.run.metrics import FoldedLine
 from workbench.core.run.model import Run
-from workbench.core.supervisor.log_reading import Telling
+from workbench.core.supervisor.log_reading import LogFilter
 from workbench.errors import StateError
 from workbench.requests.supervisor import FORMER_LOG_NAME, LOG_NAME
 from workbench.store import Store
@@ -89,7 +89,7 @@ def print_supervisor_log(cluster: str, follow: bool, least: str) -> None:
     path = cluster_directory(cluster) / LOG_NAME
     if not path.exists():
         raise _no_logs(cluster)
-    telling, reader = Telling(least), LineReader()
+    telling, reader = LogFilter(least), LineReader()
     former = [one for one in (path.with_name(FORMER_LOG_NAME),) if one.exists()]
     ends = _added(lambda: former, TAIL_NBYTES, follow=False)
     for _, text in chain(ends, _added(lambda: [path], TAIL_NBYTES, follow)):

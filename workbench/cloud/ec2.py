@@ -29,7 +29,7 @@ from workbench.cloud.network import Network, check_reach, find_network
 from workbench.cloud.preflight import NodeWish, try_all
 from workbench.cloud.ssh_ingress import find_ssh_source
 from workbench.cloud.tags import CLUSTER, Whose, borne
-from workbench.core.fleet.cloud_errors import ErrorKind, of_fleet, of_rung
+from workbench.core.fleet.cloud_errors import ErrorKind, kind_for_fallbacks, of_fleet
 from workbench.core.fleet.cost import DISK_GIB
 from workbench.core.fleet.fallbacks import member
 from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
@@ -132,7 +132,7 @@ class Ec2:
         try:
             self._buy(purchase, user_data, tags)
         except CloudError as error:
-            kind = of_rung(error.kind, placement=purchase.placement)
+            kind = kind_for_fallbacks(error.kind, placement=purchase.placement)
             if kind == error.kind:
                 raise
             raise CloudError(error.what, kind, error.code, remedy=error.remedy) from error

@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish, shown_state
 from workbench.core.cluster.size import Size
-from workbench.core.cluster.spending import needs_a_yes
+from workbench.core.cluster.spending import needs_confirmation
 from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.units import count
 from workbench.errors import Unknown, WorkbenchError
@@ -273,7 +273,7 @@ class ClusterPanel(ClusterBoxes):
                 size, shared = Size(ranks=self.ranks.value), self.oversubscribe.value
             else:
                 size, shared = Size(nodes=int(at_least(self.nodes))), False
-            if wish is not None and needs_a_yes(wish, size.nodes or 0):
+            if wish is not None and needs_confirmation(wish, size.nodes or 0):
                 self.questions.ask_size(size)
                 return
             ask_size(store, size, cluster=self.cluster, oversubscribe=shared)

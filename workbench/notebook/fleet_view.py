@@ -5,16 +5,18 @@ from __future__ import annotations
 from workbench.core.fleet.model import Provider
 from workbench.notebook.cell_output import dense, table
 from workbench.view.html import Html
-from workbench.view.nodes import FleetNodes, nodes_line, nodes_table, rungs_table
+from workbench.view.nodes import FleetNodes, nodes_line, nodes_table, purchases_table
 from workbench.view.run_output import Bundle
 
 
 def fleet_tables(fleet: FleetNodes) -> list[Bundle]:
     """Return the purchases, while nodes are missing, and the nodes by state, as tables."""
     parts = []
-    if fleet.orders:
+    if fleet.purchases:
         parts.append(
-            table(rungs_table(fleet.orders), "Purchases, in the order in which they are tried")
+            table(
+                purchases_table(fleet.purchases), "Purchases, in the order in which they are tried"
+            )
         )
     if fleet.nodes:
         parts.append(table(nodes_table(fleet.nodes), "Nodes"))

@@ -120,7 +120,7 @@ class MarketForm:
         self.findings = findings
         self.permissions.value = findings_html(findings)
 
-    def first_rung(self, wish: FleetWish) -> Candidate | None:
+    def first_candidate(self, wish: FleetWish) -> Candidate | None:
         """Return the candidate that is tried first; None without one."""
         if not self._is_known() or wish.nodes < 1:
             return None
@@ -135,7 +135,7 @@ class MarketForm:
 
     def summary(self, wish: FleetWish) -> str:
         """Return the total price of the nodes, or why none are available."""
-        return self._total(wish, self.first_rung(wish))
+        return self._total(wish, self.first_candidate(wish))
 
     def refresh(self, nodes: int, min_nodes: int, max_nodes: int, now: float) -> str:
         """Show the offers and the total price; return why they cannot be started, or empty."""
@@ -150,50 +150,50 @@ class MarketForm:
             return _UNKNOWN
         fitting = ranked(self.found, required(wish), nodes)
         self.table.value = offers_html(fitting, nodes)
-        rung = self.first_rung(wish)
-        total = self._total(wish, rung)
-        self.total.value = said(" ".join([*self._remarks(wish, rung), total]))
+        candidate = self.first_candidate(wish)
+        total = self._total(wish, candidate)
+        self.total.value = said(" ".join([*self._remarks(wish, candidate), total]))
         if any(one.ok is False for one in self.findings):
             return "The dry run found problems; fix them first."
-        return "" if rung else total
+        return "" if candidate else total
 
-    def _total(self, wish: FleetWish, rung: Candidate | None) -> str:
+    def _total(self, wish: FleetWish, candidate: Candidate | None) -> str:
         if wish.nodes < 1:
             return "With 0 nodes nothing is bought."
         if why := why_not(wish, self.found):
             return why
         fitting = ranked(self.found, required(wish), wish.nodes)
-        if rung is None:
+        if candidate is None:
             least = hourly(total(fitting[0], wish.min_nodes))
             return (
                 f"{count(wish.min_nodes, 'node')} cost at least {least}, above the "
                 f"max price of {hourly(wish.max_price)}; raise it, or ask for fewer nodes."
             )
-        first = self._cheapest(rung)
-        hour = total(first, rung.count)
+        first = self._cheapest(candidate)
+        hour = total(first, candidate.count)
         lasts = ""
         if wish.budget and hour:
             lasts = f"; {dollars(wish.budget)} last {duration(3600 * wish.budget / hour)}"
-        billed = f", with {billed_beside(first, rung.count)}" if first.beside else ""
+        billed = f", with {billed_beside(first, candidate.count)}" if first.beside else ""
         bought = (
             " (a rehearsal: nothing is bought)" if self.provider is Provider.REHEARSAL else billed
         )
-        sentence = f"Total {hourly(hour)} at current prices for {rung}{bought}{lasts}."
+        sentence = f"Total {hourly(hour)} at current prices for {candidate}{bought}{lasts}."
         return " ".join([sentence, *traffic(wish)])
 
-    def _remarks(self, wish: FleetWish, rung: Candidate | None) -> list[str]:
+    def _remarks(self, wish: FleetWish, candidate: Candidate | None) -> list[str]:
         """Return the remarks to show before the price is confirmed."""
-        if rung is None or self.provider is Provider.REHEARSAL:
+        if candidate is None or self.provider is Provider.REHEARSAL:
             return []
-        first = first_offer(rung, self.found)
+        first = first_offer(candidate, self.found)
         lacks = without_cuda(wish, first, has_cuda_here(), f"tick “{CUDA_LABEL}”")
         return [*filter(None, [slowing(first), lacks]), *travel_notes(wish, first)]
 
-    def _cheapest(self, rung: Candidate) -> Offer:
+    def _cheapest(self, candidate: Candidate) -> Offer:
         found = [
             offer
             for offer in self.found
-            if offer.type in rung.types and rung.zone in ("", offer.zone)
+            if offer.type in candidate.types and candidate.zone in ("", offer.zone)
         ]
         return min(found, key=lambda offer: offer.hour)
 

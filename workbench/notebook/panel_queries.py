@@ -57,11 +57,11 @@ class PanelQueries:
             form.take(fleet, market.region, market.offers)
             # The region is known only now, and a type may no longer be offered.
             fleet = self._panel.asked()
-            rung = form.first_rung(fleet)
-            if rung is None:
+            candidate = form.first_candidate(fleet)
+            if candidate is None:
                 self._panel.say(form.summary(fleet))
                 return
-            trial = purchase(self._panel.cluster, "trial", 0, rung)
+            trial = purchase(self._panel.cluster, "trial", 0, candidate)
             form.judge(self._places.permissions(fleet, trial))
             self._panel.say("Nothing has been bought yet; buy these nodes with Start.")
 

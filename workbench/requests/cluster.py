@@ -21,7 +21,7 @@ from workbench.core.cluster.model import (
     shown_state,
 )
 from workbench.core.cluster.size import Size, resized
-from workbench.core.cluster.spending import growth, needs_a_yes, refuse_ending
+from workbench.core.cluster.spending import check_time_left, growth, needs_confirmation
 from workbench.core.cluster.target_world import wished_world
 from workbench.core.fleet.charges import ring_price
 from workbench.core.fleet.model import LOCATED, FleetWish, Provider
@@ -73,7 +73,7 @@ def ask_cluster(
     if fleet is not None:
         fleet = check_fleet(placed(fleet, has))
     elif has is not None:
-        refuse_ending(has, time.time())
+        check_time_left(has, time.time())
     fleet = fleet or (has.fleet if has else THIS_MACHINE)
     check_place(store, before, fleet)
     if (
@@ -116,11 +116,11 @@ def ask_size(
     before = store.cluster_wish(check_cluster_name(cluster))
     if before is None or not before.up:
         return _start_with(store, before, size, cluster, oversubscribe)
-    refuse_ending(before, time.time())
+    check_time_left(before, time.time())
     wish = resized(
         before, size, local_hosts(), oversubscribe=oversubscribe, across_zones=across_zones
     )
-    if needs_a_yes(before, wish.fleet.nodes):
+    if needs_confirmation(before, wish.fleet.nodes):
         _check_price(store, wish, agreed, market)
     return _request(store, before, wish)
 

@@ -10,7 +10,7 @@ import tokenize
 from pathlib import Path
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER, THIS_MACHINE, check_cluster_name
-from workbench.core.cluster.spending import refuse_ending
+from workbench.core.cluster.spending import check_time_left
 from workbench.core.cluster.target_world import KNOWN, wished_world
 from workbench.core.run.model import Run, RunKind, RunWish, check_run_name
 from workbench.errors import InputError, StateError
@@ -63,7 +63,7 @@ def ask_run(
     before = store.cluster_wish(cluster)
     has = present_wish(before)
     if has is not None:
-        refuse_ending(has, now)
+        check_time_left(has, now)
     fleet = has.fleet if has else THIS_MACHINE
     check_place(store, before, fleet)
     if ranks is not None:

@@ -22,7 +22,7 @@ from workbench.store import sqlite_errors
 from workbench.store.claim import claim, this_machine
 from workbench.store.disk import mount_under
 from workbench.store.paths import FILE_NAME, home_directory
-from workbench.store.schema import migrate, refuse_newer
+from workbench.store.schema import check_version, migrate
 from workbench.store.sqlite_errors import explained
 
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
@@ -77,7 +77,7 @@ class Database:
         if row[0] != getattr(self._local, "version", None):
             self._local.version = row[0]
             with explained(self.path):
-                refuse_newer(self._connection, str(self.path))
+                check_version(self._connection, str(self.path))
         return int(row[0])
 
     # -- inside

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from workbench.core.cluster.model import THIS_MACHINE
-from workbench.core.fleet.model import FleetWish, Node, NodeState
-from workbench.core.fleet.purchases import Order
+from workbench.core.fleet.model import FleetWish, Node, NodeState, Purchase
+from workbench.core.fleet.purchases import PurchaseRecord
 from workbench.store.database import Database
 from workbench.store.rows import built, readable, reading
 
 _NODE = tuple(Node.__dataclass_fields__)
-_ORDER = tuple(name for name in Order.__dataclass_fields__ if name != "purchase")
+_RECORD = tuple(name for name in PurchaseRecord.__dataclass_fields__ if name != "purchase")
 
 
 @dataclass(frozen=True)
@@ -124,23 +124,23 @@ class Fleets(Database):
 
     # -- purchases
 
-    def put_order(
-        self, order: Order, user_data: str = "", tags: Sequence[tuple[str, str]] = ()
+    def put_purchase(
+        self, record: PurchaseRecord, user_data: str = "", tags: Sequence[tuple[str, str]] = ()
     ) -> None:
         """Write a purchase before its call, or the result of it; the last write wins.
 
         What the call sends (``purchase``, ``user_data`` and ``tags``) is never overwritten: calls
         with the same token must have the same content.
         """
-        purchase = order.purchase
-        fields = [getattr(order, name) for name in _ORDER]
-        sent = (json.dumps(asdict(purchase)), user_data, json.dumps(list(tags)))
+        purchase = record.purchase
+        fields = [getattr(record, name) for name in _RECORD]
+        sent = (_purchase_text(purchase), user_data, json.dumps(list(tags)))
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO purchases (cluster, token, purchase, user_data, tags, "
-                f"{', '.join(_ORDER)}) VALUES (?, ?, ?, ?, ?, {', '.join('?' * len(_ORDER))}) "
+                f"{', '.join(_RECORD)}) VALUES (?, ?, ?, ?, ?, {', '.join('?' * len(_RECORD))}) "
                 "ON CONFLICT (cluster, token) DO UPDATE SET "
-                + ", ".join(f"{name} = excluded.{name}" for name in _ORDER),
+                + ", ".join(f"{name} = excluded.{name}" for name in _RECORD),
                 (purchase.cluster, purchase.token, *sent, *fields),
             )
 
@@ -155,15 +155,15 @@ class Fleets(Database):
         with reading(self.path, f"a purchase of {cluster!r}"):
             return str(row[0]), tuple((str(key), str(value)) for key, value in json.loads(row[1]))
 
-    def orders(self, cluster: str) -> list[Order]:
+    def purchases(self, cluster: str) -> list[PurchaseRecord]:
         """Return all purchases of ``cluster``, in the order in which they were first written."""
         rows = self._all(
-            f"SELECT purchase, {', '.join(_ORDER)} FROM purchases "
+            f"SELECT purchase, {', '.join(_RECORD)} FROM purchases "
             "WHERE cluster = ? ORDER BY number",
             (cluster,),
         )
         what = f"a purchase of {cluster!r}"
-        return [*readable(self.path, what, rows, lambda row: _order(row[0], row[1:]))]
+        return [*readable(self.path, what, rows, lambda row: _record(row[0], row[1:]))]
 
 
 def fleet_text(wish: FleetWish) -> str:
@@ -186,6 +186,13 @@ def _segment(row: Sequence[Any]) -> tuple[str, tuple[float, float]]:
     return str(row[0]), (float(row[1]), float(row[2]))
 
 
-def _order(text: str, fields: Sequence[Any]) -> Order:
-    values = dict(zip(_ORDER, fields, strict=True))
-    return built(Order, values | {"purchase": json.loads(text)})
+def _purchase_text(purchase: Purchase) -> str:
+    values = asdict(purchase)
+    return json.dumps(values | {"rung": values.pop("number")})  # the stored name
+
+
+def _record(text: str, fields: Sequence[Any]) -> PurchaseRecord:
+    purchase = json.loads(text)
+    purchase["number"] = purchase.pop("rung")
+    values = dict(zip(_RECORD, fields, strict=True))
+    return built(PurchaseRecord, values | {"purchase": purchase})

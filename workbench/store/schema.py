@@ -339,11 +339,11 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
     Raises:
         StoreNewer: A newer workbench wrote the file.
     """
-    if refuse_newer(connection, path) == VERSION:
+    if check_version(connection, path) == VERSION:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for version in range(refuse_newer(connection, path), VERSION):
+        for version in range(check_version(connection, path), VERSION):
             for statement in MIGRATIONS[version].split(";"):
                 connection.execute(statement)
         connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -354,7 +354,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
         raise
 
 
-def refuse_newer(connection: sqlite3.Connection, path: str) -> int:
+def check_version(connection: sqlite3.Connection, path: str) -> int:
     """Return the file's version, which may have changed since the file was opened.
 
     Raises:

@@ -41,9 +41,9 @@ def _attend(child: int, reader: int) -> None:
         return
     _, status = os.waitpid(child, 0)
     if status:
-        from workbench.supervisor.final_message import say_unborn
+        from workbench.supervisor.final_message import store_failed_start
 
-        say_unborn(sys.argv[1], status)
+        store_failed_start(sys.argv[1], status)
 
 
 if __name__ == "__main__":

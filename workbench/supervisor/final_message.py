@@ -18,7 +18,7 @@ from workbench.store.paths import cluster_directory
 _TAIL = 4096
 
 
-def say_failed(store: Store, cluster: str, message: str) -> None:
+def store_failure(store: Store, cluster: str, message: str) -> None:
     """Store why the cluster has failed; ignored if the store is what failed."""
     with contextlib.suppress(WorkbenchError):
         fact = store.cluster_fact(cluster)
@@ -29,7 +29,7 @@ def say_failed(store: Store, cluster: str, message: str) -> None:
         )
 
 
-def say_unborn(cluster: str, status: int) -> None:
+def store_failed_start(cluster: str, status: int) -> None:
     """Store that a supervisor ended before it started its work.
 
     Args:
@@ -39,7 +39,7 @@ def say_unborn(cluster: str, status: int) -> None:
         log = cluster_directory(cluster) / LOG_NAME
         with Store() as store:
             if not supervisor_is_awake(cluster):
-                say_failed(
+                store_failure(
                     store,
                     cluster,
                     f"The supervisor ended as it started ({_how(status, log)}); see {log}.",

@@ -25,7 +25,7 @@ from workbench.store import Store
 from workbench.store.paths import cluster_directory, owners_only
 from workbench.store.reserve import take_back_reserve
 from workbench.supervisor.data.outputs import Outputs
-from workbench.supervisor.final_message import say_failed
+from workbench.supervisor.final_message import store_failure
 from workbench.supervisor.fleet.keeper import FleetKeeper
 from workbench.supervisor.heartbeat import Heart
 from workbench.supervisor.hosts import Ground
@@ -99,10 +99,10 @@ def _work(store: Store, cluster: str, folder: Path, heart: Heart) -> bool:
         return False
     except WorkbenchError as error:
         log.error("%s", error)
-        say_failed(store, cluster, str(error))
+        store_failure(store, cluster, str(error))
     except Exception as error:  # the process's outermost edge
         log.exception("The supervisor failed.")
-        say_failed(store, cluster, f"The supervisor failed ({error!r}); see its log.")
+        store_failure(store, cluster, f"The supervisor failed ({error!r}); see its log.")
     heart.end()
     return False
 

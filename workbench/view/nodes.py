@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.cost import PRICED, Bill, bill
-from workbench.core.fleet.fallbacks import rung_of
+from workbench.core.fleet.fallbacks import candidate_of
 from workbench.core.fleet.model import Node, NodeState, Provider
-from workbench.core.fleet.purchases import Order, PurchaseOutcome
+from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.units import count
 from workbench.store import Store
 from workbench.view.listing import NOTHING, Table
@@ -26,7 +26,7 @@ PLACES = {
     Provider.EC2: "EC2 spot",
     Provider.REHEARSAL: "rehearsal (nothing is bought)",
 }
-_ORDER = {state: place for place, state in enumerate(NodeState)}
+_RECORD = {state: place for place, state in enumerate(NodeState)}
 OUTCOMES = {
     PurchaseOutcome.WRITTEN: "being tried",
     PurchaseOutcome.BOUGHT: "granted",
@@ -43,14 +43,14 @@ class FleetNodes:
         asked: The desired number of nodes.
         nodes: All that are not gone, the head first, then by progress.
         bill: None if the nodes cost nothing.
-        orders: The purchases tried in the current search for nodes.
+        purchases: The purchases tried in the current search for nodes.
     """
 
     wish: ClusterWish
     asked: int
     nodes: tuple[Node, ...]
     bill: Bill | None
-    orders: tuple[Order, ...] = ()
+    purchases: tuple[PurchaseRecord, ...] = ()
 
     @property
     def joined(self) -> int:
@@ -75,12 +75,12 @@ def fleet_of(store: Store, wish: ClusterWish, ranks: int, now: float) -> FleetNo
     found = FleetNodes(
         wish,
         asked,
-        tuple(sorted(there, key=lambda node: (not node.head, -_ORDER[node.state], node.id))),
+        tuple(sorted(there, key=lambda node: (not node.head, -_RECORD[node.state], node.id))),
         paid if fleet.provider in PRICED else None,
     )
-    orders = store.orders(wish.name) if found.joined < asked else []
-    climb = max((order.climb for order in orders), default=0)
-    last = tuple(order for order in orders if order.climb == climb)
+    purchases = store.purchases(wish.name) if found.joined < asked else []
+    climb = max((record.climb for record in purchases), default=0)
+    last = tuple(record for record in purchases if record.climb == climb)
     return FleetNodes(wish, asked, found.nodes, found.bill, last)
 
 
@@ -104,9 +104,11 @@ def fleet_message(fleet: FleetNodes) -> FleetMessage:
         nodes=() if is_local else tuple(_node(node) for node in fleet.nodes[:MOST_NODES]),
         rungs=tuple(
             RungMessage(
-                what=str(rung_of(order.purchase)), outcome=order.outcome, message=order.message
+                what=str(candidate_of(record.purchase)),
+                outcome=record.outcome,
+                message=record.message,
             )
-            for order in fleet.orders
+            for record in fleet.purchases
         ),
     )
 
@@ -130,11 +132,11 @@ def nodes_table(nodes: Iterable[Node]) -> Table:
     return Table(headers, rows)
 
 
-def rungs_table(orders: Sequence[Order]) -> Table:
+def purchases_table(purchases: Sequence[PurchaseRecord]) -> Table:
     """Return the table of purchases, in the order in which they were tried."""
     rows = tuple(
-        (str(number), str(rung_of(order.purchase)), OUTCOMES[order.outcome], order.message)
-        for number, order in enumerate(orders, 1)
+        (str(number), str(candidate_of(record.purchase)), OUTCOMES[record.outcome], record.message)
+        for number, record in enumerate(purchases, 1)
     )
     return Table(("", "tried", "outcome", "why"), rows)
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
-from workbench.core.fleet.fallbacks import rung_of
+from workbench.core.fleet.fallbacks import candidate_of
 from workbench.core.fleet.model import LOCATED, NodeState, Provider
 from workbench.core.fleet.request import COSTLY
 from workbench.core.units import count
@@ -194,8 +194,10 @@ def _standing(store: Store, wish: ClusterWish | None, fact: ClusterFact, now: fl
     if wish is None or wish.fleet.provider is Provider.THIS_MACHINE:
         return said
     fleet = fleet_of(store, wish, fact.ranks, now)
-    tried = fleet.orders[-1] if fleet.orders else None
-    rung = (
-        f"; {rung_of(tried.purchase)}: {tried.message or OUTCOMES[tried.outcome]}" if tried else ""
+    tried = fleet.purchases[-1] if fleet.purchases else None
+    candidate = (
+        f"; {candidate_of(tried.purchase)}: {tried.message or OUTCOMES[tried.outcome]}"
+        if tried
+        else ""
     )
-    return f"{said}; {nodes_line(fleet)}{rung}"
+    return f"{said}; {nodes_line(fleet)}{candidate}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from workbench.core.cluster.model import ClusterWish
-from workbench.core.cluster.spending import growth, needs_a_yes, refuse_ending
+from workbench.core.cluster.spending import check_time_left, growth, needs_confirmation
 from workbench.core.fleet.cost import DISK_GIB, beside
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer, Provider
 from workbench.errors import InputError, StateError
@@ -31,23 +31,23 @@ def lab(**changes) -> ClusterWish:
 
 
 def test_what_has_time_left_and_what_is_deleted_is_not_refused():
-    refuse_ending(WISH, NOW)
-    refuse_ending(lab(expires=0.0), NOW)
-    refuse_ending(replace(lab(expires=NOW), up=False), NOW)
+    check_time_left(WISH, NOW)
+    check_time_left(lab(expires=0.0), NOW)
+    check_time_left(replace(lab(expires=NOW), up=False), NOW)
 
 
 @pytest.mark.parametrize("place", [Provider.EC2, Provider.HOSTS, Provider.REHEARSAL])
 def test_what_would_end_at_once_is_not_started(place):
     with pytest.raises(StateError, match="time to live of cluster 'lab' is over"):
-        refuse_ending(lab(provider=place, expires=NOW), NOW)
+        check_time_left(lab(provider=place, expires=NOW), NOW)
 
 
 def test_only_more_nodes_that_cost_need_a_yes():
-    assert needs_a_yes(WISH, 3)
-    assert not needs_a_yes(WISH, 2)
-    assert not needs_a_yes(WISH, 0)
-    assert not needs_a_yes(lab(provider=Provider.REHEARSAL), 3)
-    assert not needs_a_yes(lab(provider=Provider.HOSTS), 3)
+    assert needs_confirmation(WISH, 3)
+    assert not needs_confirmation(WISH, 2)
+    assert not needs_confirmation(WISH, 0)
+    assert not needs_confirmation(lab(provider=Provider.REHEARSAL), 3)
+    assert not needs_confirmation(lab(provider=Provider.HOSTS), 3)
 
 
 def test_more_nodes_cost_what_the_same_cost_where_the_others_are():
@@ -70,8 +70,8 @@ def test_after_nothing_the_cheapest_is_what_counts():
 def test_nodes_that_leave_are_bought_anew_and_those_that_stay_are_not():
     leaving = replace(NODES[0], state=NodeState.LEAVING)
 
-    assert growth(WISH, 3, OFFERS, (leaving, NODES[1]), 0.0).rung.count == 2
-    assert growth(WISH, 2, OFFERS, NODES, 0.0).rung is None
+    assert growth(WISH, 3, OFFERS, (leaving, NODES[1]), 0.0).candidate.count == 2
+    assert growth(WISH, 2, OFFERS, NODES, 0.0).candidate is None
 
 
 def test_a_price_is_agreed_to_as_long_as_it_hardly_moves():
@@ -119,13 +119,13 @@ def test_more_nodes_are_offered_where_the_others_are_or_on_a_word_elsewhere():
         "`workbench resize --nodes 4 --across-zones`, where traffic between zones costs $0.01/GB "
         "on each side."
     )
-    assert growth(lab(across_zones=True), 4, OFFERS, near, 0.0).rung.zone == "b"
+    assert growth(lab(across_zones=True), 4, OFFERS, near, 0.0).candidate.zone == "b"
 
 
 def test_a_node_that_leaves_says_nothing_of_where_more_are_bought():
     leaving = [replace(one, zone="c", state=NodeState.LEAVING) for one in NODES]
 
-    assert growth(WISH, 4, OFFERS, leaving, 0.0).rung.zone == "b"
+    assert growth(WISH, 4, OFFERS, leaving, 0.0).candidate.zone == "b"
 
 
 def test_what_other_zones_cost_is_in_the_question_and_in_the_refusal():

@@ -11,13 +11,18 @@ from workbench.core.fleet.cloud_errors import (
     ErrorKind,
     Reaction,
     classify,
+    kind_for_fallbacks,
     of_fleet,
-    of_rung,
     step,
 )
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=200)
-NEXT, PAUSE, STOP, BACK_OFF = Reaction.NEXT_RUNG, Reaction.PAUSE, Reaction.STOP, Reaction.BACK_OFF
+NEXT, PAUSE, STOP, BACK_OFF = (
+    Reaction.NEXT_CANDIDATE,
+    Reaction.PAUSE,
+    Reaction.STOP,
+    Reaction.BACK_OFF,
+)
 
 CODES = [
     ("InsufficientInstanceCapacity", ErrorKind.CAPACITY, NEXT, "too few such machines free"),
@@ -222,5 +227,7 @@ def test_close_together_only_what_stands_in_every_way_ends_the_ladder(kind) -> N
         ErrorKind.BUSY,
     }
 
-    assert of_rung(kind, placement=True) == (kind if kind in everywhere else ErrorKind.CAPACITY)
-    assert of_rung(kind, placement=False) == kind
+    assert kind_for_fallbacks(kind, placement=True) == (
+        kind if kind in everywhere else ErrorKind.CAPACITY
+    )
+    assert kind_for_fallbacks(kind, placement=False) == kind

@@ -12,9 +12,9 @@ from workbench.core.fleet.fallbacks import (
     DEAREST,
     MOST_TYPES,
     Candidate,
+    candidate_of,
     candidates,
     purchase,
-    rung_of,
     token,
 )
 from workbench.core.fleet.model import Needs, Offer
@@ -42,11 +42,11 @@ def test_it_goes_from_close_together_to_fewer_elsewhere() -> None:
 
 
 def test_where_fewer_will_not_do_they_are_not_tried() -> None:
-    assert {rung.min_nodes for rung in candidates(GPU, ALL, 4, 4)} == {4}
+    assert {candidate.min_nodes for candidate in candidates(GPU, ALL, 4, 4)} == {4}
 
 
 def test_a_lone_node_stands_close_to_nobody() -> None:
-    assert not any(rung.placement for rung in candidates(GPU, ALL, 1, 1, placement=False))
+    assert not any(candidate.placement for candidate in candidates(GPU, ALL, 1, 1, placement=False))
 
 
 def test_where_nodes_are_already_the_same_is_tried_first() -> None:
@@ -59,7 +59,7 @@ def test_where_nodes_are_already_the_same_is_tried_first() -> None:
 def test_beside_nodes_that_stand_only_their_zone_is_tried() -> None:
     tried = candidates(GPU, ALL, 2, 1, near=("g4dn.xlarge", "b"))
 
-    assert {rung.zone for rung in tried} == {"b"}
+    assert {candidate.zone for candidate in tried} == {"b"}
     assert tried[0].placement
     assert candidates(GPU, [BEST], 2, 1, near=("g4dn.xlarge", "b")) == ()
 
@@ -67,11 +67,11 @@ def test_beside_nodes_that_stand_only_their_zone_is_tried() -> None:
 def test_with_a_persons_word_other_zones_are_tried_after_that_of_the_nodes() -> None:
     tried = candidates(GPU, ALL, 2, 2, near=("g4dn.xlarge", "b"), across_zones=True)
 
-    assert list(dict.fromkeys(rung.zone for rung in tried)) == ["b", "a"]
+    assert list(dict.fromkeys(candidate.zone for candidate in tried)) == ["b", "a"]
 
 
 def test_a_whole_new_fleet_may_take_any_zone() -> None:
-    assert {rung.zone for rung in candidates(GPU, ALL, 4, 2)} == {"a", "b"}
+    assert {candidate.zone for candidate in candidates(GPU, ALL, 4, 2)} == {"a", "b"}
 
 
 @pytest.mark.parametrize(
@@ -81,15 +81,15 @@ def test_a_whole_new_fleet_may_take_any_zone() -> None:
 def test_as_many_are_asked_for_as_may_be_paid(room, counts) -> None:
     tried = candidates(GPU, [BEST], 4, 2, room=room)
 
-    assert {rung.count for rung in tried} == counts
-    assert all(rung.max_price * rung.count == pytest.approx(room) for rung in tried)
+    assert {candidate.count for candidate in tried} == counts
+    assert all(candidate.max_price * candidate.count == pytest.approx(room) for candidate in tried)
 
 
 def test_disks_and_addresses_are_paid_from_what_all_may_cost() -> None:
     billed = [replace(BEST, beside=0.01)]
 
-    assert {rung.count for rung in candidates(GPU, billed, 4, 2, room=0.8)} == {3}
-    assert {rung.count for rung in candidates(GPU, billed, 4, 2, room=0.84)} == {4}
+    assert {candidate.count for candidate in candidates(GPU, billed, 4, 2, room=0.8)} == {3}
+    assert {candidate.count for candidate in candidates(GPU, billed, 4, 2, room=0.84)} == {4}
     assert candidates(GPU, billed, 4, 2, room=0.84)[0].max_price == pytest.approx(0.2)
     assert candidates(GPU, billed, 4, 2)[0].max_price == 0.0
 
@@ -97,7 +97,11 @@ def test_disks_and_addresses_are_paid_from_what_all_may_cost() -> None:
 def test_of_types_with_disks_of_two_sizes_the_larger_disk_bounds_what_one_may_cost() -> None:
     billed = [replace(BEST, beside=0.01), replace(OTHER, beside=0.03)]
 
-    mixed = next(rung for rung in candidates(GPU, billed, 2, 2, room=1.0) if len(rung.types) == 2)
+    mixed = next(
+        candidate
+        for candidate in candidates(GPU, billed, 2, 2, room=1.0)
+        if len(candidate.types) == 2
+    )
 
     assert mixed.max_price == pytest.approx(0.5 - 0.03)
 
@@ -106,7 +110,7 @@ def test_of_types_with_disks_of_two_sizes_the_larger_disk_bounds_what_one_may_co
 def test_as_many_are_asked_for_as_the_quota_allows(quota, counts) -> None:
     tried = candidates(GPU, [replace(BEST, quota=quota)], 4, 2)
 
-    assert {rung.count for rung in tried} == counts
+    assert {candidate.count for candidate in tried} == counts
 
 
 def test_nothing_is_tried_where_nothing_fits() -> None:
@@ -146,17 +150,17 @@ def test_every_rung_is_new_and_within_price_quota_and_size(listed, count, least,
     tried = candidates(GPU, listed, count, least, room=room)
 
     assert len(set(tried)) == len(tried)
-    for rung in tried:
-        assert least <= rung.min_nodes <= rung.count <= count
-        assert 0 < len(rung.types) <= MOST_TYPES
-        chosen = [o for o in listed if o.type in rung.types and o.zone == rung.zone]
-        assert len(chosen) == len(rung.types)
+    for candidate in tried:
+        assert least <= candidate.min_nodes <= candidate.count <= count
+        assert 0 < len(candidate.types) <= MOST_TYPES
+        chosen = [o for o in listed if o.type in candidate.types and o.zone == candidate.zone]
+        assert len(chosen) == len(candidate.types)
         assert all(fits(GPU, offer) for offer in chosen)
         assert all(
-            offer.quota is None or offer.vcpus * rung.count <= offer.quota for offer in chosen
+            offer.quota is None or offer.vcpus * candidate.count <= offer.quota for offer in chosen
         )
         if room:
-            assert all(offer.price * rung.count <= room * (1 + 1e-6) for offer in chosen)
+            assert all(offer.price * candidate.count <= room * (1 + 1e-6) for offer in chosen)
         assert max(o.price for o in chosen) <= DEAREST * max(o.price for o in listed)
 
 
@@ -170,7 +174,7 @@ def test_what_joins_nodes_is_in_their_zone_unless_the_word_was_given(
     tried = candidates(Needs(), listed, count, 1, near=near, across_zones=word)
 
     here = [offer for offer in listed if word or offer.zone == zone]
-    assert all(rung.zone == zone or word for rung in tried)
+    assert all(candidate.zone == zone or word for candidate in tried)
     assert tried == candidates(Needs(), here, count, 1, near=near, across_zones=True)
 
 
@@ -193,10 +197,10 @@ def test_a_token_is_another_for_every_part_and_always_the_same() -> None:
 
 
 def test_a_purchase_is_its_rung_and_its_token() -> None:
-    rung = Candidate(4, 2, ("a", "b"), "z", max_price=0.3)
+    candidate = Candidate(4, 2, ("a", "b"), "z", max_price=0.3)
 
-    bought = purchase("lab", "1", 5, rung)
+    bought = purchase("lab", "1", 5, candidate)
 
-    assert rung_of(bought) == rung
-    assert (bought.cluster, bought.rung) == ("lab", 5)
+    assert candidate_of(bought) == candidate
+    assert (bought.cluster, bought.number) == ("lab", 5)
     assert bought.token == token("lab", "1", 5, 4)

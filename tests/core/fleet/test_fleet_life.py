@@ -37,12 +37,17 @@ from workbench.core.fleet.plan import (
     Open,
     PrepareNode,
     Put,
-    RecordOrder,
+    RecordPurchase,
     SessionState,
     Terminate,
     plan_fleet,
 )
-from workbench.core.fleet.purchases import LAG_SECONDS, PAUSE_SECONDS, Order, PurchaseOutcome
+from workbench.core.fleet.purchases import (
+    LAG_SECONDS,
+    PAUSE_SECONDS,
+    PurchaseOutcome,
+    PurchaseRecord,
+)
 from workbench.core.fleet.reconcile import BOOT_SECONDS
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=examples(1_000))
@@ -181,7 +186,7 @@ class Keeper:
     wanted: bool = True
     asked: float = 99_999.0
     nodes: dict[str, Node] = field(default_factory=dict)
-    orders: dict[str, Order] = field(default_factory=dict)
+    purchases: dict[str, PurchaseRecord] = field(default_factory=dict)
     prices: dict[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
     contacts: dict[str, SessionState] = field(default_factory=dict)
     machines: tuple[Machine, ...] = ()
@@ -200,7 +205,7 @@ class Keeper:
             nodes=tuple(self.nodes.values()),
             machines=self.machines,
             seen=self.seen,
-            orders=tuple(self.orders.values()),
+            purchases=tuple(self.purchases.values()),
             offers=OFFERS,
             contacts=tuple(self.contacts.values()),
             used=frozenset(joined),
@@ -239,10 +244,10 @@ class Keeper:
 
     def _act(self, action: object) -> None:
         match action:
-            case Buy(order):
-                self._buy(order)
-            case RecordOrder(order):
-                self.orders[order.purchase.token] = order
+            case Buy(record):
+                self._buy(record)
+            case RecordPurchase(record):
+                self.purchases[record.purchase.token] = record
             case Put(node):
                 self.nodes[node.id] = node
             case Open(id_):
@@ -258,27 +263,27 @@ class Keeper:
             case Finish():
                 self.finished = True
 
-    def _buy(self, order: Order) -> None:
-        token = order.purchase.token
+    def _buy(self, record: PurchaseRecord) -> None:
+        token = record.purchase.token
         assert self.wanted
-        is_repeated = token in self.orders
-        assert is_repeated == (order.tries > 1)
-        self.orders[token] = order
+        is_repeated = token in self.purchases
+        assert is_repeated == (record.tries > 1)
+        self.purchases[token] = record
         before = len(self.place.running)
         self._step()
         try:
-            self.place.buy(order.purchase)
+            self.place.buy(record.purchase)
         except Refused as refusal:
             kind = str(refusal)
-            order = replace(order, outcome=PurchaseOutcome.REFUSED, kind=kind, at=self.place.now)
-            self.orders[token] = order
+            record = replace(record, outcome=PurchaseOutcome.REFUSED, kind=kind, at=self.place.now)
+            self.purchases[token] = record
         except TimeoutError:
             pass
         else:
             self._check(before)
             self._step()
-            order = replace(order, outcome=PurchaseOutcome.BOUGHT, at=self.place.now)
-            self.orders[token] = order
+            record = replace(record, outcome=PurchaseOutcome.BOUGHT, at=self.place.now)
+            self.purchases[token] = record
         self._check(before)
 
     def _check(self, before: int) -> None:
@@ -419,7 +424,7 @@ def test_whatever_happened_nothing_is_left_after_deletion(history) -> None:
     assert {m.state for m in keeper.place.truth.values()} <= {MachineState.GONE}
     assert not keeper.place.group
     assert {n.state for n in keeper.nodes.values()} <= {NodeState.GONE}
-    assert not any(order.is_open for order in keeper.orders.values())
+    assert not any(record.is_open for record in keeper.purchases.values())
 
 
 @SHORT_PROFILE
@@ -477,7 +482,7 @@ def test_a_place_without_machines_is_asked_ever_less_often() -> None:
 
     # Five rungs each time; the pauses double up to the longest.
     hours = 2000 * TURN_SECONDS / 3600
-    assert len(keeper.orders) < 10 * (hours * 3600 / PAUSE_SECONDS[1] + 6)
+    assert len(keeper.purchases) < 10 * (hours * 3600 / PAUSE_SECONDS[1] + 6)
     assert keeper.place.truth == {}
 
 

@@ -27,7 +27,7 @@ from workbench.core.fleet.plan import (
     Open,
     PrepareNode,
     Put,
-    RecordOrder,
+    RecordPurchase,
     SessionState,
     Terminate,
     Wait,
@@ -38,8 +38,8 @@ from workbench.core.fleet.purchases import (
     LAG_SECONDS,
     PAUSE_SECONDS,
     REPEAT_SECONDS,
-    Order,
     PurchaseOutcome,
+    PurchaseRecord,
 )
 from workbench.core.fleet.reconcile import BOOT_SECONDS, LOST_SECONDS
 from workbench.core.world.world import Host
@@ -105,10 +105,10 @@ def of(kind, actions) -> list:
     return [action for action in actions if isinstance(action, kind)]
 
 
-def bought(seen=None, wish=WISH, now=NOW) -> Order:
+def bought(seen=None, wish=WISH, now=NOW) -> PurchaseRecord:
     """Return what is bought next."""
     (buy,) = of(Buy, planned(wish, seen, now=now))
-    return buy.order
+    return buy.record
 
 
 # -- buying
@@ -117,11 +117,11 @@ def bought(seen=None, wish=WISH, now=NOW) -> Order:
 def test_what_is_missing_is_bought_close_together_first() -> None:
     (buy,) = planned()
 
-    assert buy.order.outcome is PurchaseOutcome.WRITTEN
-    assert (buy.order.climb, buy.order.at, buy.order.purchase.rung) == (1, NOW, 0)
-    assert (buy.order.purchase.count, buy.order.purchase.min_nodes) == (3, 3)
-    assert buy.order.purchase.placement
-    assert buy.order.purchase.types == (G4.type,)
+    assert buy.record.outcome is PurchaseOutcome.WRITTEN
+    assert (buy.record.climb, buy.record.at, buy.record.purchase.number) == (1, NOW, 0)
+    assert (buy.record.purchase.count, buy.record.purchase.min_nodes) == (3, 3)
+    assert buy.record.purchase.placement
+    assert buy.record.purchase.types == (G4.type,)
 
 
 def test_a_fleet_that_is_whole_needs_nothing() -> None:
@@ -144,7 +144,7 @@ def test_nothing_is_bought_blindly(changes) -> None:
 def test_a_crash_before_the_call_repeats_the_same_call() -> None:
     written = bought()
 
-    again = bought(fact(orders=(written,)), now=NOW + 5)
+    again = bought(fact(purchases=(written,)), now=NOW + 5)
 
     assert again.purchase == written.purchase
     assert (again.tries, again.outcome, again.at) == (2, PurchaseOutcome.WRITTEN, NOW + 5)
@@ -153,7 +153,9 @@ def test_a_crash_before_the_call_repeats_the_same_call() -> None:
 def test_a_call_under_way_is_not_made_again() -> None:
     written = bought()
 
-    assert planned(seen=fact(orders=(written,), calling=frozenset({written.purchase.token}))) == []
+    assert (
+        planned(seen=fact(purchases=(written,), calling=frozenset({written.purchase.token}))) == []
+    )
 
 
 def test_a_crash_after_the_call_adopts_what_came() -> None:
@@ -161,10 +163,10 @@ def test_a_crash_after_the_call_adopts_what_came() -> None:
     token = written.purchase.token
     there = tuple(machine(n, MachineState.PENDING, token=token, launched=NOW) for n in (1, 2, 3))
 
-    actions = planned(seen=fact(orders=(written,), machines=there), now=NOW + 5)
+    actions = planned(seen=fact(purchases=(written,), machines=there), now=NOW + 5)
 
-    assert of(RecordOrder, actions) == [
-        RecordOrder(replace(written, outcome=PurchaseOutcome.BOUGHT))
+    assert of(RecordPurchase, actions) == [
+        RecordPurchase(replace(written, outcome=PurchaseOutcome.BOUGHT))
     ]
     assert [(put.node.id, put.node.state) for put in of(Put, actions)] == [
         ("i-1", ASKED),
@@ -182,76 +184,78 @@ def test_machines_that_nobody_wrote_down_are_adopted_and_what_is_too_much_goes()
 
 
 def test_what_was_just_bought_is_not_bought_again_before_it_is_listed() -> None:
-    order = replace(bought(), outcome=PurchaseOutcome.BOUGHT)
+    record = replace(bought(), outcome=PurchaseOutcome.BOUGHT)
 
-    assert planned(seen=fact(orders=(order,), seen=NOW + LAG_SECONDS - 1)) == []
+    assert planned(seen=fact(purchases=(record,), seen=NOW + LAG_SECONDS - 1)) == []
 
 
 def test_the_lag_counts_from_when_the_list_was_asked_for() -> None:
-    order = replace(bought(), outcome=PurchaseOutcome.BOUGHT)
+    record = replace(bought(), outcome=PurchaseOutcome.BOUGHT)
 
-    assert planned(seen=fact(orders=(order,), seen=NOW + 1), now=NOW + 5000) == []
+    assert planned(seen=fact(purchases=(record,), seen=NOW + 1), now=NOW + 5000) == []
 
 
 def test_a_partial_fleet_is_topped_up_once_no_more_can_come() -> None:
-    order = replace(bought(), outcome=PurchaseOutcome.BOUGHT)
-    there = tuple(machine(n, token=order.purchase.token) for n in (1, 2))
-    seen = fact((1, 2), orders=(order,), machines=there)
+    record = replace(bought(), outcome=PurchaseOutcome.BOUGHT)
+    there = tuple(machine(n, token=record.purchase.token) for n in (1, 2))
+    seen = fact((1, 2), purchases=(record,), machines=there)
 
     assert of(Buy, planned(seen=replace(seen, seen=NOW + 59), now=NOW + 59)) == []
     topped = bought(replace(seen, seen=NOW + 61), now=NOW + 61)
     assert (topped.purchase.count, topped.climb) == (1, 2)
-    assert topped.purchase.token != order.purchase.token
+    assert topped.purchase.token != record.purchase.token
 
 
 def test_what_was_granted_but_never_came_is_lost_and_the_next_rung_is_tried() -> None:
-    order = replace(bought(), outcome=PurchaseOutcome.BOUGHT)
+    record = replace(bought(), outcome=PurchaseOutcome.BOUGHT)
 
-    actions = planned(seen=fact(orders=(order,), seen=NOW + 61), now=NOW + 61)
+    actions = planned(seen=fact(purchases=(record,), seen=NOW + 61), now=NOW + 61)
 
-    assert [record.order.outcome for record in of(RecordOrder, actions)] == [PurchaseOutcome.LOST]
+    assert [action.record.outcome for action in of(RecordPurchase, actions)] == [
+        PurchaseOutcome.LOST
+    ]
     (buy,) = of(Buy, actions)
-    assert (buy.order.climb, buy.order.purchase.rung) == (1, 1)
-    assert not buy.order.purchase.placement
+    assert (buy.record.climb, buy.record.purchase.number) == (1, 1)
+    assert not buy.record.purchase.placement
 
 
 def test_a_refused_rung_is_followed_by_the_next() -> None:
     refused = replace(bought(), outcome=PurchaseOutcome.REFUSED, kind="capacity")
 
-    after = bought(fact(orders=(refused,)))
+    after = bought(fact(purchases=(refused,)))
 
-    assert (after.climb, after.purchase.rung, after.purchase.placement) == (1, 1, False)
+    assert (after.climb, after.purchase.number, after.purchase.placement) == (1, 1, False)
     assert after.purchase.token != refused.purchase.token
 
 
 def climbed(
-    orders=(), now=NOW, kind="capacity", wish=WISH, **changes
-) -> tuple[tuple[Order, ...], Wait]:
-    """Climb until there is no rung left; each is refused."""
+    purchases=(), now=NOW, kind="capacity", wish=WISH, **changes
+) -> tuple[tuple[PurchaseRecord, ...], Wait]:
+    """Try until there is no candidate left; each is refused."""
     for _ in range(20):
-        actions = planned(wish, fact(orders=orders, **changes), now=now)
+        actions = planned(wish, fact(purchases=purchases, **changes), now=now)
         if of(Wait, actions):
-            return orders, of(Wait, actions)[0]
-        order = of(Buy, actions)[0].order
+            return purchases, of(Wait, actions)[0]
+        record = of(Buy, actions)[0].record
         said = {"kind": kind, "message": "so the place says."}
-        orders = (*orders, replace(order, outcome=PurchaseOutcome.REFUSED, **said))
+        purchases = (*purchases, replace(record, outcome=PurchaseOutcome.REFUSED, **said))
     raise AssertionError("it never waits")
 
 
 def test_when_no_rung_has_machines_it_waits_longer_each_time() -> None:
-    orders, wait = climbed()
-    more, longer = climbed(orders, now=wait.until)
+    purchases, wait = climbed()
+    more, longer = climbed(purchases, now=wait.until)
 
     assert wait.until == NOW + PAUSE_SECONDS[0]
     assert "3 nodes of g4dn.xlarge in a" in wait.why
     assert longer.until == wait.until + 2 * PAUSE_SECONDS[0]
-    assert len({order.purchase.token for order in more}) == len(more) == 2 * len(orders)
+    assert len({record.purchase.token for record in more}) == len(more) == 2 * len(purchases)
 
 
 def test_a_wish_made_anew_does_not_wait() -> None:
-    orders, _ = climbed()
+    purchases, _ = climbed()
 
-    assert bought(fact(orders=orders, asked=NOW + 1), now=NOW + 1).climb == 2
+    assert bought(fact(purchases=purchases, asked=NOW + 1), now=NOW + 1).climb == 2
 
 
 @pytest.mark.parametrize("kind", ["permission", "configuration"])
@@ -260,25 +264,25 @@ def test_what_only_a_person_can_change_stops_until_they_ask_anew(kind) -> None:
         bought(), outcome=PurchaseOutcome.REFUSED, kind=kind, message="change this, then try again."
     )
 
-    assert planned(seen=fact(orders=(refused,)), now=NOW + 9999) == [
+    assert planned(seen=fact(purchases=(refused,)), now=NOW + 9999) == [
         Wait(0.0, "change this, then try again.")
     ]
-    assert bought(fact(orders=(refused,), asked=NOW + 1), now=NOW + 1)
+    assert bought(fact(purchases=(refused,), asked=NOW + 1), now=NOW + 1)
 
 
 @pytest.mark.parametrize("kind", ["quota", "price", "unknown"])
 def test_what_another_way_may_do_is_tried_in_every_way_then_paused_with_its_reason(kind) -> None:
-    orders, wait = climbed(kind=kind)
+    purchases, wait = climbed(kind=kind)
 
-    assert len(orders) > 1
+    assert len(purchases) > 1
     assert wait == Wait(NOW + PAUSE_SECONDS[0], "so the place says.")
-    assert bought(fact(orders=orders), now=wait.until).climb == 2
+    assert bought(fact(purchases=purchases), now=wait.until).climb == 2
 
 
 def test_a_quota_that_is_used_up_lets_only_fewer_or_other_machines_be_tried() -> None:
-    orders, _ = climbed(kind="quota")
+    purchases, _ = climbed(kind="quota")
 
-    first, *others = [order.purchase for order in orders]
+    first, *others = [record.purchase for record in purchases]
     assert all(p.min_nodes < first.min_nodes or {*p.types} > {*first.types} for p in others)
 
 
@@ -287,28 +291,31 @@ def test_what_passes_is_paused_with_its_reason_and_begun_again(kind) -> None:
     refused = replace(
         bought(), outcome=PurchaseOutcome.REFUSED, kind=kind, message="so the place says."
     )
-    seen = fact(orders=(refused,))
+    seen = fact(purchases=(refused,))
 
     assert planned(seen=seen, now=NOW + 59) == [Wait(NOW + 60, "so the place says.")]
     again = bought(seen, now=NOW + 60)
-    assert (again.climb, again.purchase.rung, again.purchase.placement) == (2, 0, True)
+    assert (again.climb, again.purchase.number, again.purchase.placement) == (2, 0, True)
     assert again.purchase.token != refused.purchase.token
 
 
 def test_renewed_credentials_are_tried_each_minute_however_long_they_had_expired() -> None:
-    orders: tuple[Order, ...] = ()
+    purchases: tuple[PurchaseRecord, ...] = ()
     for minute in range(20):
-        order = bought(fact(orders=orders), now=NOW + 60 * minute)
-        orders = (*orders, replace(order, outcome=PurchaseOutcome.REFUSED, kind="credentials"))
+        record = bought(fact(purchases=purchases), now=NOW + 60 * minute)
+        purchases = (
+            *purchases,
+            replace(record, outcome=PurchaseOutcome.REFUSED, kind="credentials"),
+        )
 
-    assert bought(fact(orders=orders), now=NOW + 60 * 20)
+    assert bought(fact(purchases=purchases), now=NOW + 60 * 20)
 
 
 def test_throttling_repeats_the_same_call_silently_and_ever_slower() -> None:
     throttled = replace(bought(), outcome=PurchaseOutcome.REFUSED, kind="throttling", tries=3)
 
-    assert planned(seen=fact(orders=(throttled,)), now=NOW + 7) == []
-    again = bought(fact(orders=(throttled,)), now=NOW + 8)
+    assert planned(seen=fact(purchases=(throttled,)), now=NOW + 7) == []
+    again = bought(fact(purchases=(throttled,)), now=NOW + 8)
     assert (again.purchase, again.tries) == (throttled.purchase, 4)
     assert again.repeats_at - again.at == 16
 
@@ -325,20 +332,22 @@ def test_an_open_call_that_is_not_wanted_or_old_is_given_up_once_nothing_can_com
     wish, after
 ) -> None:
     written = bought()
-    seen = fact(orders=(written,))
+    seen = fact(purchases=(written,))
 
     before = planned(wish, replace(seen, seen=NOW + 59), now=NOW + after)
     actions = planned(wish, replace(seen, seen=NOW + after), now=NOW + after)
 
-    assert of(Buy, before) == of(RecordOrder, before) == []
-    assert [record.order.outcome for record in of(RecordOrder, actions)] == [PurchaseOutcome.LOST]
+    assert of(Buy, before) == of(RecordPurchase, before) == []
+    assert [action.record.outcome for action in of(RecordPurchase, actions)] == [
+        PurchaseOutcome.LOST
+    ]
 
 
 def test_a_refusal_after_a_call_without_answer_is_not_yet_the_last_word() -> None:
     refused = replace(bought(), outcome=PurchaseOutcome.REFUSED, kind="capacity", tries=2)
 
-    assert planned(seen=fact(orders=(refused,), seen=NOW + 59), now=NOW + 59) == []
-    assert bought(fact(orders=(refused,), seen=NOW + 61), now=NOW + 61).purchase.rung == 1
+    assert planned(seen=fact(purchases=(refused,), seen=NOW + 59), now=NOW + 59) == []
+    assert bought(fact(purchases=(refused,), seen=NOW + 61), now=NOW + 61).purchase.number == 1
 
 
 def test_a_cluster_of_the_same_name_never_repeats_an_earlier_ones_tokens() -> None:
@@ -351,9 +360,9 @@ ELSEWHERE = replace(G4, zone="b", price=0.1)
 
 
 def test_what_replaces_a_node_is_in_the_zone_of_the_others() -> None:
-    orders, wait = climbed(numbers=(1, 2), offers=(G4, ELSEWHERE))
+    purchases, wait = climbed(numbers=(1, 2), offers=(G4, ELSEWHERE))
 
-    assert {order.purchase.zone for order in orders} == {"a"}
+    assert {record.purchase.zone for record in purchases} == {"a"}
     assert wait.until > NOW
     assert "Only a is tried, the zone of the other nodes" in wait.why
     assert "`workbench resize --nodes 3 --across-zones`" in wait.why
@@ -363,9 +372,9 @@ def test_what_replaces_a_node_is_in_the_zone_of_the_others() -> None:
 def test_with_a_persons_word_a_replacement_comes_from_any_zone() -> None:
     wish = replace(WISH, across_zones=True)
 
-    orders, wait = climbed(wish=wish, numbers=(1, 2), offers=(G4, ELSEWHERE))
+    purchases, wait = climbed(wish=wish, numbers=(1, 2), offers=(G4, ELSEWHERE))
 
-    assert {order.purchase.zone for order in orders} == {"a", "b"}
+    assert {record.purchase.zone for record in purchases} == {"a", "b"}
     assert "--across-zones" not in wait.why
 
 
@@ -391,7 +400,7 @@ def test_a_whole_new_fleet_goes_where_it_is_cheapest() -> None:
 def test_what_is_added_while_the_first_are_not_listed_yet_is_in_their_zone() -> None:
     first = replace(bought(wish=replace(WISH, nodes=2)), outcome=PurchaseOutcome.BOUGHT)
 
-    more = bought(fact(orders=(first,), offers=(G4, ELSEWHERE), seen=NOW + 1), now=NOW + 1)
+    more = bought(fact(purchases=(first,), offers=(G4, ELSEWHERE), seen=NOW + 1), now=NOW + 1)
 
     assert (more.purchase.count, more.purchase.zone) == (1, "a")
 
@@ -402,7 +411,7 @@ def test_what_is_added_beside_a_machine_whose_zone_is_not_told_yet_is_in_its_zon
     )
     token = first.purchase.token
     there = machine(1, MachineState.PENDING, zone="", type="", token=token, launched=NOW)
-    seen = fact(orders=(first,), machines=(there,), offers=(G4, ELSEWHERE))
+    seen = fact(purchases=(first,), machines=(there,), offers=(G4, ELSEWHERE))
 
     assert bought(seen).purchase.zone == "a"
 
@@ -411,11 +420,11 @@ def test_an_open_call_for_another_zone_is_given_up_when_the_word_is_taken_back()
     wish = replace(WISH, across_zones=True)
     seen = fact((1, 2), offers=(ELSEWHERE,))
     open_ = replace(bought(seen, wish), at=NOW - 30)
-    later = replace(seen, orders=(open_,), seen=NOW + 31)
+    later = replace(seen, purchases=(open_,), seen=NOW + 31)
 
-    assert of(Buy, planned(wish, later, now=NOW + 31))[0].order.purchase == open_.purchase
-    [record] = of(RecordOrder, planned(WISH, later, now=NOW + 31))
-    assert record.order.outcome is PurchaseOutcome.LOST
+    assert of(Buy, planned(wish, later, now=NOW + 31))[0].record.purchase == open_.purchase
+    [record] = of(RecordPurchase, planned(WISH, later, now=NOW + 31))
+    assert record.record.outcome is PurchaseOutcome.LOST
 
 
 # -- machines come and go
@@ -428,7 +437,7 @@ def test_a_node_that_the_place_takes_back_is_replaced_and_left_to_the_place() ->
 
     assert [(p.node.id, p.node.state) for p in of(Put, actions)] == [("i-2", LEAVING)]
     assert of(Terminate, actions) == []
-    assert of(Buy, actions)[0].order.purchase.count == 1
+    assert of(Buy, actions)[0].record.purchase.count == 1
 
 
 def test_a_node_that_was_to_be_taken_back_and_stays_is_ended() -> None:
@@ -787,17 +796,17 @@ def test_a_deleted_cluster_ends_cleans_and_finishes() -> None:
 
 @pytest.mark.parametrize("outcome", [PurchaseOutcome.WRITTEN, PurchaseOutcome.BOUGHT])
 def test_nothing_is_finished_while_something_could_still_come(outcome) -> None:
-    order = replace(bought(), outcome=outcome)
-    seen = fact(orders=(order,), left=(), cleaned=NOW + 1, seen=NOW + 59)
+    record = replace(bought(), outcome=outcome)
+    seen = fact(purchases=(record,), left=(), cleaned=NOW + 1, seen=NOW + 59)
 
     assert planned(seen=seen, wanted=False, now=NOW + 9999) == []
 
 
 def test_what_comes_after_the_wish_has_gone_is_ended() -> None:
-    order = bought()
-    late = machine(7, MachineState.PENDING, token=order.purchase.token)
+    record = bought()
+    late = machine(7, MachineState.PENDING, token=record.purchase.token)
 
-    actions = planned(seen=fact(orders=(order,), machines=(late,)), wanted=False)
+    actions = planned(seen=fact(purchases=(record,), machines=(late,)), wanted=False)
 
     assert of(Terminate, actions) == [Terminate(("i-7",), "the cluster was deleted")]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.supervisor.log_reading import Telling
+from workbench.core.supervisor.log_reading import LogFilter
 
 AT = "2026-11-22 14:36:01"
 
 
 def shown(*lines: str, least: str = "info") -> list[str]:
-    telling = Telling(least)
+    telling = LogFilter(least)
     return [said for line in lines if (said := telling.line(line)) is not None]
 
 

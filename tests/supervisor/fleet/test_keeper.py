@@ -43,17 +43,17 @@ def test_nodes_are_bought_and_become_ready_and_one_is_the_head(stage) -> None:
 
 def test_a_purchase_is_written_down_before_the_call(stage) -> None:
     stage.ask(2)
-    while not any(order for order in stage.store.orders("lab")):
+    while not any(record for record in stage.store.purchases("lab")):
         stage.keeper.tick(stage.wish, stage.load, stage.clock.now)
-        if not stage.store.orders("lab"):
+        if not stage.store.purchases("lab"):
             stage.turn()
 
-    (order,) = stage.store.orders("lab")
+    (record,) = stage.store.purchases("lab")
 
-    assert order.outcome is PurchaseOutcome.WRITTEN
+    assert record.outcome is PurchaseOutcome.WRITTEN
     assert stage.paid() == []
-    assert stage.store.sent("lab", order.purchase.token) == (
-        f"#cloud-config {order.purchase.token}",
+    assert stage.store.sent("lab", record.purchase.token) == (
+        f"#cloud-config {record.purchase.token}",
         (),
     )
 
@@ -115,7 +115,7 @@ def test_killed_after_the_call_the_next_one_adopts_what_was_bought(stage) -> Non
     stage.ready(3)
 
     assert len(stage.paid()) == 3
-    assert len(stage.store.orders("lab")) == 1
+    assert len(stage.store.purchases("lab")) == 1
 
 
 def test_resized_to_0_it_pays_nothing_and_keeps_its_definition(stage) -> None:
@@ -147,7 +147,7 @@ def test_a_deleted_cluster_leaves_nothing_and_its_account_is_closed(stage) -> No
     stage.until(lambda fleet: fleet.finished)
 
     assert stage.cloud.leftovers() == ()
-    assert stage.paid() == stage.store.nodes("lab", gone=True) == stage.store.orders("lab") == []
+    assert stage.paid() == stage.store.nodes("lab", gone=True) == stage.store.purchases("lab") == []
     assert stage.store.account("lab", stage.wish.revision, 0.0).spent_before > 0
 
 
@@ -362,7 +362,7 @@ def test_once_credentials_work_again_nodes_are_bought_without_another_wish(stage
     stage.until(lambda fleet: "expired" in fleet.message)
     for _ in range(300):
         stage.turn(10.0)
-    meanwhile = stage.store.orders("lab")
+    meanwhile = stage.store.purchases("lab")
 
     stage.fail()
     fleet = stage.until(lambda fleet: len(fleet.hosts) == 2, turns=120)

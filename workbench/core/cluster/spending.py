@@ -29,19 +29,19 @@ class AddedCost:
         nodes: The requested number of nodes.
         before: $/h of the present nodes.
         price: $/h of all requested nodes, with disks and addresses.
-        rung: The purchase that is tried first; None if there is nothing to buy.
+        candidate: The purchase that is tried first; None if there is nothing to buy.
         traffic: The cost of traffic between zones; empty if all nodes are in one zone.
     """
 
     nodes: int
     before: float
     price: float
-    rung: Candidate | None = None
+    candidate: Candidate | None = None
     traffic: str = ""
 
     def __str__(self) -> str:
-        first = f"; tried first: {self.rung}" if self.rung else ""
-        first += f"; {self.traffic}" if self.rung and self.traffic else ""
+        first = f"; tried first: {self.candidate}" if self.candidate else ""
+        first += f"; {self.traffic}" if self.candidate and self.traffic else ""
         return (
             f"{_nodes(self.nodes)} would cost about {hourly(self.price)} with their disks and "
             f"addresses, {hourly(self.before)} now{first}"
@@ -52,7 +52,7 @@ class AddedCost:
         return self.price <= agreed * (1 + DRIFT)
 
 
-def refuse_ending(wish: ClusterWish, now: float) -> None:
+def check_time_left(wish: ClusterWish, now: float) -> None:
     """Raise an error if the cluster is about to be deleted.
 
     Raises:
@@ -65,7 +65,7 @@ def refuse_ending(wish: ClusterWish, now: float) -> None:
         )
 
 
-def needs_a_yes(wish: ClusterWish, nodes: int) -> bool:
+def needs_confirmation(wish: ClusterWish, nodes: int) -> bool:
     """Return whether so many nodes cost more than was confirmed."""
     return wish.fleet.provider in BILLED and nodes > wish.fleet.nodes
 
@@ -139,8 +139,8 @@ def growth(
     return found
 
 
-def _cheapest(rung: Candidate, offers: Sequence[Offer]) -> Offer:
-    found = [o for o in offers if o.type in rung.types and rung.zone in ("", o.zone)]
+def _cheapest(candidate: Candidate, offers: Sequence[Offer]) -> Offer:
+    found = [o for o in offers if o.type in candidate.types and candidate.zone in ("", o.zone)]
     return min(found, key=lambda offer: offer.hour)
 
 

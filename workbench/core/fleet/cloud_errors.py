@@ -30,7 +30,7 @@ class ErrorKind(StrEnum):
 class Reaction(StrEnum):
     """The reaction to a provider's error."""
 
-    NEXT_RUNG = "try the next fallback"
+    NEXT_CANDIDATE = "try the next fallback"
     PAUSE = "report why, and begin again at the first fallback after a while"
     STOP = "stop until the user has acted"
     BACK_OFF = "report nothing, and repeat the same call later"
@@ -75,9 +75,9 @@ _STEPS = {
 def step(kind: str) -> Reaction:
     """Return the reaction to an error of this kind; after the last fallback, it is a pause."""
     return (
-        _STEPS.get(ErrorKind(kind), Reaction.NEXT_RUNG)
+        _STEPS.get(ErrorKind(kind), Reaction.NEXT_CANDIDATE)
         if kind in {*ErrorKind}
-        else Reaction.NEXT_RUNG
+        else Reaction.NEXT_CANDIDATE
     )
 
 
@@ -377,7 +377,7 @@ def of_fleet(errors: Iterable[tuple[str, str]]) -> ClassifiedError:
     return replace(chosen, kind=kind, is_early=is_early)
 
 
-def of_rung(kind: str, *, placement: bool) -> str:
+def kind_for_fallbacks(kind: str, *, placement: bool) -> str:
     """Return the kind of an error for the fallbacks; another placement may still succeed."""
     return ErrorKind.CAPACITY if placement and kind not in _EVERYWHERE else kind
 

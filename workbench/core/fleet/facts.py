@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workbench.core.fleet.model import Leftover, Machine, Node, Offer
-from workbench.core.fleet.purchases import Order
+from workbench.core.fleet.purchases import PurchaseRecord
 from workbench.core.fleet.reconcile import SessionState
 
 
@@ -19,7 +19,7 @@ class FleetFact:
         asked: Epoch seconds of the wish; a new wish retries what was given up.
         machines: As last listed, also those that have just ended.
         seen: Epoch seconds of the query for that list.
-        orders: All purchases, oldest first.
+        purchases: All purchases, oldest first.
         offers: None while they are unknown.
         used: Ids of the nodes that have a world.
         noticed: Ids of the nodes with an interruption notice; a recommendation does not count.
@@ -36,7 +36,7 @@ class FleetFact:
     nodes: tuple[Node, ...] = ()
     machines: tuple[Machine, ...] = ()
     seen: float = 0.0
-    orders: tuple[Order, ...] = ()
+    purchases: tuple[PurchaseRecord, ...] = ()
     offers: tuple[Offer, ...] | None = None
     contacts: tuple[SessionState, ...] = ()
     used: frozenset[str] = frozenset()
@@ -56,14 +56,14 @@ class Buy:
     answer it stays as it is.
     """
 
-    order: Order
+    record: PurchaseRecord
 
 
 @dataclass(frozen=True)
-class RecordOrder:
+class RecordPurchase:
     """Record a purchase whose outcome is known otherwise than by its answer."""
 
-    order: Order
+    record: PurchaseRecord
 
 
 @dataclass(frozen=True)
@@ -117,4 +117,4 @@ class Finish:
     """End the supervisor: the provider lists nothing of the cluster any longer."""
 
 
-Action = Buy | RecordOrder | Put | Open | PrepareNode | Terminate | Wait | Clean | Finish
+Action = Buy | RecordPurchase | Put | Open | PrepareNode | Terminate | Wait | Clean | Finish

@@ -37,14 +37,14 @@ class Candidate:
         return f"{nodes} of {' or '.join(self.types)} in {self.zone or 'any zone'}{close}"
 
 
-def token(cluster: str, generation: str, rung: int, count: int) -> str:
+def token(cluster: str, generation: str, number: int, count: int) -> str:
     """Return the token, of 64 characters, that identifies a repeated call as the same.
 
     Args:
         generation: Differs for each pass through the candidates, and from an earlier cluster of
             the same name.
     """
-    text = "\n".join((cluster, generation, str(rung), str(count)))
+    text = "\n".join((cluster, generation, str(number), str(count)))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -53,17 +53,17 @@ def member(token: str, number: int) -> str:
     return hashlib.sha256(f"{token}/{number}".encode()).hexdigest() if number else token
 
 
-def purchase(cluster: str, generation: str, number: int, rung: Candidate) -> Purchase:
-    """Return the call that tries ``rung``, the candidate with this number."""
+def purchase(cluster: str, generation: str, number: int, candidate: Candidate) -> Purchase:
+    """Return the call that tries ``candidate``, the candidate with this number."""
     return Purchase(
         cluster=cluster,
-        token=token(cluster, generation, number, rung.count),
-        rung=number,
-        **vars(rung),
+        token=token(cluster, generation, number, candidate.count),
+        number=number,
+        **vars(candidate),
     )
 
 
-def rung_of(bought: Purchase) -> Candidate:
+def candidate_of(bought: Purchase) -> Candidate:
     """Return the candidate of a purchase."""
     return Candidate(
         bought.count,
@@ -75,11 +75,11 @@ def rung_of(bought: Purchase) -> Candidate:
     )
 
 
-def first_offer(rung: Candidate, offers: Iterable[Offer]) -> Offer:
+def first_offer(candidate: Candidate, offers: Iterable[Offer]) -> Offer:
     """Return the first choice of a candidate: the cheapest offer of its first type."""
     return min(
-        (one for one in offers if one.type in rung.types and rung.zone in ("", one.zone)),
-        key=lambda one: (rung.types.index(one.type), one.price),
+        (one for one in offers if one.type in candidate.types and candidate.zone in ("", one.zone)),
+        key=lambda one: (candidate.types.index(one.type), one.price),
     )
 
 
@@ -125,9 +125,9 @@ def candidates(
         )
         found += [replace(alone, placement=True)] if placement and best.placement else []
         found.append(alone)
-        found += _by_zone(full, lambda here: _rung(here, count, count, bound))
+        found += _by_zone(full, lambda here: _candidate(here, count, count, bound))
     if some:
-        found += _by_zone(some, lambda here: _rung(here, count, least, bound))
+        found += _by_zone(some, lambda here: _candidate(here, count, least, bound))
     return tuple(dict.fromkeys(found))
 
 
@@ -174,7 +174,7 @@ def _alike(offers: Sequence[Offer]) -> list[Offer]:
     ]
 
 
-def _rung(offers: Sequence[Offer], count: int, least: int, bound: _Bound) -> Candidate:
+def _candidate(offers: Sequence[Offer], count: int, least: int, bound: _Bound) -> Candidate:
     """Return a candidate for as many nodes as any type allows, with all types that allow them."""
     asked = min(count, max(bound.most(offer) for offer in offers))
     types = dict.fromkeys(offer.type for offer in offers if bound.most(offer) >= asked)

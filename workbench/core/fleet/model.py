@@ -229,7 +229,7 @@ class Purchase:
 
     Args:
         token: Identifies a repeated call as the same.
-        rung: Number of the candidate, from 0.
+        number: Number of the candidate, from 0.
         count: Nodes to buy; fewer than ``min_nodes`` are not accepted.
         types: The allowed types; all nodes get the same one.
         zone: The only zone; empty for any with capacity.
@@ -239,7 +239,7 @@ class Purchase:
 
     cluster: str
     token: str
-    rung: int
+    number: int
     count: int
     min_nodes: int
     types: tuple[str, ...]

@@ -32,7 +32,7 @@ from workbench.core.fleet.facts import (
     Open,
     PrepareNode,
     Put,
-    RecordOrder,
+    RecordPurchase,
     Terminate,
     Wait,
 )
@@ -52,7 +52,7 @@ __all__ = [
     "Open",
     "PrepareNode",
     "Put",
-    "RecordOrder",
+    "RecordPurchase",
     "SessionState",
     "Terminate",
     "Wait",
@@ -82,7 +82,7 @@ def plan_fleet(wish: FleetWish, fact: FleetFact, *, wanted: bool, now: float) ->
     view = FleetView(wish, fact, now)
     is_over = bool(wish.expires) and now >= wish.expires
     actions = _keep(view) if wanted and not is_over else _take_down(view, is_over)
-    return [*map(RecordOrder, view.news), *map(Put, view.changed), *actions]
+    return [*map(RecordPurchase, view.news), *map(Put, view.changed), *actions]
 
 
 # -- while the cluster is wanted
@@ -94,7 +94,7 @@ def _keep(view: FleetView) -> list[Action]:
     _give_up(view)
     target = _target(view)
     least = min(view.wish.min_nodes, target)
-    if not view.is_lent:
+    if not view.is_rented:
         _choose_hosts(view, target)
     _take_back(view, target)
     _fit_price(view, least)
@@ -120,7 +120,7 @@ def _give_up(view: FleetView) -> None:
     for node in view.kept:
         machine = view.machines.get(node.id)
         why = late(node, machine, view.contacts.get(node.id), view.now) if machine else ""
-        if why and view.is_lent:
+        if why and view.is_rented:
             view.leave(node, why, failed=node.state in _UNREACHED)
         elif node.failed and node.since < view.fact.asked:
             view.nodes[node.id] = replace(
@@ -212,7 +212,7 @@ def _releases(view: FleetView) -> list[Action]:
             is_due = waited >= TAKEN_SECONDS
         else:
             is_due = node.failed or node.id not in view.fact.used or waited >= LEAVE_SECONDS
-        if is_due and view.is_lent:
+        if is_due and view.is_rented:
             groups.setdefault(node.message, []).append(node.id)
         elif is_due:
             view.part(node)
@@ -240,15 +240,15 @@ def _take_down(view: FleetView, is_over: bool) -> list[Action]:
     why = "its time to live is over" if is_over else "the cluster was deleted"
     for node in view.kept:
         view.leave(node, why)
-    if not view.is_lent:
+    if not view.is_rented:
         for node in view.alive:
             view.part(node)
-    ids = tuple(m.id for m in view.fact.machines if m.state in ALIVE) if view.is_lent else ()
+    ids = tuple(m.id for m in view.fact.machines if m.state in ALIVE) if view.is_rented else ()
     actions: list[Action] = [Terminate(ids, why)] if ids else []
     actions += give_up_open(view)
     if actions or is_under_way(view):
         return actions
-    last = max((order.at for order in view.orders), default=0.0)
+    last = max((record.at for record in view.purchases), default=0.0)
     ended = max((node.ended for node in view.nodes.values()), default=0.0)
     if view.fact.left == () and view.fact.cleaned > max(last, ended):
         return [Finish()]

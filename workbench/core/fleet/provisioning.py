@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from workbench.core.fleet.charges import elsewhere
 from workbench.core.fleet.cost import is_worth_it
-from workbench.core.fleet.facts import Action, Buy, RecordOrder, Wait
+from workbench.core.fleet.facts import Action, Buy, RecordPurchase, Wait
 from workbench.core.fleet.fallbacks import candidates
 from workbench.core.fleet.membership import by_worth
 from workbench.core.fleet.model import MachineState, Node, NodeState, Offer, Purchase
@@ -14,11 +14,11 @@ from workbench.core.fleet.offers import fits, judge_quota, ranked, total, why_no
 from workbench.core.fleet.purchases import (
     LAG_SECONDS,
     REPEAT_SECONDS,
-    Order,
     Pause,
     PurchaseOutcome,
+    PurchaseRecord,
     given_up,
-    next_order,
+    next_purchase,
     promised,
 )
 from workbench.core.fleet.state import FleetView
@@ -38,14 +38,14 @@ def supply(view: FleetView, target: int, least: int) -> list[Action]:
         least: With fewer, nothing can run.
     """
     there = [node for node in view.alive if not view.is_taken(node)]
-    coming = promised(view.orders, view.fact.machines, view.fact.seen)
+    coming = promised(view.purchases, view.fact.machines, view.fact.seen)
     missing = target - len(there) - coming
-    if not view.is_lent:
+    if not view.is_rented:
         return [Wait(0.0, _too_few_hosts(view, target))] if missing > 0 else []
     room = _room(view, there)
-    order = next((order for order in view.orders if order.is_open), None)
-    if order:
-        return _repeated(view, order, missing, room)
+    record = next((record for record in view.purchases if record.is_open), None)
+    if record:
+        return _repeated(view, record, missing, room)
     # Before the first list, any number of machines may exist already.
     if missing <= 0 or view.fact.offers is None or not view.fact.seen:
         return []
@@ -58,22 +58,22 @@ def supply(view: FleetView, target: int, least: int) -> list[Action]:
 def give_up_open(view: FleetView) -> list[Action]:
     """Close purchases that are no longer wanted, once it is certain that no machine comes."""
     return [
-        RecordOrder(given_up(order))
-        for order in view.orders
-        if order.is_open
-        and order.purchase.token not in view.fact.calling
-        and view.fact.seen >= order.at + LAG_SECONDS
+        RecordPurchase(given_up(record))
+        for record in view.purchases
+        if record.is_open
+        and record.purchase.token not in view.fact.calling
+        and view.fact.seen >= record.at + LAG_SECONDS
     ]
 
 
 def is_under_way(view: FleetView) -> bool:
     """Return whether a machine is still ending, or could still come."""
     return (
-        any(order.is_open for order in view.orders)
-        or promised(view.orders, view.fact.machines, view.fact.seen) > 0
+        any(record.is_open for record in view.purchases)
+        or promised(view.purchases, view.fact.machines, view.fact.seen) > 0
         or any(node.state is not NodeState.GONE for node in view.nodes.values())
-        or (view.is_lent and any(m.state is not MachineState.GONE for m in view.fact.machines))
-        or any(order.purchase.token in view.fact.calling for order in view.orders)
+        or (view.is_rented and any(m.state is not MachineState.GONE for m in view.fact.machines))
+        or any(record.purchase.token in view.fact.calling for record in view.purchases)
     )
 
 
@@ -85,11 +85,11 @@ def _room(view: FleetView, there: list[Node]) -> float:
     return (most - sum(node.price for node in there)) or -1.0
 
 
-def _repeated(view: FleetView, order: Order, missing: int, room: float) -> list[Action]:
+def _repeated(view: FleetView, record: PurchaseRecord, missing: int, room: float) -> list[Action]:
     """Repeat an open call if it still has what is wanted; otherwise find out its outcome."""
-    if order.purchase.token in view.fact.calling or view.fact.offers is None:
+    if record.purchase.token in view.fact.calling or view.fact.offers is None:
         return []
-    bought = order.purchase
+    bought = record.purchase
     does = {
         offer.type
         for offer in view.fact.offers
@@ -101,13 +101,13 @@ def _repeated(view: FleetView, order: Order, missing: int, room: float) -> list[
     price = bought.max_price and bought.max_price + beside
     is_paid = not room or 0 < price * bought.count <= room + _ROUNDING
     is_wanted = bought.count <= missing and does.issuperset(bought.types) and is_paid and is_near
-    if not is_wanted or view.now - order.at > REPEAT_SECONDS:
+    if not is_wanted or view.now - record.at > REPEAT_SECONDS:
         return give_up_open(view)
-    if view.now < order.repeats_at:
+    if view.now < record.repeats_at:
         return []
-    tries = order.tries + 1
+    tries = record.tries + 1
     again = replace(
-        order, outcome=PurchaseOutcome.WRITTEN, kind="", message="", at=view.now, tries=tries
+        record, outcome=PurchaseOutcome.WRITTEN, kind="", message="", at=view.now, tries=tries
     )
     return [Buy(again)]
 
@@ -127,8 +127,8 @@ def _next(
         across_zones=view.wish.across_zones,
         placement=placement,
     )
-    step = next_order(
-        view.orders,
+    step = next_purchase(
+        view.purchases,
         tried,
         cluster=fact.cluster,
         founded=fact.founded,
@@ -149,9 +149,9 @@ def _near(view: FleetView) -> tuple[str, str] | None:
         if node.zone:
             return node.type, node.zone
     tokens = {machine.token for machine in view.machines.values() if machine.id in _ids(view)}
-    for order in reversed(view.orders):
-        bought, seen = order.purchase, view.fact.seen
-        coming = promised([order], view.fact.machines, seen) > 0
+    for record in reversed(view.purchases):
+        bought, seen = record.purchase, view.fact.seen
+        coming = promised([record], view.fact.machines, seen) > 0
         if bought.zone and (coming or bought.token in tokens):
             return bought.types[0], bought.zone
     return None
@@ -175,9 +175,9 @@ def _elsewhere(view: FleetView, near: tuple[str, str] | None) -> str:
     return f" Only {near[1]} is tried, the zone of the other nodes; {elsewhere(view.wish.nodes)}."
 
 
-def _price(view: FleetView, order: Order) -> float:
+def _price(view: FleetView, record: PurchaseRecord) -> float:
     """Return the highest $/h of a purchase at current prices."""
-    bought = order.purchase
+    bought = record.purchase
     prices = [offer.hour for offer in _offers(view, bought)]
     return max(prices, default=0.0) * bought.count
 

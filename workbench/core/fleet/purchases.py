@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from workbench.core.fleet.cloud_errors import ErrorKind, Reaction, step
-from workbench.core.fleet.fallbacks import Candidate, purchase, rung_of
+from workbench.core.fleet.fallbacks import Candidate, candidate_of, purchase
 from workbench.core.fleet.model import Machine, Purchase
 
 # For so long after a launch, the provider may not list the machine.
@@ -18,7 +18,7 @@ REPEAT_SECONDS = 600.0
 BACK_OFF_SECONDS = (2.0, 60.0)
 # The first and the longest pause after no candidate had machines.
 PAUSE_SECONDS = (60.0, 900.0)
-MOST_RUNGS = 16
+MOST_CANDIDATES = 16
 
 
 class PurchaseOutcome(StrEnum):
@@ -31,7 +31,7 @@ class PurchaseOutcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Order:
+class PurchaseRecord:
     """A purchase and its outcome.
 
     Args:
@@ -79,8 +79,11 @@ class Pause:
 
 
 def settled(
-    orders: Iterable[Order], machines: Sequence[Machine], seen: float, calling: Collection[str]
-) -> list[Order]:
+    purchases: Iterable[PurchaseRecord],
+    machines: Sequence[Machine],
+    seen: float,
+    calling: Collection[str],
+) -> list[PurchaseRecord]:
     """Return the purchases whose outcome the provider's list shows, as they are to be recorded.
 
     Listed machines were bought, whether or not the answer came. A purchase whose machines are not
@@ -92,84 +95,90 @@ def settled(
     """
     news = []
     listed = Counter(machine.token for machine in machines)
-    for order in orders:
-        there = listed[order.purchase.token]
-        if order.is_open and there:
-            news.append(replace(order, outcome=PurchaseOutcome.BOUGHT, kind="", message=""))
+    for record in purchases:
+        there = listed[record.purchase.token]
+        if record.is_open and there:
+            news.append(replace(record, outcome=PurchaseOutcome.BOUGHT, kind="", message=""))
         elif (
-            order.outcome is PurchaseOutcome.BOUGHT
+            record.outcome is PurchaseOutcome.BOUGHT
             and not there
             # Later the outcome is unknown: the provider drops ended machines from its list.
-            and LAG_SECONDS <= seen - order.at < 10 * LAG_SECONDS
-            and order.purchase.token not in calling
+            and LAG_SECONDS <= seen - record.at < 10 * LAG_SECONDS
+            and record.purchase.token not in calling
         ):
             said = "it was granted, but no machine came"
-            news.append(replace(order, outcome=PurchaseOutcome.LOST, message=said))
+            news.append(replace(record, outcome=PurchaseOutcome.LOST, message=said))
     return news
 
 
-def promised(orders: Iterable[Order], machines: Sequence[Machine], seen: float) -> int:
+def promised(purchases: Iterable[PurchaseRecord], machines: Sequence[Machine], seen: float) -> int:
     """Return how many bought machines the provider may not list yet."""
     listed = Counter(machine.token for machine in machines)
     return sum(
-        max(0, order.purchase.count - listed[order.purchase.token])
-        for order in orders
-        if order.may_come and seen < order.at + LAG_SECONDS
+        max(0, record.purchase.count - listed[record.purchase.token])
+        for record in purchases
+        if record.may_come and seen < record.at + LAG_SECONDS
     )
 
 
-def given_up(order: Order) -> Order:
+def given_up(record: PurchaseRecord) -> PurchaseRecord:
     """Return an open purchase as lost: no machine came, and its call is not repeated."""
-    return replace(order, outcome=PurchaseOutcome.LOST, kind="", message="it was given up")
+    return replace(record, outcome=PurchaseOutcome.LOST, kind="", message="it was given up")
 
 
-def next_order(
-    orders: Sequence[Order],
-    rungs: Sequence[Candidate],
+def next_purchase(
+    purchases: Sequence[PurchaseRecord],
+    candidates: Sequence[Candidate],
     *,
     cluster: str,
     founded: float,
     asked: float,
     now: float,
-) -> Order | Pause:
+) -> PurchaseRecord | Pause:
     """Return what to try next, or until when to wait; no purchase may be open.
 
     Args:
-        orders: All purchases, oldest first.
-        rungs: The candidates that fit now, in the order in which to try them.
+        purchases: All purchases, oldest first.
+        candidates: The candidates that fit now, in the order in which to try them.
         founded: Epoch seconds; an earlier cluster of the same name differs.
         asked: Epoch seconds of the wish; outcomes before it do not delay it.
     """
-    last = orders[-1] if orders else None
+    last = purchases[-1] if purchases else None
     climb = last.climb if last else 0
-    recent = [order for order in orders if order.climb == climb]
+    recent = [record for record in purchases if record.climb == climb]
     over = (
         last is None or last.at < asked or any(o.outcome is PurchaseOutcome.BOUGHT for o in recent)
     )
     if last and not over:
-        follows = step(last.kind) if last.outcome is PurchaseOutcome.REFUSED else Reaction.NEXT_RUNG
+        follows = (
+            step(last.kind) if last.outcome is PurchaseOutcome.REFUSED else Reaction.NEXT_CANDIDATE
+        )
         if follows is Reaction.STOP:
             return Pause(0.0, last.message)
-        rest = [rung for rung in rungs if not any(_is_vain(rung, order) for order in recent)]
-        over = follows is Reaction.PAUSE or not rest or len(recent) >= MOST_RUNGS
-        rungs = rungs if over else rest
-        until = last.at + _pause(orders, asked)
+        rest = [
+            candidate
+            for candidate in candidates
+            if not any(_is_vain(candidate, record) for record in recent)
+        ]
+        over = follows is Reaction.PAUSE or not rest or len(recent) >= MOST_CANDIDATES
+        candidates = candidates if over else rest
+        until = last.at + _pause(purchases, asked)
         if over and now < until:
-            return Pause(until, _why_paused(recent, rungs[0]))
+            return Pause(until, _why_paused(recent, candidates[0]))
     number, climb = (0, climb + 1) if over else (len(recent), climb)
     generation = f"{founded:.6f}/{climb}"
-    return Order(purchase(cluster, generation, number, rungs[0]), climb, now)
+    return PurchaseRecord(purchase(cluster, generation, number, candidates[0]), climb, now)
 
 
-def _is_vain(rung: Candidate, before: Order) -> bool:
+def _is_vain(candidate: Candidate, before: PurchaseRecord) -> bool:
     """Return whether the outcome of a purchase means that a candidate fails as well."""
-    tried = rung_of(before.purchase)
+    tried = candidate_of(before.purchase)
     if before.outcome is PurchaseOutcome.REFUSED and before.kind == ErrorKind.QUOTA:
-        return {*rung.types} <= {*tried.types} and rung.min_nodes >= tried.min_nodes
-    return _apart_from_price(rung) == _apart_from_price(tried)
+        return {*candidate.types} <= {*tried.types} and candidate.min_nodes >= tried.min_nodes
+    return _apart_from_price(candidate) == _apart_from_price(tried)
 
 
-def _why_paused(recent: Sequence[Order], first: Candidate) -> str:
+def _why_paused(recent: Sequence[PurchaseRecord], first: Candidate) -> str:
     """Return why nothing is tried now; a reason with a remedy before the lack of machines."""
     said = [
         o for o in recent if o.outcome is PurchaseOutcome.REFUSED and o.kind != ErrorKind.CAPACITY
@@ -179,21 +188,21 @@ def _why_paused(recent: Sequence[Order], first: Candidate) -> str:
     return f"No zone has {first} now, and every fallback failed; it is tried again."
 
 
-def _apart_from_price(rung: Candidate) -> Candidate:
-    return replace(rung, max_price=0.0)
+def _apart_from_price(candidate: Candidate) -> Candidate:
+    return replace(candidate, max_price=0.0)
 
 
-def _pause(orders: Sequence[Order], asked: float) -> float:
+def _pause(purchases: Sequence[PurchaseRecord], asked: float) -> float:
     """Return how long to wait after the last pass; longer after each failed one.
 
     While the user renews credentials, the pause is short.
     """
-    if orders[-1].kind == ErrorKind.CREDENTIALS:
+    if purchases[-1].kind == ErrorKind.CREDENTIALS:
         return PAUSE_SECONDS[0]
     failed: set[int] = set()
-    for order in reversed(orders):
-        if order.outcome is PurchaseOutcome.BOUGHT or order.at < asked:
+    for record in reversed(purchases):
+        if record.outcome is PurchaseOutcome.BOUGHT or record.at < asked:
             break
-        failed.add(order.climb)
+        failed.add(record.climb)
     first, longest = PAUSE_SECONDS
     return min(first * 2.0 ** min(len(failed) - 1, 8), longest)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from workbench.core.fleet.facts import FleetFact
 from workbench.core.fleet.model import FleetWish, Machine, Node, NodeState, Provider
-from workbench.core.fleet.purchases import Order, settled
+from workbench.core.fleet.purchases import PurchaseRecord, settled
 from workbench.core.fleet.reconcile import (
     ALIVE,
     adopted,
@@ -28,20 +28,21 @@ class FleetView:
         self.wish = wish
         self.fact = fact
         self.now = now
-        self.is_lent = wish.provider is not Provider.HOSTS
+        self.is_rented = wish.provider is not Provider.HOSTS
         self.machines = {machine.id: machine for machine in fact.machines}
         self.contacts = {contact.id: contact for contact in fact.contacts}
-        self.news = settled(fact.orders, fact.machines, fact.seen, fact.calling)
-        newer = {order.purchase.token: order for order in self.news}
-        self.orders: list[Order] = [newer.get(o.purchase.token, o) for o in fact.orders]
+        self.news = settled(fact.purchases, fact.machines, fact.seen, fact.calling)
+        newer = {record.purchase.token: record for record in self.news}
+        self.purchases: list[PurchaseRecord] = [
+            newer.get(o.purchase.token, o) for o in fact.purchases
+        ]
         self._written = {node.id: node for node in fact.nodes}
         self.nodes = dict(self._written)
         self._look()
 
     def __repr__(self) -> str:
-        return (
-            f"<FleetView {len(self.alive)} of {self.wish.nodes} nodes, {len(self.orders)} orders>"
-        )
+        nodes = f"{len(self.alive)} of {self.wish.nodes} nodes"
+        return f"<FleetView {nodes}, {len(self.purchases)} purchases>"
 
     @property
     def changed(self) -> list[Node]:
@@ -106,7 +107,7 @@ class FleetView:
         for node in self._written.values():
             if node.state is not NodeState.GONE and node.id not in self.machines:
                 self.nodes[node.id] = unlisted(node, self.fact.seen, self.now)
-        tokens = {order.purchase.token for order in self.orders}
+        tokens = {record.purchase.token for record in self.purchases}
         for machine in self.machines.values():
             found = self._node(machine, tokens)
             if found:
@@ -118,7 +119,7 @@ class FleetView:
             node = seen_again(known, machine, self.contacts.get(machine.id), self.now)
             is_noticed = machine.id in self.fact.noticed and machine.state in ALIVE
             return noticed(node, self.now) if is_noticed else node
-        if machine.state in ALIVE and self.is_lent:
+        if machine.state in ALIVE and self.is_rented:
             return adopted(machine, known, self.now)
         if known is None and machine.token in tokens:
             return ended_unseen(machine, self.now)

@@ -14,7 +14,7 @@ _RECORD = re.compile(
 _SAID = {"WARNING": "Warning: ", "ERROR": "Error: ", "CRITICAL": "Error: "}
 
 
-class Telling:
+class LogFilter:
     """Filters the lines of a log.
 
     Args:

@@ -84,13 +84,13 @@ class RunOutputs:
     sizes: dict[str, int] = field(default_factory=dict)
     told: float = 0.0
     due: float = 0.0
-    is_told: bool = False
+    is_log_sent: bool = False
     trouble: str = ""
 
     def begin_log(self) -> None:
         """Send the log and the points again from their beginning."""
         self.sizes, self.pieces, self.points = {}, 0, 0
-        self.text, self.is_told, self.told = LogText(), False, 0.0
+        self.text, self.is_log_sent, self.told = LogText(), False, 0.0
 
 
 class Outputs:
@@ -226,7 +226,7 @@ class Outputs:
 
     def _owes_log(self, agent: OutputAgent) -> bool:
         return any(
-            kept.over and not kept.is_told and self._writer(kept) == agent.address
+            kept.over and not kept.is_log_sent and self._writer(kept) == agent.address
             for kept in [*self._kept.values()]
         )
 
@@ -269,7 +269,7 @@ class Outputs:
         for kept in [*self._kept.values()]:
             agents = self._agents_of(kept, now)
             self._tell_log(kept, agents, store, now)
-            if kept.over and kept.is_told:
+            if kept.over and kept.is_log_sent:
                 for agent in agents:
                     if kept.run not in agent.over:
                         agent.over.add(kept.run)
@@ -307,8 +307,10 @@ class Outputs:
         if is_late and missing and not any((a, where) in self._agents for a in missing):
             log.warning("output of run %s is lost with %s", kept.run, ", ".join(sorted(missing)))
             missing = set()
-        is_told = kept.is_told or (is_bucket(where) and not missing)  # no node can add the log
-        if kept.over and is_told and not missing:
+        is_log_sent = kept.is_log_sent or (
+            is_bucket(where) and not missing
+        )  # no node can add the log
+        if kept.over and is_log_sent and not missing:
             with self._lock:
                 del self._kept[kept.run]
                 self._write_down()
@@ -422,7 +424,7 @@ class Outputs:
         self, kept: RunOutputs, agents: Sequence[OutputAgent], store: Store, now: float
     ) -> None:
         """Add new output and points of the ranks periodically, and all of them at the end."""
-        if kept.is_told or now < kept.due or (now - kept.told < LOG_SECONDS and not kept.over):
+        if kept.is_log_sent or now < kept.due or (now - kept.told < LOG_SECONDS and not kept.over):
             return
         writer = next((a for a in agents if a.address == self._writer(kept)), None)
         if writer is None and is_bucket(kept.destination):
@@ -448,7 +450,7 @@ class Outputs:
             kept.points = points[-1].sequence
             text = "".join(point_line(p.rank, p.iteration, p.time, p.name, p.value) for p in points)
             self._add(kept, writer, POINTS, text)
-        kept.is_told, kept.trouble = bool(kept.over), ""
+        kept.is_log_sent, kept.trouble = bool(kept.over), ""
 
     def _add(self, kept: RunOutputs, writer: OutputAgent | None, name: str, text: str) -> None:
         offset = kept.sizes.get(name, 0)

@@ -23,7 +23,7 @@ from workbench.core.fleet.facts import (
     Open,
     PrepareNode,
     Put,
-    RecordOrder,
+    RecordPurchase,
     Terminate,
     Wait,
 )
@@ -39,7 +39,7 @@ from workbench.core.fleet.model import (
     Purchase,
 )
 from workbench.core.fleet.plan import plan_fleet
-from workbench.core.fleet.purchases import Order, PurchaseOutcome
+from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.supervisor import log_messages
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host
@@ -168,7 +168,7 @@ class FleetKeeper:
         if now - self._seen >= (LOOK_SECONDS if self._is_moving() else WATCH_SECONDS):
             self._tasks.start("look", lambda: self._look(now), self._saw, now, LOOK_SECONDS)
         fleet = self._wish.fleet
-        is_buying = (self._wish.up and fleet.nodes > 0) or bool(self._ledger.orders)
+        is_buying = (self._wish.up and fleet.nodes > 0) or bool(self._ledger.purchases)
         if is_buying and fleet.provider is not Provider.HOSTS:
             cloud, needs = self._provider.cloud, fleet.needs
             gap = OFFERS_SECONDS if self._offers is not None else RETRY_SECONDS
@@ -185,7 +185,8 @@ class FleetKeeper:
             or any(node.state not in _FIT for node in standing)
             or not all(contact.open for contact in self._sessions.contacts)
             or any(
-                order.outcome is PurchaseOutcome.WRITTEN for order in self._ledger.orders.values()
+                record.outcome is PurchaseOutcome.WRITTEN
+                for record in self._ledger.purchases.values()
             )
         )
 
@@ -231,7 +232,7 @@ class FleetKeeper:
 
     def _plan(self, load: Load, now: float) -> list[Action]:
         nodes = tuple(self._ledger.nodes.values())
-        orders = tuple(self._ledger.orders.values())
+        purchases = tuple(self._ledger.purchases.values())
         fact = FleetFact(
             cluster=self._cluster,
             founded=self._ledger.account.founded,
@@ -239,12 +240,12 @@ class FleetKeeper:
             nodes=nodes,
             machines=tuple(self._machines.values()),
             seen=self._seen,
-            orders=orders,
+            purchases=purchases,
             offers=self._offers,
             contacts=self._sessions.contacts,
             used=frozenset(node.id for node in nodes if node.address in load.used),
             noticed=self._noticed,
-            calling=frozenset(t for t in self._ledger.orders if self._tasks.is_on(("buy", t))),
+            calling=frozenset(t for t in self._ledger.purchases if self._tasks.is_on(("buy", t))),
             waiting=load.waiting,
             idle=now - self._active,
             left=self._left,
@@ -256,11 +257,11 @@ class FleetKeeper:
 
     def _act(self, action: Action, now: float) -> None:
         match action:
-            case Buy(order):
+            case Buy(record):
                 if not self._locked_out:
-                    self._buy(order, now)
-            case RecordOrder(order):
-                self._ledger.put_order(order)
+                    self._buy(record, now)
+            case RecordPurchase(record):
+                self._ledger.put_purchase(record)
             case Put(node):
                 self._put(node)
             case Open(id_):
@@ -289,25 +290,25 @@ class FleetKeeper:
         if node.state is NodeState.GONE:
             self._sessions.forget(node.id)
 
-    def _buy(self, order: Order, now: float) -> None:
-        purchase = order.purchase
+    def _buy(self, record: PurchaseRecord, now: float) -> None:
+        purchase = record.purchase
         key = ("buy", purchase.token)
         if self._tasks.is_on(key):
             return
         try:
             sent = self._ledger.sent(purchase.token) or self._sending(purchase)
             # Recorded first: a successor repeats the same call, so nothing is bought twice.
-            self._ledger.put_order(order, *sent)
+            self._ledger.put_purchase(record, *sent)
         except StoreUnavailable as error:
             self._troubles["buy"] = str(error)
             return
         log.info("%s", log_messages.buying(purchase))
-        log.debug("order %s: %r", purchase.token, purchase)
+        log.debug("purchase %s: %r", purchase.token, purchase)
         cloud = self._provider.cloud
         self._tasks.start(
             key,
             lambda: _answer(cloud, purchase, *sent),
-            lambda refusal, trouble: self._bought(order, refusal, trouble),
+            lambda refusal, trouble: self._bought(record, refusal, trouble),
             now,
         )
 
@@ -316,36 +317,36 @@ class FleetKeeper:
         tags = ((EXPIRES, str(int(expires))),) if expires else ()
         return self._provider.user_data(purchase), tags
 
-    def _bought(self, order: Order, refusal: CloudError | None, trouble: str) -> None:
+    def _bought(self, record: PurchaseRecord, refusal: CloudError | None, trouble: str) -> None:
         """Record the answer; if there was none, the same call is repeated later."""
         if trouble and trouble != self._troubles.get("buy"):
-            log.warning("%s", log_messages.refused(order.purchase, trouble))
+            log.warning("%s", log_messages.refused(record.purchase, trouble))
         self._troubles["buy"] = trouble
         if trouble:
             return
-        if refusal is not None and self._is_bought(order):
+        if refusal is not None and self._is_bought(record):
             return
-        known = self._ledger.orders.get(order.purchase.token)
+        known = self._ledger.purchases.get(record.purchase.token)
         if refusal is not None and (known is None or known.message != str(refusal)):
-            log.info("%s", log_messages.refused(order.purchase, str(refusal)))
+            log.info("%s", log_messages.refused(record.purchase, str(refusal)))
         if refusal is None:
-            answered = replace(order, at=self._now, outcome=PurchaseOutcome.BOUGHT)
+            answered = replace(record, at=self._now, outcome=PurchaseOutcome.BOUGHT)
         elif step(refusal.kind) is Reaction.BACK_OFF:
             # The purchase may exist: a missing answer does not tell.
-            answered = replace(order, at=self._now, kind=refusal.kind, message=str(refusal))
+            answered = replace(record, at=self._now, kind=refusal.kind, message=str(refusal))
         else:
             answered = replace(
-                order,
+                record,
                 at=self._now,
                 outcome=PurchaseOutcome.REFUSED,
                 kind=refusal.kind,
                 message=str(refusal),
             )
-        self._ledger.put_order(answered)
+        self._ledger.put_purchase(answered)
 
-    def _is_bought(self, order: Order) -> bool:
+    def _is_bought(self, record: PurchaseRecord) -> bool:
         """Return whether the provider lists machines of the purchase, whatever it answered."""
-        known = self._ledger.orders.get(order.purchase.token)
+        known = self._ledger.purchases.get(record.purchase.token)
         return known is not None and known.outcome is PurchaseOutcome.BOUGHT
 
     def _release(self, ids: tuple[str, ...], why: str, now: float) -> None:

@@ -253,9 +253,9 @@ class NodeLeases:
             if node.leased == expires and node.process is not None:
                 node.process.write(line_of(Renew(self._cluster, self._seconds())))
         # The lease of a node that was set up by an earlier supervisor is unknown here.
-        _side_by_side(self._lease_anew, [one for one in nodes if one.leased != expires])
+        _side_by_side(self._lease_again, [one for one in nodes if one.leased != expires])
 
-    def _lease_anew(self, node: LeasedNode) -> None:
+    def _lease_again(self, node: LeasedNode) -> None:
         try:
             self.lease(node.session)
         except MachineError as error:

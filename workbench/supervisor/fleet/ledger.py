@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from workbench.core.fleet.cost import Prices, metered, repriced, with_traffic
 from workbench.core.fleet.model import Machine, Node, NodeState, Offer
-from workbench.core.fleet.purchases import Order, PurchaseOutcome
+from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.supervisor.log_messages import node_moved
 from workbench.errors import StoreUnavailable
 from workbench.store import Store
@@ -43,20 +43,22 @@ class Ledger:
         self.account = Account(0.0, 0.0, 0.0)
         self.offers: tuple[Offer, ...] = ()
         self.nodes: dict[str, Node] = {}
-        self.orders: dict[str, Order] = {}
+        self.purchases: dict[str, PurchaseRecord] = {}
         self._prices: dict[str, Prices] = {}
         self._unwritten: dict[str, Node] = {}
         self._unwritten_prices: list[tuple[str, float, float]] = []
-        self._unwritten_orders: dict[str, Order] = {}
+        self._unwritten_purchases: dict[str, PurchaseRecord] = {}
 
     def __repr__(self) -> str:
-        return f"<Ledger of {self._cluster}: {len(self.nodes)} nodes, {len(self.orders)} orders>"
+        return (
+            f"<Ledger of {self._cluster}: {len(self.nodes)} nodes, {len(self.purchases)} purchases>"
+        )
 
     def open(self, revision: int, now: float) -> None:
         """Read the stored record, and record whether there is a new wish."""
         if self._revision is None:
             self.nodes = {n.id: n for n in self._store.nodes(self._cluster, gone=True)}
-            self.orders = {o.purchase.token: o for o in self._store.orders(self._cluster)}
+            self.purchases = {o.purchase.token: o for o in self._store.purchases(self._cluster)}
             self._prices = self._store.prices(self._cluster)
         self._write()
         if self._revision != revision:
@@ -71,25 +73,25 @@ class Ledger:
         """Return a node as it is recorded; None if it is not."""
         return self.nodes.get(id_)
 
-    def put_order(
-        self, order: Order, user_data: str = "", tags: Sequence[tuple[str, str]] = ()
+    def put_purchase(
+        self, record: PurchaseRecord, user_data: str = "", tags: Sequence[tuple[str, str]] = ()
     ) -> None:
         """Record a purchase.
 
         Raises:
             StoreUnavailable: It could not be written before its call.
         """
-        if order.outcome is PurchaseOutcome.WRITTEN:
-            self._store.put_order(order, user_data, tags)
-            self._unwritten_orders.pop(order.purchase.token, None)
+        if record.outcome is PurchaseOutcome.WRITTEN:
+            self._store.put_purchase(record, user_data, tags)
+            self._unwritten_purchases.pop(record.purchase.token, None)
         else:
-            self._unwritten_orders[order.purchase.token] = order
-        self.orders[order.purchase.token] = order
+            self._unwritten_purchases[record.purchase.token] = record
+        self.purchases[record.purchase.token] = record
         self._write()
 
     def sent(self, token: str) -> tuple[str, tuple[tuple[str, str], ...]] | None:
         """Return what the call of a recorded purchase sends; None for a new purchase."""
-        return self._store.sent(self._cluster, token) if token in self.orders else None
+        return self._store.sent(self._cluster, token) if token in self.purchases else None
 
     def put(self, node: Node, machine: Machine | None, now: float) -> None:
         """Record a node, with its cost until now.
@@ -168,9 +170,9 @@ class Ledger:
             if self._unwritten:
                 self._store.put_nodes(self._cluster, self._unwritten.values())
                 self._unwritten.clear()
-            for token, order in [*self._unwritten_orders.items()]:
-                self._store.put_order(order)
-                del self._unwritten_orders[token]
+            for token, record in [*self._unwritten_purchases.items()]:
+                self._store.put_purchase(record)
+                del self._unwritten_purchases[token]
         except StoreUnavailable:
             if must:
                 raise
