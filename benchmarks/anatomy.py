@@ -1,4 +1,4 @@
-"""The step of a training whose time is told apart and whose batch is gauged, over one without."""
+"""The step of a training with step times and gradient noise measured, over one without."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def _start(
 ) -> dict[str, float]:
     return start(
         NODES,
-        endpoint.door,
+        endpoint.ssh_source,
         image=image,
         marks={SET_UP: partial(_are_set_up, endpoint)},
         seconds=UP_SECONDS,

@@ -45,7 +45,7 @@ class Browser:
     """A browser with one page, which ``scripts/page_watch.js`` watches.
 
     Args:
-        folder: For all that it writes; nobody else's.
+        folder: For all that it writes, and for nothing else.
     """
 
     def __init__(self, folder: Path) -> None:

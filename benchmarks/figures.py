@@ -84,7 +84,7 @@ def interleaved(
 
     Args:
         ways: Label to what does it and returns the value.
-        say: Told of each round.
+        say: Called with a line for each round.
     """
     values: dict[str, list[float]] = {label: [] for label in ways}
     for number in range(1, rounds + 1):

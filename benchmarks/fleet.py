@@ -42,14 +42,14 @@ REPEATS = 20
 
 
 def measure(here: place.Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
-    """Measure a real loop over simulated nodes and threads as ranks, once all stands."""
+    """Measure a real loop over simulated nodes and threads as ranks, once all are up."""
     shares = _shares(rounds, say)
     plans = [_plan_seconds(nodes=PLANNED) for _ in range(rounds)]
     say(f"plan of {PLANNED:,} nodes: {', '.join(f'{1e3 * one:.3g} ms' for one in plans)}")
     few = [_plan_seconds(nodes=PLANNED // 10) for _ in range(rounds)]
     return [
         Row(
-            f"supervisor of {NODES} nodes that stand, of a core",
+            f"supervisor of {NODES} nodes that are up, of a core",
             "%",
             Series("supervisor", tuple(100 * share for share in shares)),
             limit=MOST_PERCENT,

@@ -19,7 +19,7 @@ from .figures import BenchmarkFailed, Row, Series
 
 FEW, MANY = 3, 8
 TYPE, REGION = "c5.large", "us-east-1"
-# Nobody's; the rehearsal takes any.
+# Invented; the rehearsal accepts any.
 ACCOUNT = {
     "AWS_ACCESS_KEY_ID": "testing",
     "AWS_SECRET_ACCESS_KEY": "testing",
@@ -51,7 +51,7 @@ def measure(here: place.Place, rounds: int, say: Callable[[str], None]) -> list[
         for nodes, starts in found.items():
             with place.home(here.path("home")), Endpoint(machines=True) as endpoint:
                 os.environ.update(ACCOUNT, AWS_ENDPOINT_URL=endpoint.url)
-                starts.append(start(nodes, endpoint.door))
+                starts.append(start(nodes, endpoint.ssh_source))
             told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in starts[-1].items())
             say(f"round {number} of {rounds}, {nodes} nodes: {told} s")
     few, many = (_series(nodes, starts) for nodes, starts in found.items())
@@ -71,7 +71,7 @@ def _series(nodes: int, starts: list[dict[str, float]]) -> dict[str, Series]:
 
 def start(
     nodes: int,
-    door: str,
+    ssh_source: str,
     *,
     image: str = "",
     marks: Mapping[str, Callable[[], bool]] | None = None,
@@ -81,7 +81,7 @@ def start(
     """Return the seconds from the click until all nodes had come so far, by phase.
 
     Args:
-        door: This machine's address, which the nodes let in.
+        ssh_source: This machine's address, which the nodes let in.
         image: From which they start, if it is not the usual one.
         marks: More phases, and what says that one has ended.
         seconds: Until the first iteration, at most.
@@ -94,7 +94,7 @@ def start(
         slots=1,
         needs=Needs(types=(TYPE,)),
         region=REGION,
-        ssh_from=f"{door}/32",
+        ssh_from=f"{ssh_source}/32",
         image=image,
     )
     with Store() as store:

@@ -31,8 +31,8 @@ class Peer:
     Args:
         modules: What has to be importable.
         setup: A cell that is not timed.
-        magic: What stands above the work.
-        launch: What stands below it; ``{path}`` is where the first iteration is written down,
+        magic: The line above the work.
+        launch: The line below it; ``{path}`` is the file for the time of the first iteration,
             ``{port}`` is free.
     """
 

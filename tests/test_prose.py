@@ -14,6 +14,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # What is checked; the rest of the package follows.
 ROOMS = (
+    "benchmarks",
+    "tests/cloud",
+    "tests/cluster",
+    "tests/engine",
+    "tests/hostile",
+    "tests/node",
+    "tests/rehearsal",
     "workbench/__init__.py",
     "workbench/analysis",
     "workbench/cli",

@@ -1,7 +1,7 @@
 """Train an MLP with ChainerMN, watched and not in turn, and print how long a step took either way.
 
-Both ways have the same model, data and order of steps, in one process a rank: what else goes on on
-the machine falls on both alike.
+Both ways have the same model, data and order of steps, in one process per rank: other load
+on the machine affects both alike.
 """
 
 import json
@@ -48,7 +48,7 @@ def main():
             number[0] += 1
             timing.step(number[0])
 
-        # Its clock stands while the other way trains, so that it tells as often as in a training.
+        # Its clock is stopped while the other way trains, so that it reports as often as usual.
         pause = time.perf_counter() - left[0]
         timing._since, timing._stepped = timing._since + pause, timing._stepped + pause
         # What is patched for all, such as the backward pass, is so for these steps alone.

@@ -99,7 +99,7 @@ def gloo(model: Model) -> Callable[[], None]:
 
 
 def copied(model: Model) -> Callable[[], None]:
-    """Copy the gradients once, both ranks at the same time: nobody can move them quicker."""
+    """Copy the gradients once, both ranks at the same time: the lower bound of an exchange."""
     others = [numpy.empty_like(g) for g in model.gradients]
 
     def copy() -> None:

@@ -78,7 +78,7 @@ class Live:
         self.chart = chart(*thinned(self.x, self.y))
 
     def go(self, updates, path):
-        """Add points every now and then, and write down when it was done."""
+        """Add points periodically, and record the times."""
         moments = []
         due = time.time()
         for _ in range(updates):

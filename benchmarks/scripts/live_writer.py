@@ -1,7 +1,7 @@
 """Write a run's points to the store, then more of them every 100 ms, as its supervisor would.
 
-``live_writer.py RUN POINTS UPDATES FILE``: once the points are there it says so, and goes on when
-it is told to. The moments of the updates are in FILE at the end; it stays until it is killed.
+``live_writer.py RUN POINTS UPDATES FILE``: once the points are stored it prints a line, and
+continues when it reads one. FILE then has the times of the updates; it runs until it is killed.
 """
 
 import fcntl
@@ -60,10 +60,10 @@ class Writer:
 
 
 def main():
-    """Fill, wait, and go on."""
+    """Fill the store, wait, and update it."""
     run, points, updates, path = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     moments = []
-    # Whoever follows the run sees to it that somebody holds this lock.
+    # Readers of the run check that a process holds this lock.
     with Store() as store, (cluster_directory(DEFAULT_CLUSTER) / LOCK_NAME).open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         writer = Writer(store, run)

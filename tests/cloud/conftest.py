@@ -62,7 +62,7 @@ def connected(
     sleep: Callable[[float], None],
     known: MutableMapping[str, str] | None = None,
 ) -> Ec2:
-    """Return an adapter whose clock goes on by what it has waited, however slow this machine is."""
+    """Return an adapter whose clock advances by its own waits alone."""
     start = time.time()
     return Ec2(
         REGION,

@@ -1,4 +1,4 @@
-"""One contract for every place that lends nodes."""
+"""One contract for every provider of nodes."""
 
 from __future__ import annotations
 

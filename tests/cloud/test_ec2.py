@@ -138,7 +138,7 @@ def test_a_lost_answer_is_repeated_without_buying_twice(ec2, endpoint):
 
     with pytest.raises(CloudError) as refused:
         ec2.buy(same, USER_DATA, [EXPIRES])
-    endpoint.mend()
+    endpoint.clear_faults()
     ec2.buy(same, USER_DATA, [EXPIRES])
 
     assert refused.value.kind == ErrorKind.THROTTLING

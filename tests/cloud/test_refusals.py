@@ -176,7 +176,7 @@ def test_a_right_to_make_anything_is_not_waited_for(ec2, endpoint, waits):
             "InvalidParameterCombination",
             "Cluster placement groups are not supported by the 't3.xlarge' instance type.",
         ),
-        ("InvalidParameterValue", "what nobody has met yet"),
+        ("InvalidParameterValue", "an unknown message"),
         ("InvalidFleetConfiguration", "not supported in your requested Availability Zone"),
         ("InvalidPlacementGroup.InUse", "in use in another availability zone: us-east-1c"),
     ],

@@ -222,11 +222,11 @@ def test_what_was_just_made_is_not_known_yet_to_what_launches(account, make, cod
 
 def test_the_words_about_a_profile_are_those_of_ec2(account):
     """hashicorp/packer#9810: "Invalid IAM Instance Profile name"."""
-    code, words = account.run(IamInstanceProfile={"Name": "nobody"})
+    code, words = account.run(IamInstanceProfile={"Name": "absent"})
 
     assert code == "InvalidParameterValue"
     assert words == (
-        "Value (nobody) for parameter iamInstanceProfile.name is invalid. "
+        "Value (absent) for parameter iamInstanceProfile.name is invalid. "
         "Invalid IAM Instance Profile name"
     )
 
@@ -255,8 +255,8 @@ def test_a_rule_cannot_be_added_at_once_to_a_new_group(account):
         ({"InstanceType": "c5.tiny"}, "InvalidParameterValue"),
         ({"SubnetId": "subnet-00000000"}, "InvalidSubnetID.NotFound"),
         ({"SecurityGroupIds": ["sg-00000000000000000"]}, "InvalidGroup.NotFound"),
-        ({"KeyName": "nobody"}, "InvalidKeyPair.NotFound"),
-        ({"IamInstanceProfile": {"Name": "nobody"}}, "InvalidParameterValue"),
+        ({"KeyName": "absent"}, "InvalidKeyPair.NotFound"),
+        ({"IamInstanceProfile": {"Name": "absent"}}, "InvalidParameterValue"),
     ],
 )
 def test_a_dry_run_of_a_launch_resolves_what_it_names_first(account, changes, code):

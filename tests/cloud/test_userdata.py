@@ -185,8 +185,8 @@ esac
 
 
 def packages(tmp_path, *, update=0, works=1):
-    """Run what brings the packages, on a node whose apt-get is ours; return what it was asked."""
-    told, there = tmp_path / "told", tmp_path / "there"
+    """Run what brings the packages, on a node whose apt-get is ours; return its calls."""
+    told, there = tmp_path / "calls", tmp_path / "there"
     apt = tmp_path / "apt-get"
     apt.write_text(APT_GET.format(told=told, there=there, update=update, works=works))
     apt.chmod(0o700)
@@ -215,7 +215,7 @@ def test_what_is_locked_for_a_while_is_tried_again_but_not_for_ever(tmp_path):
     assert packages(tmp_path, works=3)[0] == 0
 
     (tmp_path / "there").unlink()
-    (tmp_path / "told").unlink()
+    (tmp_path / "calls").unlink()
     status, calls = packages(tmp_path, works=99)
     assert (status, len(calls)) == (1, 10)
 

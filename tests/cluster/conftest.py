@@ -64,7 +64,7 @@ class Bench:
 
     @contextlib.contextmanager
     def shared(self) -> Iterator[int]:
-        """Lend the world of two ranks that several tests use; end it if it is left in use.
+        """Provide the world of two ranks that several tests share; end it if it is left in use.
 
         A test that fails midway leaves a run behind, which would hold the next test's run up.
         """
@@ -131,7 +131,7 @@ class Bench:
         return {n for n, found in self.batches(run).items() if any(b.samples for b in found)}
 
     def ended(self, run: str) -> set[int]:
-        """Return the ranks that have told how they left the run."""
+        """Return the ranks that have reported how they left the run."""
         return {n for n, found in self.batches(run).items() if any(b.ending for b in found)}
 
     def pulses(self, run: str) -> list[Pulse]:

@@ -1,4 +1,4 @@
-"""The controller's heartbeat goes on whatever the wall clock is set to."""
+"""The controller's heartbeat continues whatever the wall clock is set to."""
 
 from __future__ import annotations
 

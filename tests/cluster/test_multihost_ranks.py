@@ -61,7 +61,7 @@ def ended(bench: Bench, generation: int) -> None:
 
 
 def over(bench: Bench, begun: set[int]) -> bool | None:
-    """Whether these worlds have ended without having stood."""
+    """Return whether these worlds have ended without having been ready."""
     found = {fact.generation: fact for fact in bench.cluster.observe()}
     assert not any(fact.state is WorldState.READY for fact in found.values())
     begun -= {g for g, fact in found.items() if fact.state is WorldState.ENDED}

@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 10.0
 
 
 class Rank:
-    """A channel, and what it was told to do."""
+    """A channel, and the calls that it made."""
 
     def __init__(self, mailbox: Mailbox, number: int = 0) -> None:
         self.stops: list[int] = []

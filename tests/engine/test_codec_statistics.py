@@ -1,4 +1,4 @@
-"""What is told of a model's gradients: their bytes, what codecs leave, when the first can leave."""
+"""A model's gradients: their bytes, compression by codecs, and when the first bucket is full."""
 
 from __future__ import annotations
 

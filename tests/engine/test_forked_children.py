@@ -52,7 +52,7 @@ def said(as_rank: AsRank) -> Callable[..., str]:
 def wait_until_gone(pid: int) -> None:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline, "it goes on"
+        assert time.monotonic() < deadline, "it is still running"
         time.sleep(0.02)
 
 

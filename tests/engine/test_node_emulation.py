@@ -15,7 +15,7 @@ def test_ranks_of_one_simulated_node_find_each_other(on_ranks):
     found = on_ranks(EMULATED, 4)
 
     assert [one["node"] for one in found] == [[0, 1], [0, 1], [2, 3], [2, 3]]
-    assert [one["paced"] for one in found] == [0, 0, 0, 0]  # nobody asked for slow links
+    assert [one["paced"] for one in found] == [0, 0, 0, 0]  # no slow links were requested
 
 
 @pytest.mark.either_mpi

@@ -1,4 +1,4 @@
-"""All ranks meet before some exchanges: waiting and moving are told apart, and nobody is stuck."""
+"""All ranks meet before some exchanges: waiting and transfer are separated, and no rank hangs."""
 
 from __future__ import annotations
 

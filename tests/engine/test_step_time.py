@@ -1,4 +1,4 @@
-"""A step's time is told apart: compute, communication, data, other."""
+"""A step's time is divided: compute, communication, data, other."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_what_a_cell_starts_ends_with_a_rank_that_is_killed(place: Place) -> Non
 
 
 def sleepers(place: Place) -> list[psutil.Process]:
-    """Return the processes that the cell ``leave_processes`` started and that go on."""
+    """Return the processes that the cell ``leave_processes`` started and that still run."""
     found = []
     for pid in processes_of(str(place.home)):
         try:

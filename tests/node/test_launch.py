@@ -1,4 +1,4 @@
-"""A node starts what it is told, stays with it, and leaves nothing of it."""
+"""A node launches a command, waits for it, and ends all its processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lease that nobody renews ends the node; one that is renewed, released or replaced does not."""
+"""A lease that is not renewed ends the node; one that is renewed, released or replaced does not."""
 
 from __future__ import annotations
 

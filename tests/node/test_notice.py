@@ -1,4 +1,4 @@
-"""What EC2 says of a node's end is told, once each, and nobody is asked unbidden."""
+"""EC2's notices are reported once each, and its service is polled only on request."""
 
 from __future__ import annotations
 
@@ -172,6 +172,6 @@ def test_an_agent_tells_what_its_nodes_own_service_says(hosts):
         file.write_text(json.dumps({ACTION: TAKEN, REBALANCE: ADVISED}))
         assert until(lambda: heard(Notice)[1:], "recommendation") == [ADVICE]
         process.write(line_of(Heed()))
-        assert until(lambda: heard(Notice)[2:], "both anew") == [TERMINATE, ADVICE]
+        assert until(lambda: heard(Notice)[2:], "both again") == [TERMINATE, ADVICE]
     hosts.stop(host)
     service.wait(10)

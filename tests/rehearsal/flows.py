@@ -13,7 +13,7 @@ def limit_flows(host: RehearsalHost, total: float, flow: float) -> None:
     """Let ``total`` (10⁶ bits a second) leave a host, and ``flow`` of each connection.
 
     Linux's own fair queue can hold each flow, but few kernels have it. So there are classes, and a
-    connection's two ports say which is its; two connections share one now and then.
+    connection's two ports say which is its; two connections may share one.
     """
     lines = [
         "qdisc replace dev eth0 root handle 1: htb default 2",

@@ -34,12 +34,12 @@ LOCK = PLACE.with_suffix(".lock")
 PREFIX = "wbr"
 LISTENS = "0A"  # <net/tcp_states.h>
 HOME = pwd.getpwuid(0).pw_dir
-"""Of whoever logs in to a host, and there a folder of the host's own."""
+"""The home of the user who logs in to a host; each host has its own folder there."""
 NEEDED = ("unshare", "nsenter", "ip", "tc", "ssh-keygen", "/usr/sbin/sshd", "pkill", "sudo")
-# On a slow machine that does other things too; whoever waits goes on as soon as it can.
+# Long enough for a slow and busy machine; waits end as soon as they can.
 START_SECONDS = 60.0
 END_SECONDS = 30.0
-# What a host has of its own, empty: nobody's files are by chance the same on all of them.
+# Folders that each host has of its own, empty, so that files are not shared by accident.
 PRIVATE = ("/tmp", "/var/tmp", "/dev/shm", str(Path.home()))
 SSHD = """\
 Port 22
@@ -150,7 +150,7 @@ class RehearsalHost:
         self._init.stdin.flush()
 
     def command(self, *command: str) -> list[str]:
-        """Return what runs ``command`` on the host, for whoever starts it in a way of their own."""
+        """Return the command line that runs ``command`` on the host, for other ways to start it."""
         there = "--wd=/" if self.disk is None else "--wdns=/"
         return ["nsenter", "-t", str(self.pid), *["-n", "-u", "-i", "-p", "-m"], there, *command]
 
@@ -173,7 +173,7 @@ class RehearsalHost:
         return subprocess.Popen(self.command(*command), text=True, **options)
 
     def new_host_key(self, private: str = "") -> None:
-        """Give the host a key, one that is told or a new one; the next ``start_sshd`` shows it."""
+        """Give the host a key, the given or a new one; the next ``start_sshd`` shows it."""
         path = self.folder / "host_key"
         for old in (path, path.with_suffix(".pub")):
             old.unlink(missing_ok=True)
@@ -188,7 +188,7 @@ class RehearsalHost:
             make_key(path)
 
     def authorize(self, *public: str) -> None:
-        """Let nobody in but the holders of these keys."""
+        """Accept logins with these keys alone."""
         (self.folder / "authorized_keys").write_text("".join(f"{key.strip()}\n" for key in public))
 
     def start_sshd(self, more: str = "") -> None:
@@ -215,10 +215,10 @@ class RehearsalHost:
         self._sshd = None
 
     def cut(self) -> None:
-        """Pull the cable out: nothing comes or goes, and nobody is told."""
+        """Disconnect the host: nothing is sent or received, and no connection is closed."""
         ip(f"link set {self.link} down")
 
-    def mend(self) -> None:
+    def reconnect(self) -> None:
         """Put the cable back."""
         ip(f"link set {self.link} up")
 
@@ -307,7 +307,7 @@ class Hosts:
 
     @property
     def key(self) -> str:
-        """The private key that every host lets in, unless it is told another."""
+        """The private key that every host accepts, unless it has another."""
         return (self.folder / "key").read_text()
 
     @property

@@ -16,7 +16,7 @@ from pathlib import Path
 OFF = ("shutdown", "poweroff", "halt", "reboot")
 # A host that asks its service manager to end must never reach this machine's.
 MANAGERS = ("/run/systemd", "/run/dbus")
-ROOT = "root:*:20000:0:99999:7:::"  # sshd lets nobody in whose entry is locked, with "!"
+ROOT = "root:*:20000:0:99999:7:::"  # sshd refuses logins to locked entries, with "!"
 
 
 def mount(*arguments: str) -> None:
@@ -83,7 +83,7 @@ def main() -> None:
     lay_over(["/etc", "/usr/sbin", *wanted["layered"]], layers)
     write_etc(wanted["name"], wanted["hosts"])
     write_power_switches()
-    # Nobody waits for what the host's processes leave behind.
+    # No process waits for the children that the host's processes leave.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     print("up", flush=True)
     while sys.stdin.read(4096):

@@ -33,7 +33,7 @@ def start(endpoint: Endpoint, folder: Path, *more: str) -> subprocess.Popen[str]
     endpoint.reset()
     words = [
         sys.executable, str(SCRIPT), "--region", REGION, "--type", "c5.large",
-        "--ssh-from", endpoint.door, "--lease", str(LEASE_SECONDS), *more,
+        "--ssh-from", endpoint.ssh_source, "--lease", str(LEASE_SECONDS), *more,
     ]  # fmt: skip
     return subprocess.Popen(
         words,
@@ -68,7 +68,7 @@ def test_every_check_passes_and_nothing_is_left(endpoint: Endpoint, tmp_path: Pa
     assert "| two nodes with MPI | passed |" in report
     assert "| nodes end without a supervisor | passed |" in report
     assert "| nothing is left | passed |" in report
-    assert endpoint.door not in report
+    assert endpoint.ssh_source not in report
     assert "123456789012" not in report
     assert nothing_is_left(endpoint)
 

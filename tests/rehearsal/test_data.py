@@ -123,7 +123,7 @@ def test_a_folder_comes_to_three_hosts_side_by_side_though_one_is_cut_off(possib
         with pytest.raises(MachineError, match="wait until that machine is reached again; staging"):
             under_way[1].result(60)
         sessions[1].close()
-        hosts[1].mend()
+        hosts[1].reconnect()
         hosts[1].shape(60)
         before = _size(hosts[1], parts)
         sessions[1] = log_in(hosts, 1)

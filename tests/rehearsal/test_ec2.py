@@ -34,7 +34,7 @@ def endpoint(possible):
 
 
 class Bench:
-    """A cluster on the rehearsal's EC2, with the keys that its nodes were told."""
+    """A cluster on the rehearsal's EC2, with the keys that its nodes were given."""
 
     def __init__(self, endpoint, folder, cluster):
         self.endpoint = endpoint

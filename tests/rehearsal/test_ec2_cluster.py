@@ -61,7 +61,7 @@ class Shell:
         self.script.write_text(TRAIN)
         self.store = Store()
         self.ec2 = boto3.client("ec2", region_name=REGION)
-        self.door = endpoint.door
+        self.ssh_source = endpoint.ssh_source
 
     def do(self, *words: str, seconds: float = 240.0) -> str:
         """Run a command to its end, and return what it said."""
@@ -76,7 +76,7 @@ class Shell:
     def up(self, nodes: int, *more: str, seconds: float = 240.0) -> str:
         """Ask for nodes."""
         size = ("--nodes", str(nodes), "--type", "c5.large", "--ttl", "1h")
-        where = ("--ec2", "--region", REGION, "--ssh-from", self.door)
+        where = ("--ec2", "--region", REGION, "--ssh-from", self.ssh_source)
         return self.do("up", *where, *size, "--yes", "--cluster", NAME, *more, seconds=seconds)
 
     def run(self) -> set[str]:
@@ -228,7 +228,7 @@ def open_shell(endpoint: Endpoint, folder: Path) -> Iterator[Shell]:
         patch.setenv("WORKBENCH_HOME", str(folder / "home"))
         shell = Shell(endpoint, folder)
         yield shell
-        endpoint.mend()
+        endpoint.clear_faults()
         wish = shell.store.cluster_wish(NAME)
         if shell.supervisor() or (wish and wish.up):
             with contextlib.suppress(AssertionError):
@@ -280,7 +280,7 @@ def test_from_the_shell_three_nodes_then_four_then_two_then_nothing(shell: Shell
     ]  # fmt: skip
     ports = [(one.get("FromPort"), one["IpRanges"]) for one in group["IpPermissions"]]
     assert [(port, ranges[0]["CidrIp"]) for port, ranges in ports if ranges] == [
-        (22, f"{shell.door}/32")
+        (22, f"{shell.ssh_source}/32")
     ]
     assert watch.looks > 20
     assert watch.seen == set()
@@ -324,7 +324,12 @@ def test_from_a_notebook_nodes_train_in_each_size_and_nothing_is_left(
 
     try:
         first, *others = sizes
-        variables = {"NAME": NAME, "REGION": REGION, "DOOR": shell.door, "NODES": str(first)}
+        variables = {
+            "NAME": NAME,
+            "REGION": REGION,
+            "SSH_SOURCE": shell.ssh_source,
+            "NODES": str(first),
+        }
         do(f"import os\nos.environ |= {variables!r}")
         asked = do((PROGRAMS / "buy_by_widget.py").read_text())
         trained = [do(TRAINED.format("first"))]
@@ -376,13 +381,13 @@ def test_whoever_follows_a_killed_supervisor_goes_on_and_buys_nothing_twice(
     kill_when(purchases, "the order")
     assert purchases() == [PurchaseOutcome.WRITTEN]
     assert shell.launched() == []
-    shell.endpoint.mend()
+    shell.endpoint.clear_faults()
 
     # It is bought, and the answer never comes.
     shell.endpoint.fail("CreateFleet", "InternalError", times=-1, after=True)
     wake_supervisor(NAME)
     kill_when(shell.launched, "the machines")
-    shell.endpoint.mend()
+    shell.endpoint.clear_faults()
 
     wake_supervisor(NAME)
     kill_when(lambda: len(shell.nodes()) == 2, "nodes that boot")
@@ -402,7 +407,7 @@ def test_whoever_follows_a_killed_supervisor_goes_on_and_buys_nothing_twice(
     [run] = shell.store.unfinished(NAME)
     kill_when(lambda: shell.store.run(run.id).fact.iteration > 5, "a run that is on")
 
-    # The last one takes up the world that stands, and its run, which noticed nothing.
+    # The last one resumes the running world and its run, which was not disturbed.
     wake_supervisor(NAME)
     until(lambda: shell.store.run(run.id).fact.state.ended, "the run's end")
     assert shell.store.run(run.id).fact.state is RunState.FINISHED, shell.log()

@@ -1,4 +1,4 @@
-"""The hosts that this machine pretends to be are apart, and leave nothing behind."""
+"""The simulated hosts of this machine are separate, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_cut_cable_is_noticed_by_nobody_and_can_be_put_back(hosts):
     host.cut()
     assert ssh(hosts, 0, "-o", "ConnectTimeout=1", "true").returncode != 0
 
-    host.mend()
+    host.reconnect()
 
     until(lambda: ssh(hosts, 0, "true").returncode == 0, "ssh after the cut")
 

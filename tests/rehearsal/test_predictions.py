@@ -1,4 +1,4 @@
-"""What is foretold of training on slow links is held against the same training, done.
+"""Predictions of training on slow links are compared with the same training, measured.
 
 Times are what this is about, so they are compared: medians of steps most of which is slept.
 """

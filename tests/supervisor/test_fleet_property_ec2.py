@@ -166,7 +166,7 @@ class StrictSequence(Sequence):
         self.endpoint.fail(action, code, times=chance.randint(1, 2), after=chance.random() < 0.5)
 
     def calm(self) -> None:
-        self.endpoint.mend()
+        self.endpoint.clear_faults()
         self.endpoint.settings(late=0, counted=0)
         self.endpoint.quota(QUOTA, 640)
 

@@ -1,6 +1,6 @@
 """An exchange over sockets of our own, when a rank is lost or stopped, and while they are opened.
 
-The ranks are on one machine and pretend that each is a node, so that sockets join them.
+The ranks are on one machine, each as a simulated node, so that sockets connect them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gradients of PyTorch's models are averaged in place, and what is amiss is named."""
+"""Gradients of PyTorch's models are averaged in place, and errors name the gradient."""
 
 from __future__ import annotations
 

@@ -2,4 +2,4 @@ import io
 import sys
 
 sys.stdout = io.StringIO()
-print("nobody sees this")
+print("this is not seen")

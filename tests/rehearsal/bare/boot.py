@@ -53,7 +53,7 @@ def mount(*arguments: str) -> None:
 
 
 def main() -> None:
-    """Make the disk, and go on from there."""
+    """Make the disk, and continue on it."""
     wanted = json.loads(sys.stdin.readline())
     disk = make_disk(Path(wanted["disk"]), wanted["lower"])
     for source, path in wanted["binds"].items():

@@ -20,7 +20,7 @@ SOURCES = (Path("/etc/apt/sources.list"), Path("/etc/apt/sources.list.d/debian.s
 FETCHING = ("Acquire::Check-", "Acquire::Retries")
 BUNDLES = (os.environ.get("SSL_CERT_FILE", ""), "/etc/ssl/certs/ca-certificates.crt")
 TRUSTED = "/etc/rehearsal-certificates.crt"
-# The network stands before it boots, its disk is a folder, and it speaks one language.
+# The network is up before it boots, its disk is a folder, and it speaks one language.
 CONFIG = """\
 network: {config: disabled}
 resize_rootfs: false
@@ -30,7 +30,7 @@ locale: C.UTF-8
 CACHE = "/var/cache/rehearsal"
 PATHS = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 KEPT = {"UV_CACHE_DIR": f"{CACHE}/uv", "PIP_CACHE_DIR": f"{CACHE}/pip"}
-# The index as pip knows it, where nobody has named another.
+# The package index of pip, unless another is configured.
 INDEX = """\
 import ensurepip, pathlib, sys
 near = pathlib.Path(ensurepip.__file__).parent / "_bundled"
@@ -151,7 +151,7 @@ def files(proxy: str) -> dict[str, str]:
     apt = [*apt_settings(), f'Acquire::http::Proxy "{proxy}";', f'Acquire::https::Proxy "{proxy}";']
     return {
         "/etc/cloud/cloud.cfg.d/90_rehearsal.cfg": CONFIG,
-        # Nobody answers when cloud-init asks for an address.
+        # There is no answer when cloud-init requests an address.
         "/etc/dhcp/dhclient.conf": "timeout 1;\n",
         TRUSTED: Path(bundle).read_text(),
         "/etc/environment": "".join(f"{k}={v}\n" for k, v in environment(proxy).items()),

@@ -34,7 +34,7 @@ Answer = tuple[str, str, bytes]
 
 
 def refuse(environ: dict[str, Any]) -> Answer | None:
-    """Return the answer to a call that is signed with a key that will not do."""
+    """Return the answer to a call that is signed with an invalid key."""
     signed = SIGNED.search(environ.get("HTTP_AUTHORIZATION", ""))
     if signed is None:
         return None

@@ -31,7 +31,7 @@ class Endpoint:
     """The rehearsal's EC2; a context, at whose end it is gone.
 
     Args:
-        machines: Whether a host stands behind each instance.
+        machines: Whether each instance has a host.
         bare: Folder of `tests.rehearsal.bare.debian.Debian`, made: each host has its own disk.
     """
 
@@ -78,7 +78,7 @@ class Endpoint:
         return self._process.pid
 
     @property
-    def door(self) -> str:
+    def ssh_source(self) -> str:
         """This machine's own address in the network of the instances' hosts."""
         return next(
             address.address
@@ -129,16 +129,16 @@ class Endpoint:
         message = f"User: arn:aws:iam::123456789012:user/me is not authorized to: ec2:{action}"
         self.fail(action, "UnauthorizedOperation", message, times=-1)
 
-    def mend(self) -> None:
+    def clear_faults(self) -> None:
         """End all faults."""
-        self._do("mend")
+        self._do("clear_faults")
 
     def refuse(self, *errors: tuple[str, str]) -> None:
         """Have the next CreateFleet answer with a 200 that has errors alone."""
         self._do("refuse", errors=errors)
 
     def interrupt(self, id: str, seconds: float = 120.0) -> None:
-        """Take a machine back; it is told so many seconds before."""
+        """Reclaim a machine; its notice comes so many seconds before."""
         self._do("interrupt", id=id, seconds=seconds)
 
     def rebalance(self, id: str) -> None:

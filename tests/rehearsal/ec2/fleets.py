@@ -111,7 +111,7 @@ class Fleets(EC2Response):  # type: ignore[misc]  # moto has no types
         )
 
     def _seen(self, fleet: dict[str, Any]) -> dict[str, Any]:
-        """Return a fleet as it is told: one that is deleted ends its machines first."""
+        """Return a fleet as EC2 describes it: one that is deleted ends its machines first."""
         alive = [
             id_ for id_ in _ids(fleet) if self.ec2_backend.get_instance(id_).state != "terminated"
         ]

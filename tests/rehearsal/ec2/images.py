@@ -17,7 +17,7 @@ from tests.rehearsal.ec2 import late
 from tests.rehearsal.ec2.answers import Refused, at, type_facts
 from tests.rehearsal.ec2.market import MARKET
 
-# Told when a disk's state is taken into an image; a rehearsal with machines listens.
+# Called when a disk's state is taken into an image; a rehearsal with machines listens.
 on_image: list[Callable[[str, str], None]] = []
 
 # The open kernel modules drive Turing and newer alone (aws/aws-parallelcluster#6014).

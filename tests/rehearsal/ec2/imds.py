@@ -1,6 +1,6 @@
 """Be one machine's metadata service, version 2 alone: what it says comes from a file.
 
-Run on the host, with the file's path: the server of the rehearsal writes there what is so.
+Run on the host, with the file's path: the server of the rehearsal writes the present state there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOKEN = "X-aws-ec2-metadata-token"
 
 
 def look_up(known: dict[str, str], path: str) -> str | None:
-    """Return what stands at a path, or the names in a folder; None for what is not there.
+    """Return the content of a path, or the names in a folder; None if it does not exist.
 
     Every version of the service, such as ``latest`` or ``2021-03-23``, says the same.
     """

@@ -17,7 +17,7 @@ from tests.rehearsal.ec2.market import MARKET
 
 INTERRUPTED = "Server.SpotInstanceTermination"
 NO_KEY = "Client.InternalError"
-# Told when a machine is launched, and when its end begins; a rehearsal with machines listens.
+# Called when a machine is launched, and when its end begins; a rehearsal with machines listens.
 on_launch: list[Callable[[Any, float], None]] = []
 on_end: list[Callable[[str], None]] = []
 on_address: list[Callable[[], str]] = []

@@ -29,7 +29,7 @@ LOOK_SECONDS = 0.1
 AT_ONCE = 4
 RUN = Path("/run/workbench")  # shared with this machine, so each host gets one of its own
 MAC = "02:00:00:00:00:01"
-FIRST = 10  # the network's first addresses are the bridge's and nobody's
+FIRST = 10  # the network's first addresses are the bridge's and unused ones
 
 
 class Machines:
@@ -243,7 +243,7 @@ def carry_out(host: RehearsalHost, data: str) -> None:
 
 
 def _make_user(host: RehearsalHost, user: dict[str, Any]) -> str:
-    """Make a user who may log in with these keys; return what sshd has to be told."""
+    """Make a user who may log in with these keys; return the settings that sshd needs."""
     name, keys = user["name"], "".join(f"{key}\n" for key in user["ssh_authorized_keys"])
     if name == "root":
         host.authorize(keys)

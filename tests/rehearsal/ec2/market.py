@@ -1,4 +1,4 @@
-"""What is so at the rehearsal's EC2 beside what moto keeps: pools, prices, quotas, faults, lags."""
+"""The state of the rehearsal's EC2 beside moto's own: pools, prices, quotas, faults, lags."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Market:
 
     Args:
         pools: Type and zone to the machines that are free; what is not named has no end.
-        close: The same for machines that stand close together.
-        fixed: Type and zone to points of price, which stand from then on.
+        close: The same for machines in a placement group.
+        fixed: Type and zone to points of price, valid from then on.
         refusals: What the next calls of CreateFleet say in their 200, instead of machines.
         lag: Seconds for which a new machine is not listed.
         boot: Seconds until it runs.
         ending: Seconds until it is gone.
         imaging: Seconds until an image of one is available.
         ahead: Seconds by which the clock is before this machine's.
-        clock: Epoch seconds at which the clock stands; 0 where it goes.
+        clock: Epoch seconds of a stopped clock; 0 for a running one.
         images: Images to when they were begun.
         picture: Seconds after CreateImage's return until the disk's state is taken.
         taken: Images for which it has been.
@@ -122,7 +122,7 @@ class Market:
     def history(
         self, type_: str, zone: str, vcpus: int, gpus: int, since: float
     ) -> list[tuple[float, float]]:
-        """Return the changes of price since then, newest first, and the one that stood then."""
+        """Return the changes of price since then, newest first, and the price at that time."""
         hours = range(int(since // HOUR), int(self.now // HOUR) + 1)
         times = {hour * HOUR for hour in hours}
         times |= {at for at, _ in self.fixed.get((type_, zone), ()) if at >= since}
@@ -131,12 +131,12 @@ class Market:
         ]
 
     def free(self, type_: str, zone: str, *, close: bool) -> int:
-        """Return how many machines could be lent."""
+        """Return how many machines are free."""
         most = self.pools.get((type_, zone), 10**6)
         return min(most, self.close.get((type_, zone), 10**6)) if close else most
 
     def take(self, type_: str, zone: str, count: int) -> None:
-        """Lend machines, or take them back with a negative count."""
+        """Take machines from the pool, or return them with a negative count."""
         for pool in (self.pools, self.close):
             if (type_, zone) in pool:
                 pool[type_, zone] -= count

@@ -1,4 +1,4 @@
-"""Refuse what cannot stand in a cluster placement group."""
+"""Refuse instances that a cluster placement group does not support."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def fail(**fault: Any) -> None:
     MARKET.faults.append(Fault(**fault))
 
 
-def mend() -> None:
+def clear_faults() -> None:
     """End all faults."""
     MARKET.faults.clear()
 
@@ -96,7 +96,7 @@ def refuse(errors: list[list[str]]) -> None:
 
 
 def interrupt(id: str, seconds: float = 120.0) -> None:
-    """Take a machine back; it is told so many seconds before."""
+    """Reclaim a machine; its notice comes so many seconds before."""
     MARKET.notices[id] = MARKET.now + seconds
 
 
@@ -153,7 +153,7 @@ def reset() -> None:
 
 
 def market() -> dict[str, Any]:
-    """Return what can be told of the market in JSON."""
+    """Return the state of the market as JSON."""
     with MARKET.lock:
         return {"now": MARKET.now, "quotas": MARKET.quotas, "faults": [*map(asdict, MARKET.faults)]}
 
@@ -161,7 +161,7 @@ def market() -> dict[str, Any]:
 DEEDS: dict[str, Callable[..., Any]] = {
     deed.__name__: deed
     for deed in (
-        settings, subnets, expire, know, throttle, pool, price, quota, fail, mend,
+        settings, subnets, expire, know, throttle, pool, price, quota, fail, clear_faults,
         refuse, interrupt, rebalance, shut_down, calls, machines, instance, reset, market,
     )
 }  # fmt: skip
@@ -213,7 +213,7 @@ def main() -> None:
     with Machines(base) if options.machines else contextlib.nullcontext():
         print(server.server_port, file=said, flush=True)
         sys.stdin.read()
-    os._exit(0)  # nobody waits for an answer any more
+    os._exit(0)  # no process waits for an answer any more
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A cell that buys nodes on EC2 in the cluster's widget; ``until`` and ``panel`` stay for others.
 
-The environment has NAME, the cluster's; REGION; NODES, how many; and DOOR, from where SSH comes.
+The environment has NAME, the cluster's; REGION; NODES, how many; and SSH_SOURCE, the network from
+which nodes accept ssh.
 """
 
 import os
@@ -24,7 +25,7 @@ panel = get_ipython().run_line_magic("dist_cluster", f"--cluster {os.environ['NA
 panel.provider.value = Provider.EC2
 panel.nodes.value = int(os.environ["NODES"])
 panel.form.region.value = os.environ["REGION"]
-panel.form.extras.ssh_from.value = os.environ["DOOR"]
+panel.form.extras.ssh_from.value = os.environ["SSH_SOURCE"]
 panel.form.find.click()
 until(lambda: "c5.large" in panel.form.types._options_values, "what fits")
 panel.form.types.value = "c5.large"
