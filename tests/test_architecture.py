@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -153,6 +154,21 @@ def _level(folder: str) -> int:
     return CORE.index(folder) if folder in CORE else -1
 
 
+def cycles(package: Path) -> list[str]:
+    """List the modules that import one another, also where only a function imports."""
+    graph: dict[str, set[str]] = {}
+    for where, tree, _ in modules(package):
+        name = ".".join(["workbench", *Path(where).with_suffix("").parts])
+        graph[name] = {*imports(where, tree)}
+    for name, known in graph.items():  # a name of a module counts as the module
+        graph[name] = {one if one in graph else one.rpartition(".")[0] for one in known} - {name}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return [" imports ".join(reversed(error.args[1]))]
+    return []
+
+
 def strangers(package: Path) -> list[str]:
     """List the imports of an outside world by a module that is not its adapter."""
     return [
@@ -275,6 +291,7 @@ def _is_between_clauses(node: ast.expr) -> bool:
 LONG = "import os\n" + "os.sync()\n" * LONGEST_PROGRAM
 RULES = (
     wrong_arrows,
+    cycles,
     upward_in_core,
     strangers,
     impurities,
@@ -354,6 +371,13 @@ def test_each_rule_can_fail(tmp_path, rule, where, text):
     write(tmp_path, where, text)
 
     assert rule(tmp_path)
+
+
+def test_modules_that_import_one_another_are_found(tmp_path):
+    write(tmp_path, "core/a.py", "def f():\n    from workbench.core.b import g")
+    write(tmp_path, "core/b.py", "from workbench.core import a")
+
+    assert len(cycles(tmp_path)) == 1
 
 
 @pytest.mark.parametrize(

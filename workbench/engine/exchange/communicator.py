@@ -22,6 +22,7 @@ from workbench.engine.exchange.exchanger import Exchanger
 from workbench.engine.exchange.gpu import Device
 from workbench.engine.exchange.optimizer import DelayedOptimizer, OverlappingOptimizer
 from workbench.engine.exchange.reducer import Reducer
+from workbench.engine.exchange.torch import allreduce_gradients
 from workbench.engine.exchange.transport import transport_of
 from workbench.engine.run_context import current
 from workbench.engine.step_probe import Meetings
@@ -116,8 +117,6 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         Args:
             parameters: ``model.parameters()`` or ``model.named_parameters()``.
         """
-        from workbench.engine.exchange.torch import allreduce_gradients
-
         allreduce_gradients(parameters, self)
 
     def multi_node_optimizer(

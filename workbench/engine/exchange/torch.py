@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from workbench.engine.exchange.communicator import ExchangeCommunicator
 from workbench.errors import InputError
+
+if TYPE_CHECKING:
+    from workbench.engine.exchange.communicator import ExchangeCommunicator
 
 # NumPy has no such types, and would misread their bytes.
 _WITHOUT_NUMPY = ("bfloat16", "float8")
