@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from workbench.analysis.step_breakdown import anatomy_of
-from workbench.core.performance.step_sampling import gauge_period
+from workbench.core.performance.step_sampling import noise_period
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.engine.gradient_noise import squared_norm
@@ -81,11 +81,11 @@ def test_the_rate_rises_to_that_of_all_ranks(on_ranks) -> None:
 
 
 def test_dear_gauges_are_taken_rarely_and_by_all_ranks_at_once() -> None:
-    assert gauge_period(1.0, 1e-3) == 1
-    assert gauge_period(0.001, 1e-4) == 64
-    assert gauge_period(0.0016, 1e-4) == 32
-    assert gauge_period(1e-6, 1.0) == 1024
-    assert gauge_period(0.0, 1.0) > 1
+    assert noise_period(1.0, 1e-3) == 1
+    assert noise_period(0.001, 1e-4) == 64
+    assert noise_period(0.0016, 1e-4) == 32
+    assert noise_period(1e-6, 1.0) == 1024
+    assert noise_period(0.0, 1.0) > 1
 
 
 def test_half_precision_does_not_overflow() -> None:

@@ -79,9 +79,9 @@ class Decoder:
 DECODERS = {
     "rank": Decoder(lambda text: decode(_bytes(text)), encode(BATCH).decode(), (ValueError,)),
     "output agent": Decoder(
-        output_protocol.read_said, json.dumps(["file", RUN, "a/b"]), (MachineError,)
+        output_protocol.read_message, json.dumps(["file", RUN, "a/b"]), (MachineError,)
     ),
-    "piece": Decoder(output_protocol.read_said, json.dumps(["piece", "YQ=="]), (MachineError,)),
+    "piece": Decoder(output_protocol.read_message, json.dumps(["piece", "YQ=="]), (MachineError,)),
     "agent": Decoder(
         agent_protocol.read_event, agent_protocol.line_of(agent_protocol.NodeFacts("a", 1.0))
     ),

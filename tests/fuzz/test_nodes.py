@@ -24,7 +24,7 @@ from workbench.core.node.output_protocol import (
     SENT,
     TROUBLE,
     WHOLE,
-    read_said,
+    read_message,
 )
 from workbench.core.node.requirements import Environment, lacking, read_environment
 from workbench.core.node.staging import Entry
@@ -65,7 +65,7 @@ def messages(draw: st.DrawFn) -> str:
 @given(line(*OUTPUT))
 def test_an_agents_line_is_a_value_or_a_sentence(text):
     with contextlib.suppress(MachineError):
-        said = read_said(text)
+        said = read_message(text)
         assert said is None or type(said).__module__ == "workbench.core.node.output_protocol"
 
 

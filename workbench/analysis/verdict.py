@@ -12,11 +12,11 @@ from workbench.analysis.gradient_traffic import sentence as carried_sentence
 from workbench.analysis.observation import batch_of, observed_of, step_noise
 from workbench.analysis.prediction_record import keep_verdict, prediction_sentence
 from workbench.core.performance.advice import size_sentences
-from workbench.core.performance.batch_size import LEAST_STEPS, Advice, Gauge, advise
+from workbench.core.performance.batch_size import LEAST_STEPS, Advice, NoiseAverages, advise
 from workbench.core.performance.noise import scale_band
 from workbench.core.performance.verdict import Verdict, judge, sentence
 from workbench.core.run.conclusion import Conclusion
-from workbench.core.run.metrics import GAUGE_PREFIX, slowest_rank
+from workbench.core.run.metrics import NOISE_PREFIX, slowest_rank
 from workbench.core.run.model import Run
 from workbench.errors import StoreError
 from workbench.store import Store
@@ -55,19 +55,19 @@ def _says(store: Store, run: Run, verdict: Verdict | None) -> Iterator[str]:
 
 def batch_advice(store: Store, run: Run) -> Advice | None:
     """Return advice on the batch size from the gradient noise of ``run``; None while unknown."""
-    gauges, batch = store.measured(run.id, GAUGE_PREFIX).values(), batch_of(store, run)
-    if not gauges or not batch:
+    reports, batch = store.measured(run.id, NOISE_PREFIX).values(), batch_of(store, run)
+    if not reports or not batch:
         return None
     # All ranks' estimates are linear and equally good, so their mean is better than any one.
-    signal, noise = (fmean(one[name] for one in gauges) for name in ("signal", "noise"))
-    steps = min(int(one["steps"]) for one in gauges)
+    signal, noise = (fmean(one[name] for one in reports) for name in ("signal", "noise"))
+    steps = min(int(one["steps"]) for one in reports)
     scales = [
         _scale(one)
-        for estimates in store.history(run.id, GAUGE_PREFIX).values()
+        for estimates in store.history(run.id, NOISE_PREFIX).values()
         for one in estimates[len(estimates) // 2 :]
         if one["steps"] >= LEAST_STEPS
     ]
-    return advise(Gauge(signal, noise, steps), batch, scale_band(scales))
+    return advise(NoiseAverages(signal, noise, steps), batch, scale_band(scales))
 
 
 def _scale(estimates: Mapping[str, float]) -> float:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from workbench.core.performance.batch_size import Gauge, Norms, gauged
-from workbench.core.performance.step_sampling import gauge_period
+from workbench.core.performance.batch_size import NoiseAverages, Norms, add_norms
+from workbench.core.performance.step_sampling import noise_period
 from workbench.engine.communicator import watch
 from workbench.engine.run_log import RunLog
 
@@ -33,7 +33,7 @@ class NoiseScaleMonitor:
     def __init__(self, log: RunLog, batch: int) -> None:
         self._log = log
         self._batch = batch
-        self._estimate = Gauge()
+        self._estimate = NoiseAverages()
         self._calls = 0
         self._cost = 0.0
         self._reported = time.monotonic()
@@ -66,7 +66,7 @@ class NoiseScaleMonitor:
     def _measured(self, mean: Callable[..., None], ranks: int) -> Callable[..., None]:
         def exchange(model: Any, *args: Any, **kwargs: Any) -> None:
             self._calls += 1
-            if self._calls % gauge_period(watch.pace, self._cost):
+            if self._calls % noise_period(watch.pace, self._cost):
                 mean(model, *args, **kwargs)
                 return
             clock = time.perf_counter
@@ -79,7 +79,7 @@ class NoiseScaleMonitor:
             self._cost = took + clock() - begun
             if not math.isfinite(norms.small + norms.large):
                 return  # for example, a step that loss scaling skips
-            self._estimate = gauged(self._estimate, norms)
+            self._estimate = add_norms(self._estimate, norms)
             self._report()
 
         return exchange

@@ -63,14 +63,14 @@ def what_goes(runs: Sequence[KeptRun]) -> str:
 
 
 def delete_runs(
-    store: Store, runs: Sequence[KeptRun], say: Callable[[str], None] = lambda text: None
+    store: Store, runs: Sequence[KeptRun], report: Callable[[str], None] = lambda text: None
 ) -> str:
     """Delete runs permanently, and return one sentence on the freed space.
 
     Args:
         store: Where they are.
         runs: The runs; only ended ones are deleted.
-        say: Called with the progress.
+        report: Called with the progress.
 
     Raises:
         StoreError: A folder cannot be removed; earlier deletions are complete.
@@ -79,7 +79,7 @@ def delete_runs(
     gone = [run for run in runs if _doom(store, run.id)]
     while with_reserve(store.path, store.sweep):
         left = store.usage().nbytes
-        say(f"{size_text(max(0, before.nbytes - left))} freed")
+        report(f"{size_text(max(0, before.nbytes - left))} freed")
     if not any(supervisor_is_awake(wish.name) for wish in store.clusters()):
         with contextlib.suppress(StoreUnavailable):
             store.compact()

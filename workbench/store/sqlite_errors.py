@@ -65,7 +65,7 @@ def _error_of(path: Path, error: sqlite3.Error) -> StoreError:
         )
     if kind in _DEFECTS:
         return DataRefused(_defect(path, error))
-    said = {
+    known = {
         sqlite3.SQLITE_READONLY: (
             "cannot be written",
             "correct its permissions, or set WORKBENCH_HOME.",
@@ -89,7 +89,7 @@ def _error_of(path: Path, error: sqlite3.Error) -> StoreError:
             "end other programs, and try again.",
         ),
     }.get(kind)
-    what, remedy = said or (
+    what, remedy = known or (
         f"is not as this workbench expects it ({error})",
         "another program may have changed it: move the file away, or set WORKBENCH_HOME.",
     )

@@ -87,7 +87,7 @@ class Activity:
         self._failed_calls: dict[int, tuple[float, str]] = {}
 
     @property
-    def told(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether the store has a message on how the run ended."""
         return self._fact.state.ended
 
@@ -117,7 +117,7 @@ class Activity:
         """
         log.warning("%s", log_messages.run_ended(self.run.wish.name, RunState.FAILED, why))
         self._active = replace(self._active, failed=self._active.failed or now.steady)
-        if not self.told:  # messages that the store did not take are dropped
+        if not self.is_reported:  # messages that the store did not take are dropped
             self._fact = replace(self._kept, state=RunState.FAILED, message=why, ended=now.wall)
         else:
             self._fact = replace(
@@ -168,7 +168,7 @@ class Activity:
             self._why_stopped = why
             log.info("Stopping run %r%s", self.run.wish.name, log_messages.because(why))
             self._active = replace(self._active, stop_wished=now.steady)
-            if not self.told:
+            if not self.is_reported:
                 self._fact = replace(self._fact, state=RunState.STOPPING)
 
     def fail_call(self, rank: int, error: str, now: Moment) -> None:
@@ -177,18 +177,18 @@ class Activity:
 
     def bury(self, deaths: tuple[Death, ...], reason: str, now: Moment) -> None:
         """Record that the world has ended, with the ranks that died in it."""
-        if not self.told:
+        if not self.is_reported:
             death = deaths[0] if deaths else None
             ending = self._own_ending(death.rank) if death else None
             if ending is not None and death is not None:
                 # It reported its error before it died, as it does before MPI_Abort.
-                self._tell_failure(death.rank, ending.error, ending.traceback, now, ending.whole)
+                self._report_failure(death.rank, ending.error, ending.traceback, now, ending.whole)
             elif death is not None:
-                self._tell_failure(death.rank, death.cause, death.report, now)
+                self._report_failure(death.rank, death.cause, death.report, now)
             elif self._active.stop_wished:
-                self._tell_stop(now, LOST_VARIABLES)
+                self._report_stop(now, LOST_VARIABLES)
             else:
-                self._tell(RunState.LOST, f"The world of this run ended: {reason}.", now)
+                self._report(RunState.LOST, f"The world of this run ended: {reason}.", now)
             if death is not None:
                 self._add(LOST_VARIABLES)
             if self._fact.state is RunState.LOST or (death and death.is_lost):
@@ -205,7 +205,7 @@ class Activity:
         for step in () if self.over else next_steps(self._active, now.steady):
             log.debug("run %s: %s", self.run.id, step)
             self._carry_out(step, now)
-        if not self.told:
+        if not self.is_reported:
             self._fact = replace(self._fact, message=self._waiting(now))
             self._look_for_hang(now)
 
@@ -264,11 +264,11 @@ class Activity:
                 self._cluster.send(generation, ranks, Interrupt(active.run))
             case Cancel():
                 self._cluster.send(generation, active.remaining, Interrupt(active.run))
-                self._tell(RunState.STOPPED, "Stopped before it began.", now)
+                self._report(RunState.STOPPED, "Stopped before it began.", now)
                 self.over = True
             case Fail(rank, error, traceback, whole):
                 self._active = replace(active, failed=now.steady)
-                self._tell_failure(rank, error, traceback, now, whole)
+                self._report_failure(rank, error, traceback, now, whole)
             case Recover():
                 self._active = replace(active, recovering=now.steady)
                 self._cluster.recover(generation)
@@ -285,7 +285,7 @@ class Activity:
 
         The controller drops requests to an engine that is not connected, without an error.
         """
-        is_over = self.over or self.told or self._active.stop_wished or self._active.failed
+        is_over = self.over or self.is_reported or self._active.stop_wished or self._active.failed
         if self._submit is None or is_over or now.steady < self._again:
             return
         if any(not rank.begun for rank in self._active.ranks):
@@ -300,42 +300,42 @@ class Activity:
             standing = self._active.ranks[rank]
             if standing.ending or standing.left or now.steady - since < LAST_WORD_SECONDS:
                 continue
-            if not self.told:
-                self._tell_failure(rank, error, "", now)
+            if not self.is_reported:
+                self._report_failure(rank, error, "", now)
             self._give_up(f"rank {rank} can run no other cell", now)
             return
 
     def _finish(self, now: Moment) -> None:
-        if self.told:
+        if self.is_reported:
             return
         endings = [rank.ending for rank in self._active.ranks if rank.ending is not None]
         if any(ending.state != "finished" for ending in endings):
-            self._tell_stop(now)
+            self._report_stop(now)
         else:
-            self._tell(RunState.FINISHED, self._notice, now)
+            self._report(RunState.FINISHED, self._notice, now)
 
     def _give_up(self, reason: str, now: Moment) -> None:
         self.gave_up = reason
-        if not self.told:
-            self._tell_stop(now, LOST_VARIABLES)
+        if not self.is_reported:
+            self._report_stop(now, LOST_VARIABLES)
         else:
             self._add(f"{reason[0].upper()}{reason[1:]}. {LOST_VARIABLES}")
         self.over = True
 
-    def _tell_stop(self, now: Moment, lost: str = "") -> None:
+    def _report_stop(self, now: Moment, lost: str = "") -> None:
         endings = [rank.ending for rank in self._active.ranks if rank.ending is not None]
         iteration = max([self._fact.iteration, *(e.iteration for e in endings)])
-        self._tell(RunState.STOPPED, f"Stopped at iteration {iteration}.", now)
+        self._report(RunState.STOPPED, f"Stopped at iteration {iteration}.", now)
         self._fact = replace(self._fact, stopped_at=iteration)
         self._add(f"{self._why_stopped} {lost}")
 
-    def _tell_failure(
+    def _report_failure(
         self, rank: int, error: str, traceback: str, now: Moment, whole: str = ""
     ) -> None:
         hosts = {fact.rank: fact.host for fact in self.world.ranks}
         host = hosts.get(rank, "an unknown host")
         failure = error.rstrip(".")
-        self._tell(RunState.FAILED, f"Rank {rank} on {host} failed: {failure}.", now)
+        self._report(RunState.FAILED, f"Rank {rank} on {host} failed: {failure}.", now)
         self._fact = replace(
             self._fact,
             failed_rank=rank,
@@ -346,7 +346,7 @@ class Activity:
         )
         self._add(self._notice)
 
-    def _tell(self, state: RunState, message: str, now: Moment) -> None:
+    def _report(self, state: RunState, message: str, now: Moment) -> None:
         hang = decoded(self._fact.hang)
         kept = self._fact.hang if hang and hang.sure and state is not RunState.FINISHED else ""
         self._fact = replace(self._fact, state=state, message=message, ended=now.wall, hang=kept)
@@ -364,7 +364,7 @@ class Activity:
         return ending if ending is not None and ending.state == "failed" else None
 
     def _note_progress(self, batch: Batch, now: Moment) -> None:
-        if self.told:
+        if self.is_reported:
             return
         fact = self._fact
         if fact.state is RunState.SUBMITTED:

@@ -27,7 +27,7 @@ class Bridge:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._waiting: dict[Hashable, Callable[[], object]] = {}
-        self._trouble = self._said = ""
+        self._trouble = self._logged = ""
         self._kept = -RESERVE_SECONDS
         self.is_leaving = False
 
@@ -80,11 +80,11 @@ class Bridge:
         Args:
             now: Seconds of the monotonic clock.
         """
-        if self._trouble and not self._said:
+        if self._trouble and not self._logged:
             log.error("%s Messages of ranks wait with them.", self._trouble)
-        elif self._said and not self._trouble:
+        elif self._logged and not self._trouble:
             log.info("The store can be written again.")
-        self._said, self._trouble = self._trouble, ""
+        self._logged, self._trouble = self._trouble, ""
         self.flush()
         if not self.is_leaving and now - self._kept >= RESERVE_SECONDS:
             self._kept = now

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workbench.core.performance.batch_size import (
-    Gauge,
+    NoiseAverages,
     Norms,
     WarmUp,
+    add_norms,
     advise,
     estimates,
     examples_needed,
-    gauged,
     learning_rate,
     progress,
     rate_sentence,
@@ -37,11 +37,11 @@ def steps(rng, count: int, mean, deviation, batch: int, ranks: int):
         yield Norms(small, float((each.mean(axis=0) ** 2).sum()), batch, ranks)
 
 
-def run(mean, deviation, batch: int, ranks: int, seed: int = 0, count: int = 4000) -> Gauge:
-    gauge = Gauge()
+def run(mean, deviation, batch: int, ranks: int, seed: int = 0, count: int = 4000) -> NoiseAverages:
+    averages = NoiseAverages()
     for norms in steps(np.random.default_rng(seed), count, mean, deviation, batch, ranks):
-        gauge = gauged(gauge, norms, decay=0.999)
-    return gauge
+        averages = add_norms(averages, norms, decay=0.999)
+    return averages
 
 
 @pytest.mark.parametrize(("batch", "ranks"), [(16, 2), (32, 4), (64, 8)])
@@ -69,14 +69,14 @@ def test_linear_regression_is_gauged_from_its_true_gradients() -> None:
     errors = inputs @ off + rng.normal(size=50_000)
     each = inputs * errors[:, None]
     known = float(each.var(axis=0).sum() / (each.mean(axis=0) ** 2).sum())
-    gauge = Gauge()
+    averages = NoiseAverages()
     for _ in range(4000):
         drawn = each[rng.integers(0, len(each), (4, 8))].mean(axis=1)
         norms = Norms(float((drawn**2).sum(axis=1).mean()), float((drawn.mean(0) ** 2).sum()), 8, 4)
-        gauge = gauged(gauge, norms, decay=0.999)
+        averages = add_norms(averages, norms, decay=0.999)
 
     assert len(weights) == 20
-    assert gauge.scale == pytest.approx(known, rel=0.1)
+    assert averages.scale == pytest.approx(known, rel=0.1)
 
 
 @given(POSITIVE, POSITIVE, st.integers(1, 1000), st.integers(2, 64))
@@ -89,41 +89,41 @@ def test_norms_that_are_as_expected_give_back_signal_and_noise(signal, noise, ba
 
 
 def test_the_averages_are_taken_before_the_ratio() -> None:
-    gauge = Gauge()
+    averages = NoiseAverages()
     for place in range(400):
         signal, noise = (1.0, 200.0) if place % 2 else (3.0, 200.0)
-        gauge = gauged(gauge, Norms(signal + noise / 8, signal + noise / 16, 8, 2))
+        averages = add_norms(averages, Norms(signal + noise / 8, signal + noise / 16, 8, 2))
 
-    assert gauge.scale == pytest.approx(100, rel=0.02)
+    assert averages.scale == pytest.approx(100, rel=0.02)
 
 
 def test_one_rank_and_few_steps_say_nothing() -> None:
-    assert gauged(Gauge(), Norms(1, 1, 8, 1)) == Gauge()
-    assert gauged(Gauge(), Norms(2, 1, 8, 2)).scale is None
-    assert advise(Gauge(), 8, (1.0, 2.0)) is None
+    assert add_norms(NoiseAverages(), Norms(1, 1, 8, 1)) == NoiseAverages()
+    assert add_norms(NoiseAverages(), Norms(2, 1, 8, 2)).scale is None
+    assert advise(NoiseAverages(), 8, (1.0, 2.0)) is None
 
 
 def test_pure_noise_makes_any_batch_useful() -> None:
-    gauge = Gauge(signal=-0.1, noise=3.0, steps=1000)
+    averages = NoiseAverages(signal=-0.1, noise=3.0, steps=1000)
 
-    assert gauge.scale == math.inf
-    assert sentence(advise(gauge, 64, (math.inf, math.inf))) == (
+    assert averages.scale == math.inf
+    assert sentence(advise(averages, 64, (math.inf, math.inf))) == (
         "Useful batch: larger than can be measured; all ranks together use 64"
     )
 
 
 def test_the_advice_is_said_in_words() -> None:
-    gauge = Gauge(signal=1.0, noise=2000.0, steps=1000)
+    averages = NoiseAverages(signal=1.0, noise=2000.0, steps=1000)
 
-    assert sentence(advise(gauge, 512, (1500.0, 2600.0))) == (
+    assert sentence(advise(averages, 512, (1500.0, 2600.0))) == (
         "Useful batch: about 2,000 examples (1,500–2,600); all ranks together use 512"
     )
-    assert advise(gauge, 8192, (1500.0, 2600.0)).further == pytest.approx(1.1, rel=0.01)
+    assert advise(averages, 8192, (1500.0, 2600.0)).further == pytest.approx(1.1, rel=0.01)
 
 
 @pytest.mark.parametrize("band", [None, (300.0, 2100.0), (1900.0, math.inf)])
 def test_a_batch_that_is_hardly_known_is_not_advised(band) -> None:
-    assert advise(Gauge(1.0, 2000.0, 1000), 512, band) is None
+    assert advise(NoiseAverages(1.0, 2000.0, 1000), 512, band) is None
 
 
 @given(POSITIVE, POSITIVE, POSITIVE)

@@ -12,12 +12,12 @@ import numpy as np
 import workbench
 from tests.engine.programs.regression import examples, own, run, trainer
 from tests.engine.programs.world import arguments, found, rank, write_found
-from workbench.core.performance.batch_size import gauged
+from workbench.core.performance.batch_size import add_norms
 from workbench.engine import gradient_noise
 from workbench.engine.exchange import bucket_layout
 
 vars(gradient_noise).update(
-    gauge_period=lambda *_: 1, REPORT_SECONDS=0.0, gauged=partial(gauged, decay=0.998)
+    noise_period=lambda *_: 1, REPORT_SECONDS=0.0, add_norms=partial(add_norms, decay=0.998)
 )
 
 

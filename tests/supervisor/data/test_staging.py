@@ -347,7 +347,7 @@ def test_a_node_with_too_little_room_is_told_before_anything_is_sent(tmp_path, m
         Sending(Node(), folder, vast, str(tmp_path / "to"), lambda sentence: None).send()
 
 
-class Said(Node):
+class NodeMessage(Node):
     """A node that runs what it is told by the shell here."""
 
     def __init__(self, home: Path) -> None:
@@ -370,7 +370,7 @@ def test_the_script_runs_after_the_data_and_finds_it(tmp_path):
     folder = fill(tmp_path / "from", a=b"1")
     place = data_place("c", FleetWish(Provider.HOSTS, data=str(folder)), Node())
     wish = FleetWish(Provider.HOSTS, data=str(folder), prepare='ls "$WORKBENCH_DATA" > ~/seen; pwd')
-    node = Said(tmp_path)
+    node = NodeMessage(tmp_path)
     real = node.start
     node.start = lambda command: real([*command[:-1], command[-1].replace("~", str(tmp_path))])
 
@@ -384,7 +384,7 @@ def test_a_script_that_fails_is_told_with_what_it_said_last(tmp_path):
     wish = FleetWish(Provider.HOSTS, prepare="echo first; echo no such thing >&2; exit 3")
 
     with pytest.raises(MachineError, match=r"status 3 on 10.0.0.9 \(no such thing\); correct it"):
-        Staging("c").prepare(Said(tmp_path), wish, lambda sentence: None)
+        Staging("c").prepare(NodeMessage(tmp_path), wish, lambda sentence: None)
 
 
 def test_on_this_machine_the_folder_itself_is_used(tmp_path, monkeypatch):

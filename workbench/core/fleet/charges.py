@@ -73,18 +73,18 @@ def traffic(fleet: FleetWish) -> list[str]:
     """Return sentences on the traffic that is billed beside the nodes' price."""
     if fleet.provider is not Provider.EC2:
         return []
-    said = []
+    sentences = []
     if is_bucket(fleet.output):
-        said.append(
+        sentences.append(
             "Traffic to a bucket in their region is free; to a bucket in another "
             f"region it costs {dollars(REGION_PRICE)}/GB."
         )
     elif fleet.output:
-        said.append(
+        sentences.append(
             f"Files that come back to {fleet.output} cost {dollars(OUT_PRICE)}/GB if this "
             "computer is outside AWS."
         )
     if fleet.across_zones:
         zones = zones_price()
-        said.append(f"{zones[0].upper()}{zones[1:]}.")
-    return said
+        sentences.append(f"{zones[0].upper()}{zones[1:]}.")
+    return sentences

@@ -352,8 +352,8 @@ def classify(code: str, message: str) -> ClassifiedError:
     plain = re.sub(r"^(Client|Server)\.", "", code)
     plain = _SAME.get(plain, plain)
     row = next(row for row in ROWS if row.meets(plain, message))
-    said = _first_words(message)
-    words = f"{code}: {said}" if said else code
+    found = _first_words(message)
+    words = f"{code}: {found}" if found else code
     what, remedy = (
         text.format(action=_action(message), profile=_profile(message))
         for text in (row.what, row.remedy)
@@ -370,9 +370,9 @@ def of_fleet(errors: Iterable[tuple[str, str]]) -> ClassifiedError:
         errors: Code and message of each of its pools.
     """
     all_ = [classify(*error) for error in errors] or [classify("UnfulfillableCapacity", "")]
-    said = [one for one in all_ if one.code not in _SILENT] or all_
-    chosen = min(said, key=lambda one: _TELLING.index(one.kind))
-    is_early = all(one.is_early for one in said)
+    found = [one for one in all_ if one.code not in _SILENT] or all_
+    chosen = min(found, key=lambda one: _TELLING.index(one.kind))
+    is_early = all(one.is_early for one in found)
     kind = ErrorKind.BUSY if chosen.kind is ErrorKind.THROTTLING else chosen.kind
     return replace(chosen, kind=kind, is_early=is_early)
 

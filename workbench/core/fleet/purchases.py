@@ -106,8 +106,8 @@ def settled(
             and LAG_SECONDS <= seen - record.at < 10 * LAG_SECONDS
             and record.purchase.token not in calling
         ):
-            said = "it was granted, but no machine came"
-            news.append(replace(record, outcome=PurchaseOutcome.LOST, message=said))
+            message = "it was granted, but no machine came"
+            news.append(replace(record, outcome=PurchaseOutcome.LOST, message=message))
     return news
 
 
@@ -180,11 +180,11 @@ def _is_vain(candidate: Candidate, before: PurchaseRecord) -> bool:
 
 def _why_paused(recent: Sequence[PurchaseRecord], first: Candidate) -> str:
     """Return why nothing is tried now; a reason with a remedy before the lack of machines."""
-    said = [
+    failures = [
         o for o in recent if o.outcome is PurchaseOutcome.REFUSED and o.kind != ErrorKind.CAPACITY
     ]
-    if said:
-        return said[-1].message
+    if failures:
+        return failures[-1].message
     return f"No zone has {first} now, and every fallback failed; it is tried again."
 
 

@@ -108,7 +108,7 @@ class FleetRequest:
         """Whether its nodes are paid for, or simulated as such in a rehearsal."""
         return self.resolved_provider in COSTLY
 
-    def said(self, names: tuple[str, ...]) -> list[str]:
+    def given(self, names: tuple[str, ...]) -> list[str]:
         """Return those of ``names`` that were given."""
         return [name for name in names if getattr(self, name) not in (None, ())]
 
@@ -141,7 +141,7 @@ def problems(
             f"{ranks} ranks need nodes; give their number with {spelling.name('nodes')}, "
             f"which is {ranks} with one rank on each.",
         )
-    for name in request.said(("gpus", "vcpus", "slots", "nodes", "min_nodes", "max_nodes")):
+    for name in request.given(("gpus", "vcpus", "slots", "nodes", "min_nodes", "max_nodes")):
         value, lowest = (
             getattr(request, name),
             1 if name in ("slots", "min_nodes", "max_nodes") else 0,
@@ -149,7 +149,7 @@ def problems(
         if not lowest <= value <= MAX_RANKS:
             text = f"must be a whole number from {lowest} to {MAX_RANKS}, not {value}."
             yield name, f"{spelling.name(name)} {text}"
-    for name in request.said(_AMOUNTS):
+    for name in request.given(_AMOUNTS):
         value = getattr(request, name)
         if not 0 <= value < math.inf:
             yield name, f"{spelling.name(name)} must be a number of at least 0, not {value:g}."
@@ -176,7 +176,7 @@ def problems(
             f"{', '.join(NAMES)}, a parameter with an id (/…), or nothing to have one looked "
             "up.",
         )
-    for name in request.said(("data", "output")):
+    for name in request.given(("data", "output")):
         if sentence := _no_place(getattr(request, name)):
             yield name, sentence
     if request.ssh_from is not None and (sentence := _why_not(check_ssh_source, request.ssh_from)):
@@ -288,7 +288,7 @@ def _provider_problems(request: FleetRequest, spelling: Spelling) -> Iterator[tu
             f"Hosts were given, but the provider is {provider}; leave one of them out.",
         )
     if provider is Provider.THIS_MACHINE:
-        for name in request.said(_ANY):
+        for name in request.given(_ANY):
             yield (
                 name,
                 f"{spelling.name(name)} is about nodes; name their provider: {spelling.providers}.",
@@ -296,7 +296,7 @@ def _provider_problems(request: FleetRequest, spelling: Spelling) -> Iterator[tu
     if (
         provider is not Provider.REHEARSAL
         and provider is not Provider.THIS_MACHINE
-        and request.said(("link",))
+        and request.given(("link",))
     ):
         yield (
             "link",
@@ -304,7 +304,7 @@ def _provider_problems(request: FleetRequest, spelling: Spelling) -> Iterator[tu
             "leave it out.",
         )
     if provider is Provider.HOSTS:
-        for name in request.said(_BOUGHT):
+        for name in request.given(_BOUGHT):
             yield (
                 name,
                 f"{spelling.name(name)} is about bought nodes, and your own hosts are not bought; "

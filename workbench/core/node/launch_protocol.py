@@ -94,7 +94,7 @@ def read_launched(text: str) -> Launched:
     last = text.strip().rpartition("\n")[2]
     pid, folder = fitted(tuple[int, str], parsed(last))
     if not 1 < pid < 2**31:
-        raise ProtocolError(f"it said that process {pid} was started")
+        raise ProtocolError(f"it reported that process {pid} was started")
     return Launched(pid, folder)
 
 

@@ -102,10 +102,10 @@ class Whole:
     digest: str
 
 
-Said = Claim | Sent | Trouble | Ended | Flushed | File | FilePiece | Whole
+NodeMessage = Claim | Sent | Trouble | Ended | Flushed | File | FilePiece | Whole
 
 
-def read_said(text: str) -> Said | None:
+def read_message(text: str) -> NodeMessage | None:
     """Return the message in a line of a node's agent; None for a stray print.
 
     Raises:
@@ -117,7 +117,7 @@ def read_said(text: str) -> Said | None:
     kind, values = answer
     reader = _READERS.get(kind)
     if reader is None:
-        raise ProtocolError(f"it said {shown(kind)}, which is not a known message")
+        raise ProtocolError(f"it sent {shown(kind)}, which is not a known message")
     return reader(values)
 
 
@@ -147,7 +147,7 @@ def _bytes(piece: str) -> bytes:
         raise ProtocolError(f"it sent {shown(piece)}, which is not a piece of a file") from None
 
 
-_READERS: dict[str, Callable[[list[Any]], Said]] = {
+_READERS: dict[str, Callable[[list[Any]], NodeMessage]] = {
     CLAIM: lambda values: Claim(*_run_and_path(CLAIM, values)),
     SENT: lambda values: Sent(_run(take(SENT, values, str, str, int)[0])),
     TROUBLE: lambda values: Trouble(one_line(take(TROUBLE, values, str)[0])),

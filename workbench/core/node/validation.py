@@ -23,12 +23,12 @@ def take(kind: str, values: Sequence[Any], *types: type) -> list[Any]:
     Raises:
         ProtocolError: They are not; the error names the value.
     """
-    said = [kind, *values]
+    message = [kind, *values]
     if len(values) != len(types):
-        raise ProtocolError(f"it said {shown(said)}, with a wrong number of values")
+        raise ProtocolError(f"it sent {shown(message)}, with a wrong number of values")
     for value, wanted in zip(values, types, strict=True):
         if type(value) is not wanted:  # not isinstance: True is an int in Python
-            raise ProtocolError(f"it said {shown(said)}, where {shown(value)} is out of place")
+            raise ProtocolError(f"it sent {shown(message)}, where {shown(value)} is out of place")
     return [*values]
 
 
@@ -40,7 +40,7 @@ def take_count(kind: str, values: Sequence[Any]) -> int:
     """
     (number,) = take(kind, values, int)
     if not 0 <= number <= MOST:
-        raise ProtocolError(f"it said {shown([kind, number])}, which is not a count")
+        raise ProtocolError(f"it sent {shown([kind, number])}, which is not a count")
     return int(number)
 
 
@@ -54,7 +54,7 @@ def take_numbers(kind: str, values: Sequence[Any], most: int) -> list[int]:
     for number in numbers:
         if type(number) is not int or not 0 <= number < most:
             raise ProtocolError(
-                f"it said {shown([kind, numbers])}, where {shown(number)} is invalid"
+                f"it sent {shown([kind, numbers])}, where {shown(number)} is invalid"
             )
     return [*dict.fromkeys(numbers)]
 
@@ -77,7 +77,7 @@ def parsed(data: str | bytes) -> Any:
     try:
         return json.loads(data)
     except (ValueError, RecursionError):  # UnicodeDecodeError is a ValueError
-        raise ProtocolError(f"it said {shown(data[:200])}, which is not JSON") from None
+        raise ProtocolError(f"it sent {shown(data[:200])}, which is not JSON") from None
 
 
 def built(kind: type[Kind], body: Any) -> Kind:
@@ -89,7 +89,7 @@ def built(kind: type[Kind], body: Any) -> Kind:
     declared: Any = kind
     hints, needed = _declared(declared)
     if type(body) is not dict or not body.keys() <= hints.keys():
-        raise ProtocolError(f"it said {shown(body)}, which is not a valid {kind.__name__}")
+        raise ProtocolError(f"it sent {shown(body)}, which is not a valid {kind.__name__}")
     if missing := needed - body.keys():
         raise ProtocolError(f"its {kind.__name__} lacks {shown(min(missing))}")
     return kind(**{name: fitted(hints[name], value) for name, value in body.items()})
@@ -112,7 +112,7 @@ def fitted(hint: Any, value: Any) -> Any:
         return float(value)
     elif type(value) is hint and (hint is not int or abs(value) < 2**63):
         return value
-    raise ProtocolError(f"it said {shown(value)}, which is out of place")
+    raise ProtocolError(f"it sent {shown(value)}, which is out of place")
 
 
 def _is_finite(number: float) -> bool:

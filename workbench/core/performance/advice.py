@@ -18,13 +18,13 @@ def size_sentences(verdict: Verdict | None, batch: Advice | None) -> list[str]:
         if not (verdict and doubling and doubling.is_sure and verdict.cause is Cause.COMPUTE):
             return []
         return [f"With twice the nodes training would be {doubling.gain}."]
-    said = batch_sentence(batch)
+    text = batch_sentence(batch)
     if doubling is None:
-        return [f"{said}."]
+        return [f"{text}."]
     share = batch.further / 2
     gives, low, high = (share * one for one in (doubling.speedup, doubling.low, doubling.high))
     if gives < GIVES:
-        return [f"{said}; adding nodes does not pay."]
+        return [f"{text}; adding nodes does not pay."]
     if low <= 1:
-        return [f"{said}."]
-    return [f"{said}; with twice the nodes training would be {gain_text(gives, low, high)}."]
+        return [f"{text}."]
+    return [f"{text}; with twice the nodes training would be {gain_text(gives, low, high)}."]

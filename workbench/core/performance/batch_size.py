@@ -26,7 +26,7 @@ LINEAR_UP_TO = 8192
 
 
 @dataclass(frozen=True)
-class Gauge:
+class NoiseAverages:
     """Separate exponential averages: the mean of a ratio is not the ratio of means.
 
     Both start at zero; their ratio is not biased by that.
@@ -79,16 +79,16 @@ def estimates(norms: Norms) -> tuple[float, float]:
     return signal, noise
 
 
-def gauged(gauge: Gauge, norms: Norms, decay: float = DECAY) -> Gauge:
+def add_norms(averages: NoiseAverages, norms: Norms, decay: float = DECAY) -> NoiseAverages:
     """Return the averages after one more step; unchanged with one rank."""
     if norms.ranks < 2:
-        return gauge
+        return averages
     signal, noise = estimates(norms)
     new = 1 - decay
-    return Gauge(
-        signal=decay * gauge.signal + new * signal,
-        noise=decay * gauge.noise + new * noise,
-        steps=gauge.steps + 1,
+    return NoiseAverages(
+        signal=decay * averages.signal + new * signal,
+        noise=decay * averages.noise + new * noise,
+        steps=averages.steps + 1,
     )
 
 
@@ -175,14 +175,16 @@ class Advice:
     further: float
 
 
-def advise(gauge: Gauge, batch: float, band: tuple[float, float] | None) -> Advice | None:
+def advise(
+    averages: NoiseAverages, batch: float, band: tuple[float, float] | None
+) -> Advice | None:
     """Return the advice on the batch of all ranks; None while the noise scale is too uncertain.
 
     Args:
         batch: Of all ranks together.
         band: The range of the noise scale over the run; None if it was not measured.
     """
-    scale = gauge.scale
+    scale = averages.scale
     if scale is None or band is None:
         return None
     low, high = min(band[0], scale / LEAST_BAND), max(band[1], scale * LEAST_BAND)
@@ -206,14 +208,14 @@ def rate_sentence(plan: WarmUp, batch: float, larger: float) -> str:
     """Return a sentence on the learning rate of a larger batch."""
     if not plan.iterations:
         return f"The learning rate of a batch of {larger:,.0f} is {plan.peak:.3g}."
-    said = (
+    text = (
         f"For a batch of {larger:,.0f} instead of {batch:,.0f} take a learning rate of "
         f"{plan.peak:.3g} instead of {plan.start:.3g}, with a warm-up over the first "
         f"{plan.iterations:,} iterations."
     )
     if larger > LINEAR_UP_TO:
-        said += f" Beyond {LINEAR_UP_TO:,} that rule has been seen to fail: watch the accuracy."
-    return said
+        text += f" Beyond {LINEAR_UP_TO:,} that rule has been seen to fail: watch the accuracy."
+    return text
 
 
 def _round(value: float) -> str:

@@ -53,11 +53,11 @@ def compared(runs: Sequence[tuple[str, StepSummary | None]]) -> str:
     noise = max(LEAST, math.hypot(base.noise, best.noise))
     if times < 1 + noise:
         return f"These runs are equally fast within the noise (±{100 * noise:.0f} %)."
-    said = f"Run {fast!r} is {_times(times)} times as fast as run {slow!r}"
+    text = f"Run {fast!r} is {_times(times)} times as fast as run {slow!r}"
     if by_examples:
-        return f"{said}, in examples a second."
+        return f"{text}, in examples a second."
     part, less = _difference(base, best)
-    return f"{said}: {LABELS[part]} took {number(1000 * less, 3)} ms less a step."
+    return f"{text}: {LABELS[part]} took {number(1000 * less, 3)} ms less a step."
 
 
 def _same_batch(known: Sequence[tuple[str, StepSummary]]) -> bool:

@@ -33,7 +33,7 @@ OWN_SECONDS = 20e-6
 LOOK_SECONDS = 0.02
 MOST_STEPS = 1_000
 UNKNOWN_STEPS = 10
-UNKNOWN_GAUGE = 8
+UNKNOWN_PERIOD = 8
 
 
 def steps_between(step: float, barrier: float) -> int:
@@ -49,7 +49,7 @@ def steps_between(step: float, barrier: float) -> int:
     return max(1, min(MOST_STEPS, math.ceil(wanted)))
 
 
-def gauge_period(step: float, cost: float) -> int:
+def noise_period(step: float, cost: float) -> int:
     """Return the interval between estimates of the gradient noise scale, in steps: a power of two.
 
     Ranks that differ a little then mostly measure the same steps, and none waits for another.
@@ -59,7 +59,7 @@ def gauge_period(step: float, cost: float) -> int:
         cost: Seconds of one estimate.
     """
     if step <= 0 or cost <= 0:
-        return UNKNOWN_GAUGE
+        return UNKNOWN_PERIOD
     wanted = min(MOST_STEPS, cost / (OVERHEAD * step))
     return int(2 ** max(0, math.ceil(math.log2(wanted))))
 

@@ -278,13 +278,13 @@ def sentence(verdict: Verdict, *, live: bool = False) -> str:
     if verdict.straggler is not None:
         gain = verdict.remedies[0].gain if verdict.remedies else ""
         return f"{cause}: {sentences(verdict.straggler, gain, alone=verdict.nodes == 1)}"
-    said = f"{cause}: {_where(verdict)}"
+    text = f"{cause}: {_where(verdict)}"
     named = _named(verdict)
     if not named:
-        return said
+        return text
     first, *others = named
     more = "".join(f", with {one.do} {_short(one)}" for one in others)
-    return f"{said} With {first.do} training would be {first.gain}{more}."
+    return f"{text} With {first.do} training would be {first.gain}{more}."
 
 
 def _where(verdict: Verdict) -> str:

@@ -76,11 +76,11 @@ def bounded(data: Mapping[str, str]) -> dict[str, str]:
         return dict(data)
     words = data.get(PLAIN, "")
     kinds = ", ".join(sorted(data))
-    said = (
+    notice = (
         f"{kinds} of {size_of(data):,} characters is left out: a display of a rank may have "
         f"{MOST_CHARACTERS:,}."
     )
-    return {PLAIN: f"{words}\n{said}" if 0 < len(words) <= 200 else said}
+    return {PLAIN: f"{words}\n{notice}" if 0 < len(words) <= 200 else notice}
 
 
 def sizes_from(metadata: object) -> dict[str, dict[str, int]]:

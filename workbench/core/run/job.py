@@ -153,7 +153,7 @@ def _amount(unit: str, example: float) -> Any:
     )
 
 
-def _said(what: str, example: object) -> Any:
+def _optional(what: str, example: object) -> Any:
     return Field(default=None, description=what, examples=[example])
 
 
@@ -167,9 +167,9 @@ class JobNeeds(BaseModel):
     memory: float | None = _amount("GiB", 32)
     vcpus: int | None = _whole(0, 8)
     network: float | None = _amount("Gbit/s that are sustained", 5)
-    types: tuple[str, ...] | None = _said("a list of texts", ["g4dn.xlarge"])
-    zones: tuple[str, ...] | None = _said("a list of texts", ["us-east-1a"])
-    subnets: tuple[str, ...] | None = _said("a list of texts", ["subnet-0a1b2c3d"])
+    types: tuple[str, ...] | None = _optional("a list of texts", ["g4dn.xlarge"])
+    zones: tuple[str, ...] | None = _optional("a list of texts", ["us-east-1a"])
+    subnets: tuple[str, ...] | None = _optional("a list of texts", ["subnet-0a1b2c3d"])
 
 
 def _refused(_: object) -> None:
@@ -182,7 +182,7 @@ class Job(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     script: str = Field(min_length=1, description="the path of a script", examples=["train.py"])
-    name: Annotated[str, AfterValidator(_explained(check_run_name))] | None = _said(
+    name: Annotated[str, AfterValidator(_explained(check_run_name))] | None = _optional(
         "a text", "digits on two ranks"
     )
     arguments: tuple[Text, ...] = Field(
@@ -198,11 +198,11 @@ class Job(BaseModel):
     environment: dict[str, Text] = Field(
         default={}, description="a table of texts and numbers", examples=[{"DATA_ROOT": "data"}]
     )
-    communicator: Annotated[str, AfterValidator(_explained(check_communicator))] | None = _said(
+    communicator: Annotated[str, AfterValidator(_explained(check_communicator))] | None = _optional(
         '"auto", "ring", "doubling", "hierarchical" or "mpi", in place of ChainerMN\'s naive',
         "auto",
     )
-    compress: Annotated[str, AfterValidator(_explained(check_codec))] | None = _said(
+    compress: Annotated[str, AfterValidator(_explained(check_codec))] | None = _optional(
         '"none", "fp16", "bf16", "int8", "topk" or "powersgd"', "powersgd"
     )
     double_buffering: bool = Field(
@@ -213,36 +213,36 @@ class Job(BaseModel):
     cluster: Annotated[str, AfterValidator(_explained(check_cluster_name))] = Field(
         default=DEFAULT_CLUSTER, description="a text", examples=["default"]
     )
-    provider: Provider | None = _said('one of "local", "hosts", "ec2" and "rehearsal"', "ec2")
+    provider: Provider | None = _optional('one of "local", "hosts", "ec2" and "rehearsal"', "ec2")
     hosts: Annotated[tuple[str, ...], AfterValidator(_explained(_host_lines))] = Field(
         default=(), description="a list of texts", examples=[["172.31.41.13 slots=1"]]
     )
-    host_file: str | None = _said("the path of a host file", "hosts.txt")
+    host_file: str | None = _optional("the path of a host file", "hosts.txt")
     nodes: int | None = _whole(0, 4)
     min_nodes: int | None = _whole(1, 2)
     max_nodes: int | None = _whole(1, 8)
     slots: int | None = _whole(1, 1)
     needs: JobNeeds = Field(default=JobNeeds(), description="a table", examples=[{"gpus": 1}])
-    region: str | None = _said("a text", "us-east-1")
+    region: str | None = _optional("a text", "us-east-1")
     max_price: float | None = _amount("$/h for all nodes together", 2.5)
     budget: float | None = _amount("$ in all", 20)
-    ttl: Seconds | None = _said("a length of time", "8h")
-    data: str | None = _said("a folder, or s3://bucket/prefix", "s3://bucket/digits")
-    output: str | None = _said("a folder, or s3://bucket/prefix", "s3://bucket/results")
-    prepare: str | None = _said("the path of a shell script", "prepare.sh")
-    image: str | None = _said("the id of an image", "ami-0123456789abcdef0")
+    ttl: Seconds | None = _optional("a length of time", "8h")
+    data: str | None = _optional("a folder, or s3://bucket/prefix", "s3://bucket/digits")
+    output: str | None = _optional("a folder, or s3://bucket/prefix", "s3://bucket/results")
+    prepare: str | None = _optional("the path of a shell script", "prepare.sh")
+    image: str | None = _optional("the id of an image", "ami-0123456789abcdef0")
     disk: int | None = _whole(8, 200)
     cuda: bool | None = Field(
         default=None, strict=True, description="true or false", examples=[True]
     )
-    ssh_from: str | None = _said("an address, or a private network", "203.0.113.7")
-    lease: Seconds | None = _said("a length of time", "30m")
+    ssh_from: str | None = _optional("an address, or a private network", "203.0.113.7")
+    lease: Seconds | None = _optional("a length of time", "30m")
     across_zones: bool | None = Field(
         default=None, strict=True, description="true or false", examples=[True]
     )
     link: float | None = _amount("Gbit/s that join a rehearsal's nodes", 0.1)
-    snapshots: Annotated[Any, BeforeValidator(_refused)] = _said("left out", "")
-    shrink: Literal["continue", "wait"] | None = _said(
+    snapshots: Annotated[Any, BeforeValidator(_refused)] = _optional("left out", "")
+    shrink: Literal["continue", "wait"] | None = _optional(
         '"continue" with the nodes that are left or "wait" for others', CONTINUE
     )
 

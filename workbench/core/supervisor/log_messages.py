@@ -79,13 +79,13 @@ def refused(purchase: Purchase, why: str) -> str:
 def node_moved(before: NodeState | None, node: Node) -> str:
     """Report a node's new state; empty if the user need not know it."""
     back = before is NodeState.JOINED and node.state is NodeState.READY
-    said = _NODE.get(node.state)
-    if node.state is before or back or said is None:
+    phrase = _NODE.get(node.state)
+    if node.state is before or back or phrase is None:
         return ""
     kind = f" ({node.type}{f' in {node.zone}' if node.zone else ''})" if node.type else ""
     shown = kind if before is None else ""
     leaves = node.failed or node.state in (NodeState.LEAVING, NodeState.GONE)
-    return f"Node {node.id}{shown} {said}{because(node.message if leaves else '')}"
+    return f"Node {node.id}{shown} {phrase}{because(node.message if leaves else '')}"
 
 
 def noticed(node: str, kind: str, at: str) -> str:

@@ -47,31 +47,31 @@ def hosts_text(hosts: tuple[Host, ...]) -> str:
 
 def _host(words: list[str], line: int) -> Host:
     place, *settings = words
-    said = _settings(settings, line)
+    found = _settings(settings, line)
     user, at, rest = place.rpartition("@")
     if at and not _USER.fullmatch(user):
         raise InputError(f"Line {line}: {user!r} is not a user name", f"{_EXAMPLE}.")
     address, port = _address(rest, line)
-    if port is not None and said is None and not at:
+    if port is not None and found is None and not at:
         return Host(address, _number(port, "slots", MAX_RANKS, line))
     reached = 0 if port is None else _number(port, "port", 65535, line)
-    return Host(address, said or 0, user, reached)
+    return Host(address, found or 0, user, reached)
 
 
 def _settings(words: list[str], line: int) -> int | None:
     """Return the given slots; ``max_slots`` alone gives them too."""
-    said: dict[str, int] = {}
+    found: dict[str, int] = {}
     for word in words:
         name, equals, value = word.partition("=")
         if name not in _SLOTS or not equals:
             raise InputError(f"Line {line}: {word!r} is not a known setting", f"{_EXAMPLE}.")
-        said[name] = _number(value, name, MAX_RANKS, line)
-    bounds = [said.pop(name) for name in ("max_slots", "max-slots") if name in said]
-    if len(set(said.values())) > 1:
+        found[name] = _number(value, name, MAX_RANKS, line)
+    bounds = [found.pop(name) for name in ("max_slots", "max-slots") if name in found]
+    if len(set(found.values())) > 1:
         raise InputError(
             f"Line {line}: {' '.join(words)} contradict each other", "keep one of them."
         )
-    return next(iter(said.values()), bounds[0] if bounds else None)
+    return next(iter(found.values()), bounds[0] if bounds else None)
 
 
 def _address(text: str, line: int) -> tuple[str, str | None]:

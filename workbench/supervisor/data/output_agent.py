@@ -15,10 +15,10 @@ from workbench.core.node.output_protocol import (
     File,
     FilePiece,
     Flushed,
-    Said,
+    NodeMessage,
     Trouble,
     Whole,
-    read_said,
+    read_message,
 )
 from workbench.core.node.transfer_protocol import line
 from workbench.core.world.remote import RemoteProcess, Session
@@ -58,7 +58,7 @@ class OutputAgent:
     nbytes: int = 0
     is_dropped: bool = False
 
-    def say(self, kind: str, *values: Any) -> None:
+    def send(self, kind: str, *values: Any) -> None:
         """Send a message to the agent."""
         self.process.write(line(kind, *values))
 
@@ -71,8 +71,8 @@ class OutputAgent:
         """Ask the agent to send the files here, and not to a bucket."""
         self.receiving = Receiving(
             lambda run, path: place_of(self.known(run), path),
-            lambda nbytes: self.say(TAKEN, nbytes),
-            lambda run, path, why: self.say(KEPT, run, path, why),
+            lambda nbytes: self.send(TAKEN, nbytes),
+            lambda run, path, why: self.send(KEPT, run, path, why),
         )
 
     def known(self, run: str) -> str:
@@ -98,19 +98,19 @@ class OutputAgent:
         self.nbytes += sum(len(text) + 1 for text in lines)
         ended = []
         for text in lines:
-            said = read_said(text)
-            if said is None:
+            message = read_message(text)
+            if message is None:
                 self._note_stray()
-            elif isinstance(said, Ended):
-                ended.append(self._end(said.run))
+            elif isinstance(message, Ended):
+                ended.append(self._end(message.run))
             else:
-                self._take(said, key_of)
+                self._take(message, key_of)
         return bool(lines), ended
 
-    def _take(self, said: Said, key_of: KeyOf) -> None:
-        match said:
+    def _take(self, message: NodeMessage, key_of: KeyOf) -> None:
+        match message:
             case Claim(run, path):
-                self.say(KEY, run, path, key_of(self.known(run), path))
+                self.send(KEY, run, path, key_of(self.known(run), path))
             case Trouble(why):
                 self.trouble = why
             case Flushed(number):
@@ -137,4 +137,4 @@ class OutputAgent:
     def _note_stray(self) -> None:
         self.stray += 1
         if self.stray > MOST_STRAY:
-            raise ProtocolError(f"it said more than {MOST_STRAY} lines that mean nothing")
+            raise ProtocolError(f"it sent more than {MOST_STRAY} lines that mean nothing")

@@ -82,7 +82,7 @@ class RunOutputs:
     pieces: int = 0
     points: int = 0
     sizes: dict[str, int] = field(default_factory=dict)
-    told: float = 0.0
+    logged: float = 0.0
     due: float = 0.0
     is_log_sent: bool = False
     trouble: str = ""
@@ -90,7 +90,7 @@ class RunOutputs:
     def begin_log(self) -> None:
         """Send the log and the points again from their beginning."""
         self.sizes, self.pieces, self.points = {}, 0, 0
-        self.text, self.is_log_sent, self.told = LogText(), False, 0.0
+        self.text, self.is_log_sent, self.logged = LogText(), False, 0.0
 
 
 class Outputs:
@@ -188,7 +188,7 @@ class Outputs:
             number = self._flushes
         for agent in agents:
             agent.asked = number
-            agent.say(FLUSH, number)
+            agent.send(FLUSH, number)
         while agents and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS / 2)
             agents = [agent for agent in agents if agent.flushed < number and not agent.is_gone]
@@ -268,18 +268,18 @@ class Outputs:
                 self._drop(key)
         for kept in [*self._kept.values()]:
             agents = self._agents_of(kept, now)
-            self._tell_log(kept, agents, store, now)
+            self._add_log(kept, agents, store, now)
             if kept.over and kept.is_log_sent:
                 for agent in agents:
                     if kept.run not in agent.over:
                         agent.over.add(kept.run)
-                        agent.say(OVER, kept.run)
+                        agent.send(OVER, kept.run)
             self._settle(kept, now)
         heard = [self._hear(key, agent, now) for key, agent in [*self._agents.items()]]
-        self._message = self._said()
+        self._message = self._describe()
         return any(heard)
 
-    def _said(self) -> str:
+    def _describe(self) -> str:
         for agent in self._agents.values():
             if agent.trouble:
                 return f"Output waits on {self._name(agent)}: {agent.trouble}."
@@ -332,7 +332,7 @@ class Outputs:
             found.append(agent)
             if kept.run not in agent.runs:
                 agent.runs.add(kept.run)
-                agent.say(RUN, kept.run, folder)
+                agent.send(RUN, kept.run, folder)
         return found
 
     def _agent(self, address: str, destination: str, now: float) -> OutputAgent | None:
@@ -420,16 +420,20 @@ class Outputs:
         sound = (a for a in kept.folders if not self._is_given_up(a, kept.destination))
         return next(sound, None)
 
-    def _tell_log(
+    def _add_log(
         self, kept: RunOutputs, agents: Sequence[OutputAgent], store: Store, now: float
     ) -> None:
         """Add new output and points of the ranks periodically, and all of them at the end."""
-        if kept.is_log_sent or now < kept.due or (now - kept.told < LOG_SECONDS and not kept.over):
+        if (
+            kept.is_log_sent
+            or now < kept.due
+            or (now - kept.logged < LOG_SECONDS and not kept.over)
+        ):
             return
         writer = next((a for a in agents if a.address == self._writer(kept)), None)
         if writer is None and is_bucket(kept.destination):
             return
-        kept.told = now
+        kept.logged = now
         try:
             self._add_news(kept, writer, store)
         except OSError as error:
@@ -458,7 +462,7 @@ class Outputs:
             return
         data = text.encode(errors="replace")
         if writer is not None:
-            writer.say(ADD, kept.run, name, offset, text)
+            writer.send(ADD, kept.run, name, offset, text)
         else:
             self._top(kept.destination, kept.run).write(name, offset, data)
         kept.sizes[name] = offset + len(data)

@@ -104,7 +104,7 @@ class Receiving:
             self._file = None
 
     def _fail(self, error: Exception) -> None:
-        said = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or str(error)
         place = self._below.place(self._path) if self._below else self._path
-        self._trouble = f"{place} could not be written ({said})"
+        self._trouble = f"{place} could not be written ({reason})"
         self.drop()

@@ -16,8 +16,8 @@ from workbench.core.units import size_text
 from workbench.errors import InputError
 
 AT_ONCE = 4
-TELL_SECONDS = 1.0
-Say = Callable[[str], None]
+REPORT_SECONDS = 1.0
+Report = Callable[[str], None]
 _Seen = tuple[int, int, int]
 
 
@@ -37,34 +37,38 @@ class Source:
     def __repr__(self) -> str:
         return f"<Source {self.folder}: {len(self._known)} files are known>"
 
-    def entries(self, say: Say = lambda sentence: None) -> tuple[Entry, ...]:
+    def entries(self, report: Report = lambda sentence: None) -> tuple[Entry, ...]:
         """Return all files with their sha256; a concurrent call waits for the first one.
 
         Raises:
             InputError: It is not a folder, is empty, or has something that cannot be sent.
         """
         if not self._lock.acquire(blocking=False):
-            say("Data: it is being read for another node.")
+            report("Data: it is being read for another node.")
             self._lock.acquire()
         try:
-            return self._entries(say)
+            return self._entries(report)
         finally:
             self._lock.release()
 
-    def _entries(self, say: Say) -> tuple[Entry, ...]:
+    def _entries(self, report: Report) -> tuple[Entry, ...]:
         seen = dict(sorted(self._look()))
         if not seen:
             raise InputError(f"There is no file in {self.folder}", "name the folder that has data.")
         known = {path: self._known[path] for path in seen if path in self._known}
         fresh = [path for path in seen if path not in known or known[path][0] != seen[path]]
-        total, began, told = sum(seen[path][0] for path in fresh), self._hashed, time.monotonic()
+        total, began, reported = (
+            sum(seen[path][0] for path in fresh),
+            self._hashed,
+            time.monotonic(),
+        )
         with ThreadPoolExecutor(AT_ONCE, "hash") as pool:
             for path, entry in zip(fresh, pool.map(self._entry, fresh), strict=True):
                 known[path] = seen[path], entry
-                if time.monotonic() - told >= TELL_SECONDS:
-                    told = time.monotonic()
+                if time.monotonic() - reported >= REPORT_SECONDS:
+                    reported = time.monotonic()
                     percent = min(99, 100 * (self._hashed - began) // max(1, total))
-                    say(f"Data: {size_text(total)} are read for their checksums, {percent} %.")
+                    report(f"Data: {size_text(total)} are read for their checksums, {percent} %.")
         self._known = known
         entries = tuple(known[path][1] for path in seen)
         check_entries(entries)

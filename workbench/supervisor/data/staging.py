@@ -41,10 +41,10 @@ from workbench.core.node.validation import fitted, take_count, take_numbers, tak
 from workbench.core.world.remote import RemoteProcess, Session, python_of
 from workbench.errors import MachineError, ProtocolError
 from workbench.supervisor.data.source import Source
-from workbench.supervisor.fleet.provider import Say
+from workbench.supervisor.fleet.provider import Report
 
 PREPARE_SECONDS = 3600.0
-TELL_SECONDS = 1.0
+REPORT_SECONDS = 1.0
 LOOK_SECONDS = 0.004
 SLOW_LOOK_SECONDS = 0.2
 TRIES = 4
@@ -74,7 +74,7 @@ class Staging:
     def __repr__(self) -> str:
         return f"<Staging for {self._cluster}>"
 
-    def prepare(self, session: Session, wish: FleetWish, say: Say) -> None:
+    def prepare(self, session: Session, wish: FleetWish, report: Report) -> None:
         """Copy the data to a node, then run the prepare script there.
 
         Raises:
@@ -82,21 +82,21 @@ class Staging:
             MachineError: The node refuses it, or the session was lost.
         """
         if wish.data:
-            self._stage(session, wish, say)
-        run_prepare(session, wish, say, data_place(self._cluster, wish, session))
+            self._stage(session, wish, report)
+        run_prepare(session, wish, report, data_place(self._cluster, wish, session))
 
-    def _stage(self, session: Session, wish: FleetWish, say: Say) -> None:
+    def _stage(self, session: Session, wish: FleetWish, report: Report) -> None:
         place = data_place(self._cluster, wish, session)
         if is_bucket(wish.data):
-            fetch(session, wish.data, place, say)
+            fetch(session, wish.data, place, report)
             return
         source = self._sources.setdefault(wish.data, Source(Path(wish.data)))
-        entries = source.entries(say)
+        entries = source.entries(report)
         if isinstance(session, LocalSession):
             if wish.provider is Provider.HOSTS:
                 link(Path(data_folder_of(self._cluster, wish)).expanduser(), source.folder)
             return
-        Sending(session, source.folder, entries, place, say).send()
+        Sending(session, source.folder, entries, place, report).send()
 
 
 def data_folder_of(cluster: str, wish: FleetWish) -> str:
@@ -122,7 +122,7 @@ def data_place(cluster: str, wish: FleetWish, session: Session | None) -> str:
     return data_folder_of(cluster, wish)
 
 
-def run_prepare(session: Session, wish: FleetWish, say: Say, data: str = "") -> None:
+def run_prepare(session: Session, wish: FleetWish, report: Report, data: str = "") -> None:
     """Run the prepare script on a node.
 
     Args:
@@ -133,17 +133,17 @@ def run_prepare(session: Session, wish: FleetWish, say: Say, data: str = "") -> 
     """
     if not wish.prepare:
         return
-    say("The prepare script runs.")
+    report("The prepare script runs.")
     command = ["sh", "-e"]
     if data:
-        told = f'case $1 in "~/"*) set -- "$HOME/${{1#??}}";; esac; export {DATA_VARIABLE}="$1"'
-        command = ["sh", "-c", f"{told}; exec sh -e", "sh", data]
+        export = f'case $1 in "~/"*) set -- "$HOME/${{1#??}}";; esac; export {DATA_VARIABLE}="$1"'
+        command = ["sh", "-c", f"{export}; exec sh -e", "sh", data]
     answer = session.run(command, input=wish.prepare, seconds=PREPARE_SECONDS)
     if answer.status:
-        said = (answer.errors.strip() or answer.output.strip() or "no output").splitlines()
+        output = (answer.errors.strip() or answer.output.strip() or "no output").splitlines()
         raise MachineError(
             f"The prepare script ended with status {answer.status} on {session.host.address} "
-            f"({said[-1]})",
+            f"({output[-1]})",
             "correct it, then restart the node.",
         )
 
@@ -167,18 +167,18 @@ def link(place: Path, folder: Path) -> None:
         ) from error
 
 
-def fetch(session: Session, url: str, place: str, say: Say) -> None:
+def fetch(session: Session, url: str, place: str, report: Report) -> None:
     """Let a node fetch data from S3 by itself.
 
     Raises:
         MachineError: It could not.
     """
     process = session.start([*bucket_environment(session), python_of(session), *STAGE, place, url])
-    say("Data: the node reads the list of files in S3.")
+    report("Data: the node reads the list of files in S3.")
     try:
         for kind, values in answers(process, session, SLOW_LOOK_SECONDS):
             if kind == PROGRESS:
-                say(f"{progress_text(*_progress(values, session))}.")
+                report(f"{progress_text(*_progress(values, session))}.")
             elif kind == DONE:
                 return
     finally:
@@ -231,13 +231,13 @@ class Sending:
     """
 
     def __init__(
-        self, session: Session, folder: Path, entries: Sequence[Entry], place: str, say: Say
+        self, session: Session, folder: Path, entries: Sequence[Entry], place: str, report: Report
     ) -> None:
         self._session = session
         self._folder = folder
         self._entries = entries
         self._place = place
-        self._say = say
+        self._report = report
         self._process: BytesProcess | None = None
         self._needed: list[tuple[int, int]] = []
         self._again: list[int] = []
@@ -245,7 +245,7 @@ class Sending:
         self._total = total_nbytes(entries)
         self._here = 0
         self._sent = self._got = 0
-        self._began = self._told = 0.0
+        self._began = self._reported = 0.0
         self._buffer = bytearray()
 
     def send(self) -> None:
@@ -261,7 +261,7 @@ class Sending:
             for piece in manifest_frames(self._entries):
                 self._write(piece)
             self._flush()
-            self._say("Data: the node checks which files it has.")
+            self._report("Data: the node checks which files it has.")
             while not self._listed:
                 self._hear(SLOW_LOOK_SECONDS / 4)
             self._begin()
@@ -280,7 +280,7 @@ class Sending:
     def _begin(self) -> None:
         lacking = sum(self._entries[n].nbytes - offset for n, offset in self._needed)
         self._here = self._total - lacking
-        self._began = self._told = time.monotonic()
+        self._began = self._reported = time.monotonic()
 
     def _send_all(self, attempt: int) -> None:
         if attempt:
@@ -343,10 +343,10 @@ class Sending:
                 with _named(self._session):
                     self._take(*answer)
         now = time.monotonic()
-        if self._began and now - self._told >= TELL_SECONDS:
-            self._told = now
+        if self._began and now - self._reported >= REPORT_SECONDS:
+            self._reported = now
             done = min(self._total, self._here + self._got)
-            self._say(f"{progress_text(done, self._total, self._rate)}.")
+            self._report(f"{progress_text(done, self._total, self._rate)}.")
         if is_over and not self._done:
             raise _ended(self._process, self._session)
         if not lines:
@@ -391,8 +391,8 @@ def _ended(process: RemoteProcess, session: Session) -> MachineError:
             f"The session with {address} was lost while the data was staged",
             "wait until that machine is reached again; staging resumes then.",
         )
-    said = str(getattr(process, "errors", "")).strip().splitlines()
-    why = said[-1] if said else f"status {process.status}"
+    output = str(getattr(process, "errors", "")).strip().splitlines()
+    why = output[-1] if output else f"status {process.status}"
     return MachineError(
         f"The data could not be staged to {address} ({why})",
         f"check that this environment is there too, at {python_of(session)}.",

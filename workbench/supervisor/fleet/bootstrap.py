@@ -78,9 +78,9 @@ def _log_in(machine: Machine, key: str, ring: KeyRing, user: str) -> SshSession:
 def _as_root(session: Session, script: str) -> str:
     done = session.run(as_root(session, ["sh", "-c", script]))
     if done.status:
-        said = (done.errors.strip() or "no output").splitlines()[-1]
+        reason = (done.errors.strip() or "no output").splitlines()[-1]
         raise MachineError(
-            f"{session.host.address} could not generate its own host key ({said})",
+            f"{session.host.address} could not generate its own host key ({reason})",
             "check that its image has OpenSSH.",
         )
     return done.output

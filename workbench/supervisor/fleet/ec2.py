@@ -21,7 +21,7 @@ from workbench.supervisor.fleet.bootstrap import greet
 from workbench.supervisor.fleet.keys import KeyRing
 from workbench.supervisor.fleet.leases import NodeLeases
 from workbench.supervisor.fleet.lookups import LookUps
-from workbench.supervisor.fleet.provider import NodeProvider, Say
+from workbench.supervisor.fleet.provider import NodeProvider, Report
 
 
 class Ec2Provider:
@@ -96,13 +96,13 @@ class Ec2Provider:
         self._leases.begin(machine.id, session)
         return session
 
-    def equip(self, session: Session, say: Say) -> None:
+    def equip(self, session: Session, report: Report) -> None:
         """Install this machine's environment and a lease on a node.
 
         Raises:
             MachineError: A part of it could not be installed.
         """
-        if environment.equip(session, say, more=CUDA if self._wish().cuda else ()):
+        if environment.equip(session, report, more=CUDA if self._wish().cuda else ()):
             self._leases.restart(session)
         self._leases.lease(session)
 

@@ -26,7 +26,7 @@ from workbench.core.node.setup_errors import not_installed, not_set_up
 from workbench.core.world.remote import Session, python_of
 from workbench.errors import MachineError
 from workbench.supervisor.fleet.bootstrap import as_root
-from workbench.supervisor.fleet.provider import Say
+from workbench.supervisor.fleet.provider import Report
 
 # apt and a base Python take one or two minutes, frameworks some more.
 SETUP_SECONDS = 900.0
@@ -57,7 +57,7 @@ fi
 
 
 def equip(
-    session: Session, say: Say, here: Environment | None = None, more: Sequence[str] = ()
+    session: Session, report: Report, here: Environment | None = None, more: Sequence[str] = ()
 ) -> bool:
     """Wait until a node is set up, install what it lacks, and return whether it lacked anything.
 
@@ -68,7 +68,7 @@ def equip(
     Raises:
         MachineError: It was not set up, or something could not be installed.
     """
-    say("It is being set up.")
+    report("It is being set up.")
     done = session.run(["sh", "-c", is_ready(SETUP_SECONDS)], seconds=SETUP_SECONDS + ASK_SECONDS)
     if done.status:
         raise MachineError(not_set_up(session.host.address, done.errors))
@@ -82,14 +82,14 @@ def equip(
     missing = (*lacking(here, there), *lacking_of(more, there))
     if missing:
         names = shown([text.partition("=")[0] for text in missing])
-        say(f"It gets {names}.{_other_versions(here, there)}")
+        report(f"It gets {names}.{_other_versions(here, there)}")
         if any(" @ git+" in text for text in missing):
             _get_git(session)
         _put(session, "wanted.txt", missing)
         _put(session, "at-home.txt", at_home(here, there))
         _install(session, "-r wanted.txt -c at-home.txt", torch_build(here))
     if there.package != here.package:
-        say("It gets this version of workbench.")
+        report("It gets this version of workbench.")
         session.put(_wheel(), f"{NODE_FOLDER}/{wheel_name()}")
         _install(session, f"--no-deps --force-reinstall {wheel_name()}")
     return bool(missing) or there.package != here.package

@@ -48,7 +48,7 @@ from workbench.store import Store
 from workbench.supervisor.data.staging import Staging
 from workbench.supervisor.fleet.ledger import Ledger
 from workbench.supervisor.fleet.node_sessions import LONG, RETRY_SECONDS, NodeSessions, SessionWork
-from workbench.supervisor.fleet.provider import Fleet, Load, MachineListing, NodeProvider, Say
+from workbench.supervisor.fleet.provider import Fleet, Load, MachineListing, NodeProvider, Report
 from workbench.supervisor.tasks import BackgroundTasks
 
 __all__ = ["Fleet", "FleetKeeper", "Load", "NodeProvider"]
@@ -85,7 +85,7 @@ class FleetKeeper:
         cluster: str,
         store: Store,
         provider: NodeProvider,
-        prepare: Callable[[Session, FleetWish, Say], None] | None = None,
+        prepare: Callable[[Session, FleetWish, Report], None] | None = None,
         pool: Executor | None = None,
         leave: Callable[[Session], None] = lambda session: None,
         save: Callable[[Session], None] = lambda session: None,

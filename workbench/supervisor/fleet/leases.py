@@ -159,9 +159,9 @@ class NodeLeases:
         command += ["--command", " ".join(as_root(session, self._shutdown))]
         done = session.run(command, seconds=START_SECONDS)
         if done.status:
-            said = (done.errors.strip() or "no output").splitlines()[-1]
+            reason = (done.errors.strip() or "no output").splitlines()[-1]
             raise MachineError(
-                f"{session.host.address} could not start its lease ({said}), without which it "
+                f"{session.host.address} could not start its lease ({reason}), without which it "
                 "would not end by itself, so it will be replaced."
             )
         for node in self._all().values():

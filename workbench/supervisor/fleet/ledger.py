@@ -111,8 +111,8 @@ class Ledger:
             node = self._counted(node, machine, now)
         self._note(node)
         self._write()
-        if said := node_moved(before.state if before else None, node):
-            log.info("%s", said)
+        if sentence := node_moved(before.state if before else None, node):
+            log.info("%s", sentence)
 
     def meter(self, machines: Mapping[str, Machine], now: float, here_price: float = 0.0) -> None:
         """Compute the cost of all nodes until now; once in a while is enough.

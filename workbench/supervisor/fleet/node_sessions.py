@@ -10,7 +10,7 @@ from functools import partial
 from workbench.core.fleet.model import FleetWish, Machine, Node, NodeState
 from workbench.core.fleet.reconcile import SessionState
 from workbench.core.world.remote import Session
-from workbench.supervisor.fleet.provider import Say
+from workbench.supervisor.fleet.provider import Report
 from workbench.supervisor.tasks import BackgroundTasks
 
 WATCH_SECONDS = 1.0
@@ -31,8 +31,8 @@ class SessionWork:
     """
 
     open: Callable[[Machine], Session]
-    equip: Callable[[Session, Say], None]
-    prepare: Callable[[Session, FleetWish, Say], None]
+    equip: Callable[[Session, Report], None]
+    prepare: Callable[[Session, FleetWish, Report], None]
     save: Callable[[Session], None]
     leave: Callable[[Session], None]
 
@@ -63,7 +63,7 @@ class NodeSessions:
         self._troubles = troubles
         self._sessions: dict[str, Session] = {}
         self._contacts: dict[str, SessionState] = {}
-        self._said: dict[str, str] = {}
+        self._progress: dict[str, str] = {}
         self._watched = 0.0
 
     def __repr__(self) -> str:
@@ -111,12 +111,12 @@ class NodeSessions:
 
     def hear(self) -> bool:
         """Show the messages of threads about nodes in preparation; return false if none came."""
-        said = [*self._said]
-        for id_ in said:
-            sentence, node = self._said.pop(id_), self._node(id_)
+        ids = [*self._progress]
+        for id_ in ids:
+            sentence, node = self._progress.pop(id_), self._node(id_)
             if node is not None and node.state is NodeState.VERIFIED and not node.failed:
                 self._put(replace(node, message=sentence))
-        return bool(said)
+        return bool(ids)
 
     # -- act
 
@@ -214,14 +214,14 @@ class NodeSessions:
         self._put(replace(node, state=state, since=since, message=""))
 
     def _equip_and_prepare(self, id_: str, session: Session, wish: FleetWish) -> None:
-        def say(sentence: str) -> None:
-            self._said[id_] = sentence
+        def report(sentence: str) -> None:
+            self._progress[id_] = sentence
 
-        self._work.equip(session, say)
-        self._work.prepare(session, wish, say)
+        self._work.equip(session, report)
+        self._work.prepare(session, wish, report)
 
     def _made_ready(self, id_: str, session: Session, trouble: str) -> None:
-        self._said.pop(id_, None)
+        self._progress.pop(id_, None)
         self._work_on(id_, working=False)
         node = self._node(id_)
         if node is None or node.state is not NodeState.VERIFIED:

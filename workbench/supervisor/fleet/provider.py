@@ -11,7 +11,7 @@ from workbench.core.fleet.model import Machine, Node, Purchase
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 """Takes one progress sentence for the user; from any thread."""
 
 
@@ -35,7 +35,7 @@ class NodeProvider:
     open: Callable[[Machine], Session]
     user_data: Callable[[Purchase], str] = lambda _: ""
     noticed: Callable[[], frozenset[str]] = frozenset
-    equip: Callable[[Session, Say], None] = lambda session, say: None
+    equip: Callable[[Session, Report], None] = lambda session, report: None
     forget: Callable[[], None] = lambda: None
     part: Callable[[Sequence[str]], None] = lambda ids: None
     shut_down: Callable[[Session], None] = lambda session: None
