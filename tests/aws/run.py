@@ -339,7 +339,7 @@ class Trial:
         if minutes > self.options.minutes:
             raise NotStarted(f"{minutes:.0f} minutes have passed; raise --minutes.")
         if sum(self.spent().values()) + nodes * self.price / 6 > self.options.budget:
-            raise NotStarted(f"${self.options.budget:.2f} would not do; raise --budget.")
+            raise NotStarted(f"${self.options.budget:.2f} is too little; raise --budget.")
 
     def workbench(self, *words: str, seconds: float = 120.0) -> str:
         """Run a command of the product, and return what it printed.

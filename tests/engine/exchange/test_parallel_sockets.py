@@ -63,7 +63,7 @@ def test_every_survivor_of_a_rank_killed_in_an_exchange_raises_soon(start_ranks,
         assert mine["inside"]
         assert mine["at"] - killed < RAISE_SECONDS
         echo, name, said = mine["raised"]
-        assert echo or (name == "MachineError" and "; see whether that rank's node" in said)
+        assert echo or (name == "MachineError" and "; check whether that rank's node" in said)
 
 
 @pytest.mark.either_mpi

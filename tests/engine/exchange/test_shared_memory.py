@@ -20,6 +20,6 @@ def test_shared_memory_has_no_name_and_all_ranks_know_where_there_is_none(on_ran
         assert mine["no file"]
         assert mine["seen"] == [rank + 1 for rank in range(size)]
         assert "cannot be shared (no room)" in mine["no memory"]
-        assert "is not what rank 0 shares" in mine["another's"]
+        assert "is not rank 0's shared memory" in mine["another's"]
         assert mine["mean"] == (size - 1) / 2
         assert mine == all_found[0]
