@@ -1,4 +1,4 @@
-"""Bytes and rates in words."""
+"""Bytes and rates as text."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from workbench.core.units import gbits, size_text
         (1_340e6, "1.34 GB"),
     ],
 )
-def test_bytes_are_said_as_a_person_reads_them(nbytes, said) -> None:
+def test_bytes_are_reported_as_a_person_reads_them(nbytes, said) -> None:
     assert size_text(nbytes) == said
 
 
 @pytest.mark.parametrize(
     ("rate", "said"), [(1.44, "1.44"), (0.00837, "0.00837"), (999.4, "999"), (2880, "2,880")]
 )
-def test_gbits_are_said_without_powers_of_ten(rate, said) -> None:
+def test_gbits_are_reported_without_powers_of_ten(rate, said) -> None:
     assert gbits(rate * 1e9 / 8) == said

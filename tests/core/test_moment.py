@@ -1,4 +1,4 @@
-"""What is due, what has come to its end and what time the books have, by two clocks."""
+"""Due times, deadlines and the time of accounts, by two clocks."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_start_of_the_machine_with_a_clock_set_back_puts_no_end_off() -> None:
     assert ends.has_come("expires", START + HOUR, Moment(booted.wall + 600.0, 603.0))
 
 
-def test_what_is_forgotten_begins_anew() -> None:
+def test_what_is_forgotten_begins_again() -> None:
     ends = Deadlines()
     ends.has_come("a run", START + 10.0, at(0.0))
 

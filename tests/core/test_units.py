@@ -29,5 +29,5 @@ def test_only_nothing_costs_nothing(exponent: int) -> None:
     assert float(units.dollars(10.0**exponent).lstrip("$").replace(",", "")) > 0
 
 
-def test_what_is_no_number_is_said() -> None:
+def test_what_is_no_number_is_reported() -> None:
     assert [units.number(value) for value in (math.nan, math.inf)] == ["nan", "inf"]

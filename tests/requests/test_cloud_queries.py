@@ -1,4 +1,4 @@
-"""A question about a place is asked of a program; its refusals come back as they were meant."""
+"""A query about a provider runs in another process; its errors keep their class."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_nothing_is_left_of_what_never_was():
     )
 
 
-def test_a_region_that_nobody_named_is_refused_before_anything_is_asked(monkeypatch):
+def test_a_region_that_no_user_named_is_refused_before_anything_is_asked(monkeypatch):
     for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(variable, raising=False)
 

@@ -1,4 +1,4 @@
-"""What cannot be a cluster is refused before anything is started; the rest is requested."""
+"""Invalid requests for a cluster fail before anything is started; valid ones are stored."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_cluster_that_will_not_do_is_not_wished_for(store, home, options, sent
     assert not started(home)
 
 
-def test_a_cluster_that_nobody_asked_for_is_not_taken_down(store, home) -> None:
+def test_a_cluster_that_no_user_asked_for_is_not_taken_down(store, home) -> None:
     with pytest.raises(StateError) as refusal:
         ask_down(store)
 
@@ -70,7 +70,7 @@ def test_a_cluster_that_nobody_asked_for_is_not_taken_down(store, home) -> None:
     assert not started(home)
 
 
-def test_a_cluster_gets_all_slots_unless_told_otherwise(store, awake) -> None:
+def test_a_cluster_gets_all_slots_unless_set_otherwise(store, awake) -> None:
     wish = ask_cluster(store)
 
     assert (wish.up, wish.ranks) == (True, max(2, local_slots()))

@@ -1,4 +1,4 @@
-"""Where data comes from and output goes to is checked before anything is started."""
+"""The folders for data and output are validated before anything is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A size that a cluster cannot have is refused in one sentence, before anything is started."""
+"""An invalid size is one error sentence, before anything is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be run is refused before anything is started; the rest is queued or stopped."""
+"""Invalid runs fail before anything is started; valid ones are queued or stopped."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_run_is_not_queued_where_its_cluster_would_be_refused(store, home) -> 
         ),
     ],
 )
-def test_a_syntax_error_is_told_with_its_line(source, sentence) -> None:
+def test_a_syntax_error_is_reported_with_its_line(source, sentence) -> None:
     with pytest.raises(InputError) as refusal:
         check_source(source, "cell")
 
@@ -106,7 +106,7 @@ def test_a_syntax_error_is_told_with_its_line(source, sentence) -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.text(st.sampled_from("x=(:'\\\"\n\r\f\u2028 #")))
-def test_whatever_is_wrong_with_a_source_is_told_in_a_sentence(source) -> None:
+def test_whatever_is_wrong_with_a_source_is_reported_in_a_sentence(source) -> None:
     with contextlib.suppress(InputError), warnings.catch_warnings(action="ignore"):
         check_source(source, "cell")
 
@@ -245,7 +245,7 @@ def test_a_run_on_a_cluster_whose_time_is_over_is_refused(store, home) -> None:
     assert not started(home)
 
 
-def test_without_a_name_the_run_that_goes_on_is_asked(store, queue):
+def test_without_a_name_the_run_that_continues_is_asked(store, queue):
     first, second = queue("first"), queue("second")
 
     asked = ask_stop(store, None, "default")

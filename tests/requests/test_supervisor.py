@@ -1,4 +1,4 @@
-"""One supervisor is started for a cluster; one that hangs continues or is replaced."""
+"""One supervisor is started for a cluster; one that hangs is continued or replaced."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_another_who_looks_at_the_same_moment_is_not_taken_for_a_supervisor(home
         assert not supervisor_is_awake("default")
 
 
-def test_a_supervisor_that_cannot_be_started_is_told_with_its_log(home) -> None:
+def test_a_supervisor_that_cannot_be_started_is_reported_with_its_log(home) -> None:
     log = cluster_directory("default") / LOG_NAME
     log.mkdir()
 
@@ -141,7 +141,7 @@ def test_one_that_hangs_makes_way(start: Start) -> None:
     assert not supervisor_is_awake("default")
 
 
-def test_one_that_was_stopped_goes_on(start: Start) -> None:
+def test_one_that_was_stopped_continues(start: Start) -> None:
     process = start("busy", *OURS)
     process.send_signal(signal.SIGSTOP)
     _until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)

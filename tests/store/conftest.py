@@ -28,7 +28,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data directory that nobody has used."""
+    """An unused data directory."""
     folder = tmp_path / "home"
     monkeypatch.setenv("WORKBENCH_HOME", str(folder))
     return folder

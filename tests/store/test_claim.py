@@ -1,4 +1,4 @@
-"""A store on a disk that machines share belongs to the first one that comes."""
+"""A store on a disk that machines share is reserved for the first machine that opens it."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_store_on_a_shared_disk_has_a_journal_that_needs_no_shared_memory(shar
     assert not [*shared.glob("*-wal"), *shared.glob("*-shm")]
 
 
-def test_a_store_that_is_moved_while_it_is_open_is_told(shared) -> None:
+def test_a_store_that_is_moved_while_it_is_open_is_reported(shared) -> None:
     with Store(shared / "store.sqlite3") as store:
         store.wish_cluster("lab", up=True, ranks=2)
         store.path.rename(shared / "elsewhere")

@@ -1,4 +1,4 @@
-"""What was concluded of a run is kept once, and goes with the run."""
+"""The conclusion of a run is stored once, and deleted with the run."""
 
 from __future__ import annotations
 

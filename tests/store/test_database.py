@@ -1,4 +1,4 @@
-"""Several processes and threads share the file; what is wrong with it is told in a sentence."""
+"""Several processes and threads share the file; each problem of it is one sentence."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(tmp_path) -> None:
     assert path.read_text() == "Dear diary, " * 100
 
 
-def test_a_damaged_store_is_told(tmp_path) -> None:
+def test_a_damaged_store_is_reported(tmp_path) -> None:
     path = tmp_path / "store.sqlite3"
     with Store(path) as store:
         store.wish_cluster("lab", up=True, ranks=2)
@@ -339,7 +339,7 @@ def test_a_reader_follows_two_writing_processes_without_loss(store, run) -> None
     assert reads > 1  # it read while they wrote
 
 
-def test_a_store_that_is_held_too_long_is_told(tmp_path) -> None:
+def test_a_store_that_is_held_too_long_is_reported(tmp_path) -> None:
     program = """
 import sys
 from workbench.store import sqlite_errors
@@ -364,7 +364,7 @@ Store(sys.argv[1]).wish_cluster("lab", up=True, ranks=1)
 
 
 @pytest.mark.parametrize("size", ["16k", "40k", "100k", "400k"])
-def test_a_full_disk_is_told_and_what_was_written_stays(on_disk, size) -> None:
+def test_a_full_disk_is_reported_and_what_was_written_stays(on_disk, size) -> None:
     answer = on_disk("setups.py", size=size)
 
     sentence, kept = answer.stdout.splitlines()
@@ -374,7 +374,7 @@ def test_a_full_disk_is_told_and_what_was_written_stays(on_disk, size) -> None:
     assert answer.returncode == 0
 
 
-def test_writing_goes_on_once_a_full_disk_has_room(on_disk) -> None:
+def test_writing_continues_once_a_full_disk_has_room(on_disk) -> None:
     answer = on_disk("room_again.py")
 
     sentence, kept = answer.stdout.splitlines()
@@ -388,7 +388,7 @@ def test_writing_goes_on_once_a_full_disk_has_room(on_disk) -> None:
 
 
 @pytest.mark.parametrize("limit", [1000, 40_000, 200_000])
-def test_a_file_that_may_not_grow_is_told(tmp_path, limit) -> None:
+def test_a_file_that_may_not_grow_is_reported(tmp_path, limit) -> None:
     answer = subprocess.run(
         [sys.executable, str(PROGRAMS / "setups.py"), str(limit)],
         cwd=tmp_path,
@@ -402,7 +402,7 @@ def test_a_file_that_may_not_grow_is_told(tmp_path, limit) -> None:
     assert sentence.endswith("check whether your quota is used up, or the disk is broken.")
 
 
-def test_a_read_only_disk_is_told(on_disk) -> None:
+def test_a_read_only_disk_is_reported(on_disk) -> None:
     answer = on_disk("setups.py", shell='mount -o remount,ro "$1"')
 
     assert answer.stdout.splitlines()[0] == (
@@ -410,7 +410,7 @@ def test_a_read_only_disk_is_told(on_disk) -> None:
     )
 
 
-def test_a_store_that_became_read_only_is_told(on_disk) -> None:
+def test_a_store_that_became_read_only_is_reported(on_disk) -> None:
     answer = on_disk("remounted.py")
 
     assert answer.stdout.startswith("The store store.sqlite3 cannot be ")

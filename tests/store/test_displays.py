@@ -1,4 +1,4 @@
-"""What ranks display is kept in the order of their output, of each place the newest state alone."""
+"""Displays are stored in the order of the output, with only the newest state of each place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes, purchases and money come back as they were written, and no money is added twice."""
+"""Nodes, purchases and costs are read as they were written, and no cost is counted twice."""
 
 from __future__ import annotations
 

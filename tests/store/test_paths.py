@@ -1,4 +1,4 @@
-"""The data directory is the reader's alone, and is refused in a sentence where it cannot be."""
+"""The data directory belongs to its user alone; otherwise one sentence reports the problem."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_one_that_is_open_is_closed(home, was) -> None:
 
 @pytest.mark.root
 @pytest.mark.parametrize("linked", [False, True])
-def test_one_that_is_somebody_elses_is_refused(tmp_path, monkeypatch, linked) -> None:
+def test_one_that_is_another_users_is_refused(tmp_path, monkeypatch, linked) -> None:
     theirs, link = tmp_path / "theirs", tmp_path / "link"
     theirs.mkdir(mode=0o777)
     os.chown(theirs, 65534, -1)

@@ -1,4 +1,4 @@
-"""Each batch is kept exactly once and in order, and a reader follows by sequence number."""
+"""Each batch is stored exactly once and in order, and readers follow by sequence number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was foretold is kept once, and found again by who asks what was known at a time."""
+"""A prediction is stored once, and found by the time at which it was known."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def forecasts(told: float, *found: PredictedStep) -> Forecasts:
     return Forecasts(Predictor.PLAN, "a-run", told, found or (TOLD,))
 
 
-def test_what_was_told_is_found_again_the_newest_first(store) -> None:
+def test_what_was_predicted_is_found_again_the_newest_first(store) -> None:
     later = forecasts(2.0, replace(TOLD, seconds=0.4))
     for one in (forecasts(1.0), later, forecasts(9.0, replace(TOLD, seconds=0.3))):
         store.keep_forecasts("lab", one)
@@ -33,14 +33,14 @@ def test_what_was_told_is_found_again_the_newest_first(store) -> None:
     assert store.forecasts("another", before=3.0) == []
 
 
-def test_what_was_told_in_the_same_words_is_kept_once(store) -> None:
+def test_what_was_predicted_in_the_same_words_is_kept_once(store) -> None:
     for told in (1.0, 2.0):
         store.keep_forecasts("lab", forecasts(told))
 
     assert store.forecasts("lab", before=3.0) == [forecasts(1.0)]
 
 
-def test_nothing_that_was_foretold_is_nothing_to_keep(store) -> None:
+def test_nothing_that_was_predicted_is_nothing_to_keep(store) -> None:
     store.keep_forecasts("lab", Forecasts(Predictor.VERDICT, "a-run", 1.0, ()))
 
     assert store.forecasts("lab", before=3.0) == []
@@ -61,7 +61,7 @@ def test_nothing_that_was_foretold_is_nothing_to_keep(store) -> None:
         ({"type": "other.1"}, False),
     ],
 )
-def test_a_run_did_what_was_foretold_only_if_it_did_all_of_it(changes, is_it) -> None:
+def test_a_run_did_what_was_predicted_only_if_it_did_all_of_it(changes, is_it) -> None:
     assert (prediction_for(replace(DOING, **changes), [TOLD]) is TOLD) is is_it
 
 

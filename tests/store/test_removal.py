@@ -1,4 +1,4 @@
-"""What runs take is told, and goes with them: from the store, from the disk, and nothing else."""
+"""The size of runs is reported, and deletion frees it in the store and on the disk."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_deleted_run_leaves_nothing_and_the_others_stay(store, ended) -> None:
     assert re.fullmatch(r"Deleted 1 run; \d{3} kB of disk space freed\.", said)
 
 
-def test_a_run_that_goes_on_is_not_deleted(store, ended) -> None:
+def test_a_run_that_continues_is_not_deleted(store, ended) -> None:
     ended("fit", state=RunState.RUNNING)
 
     with pytest.raises(StateError, match=r"Run 'fit' is running; stop it first"):
@@ -67,14 +67,14 @@ def test_a_run_that_goes_on_is_not_deleted(store, ended) -> None:
     assert not store.doom(store.runs()[0].id)
 
 
-def test_a_run_that_there_is_not_is_told(store) -> None:
-    with pytest.raises(Unknown, match="No run is called 'nobody'"):
-        chosen_runs(store, ["nobody"])
+def test_an_unknown_run_is_reported(store) -> None:
+    with pytest.raises(Unknown, match="No run is called 'absent'"):
+        chosen_runs(store, ["absent"])
     with pytest.raises(InputError):
         chosen_runs(store)
 
 
-def test_what_goes_is_said_before(store, ended) -> None:
+def test_what_goes_is_reported_before(store, ended) -> None:
     for number in range(7):
         ended(f"run {number}", at=number)
 
@@ -95,7 +95,7 @@ def test_a_new_run_gets_nothing_of_one_that_is_still_being_deleted(store, ended,
     assert count(store, "points") == 0
 
 
-def test_a_deletion_that_was_cut_short_goes_on(store, ended) -> None:
+def test_a_deletion_that_was_cut_short_continues(store, ended) -> None:
     store.doom(ended("first", points=30_000))
     store.sweep()
 
@@ -160,7 +160,7 @@ def test_usage_tells_store_and_folders(store, ended) -> None:
     assert 100_000 <= usage.runs < 200_000
 
 
-def test_retention_is_for_ever_until_somebody_says_otherwise(store) -> None:
+def test_retention_is_for_ever_until_the_user_says_otherwise(store) -> None:
     assert store.retention() == Retention()
 
     store.put_retention(Retention(90.0, 5))

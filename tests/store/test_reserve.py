@@ -1,4 +1,4 @@
-"""The reserve is there while there is room, and given up when something has to go."""
+"""The reserve exists while there is room, and is released for a deletion."""
 
 from __future__ import annotations
 

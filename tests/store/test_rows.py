@@ -1,4 +1,4 @@
-"""No row, whoever wrote it, ends whoever reads it: a sentence at most."""
+"""An invalid row never ends a reader: at most it is one error sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wishes and facts come back as they were written, and names stay unique."""
+"""Wishes and facts are read as they were written, and names are unique."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ranks(generation: int) -> list[RankFact]:
 # -- clusters
 
 
-def test_a_cluster_that_nobody_asked_for_is_down(store) -> None:
+def test_a_cluster_that_no_user_asked_for_is_down(store) -> None:
     assert store.cluster_wish("lab") is None
     assert store.cluster_fact("lab") == ClusterFact("lab")
     assert store.ranks("lab", 1) == []
@@ -182,7 +182,7 @@ def test_a_name_that_an_ended_run_bears_gets_a_number(store, wish, run, state) -
     assert store.run("fit").id == run
 
 
-def test_numbers_go_on_where_one_is_taken(store, wish, run) -> None:
+def test_numbers_continue_where_one_is_taken(store, wish, run) -> None:
     for taken in ("fit 2", "fit 3", "fit x", "fitter"):
         store.wish_run(wish(taken))
     store.put_run_fact(run, state=RunState.FINISHED)

@@ -1,4 +1,4 @@
-"""What was measured comes with a rank's batch, once, and stays."""
+"""A measurement arrives in a rank's batch, once, and is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node whose agent says what a test has it say."""
+"""A node whose agent sends the messages of a test."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from workbench.core.world.world import Host
 
 
 class Script:
-    """A process that says its lines, and then goes on without a word.
+    """A process that prints its lines, and then runs without output.
 
     Args:
-        said: Returns what it says next, again and again; nothing for a process that is silent.
+        output: Returns its next lines, each time it is called; none for a silent process.
     """
 
-    def __init__(self, said: Callable[[], Sequence[str]]) -> None:
-        self._said = said
+    def __init__(self, output: Callable[[], Sequence[str]]) -> None:
+        self._output = output
         self.heard: list[str] = []
         self.status: int | None = None
         self.errors = ""
@@ -26,10 +26,10 @@ class Script:
         self.heard.append(text)
 
     def write_bytes(self, data: bytes) -> None:
-        """Take in what nobody looks at."""
+        """Accept input that no test reads."""
 
     def lines(self) -> list[str]:
-        return [] if self.status is not None else [*self._said()]
+        return [] if self.status is not None else [*self._output()]
 
     def end(self, *, force: bool = False) -> None:
         self.status = 0

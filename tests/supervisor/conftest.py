@@ -1,4 +1,4 @@
-"""A supervisor on a fake cluster, turned by the test itself."""
+"""A supervisor on a fake cluster, whose turns are made by the test itself."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class Stage:
 
     def __init__(self, store: Store, *, fault_tolerant: bool = True) -> None:
         self.store = store
-        self.shift = 0.0  # seconds by which somebody has set the wall clock
+        self.shift = 0.0  # seconds by which the wall clock was set
         self.later = 0.0  # seconds that have passed without a wait
-        # A connection of its own, as in life: nobody is told of what one wrote oneself.
+        # A separate connection, as in production: a writer is not notified of its own changes.
         self.own = Store(store.path)
         self.cluster = FakeCluster(fault_tolerant=fault_tolerant)
         self.supervisor = Supervisor(NAME, self.own, self.cluster, self._clocks)

@@ -1,4 +1,4 @@
-"""A keeper on the rehearsal, turned by the test itself, whose threads are a queue."""
+"""A keeper on the rehearsal, whose turns are made by the test, with a queue for threads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Killed(BaseException):
 
 
 class Clock:
-    """Time that passes when it is told to."""
+    """Time that passes on request."""
 
     def __init__(self) -> None:
         self.now = START

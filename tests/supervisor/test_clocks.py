@@ -1,4 +1,4 @@
-"""A wall clock that somebody sets, forth or back, while a supervisor is at work."""
+"""A wall clock that is set forward or back while a supervisor runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOUR = 3600.0
 
 
 @pytest.mark.parametrize("shift", [-HOUR, 2 * HOUR], ids=["back", "forth"])
-def test_the_loop_goes_on_looking_when_the_clock_is_set(stage: Stage, shift: float) -> None:
+def test_the_loop_continues_looking_when_the_clock_is_set(stage: Stage, shift: float) -> None:
     stage.up(2)
     looks: list[float] = []
     observe = stage.cluster.observe

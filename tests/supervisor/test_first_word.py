@@ -1,4 +1,4 @@
-"""A supervisor that ends before it can say a word has its reason said for it."""
+"""If a supervisor ends before its start is complete, the reason is stored for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever goes wrong, nothing is bought twice, and after a delete nothing is left to pay."""
+"""Under all faults, nothing is bought twice, and after a deletion nothing costs money."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Sequence:
         stage.clock.now += chance.choice([0.5, 2.0, 2.0, 10.0, 61.0])
 
     def revive(self) -> None:
-        """Begin anew; of the calls that were under way some still arrive, and nobody hears."""
+        """Start again; some running calls still arrive, but no process reads their answers."""
         stage, chance = self.stage, self.chance
         late = stage.queue.waiting
         stage.start()
@@ -181,7 +181,7 @@ class Sequence:
         stage.keeper.close()
 
     def check_money(self) -> None:
-        """What was counted is never more than all that was lent can have cost."""
+        """The counted costs are never more than all rented nodes can have cost."""
         now, prices = self.stage.clock.now, self.store.prices(self.stage.cluster)
         for node in self.store.nodes(self.stage.cluster, gone=True):
             if not node.launched or node.id not in prices:

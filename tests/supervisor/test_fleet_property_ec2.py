@@ -1,4 +1,4 @@
-"""The seeded lives of a cluster, on the rehearsal's EC2 with all of its refusals, over HTTP."""
+"""Seeded lives of a cluster on the rehearsal's EC2 with all of its errors, over HTTP."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FAULTS = (
 
 
 class EndpointClock(Clock):
-    """The endpoint's own time, which stands while the test does."""
+    """The endpoint's own time, which is constant while the test runs."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -92,7 +92,7 @@ class StrictEc2(Ec2):
         )
 
     def noticed(self, cluster: str = "") -> frozenset[str]:
-        """Return what the place has said it will take back, as nodes are told."""
+        """Return the interruption notices as nodes receive them."""
         found = self.rehearsed.machines()
         return frozenset(
             one["id"] for one in found if one["noticed"] and cluster in ("", one["tags"][CLUSTER])

@@ -1,4 +1,4 @@
-"""On a disk that takes nothing, runs go on, nodes go when they are to, and nothing is lost."""
+"""On a full disk, runs continue, nodes are deleted as requested, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def up(store) -> Iterator[Clustered]:
     stage.close()
 
 
-def test_a_run_goes_on_and_every_point_is_there_afterwards(up) -> None:
+def test_a_run_continues_and_every_point_is_there_afterwards(up) -> None:
     run = up.ask("for i in range(200): report(loss=i); sleep(0.03)")
     up.until(lambda: up.store.points(run))
 
@@ -137,7 +137,7 @@ def test_the_time_to_live_ends_on_a_full_disk_too(rented, up) -> None:
     assert not up.supervisor._wish.up
 
 
-def test_what_fails_for_another_reason_is_told_once_and_holds_nothing_up(tmp_path) -> None:
+def test_what_fails_for_another_reason_is_reported_once_and_holds_nothing_up(tmp_path) -> None:
     bridge, written = Bridge(tmp_path / "store.sqlite3"), []
 
     def fail() -> None:

@@ -1,4 +1,4 @@
-"""What a rank sends can end its own run, and never the supervisor or another run."""
+"""Messages of a rank can end its own run, and never the supervisor or another run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node's agent may say: nothing of it leaves the runs' folders, or ends another's."""
+"""No message of a node's agent writes outside of the runs' folders, or ends another's run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GARBAGE = {
     "an object as a path": [line("file", RUN, {"a": 1})],
     "a word as a number": [line("flushed", "x")],
     "a kind that there is not": [line("shutdown", RUN)],
-    "a run of nobody": [line("file", "261121-120000-zzzz", "a")],
+    "an unknown run": [line("file", "261121-120000-zzzz", "a")],
     "a run's end that was not asked for": [line("ended", RUN)],
     "deep nesting": ["[" * 3000] * 1001,
     "noise": ["noise"] * 5000,

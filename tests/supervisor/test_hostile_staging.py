@@ -1,4 +1,4 @@
-"""A node that is sent data may answer anything: it is refused in a sentence that names it."""
+"""Any answer of a node that receives data is safe; an invalid one is an error with its name."""
 
 from __future__ import annotations
 

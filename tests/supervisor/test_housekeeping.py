@@ -1,4 +1,4 @@
-"""What was kept long enough goes by itself, where somebody asked for that; nothing else does."""
+"""Runs are deleted after the retention that the user has set, and never without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The supervisor's log stays small, and so do those of its world."""
+"""The logs of the supervisor and of its world stay small."""
 
 from __future__ import annotations
 

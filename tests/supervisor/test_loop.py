@@ -1,4 +1,4 @@
-"""The loop on a fake cluster: wishes become true, and runs end as the failure table says."""
+"""The loop on a fake cluster: desired states are reached, and runs end as the table says."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_run_that_was_lost_on_its_way_to_a_rank_is_submitted_again(
 
     assert fact.state is RunState.FINISHED
     assert sorted(p.value for p in stage.store.points(run)) == [0.0, 1.0]
-    assert submitted == 3 * submitted[:1]  # all ranks are told the same port
+    assert submitted == 3 * submitted[:1]  # all ranks get the same port
 
 
 def test_a_run_that_has_begun_on_all_ranks_is_not_submitted_again(
@@ -260,7 +260,7 @@ def test_taking_the_cluster_down_stops_what_runs_and_ends_the_supervisor(stage: 
     assert stage.store.run(run).fact.state.ended
 
 
-def test_what_a_predecessor_submitted_to_a_world_that_is_gone_is_said_to_be_lost(
+def test_what_a_predecessor_submitted_to_a_world_that_is_gone_is_reported_to_be_lost(
     stage: Stage,
 ) -> None:
     run = stage.ask("report(loss=1)")

@@ -1,4 +1,4 @@
-"""What a real run leaves in the data directory is its owner's alone, whatever the umask."""
+"""Files of a real run in the data directory are private to their owner, whatever the umask."""
 
 from __future__ import annotations
 

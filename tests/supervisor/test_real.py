@@ -96,7 +96,7 @@ def test_a_communicator_of_before_a_failure_says_what_to_do_at_once(
     assert ".pxi" not in run.fact.error
 
 
-def test_a_name_for_the_world_goes_on_after_a_failure(table: Table) -> None:
+def test_a_name_for_the_world_continues_after_a_failure(table: Table) -> None:
     if not find_mpi().fault_tolerant:
         pytest.skip("this MPI cannot revoke a communicator; variables are lost, and said to be")
     table.do(f"{WORLD}alias = comm")
@@ -150,14 +150,14 @@ def test_a_supervisor_that_is_killed_is_followed_by_one_that_misses_nothing(
     assert table.store.cluster_fact(NAME).supervisor != first
 
 
-def test_a_run_that_ends_while_no_supervisor_looks_is_told_by_the_next(table: Table) -> None:
+def test_a_run_that_ends_while_no_supervisor_looks_is_reported_by_the_next(table: Table) -> None:
     run = table.start(f"{WORLD}import time, workbench\ntime.sleep(1)\nworkbench.report(loss=1)")
     until(lambda: table.store.run(run).fact.state is RunState.RUNNING)
     first = table.store.cluster_fact(NAME).supervisor
 
     os.kill(first, signal.SIGKILL)
     until(lambda: not psutil.pid_exists(first))
-    time.sleep(1.5)  # the run ends meanwhile, which nobody can tell us: that is the test
+    time.sleep(1.5)  # the run ends meanwhile, unseen by any supervisor: that is the test
     wake_supervisor(NAME)
 
     assert table.ended(run).fact.state is RunState.FINISHED

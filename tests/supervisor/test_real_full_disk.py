@@ -1,4 +1,4 @@
-"""A real cluster on a small disk of its own that fills up: under a run, and under `down`."""
+"""A real cluster on a small disk that fills up: during a run, and during `down`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits for whom is told within seconds, wherever the others are, with real engines."""
+"""A hang is reported within seconds, wherever the other ranks are, with real engines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workbench.view.hang_text import hang_line
 
 pytestmark = [pytest.mark.mpi, pytest.mark.contract, pytest.mark.timeout(180)]
 
-TOLD_WITHIN = 5.0
+REPORTED_WITHIN = 5.0
 # mpi4py's own allreduce keeps Python's lock where it is a communicator's first.
 CELL = f"{WORLD}import queue, time\nif comm.rank == 0:\n    comm.allreduce(1)\nelse:\n    {{}}\n"
 
@@ -27,11 +27,11 @@ def table() -> Iterator[Table]:
 
 
 def stop_hanging(table: Table, run: str) -> str:
-    """Return what is told of a hang, stop it, and check that it stays told."""
+    """Return the report on a hang, stop the run, and check that the report stays."""
     until(lambda: table.store.run(run).fact.state is RunState.RUNNING)
     begun = time.monotonic()
     until(lambda: decoded(table.store.run(run).fact.hang))
-    assert time.monotonic() - begun < TOLD_WITHIN
+    assert time.monotonic() - begun < REPORTED_WITHIN
     line = hang_line(table.store.run(run))
     table.store.wish_stop(run)
     kept = table.ended(run)
@@ -41,7 +41,7 @@ def stop_hanging(table: Table, run: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("others", "told"),
+    ("others", "reported"),
     [
         ("time.sleep(60)", r"rank 1 is at line 8 \(time.sleep\)\.$"),
         ("pass", r"rank 1 has ended\.$"),
@@ -53,17 +53,17 @@ def stop_hanging(table: Table, run: str) -> str:
     ],
     ids=["sleeps", "ended", "data", "another call"],
 )
-def test_a_hang_is_told_with_call_and_lines(table: Table, others: str, told: str) -> None:
+def test_a_hang_is_reported_with_call_and_lines(table: Table, others: str, reported: str) -> None:
     run = table.start(CELL.format(others), grace=0.1)
 
     line = stop_hanging(table, run)
 
     assert re.match(r"Rank 0 has waited in allreduce for [34] s \(line 6 of the cell\); ", line)
-    assert re.search(told, line)
+    assert re.search(reported, line)
 
 
 @pytest.mark.either_mpi
-def test_a_hang_is_told_right_after_a_failed_cell(table: Table) -> None:
+def test_a_hang_is_reported_right_after_a_failed_cell(table: Table) -> None:
     table.fail("raise ValueError")
 
     run = table.start(CELL.format("time.sleep(15)"), grace=0.1)

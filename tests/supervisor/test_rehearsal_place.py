@@ -1,4 +1,4 @@
-"""The rehearsal with real ranks: nodes come, are lost and go, and a real supervisor keeps them."""
+"""The rehearsal with real ranks: a real supervisor keeps nodes that start, are lost and end."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_nothing_of_it_talks_to_another_machine(rehearsal: Rehearsal) -> None:
         assert ipaddress.ip_address(other).is_loopback or other in here
 
 
-def test_a_killed_supervisor_finds_its_nodes_and_buys_none_anew(rehearsal: Rehearsal) -> None:
+def test_a_killed_supervisor_finds_its_nodes_and_buys_none_again(rehearsal: Rehearsal) -> None:
     nodes, run = rehearsal.ready(3), rehearsal.start(100)
     rehearsal.running(run)
 

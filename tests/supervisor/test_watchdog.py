@@ -1,4 +1,4 @@
-"""A supervisor that is stopped, hangs or is killed, with real engines and nobody looking."""
+"""A supervisor is stopped, hangs or is killed, with real engines and no client."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def train(store: Store) -> str:
 
 
 def check_whole(store: Store, run: str) -> None:
-    """See that a run goes on to its end, and that no point of it is missing."""
+    """Check that a run continues to its end, and that no point of it is missing."""
     until(lambda: store.run(run).fact.state.ended)
     assert store.run(run).fact.state is RunState.FINISHED
     for rank in range(2):
@@ -112,7 +112,7 @@ def stop_long_ago(pid: int) -> None:
     (folder / "heartbeat.new").replace(folder / HEARTBEAT_NAME)
 
 
-def test_one_that_is_stopped_goes_on_and_no_point_is_missing(store: Store) -> None:
+def test_one_that_is_stopped_continues_and_no_point_is_missing(store: Store) -> None:
     run, pid = train(store), supervisor()
 
     stop_long_ago(pid)

@@ -1,4 +1,4 @@
-"""Worlds come one at a time, runs go only where they fit, and all goes down in order."""
+"""Worlds start one at a time, runs go to worlds that fit, and deletion happens in order."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_same_number_of_ranks_on_other_hosts_is_another_world() -> None:
     assert planned(UP, [standing(busy=True)], target=elsewhere) == []
 
 
-def test_while_nodes_are_missing_what_stands_goes_on_and_nothing_is_started() -> None:
+def test_while_nodes_are_missing_a_world_continues_and_nothing_is_started() -> None:
     assert planned(UP, [], WAITING, target=None) == []
     assert planned(UP, [standing()], WAITING, target=None) == [Submit("first", 1)]
     assert cluster_state(UP, None, [], failures=0) is ClusterState.STARTING
@@ -163,7 +163,7 @@ def test_a_cluster_goes_down_world_by_world_and_then_closes() -> None:
         (DOWN, [], MOST_FAILURES, ClusterState.STOPPING),
     ],
 )
-def test_one_word_says_how_a_cluster_stands(wish, worlds, failures, state) -> None:
+def test_one_word_says_the_state_of_a_cluster(wish, worlds, failures, state) -> None:
     assert cluster_state(wish, TWO, worlds, failures=failures) is state
 
 
@@ -276,7 +276,7 @@ class Model:
         self.worlds[generation - 1] = replace(self.worlds[generation - 1], **changes)
 
     def happen(self, event: str) -> None:
-        """Let something happen that nobody planned."""
+        """Let something unplanned happen."""
         for world in self.worlds:
             fact = world.fact
             if event == "ready" and fact.state is STARTING:

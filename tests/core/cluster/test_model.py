@@ -1,4 +1,4 @@
-"""A cluster's name is checked, and its fact reads in one line."""
+"""Cluster names are validated, and a cluster's fact has a one-line repr."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def test_a_name_that_could_not_be_a_folder_everywhere_is_refused(name) -> None:
     )
 
 
-def test_a_cluster_that_nobody_saw_is_down() -> None:
+def test_a_cluster_that_was_never_seen_is_down() -> None:
     assert ClusterFact("default").state is ClusterState.DOWN
 
 
-def test_a_cluster_says_how_it_stands() -> None:
+def test_the_repr_of_a_cluster_has_its_state() -> None:
     fact = ClusterFact("lab", ClusterState.RESIZING, ranks=2, generation=3)
 
     assert repr(fact) == "<Cluster lab: resizing, 2 ranks, gen 3>"

@@ -1,4 +1,4 @@
-"""A size is a number of ranks or of nodes, and says which."""
+"""A size is a number of ranks or of nodes, and its text names the unit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workbench.errors import InputError
         (Size(nodes=0), "0 nodes"),
     ],
 )
-def test_a_size_is_said_in_what_it_counts(size, words) -> None:
+def test_a_size_is_reported_in_what_it_counts(size, words) -> None:
     assert str(size) == words
 
 

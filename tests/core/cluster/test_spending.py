@@ -1,4 +1,4 @@
-"""What costs more than a person has said yes to is asked about, or refused."""
+"""A price above the confirmed one needs a new confirmation, or is an error."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_after_nothing_the_cheapest_is_what_counts():
     assert (found.before, found.price) == (0.0, pytest.approx(0.19 + BILLED))
 
 
-def test_nodes_that_leave_are_bought_anew_and_those_that_stay_are_not():
+def test_nodes_that_leave_are_bought_again_and_those_that_stay_are_not():
     leaving = replace(NODES[0], state=NodeState.LEAVING)
 
     assert growth(WISH, 3, OFFERS, (leaving, NODES[1]), 0.0).candidate.count == 2

@@ -1,4 +1,4 @@
-"""A world stands on the nodes that are ready, and never on fewer than were allowed."""
+"""A world runs on the ready nodes, and never on fewer than the minimum."""
 
 from __future__ import annotations
 

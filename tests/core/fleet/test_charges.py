@@ -1,4 +1,4 @@
-"""What is billed beside machines is said before a person agrees."""
+"""Charges beside the machines are shown before the user confirms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from workbench.core.fleet.cost import beside
 from workbench.core.fleet.model import FleetWish, Offer, Provider
 
 
-def test_disks_and_addresses_are_said_apart() -> None:
+def test_disks_and_addresses_are_reported_apart() -> None:
     offer = Offer("g4dn.xlarge", "a", 0.2, 4, 16.0, beside=beside(75, public=True))
 
     assert billed_beside(offer, 10) == "$0.13/h for their disks"
@@ -27,7 +27,7 @@ def test_disks_and_addresses_are_said_apart() -> None:
         (FleetWish(Provider.REHEARSAL, output="results", across_zones=True), []),
     ],
 )
-def test_the_price_of_what_nodes_send_elsewhere_is_said(wish, said) -> None:
+def test_the_price_of_what_nodes_send_elsewhere_is_reported(wish, said) -> None:
     found = traffic(wish)
 
     assert len(found) == len(said)
@@ -41,7 +41,7 @@ def test_a_ring_over_two_zones_is_billed_on_both_sides_of_both_edges() -> None:
     assert ring_price(102e6, 0.0, 4) == ring_price(102e6, 1.0, 1) == 0.0
 
 
-def test_what_traffic_comes_to_an_hour_is_said_where_a_training_was_measured() -> None:
+def test_what_traffic_comes_to_an_hour_is_reported_where_a_training_was_measured() -> None:
     assert zones_price() == "traffic between zones costs $0.01/GB on each side"
     assert zones_price(22.03).endswith(", an estimated $22.03/h for the latest training")
 

@@ -1,4 +1,4 @@
-"""Every word with which a place refuses has its class, its step and its sentence."""
+"""Every error code of a provider has its class, its reaction and its sentence."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_refused_permission_names_what_was_not_allowed() -> None:
 
 @PROFILE
 @given(st.text(max_size=40), st.text(max_size=900))
-def test_whatever_is_said_becomes_one_short_sentence(code, message) -> None:
+def test_whatever_is_reported_becomes_one_short_sentence(code, message) -> None:
     refusal = classify(code, message)
 
     assert len(refusal.what) + len(refusal.remedy) < 600
@@ -166,7 +166,7 @@ def test_whatever_is_said_becomes_one_short_sentence(code, message) -> None:
     assert refusal.step is step(refusal.kind)
 
 
-def test_a_kind_that_nobody_knows_is_tried_otherwise() -> None:
+def test_an_unknown_kind_is_tried_otherwise() -> None:
     assert step("sunspots") is NEXT
 
 

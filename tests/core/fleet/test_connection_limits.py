@@ -1,4 +1,4 @@
-"""How many connections fill a network, and what they carry of it."""
+"""The number of connections that fill a network, and their rate."""
 
 from __future__ import annotations
 

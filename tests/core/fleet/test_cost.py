@@ -1,4 +1,4 @@
-"""Money is counted to the second, as the place will bill it."""
+"""Costs are computed to the second, as the provider bills them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ladder goes from the best to the least that will do, and never tries a thing twice."""
+"""Candidates go from the best to the least acceptable one, without repetition."""
 
 from __future__ import annotations
 

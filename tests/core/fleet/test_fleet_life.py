@@ -302,7 +302,7 @@ class Keeper:
             self.nodes[node.id] = metered(node, ((node.launched, 0.2),), now)
 
     def _join(self) -> None:
-        """Let a world stand on the nodes that may carry one, as soon as they are enough."""
+        """Let a world start on the nodes that may carry one, as soon as there are enough."""
         able = members(self.nodes.values(), {c.id for c in self.contacts.values() if c.open})
         if len(able) < min(self.wish.min_nodes, self.wish.nodes):
             able = ()
@@ -352,7 +352,7 @@ class Keeper:
                     self.contacts[id_] = replace(contact, open=False, since=place.now)
 
     def calm(self) -> None:
-        """Let nothing go wrong any longer, and have a person ask anew."""
+        """Stop all faults, and let the user repeat the request."""
         self.place.armed.clear()
         self.place.full, self.place.lag, self.deadly = False, 0.0, 0
         self.happen("taken")

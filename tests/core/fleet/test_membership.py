@@ -1,4 +1,4 @@
-"""The head is the lowest address as a number; who goes first, and how many are wished."""
+"""The head has the lowest numeric address; order of deletion, and desired number of nodes."""
 
 from __future__ import annotations
 

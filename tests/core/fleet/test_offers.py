@@ -189,5 +189,5 @@ def test_where_nothing_fits_the_one_need_too_many_is_named(needs, words) -> None
     assert "in eu-west-1" in sentence
 
 
-def test_where_nothing_is_on_offer_that_is_said() -> None:
+def test_where_nothing_is_on_offer_that_is_reported() -> None:
     assert why_none(FleetWish(), ()).startswith("There are no offers;")

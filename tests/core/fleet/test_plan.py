@@ -1,4 +1,4 @@
-"""A fleet gets what was wished for, once, and gives back all that nobody wants."""
+"""A fleet buys the desired nodes once, and terminates all others."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_crash_after_the_call_adopts_what_came() -> None:
     assert of(Buy, actions) == []
 
 
-def test_machines_that_nobody_wrote_down_are_adopted_and_what_is_too_much_goes() -> None:
+def test_unrecorded_machines_are_adopted_and_surplus_ones_end() -> None:
     actions = planned(seen=fact(machines=tuple(machine(n) for n in (1, 2, 3, 4))))
 
     assert len(of(Put, actions)) == 4
@@ -252,14 +252,14 @@ def test_when_no_rung_has_machines_it_waits_longer_each_time() -> None:
     assert len({record.purchase.token for record in more}) == len(more) == 2 * len(purchases)
 
 
-def test_a_wish_made_anew_does_not_wait() -> None:
+def test_a_wish_made_again_does_not_wait() -> None:
     purchases, _ = climbed()
 
     assert bought(fact(purchases=purchases, asked=NOW + 1), now=NOW + 1).climb == 2
 
 
 @pytest.mark.parametrize("kind", ["permission", "configuration"])
-def test_what_only_a_person_can_change_stops_until_they_ask_anew(kind) -> None:
+def test_what_only_a_person_can_change_stops_until_they_ask_again(kind) -> None:
     refused = replace(
         bought(), outcome=PurchaseOutcome.REFUSED, kind=kind, message="change this, then try again."
     )
@@ -509,7 +509,7 @@ def test_a_node_that_ends_before_it_was_up_has_failed() -> None:
     ]
 
 
-def test_after_some_failures_nothing_is_bought_until_somebody_looked() -> None:
+def test_after_some_failures_nothing_is_bought_until_the_user_looked() -> None:
     failed = tuple(
         node(n, GONE, failed=True, message="apt failed", ended=NOW) for n in range(MOST_FAILURES)
     )
@@ -623,7 +623,7 @@ def test_a_head_that_is_gone_is_followed_by_another() -> None:
 # -- another size
 
 
-def test_a_smaller_fleet_lets_its_world_go_on_elsewhere_first() -> None:
+def test_a_smaller_fleet_lets_its_world_continue_elsewhere_first() -> None:
     seen = fact((1, 2, 3))
 
     actions = planned(replace(WISH, nodes=2), seen)
@@ -747,7 +747,7 @@ def test_when_prices_rise_what_is_too_dear_goes() -> None:
     assert [release.ids for release in everything] == [("i-1", "i-2", "i-3")]
 
 
-def test_a_node_too_dear_that_still_carries_a_world_goes_on_leaving() -> None:
+def test_a_node_too_dear_that_still_carries_a_world_continues_leaving() -> None:
     seen = fact((1, 2, 3))
     leaving = node(3, LEAVING, since=NOW - 5, message="dear")
 
@@ -765,7 +765,7 @@ def test_a_node_too_dear_that_still_carries_a_world_goes_on_leaving() -> None:
         ((replace(G4, quota=0),), "Service Quotas"),
     ],
 )
-def test_why_nothing_can_be_bought_is_said_with_the_remedy(offers, words) -> None:
+def test_why_nothing_can_be_bought_is_reported_with_the_remedy(offers, words) -> None:
     (wait,) = planned(seen=fact(offers=offers))
 
     assert wait.until == 0.0
@@ -865,7 +865,7 @@ def test_a_host_that_is_not_wanted_is_let_alone() -> None:
     assert of(Terminate, deleted) == []
 
 
-def test_a_host_that_failed_gets_another_chance_when_asked_anew() -> None:
+def test_a_host_that_failed_gets_another_chance_when_asked_again() -> None:
     seen = hosted()
     failed = replace(seen.nodes[1], state=VERIFIED, failed=True, message="no disk left")
     seen = replace(seen, nodes=(seen.nodes[0], failed))

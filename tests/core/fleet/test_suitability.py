@@ -1,4 +1,4 @@
-"""What may be bought at all, and what is said of what a person names nevertheless."""
+"""Which types may be bought, and the errors for other types that the user names."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_type_that_cannot_work_is_refused_with_the_remedy(changes, image, word
     assert bool(sentence) == bool(words)
 
 
-def test_nothing_is_refused_that_nobody_named():
+def test_nothing_is_refused_that_no_user_named():
     assert refusal(FleetWish(), [replace(FINE, memory=0.5)]) == ""
 
 
@@ -106,7 +106,7 @@ def test_an_environment_computes_on_gpus_with_cupy_or_torch(distributions, found
     assert has_cuda(distributions) is found
 
 
-def test_gpus_without_cupy_are_told_with_the_remedy():
+def test_gpus_without_cupy_are_reported_with_the_remedy():
     told = without_cuda(FleetWish(), GPU, False, "add --cuda")
 
     assert "add --cuda to install cupy-cuda12x[ctk]>=14 and nvidia-nccl-cu12 on the nodes" in told

@@ -1,4 +1,4 @@
-"""Every message between supervisor and agent survives the wire, and nothing else passes."""
+"""Every message between supervisor and agent is decoded as it was sent; others are refused."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ def test_before_anybody_came_a_node_ends_after_the_time_from_its_boot():
     assert is_over(1220, 0, None, start=20)
 
 
-def test_a_node_that_installs_for_hours_goes_on_while_signs_come():
+def test_a_node_that_installs_for_hours_continues_while_signs_come():
     for up in range(20, 10_000, 60):
         assert not is_over(up + 59, 0, Sign(up, int(LEASE_SECONDS)), start=20)
 

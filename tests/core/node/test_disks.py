@@ -1,4 +1,4 @@
-"""What a folder lies on is read from the kernel's list of mounts."""
+"""The disk of a folder is read from the kernel's list of mounts."""
 
 from __future__ import annotations
 

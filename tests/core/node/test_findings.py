@@ -99,7 +99,7 @@ def test_ranks_that_are_alone_point_to_two_mpis():
     assert "different MPIs" in finding.remedy
 
 
-def test_a_bridge_is_told_but_is_no_fault_on_one_machine():
+def test_a_bridge_is_reported_but_is_no_fault_on_one_machine():
     finding = judge_interfaces(["eth0", "docker0"])
 
     assert finding.ok
@@ -130,7 +130,7 @@ def test_a_distribution_that_a_rank_lacks_is_apart():
     assert finding.found == "numpy 2.4, but none on rank 2"
 
 
-def test_a_missing_chainer_is_told_how_to_install_it():
+def test_a_missing_chainer_is_reported_with_the_command_that_installs_it():
     finding = judge_chainer("", "ModuleNotFoundError: No module named 'chainer'")
 
     assert "--build-constraint constraints.txt" in finding.remedy

@@ -1,4 +1,4 @@
-"""What is wrong with one of several hosts is named with its remedy, and nothing else is."""
+"""Each problem of a host is reported with its remedy, and no other problem is."""
 
 from __future__ import annotations
 
@@ -113,13 +113,13 @@ def test_an_error_of_several_parts_keeps_its_remedy_whole():
     report = HostReport(
         "a",
         error="a shows another host key",
-        remedy="if it was made anew, remove it; if not, beware.",
+        remedy="if it was reinstalled, remove it; if not, beware.",
     )
 
     (finding,) = judge_host(report, HERE, ())
 
     assert finding.found == "a shows another host key"
-    assert finding.remedy == "If it was made anew, remove it; if not, beware."
+    assert finding.remedy == "If it was reinstalled, remove it; if not, beware."
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_an_error_of_several_parts_keeps_its_remedy_whole():
         (HostReport("a"), (REPORT,), "cannot be tested without the environment"),
     ],
 )
-def test_what_was_tried_between_the_hosts_is_said(report, others, found):
+def test_what_was_tried_between_the_hosts_is_reported(report, others, found):
     assert judge_firewall(report, others).found == found
 
 

@@ -1,4 +1,4 @@
-"""What a node is to start is one line of text, with places that only the node can fill in."""
+"""A launch is one line of text, with placeholders that the node fills in."""
 
 from __future__ import annotations
 

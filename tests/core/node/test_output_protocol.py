@@ -1,4 +1,4 @@
-"""What is due of a run's output, under which key, and how its log is put together."""
+"""Which output files are due, their keys, and the text of a run's log."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_the_build_of_pytorch_is_the_one_that_is_here(version, build):
     assert torch_build(environment(torch=version)) == build
 
 
-def test_another_python_than_the_images_is_said_with_its_source():
+def test_another_python_than_the_images_is_reported_with_its_source():
     assert notes(environment(), "", "ami-1") == ()
     [note] = notes(environment(), "3.12", "Ubuntu 24.04")
     assert note.startswith("Ubuntu 24.04 has Python 3.12; nodes get 3.11 from the releases")

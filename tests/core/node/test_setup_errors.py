@@ -61,7 +61,7 @@ def test_the_sentence_says_which_host_and_what_to_see_to():
     assert "because index.example is unreachable; check" in not_installed("10.0.0.4", UV)
 
 
-def test_without_such_a_host_the_last_words_are_told_and_no_trace_of_a_script():
+def test_without_such_a_host_the_last_line_is_reported_and_no_trace_of_a_script():
     assert not_set_up("10.0.0.4", "E: no space left\n+ exit 1\n+ touch failed\n").endswith(
         "set up: E: no space left"
     )

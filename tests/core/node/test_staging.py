@@ -1,4 +1,4 @@
-"""What a node lacks of the data, where it goes, and what is said meanwhile."""
+"""Which data a node lacks, where it is stored, and how progress is shown."""
 
 from __future__ import annotations
 

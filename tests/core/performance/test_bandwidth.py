@@ -1,4 +1,4 @@
-"""Hold the arithmetic of bandwidths, and what is said of links, against made-up networks."""
+"""The arithmetic of bandwidths, and remarks on links, for constructed networks."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_one_slow_direction_is_named_with_both_ends() -> None:
     assert {one.nodes for one in remarks} == {("n1", "n2")}
 
 
-def test_what_one_node_lost_since_an_earlier_time_is_said_in_words() -> None:
+def test_what_one_node_lost_since_an_earlier_time_is_reported_in_words() -> None:
     earlier, now = survey(time=100.0), survey(time=100.0 + 2 * DAY, n3=0.5)
     lost = [one for one in judge(now, earlier) if one.kind is RemarkKind.LOST]
 
@@ -99,7 +99,7 @@ def test_what_one_node_lost_since_an_earlier_time_is_said_in_words() -> None:
     assert "2 days ago" in sentence(lost[0], now.time)
 
 
-def test_what_all_lost_is_said_of_the_network() -> None:
+def test_what_all_lost_is_reported_of_the_network() -> None:
     now = survey(n1=0.3, n2=0.3, n3=0.3, n4=0.3)
 
     assert [(one.kind, one.nodes) for one in judge(now, survey())] == [(RemarkKind.LOST, ())]
@@ -109,7 +109,7 @@ def test_nodes_that_were_not_there_before_are_not_compared() -> None:
     assert judge(survey(5, n5=0.9), survey(4)) == ()
 
 
-def test_links_below_their_rating_and_links_in_a_burst_are_told() -> None:
+def test_links_below_their_rating_and_links_in_a_burst_are_reported() -> None:
     rated = replace(survey(), rating=10 * GBIT)
     burst = replace(survey(), rating=0.75 * GBIT, burst=10 * GBIT)
 

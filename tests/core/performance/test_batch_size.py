@@ -1,4 +1,4 @@
-"""Gauge problems whose noise scale is known, and hold the advice to the papers' formulas."""
+"""Noise scales of constructed problems, and the formulas of the papers for the advice."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_pure_noise_makes_any_batch_useful() -> None:
     )
 
 
-def test_the_advice_is_said_in_words() -> None:
+def test_the_advice_is_reported_in_words() -> None:
     averages = NoiseAverages(signal=1.0, noise=2000.0, steps=1000)
 
     assert sentence(advise(averages, 512, (1500.0, 2600.0))) == (

@@ -1,4 +1,4 @@
-"""Have outcomes teach what the model missed."""
+"""Corrections are learned from the errors of predictions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs side by side: which is faster, beyond the noise, and what makes it so."""
+"""Compared runs: which is faster, beyond the noise, and which part explains it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_order_in_which_runs_are_named_does_not_matter(one, other) -> None:
 
 
 @given(STEPS, STEPS)
-def test_no_difference_is_said_that_is_less_than_the_noise(one, other) -> None:
+def test_no_difference_is_reported_that_is_less_than_the_noise(one, other) -> None:
     said = compared([("a", one), ("b", other)])
 
     times = max(one.total, other.total) / min(one.total, other.total)

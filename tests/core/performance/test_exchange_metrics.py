@@ -1,4 +1,4 @@
-"""What ranks tell of their exchange says how it goes, and what others would make of it."""
+"""Ranks' reports determine the overlap of an exchange and the gain of each codec."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_what_hides_is_what_an_exchange_takes_and_a_step_does_not_show() -> None
     seen = exchanged(SEEN, told)
 
     assert seen.ours
-    assert seen.whole == 0.17  # of who comes last, and waits for nobody
+    assert seen.whole == 0.17  # of the last rank, which does not wait
     assert seen.hidden == pytest.approx((0.17 - MOVING) / 0.2)
 
 

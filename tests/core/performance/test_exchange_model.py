@@ -1,4 +1,4 @@
-"""Hold the costs of an exchange to their formulas, to the least that must move, and to figures."""
+"""Costs of an exchange follow their formulas, the lower bound, and measured figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lay out made-up offers, and hold what is shown to what each of them would take and cost."""
+"""The frontier of constructed offers has the time and cost of each of them."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_link_that_was_measured_takes_the_place_of_the_rating() -> None:
     assert measured.seconds[1] > 2 * frontier(TASK, [SLOW]).curves[0].seconds[1]
 
 
-def test_where_adding_nodes_stops_paying_is_said() -> None:
+def test_where_adding_nodes_stops_paying_is_reported() -> None:
     slow, fast = (
         frontier(TASK, [one], interruptions=CALM).curves[0] for one in (SLOW, replace(FAST))
     )

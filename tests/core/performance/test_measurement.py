@@ -1,4 +1,4 @@
-"""A measurement is kept as text, and repeating ends when it tells nothing new."""
+"""A measurement is stored as text, and repetition ends when the times agree."""
 
 from __future__ import annotations
 

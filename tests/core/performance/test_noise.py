@@ -1,4 +1,4 @@
-"""The noise of a run is what its windows differ by, and predictions have room for it."""
+"""The noise of a run is the variation of its windows, and predictions include it."""
 
 from __future__ import annotations
 

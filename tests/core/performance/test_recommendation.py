@@ -1,4 +1,4 @@
-"""Of all that was planned, one number of one type is recommended."""
+"""One type and number of nodes of a plan is recommended."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ def test_where_more_nodes_bring_nothing_it_is_one() -> None:
     assert (found.nodes, found.further) == (1, Further.USELESS)
 
 
-def test_where_the_last_number_still_pays_that_is_said() -> None:
+def test_where_the_last_number_still_pays_that_is_reported() -> None:
     assert recommended([replace(SLOW, stops=8)]).further is Further.UNKNOWN
     assert recommended([]) is None

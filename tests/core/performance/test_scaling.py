@@ -1,4 +1,4 @@
-"""Fit on the smallest sizes, and hold what is foretold against what was measured."""
+"""Predictions that are fitted to the smallest sizes agree with the measured larger ones."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_two_to_four_nodes_at_1_44_gbits_gain_nothing() -> None:
 
 
 @pytest.mark.parametrize("nodes", ARTICLE)
-def test_the_cost_of_the_article_is_foretold(nodes: int) -> None:
+def test_the_cost_of_the_article_is_predicted(nodes: int) -> None:
     real = nodes * ARTICLE[nodes] * ARTICLE_PRICE / 3600
 
     assert fitted(ARTICLE).epoch(nodes).cost(ARTICLE_PRICE) == pytest.approx(real, rel=0.1)

@@ -1,4 +1,4 @@
-"""Hold the model in arrays to the model one by one."""
+"""The model in arrays agrees with the scalar model."""
 
 from __future__ import annotations
 

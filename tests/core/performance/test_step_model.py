@@ -1,4 +1,4 @@
-"""Hold the parts of a step to what each of them is."""
+"""The parts of a step follow their definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build runs whose cause is known, hear the verdict, do what it says, and see what comes of it."""
+"""Verdicts on constructed runs name the cause, and the predicted gain of each remedy is right."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_ranks_with_parts_of_a_model_that_differ_are_no_stragglers() -> None:
     assert judge(Observed(ranks, 3.14e6, 2, exchanges=False)).cause is Cause.MESSAGES
 
 
-def test_messages_beside_an_exchange_are_told_apart_from_it() -> None:
+def test_messages_beside_an_exchange_are_distinguished_from_it() -> None:
     mostly_messages = judge(piped(0.02, 0.01, exchanges=True))
     mostly_gradients = judge(piped(0.01, 0.02, exchanges=True))
 
@@ -105,7 +105,7 @@ def test_messages_stay_as_they_are_whatever_is_done_about_the_exchange() -> None
 
 @pytest.mark.parametrize("coding", [one for one in CODINGS if one.codec is not Codec.NONE])
 @pytest.mark.parametrize("nodes", [2, 3, 4, 8])
-def test_each_codec_gives_what_was_foretold(coding: Coding, nodes: int) -> None:
+def test_each_codec_gives_what_was_predicted(coding: Coding, nodes: int) -> None:
     before, after = ran(WORK, nodes, SLOW), ran(WORK, nodes, SLOW, coding)
 
     foretold = speedup(observed(nodes=nodes), Change(coding=coding))
@@ -113,7 +113,7 @@ def test_each_codec_gives_what_was_foretold(coding: Coding, nodes: int) -> None:
     assert foretold == pytest.approx(before.total / after.total, rel=0.01)
 
 
-def test_faster_nodes_give_what_was_foretold() -> None:
+def test_faster_nodes_give_what_was_predicted() -> None:
     verdict = judge(observed())
     fast = next(one for one in verdict.remedies if one.change.bandwidth)
 
@@ -124,7 +124,7 @@ def test_faster_nodes_give_what_was_foretold() -> None:
     assert fast.speedup == pytest.approx(ran(WORK, 4, SLOW).total / came.total, rel=0.01)
 
 
-def test_double_buffering_gives_what_was_foretold() -> None:
+def test_double_buffering_gives_what_was_predicted() -> None:
     foretold = speedup(observed(), Change(hidden=1.0))
 
     came = ran(replace(WORK, hidden=1.0), 4, SLOW)
@@ -143,7 +143,7 @@ def test_an_exchange_that_is_slower_than_the_link_stays_so() -> None:
     assert saved == pytest.approx(1.5 * ran(WORK, 4, SLOW).exchange, rel=0.01)
 
 
-def test_a_library_that_wastes_the_link_is_told_of_one_that_does_not() -> None:
+def test_a_library_that_wastes_the_link_gets_the_advice_of_another() -> None:
     whole = observed()
     poor = replace(whole, ranks=tuple(replace(one, moving=3 * one.moving) for one in whole.ranks))
     remedies = {one.do: one for one in judge(poor).remedies}
@@ -181,7 +181,7 @@ def test_what_hides_under_the_compute_is_taken_from_what_was_seen() -> None:
 
 
 @pytest.mark.parametrize("coding", [one for one in CODINGS if one.codec is not Codec.NONE])
-def test_a_run_that_is_compressed_is_told_what_others_would_give_it(coding: Coding) -> None:
+def test_a_compressed_run_gets_the_gain_of_other_codecs(coding: Coding) -> None:
     parts = ran(WORK, 4, SLOW, coding)
     moving = parts.exposed + parts.coding
     ranks = tuple(RankStep(n, f"node-{n}", 0.25, 0.0, moving, 0.0, 0.01) for n in range(4))
@@ -233,7 +233,7 @@ def test_a_codec_that_costs_more_than_it_saves_is_advised_against() -> None:
     assert verdict.remedies[0].seconds == pytest.approx(ran(WORK, 4, link).total, rel=0.01)
 
 
-def test_what_a_straggler_costs_is_said_with_its_rank_and_host() -> None:
+def test_what_a_straggler_costs_is_reported_with_its_rank_and_host() -> None:
     ranks = tuple(RankStep(rank, f"node-{rank}", 0.2, 0.1, 0.02) for rank in range(3))
     late = RankStep(3, "node-3", 0.3, 0.0, 0.02)
     verdict = judge(Observed((*ranks, late), 10e6, 4, link=Link(50e-6, 10 * GBIT)))
@@ -257,7 +257,7 @@ def test_all_ranks_of_a_slow_host_are_one_straggler() -> None:
     assert verdict.share == pytest.approx(0.1 / 0.32)
 
 
-def test_a_rank_whose_data_is_late_is_told_from_one_that_computes_long() -> None:
+def test_a_rank_whose_data_is_late_is_distinguished_from_one_that_computes_long() -> None:
     late = RankStep(0, "a", 0.2, 0.0, 0.02, data=0.3)
     others = [RankStep(rank, "b", 0.2, 0.29, 0.02, data=0.01) for rank in (1, 2)]
 
@@ -286,7 +286,7 @@ def test_slow_data_is_not_taken_for_anything_else() -> None:
     assert verdict.remedies[0].seconds == pytest.approx(came.total, rel=0.01)
 
 
-def test_a_run_that_computes_is_told_so_and_what_more_nodes_would_give() -> None:
+def test_a_verdict_on_compute_has_the_gain_of_more_nodes() -> None:
     work = replace(WORK, nbytes=1e6)
     verdict = judge(observed(work))
     more = verdict.doubling
@@ -328,7 +328,7 @@ def test_a_batch_that_no_codec_can_help_is_too_small() -> None:
     assert larger.speedup == pytest.approx(gained, rel=0.01)
 
 
-def test_waiting_is_told_from_moving_by_who_comes_last() -> None:
+def test_waiting_is_distinguished_from_moving_by_who_comes_last() -> None:
     early, late = RankStep(0, "a", 0.2, 0.0, 0.15), RankStep(1, "b", 0.3, 0.0, 0.05)
 
     apart = split_waiting((early, late))
@@ -357,7 +357,7 @@ NETWORKS = re.compile(r"node|network|--compress|Gbit|replace")
 @pytest.mark.parametrize("link", [None, SLOW])
 @pytest.mark.parametrize("moving", [0.0, 0.1, 0.5])
 @pytest.mark.parametrize("late", [0.0, 0.3])
-def test_on_one_machine_nothing_is_said_of_networks_or_nodes(link, moving, late) -> None:
+def test_on_one_machine_nothing_is_reported_of_networks_or_nodes(link, moving, late) -> None:
     ranks = (RankStep(0, "vm", 0.2, late, moving), RankStep(1, "vm", 0.2 + late, 0.0, moving))
 
     verdict = judge(here(*ranks, link=link, backward=0.6, room=0.5))
@@ -404,7 +404,7 @@ def test_equal_ranks_never_give_more_than_the_slowest_is_slower(
     assert 1 - 1e-9 <= gives <= (compute + more) / compute + 1e-9
 
 
-def test_ranks_that_share_cores_are_told_so() -> None:
+def test_ranks_that_share_cores_are_reported() -> None:
     ranks = [RankStep(rank, "vm", 0.2, 0.0, 0.01) for rank in range(4)]
 
     said = sentence(judge(here(*ranks, cores=2)))
@@ -427,7 +427,7 @@ def test_ranks_that_differ_by_less_than_the_noise_are_alike() -> None:
     assert causes == [Cause.STRAGGLER, Cause.COMPUTE]
 
 
-def test_a_verdict_on_a_run_that_goes_on_is_so_far() -> None:
+def test_a_verdict_on_a_run_that_continues_is_so_far() -> None:
     assert sentence(judge(observed()), live=True).startswith("Network-bound so far: 77 %")
 
 

@@ -1,4 +1,4 @@
-"""An axis shows all values and a margin, but no value that cannot be."""
+"""An axis shows all values and a margin, within the possible values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of what is displayed, known MIME types are carried, bounded, and checked where they arrive."""
+"""Displays are limited to known MIME types and sizes, and are validated on arrival."""
 
 from __future__ import annotations
 

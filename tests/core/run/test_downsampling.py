@@ -1,4 +1,4 @@
-"""Thinned curves keep every extreme, and tell what changed."""
+"""Downsampled curves keep every extreme, and report which buckets changed."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_names_become_variables():
         (("horovod", None), "use one of auto, ring, doubling, hierarchical, mpi."),
     ],
 )
-def test_a_name_that_nobody_has_is_refused_with_the_nearest(given, said):
+def test_an_unknown_name_is_refused_with_the_nearest(given, said):
     with pytest.raises(InputError) as caught:
         exchange_environment(*given)
 

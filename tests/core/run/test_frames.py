@@ -1,4 +1,4 @@
-"""Frames hold columns that a typed array can be laid over."""
+"""Frames have columns that a typed array can view without a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A hang is told from ranks that are slow, and from bytes that take long."""
+"""A hang is distinguished from slow ranks and from long transfers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def hang(*ranks: RankStanding):
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "elsewhere"),
     [
         (ASLEEP, Elsewhere((1,), "at", 8, "time.sleep")),
         (ENDED, Elsewhere((1,), "ended")),
@@ -42,11 +42,11 @@ def hang(*ranks: RankStanding):
     ],
     ids=["sleeps", "ended", "silent"],
 )
-def test_a_rank_waits_for_one_that_does_not_come(other, told) -> None:
+def test_a_rank_waits_for_one_that_does_not_come(other, elsewhere) -> None:
     found = hang(STUCK, other)
 
     assert found.waiting == (WaitingRanks((0,), "allreduce", 9.0, 12),)
-    assert found.others == (told,)
+    assert found.others == (elsewhere,)
     assert found.sure
 
 
@@ -65,7 +65,7 @@ def test_a_rank_that_moves_is_slow_and_no_hang() -> None:
     ],
     ids=["all compute", "briefly", "has ended", "a large allreduce", "a large message"],
 )
-def test_in_a_normal_training_nothing_is_said(ranks) -> None:
+def test_in_a_normal_training_nothing_is_reported(ranks) -> None:
     assert hang(*ranks) is None
 
 
@@ -86,7 +86,7 @@ def test_what_takes_longer_than_any_transfer_is_a_hang() -> None:
     assert hang(long, long).sure
 
 
-def test_ranks_that_wait_alike_are_told_together() -> None:
+def test_ranks_that_wait_alike_are_reported_together() -> None:
     found = hang(STUCK, ASLEEP, replace(STUCK, waiting=5.2), ASLEEP)
 
     assert found.waiting == (WaitingRanks((0, 2), "allreduce", 9.0, 12),)

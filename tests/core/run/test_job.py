@@ -127,7 +127,7 @@ def test_a_run_on_nodes_that_cost_ends_after_a_week_and_the_nodes_soon_after():
         ('hosts = ["10.0.0.1 slots=2"]', 0.0),
     ],
 )
-def test_a_limit_that_is_said_stands_and_free_nodes_have_none(text, limit):
+def test_a_given_limit_is_kept_and_free_nodes_have_none(text, limit):
     assert parse_job(f'script = "a.py"\n{text}\n', "job.toml").limit == limit
 
 

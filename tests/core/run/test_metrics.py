@@ -1,4 +1,4 @@
-"""Names fall into groups, lines of ranks into one, and totals give the time left."""
+"""Names are grouped, lines of ranks are merged, and totals give the remaining time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from workbench.core.units import rank_ranges
         ([5, 1], "ranks 1, 5"),
     ],
 )
-def test_ranks_are_said_in_ranges(ranks, words) -> None:
+def test_ranks_are_reported_in_ranges(ranks, words) -> None:
     assert rank_ranges(ranks) == words
 
 
@@ -117,7 +117,7 @@ def test_a_name_tells_what_it_measures_and_on_what(name, measured, validation) -
     assert is_validation(name) is validation
 
 
-def test_what_training_reported_is_told_apart_from_what_was_measured_beside_it() -> None:
+def test_what_training_reported_is_distinguished_from_what_was_measured_beside_it() -> None:
     values = {"lr": 0.1, "main/loss": 2.0, "step/data": 0.01, "epoch": 3.0}
 
     assert list(reported(values)) == ["main/loss", "lr"]
@@ -183,7 +183,7 @@ def test_the_pace_is_unknown_at_first() -> None:
     assert pace.rate == 0.0
 
 
-def test_the_pace_is_told_again_soon_after_the_clock_was_set_back() -> None:
+def test_the_pace_is_reported_again_soon_after_the_clock_was_set_back() -> None:
     pace = Pace()
     pace.add(5000.0, 10)
     pace.add(5001.0, 20)

@@ -1,4 +1,4 @@
-"""A run's name and id are checked, and its states know whether they are the last."""
+"""A run's name and id are validated, and final states are known."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_state_knows_whether_more_will_come(state, ended) -> None:
     assert state.ended is ended
 
 
-def test_a_run_says_how_it_stands() -> None:
+def test_the_repr_of_a_run_has_its_state() -> None:
     wish = RunWish("260714-091500-ab7z", "fit", RunKind.CELL, "pass")
     run = Run(wish, RunFact(wish.id, RunState.RUNNING, iteration=12))
 

@@ -1,4 +1,4 @@
-"""Messages survive the wire as they were; what is cut short or hostile is refused."""
+"""Messages are decoded as they were sent; truncated and hostile ones are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs to delete are those that are all of what was asked for."""
+"""Runs to delete meet all of the given conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML that ranks send is written again from what is allowed, so that nothing of it runs."""
+"""HTML of ranks is written again from allowed tags, so that nothing in it runs."""
 
 from __future__ import annotations
 

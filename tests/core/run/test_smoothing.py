@@ -1,4 +1,4 @@
-"""A noisy curve becomes legible, without a lag and whatever the number of its points."""
+"""A noisy curve becomes legible without a lag, for any number of points."""
 
 from __future__ import annotations
 

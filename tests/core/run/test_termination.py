@@ -1,4 +1,4 @@
-"""A run leaves its ranks step by step: told, freed, recovered, or with its world."""
+"""A run leaves its ranks step by step: by request, interruption, recovery, or with its world."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_nothing_is_done_while_all_goes_well() -> None:
     assert next_steps(active(WORKING, STUCK), 100.0) == []
 
 
-def test_a_rank_that_raises_is_told_at_once() -> None:
+def test_a_rank_that_raises_is_reported_at_once() -> None:
     assert next_steps(active(WORKING, left(BOOM)), 100.0) == [BOOM_FAILS]
 
 
@@ -125,7 +125,7 @@ def test_an_echo_alone_waits_for_the_error_that_it_echoes() -> None:
     assert next_steps(active(left(ECHO), WORKING), 100.0) == []
 
 
-def test_an_echo_without_its_error_is_told_when_all_have_left() -> None:
+def test_an_echo_without_its_error_is_reported_when_all_have_left() -> None:
     run = active(left(ECHO), left(ECHO))
 
     assert next_steps(run, 100.0) == [Fail(0, ECHO.error, ECHO.traceback)]
@@ -217,7 +217,7 @@ def test_a_stop_is_sent_for_a_boundary_that_no_rank_has_passed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "heard", "sent"),
+    ("asked", "heard", "sent"),
     [
         pytest.param(100.02, 100.05, 100.1, id="answered-soon"),
         pytest.param(100.22, 100.45, 100.5, id="answered-late"),
@@ -225,14 +225,14 @@ def test_a_stop_is_sent_for_a_boundary_that_no_rank_has_passed() -> None:
         pytest.param(100.0 - 1e-3, 100.0 - 1e-3, 100.5, id="heard-just-before"),
     ],
 )
-def test_a_stop_that_takes_as_long_as_a_pulse_comes_before_its_boundary(told, heard, sent) -> None:
+def test_a_stop_that_takes_as_long_as_a_pulse_comes_before_its_boundary(asked, heard, sent) -> None:
     rate = 100.0
-    rank = RankStanding(begun=True, boundary=int(rate * (told - 90)), rate=rate, heard=heard)
+    rank = RankStanding(begun=True, boundary=int(rate * (asked - 90)), rate=rate, heard=heard)
     run = active(rank, rank, stop_wished=100.0, pulses_asked=100.0)
 
     (step,) = next_steps(run, sent)
 
-    arrival = sent + (heard - told)
+    arrival = sent + (heard - asked)
     assert step.boundary > rate * (arrival - 90)
 
 
@@ -309,7 +309,7 @@ def test_the_echo_of_a_stop_is_no_failure(other) -> None:
     assert next_steps(run, 100.5) == [Recover()]
 
 
-def test_a_rank_that_fails_while_it_stops_is_told() -> None:
+def test_a_rank_that_fails_while_it_stops_is_reported() -> None:
     run = active(WORKING, left(BOOM), stop_wished=100.0)
 
     assert next_steps(run, 100.0) == [BOOM_FAILS]

@@ -1,4 +1,4 @@
-"""A supervisor is taken for one that hangs only where nothing else explains its silence."""
+"""A supervisor counts as hanging only if nothing else explains its silence."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ NODE = Node("r-000004", NodeState.BOOTING, "10.0.0.4", type="cpu.2", zone="here-
 PURCHASE = Purchase("spot", "t-1", 0, 3, 1, ("g4dn.xlarge", "g5.xlarge"), max_price=0.5)
 
 
-def test_a_world_is_told_with_its_ranks_and_where_they_are() -> None:
+def test_a_world_is_reported_with_its_ranks_and_where_they_are() -> None:
     assert log_messages.starting(1, ("localhost",) * 2) == (
         "Starting 2 ranks on this machine (generation 1)."
     )
@@ -31,11 +31,11 @@ def test_a_world_is_told_with_its_ranks_and_where_they_are() -> None:
         (RunState.LOST, "Its ranks\nended.", "Run 'digits' was lost: Its ranks ended."),
     ],
 )
-def test_a_run_is_told_with_its_end_and_why(state, message, sentence) -> None:
+def test_a_run_is_reported_with_its_end_and_why(state, message, sentence) -> None:
     assert log_messages.run_ended("digits", state, message) == sentence
 
 
-def test_a_purchase_is_told_with_types_and_limit() -> None:
+def test_a_purchase_is_reported_with_types_and_limit() -> None:
     assert log_messages.buying(PURCHASE) == (
         "Buying 3 nodes of type g4dn.xlarge or g5.xlarge, for at most $0.50/h each."
     )
@@ -44,7 +44,7 @@ def test_a_purchase_is_told_with_types_and_limit() -> None:
     )
 
 
-def test_a_node_is_told_as_it_moves() -> None:
+def test_a_node_is_reported_as_it_moves() -> None:
     gone = replace(NODE, state=NodeState.GONE, message="The provider took it back.")
 
     assert log_messages.node_moved(None, NODE) == "Node r-000004 (cpu.2 in here-1b) is booting."
@@ -65,7 +65,7 @@ def test_what_says_nothing_new_of_a_node_is_not_told(before, state) -> None:
     assert log_messages.node_moved(before, replace(NODE, state=state)) == ""
 
 
-def test_an_interruption_and_a_recommendation_are_told_apart() -> None:
+def test_an_interruption_and_a_recommendation_are_distinguished() -> None:
     assert log_messages.noticed("r-4", "terminate", "14:03:05") == (
         "Node r-4 received an interruption notice: the provider will terminate it at 14:03:05."
     )

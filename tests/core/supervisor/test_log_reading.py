@@ -1,4 +1,4 @@
-"""What a person is shown of a supervisor's log."""
+"""Which lines of a supervisor's log are shown to the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of hosts are read in every form that mpiexec takes, and refused by line."""
+"""Host files are read in every form that mpiexec reads; errors name the line."""
 
 from __future__ import annotations
 

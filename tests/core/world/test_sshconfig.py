@@ -1,4 +1,4 @@
-"""What ssh reads names each host and key exactly."""
+"""The files for ssh name each host and key exactly."""
 
 from __future__ import annotations
 

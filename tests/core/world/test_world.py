@@ -1,4 +1,4 @@
-"""Ranks are laid over hosts, written as host files, and refused when they do not fit."""
+"""Ranks are distributed over hosts, written as host files, and refused if they do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs' files, logs and points come to where they are kept."""
+"""Runs' files, logs and points are collected in their destination."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_session_that_was_lost_loses_no_file(tmp_path, store):
     far["10.0.0.4"].close()
 
 
-def test_a_supervisor_that_starts_anew_goes_on_with_what_was_not_sent(tmp_path, store):
+def test_a_supervisor_that_starts_again_continues_with_what_was_not_sent(tmp_path, store):
     far = sessions(tmp_path, "10.0.0.4")
     before = opened(far, tmp_path)
     before.begin(RUN, [*far], str(tmp_path / "results"))
@@ -167,13 +167,13 @@ def test_a_supervisor_that_starts_anew_goes_on_with_what_was_not_sent(tmp_path, 
     far["10.0.0.4"].close()
 
 
-def test_a_run_that_goes_on_under_a_new_supervisor_is_not_taken_for_over(tmp_path, store):
+def test_a_run_that_continues_under_a_new_supervisor_is_not_taken_for_over(tmp_path, store):
     far = sessions(tmp_path, "10.0.0.4")
     outputs = Outputs("c", lambda host: far.get(host.address), tmp_path)
     outputs.begin(RUN, [*far], str(tmp_path / "results"))  # it died right after that
     place = outputs.place(RUN, [*far])
 
-    successor = Outputs("c", lambda host: None, tmp_path)  # no session stands yet
+    successor = Outputs("c", lambda host: None, tmp_path)  # no session is open yet
     successor.begin(RUN, [*far], str(tmp_path / "results"))
     successor._reach = lambda host: far.get(host.address)
     successor.open()
@@ -217,7 +217,7 @@ def test_what_comes_from_this_machine_is_not_counted(tmp_path, store):
     assert outputs.take_received() == {}
 
 
-def test_what_cannot_be_written_here_is_told_and_tried_again(tmp_path, store):
+def test_what_cannot_be_written_here_is_reported_and_tried_again(tmp_path, store):
     far = sessions(tmp_path, "10.0.0.4")
     outputs = opened(far, tmp_path)
     (tmp_path / "results" / "c").mkdir(parents=True)

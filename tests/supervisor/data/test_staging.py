@@ -1,4 +1,4 @@
-"""A folder's files come to a node whole, whatever is cut, damaged or changed on the way."""
+"""A folder's files arrive complete on a node, despite interruptions, damage and changes."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_only_what_has_changed_is_sent_and_what_is_gone_is_removed(tmp_path):
     assert not (tmp_path / "to" / "old").exists()
 
 
-def test_a_large_file_goes_on_where_it_was_cut(tmp_path):
+def test_a_large_file_continues_where_it_was_cut(tmp_path):
     folder = fill(tmp_path / "from", big=os.urandom(8_000_000))
     with pytest.raises(MachineError, match="lost while the data was staged; wait until"):
         send(Node(cut_after(5_000_000)), folder, tmp_path / "to")
@@ -213,7 +213,7 @@ def test_a_file_that_comes_damaged_is_sent_again(tmp_path):
     assert files(tmp_path / "to") == files(folder)
 
 
-def test_a_file_that_always_comes_damaged_is_told(tmp_path):
+def test_a_file_that_always_comes_damaged_is_reported(tmp_path):
     folder = fill(tmp_path / "from", a=b"x" * 1000)
 
     with pytest.raises(MachineError, match=r"from/a came to 10\.0\.0\.9 damaged 4 times"):
@@ -234,7 +234,7 @@ def test_a_part_that_lies_damaged_on_the_node_is_sent_again(tmp_path):
     assert files(tmp_path / "to") == files(folder)
 
 
-def test_a_file_that_was_changed_on_the_node_comes_anew(tmp_path):
+def test_a_file_that_was_changed_on_the_node_comes_again(tmp_path):
     folder = fill(tmp_path / "from", a=b"right", b=b"other")
     send(Node(), folder, tmp_path / "to")
     (tmp_path / "to" / "a").write_bytes(b"wrong")
@@ -335,7 +335,7 @@ def test_a_node_without_this_environment_says_so(tmp_path):
         send(node, folder, tmp_path / "to")
 
 
-def test_a_node_with_too_little_room_is_told_before_anything_is_sent(tmp_path, monkeypatch):
+def test_a_node_with_too_little_room_is_reported_before_anything_is_sent(tmp_path, monkeypatch):
     folder = tmp_path / "from"
     folder.mkdir()
     with (folder / "vast").open("wb") as file:
@@ -348,7 +348,7 @@ def test_a_node_with_too_little_room_is_told_before_anything_is_sent(tmp_path, m
 
 
 class NodeMessage(Node):
-    """A node that runs what it is told by the shell here."""
+    """A node that runs its commands in the shell here."""
 
     def __init__(self, home: Path) -> None:
         super().__init__()
@@ -380,7 +380,7 @@ def test_the_script_runs_after_the_data_and_finds_it(tmp_path):
     assert place.startswith("~/workbench-data/c-")
 
 
-def test_a_script_that_fails_is_told_with_what_it_said_last(tmp_path):
+def test_a_script_that_fails_is_reported_with_what_it_said_last(tmp_path):
     wish = FleetWish(Provider.HOSTS, prepare="echo first; echo no such thing >&2; exit 3")
 
     with pytest.raises(MachineError, match=r"status 3 on 10.0.0.9 \(no such thing\); correct it"):
@@ -398,7 +398,7 @@ def test_on_this_machine_the_folder_itself_is_used(tmp_path, monkeypatch):
     assert not (tmp_path / "home").exists()
     Staging("c").prepare(session, hosts, lambda sentence: None)
 
-    # Ranks elsewhere are told a path under their home, which leads to it here.
+    # Ranks elsewhere get a path under their home, which leads to it here.
     assert data_place("c", rehearsal, None) == data_place("c", hosts, session) == str(folder)
     assert Path(data_place("c", hosts, Node())).expanduser().samefile(folder)
 

@@ -111,7 +111,7 @@ def test_another_python_is_refused_with_the_remedy():
         equip(Session(python="3.9"), lambda _: None)
 
 
-def test_what_cannot_be_installed_is_told():
+def test_what_cannot_be_installed_is_reported():
     session = Session(distributions=held(numpy=None))
     session.installed = Completed(1, "", "no such version")
 
@@ -119,7 +119,7 @@ def test_what_cannot_be_installed_is_told():
         equip(session, lambda _: None)
 
 
-def test_no_python_at_all_is_told():
+def test_no_python_at_all_is_reported():
     session = Session()
     session.told = "nothing"
 
@@ -146,7 +146,7 @@ def test_pytorch_for_cpus_stays_so_on_nodes_without_gpus(tmp_path, gpus, away, e
     )
     equip(session, lambda _: None, here)
     [script, *_] = session.scripts
-    told, gone = tmp_path / "told", tmp_path / "away"
+    told, gone = tmp_path / "environment", tmp_path / "away"
     (tmp_path / "uv").write_text(SHELL_UV.format(told=told, away=gone))
     (tmp_path / "uv").chmod(0o700)
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")

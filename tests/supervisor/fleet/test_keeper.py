@@ -1,4 +1,4 @@
-"""The keeper makes the wish about nodes true, and pays for nothing that nobody wants."""
+"""The keeper brings the nodes to the desired state, and pays for no others."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_the_account_is_the_same_whether_or_not_supervisors_come_and_go(store) -
     assert spent("one", restarts=True) == pytest.approx(spent("two", restarts=False), rel=0.01)
 
 
-def test_a_prepare_script_that_fails_is_told(stage) -> None:
+def test_a_prepare_script_that_fails_is_reported(stage) -> None:
     stage.ask(1, prepare="echo oh no >&2; exit 3")
 
     fleet = stage.until(lambda fleet: any(node.failed for node in fleet.nodes))
@@ -269,7 +269,7 @@ def test_a_session_that_is_lost_is_opened_again(stage) -> None:
     assert stage.keeper.session(host).is_open
 
 
-def test_a_place_that_does_not_answer_is_told_and_asked_again(store) -> None:
+def test_a_place_that_does_not_answer_is_reported_and_asked_again(store) -> None:
     stage = Stage(store, Weather(faults=(Fault("machines", 1, "RequestLimitExceeded"),)))
     stage.ask(1)
 
@@ -281,7 +281,7 @@ def test_a_place_that_does_not_answer_is_told_and_asked_again(store) -> None:
     stage.keeper.close()
 
 
-def test_what_cannot_be_had_is_told_with_the_remedy(stage) -> None:
+def test_what_cannot_be_had_is_reported_with_the_remedy(stage) -> None:
     stage.ask(1, max_price=0.000001)
 
     fleet = stage.until(lambda fleet: bool(fleet.message))

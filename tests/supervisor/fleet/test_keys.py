@@ -1,4 +1,4 @@
-"""Keys are made once, are their owner's alone, and go when nothing is left that they open."""
+"""Keys are generated once, are readable by their owner alone, and are deleted with the nodes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_nothing_is_left_once_all_is_deleted(ring, tmp_path):
     assert ring.of("i-1") is None
 
 
-def test_a_key_that_cannot_be_read_is_told(ring, tmp_path):
+def test_a_key_that_cannot_be_read_is_reported(ring, tmp_path):
     (tmp_path / "key").write_text("no key")
 
     with pytest.raises(MachineError, match="cannot be read"):

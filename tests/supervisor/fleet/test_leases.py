@@ -1,4 +1,4 @@
-"""Leases are renewed while somebody attends, and what the place says is heard."""
+"""Leases are renewed while the supervisor runs, and providers' notices are received."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_short_lease_is_renewed_more_often(bench):
     assert len(bench.renewals()) >= 10
 
 
-def test_a_node_of_a_predecessors_gets_a_lease_anew(bench):
+def test_a_node_of_a_predecessors_gets_a_lease_again(bench):
     bench.turn()
     bench.turn()
 
@@ -140,7 +140,7 @@ def test_who_is_not_root_ends_the_node_by_sudo(bench):
     assert other.leases[0][-1] == "sudo -n shutdown -h now"
 
 
-def test_a_longer_time_to_live_is_told_to_the_node(bench):
+def test_a_longer_time_to_live_is_sent_to_the_node(bench):
     bench.attendance.lease(bench.session)
     bench.turn()
     bench.expires = 2e9
@@ -150,7 +150,7 @@ def test_a_longer_time_to_live_is_told_to_the_node(bench):
     assert [command[8] for command in bench.session.leases] == ["0", "2000000000"]
 
 
-def test_a_lease_that_is_gone_is_started_anew(bench):
+def test_a_lease_that_is_gone_is_started_again(bench):
     bench.attendance.lease(bench.session)
     bench.turn()
     bench.turn()
@@ -160,7 +160,7 @@ def test_a_lease_that_is_gone_is_started_anew(bench):
     assert len(bench.session.leases) == 2
 
 
-def test_a_lease_that_does_not_start_is_told(bench):
+def test_a_lease_that_does_not_start_is_reported(bench):
     bench.session.refuses = True
 
     with pytest.raises(MachineError, match="no room"):

@@ -1,4 +1,4 @@
-"""The ledger counts what is billed beside a machine, also once the machine is gone."""
+"""The ledger includes charges beside a machine, also after the machine has ended."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_node_that_ended_unseen_is_metered_as_it_was_offered(store) -> None:
     assert books.nodes["i-1"].spent == pytest.approx(0.12)
 
 
-def test_what_nodes_send_here_is_counted_once_and_a_successor_goes_on(store) -> None:
+def test_what_nodes_send_here_is_counted_once_and_a_successor_continues(store) -> None:
     come = {"10.0.0.1": 2_000_000_000, "10.0.0.9": 5}
     first = ledger(store, lambda: come)
     first.put(replace(NODE, address="10.0.0.1"), MACHINE, START)

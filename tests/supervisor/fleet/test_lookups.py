@@ -9,7 +9,7 @@ def test_whoever_follows_finds_what_was_looked_up(tmp_path):
     assert dict(LookUps(tmp_path)) == {"one": "/parameter ami-1"}
 
 
-def test_a_file_that_is_none_means_to_look_up_anew(tmp_path):
+def test_a_file_that_is_none_means_to_look_up_again(tmp_path):
     (tmp_path / NAME).write_text("[1")
     book = LookUps(tmp_path)
 
@@ -18,7 +18,7 @@ def test_a_file_that_is_none_means_to_look_up_anew(tmp_path):
     assert dict(book) == {"one": "two"}
 
 
-def test_the_next_cluster_of_a_name_looks_up_anew(tmp_path):
+def test_the_next_cluster_of_a_name_looks_up_again(tmp_path):
     book = LookUps(tmp_path)
     book["one"] = "two"
 

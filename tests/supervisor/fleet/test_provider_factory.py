@@ -1,4 +1,4 @@
-"""Each place has its way to buy nodes and to log in to them; wishes may change meanwhile."""
+"""Each provider has its own way to buy nodes and to log in; wishes may change meanwhile."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def store(tmp_path, monkeypatch):
 
 @pytest.fixture
 def rent(store):
-    """Give what wishes for nodes of EC2 and returns how they are lent."""
+    """Return a function that makes a wish for nodes of EC2 and returns their provider."""
 
     def wish(**fields: object) -> ClusterWish:
         fleet = FleetWish(Provider.EC2, region="us-east-1", **fields)
@@ -67,12 +67,12 @@ def test_the_rehearsals_nodes_are_simulated(store):
     assert isinstance(provider_of(wish, store).cloud, RehearsalCloud)
 
 
-def test_this_machine_lends_nothing(store):
+def test_this_machine_rents_nothing(store):
     with pytest.raises(InputError):
         provider_of(ClusterWish("lab", up=True, ranks=0, fleet=FleetWish()), store)
 
 
-def test_a_rented_node_is_told_a_host_key_of_its_purchase_and_the_users_public_one(store, rent):
+def test_a_rented_node_gets_a_host_key_of_its_purchase_and_the_users_public_one(store, rent):
     provider = provider_of(rent(), store)
 
     one, two = provider.user_data(PURCHASE), provider.user_data(PURCHASE)
@@ -98,14 +98,14 @@ def test_whoever_is_root_here_is_root_there(store, rent, monkeypatch):
     assert users == ["root", "workbench"]
 
 
-def test_a_node_is_told_the_end_that_is_wished_for_when_it_is_bought(store, rent):
+def test_a_node_gets_the_end_of_the_wish_when_it_is_bought(store, rent):
     provider = provider_of(rent(expires=2e9), store)
     rent(expires=2.5e9)
 
     assert "2500000000" in provider.user_data(PURCHASE)
 
 
-def test_a_node_that_nobody_bought_is_not_entered(store, rent):
+def test_a_node_that_was_not_bought_is_not_entered(store, rent):
     provider = provider_of(rent(), store)
 
     with pytest.raises(MachineError, match="No host key is on record for i-1"):
