@@ -21,8 +21,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from workbench.core.performance.step_sampling import LABELS
 from workbench.core.run.metrics import FAMILIES, Family
+from workbench.server.save_lock import TurnMessage
 from workbench.server.schemas import REQUESTS
-from workbench.view.page_protocol import MESSAGES, StepPart
+from workbench.view.page_protocol import MESSAGES, Piece, StepPart
 from workbench.view.phrase import Unit
 
 TARGET = Path(__file__).parent / "src" / "messages.ts"
@@ -37,6 +38,11 @@ UNIONS = {
         "Family",
         "What kind of quantity is measured; a share is between 0 and 1, or in percent.",
     ),
+    Piece: (
+        "Piece",
+        "A rank, and what it wrote; or displays at a new place or at an earlier one, with a text "
+        "for it; or that it took away all of that.",
+    ),
     Unit: ("Unit", "The format of a number: a count, three or four digits, or a duration."),
 }
 CONSTANTS = {
@@ -46,7 +52,7 @@ CONSTANTS = {
         "The parts of a step with their names, in the order in which they are shown.",
     ),
 }
-ALL = (*MESSAGES, *REQUESTS)
+ALL = (*MESSAGES, TurnMessage, *REQUESTS)
 HEAD = """\
 /**
  * The messages between page and server: written by `extension/messages.py` from
@@ -62,12 +68,16 @@ def text() -> str:
         one for found in hints.values() for hint in found.values() for one in _enums(hint)
     )
     parts = [_union(one.__name__, _said(one)[0], [repr(str(m)) for m in one]) for one in enums]
-    parts += [_union(*names, [*map(repr, get_args(one))]) for one, names in UNIONS.items()]
+    parts += [_union(*names, [*map(_member, get_args(one))]) for one, names in UNIONS.items()]
     parts.append(_constant("FAMILIES", f"[{', '.join(map(repr, FAMILIES))}]"))
     pairs = ",".join(f"\n  [{part!r}, {name!r}]" for part, name in LABELS.items())
     parts.append(_constant("STEP_PARTS", f"[{pairs}\n]"))
     parts += [_interface(kind, hints[kind]) for kind in ALL]
     return "\n".join([HEAD, *parts])
+
+
+def _member(one: Any) -> str:
+    return repr(one) if isinstance(one, str) else _type(one)
 
 
 def _enums(hint: Any) -> Iterator[type[Enum]]:
@@ -140,7 +150,8 @@ def _type(hint: Any) -> str:
             return " | ".join(map(repr, given))
         case origin if origin is tuple and given[-1] is Ellipsis:
             one = _type(given[0])
-            return f"({one})[]" if isinstance(given[0], types.UnionType) else f"{one}[]"
+            is_union = isinstance(given[0], types.UnionType) and given[0] not in UNIONS
+            return f"({one})[]" if is_union else f"{one}[]"
         case origin if origin is tuple:
             return f"[{', '.join(map(_type, given))}]"
         case abc.Mapping if given[0] is str:

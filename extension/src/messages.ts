@@ -50,6 +50,12 @@ export type StepPart =
 /** What kind of quantity is measured; a share is between 0 and 1, or in percent. */
 export type Family = 'loss' | 'share' | 'other';
 
+/** A rank, and what it wrote; or displays at a new place or at an earlier one, with a text for it; or that it took away all of that. */
+export type Piece =
+  | [number, 'stdout' | 'stderr', string]
+  | [number, 'display' | 'update', string, IDisplayed]
+  | [number, 'clear', string];
+
 /** The format of a number: a count, three or four digits, or a duration. */
 export type Unit = 'count' | 'value' | 'rate' | 'duration';
 
@@ -373,6 +379,30 @@ export interface IFrameHeader {
   /** The rank whose means are in the column `slowest`; -1 for none. */
   slowest: number;
   series: ISeriesHeader[];
+}
+
+/** What a rank displays in one place. */
+export interface IDisplayed {
+  place: number;
+  /** By MIME type, as the rank sent it: not to be trusted. Images are in base64, JSON is text. */
+  data: { [name: string]: string };
+  /** By an image's MIME type: its size in pixels. */
+  metadata: { [name: string]: { [name in 'width' | 'height']?: number } };
+}
+
+/** Some output of the ranks. */
+export interface IOutput {
+  /** Sequence number up to which output was sent or skipped. */
+  after: number;
+  /** Number of pieces that were left out because there were too many. */
+  skipped: number;
+  pieces: Piece[];
+}
+
+/** The answer to a page that is to save a notebook. */
+export interface ITurn {
+  /** Whether it may do so now, for half a minute or until DELETE; else it asks again. */
+  granted: boolean;
 }
 
 /** The desired size of a cluster, in ranks or in nodes. */

@@ -8,6 +8,7 @@
 import type {
   IAck,
   IFrameHeader,
+  IOutput,
   IOutputRequest,
   IRun,
   ISeriesHeader,
@@ -21,42 +22,11 @@ export { FAMILIES, STEP_PARTS } from './messages';
 /** The MIME type of a `%%dist_train` cell's output. */
 export const RUN_TYPE = 'application/vnd.workbench.run+json';
 
-/** What PUT turns/{id} answers to a page that is to save a notebook. */
-export interface ITurn {
-  /** Whether it may do so now, for half a minute or until DELETE; else it asks again. */
-  granted: boolean;
-}
-
-/** What a rank displays in one place. */
-export interface IDisplayed {
-  place: number;
-  /** By MIME type, as the rank sent it: not to be trusted. Images are in base64, JSON is text. */
-  data: { [type: string]: string };
-  /** By an image's MIME type: its size in pixels. */
-  metadata: { [type: string]: { width?: number; height?: number } };
-}
-
-/**
- * What a rank wrote; or displays at a new place (`text` has the words for it) or at one of before,
- * or that it took away all that it wrote and displayed.
- */
-export type Piece =
-  | [rank: number, stream: 'stdout' | 'stderr', text: string]
-  | [rank: number, action: 'display' | 'update', text: string, what: IDisplayed]
-  | [rank: number, action: 'clear', text: string];
-
 export type ServerMessage =
   | { type: 'hello'; feed: string; run: IRun }
   | { type: 'run'; run: IRun }
   | ({ type: 'steps' } & ISteps)
-  | {
-      type: 'output';
-      /** Sequence number up to which output was sent or skipped. */
-      after: number;
-      /** Pieces that were left out because there were too many. */
-      skipped: number;
-      pieces: Piece[];
-    }
+  | ({ type: 'output' } & IOutput)
   /** The run is complete. The server closes, or waits for the page if it came with `stay=1`. */
   | { type: 'end' };
 

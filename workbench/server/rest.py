@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ from workbench.errors import (
 )
 from workbench.server import operations
 from workbench.server.path_validation import holder_id, whole_number
-from workbench.server.save_lock import Turns
+from workbench.server.save_lock import TurnMessage, Turns
 from workbench.server.subscriber import as_json
 from workbench.server.workers import Workers
 from workbench.store import Store
@@ -242,7 +243,8 @@ class TurnHandler(Handler):
             path = await self._workers.do(partial(operations.notebook, self.request.body))
         except InputError as error:
             raise ErrorResponse(error) from error
-        self.finish(as_json({"granted": self._turns.take(holder, path, time.monotonic())}))
+        granted = self._turns.take(holder, path, time.monotonic())
+        self.finish(as_json(asdict(TurnMessage(granted=granted))))
 
     @web.authenticated
     @authorized

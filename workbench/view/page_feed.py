@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from itertools import islice
+from typing import cast
 
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, anatomy_of
 from workbench.core.moment import is_due
@@ -17,6 +18,7 @@ from workbench.core.run.frames import Series, encode_frame
 from workbench.core.run.metrics import MOST_DRAWN, is_clock, is_measured
 from workbench.store import Store
 from workbench.view.page_messages import Message, run_message, steps_message
+from workbench.view.page_protocol import DisplayedMessage, OutputMessage, Piece, as_values
 from workbench.view.run_record import RunRecord
 
 CAPACITY = 2_000  # buckets of a curve: more than a screen has columns
@@ -165,7 +167,7 @@ class Feed:
         run = self._record.run.id
         start = self._store.output_tail(run, after, OUTPUT_CHARACTERS)
         skipped, after, size = start - after, start, 0
-        pieces = list[list[object]]()
+        pieces = list[Piece]()
         for row in self._store.output(run, start, _PIECES_AT_ONCE):
             shown = self._store.shown(run, row.place) if row.place else None
             length = len(row.text) + (size_of(shown.data) if shown else 0)
@@ -173,11 +175,12 @@ class Feed:
                 break
             after, size = row.sequence, size + length
             if shown:
-                what = {"place": row.place, **shown._asdict()}
-                pieces.append([row.rank, row.stream, row.text, what])
+                what = DisplayedMessage(place=row.place, **shown._asdict())
+                pieces.append(cast("Piece", (row.rank, row.stream, row.text, what)))
             elif row.text or not row.place:
-                pieces.append([row.rank, "stdout" if row.place else row.stream, row.text])
-        return {"after": after, "skipped": skipped, "pieces": pieces}
+                stream = "stdout" if row.place else row.stream
+                pieces.append(cast("Piece", (row.rank, stream, row.text)))
+        return as_values(OutputMessage(after=after, skipped=skipped, pieces=tuple(pieces)))
 
     @property
     def _slowest(self) -> int:

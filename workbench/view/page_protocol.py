@@ -362,11 +362,47 @@ class SurveyMessage:
     remarks: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class DisplayedMessage:
+    """What a rank displays in one place.
+
+    Args:
+        data: By MIME type, as the rank sent it: not to be trusted. Images are in base64, JSON is
+            text.
+        metadata: By an image's MIME type: its size in pixels.
+    """
+
+    place: int
+    data: Mapping[str, str]
+    metadata: Mapping[str, Mapping[Literal["width", "height"], int]]
+
+
+Piece = (
+    tuple[int, Literal["stdout", "stderr"], str]
+    | tuple[int, Literal["display", "update"], str, DisplayedMessage]
+    | tuple[int, Literal["clear"], str]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputMessage:
+    """Some output of the ranks.
+
+    Args:
+        after: Sequence number up to which output was sent or skipped.
+        skipped: Number of pieces that were left out because there were too many.
+    """
+
+    after: int
+    skipped: int
+    pieces: tuple[Piece, ...]
+
+
 MESSAGES: tuple[type[Any], ...] = (
     Phrase, NodeMessage, RungMessage, HangMessage, StepMessage,
     StepsMessage, CurveTextMessage, RunMessage, ListedRunMessage, RankMessage, MeasuredMessage,
     FleetMessage, ClusterMessage, ClustersMessage, ExchangeMessage, RateMessage, SurveyMessage,
-    SeriesHeader, FrameHeader,
+    SeriesHeader, FrameHeader, DisplayedMessage, OutputMessage,
 )  # fmt: skip
 
 
