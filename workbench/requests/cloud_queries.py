@@ -246,8 +246,8 @@ def ask_policy(principal: str, store: str = "") -> tuple[str, tuple[str, ...]]:
         The policy, and the commands that make a role and an instance profile of it, if it takes
         one.
     """
-    told = _ask("policy", {"principal": principal, "store": store}, 30)
-    return told["text"], tuple(told["commands"])
+    found = _ask("policy", {"principal": principal, "store": store}, 30)
+    return found["text"], tuple(found["commands"])
 
 
 def ask_bake(wish: ClusterWish, node: str, name: str) -> str:
@@ -276,8 +276,8 @@ def ask_bake(wish: ClusterWish, node: str, name: str) -> str:
 
 def ask_baked(region: str, image: str) -> tuple[str, int]:
     """Return an image's state, such as ``pending`` or ``available``, and its progress in %."""
-    told = _ask("baked", _of_place(Provider.EC2, region) | {"image": image}, 60)
-    return told["state"], told["percent"]
+    found = _ask("baked", _of_place(Provider.EC2, region) | {"image": image}, 60)
+    return found["state"], found["percent"]
 
 
 def ask_discard(region: str, image: str) -> tuple[str, ...]:
@@ -376,17 +376,17 @@ def _ask(question: str, asked: dict[str, Any], seconds: float) -> Any:
         raise MachineError(
             f"The query about {question} failed: {last}", f"reinstall workbench into {sys.prefix}."
         )
-    told = json.loads(answer.stdout)
-    if "error" in told:
-        raise _error(told)
-    return told["answer"]
+    reply = json.loads(answer.stdout)
+    if "error" in reply:
+        raise _error(reply)
+    return reply["answer"]
 
 
-def _error(told: dict[str, str]) -> InputError | MachineError | CloudError:
-    if told["error"] == "CloudError":
-        return CloudError(told["what"], told["kind"], told["code"], remedy=told["remedy"])
-    kind = InputError if told["error"] == "InputError" else MachineError
-    return kind(told["what"], told["remedy"])
+def _error(reply: dict[str, str]) -> InputError | MachineError | CloudError:
+    if reply["error"] == "CloudError":
+        return CloudError(reply["what"], reply["kind"], reply["code"], remedy=reply["remedy"])
+    kind = InputError if reply["error"] == "InputError" else MachineError
+    return kind(reply["what"], reply["remedy"])
 
 
 def _offer(values: dict[str, Any]) -> Offer:

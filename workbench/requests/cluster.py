@@ -290,9 +290,9 @@ def _check_price(
 def _crossing(store: Store, cluster: str) -> float:
     """Return the $/h of traffic between zones, by the latest measured training; 0 without any."""
     for run in store.runs(cluster, limit=MOST_RUNS):
-        told = next(iter(store.measured(run.id, EXCHANGE_PREFIX).values()), {})
+        report = next(iter(store.measured(run.id, EXCHANGE_PREFIX).values()), {})
         steps = store.steps(run.id)
-        if steps and (nbytes := told.get("nbytes", 0.0)):
+        if steps and (nbytes := report.get("nbytes", 0.0)):
             seconds = sum(sum(parts.values()) for parts in steps.values()) / len(steps)
             return ring_price(nbytes, seconds, len(steps) + 1)
     return 0.0

@@ -21,8 +21,8 @@ def travel_notes(wish: FleetWish, offer: Offer) -> tuple[str, ...]:
     if wish.provider is not Provider.EC2:
         return ()
     image = named(wish.image) if wish.image else usual(gpus=bool(offer.gpus))[0]
-    told = (image.python, image.title) if image else ("", "")
-    return notes(environment_here(), *told)
+    properties = (image.python, image.title) if image else ("", "")
+    return notes(environment_here(), *properties)
 
 
 @functools.cache

@@ -270,9 +270,9 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         found: dict[int, dict[int, dict[str, float]]] = {}
         with reading(self.path, f"what run {run!r} reported"):
             for rank, iteration, name, value in rows:
-                told = found.setdefault(rank, {}).setdefault(iteration, {})
-                told[name.removeprefix(prefix)] = float(value)
-        return {rank: [*told.values()] for rank, told in found.items()}
+                values = found.setdefault(rank, {}).setdefault(iteration, {})
+                values[name.removeprefix(prefix)] = float(value)
+        return {rank: [*values.values()] for rank, values in found.items()}
 
     def measured(self, run: str, prefix: str) -> dict[int, dict[str, float]]:
         """Return each rank's latest values of metrics that begin with ``prefix``, without it."""
@@ -302,10 +302,10 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         rows = self._all("SELECT pages, seen FROM attendance WHERE run = ?", (run,))
         if not rows:
             return None
-        told = readable(
+        rows_read = readable(
             self.path, f"who follows run {run!r}", rows, lambda row: (int(row[0]), float(row[1]))
         )
-        return sum(pages for pages, seen in told if abs(now - seen) < ATTENDANCE_SECONDS)
+        return sum(pages for pages, seen in rows_read if abs(now - seen) < ATTENDANCE_SECONDS)
 
     def has_run(self, run: str) -> bool:
         """Return whether there ever was a run with this id."""

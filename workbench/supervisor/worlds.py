@@ -141,10 +141,10 @@ class Worlds:
         Args:
             why_gone: Returns why no process runs on a host any longer, or an empty text.
         """
-        told = []
+        explained = []
         placement = self.placement(world.generation)
         for death in world.deaths:
             why = why_gone(placement[death.rank]) if placement else ""
             lost = bool(why) and not death.trace
-            told.append(replace(death, cause=why, is_lost=True) if lost else death)
-        return tuple(sorted(told, key=lambda death: death in world.deaths))
+            explained.append(replace(death, cause=why, is_lost=True) if lost else death)
+        return tuple(sorted(explained, key=lambda death: death in world.deaths))
