@@ -15,8 +15,10 @@ ROOT = Path(__file__).parents[1]
 # What is checked; the rest of the package follows.
 ROOMS = (
     "benchmarks",
+    "tests/aws",
     "tests/cloud",
     "tests/cluster",
+    "tests/compat",
     "tests/engine",
     "tests/hostile",
     "tests/node",

@@ -275,7 +275,7 @@ class Trial:
     # -- the end
 
     def delete(self) -> None:
-        """Delete both clusters; where that fails, terminate what bears our tags."""
+        """Delete both clusters; where that fails, terminate the instances with our tags."""
         for cluster in (ONE, TWO):
             if cluster in self.bought:
                 self.down(cluster)
