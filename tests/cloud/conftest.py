@@ -1,4 +1,4 @@
-"""Nodes to have sessions with."""
+"""Fixtures: nodes for sessions."""
 
 from __future__ import annotations
 

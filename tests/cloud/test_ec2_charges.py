@@ -1,4 +1,4 @@
-"""What is billed beside a machine is in its price: its root volume, and its public address."""
+"""The price of a machine includes its root volume and its public address."""
 
 from __future__ import annotations
 

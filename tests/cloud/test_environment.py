@@ -1,4 +1,4 @@
-"""Whatever a notebook runs in, nodes get what it holds, and nothing of where that is."""
+"""Nodes get the packages of the notebook's environment, whatever its kind, without local paths."""
 
 from __future__ import annotations
 

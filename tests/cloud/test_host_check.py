@@ -1,4 +1,4 @@
-"""What is looked at on real hosts is what the judgments are made from."""
+"""Facts of real hosts are collected for the findings."""
 
 from __future__ import annotations
 

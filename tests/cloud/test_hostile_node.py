@@ -1,4 +1,4 @@
-"""A node whose sshd says whatever it likes ends its own session's command, and nothing else."""
+"""Invalid output of a hostile node ends its own session's command, and nothing else."""
 
 from __future__ import annotations
 

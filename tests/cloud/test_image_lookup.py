@@ -1,4 +1,4 @@
-"""A cluster's nodes boot one image, however often a newer one comes out meanwhile."""
+"""A cluster's nodes boot the same image, even if a newer one is published meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A region's types are asked for once a day, by whichever process comes first."""
+"""A region's types are listed once a day, by the first process that needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A person's own hosts are neither bought nor ended."""
+"""A user's own hosts are neither bought nor ended."""
 
 from __future__ import annotations
 

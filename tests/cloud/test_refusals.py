@@ -1,4 +1,4 @@
-"""What EC2 refuses is waited for, tried otherwise or said, and nothing is bought twice by it."""
+"""After an error of EC2 a call is repeated, replaced or reported, and nothing is bought twice."""
 
 from __future__ import annotations
 

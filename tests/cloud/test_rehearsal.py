@@ -1,4 +1,4 @@
-"""The rehearsal: what it adds to the contract of all places."""
+"""The rehearsal: its behaviour beyond the contract of all providers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every session with a node promises: over ssh, and with this machine itself."""
+"""The contract of every session with a node: over ssh, and with this machine itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Over ssh a node is believed only by its key, and a node that vanishes is missed."""
+"""A node is trusted by its host key alone, and a lost connection to it is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether this computer is in the nodes' network is asked of its own metadata, here on loopback."""
+"""This computer's network is read from its own metadata service, here on loopback."""
 
 from __future__ import annotations
 

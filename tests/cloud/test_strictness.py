@@ -1,4 +1,4 @@
-"""The rehearsal's EC2 refuses what AWS refuses, in AWS's words."""
+"""The rehearsal's EC2 returns AWS's errors, with AWS's codes and messages."""
 
 from __future__ import annotations
 

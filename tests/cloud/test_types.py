@@ -1,4 +1,4 @@
-"""What is bought of EC2's real types: the dump of DescribeInstanceTypes that moto has."""
+"""Offers of EC2's real types, from moto's dump of DescribeInstanceTypes."""
 
 from __future__ import annotations
 

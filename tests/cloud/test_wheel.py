@@ -1,4 +1,4 @@
-"""What is sent to a node is this package, and known again by its content."""
+"""The wheel for nodes has this package, and is identified by its content."""
 
 from __future__ import annotations
 

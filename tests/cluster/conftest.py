@@ -1,4 +1,4 @@
-"""Clusters to test against: the fake, real mpiexec with real engines, here and on several hosts."""
+"""Fixtures: the fake cluster, and real mpiexec with real engines, here and on several hosts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cell that turns its engine hostile: whatever it is asked, a pickle that writes a file comes."""
+"""A cell that makes its engine hostile: it answers each call by a pickle that writes a file."""
 
 import os
 import pickle

@@ -1,4 +1,4 @@
-"""The supervisor takes data from engines, and never a pickle."""
+"""The supervisor reads data from engines, and never a pickle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every cluster promises the supervisor: the fake, Open MPI and MPICH alike."""
+"""The contract of every cluster: the fake, Open MPI and MPICH."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a rank is gone is read out of MPI's and Python's last words."""
+"""The cause of a rank's end is parsed from the last output of MPI and Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a world's ranks have left is ended with it, and nothing else is."""
+"""Processes that a world's ranks leave are ended with it, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A world on this machine alone is heard on this machine alone."""
+"""A world on this machine alone cannot be reached from other machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The MPI of the environment is found and named, and the way to call it is text."""
+"""The MPI of the environment is found and identified, and its command lines are built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worlds on several hosts: what is lost is named, what has ended is gone, no secret is shown."""
+"""Worlds on several hosts: a lost host is named, ended worlds leave nothing, no secret is shown."""
 
 from __future__ import annotations
 

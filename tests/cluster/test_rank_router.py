@@ -1,4 +1,4 @@
-"""The mailbox keeps its address, hears only those that know its key, and shrugs at nonsense."""
+"""The mailbox keeps its address, accepts its key alone, and ignores invalid messages."""
 
 from __future__ import annotations
 

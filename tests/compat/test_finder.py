@@ -136,7 +136,7 @@ def test_a_late_import_says_that_chainer_runs_unpatched(tmp_path):
 def test_what_a_failed_import_left_behind_is_forgotten(tmp_path):
     package(
         tmp_path,
-        init="import sys; from chainer import part\nif 'repaired' not in sys.argv: raise ImportError",
+        init="import sys; from chainer import part\nif 'fixed' not in sys.argv: raise ImportError",
         part="",
     )
 
@@ -146,7 +146,7 @@ def test_what_a_failed_import_left_behind_is_forgotten(tmp_path):
         "try:\n import chainer\nexcept ImportError: pass\n"
         "assert 'chainer.part' in sys.modules\n"
         "c.install(); assert 'chainer.part' not in sys.modules\n"
-        "sys.argv.append('repaired'); import chainer; print(chainer.part.__name__)",
+        "sys.argv.append('fixed'); import chainer; print(chainer.part.__name__)",
         tmp_path,
     )
 

@@ -1,4 +1,4 @@
-"""A run on this process, as far as an engine's parts need one, and worlds of several ranks."""
+"""Fixtures: a run in this process for parts of the engine, and worlds of several ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run cells on one rank without MPI, in a real IPython shell, and say what its log took.
+"""Run cells on one rank without MPI, in a real IPython shell, and return their logged output.
 
 Cells come as a JSON list on stdin. On stdout: for each a list of [stream or action, MIME types or
 text]; what went past the log; whether matplotlib was imported before any cell asked for it.

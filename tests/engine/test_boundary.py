@@ -1,4 +1,4 @@
-"""Ranks count boundaries, and leave at the one that was named."""
+"""Ranks count boundaries, and stop at the requested one."""
 
 from __future__ import annotations
 

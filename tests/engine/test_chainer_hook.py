@@ -1,4 +1,4 @@
-"""Every Chainer ``Trainer`` reports, is timed and stops at a boundary, without a change to it."""
+"""Every unchanged Chainer ``Trainer`` reports, is timed and stops at a boundary."""
 
 from __future__ import annotations
 

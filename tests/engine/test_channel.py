@@ -1,4 +1,4 @@
-"""A rank's channel carries batches to a real mailbox, makes good what was lost, and obeys."""
+"""A rank's channel sends batches to a real mailbox, resends lost ones, and executes commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watched world computes as MPI's own does, and frees ranks that wait for one that failed."""
+"""The watched world computes as MPI's own, and frees ranks that wait for a failed one."""
 
 from __future__ import annotations
 

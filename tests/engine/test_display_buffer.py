@@ -1,4 +1,4 @@
-"""Of what is displayed the newest is taken, in order with the text, bounded in size and pace."""
+"""The newest displays are taken, in order with the text, with limits of size and rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cell displays goes to its run in its rich form; outside of a run it goes where it went."""
+"""Displays of a cell go to its run in rich form; outside of a run to the original publisher."""
 
 from __future__ import annotations
 

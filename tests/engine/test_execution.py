@@ -1,4 +1,4 @@
-"""A cell or script runs as at home: its names, its folder, its last value, its own traceback."""
+"""A cell or script runs as on one machine: its names, folder, last value and traceback."""
 
 from __future__ import annotations
 

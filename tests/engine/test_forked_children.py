@@ -1,4 +1,4 @@
-"""What a rank forks or starts is a plain process, is heard, and ends with its rank."""
+"""A rank's children are plain processes, their output is captured, and they end with the rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gauge of a real ChainerMN training comes to the noise scale that its data has."""
+"""The noise scale measured in a real ChainerMN training is that of its data."""
 
 from __future__ import annotations
 

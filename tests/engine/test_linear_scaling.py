@@ -1,4 +1,4 @@
-"""The learning rate rises to that of the batch of all ranks, also in a training taken up again."""
+"""The learning rate rises to that of the batch of all ranks, also in a resumed training."""
 
 from __future__ import annotations
 

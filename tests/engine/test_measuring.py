@@ -1,4 +1,4 @@
-"""Links, exchanges and disks are measured: on one machine, and between hosts whose links differ."""
+"""Links, exchanges and disks are measured: on one machine, and between hosts with other links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks of a rehearsal tell their nodes apart, and send over links as slow as was asked for."""
+"""Ranks of a rehearsal distinguish their nodes, and send over links of the requested rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An outbox sends a bounded window, and again after a silence, at ever longer intervals."""
+"""An outbox sends a limited window, and resends after a silence, at growing intervals."""
 
 from __future__ import annotations
 

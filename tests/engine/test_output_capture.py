@@ -1,4 +1,4 @@
-"""What is printed goes to the run that is on, and to its old place outside of one."""
+"""Printed text goes to the present run, and outside of one to the original stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cell has changed of its process is put back where the next cell would suffer from it."""
+"""A cell's changes of its process are reverted where they would harm the next cell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rank draws the bars of tqdm as text, for its widgets reach no page."""
+"""A rank draws tqdm's bars as text, because its widgets reach no page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two real ranks execute cells, and answer a supervisor that only has a mailbox."""
+"""Two real ranks execute cells for a supervisor that is only a mailbox."""
 
 from __future__ import annotations
 

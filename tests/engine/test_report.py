@@ -1,4 +1,4 @@
-"""``workbench.report`` adds to the run that is on, and does nothing outside of one."""
+"""``workbench.report`` adds to the present run, and does nothing outside of one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rank's log numbers what it takes, keeps it until it is confirmed, and survives a full disk."""
+"""A rank's log numbers its batches, keeps them until acknowledged, and survives a full disk."""
 
 from __future__ import annotations
 

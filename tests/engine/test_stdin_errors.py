@@ -1,4 +1,4 @@
-"""What would wait for a person at a rank is refused in a sentence, at the line that asked."""
+"""Input and debuggers on a rank raise an error, at the line that uses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the main thread is, seen from another: its line, what it calls, and for how long."""
+"""The main thread's position, seen from another thread: line, call and duration."""
 
 from __future__ import annotations
 

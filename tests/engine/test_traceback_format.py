@@ -1,4 +1,4 @@
-"""An error shows the user's frames; those of libraries are one line, and are not lost."""
+"""An error shows the user's frames, with frames of libraries folded into one line each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training is slowed down on purpose, and the verdict on what its ranks tell names the cause."""
+"""A training is slowed down in a known way, and the verdict on its reports names the cause."""
 
 from __future__ import annotations
 

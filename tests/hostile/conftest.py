@@ -1,4 +1,4 @@
-"""A kernel with a cluster of real ranks, that is made again after a cell that never ended."""
+"""A kernel with a cluster of real ranks, renewed after a cell that does not end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cells that a hostile user types, and what has to be seen of each."""
+"""The cells of a hostile user, and the output that each must have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a cell does, it ends, what it said is seen, and the next cell runs."""
+"""Any cell ends, its output is shown, and the next cell runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What spans more than one cell: Stop in a flood, broken modules, processes that a cell leaves."""
+"""Behaviour over several cells: Stop in a flood, broken modules, leftover processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes whose agents can be asked."""
+"""Fixtures: nodes with agents."""
 
 from tests.cloud.conftest import hosts, possible
 

@@ -1,4 +1,4 @@
-"""What an agent tells of a node, over ssh and on this machine."""
+"""An agent's events about a node, over ssh and on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks leave is sent once it is whole, again when it changed, and all of it in the end."""
+"""Output files are sent once complete, again after a change, and all of them at the end."""
 
 from __future__ import annotations
 

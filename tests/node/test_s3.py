@@ -1,4 +1,4 @@
-"""Data comes from S3, and output goes there, over the rehearsal's real HTTP."""
+"""Data is fetched from S3, and output uploaded, over the rehearsal's real HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts for the tests of this folder; where there can be none, the tests say why."""
+"""Hosts for the tests of this folder; where they are impossible, tests skip with the reason."""
 
 from __future__ import annotations
 

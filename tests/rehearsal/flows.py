@@ -1,4 +1,4 @@
-"""Hold each TCP connection of a host to less than its cable, as EC2 does."""
+"""Limit each TCP connection of a host to less than its link, as EC2 does."""
 
 from __future__ import annotations
 

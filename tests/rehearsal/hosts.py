@@ -1,4 +1,4 @@
-"""Make several hosts of one machine: namespaces on a bridge, each with a name, sshd and files.
+"""Simulate several hosts on one machine: namespaces on a bridge, with names, sshd and files.
 
 The machine itself is on the bridge too, at the network's first address: from there a test reaches
 every host, as a notebook reaches its nodes. Nothing leads from the bridge to anywhere else.

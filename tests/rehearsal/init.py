@@ -1,4 +1,4 @@
-"""Be process 1 of a rehearsal host: set up its own file system and name, and hold it.
+"""Process 1 of a rehearsal host: sets up its own file system and name, and keeps them.
 
 Reads one JSON object from standard input, says ``up``, and ends, and the host with it, when
 standard input closes or a process of the host asks for the power to be switched off.

@@ -1,4 +1,4 @@
-"""Measure links between all hosts as ``%dist_bandwidth`` does, and print what was found."""
+"""Measure links between all hosts as ``%dist_bandwidth`` does, and print the results."""
 
 from __future__ import annotations
 

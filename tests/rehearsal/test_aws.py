@@ -1,4 +1,4 @@
-"""The trial of an AWS account, unchanged, on the rehearsal's EC2 with real hosts and MPI."""
+"""The test run of an AWS account, unchanged, on the rehearsal's EC2 with real hosts and MPI."""
 
 from __future__ import annotations
 

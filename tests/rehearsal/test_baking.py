@@ -1,4 +1,4 @@
-"""An image of a node has all that is set up on it, and nothing that is its own or a person's."""
+"""An image of a node has its set-up, and neither its own keys nor files of users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of which nothing is this machine's: bare Debian, cloud-init, apt, the index, then MPI."""
+"""Nodes that share nothing with this machine: bare Debian, cloud-init, apt, the index, then MPI."""
 
 from __future__ import annotations
 

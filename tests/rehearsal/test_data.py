@@ -1,4 +1,4 @@
-"""Data comes to real hosts by ssh and from S3, and what runs leave comes back."""
+"""Data is staged on real hosts by ssh and from S3, and the output of runs is collected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster on the rehearsal's EC2, from the shell to nothing left: machines, ssh, MPI are real."""
+"""A cluster on the rehearsal's EC2, from start to deletion: machines, ssh and MPI are real."""
 
 from __future__ import annotations
 

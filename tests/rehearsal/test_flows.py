@@ -1,4 +1,4 @@
-"""Where one connection is held to less than the network has, several carry all of it."""
+"""With a limit per connection, several connections use the full bandwidth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rented node is known by its first key once, by its own ever after, and by no other."""
+"""A rented node is trusted by its temporary key once, and by its own key afterwards."""
 
 from __future__ import annotations
 

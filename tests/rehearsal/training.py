@@ -1,4 +1,4 @@
-"""Train on all ranks in several ways, one after the other, and print what each rank saw of it.
+"""Train on all ranks in several ways, one after the other, and print each rank's measurements.
 
 Arguments: a JSON list of ways, each with the names of ``Way``. Compute is slept, so that ranks that
 share two cores take as long as on machines of their own; gradients are as large as a real

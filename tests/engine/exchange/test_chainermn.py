@@ -1,4 +1,4 @@
-"""What ChainerMN asks of a communicator of its own holds for ours, and its parts work on it."""
+"""Our communicator passes ChainerMN's own tests of a communicator, and works with its parts."""
 
 from __future__ import annotations
 

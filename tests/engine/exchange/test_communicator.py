@@ -1,4 +1,4 @@
-"""One contract for all algorithms and codecs, held against an exact reference on 1 to 4 ranks."""
+"""One contract for all algorithms and codecs, against an exact reference on 1 to 4 ranks."""
 
 from __future__ import annotations
 

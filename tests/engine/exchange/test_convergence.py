@@ -1,4 +1,4 @@
-"""Compressed training ends as accurate as exact training: here once, each week with six seeds."""
+"""Compressed training becomes as accurate as exact training; weekly with six seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of a codec rests on what was measured, and its costs are those of its own code."""
+"""The summary of a codec uses measurements, and its costs are those of the exchange's own code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contract holds between hosts of several ranks each, where the hierarchy is at its place."""
+"""The contract holds between hosts of several ranks each, with the hierarchical algorithm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every method of a ChainerMN communicator does on ours what ChainerMN's documentation says."""
+"""Every method of our communicator has the behaviour that ChainerMN documents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An exchange over sockets of our own, when a rank is lost or stopped, and while they are opened.
+"""An exchange over several sockets: lost and stopped ranks, and the opening of the sockets.
 
 The ranks are on one machine, each as a simulated node, so that sockets connect them.
 """

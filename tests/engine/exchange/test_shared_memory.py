@@ -1,4 +1,4 @@
-"""Memory that ranks share leaves nothing behind, and is done without where there is none."""
+"""Shared memory leaves nothing behind, and is optional."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Machines with a disk of their own, on which Debian boots and nothing is installed yet."""
+"""Machines with their own disks, which boot a bare Debian."""

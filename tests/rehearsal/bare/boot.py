@@ -1,4 +1,4 @@
-"""Be process 1 of a machine with a disk of its own: enter the disk, boot Debian, reap.
+"""Process 1 of a machine with its own disk: enters the disk, boots Debian, reaps children.
 
 First this machine's Python runs it, makes the disk and changes its root to it; then Debian's own
 Python runs it from that disk. There is no systemd. What systemd's units of cloud-init and ssh do

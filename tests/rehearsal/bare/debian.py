@@ -1,4 +1,4 @@
-"""Make Debian's base system once, and say what a machine on it has to know of this one."""
+"""Create Debian's base system once, and the settings of a machine that uses this one's network."""
 
 from __future__ import annotations
 

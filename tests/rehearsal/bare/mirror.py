@@ -1,4 +1,4 @@
-"""Be the only way out for machines that have none: to the package registries of this machine.
+"""The proxy of machines without a network: to the package registries of this machine.
 
 An HTTP proxy on the bridge. It hands on what goes to a host of the registries, and refuses all
 else; Debian's packages, which never change under their name, are kept for the next machine.

@@ -1,4 +1,4 @@
-"""What machines without a way out may fetch, and what is fetched once for all of them."""
+"""What machines without a network may fetch, and what is fetched once for all of them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""EC2 to rehearse on: moto's server, with what it lacks."""
+"""The rehearsal's EC2: moto's server with its missing features."""

@@ -1,4 +1,4 @@
-"""What EC2's answers are made of: refusals, times, and facts about types."""
+"""Parts of EC2's answers: errors, times, and data of types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refuse calls whose access key has expired or is not known, each service in its own words.
+"""Deny calls with expired or unknown access keys, with each service's own message.
 
 EC2 says RequestExpired (aws/aws-sdk-java#1443), STS ExpiredToken (jenkinsci/ec2-plugin#1008), and
 services that speak JSON say ExpiredTokenException (aws/aws-sdk-go#253).

@@ -1,4 +1,4 @@
-"""Answer dry runs: what a call names is resolved before ``DryRunOperation`` is said.
+"""Answer dry runs: names are resolved before the answer ``DryRunOperation``.
 
 Only a dry run with real ids is sure to answer DryRunOperation or UnauthorizedOperation (Karpenter
 makes its launch template before it tries CreateFleet).

@@ -1,4 +1,4 @@
-"""Start the rehearsal's EC2 as a process of its own, and act on its market."""
+"""Start the rehearsal's EC2 as a process, and control its market."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Give the default network its way to the internet, which moto leaves out."""
+"""Add the default network's internet gateway, which moto lacks."""
 
 from __future__ import annotations
 

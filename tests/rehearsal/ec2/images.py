@@ -1,4 +1,4 @@
-"""Give the public images that nodes boot, by their parameters, and make images of machines."""
+"""Provide the public images with their parameters, and make images of machines."""
 
 from __future__ import annotations
 

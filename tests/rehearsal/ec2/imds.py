@@ -1,4 +1,4 @@
-"""Be one machine's metadata service, version 2 alone: what it says comes from a file.
+"""The metadata service of one machine, version 2 alone, with its content from a file.
 
 Run on the host, with the file's path: the server of the rehearsal writes the present state there.
 """

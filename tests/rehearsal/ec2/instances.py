@@ -1,4 +1,4 @@
-"""Let instances begin, boot and end, and images become available, as time passes."""
+"""Start, boot and end instances, and finish images, as time passes."""
 
 from __future__ import annotations
 

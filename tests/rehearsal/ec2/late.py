@@ -1,4 +1,4 @@
-"""Let new things appear some time after they were made, as EC2's eventual consistency does.
+"""Delay the visibility of new resources, like EC2's eventual consistency.
 
 A group, key pair, launch template, placement group or instance profile that was just made may be
 unknown to the next call ("Eventual consistency in the Amazon EC2 API", EC2 API guide).

@@ -1,4 +1,4 @@
-"""Refuse a launch whose template names what is not there, or what does not go together.
+"""Reject launches whose template names missing or incompatible resources.
 
 What EC2 resolves before it launches anything, and before a dry run says ``DryRunOperation``.
 """

@@ -1,4 +1,4 @@
-"""Put a host behind each instance of the rehearsal, which does what its user-data says."""
+"""Create a host for each instance of the rehearsal, which executes its user-data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refuse instances that a cluster placement group does not support."""
+"""Reject instances that a cluster placement group does not support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answer for moto what it lacks or does wrong: fleets, prices, quotas, lags, interruptions."""
+"""Extend moto by fleets, prices, quotas, lags and interruptions, and correct its errors."""
 
 from __future__ import annotations
 

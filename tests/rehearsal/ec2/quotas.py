@@ -1,4 +1,4 @@
-"""Count what is used of the account's quotas, and answer what they are."""
+"""Count the used part of the account's quotas, and answer requests for them."""
 
 from __future__ import annotations
 

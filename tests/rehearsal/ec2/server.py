@@ -1,4 +1,4 @@
-"""Be the rehearsal's EC2 on a port of loopback; ends when standard input closes.
+"""The rehearsal's EC2 on a loopback port; ends when standard input closes.
 
 Says its port on the first line of standard output. What a test does to the market comes as JSON
 to ``/rehearsal``.

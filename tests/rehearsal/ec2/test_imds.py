@@ -1,4 +1,4 @@
-"""The metadata service answers as EC2's does, which cloud-init walks folder by folder."""
+"""The metadata service has EC2's paths, which cloud-init reads folder by folder."""
 
 from __future__ import annotations
 
