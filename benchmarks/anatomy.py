@@ -10,7 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from workbench.cluster.mpi import find_mpi, hostfile_text, mpiexec_arguments, rank_environment
+from workbench.cluster.mpi_installation import (
+    find_mpi,
+    hostfile_text,
+    mpiexec_arguments,
+    rank_environment,
+)
 from workbench.core.world.world import plan_world
 from workbench.requests.cluster import local_hosts
 

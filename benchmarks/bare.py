@@ -8,7 +8,12 @@ import sys
 import time
 from pathlib import Path
 
-from workbench.cluster.mpi import find_mpi, hostfile_text, mpiexec_arguments, rank_environment
+from workbench.cluster.mpi_installation import (
+    find_mpi,
+    hostfile_text,
+    mpiexec_arguments,
+    rank_environment,
+)
 from workbench.core.world.world import plan_world
 from workbench.requests.cluster import local_hosts
 

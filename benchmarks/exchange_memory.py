@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from workbench.cluster.mpi import find_mpi, mpiexec_arguments, rank_environment
+from workbench.cluster.mpi_installation import find_mpi, mpiexec_arguments, rank_environment
 from workbench.core.world.world import Host, World
 
 from .figures import BenchmarkFailed, Row, Series

@@ -9,6 +9,7 @@ from dataclasses import replace
 from workbench.cloud.rehearsal import RehearsalCloud, Weather
 from workbench.cluster.fake import FakeCluster
 from workbench.core.fleet.facts import FleetFact
+from workbench.core.fleet.fleet_plan import plan_fleet
 from workbench.core.fleet.model import (
     FleetWish,
     Machine,
@@ -18,12 +19,11 @@ from workbench.core.fleet.model import (
     NodeState,
     Provider,
 )
-from workbench.core.fleet.plan import plan_fleet
-from workbench.core.fleet.reconcile import SessionState
+from workbench.core.fleet.node_health import SessionState
 from workbench.requests.cluster import ask_cluster, ask_down
 from workbench.store import Store
 from workbench.store.paths import home_directory
-from workbench.supervisor.fleet.keeper import FleetKeeper
+from workbench.supervisor.fleet.fleet_loop import FleetKeeper
 from workbench.supervisor.fleet.provider import NodeProvider
 from workbench.supervisor.hosts import Ground
 from workbench.supervisor.loop import Supervisor

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from workbench.cluster.mpi import find_mpi
+from workbench.cluster.mpi_installation import find_mpi
 
 DISTRIBUTIONS = ("ipyparallel", "ipykernel", "mpi4py", "chainer", "numpy")
 

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.rehearsal.hosts import Hosts, RehearsalHost, until, why_not
-from workbench.cluster.mpi import (
+from workbench.cluster.mpi_installation import (
     HostNetwork,
     find_mpi,
     hostfile_text,
     mpiexec_arguments,
     rank_environment,
 )
-from workbench.core.world.sshconfig import agent_config
+from workbench.core.world.known_hosts import agent_config
 from workbench.core.world.world import Host, World, network_of
 
 from .figures import BenchmarkFailed

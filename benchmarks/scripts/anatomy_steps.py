@@ -17,8 +17,8 @@ from mpi4py import MPI
 
 import workbench.compat  # before chainer is imported
 from benchmarks.scripts.mlp import MLP, images
-from workbench.engine.communicator import GenerationWorlds
 from workbench.engine.gradient_noise import NoiseScaleMonitor
+from workbench.engine.mpi_calls import GenerationWorlds
 from workbench.engine.run_log import RunLog
 from workbench.engine.step_time import StepTime
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from tests.rehearsal.conftest import possible
 from tests.rehearsal.hosts import Hosts, RehearsalHost
 from workbench.cli import main
-from workbench.core.world.sshconfig import fingerprint
+from workbench.core.world.known_hosts import fingerprint
 from workbench.requests.cloud_queries import trusted_lines
 from workbench.store.paths import cluster_directory
 

@@ -18,7 +18,7 @@ from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.requests.cloud_queries import ask_leftovers, rehearsal_folder
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
-from workbench.supervisor.fleet.keeper import FleetKeeper, Load, NodeProvider
+from workbench.supervisor.fleet.fleet_loop import FleetKeeper, Load, NodeProvider
 
 CLUSTER = "default"
 # The command asks the place as it is by default: what ends there has not ended sooner here.

@@ -12,7 +12,7 @@ import pytest
 from tests.rehearsal.hosts import until
 from workbench.cloud.ssh import SshSession, new_key, open_session, public_half
 from workbench.cloud.ssh_process import LOOP, PID_MARK
-from workbench.core.world.sshconfig import known_hosts_line
+from workbench.core.world.known_hosts import known_hosts_line
 from workbench.core.world.world import Host
 from workbench.errors import MachineError
 

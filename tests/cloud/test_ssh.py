@@ -16,7 +16,7 @@ import pytest
 from tests.cloud.conftest import log_in
 from tests.rehearsal.hosts import HOME, Hosts, RehearsalHost, make_key, until
 from workbench.cloud.ssh import first_key, open_session
-from workbench.core.world.sshconfig import agent_config, known_hosts_line
+from workbench.core.world.known_hosts import agent_config, known_hosts_line
 from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
 

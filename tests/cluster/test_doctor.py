@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from workbench.cluster import doctor
-from workbench.cluster.mpi import Mpi, MpiKind
+from workbench.cluster.mpi_installation import Mpi, MpiKind
 from workbench.core.world.world import RankFact
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from workbench.cluster.mpi import Mpi, MpiKind
+from workbench.cluster.mpi_installation import Mpi, MpiKind
 from workbench.cluster.multihost import Start, WorldRecord, launch_of, read_records, write_records
 from workbench.cluster.remote_hosts import Login
 from workbench.core.node import environment_paths

@@ -21,7 +21,7 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 from IPython.core.inputtransformer2 import TransformerManager
 
-from workbench.cluster.mpi import (
+from workbench.cluster.mpi_installation import (
     find_mpi,
     hostfile_text,
     mpiexec_arguments,

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from workbench.engine import step_time
-from workbench.engine.communicator import watch
+from workbench.engine.mpi_calls import watch
 from workbench.engine.step_time import PARTS, StepTime
 
 

@@ -38,10 +38,10 @@ from workbench.core.supervisor.heartbeat import read_heartbeat
 from workbench.core.world.hostfile import parse_hosts
 from workbench.core.world.world import Host, RankFact, World
 from workbench.errors import InputError, MachineError, WorkbenchError
-from workbench.node.notice import read_action
+from workbench.node.interruption_notice import read_action
 from workbench.server.schemas import SizeRequest, body_as, page_message
 from workbench.store.paths import HOST_KEYS_NAME
-from workbench.supervisor.fleet.keys import HostKey, KeyRing
+from workbench.supervisor.fleet.ssh_keys import HostKey, KeyRing
 
 TIMES = examples(10_000)
 FILE_TIMES = examples(1_000)

@@ -34,7 +34,7 @@ from workbench.core.world.remote import Completed
 from workbench.core.world.world import Host as WorldHost
 from workbench.core.world.world import RankFact
 from workbench.errors import MachineError
-from workbench.node.notice import read_action, read_rebalance
+from workbench.node.interruption_notice import read_action, read_rebalance
 from workbench.supervisor.data.output_agent import OutputAgent
 from workbench.supervisor.data.safe_paths import Below
 

@@ -16,7 +16,7 @@ from workbench.core.run.jobfile import parse_job
 from workbench.core.run.model import check_run_name
 from workbench.core.run_id import is_run_id
 from workbench.core.world.hostfile import parse_hosts
-from workbench.core.world.sshconfig import check_line, fingerprint, known_hosts
+from workbench.core.world.known_hosts import check_line, fingerprint, known_hosts
 from workbench.errors import InputError, WorkbenchError
 from workbench.server.path_validation import holder_id, run_id, whole_number
 from workbench.server.schemas import (

@@ -11,7 +11,7 @@ from workbench.cloud.userdata import make_host_key, show_host_key
 from workbench.core.fleet.model import Machine, MachineState
 from workbench.errors import MachineError
 from workbench.supervisor.fleet.bootstrap import greet
-from workbench.supervisor.fleet.keys import HostKey, KeyRing
+from workbench.supervisor.fleet.ssh_keys import HostKey, KeyRing
 
 pytestmark = pytest.mark.root
 ETC = "/etc/ssh/ssh_host_ed25519_key"

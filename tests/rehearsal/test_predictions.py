@@ -29,8 +29,8 @@ from workbench.core.performance.measurement import (
     measurement_of,
 )
 from workbench.core.performance.scaling import Timing, fit
-from workbench.core.performance.verdict import Cause
-from workbench.core.performance.verdict import judge as judge_run
+from workbench.core.performance.step_verdict import Cause
+from workbench.core.performance.step_verdict import judge as judge_run
 from workbench.core.performance.what_if import Change, Observed, expected
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk, Sample

@@ -23,7 +23,7 @@ from mpi4py import MPI
 
 import workbench
 from benchmarks.scripts.pause import Pause
-from workbench.engine.communicator import GenerationWorlds
+from workbench.engine.mpi_calls import GenerationWorlds
 from workbench.engine.run_log import RunLog
 from workbench.engine.step_time import StepTime
 

@@ -12,7 +12,7 @@ from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import FleetWish, MachineState, Needs, Provider
 from workbench.core.world.remote import Session
 from workbench.store import Store
-from workbench.supervisor.fleet.keeper import Fleet, FleetKeeper, Load, NodeProvider
+from workbench.supervisor.fleet.fleet_loop import Fleet, FleetKeeper, Load, NodeProvider
 
 START = 1_700_000_000.0
 

@@ -16,7 +16,7 @@ from workbench.core.fleet.cost import charge
 from workbench.core.fleet.model import NodeState
 from workbench.core.fleet.purchases import PurchaseRecord
 from workbench.store import Store
-from workbench.supervisor.fleet.keeper import Load
+from workbench.supervisor.fleet.fleet_loop import Load
 
 SEQUENCES = examples(1_000)
 BATCH = 50

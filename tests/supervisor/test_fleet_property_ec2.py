@@ -19,7 +19,7 @@ from workbench.core.fleet.model import FleetWish, Machine, Needs, Provider
 from workbench.core.world.remote import Completed
 from workbench.core.world.world import Host
 from workbench.store import Store
-from workbench.supervisor.fleet.keeper import Load
+from workbench.supervisor.fleet.fleet_loop import Load
 
 SEQUENCES = 6
 REGION = "us-east-1"

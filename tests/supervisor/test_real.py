@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.supervisor.real import NAME, WORLD, Table, real_table, until
-from workbench.cluster.mpi import find_mpi
+from workbench.cluster.mpi_installation import find_mpi
 from workbench.core.run.model import RunState
 from workbench.requests.supervisor import wake_supervisor
 

@@ -27,6 +27,6 @@ def _conclude(store: Store, run: Run) -> Conclusion:
     if not store.steps(run.id):
         return Conclusion(store.final_values(run.id))
     # Slow to import: a supervisor's start and a cell that only prints do not wait for it.
-    from workbench.analysis.verdict import conclude
+    from workbench.analysis.step_conclusion import conclude
 
     return conclude(store, run)

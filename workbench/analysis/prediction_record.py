@@ -34,7 +34,7 @@ from workbench.core.performance.prediction import (
 )
 from workbench.core.performance.scaling import NOISE, BatchPolicy
 from workbench.core.performance.step_model import WorldShape
-from workbench.core.performance.verdict import Verdict
+from workbench.core.performance.step_verdict import Verdict
 from workbench.core.performance.what_if import Change, Observed
 from workbench.core.run.model import Run
 from workbench.core.units import count, duration

@@ -12,7 +12,7 @@ from workbench.analysis.observation import batch_of, observed_of
 from workbench.core.performance.comparison import StepSummary
 from workbench.core.performance.noise import UNKNOWN_NOISE
 from workbench.core.performance.step_sampling import mean_parts, part_names, part_seconds
-from workbench.core.performance.verdict import judge, sentence
+from workbench.core.performance.step_verdict import judge, sentence
 from workbench.core.run.conclusion import Conclusion
 from workbench.core.run.metrics import slowest_rank
 from workbench.core.run.model import Run

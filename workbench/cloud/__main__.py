@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Needs, Provider, Purchase
 from workbench.core.fleet.request import check_region
-from workbench.core.world.sshconfig import known_hosts_line
+from workbench.core.world.known_hosts import known_hosts_line
 from workbench.core.world.world import Host
 from workbench.errors import CloudError, InputError, WorkbenchError
 

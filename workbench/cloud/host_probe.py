@@ -13,8 +13,8 @@ from workbench.cloud.ssh import SshSession, first_key, open_session
 from workbench.core.node.agent_protocol import NodeFacts, read_event
 from workbench.core.node.findings import Finding
 from workbench.core.node.host_findings import HostProbe, judge_host
+from workbench.core.world.known_hosts import fingerprint
 from workbench.core.world.remote import Session, python_of
-from workbench.core.world.sshconfig import fingerprint
 from workbench.core.world.world import Host
 from workbench.errors import KeyUnknown, MachineError, WorkbenchError
 

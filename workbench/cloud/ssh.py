@@ -19,8 +19,7 @@ import asyncssh
 from asyncssh.encryption import get_default_encryption_algs
 
 from workbench.cloud.ssh_process import LOOP, START, Answer, SshProcess
-from workbench.core.world.remote import Completed
-from workbench.core.world.sshconfig import (
+from workbench.core.world.known_hosts import (
     ALIVE_COUNT,
     SSH_PORT,
     fingerprint,
@@ -28,6 +27,7 @@ from workbench.core.world.sshconfig import (
     known_hosts_line,
     known_hosts_name,
 )
+from workbench.core.world.remote import Completed
 from workbench.core.world.world import Host
 from workbench.errors import InputError, KeyUnknown, MachineError
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from workbench.cluster.mpi import (
+from workbench.cluster.mpi_installation import (
     Mpi,
     find_mpi,
     hostfile_text,

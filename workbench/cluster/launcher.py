@@ -10,7 +10,7 @@ from typing import Any
 from ipyparallel.cluster.launcher import LocalControllerLauncher, MPIEngineSetLauncher
 from traitlets import Bool, Dict, Float, Integer, List, Unicode, default
 
-from workbench.cluster.mpi import (
+from workbench.cluster.mpi_installation import (
     find_mpi,
     hostfile_text,
     mpiexec_arguments,

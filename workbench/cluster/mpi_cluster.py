@@ -26,9 +26,9 @@ from workbench.cluster.launcher import (
 )
 from workbench.cluster.leftover_processes import mark_of
 from workbench.cluster.loopback import hear_loopback_alone
-from workbench.cluster.mpi import Mpi, find_mpi
+from workbench.cluster.mpi_installation import Mpi, find_mpi
+from workbench.cluster.mpi_world import Footing, MpiWorld
 from workbench.cluster.mpiexec import LocalMpiexec
-from workbench.cluster.mpiworld import Footing, MpiWorld
 from workbench.cluster.multihost import Spreading, engine_ports, folder_of
 from workbench.cluster.process_monitor import LocalProcessMonitor
 from workbench.cluster.rank_router import Mailbox

@@ -19,7 +19,7 @@ from typing import Any
 
 from workbench.cluster.launcher import FOREIGN, GENERATION_VARIABLE, engine_program
 from workbench.cluster.leftover_processes import mark_of
-from workbench.cluster.mpi import (
+from workbench.cluster.mpi_installation import (
     HostNetwork,
     Mpi,
     MpiKind,
@@ -29,8 +29,8 @@ from workbench.cluster.mpi import (
     mpiexec_arguments,
     rank_environment,
 )
+from workbench.cluster.mpi_world import Footing
 from workbench.cluster.mpiexec import NodeMpiexec
-from workbench.cluster.mpiworld import Footing
 from workbench.cluster.process_monitor import ProcessMonitor
 from workbench.cluster.remote_hosts import NODE_FOLDER, Login, Nodes
 from workbench.core.node.launch_protocol import (
@@ -43,8 +43,8 @@ from workbench.core.node.launch_protocol import (
     read_launched,
 )
 from workbench.core.node.validation import fitted, parsed
+from workbench.core.world.known_hosts import agent_config, known_hosts
 from workbench.core.world.remote import Completed, Session, python_of
-from workbench.core.world.sshconfig import agent_config, known_hosts
 from workbench.core.world.world import WORLD_VARIABLE, Host, World, network_of
 from workbench.errors import ClusterError, MachineError
 

@@ -20,10 +20,10 @@ from workbench.core.run.model import Assignment, RunKind
 from workbench.core.run.rank_protocol import Ending
 from workbench.engine.asyncio_support import cancel_rest, evaluate, own_loop
 from workbench.engine.boundary import RunStopped
-from workbench.engine.communicator import is_echo
 from workbench.engine.display_capture import figures_shown, show_value
 from workbench.engine.exchange.create import substituted
 from workbench.engine.forked_children import ended_if_forked
+from workbench.engine.mpi_calls import is_echo
 from workbench.engine.process_state import restored
 from workbench.engine.rank import Rank
 from workbench.engine.run_context import Current

@@ -14,7 +14,7 @@ from typing import Any
 
 from workbench.core.performance.batch_size import NoiseAverages, Norms, add_norms
 from workbench.core.performance.step_sampling import noise_period
-from workbench.engine.communicator import watch
+from workbench.engine.mpi_calls import watch
 from workbench.engine.run_log import RunLog
 
 NAMES = ("gauge/signal", "gauge/noise", "gauge/steps")

@@ -24,10 +24,10 @@ from workbench.core.run.model import Assignment
 from workbench.core.run.rank_protocol import Ending, Pulse
 from workbench.core.world.world import RankFact, torch_environment
 from workbench.engine.channel import Address, Channel
-from workbench.engine.communicator import GenerationWorlds, is_revoked, watch
 from workbench.engine.descriptor_capture import Descriptors
 from workbench.engine.exit_report import report_exits
 from workbench.engine.forked_children import Children
+from workbench.engine.mpi_calls import GenerationWorlds, is_revoked, watch
 from workbench.engine.node_emulation import host_name, node_of, slow_links
 from workbench.engine.output_capture import catch_up_by
 from workbench.engine.run_context import Current, current, set_current

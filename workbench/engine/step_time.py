@@ -20,7 +20,7 @@ from typing import Any
 
 from workbench.core.performance.step_sampling import PASSING, split
 from workbench.engine import codec_statistics
-from workbench.engine.communicator import watch
+from workbench.engine.mpi_calls import watch
 from workbench.engine.run_log import RunLog
 
 PARTS = ("step/compute", "step/communication", "step/data", "step/other")

@@ -40,8 +40,8 @@ from workbench.core.node.agent_protocol import (
 )
 from workbench.errors import WorkbenchError
 from workbench.node.description import node_facts
+from workbench.node.interruption_notice import Notices, usual_place
 from workbench.node.lease import Lease, usual_folder
-from workbench.node.notice import Notices, usual_place
 
 LOOK_SECONDS = 0.1
 IDLE_SECONDS = 1.0

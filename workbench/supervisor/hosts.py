@@ -12,7 +12,7 @@ from workbench.core.fleet.model import COMING, NodeState, Provider
 from workbench.core.world.remote import LostSession, Session
 from workbench.core.world.world import Host, World
 from workbench.requests.cluster import local_hosts
-from workbench.supervisor.fleet.keeper import FleetKeeper
+from workbench.supervisor.fleet.fleet_loop import FleetKeeper
 from workbench.supervisor.fleet.provider import Fleet, Load
 
 # The state of a predecessor's worlds is unknown until their nodes are reached.

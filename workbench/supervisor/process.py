@@ -26,7 +26,7 @@ from workbench.store.paths import cluster_directory, owners_only
 from workbench.store.reserve import take_back_reserve
 from workbench.supervisor.data.outputs import Outputs
 from workbench.supervisor.final_message import store_failure
-from workbench.supervisor.fleet.keeper import FleetKeeper
+from workbench.supervisor.fleet.fleet_loop import FleetKeeper
 from workbench.supervisor.heartbeat import Heart
 from workbench.supervisor.hosts import Ground
 from workbench.supervisor.logfile import begin_log
@@ -130,7 +130,7 @@ def _keeper_of(wish: ClusterWish, store: Store, mpi: MpiCluster, outputs: Output
 
 
 def _login_of(cluster: str) -> Login:
-    from workbench.supervisor.fleet.keys import login_of
+    from workbench.supervisor.fleet.ssh_keys import login_of
 
     return login_of(cluster)
 

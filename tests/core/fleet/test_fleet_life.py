@@ -16,6 +16,19 @@ from hypothesis import strategies as st
 
 from tests.weekly import examples
 from workbench.core.fleet.cost import metered
+from workbench.core.fleet.fleet_plan import (
+    Buy,
+    Clean,
+    Finish,
+    FleetFact,
+    Open,
+    PrepareNode,
+    Put,
+    RecordPurchase,
+    SessionState,
+    Terminate,
+    plan_fleet,
+)
 from workbench.core.fleet.membership import members
 from workbench.core.fleet.model import (
     FleetWish,
@@ -29,26 +42,13 @@ from workbench.core.fleet.model import (
     Provider,
     Purchase,
 )
-from workbench.core.fleet.plan import (
-    Buy,
-    Clean,
-    Finish,
-    FleetFact,
-    Open,
-    PrepareNode,
-    Put,
-    RecordPurchase,
-    SessionState,
-    Terminate,
-    plan_fleet,
-)
+from workbench.core.fleet.node_health import BOOT_SECONDS
 from workbench.core.fleet.purchases import (
     LAG_SECONDS,
     PAUSE_SECONDS,
     PurchaseOutcome,
     PurchaseRecord,
 )
-from workbench.core.fleet.reconcile import BOOT_SECONDS
 
 PROFILE = settings(derandomize=True, deadline=None, max_examples=examples(1_000))
 SHORT_PROFILE = settings(PROFILE, max_examples=examples(300))

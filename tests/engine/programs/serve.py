@@ -20,7 +20,7 @@ from types import ModuleType
 import numpy
 from mpi4py import MPI
 
-from workbench.engine import communicator
+from workbench.engine import mpi_calls
 from workbench.engine.step_probe import MpiActivity
 
 FOLDER, FAULT_TOLERANT, OWNER = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -46,7 +46,7 @@ def run(place: Path) -> None:
     numpy.random.seed(0)
     fresh = MpiActivity()
     for name in MpiActivity.__slots__:
-        setattr(communicator.watch, name, getattr(fresh, name))
+        setattr(mpi_calls.watch, name, getattr(fresh, name))
     exec(compile(Path(path).read_text(), path, "exec"), module.__dict__)
 
 

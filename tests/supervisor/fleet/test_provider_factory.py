@@ -21,8 +21,8 @@ from workbench.core.world.world import Host
 from workbench.errors import InputError, MachineError
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
-from workbench.supervisor.fleet.keys import KeyRing
 from workbench.supervisor.fleet.provider_factory import provider_of
+from workbench.supervisor.fleet.ssh_keys import KeyRing
 
 PURCHASE = Purchase("lab", "token", 0, 2, 2, ("c5.large",))
 MACHINE = Machine("i-1", MachineState.RUNNING, "10.0.0.4", "10.0.0.4", token="token")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workbench.core.fleet.model import Leftover, Machine, Node, Offer
+from workbench.core.fleet.node_health import SessionState
 from workbench.core.fleet.purchases import PurchaseRecord
-from workbench.core.fleet.reconcile import SessionState
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from workbench.core.fleet.facts import FleetFact
 from workbench.core.fleet.model import FleetWish, Machine, Node, NodeState, Provider
-from workbench.core.fleet.purchases import PurchaseRecord, settled
-from workbench.core.fleet.reconcile import (
+from workbench.core.fleet.node_health import (
     ALIVE,
     adopted,
     ended_unseen,
@@ -15,6 +14,7 @@ from workbench.core.fleet.reconcile import (
     seen_again,
     unlisted,
 )
+from workbench.core.fleet.purchases import PurchaseRecord, settled
 
 
 class FleetView:

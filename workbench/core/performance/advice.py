@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from workbench.core.performance.batch_size import Advice
 from workbench.core.performance.batch_size import sentence as batch_sentence
-from workbench.core.performance.verdict import GIVES, Cause, Verdict, gain_text
+from workbench.core.performance.step_verdict import GIVES, Cause, Verdict, gain_text
 
 
 def size_sentences(verdict: Verdict | None, batch: Advice | None) -> list[str]:

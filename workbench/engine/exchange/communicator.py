@@ -15,7 +15,6 @@ from chainermn.communicators.mpi_communicator_base import MpiCommunicatorBase
 
 from workbench.core.performance.exchange_model import Algorithm, Codec, mark_codec
 from workbench.core.run.exchange_options import DOUBLE_VARIABLE
-from workbench.engine.communicator import watch
 from workbench.engine.exchange import summary
 from workbench.engine.exchange.bucket_layout import BucketLayout
 from workbench.engine.exchange.exchanger import Exchanger
@@ -24,6 +23,7 @@ from workbench.engine.exchange.optimizer import DelayedOptimizer, OverlappingOpt
 from workbench.engine.exchange.reducer import Reducer
 from workbench.engine.exchange.torch import allreduce_gradients
 from workbench.engine.exchange.transport import transport_of
+from workbench.engine.mpi_calls import watch
 from workbench.engine.run_context import current
 from workbench.engine.step_probe import Meetings
 

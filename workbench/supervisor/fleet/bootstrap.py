@@ -15,11 +15,11 @@ from workbench.cloud.ssh import SshSession, open_session
 from workbench.cloud.userdata import make_host_key, show_host_key
 from workbench.core.fleet.model import Machine
 from workbench.core.node import environment_paths
+from workbench.core.world.known_hosts import known_hosts_line
 from workbench.core.world.remote import Session
-from workbench.core.world.sshconfig import known_hosts_line
 from workbench.core.world.world import Host
 from workbench.errors import MachineError
-from workbench.supervisor.fleet.keys import HostKey, KeyRing
+from workbench.supervisor.fleet.ssh_keys import HostKey, KeyRing
 
 ROOT = "root"
 

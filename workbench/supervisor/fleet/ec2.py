@@ -18,10 +18,10 @@ from workbench.store import Store
 from workbench.store.paths import cluster_directory, owner_id, types_folder
 from workbench.supervisor.fleet import environment
 from workbench.supervisor.fleet.bootstrap import greet
-from workbench.supervisor.fleet.keys import KeyRing
 from workbench.supervisor.fleet.leases import NodeLeases
 from workbench.supervisor.fleet.lookups import LookUps
 from workbench.supervisor.fleet.provider import NodeProvider, Report
+from workbench.supervisor.fleet.ssh_keys import KeyRing
 
 
 class Ec2Provider:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from workbench.core.fleet.model import FleetWish, Machine, Node, NodeState
-from workbench.core.fleet.reconcile import SessionState
+from workbench.core.fleet.node_health import SessionState
 from workbench.core.world.remote import Session
 from workbench.supervisor.fleet.provider import Report
 from workbench.supervisor.tasks import BackgroundTasks

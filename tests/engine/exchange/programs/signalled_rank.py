@@ -15,7 +15,7 @@ import numpy as np
 from tests.engine.exchange.programs.nodes import be_a_node
 from tests.engine.exchange.programs.reference import make, means_of
 from tests.engine.programs.world import arguments, folder, found, rank, size, write_found
-from workbench.engine.communicator import is_echo
+from workbench.engine.mpi_calls import is_echo
 
 be_a_node(rank)
 way, chosen, signal_number = arguments[0], int(arguments[1]), int(arguments[2])

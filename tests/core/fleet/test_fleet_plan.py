@@ -6,18 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.fleet.model import (
-    FleetWish,
-    Leftover,
-    Machine,
-    MachineState,
-    Needs,
-    Node,
-    NodeState,
-    Offer,
-    Provider,
-)
-from workbench.core.fleet.plan import (
+from workbench.core.fleet.fleet_plan import (
     LEAVE_SECONDS,
     TAKEN_SECONDS,
     Buy,
@@ -33,6 +22,18 @@ from workbench.core.fleet.plan import (
     Wait,
     plan_fleet,
 )
+from workbench.core.fleet.model import (
+    FleetWish,
+    Leftover,
+    Machine,
+    MachineState,
+    Needs,
+    Node,
+    NodeState,
+    Offer,
+    Provider,
+)
+from workbench.core.fleet.node_health import BOOT_SECONDS, LOST_SECONDS
 from workbench.core.fleet.provisioning import MOST_FAILURES
 from workbench.core.fleet.purchases import (
     LAG_SECONDS,
@@ -41,7 +42,6 @@ from workbench.core.fleet.purchases import (
     PurchaseOutcome,
     PurchaseRecord,
 )
-from workbench.core.fleet.reconcile import BOOT_SECONDS, LOST_SECONDS
 from workbench.core.world.world import Host
 
 NOW = 100_000.0

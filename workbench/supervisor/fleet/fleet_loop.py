@@ -27,6 +27,7 @@ from workbench.core.fleet.facts import (
     Terminate,
     Wait,
 )
+from workbench.core.fleet.fleet_plan import plan_fleet
 from workbench.core.fleet.membership import members
 from workbench.core.fleet.model import (
     FleetWish,
@@ -38,7 +39,6 @@ from workbench.core.fleet.model import (
     Provider,
     Purchase,
 )
-from workbench.core.fleet.plan import plan_fleet
 from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.supervisor import log_messages
 from workbench.core.world.remote import Session

@@ -14,7 +14,7 @@ from workbench.analysis.prediction_record import keep_verdict, prediction_senten
 from workbench.core.performance.advice import size_sentences
 from workbench.core.performance.batch_size import LEAST_STEPS, Advice, NoiseAverages, advise
 from workbench.core.performance.noise import scale_band
-from workbench.core.performance.verdict import Verdict, judge, sentence
+from workbench.core.performance.step_verdict import Verdict, judge, sentence
 from workbench.core.run.conclusion import Conclusion
 from workbench.core.run.metrics import NOISE_PREFIX, slowest_rank
 from workbench.core.run.model import Run

@@ -13,7 +13,7 @@ from workbench.core.fleet.model import NodeState, Provider
 from workbench.core.fleet.purchases import PurchaseOutcome
 from workbench.errors import MachineError
 from workbench.store import Store
-from workbench.supervisor.fleet.keeper import Load
+from workbench.supervisor.fleet.fleet_loop import Load
 
 
 @pytest.fixture

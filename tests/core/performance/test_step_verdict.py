@@ -13,7 +13,7 @@ from workbench.core.performance.advice import size_sentences
 from workbench.core.performance.batch_size import Advice
 from workbench.core.performance.exchange_model import CODINGS, Codec, Coding, Link
 from workbench.core.performance.step_model import Step, Work, WorldShape, step
-from workbench.core.performance.verdict import Cause, judge, sentence
+from workbench.core.performance.step_verdict import Cause, judge, sentence
 from workbench.core.performance.what_if import (
     Change,
     Observed,

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from workbench.core.world.sshconfig import (
+from workbench.core.world.known_hosts import (
     agent_config,
     check_line,
     fingerprint,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workbench.cluster.mpi import (
+from workbench.cluster.mpi_installation import (
     HostNetwork,
     Mpi,
     MpiKind,

@@ -19,7 +19,13 @@ from tests.cloud.conftest import log_in
 from tests.rehearsal.ec2 import imds
 from tests.rehearsal.hosts import until
 from workbench.core.node.agent_protocol import Alive, Heed, Notice, line_of, read_event
-from workbench.node.notice import MetadataService, Notices, read_action, read_rebalance, usual_place
+from workbench.node.interruption_notice import (
+    MetadataService,
+    Notices,
+    read_action,
+    read_rebalance,
+    usual_place,
+)
 
 ACTION = "meta-data/spot/instance-action"
 REBALANCE = "meta-data/events/recommendations/rebalance"

@@ -9,7 +9,7 @@ import pytest
 from workbench.errors import MachineError
 from workbench.requests.cloud_queries import trust
 from workbench.store.paths import cluster_directory
-from workbench.supervisor.fleet.keys import HostKey, KeyRing, login_of
+from workbench.supervisor.fleet.ssh_keys import HostKey, KeyRing, login_of
 
 ONE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIP6zb0uHTWWPN4AoKPlwwgQWmhFJpMzqBxQfHzhMvZIB"
 TWO = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAILZlsqfs2NXK6nVnCNW8IKMJRaxtDSrXZJVtQxE3b4pC"

@@ -38,8 +38,8 @@ from workbench.core.fleet.facts import (
 )
 from workbench.core.fleet.membership import by_worth, elect_head, has_data, wished_nodes
 from workbench.core.fleet.model import COMING, FleetWish, NodeState, Provider
+from workbench.core.fleet.node_health import ALIVE, SessionState, adopted, is_reachable, late
 from workbench.core.fleet.provisioning import give_up_open, is_under_way, supply
-from workbench.core.fleet.reconcile import ALIVE, SessionState, adopted, is_reachable, late
 from workbench.core.fleet.state import FleetView
 from workbench.core.units import dollars, hourly
 

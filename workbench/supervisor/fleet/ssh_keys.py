@@ -11,7 +11,7 @@ from pathlib import Path
 from workbench.cloud.ssh import new_key, public_half
 from workbench.cluster.remote_hosts import Login
 from workbench.core.node.validation import fitted, parsed
-from workbench.core.world.sshconfig import known_hosts_line
+from workbench.core.world.known_hosts import known_hosts_line
 from workbench.errors import MachineError
 from workbench.requests.cloud_queries import trusted_lines
 from workbench.store.paths import HOST_KEYS_NAME, KEY_NAME, cluster_directory, write_private
