@@ -47,7 +47,7 @@ class Row:
         return source_of(self.cell)
 
 
-FINISHED = "finished on"
+FINISHED = r"finished (?:·|\\u00b7)"
 KEYBOARD = "keyboard"
 CHILDREN = tuple(f"from {name}" for name in ("write", "subprocess", "system", "libc", "fork"))
 
