@@ -38,9 +38,9 @@ WITH_NODE = export PATH="$(CURDIR)/$(BIN):$(if $(NODE_BIN),$(NODE_BIN):)$$PATH";
 	export YARN_NPM_REGISTRY_SERVER="$${YARN_NPM_REGISTRY_SERVER:-$$(npm config get registry 2>/dev/null)}"; \
 	if [ -z "$$YARN_NPM_REGISTRY_SERVER" ]; then unset YARN_NPM_REGISTRY_SERVER; fi;
 
-# The lanes of make test, the longest first, two for each core: most wait more than they compute.
-LANES := browser root quick ranks kernels mpich
-JOBS := $(shell echo $$((2 * $$(nproc))))
+# The lanes of make test, the longest first, one for each core: with more, what is measured differs.
+LANES := root browser quick ranks kernels mpich
+JOBS := $(shell nproc)
 
 # Folders are called docs and extension, too.
 .PHONY: help demo lab extension watch test test-all test-fast test-extension lint format docs bench \
@@ -76,11 +76,11 @@ EITHER := $(if $(filter 1,$(WORKBENCH_WEEKLY)),((contract and mpi) or either_mpi
 PYTEST = -m pytest -p no:cacheprovider
 
 # Everything runs even if something fails, so that one run shows all of it.
-test: $(VENV)/made-lab extension/ui-tests/node_modules/made $(MPICH)/made chromium machines
-test: lint ## check everything, as CI does
+test: $(VENV)/made-test $(VENV)/made-lab extension/ui-tests/node_modules/made $(MPICH)/made
+test: chromium machines ## check everything, as CI does
 	@echo 'Lanes of tests run side by side; each is printed when it has ended.'
 	@$(MAKE) --no-print-directory --keep-going --jobs $(JOBS) --output-sync=target \
-		$(LANES:%=lane-%) test-extension
+		$(LANES:%=lane-%) test-extension lint
 
 test-all: ## check everything, and what takes so long that CI checks it once a week
 	@WORKBENCH_WEEKLY=1 $(MAKE) --no-print-directory test

@@ -49,5 +49,5 @@ def test_a_run_s_options_reach_a_script_that_knows_nothing_of_them(on_shared_ran
     assert losses[2] == losses[1]  # the gradients of the step before were not there yet
     assert losses[3] == pytest.approx(plain[2], rel=1e-5)
     assert "as --double-buffering says." in said
-    assert "uses the mean gradient of the step before" in said
+    assert "uses the mean gradient of the previous step" in said
     assert [one[2] for one in second.values()] == ["", "", ""]

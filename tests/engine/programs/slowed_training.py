@@ -12,7 +12,7 @@ from tests.engine.programs.world import arguments, folder, found, rank, worlds, 
 
 SLOW: dict[str, dict[str, Any]] = {
     "rank": {"compute": 0.02 + 0.03 * (rank == 1)},
-    "data": {"data": 0.03},
+    "data": {"data": 0.06},
     "nothing": {"compute": 0.06},
 }
 found.update(train(worlds.offer(0), folder, **SLOW[arguments[0]]))

@@ -137,21 +137,24 @@ test('a hidden page rests, and has all of the curve once it is seen', async ({
   await expect(run).toHaveAttribute('data-points', String(all));
 });
 
-test('a million points are redrawn about ten times a second', async ({
-  page
-}) => {
-  const options = { points: 1_000_000, pace: 0.1, stride: 25 };
-  const id = await ask('many', { ...ENDLESS, ...options });
-  await openLab(page);
-  const run = await openRun(page, id);
-  await expectMore(run, 1_000_000, 60_000);
+// A matter of time, which is the machine's as well as ours: once a week.
+test(
+  'a million points are redrawn about ten times a second',
+  { tag: '@weekly' },
+  async ({ page }) => {
+    const options = { points: 1_000_000, pace: 0.1, stride: 25 };
+    const id = await ask('many', { ...ENDLESS, ...options });
+    await openLab(page);
+    const run = await openRun(page, id);
+    await expectMore(run, 1_000_000, 60_000);
 
-  const { updates, gap, seconds } = await run.evaluate(watch);
+    const { updates, gap, seconds } = await run.evaluate(watch);
 
-  expect(updates / seconds).toBeGreaterThan(5);
-  expect(updates / seconds).toBeLessThan(13);
-  expect(gap).toBeLessThan(300);
-});
+    expect(updates / seconds).toBeGreaterThan(5);
+    expect(updates / seconds).toBeLessThan(13);
+    expect(gap).toBeLessThan(300);
+  }
+);
 
 async function cluster(): Promise<any> {
   return (await api('workbench/api/clusters')).clusters[0];
