@@ -178,8 +178,11 @@ export async function openRun(page: Page, id: string): Promise<Locator> {
   return run;
 }
 
+/** Change the theme, again where the server has just closed the page's connection. */
 export async function setTheme(page: Page, theme: string): Promise<void> {
-  await command(page, 'apputils:change-theme', { theme });
+  await expect(async () => {
+    await command(page, 'apputils:change-theme', { theme });
+  }).toPass({ timeout: 30_000 });
   await expect(page.locator('body')).toHaveAttribute(
     'data-jp-theme-name',
     theme
