@@ -70,8 +70,8 @@ export class NotebookSaver {
   /** Save every open notebook that shows `run` and has changed. */
   async save(run: string): Promise<void> {
     for (const panel of this.isWanted() ? this._showing(run) : []) {
+      this._saveWhenExecuted(panel, run); // first, as it may end while this is saved
       await this._save(panel.context);
-      this._saveWhenExecuted(panel, run);
     }
   }
 

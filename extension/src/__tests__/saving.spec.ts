@@ -211,6 +211,27 @@ it('saves again when the cell has been executed', async () => {
   expect([file.saves, file.dialogs]).toEqual([2, 0]);
 });
 
+it('saves again when the cell gets its number during the save', async () => {
+  const { context, executed } = page;
+  const save = context.save;
+  context.save = async () => {
+    await save();
+    if (file.saves === 1) {
+      context.model.dirty = true;
+      executed.executionState = 'idle';
+      executed.stateChanged.emit({ name: 'executionState' });
+    }
+  };
+  executed.executionState = 'running';
+
+  await page.show();
+  while (file.saves < 2) {
+    await tick();
+  }
+
+  expect(context.model.dirty).toBe(false);
+});
+
 describe('pages that show the same notebook', () => {
   it('save one after another, and the later ones leave it alone', async () => {
     const pages = [page, new FakePage(file), new FakePage(file)];
