@@ -1,4 +1,4 @@
-"""The store and data directory of tests/store, the runs of tests/view, and a supervisor's lock."""
+"""A store in the data directory of tests/store, the runs of tests/view, and a supervisor's lock."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.store.conftest import home, on_disk, run, store, wish
+from tests.store.conftest import home, on_disk, run, wish
 from tests.view.conftest import queue
 from workbench.requests.supervisor import LOCK_NAME, LOG_NAME
+from workbench.store import Store
 from workbench.store.paths import cluster_directory
 
-__all__ = ["home", "on_disk", "queue", "run", "store", "wish"]
+__all__ = ["home", "on_disk", "queue", "run", "wish"]
+
+
+@pytest.fixture
+def store(home: Path) -> Iterator[Store]:
+    """The store of the data directory."""
+    with Store() as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -26,7 +24,6 @@ from workbench.requests.cluster import (
     remove_cluster,
 )
 from workbench.requests.run import ask_run
-from workbench.store import Store
 
 TOO_MANY = local_slots() + 1
 CELL = {"kind": RunKind.CELL, "source": "pass"}
@@ -34,12 +31,6 @@ CELL = {"kind": RunKind.CELL, "source": "pass"}
 NODES = FleetWish(
     Provider.HOSTS, nodes=2, hosts=(Host("10.0.0.4", 1), Host("10.0.0.10", 1), Host("10.0.0.11", 1))
 )
-
-
-@pytest.fixture
-def store(home: Path) -> Iterator[Store]:
-    with Store() as opened:
-        yield opened
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -25,12 +24,6 @@ HOSTS = FleetWish(Provider.HOSTS, nodes=2, hosts=THREE)
 RENTED = FleetWish(Provider.EC2, nodes=2, needs=Needs(vcpus=2), region="us-east-1")
 REHEARSED = replace(RENTED, provider=Provider.REHEARSAL)
 OFFER = Offer("c5.large", "us-east-1a", 0.04, 2, 4.0)
-
-
-@pytest.fixture
-def store(home: Path) -> Iterator[Store]:
-    with Store() as opened:
-        yield opened
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -28,7 +26,6 @@ from workbench.requests.run import (
     script_source,
     stop_line,
 )
-from workbench.store import Store
 
 TOO_MANY = local_slots() + 1
 CELL = {"kind": RunKind.CELL, "source": "pass"}
@@ -36,12 +33,6 @@ CELL = {"kind": RunKind.CELL, "source": "pass"}
 NODES = FleetWish(
     Provider.HOSTS, nodes=2, hosts=(Host("10.0.0.4", 1), Host("10.0.0.10", 1), Host("10.0.0.11", 1))
 )
-
-
-@pytest.fixture
-def store(home: Path) -> Iterator[Store]:
-    with Store() as opened:
-        yield opened
 
 
 @pytest.mark.parametrize(

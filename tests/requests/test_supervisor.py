@@ -31,18 +31,11 @@ from workbench.requests.supervisor import (
     supervisor_is_awake,
     wake_supervisor,
 )
-from workbench.store import Store
 from workbench.store.paths import cluster_directory
 
 CELL = {"kind": RunKind.CELL, "source": "pass"}
 Start = Callable[..., "subprocess.Popen[str]"]
 PROGRAM = Path(__file__).with_name("still.py")
-
-
-@pytest.fixture
-def store(home: Path) -> Iterator[Store]:
-    with Store() as opened:
-        yield opened
 
 
 def test_no_second_supervisor_is_started(store, home, awake) -> None:
