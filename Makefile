@@ -74,6 +74,9 @@ BROWSER := browser and not root
 ROOT := root
 EITHER := $(if $(filter 1,$(WORKBENCH_WEEKLY)),((contract and mpi) or either_mpi),either_mpi) and not root
 PYTEST = -m pytest -p no:cacheprovider
+# Beside other lanes, on a busy machine, two tests of a lane may fail once; its output shows them.
+LANE = $(PYTEST) -p no:xdist -p rerunfailures --reruns 1 --max-suite-reruns 2 \
+	--rerun-except pytest-timeout --rerun-show-tracebacks
 
 # Everything runs even if something fails, so that one run shows all of it.
 test: $(VENV)/made-test $(VENV)/made-lab extension/ui-tests/node_modules/made $(MPICH)/made
@@ -89,22 +92,22 @@ test-fast: $(VENV)/made-test ## run the tests that take less than a minute toget
 	$(BIN)/python $(PYTEST) -n auto --dist loadfile -m '$(QUICK) and not slow'
 
 lane-quick:
-	$(BIN)/python $(PYTEST) -m '$(QUICK)'
+	$(BIN)/python $(LANE) -m '$(QUICK)'
 
 lane-ranks:
-	$(BIN)/python $(PYTEST) -m '$(RANKS)'
+	$(BIN)/python $(LANE) -m '$(RANKS)'
 
 lane-kernels:
-	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python $(PYTEST) -m '$(KERNELS)'
+	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python $(LANE) -m '$(KERNELS)'
 
 lane-browser:
-	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python $(PYTEST) -m '$(BROWSER)'
+	$(if $(NODE_BIN),PATH="$(NODE_BIN):$$PATH") $(BIN)/python $(LANE) -m '$(BROWSER)'
 
 lane-root:
-	$(AS_ROOT) $(BIN)/python $(PYTEST) -m '$(ROOT)'
+	$(AS_ROOT) $(BIN)/python $(LANE) -m '$(ROOT)'
 
 lane-mpich:
-	$(MPICH)/bin/python $(PYTEST) -m '$(EITHER)'
+	$(MPICH)/bin/python $(LANE) -m '$(EITHER)'
 
 test-extension: extension/node_modules/made extension/ui-tests/node_modules/made ## the extension's types, format and unit tests
 	@$(WITH_NODE) cd extension && jlpm lint:check && (cd ui-tests && jlpm lint:check) && jlpm test
