@@ -22,6 +22,8 @@ FRONT := $(addprefix extension/,package.json yarn.lock .yarnrc.yml tsconfig.json
 export UV_PYTHON_DOWNLOADS := never
 export UV_PYTHON_PREFERENCE := only-system
 unexport VIRTUAL_ENV UV_PROJECT_ENVIRONMENT
+# Tests start thousands of Pythons; without bytecode on disk, each compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The first Python that is in range and runs; PYTHON=... on the command line chooses another.
 IN_RANGE := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
