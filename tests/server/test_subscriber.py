@@ -14,8 +14,8 @@ from workbench.server.run_reader import RunUpdate
 from workbench.server.schemas import Ack, OutputRequest
 from workbench.server.subscriber import (
     RUN_SECONDS,
+    LatestMessages,
     Subscriber,
-    Told,
     as_json,
     brief,
 )
@@ -64,8 +64,8 @@ def look(
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def latest() -> LatestMessages:
+    return LatestMessages()
 
 
 @pytest.fixture
@@ -74,18 +74,18 @@ def wire(jp_asyncio_loop) -> Wire:
 
 
 @pytest.fixture
-def page(wire, told) -> Subscriber:
+def page(wire, latest) -> Subscriber:
     """A page that was greeted, and has version 5 of a feed's curves."""
     page = Subscriber(wire, "feed", 5)
-    page.greet(look(), told)
+    page.greet(look(), latest)
     wire.take()
     return page
 
 
 @pytest.fixture
-def waiting(page, told, wire) -> Subscriber:
+def waiting(page, latest, wire) -> Subscriber:
     """A page that has not answered a frame of version 6, sent ``LATER``."""
-    assert not page.tell(look(6, frames={5: b"5-6"}), told, LATER)
+    assert not page.send(look(6, frames={5: b"5-6"}), latest, LATER)
     assert wire.take() == [b"5-6"]
     return page
 
@@ -100,10 +100,10 @@ def test_a_page_that_was_not_greeted_lacks_nothing_yet(wire) -> None:
 @pytest.mark.parametrize(
     ("feed", "version", "since"), [("feed", 5, 5), ("other", 5, 0), ("feed", 8, 0), ("", 0, 0)]
 )
-def test_what_a_page_has_counts_only_for_the_same_feed(wire, told, feed, version, since) -> None:
+def test_what_a_page_has_counts_only_for_the_same_feed(wire, latest, feed, version, since) -> None:
     page = Subscriber(wire, feed, version)
 
-    page.greet(look(7, id="x"), told)
+    page.greet(look(7, id="x"), latest)
 
     run = {"is_ended": False, "iteration": 0, "line": line_of(), "id": "x"}
     hello = {"type": "hello", "feed": "feed", "run": run}
@@ -111,21 +111,21 @@ def test_what_a_page_has_counts_only_for_the_same_feed(wire, told, feed, version
     assert page.since(LATER, ended=False) == since
 
 
-def test_no_frame_follows_one_that_is_not_answered(waiting, told, wire) -> None:
+def test_no_frame_follows_one_that_is_not_answered(waiting, latest, wire) -> None:
     assert waiting.since(LATER + 1000, ended=False) is None
 
-    waiting.tell(look(7, frames={5: b"5-7", 6: b"6-7"}), told, LATER + 1000)
+    waiting.send(look(7, frames={5: b"5-7", 6: b"6-7"}), latest, LATER + 1000)
 
     assert wire.take() == []
 
 
-def test_an_answer_makes_room_for_the_next_frame_after_a_while(waiting, told, wire) -> None:
+def test_an_answer_makes_room_for_the_next_frame_after_a_while(waiting, latest, wire) -> None:
     waiting.take(Ack(type="ack", version=6))
     news = look(7, frames={6: b"6-7"})
 
-    waiting.tell(news, told, LATER + 0.01)
+    waiting.send(news, latest, LATER + 0.01)
     assert wire.take() == []
-    waiting.tell(news, told, LATER + 0.1)
+    waiting.send(news, latest, LATER + 0.1)
     assert wire.take() == [b"6-7"]
 
 
@@ -136,27 +136,27 @@ def test_an_answer_to_another_frame_is_none(waiting, version) -> None:
     assert waiting.since(LATER + 1, ended=False) is None
 
 
-def test_a_frame_for_another_version_is_not_sent(page, told, wire) -> None:
-    page.tell(look(7, frames={0: b"0-7"}), told, LATER)
+def test_a_frame_for_another_version_is_not_sent(page, latest, wire) -> None:
+    page.send(look(7, frames={0: b"0-7"}), latest, LATER)
 
     assert wire.take() == []
     assert page.since(LATER, ended=False) == 5
 
 
-def test_what_has_not_changed_is_not_sent(page, told, wire) -> None:
-    page.tell(look(7, frames={5: None}), told, LATER)
+def test_what_has_not_changed_is_not_sent(page, latest, wire) -> None:
+    page.send(look(7, frames={5: None}), latest, LATER)
 
     assert wire.take() == []
     assert page.since(LATER, ended=False) == 7
 
 
-def test_nothing_is_sent_before_the_connection_has_taken_the_last(page, told, wire) -> None:
+def test_nothing_is_sent_before_the_connection_has_taken_the_last(page, latest, wire) -> None:
     wire.stuck = True
-    page.tell(look(6, frames={5: b"5-6"}), told, LATER)
+    page.send(look(6, frames={5: b"5-6"}), latest, LATER)
     page.take(Ack(type="ack", version=6))
     wire.take()
 
-    ended = page.tell(look(7, ended=True, frames={6: b"6-7"}), told, LATER + 100)
+    ended = page.send(look(7, ended=True, frames={6: b"6-7"}), latest, LATER + 100)
 
     assert (wire.take(), ended) == ([], False)
 
@@ -164,76 +164,76 @@ def test_nothing_is_sent_before_the_connection_has_taken_the_last(page, told, wi
 # -- the end
 
 
-def test_a_page_that_has_all_is_told_the_end(page, told, wire) -> None:
-    assert page.tell(look(5, ended=True), told, LATER)
+def test_a_page_that_has_all_is_told_the_end(page, latest, wire) -> None:
+    assert page.send(look(5, ended=True), latest, LATER)
     assert wire.take() == ["end"]
 
 
-def test_a_page_that_lacks_something_is_not_told_the_end(page, told, wire) -> None:
-    assert not page.tell(look(7, ended=True), told, LATER)
-    assert not page.tell(look(7, ended=True, frames={5: b"5-7"}), told, LATER)
+def test_a_page_that_lacks_something_is_not_told_the_end(page, latest, wire) -> None:
+    assert not page.send(look(7, ended=True), latest, LATER)
+    assert not page.send(look(7, ended=True, frames={5: b"5-7"}), latest, LATER)
     assert wire.take() == [b"5-7"]
 
 
-def test_a_page_that_has_just_come_may_still_ask_for_output(page, told) -> None:
-    assert not page.tell(look(5, ended=True), told, USUAL.greeting / 2)
+def test_a_page_that_has_just_come_may_still_ask_for_output(page, latest) -> None:
+    assert not page.send(look(5, ended=True), latest, USUAL.greeting / 2)
 
 
-def test_a_page_that_reads_output_is_told_the_end_behind_it(page, told, wire) -> None:
+def test_a_page_that_reads_output_is_told_the_end_behind_it(page, latest, wire) -> None:
     page.take(OutputRequest(type="output", after=0))
     some = {0: {"after": 3, "skipped": 0, "pieces": []}}
 
-    assert not page.tell(look(5, ended=True), told, LATER)
-    assert not page.tell(look(5, ended=True, output=some), told, LATER)
+    assert not page.send(look(5, ended=True), latest, LATER)
+    assert not page.send(look(5, ended=True, output=some), latest, LATER)
     page.take(OutputRequest(type="output", after=3))
-    assert not page.tell(look(5, ended=True), told, LATER)
-    assert page.tell(look(5, ended=True, output={3: None}), told, LATER)
+    assert not page.send(look(5, ended=True), latest, LATER)
+    assert page.send(look(5, ended=True, output={3: None}), latest, LATER)
     assert wire.take() == ["output", "end"]
 
 
-def test_a_page_that_wants_no_more_output_is_told_the_end(page, told) -> None:
+def test_a_page_that_wants_no_more_output_is_told_the_end(page, latest) -> None:
     page.take(OutputRequest(type="output", after=0))
-    page.tell(look(5, ended=True, output={0: {"after": 3}}), told, LATER)
+    page.send(look(5, ended=True, output={0: {"after": 3}}), latest, LATER)
 
     page.take(OutputRequest(type="output", after=None))
 
-    assert page.tell(look(5, ended=True), told, LATER)
+    assert page.send(look(5, ended=True), latest, LATER)
 
 
-def test_a_page_that_stops_reading_output_is_told_the_end(page, told) -> None:
+def test_a_page_that_stops_reading_output_is_told_the_end(page, latest) -> None:
     page.take(OutputRequest(type="output", after=0))
-    page.tell(look(5, ended=True, output={0: {"after": 3}}), told, LATER)
+    page.send(look(5, ended=True, output={0: {"after": 3}}), latest, LATER)
 
-    assert not page.tell(look(5, ended=True), told, LATER + USUAL.patience - 1)
-    assert page.tell(look(5, ended=True), told, LATER + USUAL.patience)
+    assert not page.send(look(5, ended=True), latest, LATER + USUAL.patience - 1)
+    assert page.send(look(5, ended=True), latest, LATER + USUAL.patience)
 
 
 def test_a_page_that_does_not_answer_gets_the_rest_of_a_run_that_has_ended(
-    waiting, told, wire
+    waiting, latest, wire
 ) -> None:
     patience = LATER + USUAL.patience
 
-    assert not waiting.tell(look(7, ended=True), told, patience - 1)
+    assert not waiting.send(look(7, ended=True), latest, patience - 1)
     assert waiting.since(patience - 1, ended=True) is None
     assert waiting.is_slow(patience)
     assert waiting.since(patience, ended=True) == 6
-    assert not waiting.tell(look(7, ended=True, frames={6: b"6-7"}), told, patience)
-    assert waiting.tell(look(7, ended=True), told, patience + 0.1)
+    assert not waiting.send(look(7, ended=True, frames={6: b"6-7"}), latest, patience)
+    assert waiting.send(look(7, ended=True), latest, patience + 0.1)
     assert wire.take() == [b"6-7", "end"]
 
 
-def test_a_page_that_does_not_answer_and_lacks_nothing_is_told_the_end(waiting, told) -> None:
+def test_a_page_that_does_not_answer_and_lacks_nothing_is_told_the_end(waiting, latest) -> None:
     patience = LATER + USUAL.patience
 
-    assert not waiting.tell(look(6, ended=True), told, patience - 1)
-    assert waiting.tell(look(6, ended=True), told, patience)
-    assert waiting.tell(look(7, ended=True, frames={6: None}), told, patience)
+    assert not waiting.send(look(6, ended=True), latest, patience - 1)
+    assert waiting.send(look(6, ended=True), latest, patience)
+    assert waiting.send(look(7, ended=True, frames={6: None}), latest, patience)
 
 
-def test_nothing_is_sent_over_a_closed_connection(page, told, wire) -> None:
+def test_nothing_is_sent_over_a_closed_connection(page, latest, wire) -> None:
     page.close(1000)
 
-    page.tell(look(7, frames={5: b"5-7"}), told, LATER)
+    page.send(look(7, frames={5: b"5-7"}), latest, LATER)
 
     assert (wire.take(), wire.closed) == ([], (1000, ""))
 
@@ -241,11 +241,11 @@ def test_nothing_is_sent_over_a_closed_connection(page, told, wire) -> None:
 # -- where the run stands
 
 
-def test_a_page_is_told_where_the_run_stands_once(page, told, wire) -> None:
-    told.note(look(iteration=1), LATER)
+def test_a_page_is_told_where_the_run_stands_once(page, latest, wire) -> None:
+    latest.note(look(iteration=1), LATER)
 
     for _ in range(2):
-        page.tell(look(iteration=1), told, LATER)
+        page.send(look(iteration=1), latest, LATER)
 
     assert wire.take() == ["run"]
 
@@ -262,22 +262,22 @@ def test_a_page_is_told_where_the_run_stands_once(page, told, wire) -> None:
     ],
 )
 def test_what_has_changed_is_told_after_a_moment_and_all_of_it_now_and_then(
-    told, change, seconds, count
+    latest, change, seconds, count
 ) -> None:
-    told.note(look(), LATER)
+    latest.note(look(), LATER)
 
-    told.note(look(**change), LATER + seconds)
+    latest.note(look(**change), LATER + seconds)
 
-    assert told.run == count
-    assert told.is_behind == ("iteration" in change and count == 1)
+    assert latest.run == count
+    assert latest.is_behind == ("iteration" in change and count == 1)
 
 
-def test_a_run_that_has_ended_is_not_told_again(told) -> None:
-    told.note(look(ended=True), LATER)
+def test_a_run_that_has_ended_is_not_told_again(latest) -> None:
+    latest.note(look(ended=True), LATER)
 
-    told.note(look(ended=True), LATER + 10 * USUAL.beat)
+    latest.note(look(ended=True), LATER + 10 * USUAL.beat)
 
-    assert told.run == 1
+    assert latest.run == 1
 
 
 def test_a_message_that_json_cannot_carry_is_not_sent() -> None:

@@ -53,9 +53,9 @@ class ErrorResponse(web.HTTPError):
     def __init__(self, error: WorkbenchError) -> None:
         status = next(status for kind, status in _STATUS.items() if isinstance(error, kind))
         super().__init__(status)
-        self.told: dict[str, Any] = {"message": in_page(str(error)), "reason": RESOURCE}
+        self.answer: dict[str, Any] = {"message": in_page(str(error)), "reason": RESOURCE}
         if isinstance(error, PriceQuestion):
-            self.told["price"] = error.price
+            self.answer["price"] = error.price
 
 
 class Handler(APIHandler):
@@ -88,7 +88,7 @@ class Handler(APIHandler):
         if not isinstance(error, ErrorResponse):
             super().write_error(status_code, **options)
             return
-        self.finish(as_json(error.told))
+        self.finish(as_json(error.answer))
 
 
 class ClustersHandler(Handler):

@@ -19,7 +19,7 @@ from workbench.errors import Unknown, WorkbenchError
 from workbench.requests.supervisor import Care, supervisor_is_awake
 from workbench.server.feed_pace import USUAL, FeedPace
 from workbench.server.run_reader import FeedRequests, Reading, RunUpdate
-from workbench.server.subscriber import Subscriber, Told
+from workbench.server.subscriber import LatestMessages, Subscriber
 from workbench.server.workers import Workers
 from workbench.store import Store
 
@@ -71,7 +71,7 @@ class Following:
         # Pages that know of the end, and until when they may stay: the notebook is open there, so
         # they save it.
         self._staying: dict[Subscriber, float] = {}
-        self._told = Told(pace)
+        self._latest = LatestMessages(pace)
         self._chores = Chores(run, server, pace)
         self._thread = ThreadPoolExecutor(1, f"workbench reader of {run}")
         self._reading: Reading | None = None
@@ -142,7 +142,7 @@ class Following:
         try:
             while await self._is_wanted():
                 self._ask()
-                self._tell(await self._read(reading.wait))
+                self._send(await self._read(reading.wait))
         except WorkbenchError as error:
             self._refuse(error)
         finally:
@@ -169,25 +169,25 @@ class Following:
         """Request from the reader what pages lack."""
         if self._reading is None:
             return
-        now, ended = time.monotonic(), self._told.ended
+        now, ended = time.monotonic(), self._latest.ended
         since = {page.since(now, ended=ended) for page in self._pages}
         after = {page.wanted for page in self._pages}
         questions = FeedRequests(
             frozenset(version for version in since if version is not None),
             frozenset(sequence for sequence in after if sequence is not None),
             slow=not ended and all(page.is_slow(now) for page in self._pages),
-            anyway=self._told.is_behind,
+            anyway=self._latest.is_behind,
         )
         self._reading.ask(questions, urgent=urgent)
 
-    def _tell(self, look: RunUpdate) -> None:
+    def _send(self, look: RunUpdate) -> None:
         now = time.monotonic()
-        self._told.note(look, now)
+        self._latest.note(look, now)
         for page in list(self._pages):
             if not page.greeted:
-                page.greet(look, self._told)
+                page.greet(look, self._latest)
                 self._ask(urgent=True)  # it gets the curves immediately
-            elif page.tell(look, self._told, now):
+            elif page.send(look, self._latest, now):
                 self._pages.remove(page)
                 if page.stays:
                     self._staying[page] = now + self._pace.stay
@@ -217,7 +217,7 @@ class Following:
 
     def _chore(self, over: bool, pages: int) -> Callable[[], None]:
         """Return the periodic task that is due, to be done in a thread."""
-        now, run = time.time(), self._told.run_now
+        now, run = time.time(), self._latest.run_now
         count = 0 if over else pages
         cluster = "" if run.get("is_ended", True) or not pages else run["cluster"]
 

@@ -115,9 +115,9 @@ class Reading:
             urgent = self._rest()
             news = self._take_in(time.time())
             frames, output = self._found(self._questions)
-            told = frames or any(found is not None for found in output.values())
+            found = frames or any(piece is not None for piece in output.values())
             late = time.monotonic() - begun >= self._refresh
-            if urgent or news or told or late or self._questions.anyway or self._feed.ended:
+            if urgent or news or found or late or self._questions.anyway or self._feed.ended:
                 return self._look(frames, output)
 
     def close(self) -> None:

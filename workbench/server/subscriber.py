@@ -28,7 +28,7 @@ FRAME_SECONDS = 0.08
 _REASON_BYTES = 120
 
 
-class Told:
+class LatestMessages:
     """The latest messages about a run, sent or waiting until a connection is clear.
 
     ``run`` and ``steps`` count the messages; a page with another number lacks the latest.
@@ -161,27 +161,27 @@ class Subscriber:
 
     # -- sent messages
 
-    def greet(self, look: RunUpdate, told: Told) -> None:
+    def greet(self, look: RunUpdate, latest: LatestMessages) -> None:
         """Send the first message."""
         feed, version = self._claim
         if feed == look.feed and version <= look.version:
             self._version = version
         self.greeted = True
-        self._run = told.run
+        self._run = latest.run
         self._write(as_json({"type": "hello", "feed": look.feed, "run": look.run}))
 
-    def tell(self, look: RunUpdate, told: Told, now: float) -> bool:
+    def send(self, look: RunUpdate, latest: LatestMessages, now: float) -> bool:
         """Send what it lacks, if no write is pending; return whether that was the end."""
         if self._taken is not None and not self._taken.done():
             return False
-        if self._run != told.run:
-            self._run = told.run
-            self._write(told.run_text)
-        if self._steps != told.steps:
-            self._steps = told.steps
-            self._write(told.steps_text)
-        self._tell_output(look, now)
-        lacks = self._tell_points(look, now)
+        if self._run != latest.run:
+            self._run = latest.run
+            self._write(latest.run_text)
+        if self._steps != latest.steps:
+            self._steps = latest.steps
+            self._write(latest.steps_text)
+        self._send_output(look, now)
+        lacks = self._send_points(look, now)
         if not look.ended or lacks or not self._is_through(look, now):
             return False
         self._write(as_json({"type": "end"}))
@@ -194,13 +194,13 @@ class Subscriber:
 
     # -- private
 
-    def _tell_output(self, look: RunUpdate, now: float) -> None:
+    def _send_output(self, look: RunUpdate, now: float) -> None:
         found = None if self.wanted is None else look.output.get(self.wanted)
         if found is not None:
             self.wanted, self._reading = None, now
             self._write(as_json({"type": "output", **found}))
 
-    def _tell_points(self, look: RunUpdate, now: float) -> bool:
+    def _send_points(self, look: RunUpdate, now: float) -> bool:
         """Return whether there are more points to send."""
         since = self.since(now, ended=look.ended)
         if since is None or since == look.version:
