@@ -243,7 +243,7 @@ def best_candidate(fleet: FleetWish, offers: Sequence[Offer]) -> Candidate:
         return ladder[0]
     quota = judge_quota(fitting[0], fleet.nodes)
     if all(lacking_vcpus(offer, fleet.min_nodes) for offer in fitting):
-        raise StateError(f"{quota.found}. {quota.remedy}")
+        raise quota.error
     cheapest = min(total(offer, fleet.nodes) for offer in fitting)
     raise StateError(
         f"{count(fleet.nodes, 'node')} that fit now cost {hourly(cheapest)}, more than "

@@ -94,7 +94,7 @@ def test_a_price_is_agreed_to_as_long_as_it_hardly_moves():
         (
             {},
             tuple(replace(o, quota=3) for o in OFFERS),
-            "Raise .* by at least 1 vCPU in",
+            "raise .* by at least 1 vCPU in",
         ),
     ],
 )

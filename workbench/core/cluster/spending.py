@@ -120,7 +120,7 @@ def growth(
     )
     if not tried:
         quota = judge_quota(fitting[0], more)
-        raise StateError(f"{quota.found}. {quota.remedy}")
+        raise quota.error
     price = before + total(_cheapest(tried[0], fitting), more)
     traffic = zones_price(training) if near and fleet.across_zones else ""
     found = AddedCost(nodes, before, price, tried[0], traffic)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from workbench.core.node.disks import Disk
 from workbench.core.units import size_text
 from workbench.core.world.world import RankFact
+from workbench.errors import StateError
 
 PYTHONS = ((3, 11), (3, 13))
 BLAS_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -38,6 +39,11 @@ class Finding:
     def title(self) -> str:
         """The check, with the address of its host in front."""
         return ": ".join(filter(None, (self.host, self.check)))
+
+    @property
+    def error(self) -> StateError:
+        """The problem as an error, with its remedy."""
+        return StateError(self.found, self.remedy[:1].lower() + self.remedy[1:])
 
 
 def judge_python(version: tuple[int, int], executable: str) -> Finding:
