@@ -137,8 +137,17 @@ def test_open_mpi_is_asked_for_fault_tolerance_and_given_the_environment() -> No
 
     assert " ".join(arguments) == (
         "--hostfile /h --bind-to none --map-by :OVERSUBSCRIBE --with-ft ulfm "
-        "--mca btl ^tcp -x A -x B"
+        "--mca btl ^tcp,ofi --mca mtl ^ofi -x A -x B"
     )
+
+
+def test_what_a_person_sets_for_open_mpi_stays(monkeypatch) -> None:
+    monkeypatch.setenv("OMPI_MCA_mtl", "psm2")
+
+    arguments = mpiexec_arguments(OPEN_MPI, WORLD, "/h", ())
+
+    assert "mtl" not in arguments
+    assert "^tcp,ofi" in arguments
 
 
 def test_an_older_open_mpi_is_not_asked_for_what_it_does_not_have() -> None:

@@ -16,6 +16,8 @@ import_module("workbench.engine.output_capture").route_output()  # before anythi
 
 from ipyparallel.engine.app import IPEngine  # noqa: E402  # only after that
 
+from workbench.cluster.fabric import has_fabric, without_search  # noqa: E402  # likewise
+
 
 class Engine(IPEngine):
     """An engine that forwards text outside of a run to our streams' original targets."""
@@ -40,4 +42,6 @@ def _keep_log_apart(log: logging.Logger) -> None:
 
 
 if __name__ == "__main__":
+    if not has_fabric():
+        os.environ.update(without_search(os.environ))  # before mpi4py starts MPI
     Engine.launch_instance()

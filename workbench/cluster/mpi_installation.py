@@ -157,9 +157,8 @@ def mpiexec_arguments(
         arguments += ["--with-ft", "ulfm"]
     if link:
         arguments += _daemon_arguments(mpi, link)
-    elif not world.link and "OMPI_MCA_btl" not in os.environ and _has_shared_memory(world.size):
-        # Its sockets would be open to every address, whatever its settings.
-        arguments += ["--mca", "btl", "^tcp"]
+    elif not world.link:
+        arguments += _one_host_arguments(world.size)
     for name in exported:
         arguments += ["-x", name]
     return arguments
@@ -184,6 +183,19 @@ def _daemon_arguments(mpi: Mpi, link: HostNetwork) -> list[str]:
     if not link.distinct:
         arguments += ["--mca", "coll", "^han"]  # it treats hosts of the same name as one host
     return arguments
+
+
+def _one_host_arguments(ranks: int) -> list[str]:
+    """Return Open MPI's options for ranks of one host, which need no network."""
+    # The sockets of tcp would be open to every address, whatever its settings.
+    unused = ["tcp", "ofi"] if _has_shared_memory(ranks) else ["ofi"]
+    settings = {"btl": f"^{','.join(unused)}", "mtl": "^ofi"}
+    return [
+        word
+        for name, value in settings.items()
+        if f"OMPI_MCA_{name}" not in os.environ
+        for word in ("--mca", name, value)
+    ]
 
 
 def _has_shared_memory(ranks: int) -> bool:
