@@ -51,6 +51,16 @@ class Supervisor:
     def send(self, command, ranks=(0, 1)) -> None:
         self.mailbox.send(3, ranks, command)
 
+    def batches(self, run: str, rank: int) -> list[Batch]:
+        """Return a rank's batches of a run, in order, each once though it may be sent again."""
+        heard = [b for b in self.heard if isinstance(b, Batch) and (b.run, b.rank) == (run, rank)]
+        each = {batch.sequence: batch for batch in heard}
+        return [each[sequence] for sequence in sorted(each)]
+
+    def text(self, run: str, rank: int) -> str:
+        """Return what a rank wrote, joined from its chunks."""
+        return "".join(chunk.text for batch in self.batches(run, rank) for chunk in batch.chunks)
+
     def endings(self, run: str) -> dict[int, Ending]:
         return {
             batch.rank: batch.ending
@@ -96,17 +106,17 @@ def execute(start) -> Callable:
 
 
 def test_ranks_join_run_report_and_describe_themselves(execute, supervisor) -> None:
+    run = "260101-000000-summ"
     cell = "import workbench\nworkbench.report(loss=1.0)\nMPI.COMM_WORLD.allreduce(1)"
-    world = execute(("260101-000000-frst", "from mpi4py import MPI"), ("260101-000000-summ", cell))
+    world = execute(("260101-000000-frst", "from mpi4py import MPI"), (run, cell))
 
-    supervisor.listen(lambda: len(supervisor.endings("260101-000000-summ")) == 2)
+    supervisor.listen(lambda: len(supervisor.endings(run)) == 2)
 
-    assert supervisor.endings("260101-000000-summ") == {n: Ending("finished", 1) for n in range(2)}
-    heard = [b for b in supervisor.heard if isinstance(b, Batch) and b.run == "260101-000000-summ"]
-    # What is not acknowledged soon is sent again.
-    batches = {(b.rank, b.sequence): b for b in heard}.values()
-    assert [s.value for b in batches for s in b.samples if s.name == "loss"] == [1.0, 1.0]
-    assert "".join(chunk.text for b in batches for chunk in b.chunks) == "2\n2\n"
+    assert supervisor.endings(run) == {n: Ending("finished", 1) for n in range(2)}
+    for rank in range(2):
+        samples = [s for batch in supervisor.batches(run, rank) for s in batch.samples]
+        assert [s.value for s in samples if s.name == "loss"] == [1.0]
+        assert supervisor.text(run, rank) == "2\n"
     assert {m.rank for m in supervisor.heard if isinstance(m, Hello)} == {0, 1}
     facts = [mine["fact"] for mine in world.found()]
     assert [(f["generation"], f["rank"], f["engine"]) for f in facts] == [(3, 0, 5), (3, 1, 5)]
@@ -230,8 +240,7 @@ def test_a_rank_that_leaves_by_itself_says_with_which_exit_status(execute, super
         ending.traceback.splitlines()[1]
         == '  File "<cell of run 260101-000000-exts>", line 6, in <module>'
     )
-    batches = [b for b in supervisor.heard if isinstance(b, Batch) and b.rank == 1]
-    assert "".join(chunk.text for b in batches for chunk in b.chunks) == "last words\n"
+    assert supervisor.text("260101-000000-exts", 1) == "last words\n"
     assert world.end() != 0
 
 
