@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from tests.supervisor.real import NAME, WORLD, Table, real_table, until
-from workbench.cluster.mpi_installation import find_mpi
+from workbench.cluster.mpi_installation import MpiKind, find_mpi
+from workbench.cluster.shared_memory import segment_folder
 from workbench.core.run.model import RunState
 from workbench.requests.supervisor import wake_supervisor
 
@@ -174,6 +175,17 @@ def test_a_controller_that_is_killed_is_replaced_with_its_world(table: Table) ->
 
     assert "controller is gone" in table.ended(run).fact.message
     assert table.do(f"{WORLD}print(comm.allreduce(1))").fact.state is RunState.FINISHED
+
+
+def test_a_killed_world_leaves_no_shared_memory(table: Table) -> None:
+    if find_mpi().kind is not MpiKind.OPENMPI:
+        pytest.skip("MPICH names its segments itself")
+    before = table.written(table.do("import os\nprint(os.environ['WORKBENCH_WORLD'])"))[0].strip()
+    assert [*segment_folder(before).iterdir()]
+
+    table.fail("os.kill(os.getpid(), signal.SIGKILL)")
+
+    until(lambda: not segment_folder(before).exists())
 
 
 def test_a_plain_client_sees_what_a_cell_left(table: Table) -> None:

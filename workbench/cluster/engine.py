@@ -17,6 +17,8 @@ import_module("workbench.engine.output_capture").route_output()  # before anythi
 from ipyparallel.engine.app import IPEngine  # noqa: E402  # only after that
 
 from workbench.cluster.fabric import has_fabric, without_search  # noqa: E402  # likewise
+from workbench.cluster.shared_memory import segment_settings  # noqa: E402  # likewise
+from workbench.core.world.world import WORLD_VARIABLE  # noqa: E402  # likewise
 
 
 class Engine(IPEngine):
@@ -41,7 +43,14 @@ def _keep_log_apart(log: logging.Logger) -> None:
             handler.setStream(file)
 
 
-if __name__ == "__main__":
+def _set_open_mpi_up() -> None:
+    """Set the variables that Open MPI reads on this host, before mpi4py starts it."""
     if not has_fabric():
-        os.environ.update(without_search(os.environ))  # before mpi4py starts MPI
+        os.environ.update(without_search(os.environ))
+    if mark := os.environ.get(WORLD_VARIABLE):
+        os.environ.update(segment_settings(mark))
+
+
+if __name__ == "__main__":
+    _set_open_mpi_up()
     Engine.launch_instance()

@@ -1,4 +1,4 @@
-"""End the processes that an ended world left on this machine.
+"""End the processes that an ended world left on this machine, and remove its shared memory.
 
 Run on another host as ``python -m workbench.cluster.leftover_processes MARK``; it returns when they
 have ended.
@@ -15,6 +15,7 @@ from collections.abc import Collection, Sequence
 
 import psutil
 
+from workbench.cluster.shared_memory import remove_segments
 from workbench.core.world.world import WORLD_VARIABLE
 
 # Enough for a resource tracker, which waits for the others, to remove shared memory.
@@ -39,11 +40,14 @@ class Remains:
     def press(self, now: float) -> bool:
         """End them, by force after a grace time; true once none is left, or none can be ended.
 
+        The world's shared memory is removed once none is left.
+
         Args:
             now: Seconds of a monotonic clock.
         """
         found = self.find()
         if not found:
+            remove_segments(self._mark)
             return True
         first = self._since is None
         self._since = now if self._since is None else self._since
