@@ -23,6 +23,10 @@ FOLDER = pytest.StashKey[Path]()
 SEED = pytest.StashKey[int]()
 LEFT = pytest.StashKey[list[str]]()
 GRACE_SECONDS = 5.0
+# Images of containers set it to stay small. Each process would then compile again what it imports,
+# which takes half of the time of most programs that tests start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # Modules that start programs or servers, wait for moments, or try very many examples.
 SLOW = {
     f"tests/{name}.py"
