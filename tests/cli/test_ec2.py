@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import io
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +16,7 @@ import boto3
 import pytest
 
 from tests.rehearsal.ec2.endpoint import Endpoint
+from workbench.cloud import __main__ as queries
 from workbench.cloud.ec2 import Ec2
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Provider, Purchase
 from workbench.requests.environment import has_cuda_here
@@ -30,14 +35,34 @@ def one_endpoint() -> Iterator[Endpoint]:
 
 
 @pytest.fixture
-def endpoint(one_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
+def asked_by_programs(one_endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
     """Give the rehearsal's EC2 as it was at first, and have every program ask it."""
     one_endpoint.reset()
     monkeypatch.setenv("AWS_ENDPOINT_URL", one_endpoint.url)
     return one_endpoint
 
 
-def test_the_price_the_dry_run_and_the_end_are_shown_before_the_yes(endpoint, workbench, store):
+@pytest.fixture
+def endpoint(asked_by_programs: Endpoint, monkeypatch: pytest.MonkeyPatch) -> Endpoint:
+    """Have this process answer queries: to start one for each takes longer than the answer."""
+    start = subprocess.run
+
+    def run(command, **options):
+        if command[:3] != [sys.executable, "-m", "workbench.cloud"]:
+            return start(command, **options)
+        said = io.StringIO()
+        with monkeypatch.context() as patch, contextlib.redirect_stdout(said):
+            patch.setattr(sys, "stdin", io.StringIO(options["input"]))
+            code = queries.main(command[3:])
+        return subprocess.CompletedProcess(command, code, said.getvalue(), "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return asked_by_programs
+
+
+def test_the_price_the_dry_run_and_the_end_are_shown_before_the_yes(
+    asked_by_programs, workbench, store
+):
     result = workbench(*UP, "--max-price", "1", "--ttl", "2h")
 
     assert "0.75 Gbit/s" in result.stdout
@@ -49,7 +74,7 @@ def test_the_price_the_dry_run_and_the_end_are_shown_before_the_yes(endpoint, wo
     assert "The cluster is deleted after 2 h (" in result.stdout
     assert "Not confirmed, so nothing was bought" in result.stderr
     assert store.clusters() == []
-    assert Ec2(REGION, endpoint=endpoint.url).leftovers() == ()
+    assert Ec2(REGION, endpoint=asked_by_programs.url).leftovers() == ()
 
 
 def test_a_quota_that_does_not_reach_is_told_before_anything_is_asked(endpoint, workbench):

@@ -13,6 +13,7 @@ import pytest
 from tests.cloud.conftest import REGION
 from workbench.cloud.baking import ImageProgress, away, back
 from workbench.cloud.ec2 import Ec2, regions, sweep
+from workbench.cloud.ec2_client import Connection
 from workbench.cloud.policy import Principal, policy
 from workbench.cloud.tags import IMAGE
 from workbench.core.fleet.cloud_errors import ErrorKind, classify
@@ -72,6 +73,15 @@ def groups(ec2):
 
 def created(endpoint):
     return [(name, params) for name, params in endpoint.calls() if name == "CreateFleet"]
+
+
+def test_the_regions_share_what_describes_the_services():
+    described = [
+        Connection(region).client("ec2").meta.service_model.metadata
+        for region in (REGION, "eu-west-1")
+    ]
+
+    assert described[0] is described[1]
 
 
 def test_what_is_bought_is_listed_with_its_token_and_address(ec2):

@@ -1,7 +1,8 @@
-"""The boto3 client of one region of AWS, with its errors mapped once."""
+"""The botocore client of one region of AWS, with its errors mapped once."""
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from types import TracebackType
 from typing import Any
 
-import boto3
+import botocore.session
 from botocore import exceptions
 from botocore.config import Config
 from botocore.parsers import ResponseParserError
@@ -28,11 +29,11 @@ ACCOUNT = "account"
 
 
 class Connection:
-    """One region of AWS, through boto3; every error is mapped here, once.
+    """One region of AWS, through botocore; every error is mapped here, once.
 
-    Rejected credentials are read again: boto3 itself keeps what it has read from a file even after
-    the file has changed. New ones must belong to the account that has the cluster's resources: in
-    another account all nodes would seem gone, and would be bought again.
+    Rejected credentials are read again: botocore itself keeps what it has read from a file even
+    after the file has changed. New ones must belong to the account that has the cluster's
+    resources: in another account all nodes would seem gone, and would be bought again.
 
     Args:
         endpoint: URL of the API, for a rehearsal; empty for AWS.
@@ -132,16 +133,17 @@ class Connection:
             return True
 
     def client(self, service: str) -> Any:
-        """Return boto3's client, the same one until the credentials are read again."""
+        """Return botocore's client, the same one until the credentials are read again."""
         with self._lock:  # two threads may share a client, but not a session that makes one
             if service not in self._clients:
                 self._session = self._session or self._sign_in()
                 self._clients[service] = self._made(self._session, service)
             return self._clients[service]
 
-    def _sign_in(self) -> boto3.Session:
+    def _sign_in(self) -> Any:
         """Read the credentials, and compare their account with the recorded one."""
-        session = boto3.Session()
+        session = botocore.session.Session()
+        session.register_component("data_loader", _models())
         if ours := self._known.get(ACCOUNT):
             found = str(self._made(session, "sts").get_caller_identity()["Account"])
             if found != ours:
@@ -154,8 +156,8 @@ class Connection:
                 )
         return session
 
-    def _made(self, session: boto3.Session, service: str) -> Any:
-        return session.client(
+    def _made(self, session: Any, service: str) -> Any:
+        return session.create_client(
             service,
             region_name=self.region,
             endpoint_url=self.endpoint or None,
@@ -168,6 +170,12 @@ class Connection:
         )
 
 
+@functools.cache
+def _models() -> Any:
+    """Return the reader of the services' models; all regions share what it has parsed."""
+    return botocore.session.Session().get_component("data_loader")
+
+
 def _entries(page: Mapping[str, Any], path: Sequence[str]) -> Iterator[dict[str, Any]]:
     for entry in page.get(path[0]) or ():
         if path[1:]:
@@ -177,7 +185,7 @@ def _entries(page: Mapping[str, Any], path: Sequence[str]) -> Iterator[dict[str,
 
 
 class _Mapped:
-    """A context in which boto3's errors become ``CloudError``."""
+    """A context in which botocore's errors become ``CloudError``."""
 
     def __enter__(self) -> None:
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import socket
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from botocore.loaders import JSONFileLoader
 
 from tests.rehearsal.hosts import PLACE
 
@@ -21,10 +19,6 @@ ROOT = Path(__file__).parents[3]
 END_SECONDS = 30.0
 # Disks are removed with it.
 BARE_END_SECONDS = 120.0
-
-# Each session of boto3 parses the models of its services again, which takes longer than most tests.
-_parsed = functools.cache(JSONFileLoader().load_file)
-JSONFileLoader.load_file = lambda self, file_path: _parsed(file_path)
 
 
 class Endpoint:
