@@ -12,6 +12,7 @@ import pytest
 from benchmarks.place import Place
 from benchmarks.shaped import ShapedHosts, shape
 from tests.rehearsal.hosts import Hosts, why_not
+from tests.weekly import WEEKLY
 
 pytestmark = [pytest.mark.mpi, pytest.mark.root]
 
@@ -35,9 +36,12 @@ def found(two) -> list[dict[str, Any]]:
     return on_two(two, "between_hosts.py")
 
 
-def on_two(two: ShapedHosts, program: str, sockets: int = 1) -> list[dict[str, Any]]:
+def on_two(
+    two: ShapedHosts, program: str, *arguments: str, sockets: int = 1
+) -> list[dict[str, Any]]:
     """Run a program on two ranks of each host; return what each found."""
-    return two.mpi(PROGRAMS / program, "/tmp", "0", nodes=2, per_node=2, sockets=sockets)
+    words = "/tmp", "0", *arguments
+    return two.mpi(PROGRAMS / program, *words, nodes=2, per_node=2, sockets=sockets)
 
 
 def test_means_between_hosts_are_exact_with_the_same_bits_on_all_ranks(found) -> None:
@@ -60,7 +64,8 @@ def test_a_rank_of_another_host_whose_gradient_is_not_finite_is_named(found, nam
 
 
 def test_means_over_several_sockets_are_exact_too(two) -> None:
-    for mine in on_two(two, "over_sockets.py", sockets=3):
+    # Every kind of gradient goes over one socket above, and weekly over several too.
+    for mine in on_two(two, "over_sockets.py", "all" if WEEKLY else "few", sockets=3):
         assert mine["sockets"] == 3
         assert mine["wrong"] == []
 
