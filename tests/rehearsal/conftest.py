@@ -12,6 +12,7 @@ import pytest
 
 from tests.rehearsal.bare import debian
 from tests.rehearsal.bare.debian import Debian
+from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import Hosts, why_not
 
 
@@ -27,6 +28,13 @@ def hosts(possible: None) -> Iterator[Hosts]:
     """Give a network without hosts yet."""
     with Hosts() as hosts:
         yield hosts
+
+
+@pytest.fixture(scope="session")
+def one_endpoint(possible: None) -> Iterator[Endpoint]:
+    """Give the rehearsal's EC2 with a host behind each instance; who uses it resets it first."""
+    with Endpoint(machines=True) as endpoint:
+        yield endpoint
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,6 @@ pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(600)]
 REGION = "us-east-1"
 SCRIPT = Path(__file__).parents[1] / "aws" / "run.py"
 LEASE_SECONDS = 60
-
-
-@pytest.fixture(scope="module")
-def endpoint(possible: None) -> Iterator[Endpoint]:
-    with Endpoint(machines=True) as endpoint:
-        yield endpoint
 
 
 def start(endpoint: Endpoint, folder: Path, *more: str) -> subprocess.Popen[str]:
@@ -59,8 +52,8 @@ def nothing_is_left(endpoint: Endpoint) -> bool:
 
 
 @pytest.mark.weekly
-def test_every_check_passes_and_nothing_is_left(endpoint: Endpoint, tmp_path: Path) -> None:
-    trial = start(endpoint, tmp_path)
+def test_every_check_passes_and_nothing_is_left(one_endpoint: Endpoint, tmp_path: Path) -> None:
+    trial = start(one_endpoint, tmp_path)
     output, _ = trial.communicate(timeout=580)
 
     report = (tmp_path / "workbench-aws.md").read_text()
@@ -68,16 +61,16 @@ def test_every_check_passes_and_nothing_is_left(endpoint: Endpoint, tmp_path: Pa
     assert "| two nodes with MPI | passed |" in report
     assert "| nodes end without a supervisor | passed |" in report
     assert "| nothing is left | passed |" in report
-    assert endpoint.ssh_source not in report
+    assert one_endpoint.ssh_source not in report
     assert "123456789012" not in report
-    assert nothing_is_left(endpoint)
+    assert nothing_is_left(one_endpoint)
 
 
 @pytest.mark.weekly
-def test_an_interrupt_deletes_what_was_started(endpoint: Endpoint, tmp_path: Path) -> None:
-    trial = start(endpoint, tmp_path)
+def test_an_interrupt_deletes_what_was_started(one_endpoint: Endpoint, tmp_path: Path) -> None:
+    trial = start(one_endpoint, tmp_path)
     deadline = time.monotonic() + 150
-    while not purchases(endpoint):
+    while not purchases(one_endpoint):
         assert time.monotonic() < deadline
         assert trial.poll() is None
         time.sleep(0.2)
@@ -89,15 +82,15 @@ def test_an_interrupt_deletes_what_was_started(endpoint: Endpoint, tmp_path: Pat
     assert trial.returncode == 1, output
     assert "Interrupted" in report
     assert "| nothing is left | passed |" in report
-    assert nothing_is_left(endpoint)
+    assert nothing_is_left(one_endpoint)
 
 
-def test_a_budget_that_will_not_do_starts_nothing(endpoint: Endpoint, tmp_path: Path) -> None:
-    trial = start(endpoint, tmp_path, "--budget", "0.001")
+def test_a_budget_that_will_not_do_starts_nothing(one_endpoint: Endpoint, tmp_path: Path) -> None:
+    trial = start(one_endpoint, tmp_path, "--budget", "0.001")
     output, _ = trial.communicate(timeout=240)
 
     assert trial.returncode == 2, output
     assert "raise --budget" in (tmp_path / "workbench-aws.md").read_text()
     assert all(
-        action != "CreateFleet" for action, params in endpoint.calls() if "DryRun" not in params
+        action != "CreateFleet" for action, params in one_endpoint.calls() if "DryRun" not in params
     )

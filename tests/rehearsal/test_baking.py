@@ -11,14 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.rehearsal.conftest import possible
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import PLACE
-from tests.rehearsal.test_ec2_cluster import NAME, REGION, Shell, one_endpoint, open_shell
+from tests.rehearsal.test_ec2_cluster import NAME, REGION, Shell, open_shell
 from workbench.cloud.ec2 import Ec2
 from workbench.core.fleet.model import Leftover, Node
 
-__all__ = ["one_endpoint", "possible"]
 pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(600)]
 PREPARE = """
 mkdir -p ~/.ssh /home/user && echo for all > /home/user/kept

@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.root, pytest.mark.timeout(400)]
 
 PROGRAMS = Path(__file__).parent / "programs"
 BIG = 24_000_000
+SMALL = 60  # S3 is asked for each of them
 ROLE = "meta-data/iam/security-credentials/"
 
 
@@ -39,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
     top = tmp_path / "data"
     (top / "small").mkdir(parents=True)
     (top / "big").write_bytes(os.urandom(BIG))
-    for number in range(300):
+    for number in range(SMALL):
         (top / "small" / f"{number}.npz").write_bytes(os.urandom(2000))
     (top / "empty").touch()
     return top
@@ -243,8 +244,8 @@ def test_a_cluster_has_its_data_and_its_runs_come_to_s3(possible, s3, folder, tm
     }  # fmt: skip
     assert {found[f"{top}/{name}"] for name in models} == {b"of rank 0", b"of rank 1"}
     assert "model" in models
-    assert b"0 | node1 300\n" in found[f"{top}/log.txt"]
-    assert b"1 | node2 300\n" in found[f"{top}/log.txt"]
+    assert f"0 | node1 {SMALL}\n".encode() in found[f"{top}/log.txt"]
+    assert f"1 | node2 {SMALL}\n".encode() in found[f"{top}/log.txt"]
     assert len(found[f"{top}/points.jsonl"].splitlines()) == 20
     assert f"{run}/model" in kept
     assert ".workbench/" not in kept

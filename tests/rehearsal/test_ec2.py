@@ -27,10 +27,9 @@ METADATA = str(Path(__file__).parent / "programs" / "metadata.py")
 
 
 @pytest.fixture(scope="module")
-def endpoint(possible):
-    with Endpoint(machines=True) as endpoint:
-        endpoint.settings(late=1.0)  # as in life, what was just made is unknown at first
-        yield endpoint
+def endpoint(one_endpoint):
+    one_endpoint.reset()
+    return one_endpoint
 
 
 class Bench:
@@ -74,11 +73,41 @@ class Bench:
         until(lambda: not self.cloud.clean(self.cluster), "nothing to be left", seconds=90)
 
 
+@pytest.fixture(scope="module")
+def one_node(endpoint, tmp_path_factory):
+    """Give a node that a test must leave as it is, and its cluster."""
+    bench = Bench(endpoint, tmp_path_factory.mktemp("one"), "one")
+    endpoint.settings(late=1.0)  # as in life, what was just made is unknown at first
+    [node] = bench.buy(1)
+    endpoint.settings(late=0.0)
+    yield bench, node
+    bench.clean()
+
+
 @pytest.fixture
 def bench(endpoint, tmp_path, request):
     bench = Bench(endpoint, tmp_path, f"c{abs(hash(request.node.name)) % 10**6}")
     yield bench
     bench.clean()
+
+
+def test_a_node_says_when_it_is_set_up(one_node):
+    bench, node = one_node
+
+    with contextlib.closing(bench.log_in(node)) as session:
+        done = session.run(["sh", "-c", is_ready(60)], seconds=90)
+
+    assert (done.status, done.errors) == (0, "")
+
+
+def test_metadata_is_not_told_without_a_token(one_node):
+    bench, node = one_node
+    ask = "import urllib.request as r; r.urlopen('http://169.254.169.254/latest/user-data')"
+
+    with contextlib.closing(bench.log_in(node)) as session:
+        done = session.run([sys.executable, "-c", ask])
+
+    assert "401" in done.errors
 
 
 def test_nodes_show_the_throw_away_key_and_then_one_of_their_own(bench):
@@ -96,15 +125,6 @@ def test_nodes_show_the_throw_away_key_and_then_one_of_their_own(bench):
     assert own.split()[0] == "ssh-ed25519"
     assert own.split()[1] not in bench.host_public
     assert said.strip() == f"ip-{node.address.replace('.', '-')}"
-
-
-def test_a_node_says_when_it_is_set_up(bench):
-    [node] = bench.buy(1)
-
-    with contextlib.closing(bench.log_in(node)) as session:
-        done = session.run(["sh", "-c", is_ready(60)], seconds=90)
-
-    assert (done.status, done.errors) == (0, "")
 
 
 def test_a_user_of_the_nodes_own_can_log_in(bench):
@@ -136,16 +156,6 @@ def test_a_node_learns_of_its_interruption_from_its_own_metadata(bench):
     assert before[:2] == [first.id, "404"]
     assert gone.interrupted
     assert [one.id for one in bench.running()] == [second.id]
-
-
-def test_metadata_is_not_told_without_a_token(bench):
-    [node] = bench.buy(1)
-    ask = "import urllib.request as r; r.urlopen('http://169.254.169.254/latest/user-data')"
-
-    with contextlib.closing(bench.log_in(node)) as session:
-        done = session.run([sys.executable, "-c", ask])
-
-    assert "401" in done.errors
 
 
 def test_a_node_without_a_lease_shuts_down_without_any_right(bench):

@@ -213,12 +213,6 @@ def host_keys(endpoint: Endpoint) -> set[bytes]:
     return found
 
 
-@pytest.fixture(scope="module")
-def one_endpoint(possible: None) -> Iterator[Endpoint]:
-    with Endpoint(machines=True) as endpoint:
-        yield endpoint
-
-
 @contextlib.contextmanager
 def open_shell(endpoint: Endpoint, folder: Path) -> Iterator[Shell]:
     """Give a shell on an endpoint that has nothing yet; what a failed test left is deleted."""
@@ -242,35 +236,39 @@ def shell(one_endpoint: Endpoint, tmp_path: Path) -> Iterator[Shell]:
         yield shell
 
 
-def test_from_the_shell_three_nodes_then_four_then_two_then_nothing(shell: Shell) -> None:
+def test_from_the_shell_two_nodes_then_three_then_two_then_nothing(shell: Shell) -> None:
     folder = shell.home / "clusters" / NAME
     known: set[bytes] = set()
+    looked = 0.0
 
     def secrets() -> set[bytes]:
-        with contextlib.suppress(OSError):
-            known.add(heart((folder / "key").read_text()))
-        known.update(host_keys(shell.endpoint))
+        nonlocal looked
+        if time.monotonic() - looked > 0.5:  # keys that are there once stay
+            looked = time.monotonic()
+            with contextlib.suppress(OSError):
+                known.add(heart((folder / "key").read_text()))
+            known.update(host_keys(shell.endpoint))
         return known
 
     watch = Watch(secrets)
     watch.start()
 
-    shell.up(3)
+    shell.up(2)
     first = shell.nodes()
-    three = shell.run()
-    shell.do("resize", "--nodes", "4", "--cluster", NAME, "--yes")
-    four = shell.run()
-    shell.do("resize", "--nodes", "2", "--cluster", NAME)
     two = shell.run()
+    shell.do("resize", "--nodes", "3", "--cluster", NAME, "--yes")
+    three = shell.run()
+    shell.do("resize", "--nodes", "2", "--cluster", NAME)
+    fewer = shell.run()
     watch.end()
 
-    assert len(three) == 3
-    assert three < four
-    assert len(four) == 4
-    assert two < four
     assert len(two) == 2
+    assert two < three
+    assert len(three) == 3
+    assert fewer < three
+    assert len(fewer) == 2
     [head] = [node for node in first if node.head]
-    assert f"ip-{head.address.replace('.', '-')}" in two
+    assert f"ip-{head.address.replace('.', '-')}" in fewer
     assert all(node.spent > 0 and node.price > 0 for node in first)
 
     # What was let in, and what is secret, while the nodes are there.
@@ -289,7 +287,7 @@ def test_from_the_shell_three_nodes_then_four_then_two_then_nothing(shell: Shell
         for text in (shell.endpoint.instance(id_)["user_data"] for id_ in shell.launched())
     }
     assert len(thrown_away) == 2  # two purchases
-    assert len(known - thrown_away) == 1 + 4
+    assert len(known - thrown_away) == 1 + 3
     for name in ("key", "host_keys.json"):
         assert (folder / name).stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -302,7 +300,7 @@ def test_from_the_shell_three_nodes_then_four_then_two_then_nothing(shell: Shell
     said = shell.do("delete", "--cluster", NAME)
 
     assert "no resource of it is left" in said
-    assert len(shell.launched()) == 4
+    assert len(shell.launched()) == 3
     shell.nothing_is_left()
 
 
@@ -426,63 +424,6 @@ def test_whoever_follows_a_killed_supervisor_goes_on_and_buys_nothing_twice(
     tokens = {one["ClientToken"] for one in calls if one.get("DryRun") is None}
     assert len(tokens) == 1
     assert len(shell.launched()) == 2
-    shell.nothing_is_left()
-
-
-def test_a_node_that_is_taken_back_is_left_in_time_and_replaced(shell: Shell) -> None:
-    shell.up(2)
-    first, second = shell.nodes()
-    taken = second if first.head else first
-
-    shell.endpoint.interrupt(taken.id, 120)
-    told = time.monotonic()
-    until(
-        lambda: any(n.id == taken.id and n.state is NodeState.LEAVING for n in shell.nodes()),
-        "the node to leave",
-    )
-    heard = time.monotonic() - told
-    until(
-        lambda: (
-            {n.id for n in shell.nodes(NodeState.JOINED)} - {first.id, second.id}
-            and len(shell.nodes(NodeState.JOINED)) == 2
-        ),
-        "a replacement",
-        said=lambda: f"{shell.store.nodes(NAME)} {shell.log()}",
-    )
-    replaced = time.monotonic() - told
-
-    assert heard < 30
-    assert replaced < 110  # before the node's end
-    assert len(shell.run()) == 2
-    assert len(shell.launched()) == 3
-    shell.do("delete", "--cluster", NAME)
-    shell.nothing_is_left()
-
-
-def test_with_expired_credentials_nodes_are_shut_down_over_ssh_and_a_sign_in_finishes_it(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    file = tmp_path / "credentials"
-
-    def sign_in(key: str) -> None:
-        file.write_text(f"[default]\naws_access_key_id={key}\naws_secret_access_key=fake\n")
-
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
-    sign_in("FAKEBEFORE")
-    shell.up(2)
-
-    shell.endpoint.expire("FAKEBEFORE")
-    shell.store.wish_cluster(NAME, up=False, ranks=0)
-    wake_supervisor(NAME)
-    until(lambda: not hosts_of(shell.endpoint), "no host", said=shell.log)
-    until(lambda: "over ssh" in shell.store.cluster_fact(NAME).message, "a sentence")
-    assert "sign in again" in shell.store.cluster_fact(NAME).message
-    assert shell.supervisor() is not None
-
-    sign_in("FAKEAFTER")
-    until(lambda: shell.supervisor() is None, "no supervisor", said=shell.log)
     shell.nothing_is_left()
 
 
