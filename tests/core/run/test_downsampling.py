@@ -35,11 +35,11 @@ def test_ranks_that_differ_make_a_mean_and_a_band() -> None:
     assert curve.ranks == {0, 1, 2}
 
 
-def test_a_spike_among_a_million_points_survives_in_few_buckets() -> None:
+def test_a_spike_among_very_many_points_survives_in_few_buckets() -> None:
     curve = Curve(capacity=100)
 
-    for iteration in range(100_000):
-        curve.add(0, iteration, 9.0 if iteration == 77_777 else 1.0)
+    for iteration in range(20_000):
+        curve.add(0, iteration, 9.0 if iteration == 17_777 else 1.0)
 
     assert len(curve) <= 100
     assert max(curve.trace().high) == 9.0

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+import moto.backends
+import moto.core.responses
 import moto.ec2.urls
+import moto.kms.models
 import moto.servicequotas.urls
 from moto.core.responses import ActionResult
 from moto.ec2.exceptions import DryRunClientError
@@ -332,6 +336,16 @@ def install() -> None:
     SimpleSystemManagerBackend.get_parameters = _get_parameters
     IAMBackend.create_instance_profile = _create_instance_profile
     AmiBackend._load_amis = images.load_once
+    _make_once()
+
+
+def _make_once() -> None:
+    """Have moto make once what it makes at each call or, a key of RSA, after each reset."""
+    models, responses = moto.kms.models, moto.core.responses
+    models.generate_private_key = functools.cache(models.generate_private_key)
+    responses.method_names_from_class = functools.cache(responses.method_names_from_class)
+    names = frozenset(moto.backends.list_of_moto_modules())
+    moto.backends.list_of_moto_modules = lambda: names
 
 
 def _meets(name: str, values: list[str], thing: dict[str, Any], tags: dict[str, str]) -> bool:

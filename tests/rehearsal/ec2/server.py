@@ -145,6 +145,7 @@ def instance(id: str) -> dict[str, Any]:
 
 def reset() -> None:
     """Forget everything."""
+    ec2_backends.clear()  # moto would make each region again, only to forget it then
     BackendDict.reset()
     fresh = Market()
     for field in fields(Market):
