@@ -26,7 +26,7 @@ from workbench.view.readiness import wait_down
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 
 NAME = "watched"
-STEPS = 100
+STEPS = 50
 TRAINING = (
     "import time, workbench\nfrom mpi4py import MPI\n"
     f"for i in range({STEPS}):\n"
