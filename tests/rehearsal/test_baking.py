@@ -84,7 +84,7 @@ def baked(one_endpoint: Endpoint, tmp_path_factory: pytest.TempPathFactory) -> I
         shell.script.write_text(REMOVE)
         shell.run()
         shell.script.write_text(script)
-        shell.endpoint.settings(imaging=8, picture=4)
+        shell.endpoint.settings(imaging=4, picture=2)
         printed = shell.do("image", "bake", "--cluster", NAME, "--yes")
         yield Baked(shell, node, str(refused.value), *found, printed)
 

@@ -362,8 +362,8 @@ def test_whoever_follows_a_killed_supervisor_goes_on_and_buys_nothing_twice(
     prepare.write_text("sleep 2\n")
     host_keys = shell.home / "clusters" / NAME / "host_keys.json"
 
-    def kill_when(look: Callable[[], object], what: str) -> None:
-        until(look, what, pause=0.005)
+    def kill_when(look: Callable[[], object], what: str, pause: float = 0.02) -> None:
+        until(look, what, pause=pause)
         shell.kill()
 
     def purchases() -> list[PurchaseOutcome]:
@@ -392,7 +392,7 @@ def test_whoever_follows_a_killed_supervisor_goes_on_and_buys_nothing_twice(
     assert {node.state for node in shell.nodes()} <= {NodeState.ASKED, NodeState.BOOTING}
 
     wake_supervisor(NAME)
-    kill_when(key_is_made_and_not_shown, "a key of a node's own")
+    kill_when(key_is_made_and_not_shown, "a key of a node's own", pause=0.005)
 
     wake_supervisor(NAME)
     kill_when(lambda: any("prepare" in n.message for n in shell.nodes()), "the preparation")
