@@ -47,6 +47,7 @@ def test_marks_are_found_in_what_a_module_imports_and_in_its_fixtures() -> None:
         ("(contract and mpi) or either_mpi", {"mpi"}, False),
         ("(contract and mpi) or either_mpi", {"mpi", "contract"}, True),
         ("not slow", set(), True),
+        ("timeout(method='thread')", {"timeout"}, True),
     ],
 )
 def test_a_module_is_left_out_if_no_test_of_it_can_be_chosen(
