@@ -195,11 +195,14 @@ def test_any_text_can_be_sent_again(tmp_path_factory, texts, confirmed) -> None:
 def files_of_at_most(nbytes: int) -> Iterator[None]:
     """Let no file grow beyond this; pytest's own output, which may be one, comes after it."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # Python 3.11 keeps bytecode that was written in part (python/cpython#126606).
+    writes_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes, before[1]))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        sys.dont_write_bytecode = writes_no_bytecode
 
 
 def test_what_does_not_fit_on_the_disk_is_kept_in_memory(log) -> None:

@@ -12,6 +12,8 @@ from workbench.errors import StoreError
 from workbench.store import Store
 
 if sys.argv[1:]:
+    # Python 3.11 keeps bytecode that was written in part (python/cpython#126606).
+    sys.dont_write_bytecode = True
     limit = int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 store = None
