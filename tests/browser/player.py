@@ -1,12 +1,14 @@
 """Plays a supervisor for the browser tests: facts without ranks, at once and the same every time.
 
-`serve` answers the wishes of one store until it is ended; the other words write or read once.
+`serve` answers the wishes of one store until it is ended; `answer` does what each line of its input
+says, a list in JSON, and answers with another line; the other words write or read once.
 Options of a run are its parameters: `iterations`, `pace` (seconds between two reports), `stride`
 (iterations a report), `points` (so many are there from the beginning), `ranks`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import math
@@ -15,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -25,6 +28,7 @@ from workbench.core.run.metrics import is_measured
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.core.world.world import RankFact
+from workbench.errors import Unknown
 from workbench.requests.run import new_run_id
 from workbench.requests.supervisor import LOCK_NAME
 from workbench.store import Store
@@ -309,6 +313,13 @@ def facts(name: str) -> dict[str, object]:
         }
 
 
+def state(name: str) -> str:
+    """Return the state of a run, or nothing where nobody has asked for it yet."""
+    with Store() as store, contextlib.suppress(Unknown):
+        return store.run(name).fact.state
+    return ""
+
+
 def measured() -> str:
     """Write that the cluster was measured a day ago, when all nodes were well; return the run."""
     with Store() as store:
@@ -346,6 +357,7 @@ WORDS: dict[str, Callable[..., object]] = {
     "fixed": write_fixed,
     "odd": write_odd,
     "facts": facts,
+    "state": state,
     "bundle": bundle,
     "measured": measured,
     "stop": stop,
@@ -353,15 +365,32 @@ WORDS: dict[str, Callable[..., object]] = {
 }
 
 
+def answer() -> None:
+    """Do what each line of the input says, and write a line with what came of it."""
+    for line in sys.stdin:
+        try:
+            said = {"answer": do(*json.loads(line))}
+        except Exception:  # noqa: BLE001  # whoever asked fails with it
+            said = {"error": traceback.format_exc()}
+        print(json.dumps(said), flush=True)
+
+
+def do(word: str, *given: str) -> object:
+    """Do what a word says; what has "=" in it is an option."""
+    options = dict(part.split("=", 1) for part in given if "=" in part)
+    arguments = [part for part in given if "=" not in part]
+    return WORDS[word](*arguments, **{k: float(v) for k, v in options.items()})
+
+
 def main() -> None:
     """Do what the command line says."""
     word, *given = sys.argv[1:]
     if word == "serve":
         Player().serve()
-        return
-    options = dict(part.split("=", 1) for part in given if "=" in part)
-    arguments = [part for part in given if "=" not in part]
-    print(json.dumps(WORDS[word](*arguments, **{k: float(v) for k, v in options.items()})))
+    elif word == "answer":
+        answer()
+    else:
+        print(json.dumps(do(word, *given)))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,20 @@ import {
   type Page
 } from '@playwright/test';
 
+import { given, PLAYER, PYTHON, closeStore } from './store';
+
 export { expect, type Locator, type Page };
+export {
+  ask,
+  bundleOf,
+  expectState,
+  facts,
+  fixedRuns,
+  measuredBefore,
+  oddRuns,
+  putCluster,
+  stopAll
+} from './store';
 
 export const RUN_TYPE = 'application/vnd.workbench.run+json';
 export const WIDGET_TYPE = 'application/vnd.jupyter.widget-view+json';
@@ -25,11 +38,12 @@ export const THEMES = {
 
 const TOKEN = given('WORKBENCH_UI_TOKEN');
 const ROOT = given('WORKBENCH_UI_ROOT');
-const PYTHON = given('WORKBENCH_UI_PYTHON');
-const PLAYER = given('WORKBENCH_UI_PLAYER');
 const GALLERY = join(dirname(PLAYER), '..', 'view', 'gallery.py');
 const SERVER = given('WORKBENCH_UI_PID');
 const PICTURES = process.env.WORKBENCH_UI_PICTURES;
+
+/** Whether somebody looks at the pictures: a page need not be dressed for nobody. */
+export const KEEPS_PICTURES = Boolean(PICTURES);
 
 /** What only ours has in it; a checkout's folder may be called workbench. */
 const OURS = /workbench-lab|workbench\/api|workbench:|\bwb-/i;
@@ -38,16 +52,18 @@ const OURS = /workbench-lab|workbench\/api|workbench:|\bwb-/i;
 const NETWORK =
   /Failed to load resource|WebSocket connection|ERR_|NetworkError/;
 
-function given(name: string): string {
-  const value = process.env[name];
-  if (!value) {
-    throw new Error(`${name} is not set: pytest -m browser runs these specs`);
-  }
-  return value;
-}
-
 /** Tests that leave no kernel, and whose pages must not throw, nor complain of what is ours. */
-export const test = base.extend<{ errors: string[]; kernels: void }>({
+export const test = base.extend<
+  { errors: string[]; kernels: void },
+  { store: void }
+>({
+  store: [
+    async ({}, use) => {
+      await use();
+      await closeStore();
+    },
+    { auto: true, scope: 'worker' }
+  ],
   kernels: [
     async ({}, use) => {
       await use();
@@ -401,66 +417,16 @@ export async function expectMore(
   return points(view);
 }
 
-// -- the store
-
-interface IFacts {
-  id: string;
-  name: string;
-  state: string;
-  iteration: number;
-  points: number;
-}
-
-/** What the store has of a run. */
-export async function facts(run: string): Promise<IFacts> {
-  return JSON.parse(await python(PLAYER, 'facts', run));
-}
-
-/** Wish for a run that the player plays. */
-export async function ask(
-  name: string,
-  options: { [name: string]: number } = {}
-): Promise<string> {
-  const words = Object.entries(options).map(
-    ([key, value]) => `${key}=${value}`
-  );
-  return JSON.parse(await python(PLAYER, 'ask', name, ...words));
-}
-
-/** Stop whatever is played. */
-export async function stopAll(): Promise<void> {
-  await python(PLAYER, 'stop');
-}
-
-/** Wish for the player's cluster to be up, or down. */
-export async function putCluster(up: boolean): Promise<void> {
-  await python(PLAYER, 'cluster', `up=${Number(up)}`);
-}
-
-/** The runs that are the same every time: names to ids. */
-export async function fixedRuns(): Promise<{ [name: string]: string }> {
-  return JSON.parse(await python(PLAYER, 'fixed'));
-}
-
-/** Runs that are hard to draw well: names to ids. */
-export async function oddRuns(): Promise<{ [name: string]: string }> {
-  return JSON.parse(await python(PLAYER, 'odd'));
-}
-
-/** Have the player's cluster measured yesterday, when all was well; the run that did it. */
-export async function measuredBefore(): Promise<string> {
-  return JSON.parse(await python(PLAYER, 'measured'));
-}
-
-/** What stays of a run in a saved notebook. */
-export async function bundleOf(run: string): Promise<any> {
-  return JSON.parse(await python(PLAYER, 'bundle', run));
-}
+// -- a shell
 
 /** All that we display as HTML, by the name of what makes it. */
 export async function gallery(): Promise<{ [name: string]: string }> {
-  return JSON.parse(await python(GALLERY));
+  shown ??= python(GALLERY);
+  return JSON.parse(await shown);
 }
+
+/** It is always the same. */
+let shown: Promise<string> | null = null;
 
 /** Say something in a shell. */
 export async function workbench(...words: string[]): Promise<string> {
@@ -473,24 +439,18 @@ async function python(...words: string[]): Promise<string> {
   return stdout;
 }
 
-/** Wait until a run is in a state. */
-export async function expectState(run: string, state: string): Promise<void> {
-  await expect
-    .poll(async () => (await facts(run)).state, {
-      timeout: 180_000,
-      intervals: [250],
-      message: `run ${run}`
-    })
-    .toBe(state);
-}
-
 // -- the server
 
 /** Ask the server as a script would. */
-export async function api(path: string, method = 'GET'): Promise<any> {
+export async function api(
+  path: string,
+  method = 'GET',
+  content?: object
+): Promise<any> {
   const url = new URL(path, given('WORKBENCH_UI_URL'));
   const headers = { Authorization: `token ${TOKEN}` };
-  const response = await fetch(url, { method, headers });
+  const body = content && JSON.stringify(content);
+  const response = await fetch(url, { method, headers, body });
   return response.status === 204 ? null : response.json();
 }
 
