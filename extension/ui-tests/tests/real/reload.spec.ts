@@ -59,6 +59,8 @@ test('with no page at the end, the kernel keeps the result', async ({
   await openLab(page, path);
   await runCells(page, 2);
   await expectMore(runView(page), 40, 60_000);
+  // The kernel completes what the file has; a page that closes earlier leaves nothing there.
+  await expect.poll(() => savedBundle(path, 1)).not.toBeNull();
 
   await page.close();
 
