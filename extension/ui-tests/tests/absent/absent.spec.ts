@@ -10,31 +10,59 @@ import {
   openLab,
   RUN_TYPE,
   runCells,
-  runView,
   test,
   writeNotebook
 } from '../support';
 
+// All cells are in sight.
+test.use({ viewport: { width: 1280, height: 3600 } });
+
+const { step } = test;
+
 const ENABLE = 'jupyter server extension enable workbench.server';
 
-test('the panel says what is missing', async ({ page }) => {
-  await openLab(page);
-  await command(page, 'workbench-lab:open-panel');
-
-  await expect(page.locator('#workbench-lab-panel')).toContainText(
-    /server extension/
+test('what needs no server is shown, and what is missing is told', async ({
+  page
+}) => {
+  const { digits } = await fixedRuns();
+  const bundle = await bundleOf(digits);
+  const unsaved = { ...bundle, [RUN_TYPE]: { run: digits, name: 'digits' } };
+  const path = writeNotebook(
+    'saved',
+    [bundle, unsaved].map(data => ({
+      source: '%%dist_train',
+      outputs: [{ output_type: 'display_data', data, metadata: {} }]
+    }))
   );
-});
-
-test('a saved result is drawn all the same', async ({ page }) => {
-  const runs = await fixedRuns();
-  const data = await bundleOf(runs['digits']);
-  const outputs = [{ output_type: 'display_data', data, metadata: {} }];
-  const path = writeNotebook('saved', [{ source: '%%dist_train', outputs }]);
   await openLab(page, path);
+  const output = (cell: number) =>
+    page
+      .locator('.jp-Notebook .jp-CodeCell')
+      .nth(cell)
+      .locator('.jp-OutputArea');
 
-  await expect(runView(page)).toContainText('iteration 400 of 400');
-  await expect(runView(page).locator('canvas')).toHaveCount(2);
+  await step('a saved result is drawn all the same', async () => {
+    const view = output(0).locator('.wb-run');
+    await expect(view).toContainText('iteration 400 of 400');
+    await expect(view.locator('canvas')).toHaveCount(2);
+  });
+
+  await step(
+    'without a result, the picture stands and what enables more is told',
+    async () => {
+      await follow(output(1));
+      await expect(output(1)).toContainText(ENABLE);
+      await expect(output(1).locator('img')).toBeVisible();
+    }
+  );
+
+  await step('the panel says what is missing', async () => {
+    await command(page, 'workbench-lab:open-panel');
+
+    await expect(page.locator('#workbench-lab-panel')).toContainText(
+      /server extension/
+    );
+  });
 });
 
 test('a run that goes on is drawn by the kernel', async ({ page }) => {
@@ -51,23 +79,4 @@ test('a run that goes on is drawn by the kernel', async ({ page }) => {
   await expect(output).toContainText(ENABLE);
   await expect(output.locator('img')).toBeVisible({ timeout: 30_000 });
   await expectBusy(path);
-});
-
-test('without a result, the picture stands and what enables more is told', async ({
-  page
-}) => {
-  const runs = await fixedRuns();
-  const bundle = await bundleOf(runs['digits']);
-  const data = {
-    ...bundle,
-    [RUN_TYPE]: { run: runs['digits'], name: 'digits' }
-  };
-  const outputs = [{ output_type: 'display_data', data, metadata: {} }];
-  const path = writeNotebook('unsaved', [{ source: '%%dist_train', outputs }]);
-  await openLab(page, path);
-
-  const output = page.locator('.jp-OutputArea');
-  await follow(output);
-  await expect(output).toContainText(ENABLE);
-  await expect(output.locator('img')).toBeVisible();
 });

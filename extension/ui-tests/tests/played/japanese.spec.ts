@@ -1,5 +1,6 @@
 /** Everything of ours in Japanese, where JupyterLab is. */
 import {
+  api,
   expect,
   fixedRuns,
   openLab,
@@ -7,7 +8,6 @@ import {
   openRun,
   picture,
   putCluster,
-  reload,
   test
 } from '../support';
 
@@ -16,10 +16,9 @@ const SETTINGS = '@jupyterlab/translation-extension:plugin';
 test('panel, run and commands are in Japanese', async ({ page }) => {
   const runs = await fixedRuns();
   await putCluster(true);
-  await openLab(page);
   await setLocale('ja_JP');
   try {
-    await reload(page);
+    await openLab(page);
     const panel = await openPanel(page);
     await expect(panel.getByRole('button', { name: 'Resize' })).toHaveCount(0);
     await expect(panel.locator('.wb-cluster')).toContainText(
@@ -36,14 +35,10 @@ test('panel, run and commands are in Japanese', async ({ page }) => {
   } finally {
     await setLocale('default');
   }
-
-  async function setLocale(locale: string): Promise<void> {
-    await page.evaluate(
-      async ([plugin, locale]) => {
-        const { settings } = (window as any).jupyterapp.serviceManager;
-        await settings.save(plugin, JSON.stringify({ locale }));
-      },
-      [SETTINGS, locale] as const
-    );
-  }
 });
+
+/** Choose a language for the pages that are opened from now on. */
+async function setLocale(locale: string): Promise<void> {
+  const raw = JSON.stringify({ locale });
+  await api(`lab/api/settings/${SETTINGS}`, 'PUT', { raw });
+}

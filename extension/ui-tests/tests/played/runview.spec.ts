@@ -6,6 +6,7 @@ import {
   expect,
   fixedRuns,
   fixFonts,
+  KEEPS_PICTURES,
   oddRuns,
   openLab,
   picture,
@@ -133,6 +134,7 @@ test('a progress bar is one line, and no error', async () => {
 
 for (const width of [1400, 700]) {
   test(`pictures at ${width} px`, async () => {
+    test.skip(!KEEPS_PICTURES, 'nobody asked for pictures');
     await page.setViewportSize({ width, height: 3600 });
     for (const [name, theme] of Object.entries(THEMES)) {
       await setTheme(page, theme);

@@ -6,10 +6,14 @@ import {
   follow,
   openLab,
   RUN_TYPE,
-  runView,
   test,
   writeNotebook
 } from '../support';
+
+// All cells are in sight.
+test.use({ viewport: { width: 1280, height: 3600 } });
+
+const { step } = test;
 
 const ELSEWHERE = '250101-000000-zzzz';
 
@@ -17,76 +21,93 @@ function shown(data: object): object {
   return { output_type: 'display_data', data, metadata: {} };
 }
 
-test('a saved result is drawn without a word to the server', async ({
+/** The notebook's cells: what the file has of each one's run. */
+async function cells(): Promise<[string, object][]> {
+  const { digits } = await fixedRuns();
+  const bundle = await bundleOf(digits);
+  const { saved } = bundle[RUN_TYPE];
+  return [
+    ['saved', bundle],
+    [
+      'elsewhere',
+      { ...bundle, [RUN_TYPE]: { run: ELSEWHERE, name: 'elsewhere' } }
+    ],
+    [
+      'late',
+      {
+        [RUN_TYPE]: { run: digits, name: 'digits' },
+        'text/plain': 'digits: running'
+      }
+    ],
+    [
+      'cut',
+      {
+        ...bundle,
+        [RUN_TYPE]: { ...bundle[RUN_TYPE], saved: { ...saved, frame: 'AAAA' } }
+      }
+    ]
+  ];
+}
+
+test('each cell shows what its file, or the store, has of its run', async ({
   page
 }) => {
-  const runs = await fixedRuns();
-  const bundle = await bundleOf(runs['digits']);
-  const path = writeNotebook('saved', [
-    { source: '%%dist_train', outputs: [shown(bundle)] }
-  ]);
+  const made = await cells();
+  const path = writeNotebook(
+    'saved',
+    made.map(([name, data]) => ({
+      source: `%%dist_train --name ${name}`,
+      outputs: [shown(data)]
+    }))
+  );
+  const output = (name: string) =>
+    page
+      .locator('.jp-Notebook .jp-CodeCell')
+      .nth(made.findIndex(([one]) => one === name))
+      .locator('.jp-OutputArea');
   const asked: string[] = [];
   page.on('request', request => asked.push(request.url()));
   page.on('websocket', socket => asked.push(socket.url()));
   await openLab(page, path);
 
-  const view = runView(page);
-  await expect(view).toContainText('iteration 400 of 400');
-  await expect(view.locator('canvas')).toHaveCount(2);
-  await expect(view.locator('.wb-stop')).toBeHidden();
+  await step('a result is drawn without a word to the server', async () => {
+    const view = output('saved').locator('.wb-run');
+    await expect(view).toContainText('iteration 400 of 400');
+    await expect(view.locator('canvas')).toHaveCount(2);
+    await expect(view.locator('.wb-stop')).toBeHidden();
+  });
 
-  expect(asked.filter(url => url.includes('workbench/api/runs'))).toEqual([]);
-});
-
-test('a run of another machine is told, and its picture stands', async ({
-  page
-}) => {
-  const runs = await fixedRuns();
-  const bundle = await bundleOf(runs['digits']);
-  const data = { ...bundle, [RUN_TYPE]: { run: ELSEWHERE, name: 'elsewhere' } };
-  const path = writeNotebook('elsewhere', [
-    { source: '%%dist_train', outputs: [shown(data)] }
-  ]);
-  await openLab(page, path);
-
-  const output = page.locator('.jp-OutputArea');
-  await expect(output.locator('img')).toBeVisible(); // before anybody asks for the run
-  await follow(output);
-  await expect(output).toContainText(
-    "This run is not in this machine's store; the picture below was saved with the notebook."
+  await step('one that was cut short does not break the notebook', () =>
+    expect(output('cut')).toContainText(/digits/)
   );
-  const image = output.locator('img');
-  await expect(image).toBeVisible();
-  await expect
-    .poll(() => image.evaluate(node => (node as HTMLImageElement).naturalWidth))
-    .toBeGreaterThan(100);
-});
 
-test('a notebook without a result gets it from the store', async ({ page }) => {
-  const runs = await fixedRuns();
-  const data = {
-    [RUN_TYPE]: { run: runs['digits'], name: 'digits' },
-    'text/plain': 'digits: running'
-  };
-  const path = writeNotebook('late', [
-    { source: '%%dist_train', outputs: [shown(data)] }
-  ]);
-  await openLab(page, path);
-  await follow(page.locator('.jp-OutputArea'));
+  await step(
+    'a run of another machine is told, and its picture stands',
+    async () => {
+      const elsewhere = output('elsewhere');
+      const image = elsewhere.locator('img');
+      await expect(image).toBeVisible(); // before anybody asks for the run
+      expect(asked.filter(url => url.includes('workbench/api/runs'))).toEqual(
+        []
+      );
+      await follow(elsewhere);
+      await expect(elsewhere).toContainText(
+        "This run is not in this machine's store; the picture below was saved with the notebook."
+      );
+      await expect(image).toBeVisible();
+      await expect
+        .poll(() =>
+          image.evaluate(node => (node as HTMLImageElement).naturalWidth)
+        )
+        .toBeGreaterThan(100);
+    }
+  );
 
-  await expect(runView(page)).toContainText('iteration 400 of 400');
-});
+  await step('a cell without a result gets it from the store', async () => {
+    await follow(output('late'));
 
-test('a result that was cut short does not break the notebook', async ({
-  page
-}) => {
-  const runs = await fixedRuns();
-  const bundle = await bundleOf(runs['digits']);
-  bundle[RUN_TYPE].saved.frame = 'AAAA';
-  const path = writeNotebook('cut', [
-    { source: '%%dist_train', outputs: [shown(bundle)] }
-  ]);
-  await openLab(page, path);
-
-  await expect(page.locator('.jp-OutputArea')).toContainText(/digits/);
+    await expect(output('late').locator('.wb-run')).toContainText(
+      'iteration 400 of 400'
+    );
+  });
 });
