@@ -11,10 +11,10 @@ export default defineConfig({
   fullyParallel: false,
   workers: 1,
   retries: 0,
-  maxFailures: 4,
+  maxFailures: 8,
   timeout: 300_000,
   expect: { timeout: 30_000 },
-  reporter: 'list',
+  reporter: './reporter.ts',
   snapshotPathTemplate: '{testDir}/{testFilePath}-snapshots/{arg}{ext}',
   use: {
     baseURL: WORKBENCH_UI_URL,

@@ -20,21 +20,22 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.browser.spec_run import PLAYWRIGHT, UI_TESTS, SpecRun
 from tests.weekly import WEEKLY
 
 ROOT = Path(__file__).parents[2]
-UI_TESTS = ROOT / "extension" / "ui-tests"
-PLAYWRIGHT = UI_TESTS / "node_modules" / "@playwright" / "test" / "cli.js"
 SERVED = Path(sys.prefix) / "share" / "jupyter" / "labextensions" / "workbench-lab"
 PLAYER = Path(__file__).parent / "player.py"
 UV = shutil.which("uv") or str(ROOT / ".venv-uv" / "bin" / "uv")
 TOKEN = "browser-tests"
 DEADLINE_SECONDS = 60.0
+RENEWS = bool(os.environ.get("WORKBENCH_UI_UPDATE"))
 # JupyterLab's own: a toast with news would cover what is looked at.
 OVERRIDES = {
     "@jupyterlab/apputils-extension:notification": {
@@ -319,64 +320,106 @@ def plain(folder: Path, installed: Install) -> Opened:
 KINDS = {"played": played, "absent": absent, "widget": widget, "plain": plain, "real": real}
 
 
+@dataclass(frozen=True)
+class Running:
+    """A server, and the specs that a browser goes through on it."""
+
+    lab: Lab
+    specs: SpecRun
+    failures: Path
+
+
+@contextlib.contextmanager
+def running(
+    specs: list[str], folder: Path, failures: Path, installed: Install
+) -> Iterator[Running]:
+    """Begin with all specs of one folder on its server; they end with it."""
+    kind = specs[0].partition("/")[0]
+    kept = failures / kind
+    shutil.rmtree(kept, ignore_errors=True)
+    # Two letters, since the paths of sockets are to be short.
+    home = Path(tempfile.mkdtemp(prefix=kind[:2], dir=folder))
+    with KINDS[kind](home, installed) as lab:
+        run = SpecRun(specs, _options(), _environment(lab, folder, kept))
+        try:
+            yield Running(lab, run, kept)
+        finally:
+            run.close()
+            if not run.failed:
+                shutil.rmtree(kept, ignore_errors=True)
+
+
+def _options() -> list[str]:
+    options = ["--update-snapshots=all"] if RENEWS else []
+    options += [] if WEEKLY else ["--grep-invert=@weekly"]
+    if only := os.environ.get("WORKBENCH_UI_GREP"):
+        options += ["--grep", only]
+    return options
+
+
+def _environment(lab: Lab, folder: Path, kept: Path) -> dict[str, str]:
+    temporary = folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    return lab.environment | {
+        "WORKBENCH_CHROMIUM": chromium(),
+        "WORKBENCH_UI_URL": lab.url,
+        "WORKBENCH_UI_TOKEN": TOKEN,
+        "WORKBENCH_UI_ROOT": str(lab.root),
+        "WORKBENCH_UI_PYTHON": sys.executable,
+        "WORKBENCH_UI_PLAYER": str(PLAYER),
+        "WORKBENCH_UI_PID": str(lab.folder / "server.pid"),
+        "WORKBENCH_UI_OUTPUT": str(kept),
+        "TMPDIR": str(temporary),  # of the browser's profiles
+        "NO_COLOR": "1",
+    }
+
+
 @pytest.fixture(scope="session")
-def lab_of(browser_folder: Path, installed: Install) -> Iterator[Callable[[str], Lab]]:
-    """Give the server of a folder of specs; it ends when another folder's turn comes."""
-    labs = dict[str, Lab]()
+def running_of(
+    browser_folder: Path, failures: Path, installed: Install
+) -> Iterator[Callable[[list[str]], Running]]:
+    """Give what runs some specs of one folder; it ends when others' turn comes."""
+    now = dict[str, Running]()
     with contextlib.ExitStack() as stack:
 
-        def lab_of(kind: str) -> Lab:
-            if kind not in labs:
+        def running_of(specs: list[str]) -> Running:
+            if specs[0] not in now:
+                now.clear()
                 stack.close()
-                labs.clear()
-                # Two letters, since the paths of sockets are to be short.
-                folder = Path(tempfile.mkdtemp(prefix=kind[:2], dir=browser_folder))
-                labs[kind] = stack.enter_context(KINDS[kind](folder, installed))
-            return labs[kind]
+                begun = running(specs, browser_folder, failures, installed)
+                now.update(dict.fromkeys(specs, stack.enter_context(begun)))
+            return now[specs[0]]
 
-        yield lab_of
+        yield running_of
 
 
 @pytest.fixture
 def run_spec(
-    lab_of: Callable[[str], Lab], browser_folder: Path, failures: Path
+    running_of: Callable[[list[str]], Running], request: pytest.FixtureRequest
 ) -> Callable[[str], None]:
-    """Run one file of specs in a real browser, and fail with all that it says."""
+    """Run one file of specs in a real browser, and fail with all that it says.
+
+    The first of a folder begins with all of them that were chosen.
+    """
 
     def run(spec: str) -> None:
-        lab = lab_of(spec.partition("/")[0])
-        kept = failures / spec.replace("/", "-").removesuffix(".spec.ts")
-        shutil.rmtree(kept, ignore_errors=True)
-        temporary = browser_folder / "tmp"
-        temporary.mkdir(exist_ok=True)
-        environment = lab.environment | {
-            "WORKBENCH_CHROMIUM": chromium(),
-            "WORKBENCH_UI_URL": lab.url,
-            "WORKBENCH_UI_TOKEN": TOKEN,
-            "WORKBENCH_UI_ROOT": str(lab.root),
-            "WORKBENCH_UI_PYTHON": sys.executable,
-            "WORKBENCH_UI_PLAYER": str(PLAYER),
-            "WORKBENCH_UI_PID": str(lab.folder / "server.pid"),
-            "WORKBENCH_UI_OUTPUT": str(kept),
-            "TMPDIR": str(temporary),  # of the browser's profiles
-            "NO_COLOR": "1",
-        }
-        renews = bool(os.environ.get("WORKBENCH_UI_UPDATE"))
-        options = ["--update-snapshots=all"] if renews else []
-        options += [] if WEEKLY else ["--grep-invert=@weekly"]
-        if only := os.environ.get("WORKBENCH_UI_GREP"):
-            options += ["--grep", only]
-        done = subprocess.run(
-            ["node", str(PLAYWRIGHT), "test", *options, spec], cwd=UI_TESTS, env=environment,
-            check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        print(done.stdout)  # how long each test took; pytest shows it with -rP
-        if renews:
+        folder = spec.partition("/")[0] + "/"
+        chosen = [one for one in _specs_of(request.session) if one.startswith(folder)]
+        now = running_of(chosen)
+        result = now.specs.result(spec)
+        print(result.said)  # how long each test took; pytest shows it with -rP
+        if RENEWS:
             shrink(UI_TESTS / "tests" / f"{spec}-snapshots")
-        if done.returncode:
-            kept.mkdir(parents=True, exist_ok=True)
-            (kept / "server.log").write_text(lab.tail())
-            pytest.fail(f"{done.stdout}\nPictures and the server's log: {kept}", pytrace=False)
-        shutil.rmtree(kept, ignore_errors=True)
+        if result.failed:
+            now.failures.mkdir(parents=True, exist_ok=True)
+            (now.failures / "server.log").write_text(now.lab.tail())
+            said = f"{result.said}\nPictures and the server's log: {now.failures}"
+            pytest.fail(said, pytrace=False)
 
     return run
+
+
+def _specs_of(session: pytest.Session) -> list[str]:
+    """The specs of the tests that this session runs."""
+    calls = [getattr(item, "callspec", None) for item in session.items]
+    return [call.params["spec"] for call in calls if call and "spec" in call.params]
