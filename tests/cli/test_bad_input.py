@@ -185,7 +185,8 @@ def test_a_file_that_is_no_store_is_told(workbench, home):
 
 def test_a_full_disk_is_told(store, script):
     # The limit on a file's size stands in for the disk: SQLite meets the same refusal to write.
-    command = f"ulimit -f 1; exec {sys.executable} -m workbench.cli run --background {script}"
+    # Without -B Python would cache only the first bytes of modules, which then cannot be imported.
+    command = f"ulimit -f 1; exec {sys.executable} -B -m workbench.cli run --background {script}"
 
     answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
 
