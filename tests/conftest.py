@@ -32,16 +32,22 @@ sys.dont_write_bytecode = False
 SLOW = {
     f"tests/{name}.py"
     for name in (
-        "cli/test_completion", "cli/test_nodes", "cli/test_rehearsal", "cloud/test_hostile_node",
-        "cloud/test_userdata", "compat/test_children", "core/fleet/test_fleet_life",
-        "core/run/test_rank_wire", "engine/test_display_capture", "fuzz/test_near_misses",
+        "cli/test_command", "cli/test_completion", "cli/test_nodes", "cli/test_rehearsal",
+        "cloud/test_contract", "cloud/test_hostile_node", "cloud/test_userdata",
+        "compat/test_children", "core/fleet/test_fleet_life", "core/run/test_rank_wire",
+        "docs/test_site", "engine/test_channel", "engine/test_display_capture",
+        "engine/test_forked_children", "engine/test_run_log", "fuzz/test_near_misses",
         "fuzz/test_nodes", "fuzz/test_pages_and_files", "node/test_agent", "node/test_lease",
-        "node/test_s3", "server/test_rest", "server/test_run_feed", "server/test_websocket",
-        "store/test_points", "supervisor/data/test_outputs", "supervisor/data/test_staging",
+        "node/test_s3", "notebook/test_magics", "notebook/test_place_forms",
+        "requests/test_cloud_queries", "requests/test_supervisor", "server/test_rest",
+        "server/test_run_feed", "server/test_save_lock", "server/test_websocket",
+        "store/test_database", "store/test_points", "store/test_rows",
+        "supervisor/data/test_outputs", "supervisor/data/test_staging",
         "supervisor/fleet/test_environment", "supervisor/test_clocks",
-        "supervisor/test_fleet_property", "supervisor/test_fleet_property_ec2",
-        "supervisor/test_full_disk", "supervisor/test_hostile", "supervisor/test_loop",
-        "view/test_one_verdict", "view/test_run_output",
+        "supervisor/test_first_word", "supervisor/test_fleet_property",
+        "supervisor/test_fleet_property_ec2", "supervisor/test_full_disk",
+        "supervisor/test_hostile", "supervisor/test_loop", "view/test_one_verdict",
+        "view/test_run_output",
     )
 }  # fmt: skip
 

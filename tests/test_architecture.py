@@ -6,6 +6,7 @@ import ast
 import graphlib
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -74,15 +75,26 @@ def modules(package: Path) -> Iterator[tuple[str, ast.Module, str]]:
     """Give each module's path in the package, its tree and its text."""
     for path in sorted(package.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        yield path.relative_to(package).as_posix(), ast.parse(text), text
+        yield path.relative_to(package).as_posix(), parsed(text), text
 
 
-def imports(where: str, tree: ast.Module, *, types: bool = False) -> Iterator[str]:
-    """Give the full dotted names that run when the module or a function of it runs.
+@cache
+def parsed(text: str) -> ast.Module:
+    """Return a module's tree, which several rules read."""
+    return ast.parse(text)
+
+
+@cache
+def imports(where: str, tree: ast.Module, *, types: bool = False) -> tuple[str, ...]:
+    """Return the full dotted names that run when the module or a function of it runs.
 
     Args:
-        types: Also give those that only a type checker reads.
+        types: Also those that only a type checker reads.
     """
+    return (*_imports(where, tree, types),)
+
+
+def _imports(where: str, tree: ast.Module, types: bool) -> Iterator[str]:
     pending: list[ast.AST] = [tree]
     while pending:
         node = pending.pop()
