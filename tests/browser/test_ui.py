@@ -30,9 +30,7 @@ def specs() -> Iterator[object]:
                 continue  # it makes those of README, and checks nothing else
             spec = f"{folder}/{path.name}"
             often = [pytest.mark.weekly] if spec in WEEKLY else []
-            # Side by side, a server's specs are for one process: --dist loadgroup.
-            group = [pytest.mark.xdist_group(f"browser-{folder}")]
-            yield pytest.param(spec, marks=[*marks, *often, *group], id=f"{folder}-{name}")
+            yield pytest.param(spec, marks=[*marks, *often], id=f"{folder}-{name}")
 
 
 @pytest.mark.parametrize("spec", list(specs()))
