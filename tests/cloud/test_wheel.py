@@ -24,7 +24,7 @@ def test_a_node_that_has_it_has_the_same(tmp_path):
         record = archive.read(next(n for n in archive.namelist() if n.endswith("/RECORD")))
 
     told = subprocess.run(
-        [sys.executable, "-"],
+        [sys.executable, "-B", "-"],  # bytecode would be more files than those that came
         check=True,
         capture_output=True,
         text=True,
