@@ -150,6 +150,9 @@ class Assignment:
         data: Folder of the data on each rank; ``~`` is the rank's own home.
         output: Folder for the run's output, likewise; created by the rank.
         name: Name for the user.
+        attempt: 1 for the run's first start, and one more for each time that it was resumed.
+        snapshots: Folder for the run's snapshots on each rank's host, likewise; empty for none.
+        resume: Whether the run goes on from its newest complete snapshot.
     """
 
     run: str
@@ -166,6 +169,9 @@ class Assignment:
     data: str = ""
     output: str = ""
     name: str = ""
+    attempt: int = 1
+    snapshots: str = ""
+    resume: bool = False
 
 
 def only_printed(run: Run, has_values: bool) -> bool:
