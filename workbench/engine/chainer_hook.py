@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
@@ -19,6 +19,10 @@ from workbench.engine.boundary import RunStopped
 from workbench.engine.gradient_noise import NoiseScaleMonitor
 from workbench.engine.run_context import Current, current
 from workbench.engine.step_time import StepTime
+from workbench.engine.training_length import training_length
+
+if TYPE_CHECKING:
+    from workbench.engine.snapshot.saved_training import SavedTraining
 
 TRAINER = "chainer.training.trainer"
 EXTENSION_NAME = "workbench"
@@ -67,9 +71,13 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
         if here is None or EXTENSION_NAME in trainer._extensions:
             original(trainer, *args, **kwargs)
             return
+        training = here.snapshots.begin(trainer) if here.snapshots is not None else None
+        here.iteration = trainer.updater.iteration
         extension = ReportExtension(here, trainer)
         trainer.extend(extension, name=EXTENSION_NAME, trigger=lambda _: True, priority=LAST)
-        trainer.stop_trigger = _OrStop(trainer.stop_trigger, here)
+        trainer.stop_trigger = _OrStop(trainer.stop_trigger, here, training)
+        if training is not None:
+            training.paused = extension.timing.paused
         with (
             extension.timing.installed(trainer.updater),
             extension.noise.installed(trainer.updater),
@@ -82,14 +90,21 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
 
 
 class _OrStop:
-    """A stop trigger that also fires if the run must stop at this boundary."""
+    """A stop trigger that also fires if the run must stop at this boundary.
 
-    def __init__(self, original: Any, run: Current) -> None:
+    Between two iterations it is the only part of a training that runs, so snapshots are saved here.
+    """
+
+    def __init__(self, original: Any, run: Current, training: SavedTraining | None) -> None:
         self._original = original
         self._run = run
+        self._training = training
 
     def __call__(self, trainer: Any) -> bool:
-        return self._run.boundaries.due or self._original(trainer)
+        is_due = self._run.boundaries.due
+        if self._training is not None:
+            return self._training.ends(self._original, is_due=is_due)
+        return is_due or self._original(trainer)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._original, name)
@@ -102,7 +117,7 @@ class ReportExtension:
         self._run = run
         self._on_device: list[tuple[str, int, Any]] = []
         self._fetched = time.monotonic()
-        self._iterations_total, self._epochs_total = _totals(trainer.stop_trigger)
+        self._iterations_total, self._epochs_total = training_length(trainer.stop_trigger)
         self._note_progress(trainer.updater)
         batch = _batch(trainer.updater)
         self.timing = StepTime(run.log, leader=run.leader, batch=batch)
@@ -177,11 +192,3 @@ def _batch(updater: Any) -> int:
     main = iterators.get("main") if isinstance(iterators, dict) else None
     size = getattr(main, "batch_size", 0)
     return size if isinstance(size, int) else 0
-
-
-def _totals(trigger: Any) -> tuple[int, float]:
-    """Return the total (iterations, epochs); 0 for what the stop trigger does not have."""
-    period, unit = getattr(trigger, "period", None), getattr(trigger, "unit", None)
-    if period is None:  # triggers that wrap another one, such as EarlyStoppingTrigger
-        return _totals(trigger._max_trigger) if hasattr(trigger, "_max_trigger") else (0, 0.0)
-    return (int(period), 0.0) if unit == "iteration" else (0, float(period))

@@ -32,6 +32,7 @@ from workbench.engine.node_emulation import host_name, node_of, slow_links
 from workbench.engine.output_capture import catch_up_by
 from workbench.engine.run_context import Current, current, set_current
 from workbench.engine.run_log import RunLog, owners_only
+from workbench.engine.snapshot.run_snapshots import RunSnapshots
 from workbench.engine.stale_communicators import sentence
 from workbench.engine.thread_position import Sampler
 
@@ -104,6 +105,14 @@ class Rank:
         self._run_name = assignment.name or assignment.run
         path = Path(assignment.directory) / f"rank-{self.number}.log"
         run = Current(RunLog(assignment.run, self.number, path), leader=self._leader)
+        if assignment.snapshots:
+            run.snapshots = RunSnapshots(
+                run.log,
+                assignment.snapshots,
+                attempt=assignment.attempt,
+                generation=self.generation,
+                resumes=assignment.resume,
+            )
         self._gather()  # earlier output does not belong to this run
         set_current(run)
         self._channel.carry(run.log)
@@ -124,6 +133,8 @@ class Rank:
 
     def leave(self, run: Current, ending: Ending) -> None:
         """End a run; its log is sent until the supervisor has all of it."""
+        if run.snapshots is not None:
+            run.snapshots.close()  # what it reports belongs to the run
         self._finish(run, ending)
         set_current(None)
         self._descriptors.stay()

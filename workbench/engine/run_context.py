@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from workbench.engine.boundary import Boundaries
 from workbench.engine.run_log import RunLog
+
+if TYPE_CHECKING:
+    from workbench.engine.snapshot.run_snapshots import RunSnapshots
 
 
 @dataclass
@@ -14,6 +18,7 @@ class Current:
 
     Args:
         leader: The lowest rank on this rank's node.
+        snapshots: Of the run's trainings; None if none are saved.
     """
 
     log: RunLog
@@ -21,6 +26,7 @@ class Current:
     iteration: int = 0
     source_name: str = ""
     leader: int = 0
+    snapshots: RunSnapshots | None = None
 
 
 _current: Current | None = None

@@ -101,6 +101,19 @@ class StepTime:
         if now - self._since >= REPORT_SECONDS:
             self._report(iteration, now)
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave out of the steps what happens in the context."""
+        begun, communicated, passed = time.perf_counter(), watch.seconds, watch.passed
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - begun
+            self._stepped += seconds
+            self._since += seconds
+            self._communicated += watch.seconds - communicated
+            self._passed += watch.passed - passed
+
     def finish(self, iteration: int) -> None:
         """Report the remaining values at the end of the training."""
         if self._steps:

@@ -21,6 +21,7 @@ MOST_DRAWN = 50
 STEP_PREFIX = "step/"
 EXCHANGE_PREFIX = "exchange/"
 NOISE_PREFIX = "gauge/"
+SNAPSHOT_PREFIX = "snapshot/"
 PACE_SECONDS = 5.0
 # How much longer than usual a rank must work to count as the slowest.
 STANDS_OUT = 1.05
@@ -157,7 +158,7 @@ def is_step_time(name: str) -> bool:
 
 def is_measured(name: str) -> bool:
     """Return whether ``name`` was measured by workbench, and not reported by the training."""
-    return name.startswith((STEP_PREFIX, EXCHANGE_PREFIX, NOISE_PREFIX))
+    return name.startswith((STEP_PREFIX, EXCHANGE_PREFIX, NOISE_PREFIX, SNAPSHOT_PREFIX))
 
 
 def slowest_rank(steps: Mapping[int, Mapping[str, float]], before: int = -1) -> int:

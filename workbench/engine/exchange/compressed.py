@@ -49,6 +49,14 @@ class Compressed(Protocol):
         """
         ...
 
+    def state(self) -> dict[str, Any]:
+        """Return what is kept from step to step; ``lost`` is the error feedback."""
+        ...
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue with such a state; only ``lost`` is always there."""
+        ...
+
 
 class MessageWait:
     """Waits for messages, and measures the remaining time."""
@@ -141,6 +149,14 @@ class Coded:
         if measure:
             self.error = math.sqrt(_square(self._lost) / (before or 1.0))
         return finite
+
+    def state(self) -> dict[str, Any]:
+        """Return what is kept from step to step."""
+        return {"lost": self._lost}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue with such a state."""
+        numpy.copyto(self._lost, state["lost"])
 
     def _gather(self, buffer: Array, coming: list[Any]) -> None:
         """Receive the means of the other parts, and pass them on."""
@@ -242,6 +258,21 @@ class TopShare:
         self._waiting.settle_all(going)
         self.coding = self._waiting.otherwise()
         return finite
+
+    def state(self) -> dict[str, Any]:
+        """Return what is kept from step to step."""
+        return {
+            "lost": self._lost,
+            "steps": self._steps,
+            "random": self._random.bit_generator.state,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue with such a state."""
+        numpy.copyto(self._lost, state["lost"])
+        self._steps = state.get("steps", self._steps)
+        if "random" in state:
+            self._random.bit_generator.state = state["random"]
 
     def _choose(self, buffer: Array) -> Array:
         """Return the places of the largest values; the threshold is estimated from a sample."""

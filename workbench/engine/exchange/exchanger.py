@@ -24,6 +24,7 @@ from workbench.engine.exchange.bucket_layout import (
     shape_of,
 )
 from workbench.engine.exchange.compressed import Compressed
+from workbench.engine.exchange.compression_state import compression_state, restore_compression
 from workbench.engine.exchange.costs import made
 from workbench.engine.exchange.gradient_storage import Storage
 from workbench.engine.exchange.nonfinite import Findings, is_suspect, not_finite
@@ -98,6 +99,17 @@ class Exchanger:
         self._findings: dict[int, Findings] = {}
         self._names: list[str] = []
         self._flight: Flight | None = None
+        self._resumed: dict[str, Any] | None = None
+
+    def compression(self) -> dict[str, Any] | None:
+        """Return what compression keeps from step to step; None without a compressed gradient."""
+        if self.plan is None or not self._squeezed:
+            return self._resumed
+        return compression_state(self.plan, self._squeezed)
+
+    def resume(self, compression: dict[str, Any] | None) -> None:
+        """Continue with the compression of an earlier run, as soon as there is a layout."""
+        self._resumed = compression
 
     def begin(self) -> None:
         """Start a backward pass, in which `ready` will be called."""
@@ -281,6 +293,9 @@ class Exchanger:
             }
             self._findings = {}
             self._on_plan(self.plan)
+            if self._resumed is not None:
+                restore_compression(self.plan, self._squeezed, self._resumed)
+                self._resumed = None
 
     def _fused_bytes(self) -> int:
         if not self.overlaps:

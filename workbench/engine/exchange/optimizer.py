@@ -71,6 +71,16 @@ class DelayedOptimizer(_MultiNodeOptimizer):
                 parameter.grad = self.communicator.device.like(parameter, mean)
             actual.update(None, *args, **kwds)
 
+    def held_back(self) -> list[Array | None] | None:
+        """Return the mean gradients that the next step applies; None if there are none yet."""
+        self.communicator.landed(self)
+        means: list[Array | None] | None = self.means
+        return means
+
+    def hold_back(self, means: list[Array | None] | None) -> None:
+        """Continue with the mean gradients of an earlier run."""
+        object.__setattr__(self, "means", means)
+
     def _send_off(self, parameters: list[tuple[str, Any]]) -> None:
         if self.zero_fill:
             for _, parameter in parameters:

@@ -94,6 +94,16 @@ class PowerSgd:
         self.nbytes = int(share * (self._left.nbytes + self._right.nbytes))
         return finite
 
+    def state(self) -> dict[str, Any]:
+        """Return what is kept from step to step."""
+        return {"lost": self._lost, "right": self._right.copy()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Continue with such a state."""
+        numpy.copyto(self._lost, state["lost"])
+        if "right" in state and state["right"].shape == self._right.shape:
+            numpy.copyto(self._right, state["right"])
+
     def _averaged(self, flat: Array) -> float:
         """Average exactly, and return the seconds for that."""
         start = time.perf_counter()

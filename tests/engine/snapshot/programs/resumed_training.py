@@ -1,0 +1,224 @@
+"""Train as one attempt of a run whose snapshots are saved, for tests that resume it.
+
+``… OPTIONS``: a JSON object; ``DEFAULTS`` has its names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+import warnings
+from typing import Any
+
+import chainer
+import chainermn
+import numpy as np
+from chainer.training import extensions
+
+from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
+from workbench.engine.boundary import RunStopped
+from workbench.engine.chainer_hook import hook_chainer
+from workbench.engine.exchange.create import create_communicator
+from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_log import RunLog
+from workbench.engine.snapshot import saved_training
+from workbench.engine.snapshot.run_snapshots import RunSnapshots
+from workbench.errors import WorkbenchError
+
+DEFAULTS: dict[str, Any] = {
+    "folder": "",  # of the snapshots; none are saved without
+    "attempt": 1,
+    "resume": False,
+    "stop": None,  # the boundary at which the run stops
+    "until": [[12, "iteration"]],  # of each training
+    "every": 3,  # iterations between snapshots
+    "fail": None,  # the iteration at which the training fails
+    "kill": None,  # [rank, iteration] at which it is killed
+    "examples": 72,
+    "batch": 4,
+    "iterator": "serial",
+    "shuffle": True,
+    "transform": False,
+    "scatter": "seeded",
+    "optimizer": "adam",
+    "communicator": "naive",
+    "compress": None,
+    "double": False,
+    "normalize": False,
+    "early": False,
+    "draws": False,
+    "units": 3,
+}
+options = {**DEFAULTS, **json.loads(arguments[0])}
+BATCH = options["batch"]
+warnings.simplefilter("ignore")
+hook_chainer()
+world = worlds.offer(0)
+run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
+if options["folder"]:
+    run.snapshots = RunSnapshots(
+        run.log,
+        options["folder"].format(rank=rank),
+        attempt=options["attempt"],
+        generation=1,
+        resumes=options["resume"],
+    )
+saved_training.interval = lambda cost, step, nodes: options["every"]
+if options["stop"] is not None:
+    run.boundaries.stop_at(options["stop"])
+visited: list[list[Any]] = []
+losses: dict[str, float] = {}
+
+
+def communicator() -> Any:
+    if options["compress"] or options["double"]:
+        return create_communicator("mpi", world, compress=options["compress"])
+    return chainermn.create_communicator(options["communicator"], world)
+
+
+class Model(chainer.Chain):
+    """Two layers, with what a snapshot has to keep besides parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.first = chainer.links.Linear(2, options["units"])
+            if options["normalize"]:
+                self.norm = chainer.links.BatchNormalization(options["units"])
+            self.last = chainer.links.Linear(options["units"], 1)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        hidden = chainer.functions.tanh(self.first(x))
+        if options["normalize"]:
+            hidden = self.norm(hidden)
+        if options["draws"]:
+            hidden = chainer.functions.dropout(hidden, 0.2)
+            hidden += float(random.random())
+        loss = chainer.functions.mean_squared_error(self.last(hidden), y)
+        chainer.report({"loss": loss}, self)
+        return loss
+
+
+def examples() -> Any:
+    numbers = np.random.RandomState(1)
+    amount = options["examples"]
+    x = numbers.normal(0, 1, (amount, 2)).astype(np.float32)
+    y = x.sum(axis=1, keepdims=True) ** 2
+    return chainer.datasets.TupleDataset(x, y, np.arange(amount))
+
+
+def data_for(comm: Any) -> Any:
+    if options["scatter"] == "none":
+        part = chainer.datasets.TupleDataset(
+            *(one[rank::size] for one in zip(*examples(), strict=True))
+        )
+    else:
+        seed = 5 if options["scatter"] == "seeded" else None
+        part = chainermn.scatter_dataset(examples(), comm, shuffle=True, seed=seed)
+    if options["transform"]:
+        part = chainer.datasets.TransformDataset(part, lambda one: one)
+    return part
+
+
+def iterator_over(data: Any) -> Any:
+    kinds = {
+        "serial": chainer.iterators.SerialIterator,
+        "multithread": chainer.iterators.MultithreadIterator,
+        "multiprocess": chainer.iterators.MultiprocessIterator,
+    }
+    more = {"n_processes": 1} if options["iterator"] == "multiprocess" else {}
+    more = {"n_threads": 2} if options["iterator"] == "multithread" else more
+    return kinds[options["iterator"]](data, BATCH, shuffle=options["shuffle"], **more)
+
+
+def optimizer_for(comm: Any, model: Any) -> Any:
+    actual = (
+        chainer.optimizers.Adam(0.02)
+        if options["optimizer"] == "adam"
+        else chainer.optimizers.MomentumSGD(0.05)
+    )
+    if comm is None:
+        return actual.setup(model)
+    many = chainermn.create_multi_node_optimizer(actual, comm, double_buffering=options["double"])
+    return many.setup(model)
+
+
+@chainer.training.make_extension(trigger=(1, "iteration"))
+def each(trainer: Any) -> None:
+    """Record, and disturb the training where it was asked for."""
+    iteration = trainer.updater.iteration
+    losses[f"{len(found['iterations'])} {iteration}"] = float(
+        trainer.observation["main/loss"].array
+    )
+    optimizer = trainer.updater.get_optimizer("main")
+    if iteration == 4 and options["optimizer"] == "momentum":
+        optimizer.lr *= 0.5  # as a user's extension may
+    if iteration == options["fail"]:
+        raise ValueError("the training fails here")
+    if options["kill"] == [rank, iteration]:
+        assert run.snapshots is not None
+        run.snapshots.close()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def train(number: int, until: Any) -> None:
+    chainer.global_config.cudnn_deterministic = True
+    np.random.seed(10 * number + rank)
+    random.seed(rank)
+    comm = communicator() if options["scatter"] != "alone" else None
+    model = Model()
+    iterator = iterator_over(data_for(comm) if comm else examples())
+
+    def convert(batch: Any, device: Any = None) -> Any:
+        x, y, index = chainer.dataset.concat_examples(batch)
+        visited.append([iterator.epoch - int(iterator.is_new_epoch), index.tolist()])
+        return x, y
+
+    optimizer = optimizer_for(comm, model)
+    updater = chainer.training.StandardUpdater(iterator, optimizer, converter=convert)
+    stop: Any = tuple(until)
+    if options["early"]:
+        stop = chainer.training.triggers.EarlyStoppingTrigger(
+            monitor="main/loss", check_trigger=(2, "iteration"), max_trigger=stop, patience=2
+        )
+    trainer = chainer.training.Trainer(updater, stop, out=str(folder / "out"))
+    trainer.extend(each, name="each")
+    if rank == 0:
+        log = extensions.LogReport(trigger=(2, "iteration"))
+        trainer.extend(log)
+    try:
+        trainer.run(show_loop_exception_msg=False)
+    finally:
+        found["iterations"].append(trainer.updater.iteration)
+        found["log"] = [one["iteration"] for one in log.log] if rank == 0 else []
+        found["lr"] = getattr(optimizer, "lr", 0.0) if options["optimizer"] == "momentum" else 0.0
+        found["weights"] = [
+            p.array.tolist() for _, p in sorted(model.namedparams()) if p.array is not None
+        ]
+        found["persistent"] = model.norm.avg_mean.tolist() if options["normalize"] else []
+    found["after"] = [np.random.rand(), random.random()]
+
+
+found |= {"iterations": [], "ended": "finished"}
+set_current(run)
+try:
+    for number, until in enumerate(options["until"], 1):
+        train(number, until)
+except RunStopped:
+    found["ended"] = "stopped"
+except (ValueError, WorkbenchError) as error:
+    found["ended"] = str(error)
+finally:
+    set_current(None)
+    if run.snapshots is not None:
+        run.snapshots.close()
+samples = [(at, name, one) for at, _, pairs in run.log._samples for name, one in pairs]
+found["snapshots"] = [at for at, name, _ in samples if name == "snapshot/seconds"]
+found["said"] = "".join(getattr(one, "text", "") for one in run.log._chunks)
+found["visited"], found["losses"] = visited, losses
+found["boundaries"] = run.boundaries.count
+write_found()
+sys.stdout.flush()

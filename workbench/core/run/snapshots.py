@@ -1,0 +1,132 @@
+"""Decide when a training is saved, which snapshots are kept, and which one a run resumes from."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+FORMAT = 1
+FIRST_ITERATIONS = 5
+"""A training's first snapshot is this many iterations after it started or was resumed."""
+
+SHARE_OF_TIME = 0.003
+"""Snapshots that are taken at intervals cost at most this share of the time."""
+
+NODE_SECONDS = 24 * 3600.0
+"""Assumed mean time until a node is lost."""
+
+KEPT = 2
+SECONDS_NAME, NBYTES_NAME = "snapshot/seconds", "snapshot/bytes"
+
+
+@dataclass(frozen=True)
+class SnapshotFile:
+    """One file of a snapshot.
+
+    Args:
+        checksum: CRC-32 of its bytes.
+    """
+
+    name: str
+    nbytes: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class SnapshotManifest:
+    """What a snapshot is of; written last, so a snapshot without it is not complete.
+
+    Args:
+        run: The run's id.
+        training: The number of the training within the run, from 1.
+        ranks: World size.
+        final: Whether the training had ended.
+        totals_reached: Whether it ended because all iterations or epochs were done.
+        versions: Names and versions of the packages.
+    """
+
+    run: str
+    attempt: int
+    generation: int
+    training: int
+    iteration: int
+    epoch: float
+    ranks: int
+    final: bool
+    totals_reached: bool = False
+    versions: tuple[tuple[str, str], ...] = ()
+    files: tuple[SnapshotFile, ...] = ()
+
+    @property
+    def age(self) -> tuple[int, int, int, bool]:
+        """The order of snapshots; that of the newest is the greatest."""
+        return (self.attempt, self.training, self.iteration, self.final)
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        end = "-final" if self.final else ""
+        return f"attempt-{self.attempt}-training-{self.training}-iteration-{self.iteration}{end}"
+
+
+def encode_manifest(manifest: SnapshotManifest) -> str:
+    """Return a manifest as the text of its file."""
+    return json.dumps({"format": FORMAT, **asdict(manifest)}, indent=1)
+
+
+def decode_manifest(text: str) -> SnapshotManifest:
+    """Return the manifest in a file's text.
+
+    Raises:
+        ValueError: It is not one, or of a newer format.
+    """
+    try:
+        values = json.loads(text)
+        number = values.pop("format")
+        if number != FORMAT:
+            raise ValueError(f"it has format {number!r:.20}, and this version reads {FORMAT}")
+        values["files"] = tuple(SnapshotFile(**one) for one in values["files"])
+        values["versions"] = tuple((str(name), str(one)) for name, one in values["versions"])
+        return SnapshotManifest(**values)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"its manifest is damaged ({error!r:.80})") from None
+
+
+def interval(cost: float, step: float, nodes: int) -> int:
+    """Return the iterations until the next snapshot.
+
+    The interval is Young's (1974): the square root of twice the cost times the mean time to a
+    loss. It is longer where snapshots would take too large a share of the time.
+
+    Args:
+        cost: Seconds that a snapshot costs.
+        step: Seconds of an iteration.
+    """
+    young = math.sqrt(2 * cost * NODE_SECONDS / max(1, nodes))
+    return max(1, math.ceil(max(young, cost / SHARE_OF_TIME) / max(step, 1e-6)))
+
+
+def superfluous(present: Iterable[SnapshotManifest]) -> list[SnapshotManifest]:
+    """Return the snapshots to remove: not among the newest, and not a training's last final one."""
+    ordered = sorted(present, key=lambda one: one.age)
+    finals = {one.training: one for one in ordered if one.final}
+    return [one for one in ordered[:-KEPT] if finals.get(one.training) is not one]
+
+
+def newest_first(present: Iterable[SnapshotManifest]) -> list[SnapshotManifest]:
+    """Return each snapshot once, in the order in which a run tries to resume from them."""
+    return sorted({*present}, key=lambda one: one.age, reverse=True)
+
+
+def for_training(present: Iterable[SnapshotManifest], training: int) -> list[SnapshotManifest]:
+    """Return the snapshots that a training may resume from, the best first.
+
+    A training after the newest snapshot's has none: others come from a start of the run that was
+    superseded.
+    """
+    ordered = newest_first(present)
+    if not ordered or training > ordered[0].training:
+        return []
+    return [one for one in ordered if one.training == training]

@@ -1,0 +1,79 @@
+"""What the ranks of a run send each other when a training is saved or resumed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+from mpi4py import MPI
+
+from workbench.engine.exchange.transport import Transport, transport_of
+
+_CHUNK = 64 << 20
+
+
+def world_size() -> int:
+    """Return the number of ranks of the present run."""
+    return int(MPI.COMM_WORLD.size)
+
+
+class Peers:
+    """The ranks of the present run; all methods are collective.
+
+    Their communicator is derived from ``MPI.COMM_WORLD`` of the run, so that a revocation frees
+    the ranks that wait here. It is kept from run to run.
+    """
+
+    def __init__(self) -> None:
+        world = MPI.COMM_WORLD
+        self.rank, self.size = int(world.rank), int(world.size)
+        self._transport: Transport | None = None
+        self._leaders: Any = None
+        if self.size > 1:
+            self._transport = kept = transport_of(world)
+            if "leaders" not in kept.kept:
+                color = MPI.UNDEFINED if kept.local_rank else 0
+                kept.kept["leaders"] = kept.comm.Split(color, self.rank)
+            self._leaders = kept.kept["leaders"]
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes."""
+        return len(self._transport.nodes) if self._transport is not None else 1
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this is the lowest rank of its node, which writes for it."""
+        return self._transport is None or self._transport.local_rank == 0
+
+    def gather(self, value: Any) -> list[Any]:
+        """Return each rank's value, on all ranks."""
+        if self._transport is None:
+            return [value]
+        self._transport.rest()
+        found: list[Any] = self._transport.comm.allgather(value)
+        return found
+
+    def gather_to_leaders(self, value: Any) -> list[Any]:
+        """Return each rank's value on leaders, and nothing on other ranks."""
+        if self._transport is None:
+            return [value]
+        on_node = self._transport.node.gather((self.rank, value))
+        if on_node is None:
+            return []
+        found = [pair for part in self._leaders.allgather(on_node) for pair in part]
+        return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+
+    def share(self, content: bytearray | None, root: int) -> bytearray:
+        """Return the bytes that rank ``root`` has, on all ranks."""
+        if self._transport is None:
+            assert content is not None
+            return content
+        comm = self._transport.comm
+        nbytes = comm.bcast(None if content is None else len(content), root)
+        if content is None:
+            content = bytearray(nbytes)
+        flat = numpy.frombuffer(content, "u1")
+        for start in range(0, nbytes, _CHUNK):
+            comm.Bcast(flat[start : start + _CHUNK], root)
+        return content

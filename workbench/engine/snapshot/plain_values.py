@@ -1,0 +1,72 @@
+"""Save the numbers that Chainer leaves out of a snapshot, such as a changed learning rate.
+
+A number is restored only where the code still begins with the value that it began with then: a
+learning rate that was edited since is the new one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Numbers = dict[str, dict[str, float]]
+"""For each object its attributes that are numbers."""
+
+
+class PlainValues:
+    """The numbers of a training's optimizers and of its triggers that Chainer does not save.
+
+    ``parts`` has the serializable parts of triggers that are not serializable themselves, such as
+    ``EarlyStoppingTrigger``.
+    """
+
+    def __init__(self, trainer: Any) -> None:
+        triggers = {
+            name: trigger
+            for name, trigger in _triggers(trainer).items()
+            if not hasattr(trigger, "serialize") and hasattr(trigger, "__dict__")
+        }
+        self._objects = _optimizers(trainer) | triggers
+        self.parts = {
+            f"workbench/{name}/{attribute}/": part
+            for name, trigger in triggers.items()
+            for attribute, part in vars(trigger).items()
+            if hasattr(part, "serialize")
+        }
+        self.first = self.now()
+
+    def now(self) -> Numbers:
+        """Return the present values."""
+        return {name: _numbers(vars(one)) for name, one in self._objects.items()}
+
+    def restore(self, first: Numbers, saved: Numbers) -> None:
+        """Set what had changed.
+
+        Args:
+            first: The values when the earlier training began.
+            saved: The values when it was saved.
+        """
+        for name, one in self._objects.items():
+            before = first.get(name, {})
+            for attribute, value in saved.get(name, {}).items():
+                if attribute in before and self.first[name].get(attribute) == before[attribute]:
+                    vars(one)[attribute] = value
+
+
+def _optimizers(trainer: Any) -> dict[str, Any]:
+    found = {}
+    for name, optimizer in trainer.updater.get_all_optimizers().items():
+        actual = vars(optimizer).get("actual_optimizer", optimizer)
+        found[f"optimizer:{name}"] = actual
+        if hasattr(actual, "hyperparam"):
+            found[f"hyperparam:{name}"] = actual.hyperparam
+    return found
+
+
+def _triggers(trainer: Any) -> dict[str, Any]:
+    entries = trainer._extensions.items()
+    extensions = {f"extension_triggers/{name}": entry.trigger for name, entry in entries}
+    return {"stop_trigger": trainer.stop_trigger, **extensions}
+
+
+def _numbers(values: dict[str, Any]) -> dict[str, float]:
+    return {name: one for name, one in values.items() if type(one) in (int, float, bool)}

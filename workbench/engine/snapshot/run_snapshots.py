@@ -1,0 +1,123 @@
+"""The snapshots of one run on this rank: its trainings one after another, and what they resume."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workbench.core.run.snapshots import SnapshotManifest, for_training
+from workbench.engine.run_log import RunLog
+from workbench.engine.snapshot.folder import SnapshotFolder
+from workbench.engine.snapshot.writer import SnapshotWriter
+from workbench.errors import StateError
+
+if TYPE_CHECKING:
+    from workbench.engine.snapshot.peers import Peers
+    from workbench.engine.snapshot.saved_training import SavedTraining
+
+NEW_RUN = "start it as a new run."
+
+
+class RunSnapshots:
+    """The snapshots of one run on this rank.
+
+    Args:
+        folder: For the snapshots, on this rank's host; ``~`` is the home directory.
+        attempt: The number of this start of the run.
+        resumes: Whether the run continues from its newest snapshot.
+    """
+
+    def __init__(
+        self, log: RunLog, folder: str, *, attempt: int, generation: int, resumes: bool
+    ) -> None:
+        self.log, self.attempt, self.generation = log, attempt, generation
+        self.folder = SnapshotFolder(Path(folder).expanduser(), log.run)
+        self.writer = SnapshotWriter(self.folder, self._complain)
+        self._resumes = resumes
+        self._trainings = 0
+        self._holders: dict[SnapshotManifest, list[int]] | None = None
+
+    def begin(self, trainer: Any) -> SavedTraining | None:
+        """Prepare to save a training, and resume it; None if it cannot be saved.
+
+        Collective over the run's ranks.
+
+        Raises:
+            StateError: The run resumes, and there is nothing that it could resume from.
+        """
+        # Chainer is imported by the training, and MPI's part is not needed without one.
+        from workbench.engine.snapshot.peers import Peers, world_size
+        from workbench.engine.snapshot.saved_training import SavedTraining
+        from workbench.engine.snapshot.state import unsavable
+
+        if why := unsavable(trainer.updater, world_size()):
+            self._refuse(why)
+            return None
+        peers = Peers()
+        self._trainings += 1
+        training = SavedTraining(self, trainer, self._trainings, peers)
+        if peers.is_leader and self._trainings == 1:
+            self.folder.remove_parts(self.attempt)
+        if self._resumes:
+            self._resume(training, peers)
+        return training
+
+    def close(self) -> None:
+        """Wait until the last snapshot is complete."""
+        self.writer.wait()
+
+    def _refuse(self, why: str) -> None:
+        if not self._resumes:
+            return
+        if not self.folder.manifests():
+            raise StateError(f"This training cannot be resumed, because {why}", NEW_RUN)
+        self.remark(f"a training starts from its beginning, because {why}")
+
+    def _resume(self, training: SavedTraining, peers: Peers) -> None:
+        if self._holders is None:
+            present = self.folder.manifests() if peers.is_leader else []
+            self._holders = {}
+            for rank, manifests in enumerate(peers.gather(present)):
+                for one in manifests:
+                    self._holders.setdefault(one, []).append(rank)
+        if not self._holders:
+            raise StateError("No complete snapshot of this run is on its nodes", NEW_RUN)
+        for manifest, contents in self._complete(training.number, peers):
+            remarks = training.resume(manifest, contents)
+            if peers.rank == 0:
+                for one in remarks:
+                    self.remark(one)
+            return
+
+    def _complete(
+        self, training: int, peers: Peers
+    ) -> Iterator[tuple[SnapshotManifest, dict[str, bytearray]]]:
+        """Yield the snapshots of a training that can be read, on all ranks, the newest first."""
+        assert self._holders is not None
+        for manifest in for_training(self._holders, training):
+            for root in self._holders[manifest]:
+                contents = self.folder.read(manifest) if peers.rank == root else None
+                if peers.gather(contents is not None)[root]:
+                    yield (
+                        manifest,
+                        {
+                            one.name: peers.share(contents[one.name] if contents else None, root)
+                            for one in manifest.files
+                        },
+                    )
+                    break
+
+    def remark(self, text: str) -> None:
+        """Write a line for the user."""
+        print(f"workbench: {text}.", file=sys.stderr, flush=True)
+
+    def _complain(self, error: Exception) -> None:
+        # Called by the writer's thread, whose output has no run of its own.
+        text = error.strerror if isinstance(error, OSError) and error.strerror else repr(error)
+        self.log.note(
+            "stderr",
+            f"workbench: a snapshot could not be written to {self.folder.path} ({text:.300}); "
+            "the training continues.\n",
+        )

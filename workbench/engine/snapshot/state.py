@@ -1,0 +1,260 @@
+"""The state of a training: what all ranks have in common, and what each rank alone has.
+
+The common state is the parameters and the optimizers. All the rest that Chainer serializes is a
+rank's own: iterators, extensions, triggers, and persistent values such as those of batch
+normalization. Both together are what ``chainer.serializers.load_npz`` reads into a trainer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+from chainer.backends import _cpu
+from chainer.serializers import DictionarySerializer, NpzDeserializer
+
+from workbench.engine.snapshot.iterators import (
+    is_known,
+    own_iterators,
+    place_in_data,
+    restore_iterator,
+    serialized_apart,
+)
+from workbench.engine.snapshot.plain_values import Numbers, PlainValues
+from workbench.engine.snapshot.random_state import random_states, restore_random
+
+Arrays = dict[str, Any]
+"""NumPy arrays by Chainer's names for them."""
+
+_MEANS = "workbench/held_back/{}/"
+
+
+@dataclass
+class OwnState:
+    """What one rank alone has.
+
+    Args:
+        values: What Chainer serializes, except the common state.
+        places: For each iterator its place in the data.
+        random: Random states.
+        observation: The numbers that the last iteration observed.
+        first: Numbers when the training began.
+        numbers: The same now.
+        compression: For each optimizer what compression keeps.
+    """
+
+    values: Arrays
+    places: dict[str, dict[str, Any]]
+    random: dict[str, Any]
+    observation: dict[str, float]
+    first: Numbers
+    numbers: Numbers
+    compression: dict[str, Any] = field(default_factory=dict)
+
+
+class _Writer(DictionarySerializer):
+    """Divides what is written, and copies it, so that the training can continue.
+
+    Args:
+        common: Receives the common state; None to leave it out.
+        spare: Arrays that may be overwritten.
+    """
+
+    is_writer = True
+
+    def __init__(
+        self, common: Arrays | None, own: Arrays, shared: frozenset[str], spare: Arrays, path: str
+    ) -> None:
+        super().__init__(own, path)
+        self._common, self._own, self._shared, self._spare = common, own, shared, spare
+
+    def __getitem__(self, key: str) -> _Writer:
+        path = f"{self.path}{key.strip('/')}/"
+        return _Writer(self._common, self._own, self._shared, self._spare, path)
+
+    def __call__(self, key: str, value: Any) -> Any:
+        name = self.path + key.lstrip("/")
+        if name not in self._shared and not name.startswith("updater/optimizer:"):
+            self._own[name] = copied(value)
+        elif self._common is not None:
+            self._common[name] = copied(value, self._spare.get(name))
+        return value
+
+
+def copied(value: Any, spare: Any = None) -> Any:
+    """Return a copy of a value in host memory.
+
+    Args:
+        spare: An array that is overwritten if it fits.
+    """
+    if value is None:
+        return numpy.asarray(None)
+    found = numpy.asarray(_cpu._to_cpu(value))
+    if found is not value:
+        return found
+    if spare is not None and (spare.shape, spare.dtype) == (found.shape, found.dtype):
+        numpy.copyto(spare, found)
+        return spare
+    return found.copy()
+
+
+def capture(
+    trainer: Any, plain: PlainValues, spare: Arrays | None
+) -> tuple[Arrays | None, OwnState]:
+    """Return copies of the common state and of this rank's own.
+
+    Args:
+        spare: Arrays that may be overwritten; with None the common state is left out.
+    """
+    common: Arrays | None = None if spare is None else {}
+    values: Arrays = {}
+    optimizers = trainer.updater.get_all_optimizers()
+    shared = frozenset(
+        f"updater/model:{name}{path}"
+        for name, optimizer in optimizers.items()
+        for path, _ in optimizer.target.namedparams()
+    )
+    with serialized_apart(trainer.updater):
+        writer = _Writer(common, values, shared, spare or {}, "")
+        trainer.serialize(writer)
+    for path, part in plain.parts.items():
+        part.serialize(writer[path])
+    own = OwnState(
+        values=values,
+        places={
+            name: place_in_data(one)
+            for name, one in own_iterators(trainer.updater).items()
+            if is_known(one)
+        },
+        random=random_states(),
+        observation=dict(_observed(trainer.observation)),
+        first=plain.first,
+        numbers=plain.now(),
+    )
+    for name, optimizer in optimizers.items():
+        if common is not None and hasattr(type(optimizer), "held_back"):
+            for number, mean in enumerate(optimizer.held_back() or ()):
+                if mean is not None:
+                    common[_MEANS.format(name) + str(number)] = numpy.array(mean)
+        if exchanger := _exchanger(optimizer):
+            own.compression[name] = exchanger.compression()
+    return common, own
+
+
+def restore(
+    trainer: Any,
+    plain: PlainValues,
+    common: Arrays,
+    owns: Sequence[OwnState],
+    rank: int,
+    ranks: int,
+) -> list[str]:
+    """Continue from a snapshot, except for random numbers; return what is not exact.
+
+    Args:
+        owns: The own state of each rank of the snapshot.
+        rank: This rank, of now ``ranks``.
+    """
+    own = owns[rank] if rank < len(owns) else owns[0]
+    values = common | own.values
+    updater = trainer.updater
+    with serialized_apart(updater):
+        updater.serialize(NpzDeserializer(values, "updater/"))
+    _restore_rest(trainer, plain, values)
+    plain.restore(own.first, own.numbers)
+    trainer.observation = dict(own.observation)
+    for name, optimizer in updater.get_all_optimizers().items():
+        _restore_optimizer(name, optimizer, common, own, existed=rank < len(owns))
+    remarks = []
+    for name, iterator in own_iterators(updater).items():
+        if is_known(iterator) and all(name in one.places for one in owns):
+            saved = [_iterator_values(name, one.values) for one in owns]
+            places = [one.places[name] for one in owns]
+            remarks.append(restore_iterator(iterator, saved, places, rank, ranks))
+        elif ranks != len(owns):
+            kind = type(iterator).__name__
+            remarks.append(f"a {kind} cannot be divided among another number of ranks")
+    return [one for one in remarks if one]
+
+
+def restore_random_states(owns: Sequence[OwnState], rank: int, iteration: int) -> None:
+    """Continue the random numbers of this rank."""
+    restore_random([one.random for one in owns], rank, iteration)
+
+
+def _restore_rest(trainer: Any, plain: PlainValues, values: Arrays) -> None:
+    """Restore extensions and triggers; the code may have others now."""
+    parts = {"stop_trigger/": trainer.stop_trigger, **plain.parts}
+    for name, entry in trainer._extensions.items():
+        parts[f"extensions/{name}/"] = entry.extension
+        parts[f"extension_triggers/{name}/"] = entry.trigger
+    for path, one in parts.items():
+        if hasattr(one, "serialize") and any(key.startswith(path) for key in values):
+            one.serialize(NpzDeserializer(values, path, strict=False))
+    elapsed = values.get("_snapshot_elapsed_time")
+    trainer._snapshot_elapsed_time = 0.0 if elapsed is None else float(elapsed)
+
+
+def _restore_optimizer(
+    name: str, optimizer: Any, common: Arrays, own: OwnState, *, existed: bool
+) -> None:
+    if hasattr(optimizer, "target_params"):
+        # Else the first step would only send the parameters to all ranks.
+        known = [
+            (path, one.data is not None) for path, one in sorted(optimizer.target.namedparams())
+        ]
+        object.__setattr__(optimizer, "target_params", known)
+    if hasattr(type(optimizer), "hold_back"):
+        path = _MEANS.format(name)
+        means = {key.removeprefix(path): one for key, one in common.items() if key.startswith(path)}
+        amount = sum(one.data is not None for one in optimizer.target.params())
+        optimizer.hold_back([means.get(str(n)) for n in range(amount)] if means else None)
+    exchanger = _exchanger(optimizer)
+    if exchanger and existed:
+        exchanger.resume(own.compression.get(name))
+
+
+def _exchanger(optimizer: Any) -> Any:
+    """Return the exchanger of an optimizer of ours, or None."""
+    return vars(optimizer).get("exchanger")
+
+
+def _iterator_values(name: str, values: Arrays) -> dict[str, Any]:
+    path = f"updater/iterator:{name}/"
+    found = {key.removeprefix(path): one for key, one in values.items() if key.startswith(path)}
+    order = found.get("order", found.get("_order"))
+    found["order"] = None if order is None or order[()] is None else order
+    return found
+
+
+def _observed(observation: dict[str, Any]) -> list[tuple[str, float]]:
+    """Return the observed numbers; a trigger may look at them before the next iteration."""
+    found = []
+    for name, value in observation.items():
+        number = getattr(value, "array", value)
+        if getattr(number, "size", 1) == 1:
+            try:
+                found.append((name, float(number)))
+            except (TypeError, ValueError):
+                continue  # extensions may observe anything
+    return found
+
+
+def unsavable(updater: Any, ranks: int) -> str:
+    """Return why a training on ``ranks`` ranks cannot be saved; empty if it can."""
+    optimizers: dict[str, Any] = getattr(updater, "get_all_optimizers", dict)()
+    if not optimizers:
+        return "its updater has no optimizer"
+    if ranks == 1:
+        return ""
+    module: Any = sys.modules.get("chainermn.optimizers")
+    kinds = (module._MultiNodeOptimizer, module._DoubleBufferingOptimizer) if module else ()
+    for name, one in optimizers.items():
+        if not isinstance(one, kinds):
+            return f"its optimizer {name!r} is not ChainerMN's multi-node optimizer"
+        if one.communicator.size != ranks:
+            return f"its optimizer {name!r} has {one.communicator.size} of {ranks} ranks"
+    return ""
