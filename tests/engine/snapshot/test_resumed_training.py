@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,20 +12,29 @@ from typing import Any
 
 import pytest
 
+from workbench.engine.snapshot.folder import SnapshotFolder
+
 pytestmark = pytest.mark.mpi
 
 PROGRAM = Path(__file__).parent / "programs" / "resumed_training.py"
+EXAMPLES = 72
+SECONDS = 60.0
 Found = list[dict[str, Any]]
+Train = Callable[..., Found]
 SIZES = pytest.mark.parametrize("size", [1, 2], ids="{} ranks".format)
 
 
 @pytest.fixture
-def train(on_shared_ranks, tmp_path) -> Callable[..., Found]:
+def snapshots(tmp_path) -> Path:
+    return tmp_path / "snapshots"
+
+
+@pytest.fixture
+def train(on_shared_ranks, snapshots) -> Train:
     """Train on some ranks with the program's options; snapshots are in one folder."""
 
     def train(size: int, **options: Any) -> Found:
-        folder = str(tmp_path / "snapshots")
-        return on_shared_ranks(PROGRAM, size, json.dumps({"folder": folder, **options}))
+        return on_shared_ranks(PROGRAM, size, json.dumps({"folder": str(snapshots), **options}))
 
     return train
 
@@ -33,15 +44,30 @@ def losses(*attempts: Found) -> dict[str, float]:
     return {name: value for found in attempts for name, value in found[0]["losses"].items()}
 
 
+def visits(*attempts: Found) -> dict[int, Counter[int]]:
+    """Return for each epoch how often each example was visited, by all ranks."""
+    epochs: dict[int, Counter[int]] = {}
+    for found in attempts:
+        for rank in found:
+            for epoch, numbers in rank["visited"]:
+                epochs.setdefault(epoch, Counter()).update(numbers)
+    return epochs
+
+
+def iterations(folder: Path) -> list[tuple[int, int, bool]]:
+    """Return training and iteration of the snapshots that are kept, and whether it is final."""
+    found = SnapshotFolder(folder, "a-run").manifests()
+    return sorted((one.training, one.iteration, one.final) for one in found)
+
+
 EXACT: dict[str, dict[str, Any]] = {
     "adam": {},
-    "momentum, with a rate that the code changes": {"optimizer": "momentum"},
+    "a rate that the code changes": {"optimizer": "momentum"},
     "random numbers": {"draws": True},
     "batch normalization": {"normalize": True},
     "threads": {"iterator": "multithread"},
     "in order": {"shuffle": False},
     "transformed data": {"transform": True},
-    "scattered differently": {"scatter": "random"},
     "parts of the user's own": {"scatter": "none"},
     "into the second epoch": {"until": [[24, "iteration"]], "stop": 20},
     "by epochs": {"until": [[2, "epoch"]]},
@@ -58,15 +84,240 @@ def test_it_is_the_same_training(train, size, options) -> None:
     second = train(size, **{**options, "stop": None, "attempt": 2, "resume": True})
 
     assert {one["ended"] for one in first} == {"stopped"}
-    if options.get("scatter") != "random":
-        assert losses(first, second) == losses(whole)
+    assert losses(first, second) == losses(whole)
     for mine, theirs in zip(second, whole, strict=True):
-        assert mine["ended"] == "finished"
-        if options.get("scatter") != "random":
-            assert mine["weights"] == theirs["weights"]
-            assert mine["persistent"] == theirs["persistent"]
-            assert mine["after"] == theirs["after"]
-        assert mine["iterations"] == theirs["iterations"]
-        assert mine["lr"] == theirs["lr"]
-        assert mine["log"] == theirs["log"]
         assert mine["boundaries"] == mine["iterations"][0] - stop
+        for name in ("ended", "weights", "persistent", "after", "iterations", "lr", "log"):
+            assert mine[name] == theirs[name], name
+
+
+def test_early_stopping_continues_to_count(train) -> None:
+    options = {"early": True, "until": [[100, "iteration"]]}
+    whole = train(1, **options, folder="")
+    stop = whole[0]["iterations"][0] - 1
+
+    first = train(1, **options, stop=stop)
+    second = train(1, **options, attempt=2, resume=True)
+
+    assert second[0]["iterations"] == whole[0]["iterations"] == [stop + 1]
+    assert losses(first, second) == losses(whole)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"compress": "int8"}, {"compress": "topk"}, {"compress": "powersgd"}, {"double": True}],
+    ids=["int8", "topk", "powersgd", "double buffering"],
+)
+def test_what_the_exchange_keeps_from_step_to_step_is_kept(train, options) -> None:
+    options = {**options, "units": 128}
+    whole = train(2, **{**options, "folder": ""})
+
+    first = train(2, **{**options, "stop": 7})
+    second = train(2, **{**options, "attempt": 2, "resume": True})
+
+    assert losses(first, second) == losses(whole)
+    assert [one["weights"] for one in second] == [one["weights"] for one in whole]
+
+
+# -- other ranks
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"scatter": "random"},
+        {"shuffle": False, "transform": True},
+        {"iterator": "multithread"},
+        {"iterator": "multiprocess"},
+    ],
+    ids=["shuffled", "scattered differently", "in order", "threads", "processes"],
+)
+def test_each_example_is_visited_once_in_an_epoch_on_changing_ranks(train, options) -> None:
+    two = train(2, **options, stop=3)
+    three = train(3, **options, stop=2, attempt=2, resume=True)
+    one = train(1, **options, until=[[2, "epoch"]], attempt=3, resume=True)
+
+    assert [found[0]["ended"] for found in (two, three, one)] == ["stopped", "stopped", "finished"]
+    assert visits(two, three, one) == {
+        epoch: Counter(dict.fromkeys(range(EXAMPLES), 1)) for epoch in (0, 1)
+    }
+    assert one[0]["iterations"] == [3 + 2 + 6 + 18]
+    assert [*losses(two, three, one)] == [f"0 {n}" for n in range(1, 30)]
+    assert two[0]["said"] + three[0]["said"] + one[0]["said"] == ""
+
+
+def test_each_example_is_visited_once_if_it_was_scattered_differently(train) -> None:
+    first = train(2, scatter="random", stop=3)
+    second = train(2, scatter="random", until=[[2, "epoch"]], attempt=2, resume=True)
+
+    assert visits(first, second) == {
+        epoch: Counter(dict.fromkeys(range(EXAMPLES), 1)) for epoch in (0, 1)
+    }
+
+
+def test_parts_that_we_cannot_divide_are_reported(train) -> None:
+    first = train(2, scatter="none", stop=3)
+    second = train(1, scatter="none", attempt=2, resume=True)
+
+    assert first[0]["ended"] == "stopped"
+    assert second[0]["iterations"] == [12]
+    assert "not divided by chainermn.scatter_dataset" in second[0]["said"]
+
+
+def test_one_node_of_several_suffices(train, snapshots) -> None:
+    options = {"nodes": True, "folder": str(snapshots / "{rank}"), "normalize": True}
+    whole = train(2, **{**options, "folder": ""})
+    first = train(2, **options, stop=7)
+    for rank in range(2):
+        assert iterations(snapshots / str(rank)) == [(1, 5, False), (1, 7, False)]
+
+    shutil.rmtree(snapshots / "0")
+    second = train(2, **options, attempt=2, resume=True)
+
+    assert losses(first, second) == losses(whole)
+    assert [one["persistent"] for one in second] == [one["persistent"] for one in whole]
+
+
+def test_nodes_may_share_their_folder(train, snapshots) -> None:
+    first = train(2, nodes=True, stop=7)
+
+    assert first[0]["snapshots"] == [5, 7]
+    assert iterations(snapshots) == [(1, 5, False), (1, 7, False)]
+    assert first[0]["said"] + first[1]["said"] == ""
+
+
+# -- interruptions
+
+
+@SIZES
+def test_a_failed_run_resumes_from_its_newest_snapshot(train, snapshots, size) -> None:
+    whole = train(size, folder="")
+
+    first = train(size, fail=10)
+    second = train(size, attempt=2, resume=True)
+
+    assert first[0]["ended"] == "the training fails here"
+    assert first[0]["snapshots"] == [5, 8]
+    assert [*second[0]["losses"]] == [f"0 {n}" for n in range(9, 13)]
+    assert losses(first, second) == losses(whole)
+    assert iterations(snapshots) == [(1, 8, False), (1, 12, True)]
+
+
+def test_a_killed_rank_costs_the_steps_since_the_newest_snapshot(
+    train, start_ranks, snapshots
+) -> None:
+    whole = train(2, folder="")
+
+    world = start_ranks(PROGRAM, 2, json.dumps({"folder": str(snapshots), "kill": [1, 10]}))
+    deadline = time.monotonic() + SECONDS
+    while not (world.folder / "killed").exists():
+        assert time.monotonic() < deadline, world.said
+        time.sleep(0.01)
+    world.close()  # with its node, the other rank is lost or not
+    second = train(2, attempt=2, resume=True)
+
+    assert {**losses(whole), **losses(second)} == losses(whole)
+    assert [*second[0]["losses"]] == [f"0 {n}" for n in range(9, 13)]
+
+
+def test_a_damaged_snapshot_is_passed_over(train, snapshots) -> None:
+    whole = train(1, folder="")
+    train(1, fail=10)
+    newest = snapshots / "attempt-1-training-1-iteration-8" / "trainer.npz"
+    newest.write_bytes(newest.read_bytes()[:-100])
+
+    second = train(1, attempt=2, resume=True)
+
+    assert {**losses(whole), **losses(second)} == losses(whole)
+    assert [*second[0]["losses"]] == [f"0 {n}" for n in range(6, 13)]
+    assert second[0]["said"].count("trainer.npz has ") == 1
+
+
+def test_a_full_disk_does_not_end_the_training(train, snapshots) -> None:
+    found = train(2, limit=2_000)
+
+    assert found[0]["iterations"] == [12]
+    assert found[0]["snapshots"] == []
+    assert found[0]["said"].count("could not be written") == 1
+    assert [*snapshots.iterdir()] == []
+
+
+# -- several trainings, and trainings that have ended
+
+
+@SIZES
+def test_a_run_resumes_in_its_second_training(train, snapshots, size) -> None:
+    options = {"until": [[12, "iteration"], [9, "iteration"]]}
+    whole = train(size, **options, folder="")
+
+    first = train(size, **options, stop=18)
+    second = train(size, **options, attempt=2, resume=True)
+
+    assert losses(first, second) == losses(whole)
+    assert second[0]["iterations"] == [12, 9]
+    assert second[0]["boundaries"] == 3
+    assert second[0]["after"] == whole[0]["after"]
+    assert {(1, 12, True), (2, 9, True)} <= {*iterations(snapshots)}
+
+
+@SIZES
+def test_a_training_that_has_ended_is_not_repeated(train, size) -> None:
+    first = train(size)
+    second = train(size, attempt=2, resume=True)
+
+    assert second[0]["boundaries"] == 0
+    for name in ("iterations", "weights", "log", "after"):
+        assert second[0][name] == first[0][name], name
+
+
+@SIZES
+@pytest.mark.parametrize("unit", ["iteration", "epoch"])
+def test_a_longer_training_continues_where_the_shorter_one_ended(train, size, unit) -> None:
+    short, long = (12, 18) if unit == "iteration" else (1, 2)
+    whole = train(size, until=[[long, unit]], folder="")
+
+    first = train(size, until=[[short, unit]])
+    second = train(size, until=[[long, unit]], attempt=2, resume=True)
+
+    assert losses(first, second) == losses(whole)
+    assert second[0]["weights"] == whole[0]["weights"]
+
+
+def test_a_training_that_ended_early_has_ended(train) -> None:
+    first = train(1, early=True, until=[[100, "iteration"]])
+    second = train(1, early=True, until=[[200, "iteration"]], attempt=2, resume=True)
+
+    assert first[0]["iterations"][0] < 100
+    assert second[0]["iterations"] == first[0]["iterations"]
+
+
+def test_the_newest_snapshots_and_the_final_one_are_kept(train, snapshots) -> None:
+    train(1, until=[[8, "iteration"], [12, "iteration"]], every=2)
+
+    assert iterations(snapshots) == [(1, 8, True), (2, 11, False), (2, 12, True)]
+
+
+# -- what is not saved
+
+
+def test_ranks_that_train_on_their_own_are_not_saved(train, snapshots) -> None:
+    first = train(2, alone=True)
+    second = train(2, alone=True, attempt=2, resume=True)
+
+    assert not snapshots.exists()
+    assert first[0]["iterations"] == [12]
+    assert "is not ChainerMN's multi-node optimizer" in second[0]["ended"]
+
+
+def test_a_run_without_snapshots_cannot_be_resumed(train) -> None:
+    for one in train(2, attempt=2, resume=True):
+        assert one["ended"].startswith("No complete snapshot of this run is on its nodes")
+
+
+def test_a_snapshot_of_another_model_is_refused(train) -> None:
+    train(1, stop=7)
+
+    (found,) = train(1, units=4, attempt=2, resume=True)
+
+    assert "is not of this training" in found["ended"]

@@ -152,7 +152,7 @@ class Assignment:
         name: Name for the user.
         attempt: 1 for the run's first start, and one more for each time that it was resumed.
         snapshots: Folder for the run's snapshots on each rank's host, likewise; empty for none.
-        resume: Whether the run goes on from its newest complete snapshot.
+        resume: Whether the run continues from its newest complete snapshot.
     """
 
     run: str

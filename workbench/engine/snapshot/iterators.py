@@ -22,6 +22,7 @@ from workbench.core.run.remaining_examples import dealt, order_with_rest, smalle
 _KNOWN = (SerialIterator, MultithreadIterator, MultiprocessIterator)
 _FIELDS = ("current_position", "epoch", "is_new_epoch")
 _SHARED: Any = vars(numpy.random)["random"].__self__
+_WRAPPER = "_SynchronizedIterator"
 _LEVELS = 8  # of data sets in data sets that are searched
 NOT_SCATTERED = (
     "the data is not divided by chainermn.scatter_dataset, so some examples of this epoch may be "
@@ -48,10 +49,12 @@ class InOrder:
 
 
 def own_iterators(updater: Any) -> dict[str, Any]:
-    """Return the iterators of an updater by name, those that wrap another one unwrapped."""
+    """Return the iterators of an updater by name; ChainerMN's synchronized ones unwrapped."""
     found = getattr(updater, "_iterators", None)
     items = found.items() if isinstance(found, dict) else ()
-    return {name: vars(one).get("actual_iterator", one) for name, one in items}
+    return {
+        name: one.actual_iterator if type(one).__name__ == _WRAPPER else one for name, one in items
+    }
 
 
 def is_known(iterator: Any) -> bool:

@@ -33,7 +33,7 @@ class Peers:
             self._transport = kept = transport_of(world)
             if "leaders" not in kept.kept:
                 color = MPI.UNDEFINED if kept.local_rank else 0
-                kept.kept["leaders"] = kept.comm.Split(color, self.rank)
+                kept.kept["leaders"] = MPI.Intracomm(world.Split(color, self.rank))
             self._leaders = kept.kept["leaders"]
 
     @property

@@ -69,4 +69,16 @@ def _triggers(trainer: Any) -> dict[str, Any]:
 
 
 def _numbers(values: dict[str, Any]) -> dict[str, float]:
-    return {name: one for name, one in values.items() if type(one) in (int, float, bool)}
+    return {name: _plain(one) for name, one in values.items() if _is_number(one)}
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a number, or an array of one on any device."""
+    if type(value) in (int, float, bool):
+        return True
+    return getattr(value, "shape", None) == () and hasattr(value, "item")
+
+
+def _plain(value: Any) -> float:
+    plain: float = value.item() if hasattr(value, "item") else value
+    return plain

@@ -37,5 +37,6 @@ def restore_random(saved: Sequence[dict[str, Any]], rank: int, seed: int) -> Non
             restore(states[rank])
         elif len({pickle.dumps(one) for one in states}) == 1:
             restore(states[0])
-    if cupy := sys.modules.get("cupy"):
+    cupy, chainer = sys.modules.get("cupy"), sys.modules.get("chainer")
+    if cupy is not None and chainer is not None and chainer.backends.cuda.available:
         cupy.random.seed(zlib.crc32(f"{seed} {rank}".encode()))

@@ -73,10 +73,8 @@ class SavedTraining:
         """Excludes what happens in the context from the times of steps."""
         self._run, self._trainer, self._peers = run, trainer, peers
         self._plain = PlainValues(trainer)
-        self._first = trainer.updater.iteration
-        self._next = self._first + FIRST_ITERATIONS
+        self._has_begun, self._next, self._marked = False, 0, (0, 0.0)
         self._stall = 0.0
-        self._marked = (self._first, time.perf_counter())
         self._resumed: SnapshotManifest | None = None
         self._owns: list[OwnState] = []
 
@@ -97,8 +95,6 @@ class SavedTraining:
                 "resume with the model, the optimizer and the updater that it was saved from.",
             ) from error
         self._resumed = manifest
-        self._first = trainer.updater.iteration
-        self._next = self._first + FIRST_ITERATIONS
         return remarks
 
     def ends(self, original: Callable[[Any], bool], *, is_due: bool) -> bool:
@@ -110,7 +106,7 @@ class SavedTraining:
         """
         trainer = self._trainer
         iteration = trainer.updater.iteration
-        if iteration == self._first:
+        if not self._has_begun:
             return self._begin(original) or is_due
         if is_due or iteration >= self._next:
             # Before the stop trigger is asked, which may keep what it has seen.
@@ -125,11 +121,14 @@ class SavedTraining:
     def _begin(self, original: Callable[[Any], bool]) -> bool:
         """Return whether the training has ended before its first iteration here."""
         trainer, manifest = self._trainer, self._resumed
-        self._marked = (self._first, time.perf_counter())
+        # An extension that loads a snapshot of its own has done so by now.
+        first = trainer.updater.iteration
+        self._has_begun, self._next = True, first + FIRST_ITERATIONS
+        self._marked = (first, time.perf_counter())
         if manifest is None:
             return bool(original(trainer))
         # The extensions have been initialized, so the next random number is the training's.
-        restore_random_states(self._owns, self._peers.rank, self._first)
+        restore_random_states(self._owns, self._peers.rank, first)
         self._owns = []
         iterations, epochs = training_length(original)
         if not manifest.final or not (iterations or epochs):

@@ -5,12 +5,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
+import resource
 import signal
 import sys
 import warnings
+import zlib
+from contextlib import redirect_stderr
 from typing import Any
 
 import chainer
@@ -19,6 +23,7 @@ import numpy as np
 from chainer.training import extensions
 
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
+from workbench.core.world.world import NODE_VARIABLE
 from workbench.engine.boundary import RunStopped
 from workbench.engine.chainer_hook import hook_chainer
 from workbench.engine.exchange.create import create_communicator
@@ -51,11 +56,16 @@ DEFAULTS: dict[str, Any] = {
     "early": False,
     "draws": False,
     "units": 3,
+    "nodes": False,  # whether each rank is a node of its own
+    "limit": 0,  # bytes of the longest file that can be written
+    "alone": False,  # whether each rank trains without the others
 }
 options = {**DEFAULTS, **json.loads(arguments[0])}
 BATCH = options["batch"]
 warnings.simplefilter("ignore")
 hook_chainer()
+if options["nodes"]:
+    os.environ[NODE_VARIABLE] = f"node-{rank}"
 world = worlds.offer(0)
 run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
 if options["folder"]:
@@ -66,7 +76,7 @@ if options["folder"]:
         generation=1,
         resumes=options["resume"],
     )
-saved_training.interval = lambda cost, step, nodes: options["every"]
+vars(saved_training)["interval"] = lambda cost, step, nodes: options["every"]
 if options["stop"] is not None:
     run.boundaries.stop_at(options["stop"])
 visited: list[list[Any]] = []
@@ -88,6 +98,7 @@ class Model(chainer.Chain):
             self.first = chainer.links.Linear(2, options["units"])
             if options["normalize"]:
                 self.norm = chainer.links.BatchNormalization(options["units"])
+            self.middle = chainer.links.Linear(options["units"], options["units"])
             self.last = chainer.links.Linear(options["units"], 1)
 
     def forward(self, x: Any, y: Any) -> Any:
@@ -97,6 +108,7 @@ class Model(chainer.Chain):
         if options["draws"]:
             hidden = chainer.functions.dropout(hidden, 0.2)
             hidden += float(random.random())
+        hidden = chainer.functions.tanh(self.middle(hidden))
         loss = chainer.functions.mean_squared_error(self.last(hidden), y)
         chainer.report({"loss": loss}, self)
         return loss
@@ -146,7 +158,6 @@ def optimizer_for(comm: Any, model: Any) -> Any:
     return many.setup(model)
 
 
-@chainer.training.make_extension(trigger=(1, "iteration"))
 def each(trainer: Any) -> None:
     """Record, and disturb the training where it was asked for."""
     iteration = trainer.updater.iteration
@@ -156,11 +167,12 @@ def each(trainer: Any) -> None:
     optimizer = trainer.updater.get_optimizer("main")
     if iteration == 4 and options["optimizer"] == "momentum":
         optimizer.lr *= 0.5  # as a user's extension may
+    if run.snapshots is not None:
+        run.snapshots.writer.wait()  # so that the next one is not left out
     if iteration == options["fail"]:
         raise ValueError("the training fails here")
     if options["kill"] == [rank, iteration]:
-        assert run.snapshots is not None
-        run.snapshots.close()
+        (folder / "killed").touch()
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -168,7 +180,7 @@ def train(number: int, until: Any) -> None:
     chainer.global_config.cudnn_deterministic = True
     np.random.seed(10 * number + rank)
     random.seed(rank)
-    comm = communicator() if options["scatter"] != "alone" else None
+    comm = None if options["alone"] else communicator()
     model = Model()
     iterator = iterator_over(data_for(comm) if comm else examples())
 
@@ -185,7 +197,7 @@ def train(number: int, until: Any) -> None:
             monitor="main/loss", check_trigger=(2, "iteration"), max_trigger=stop, patience=2
         )
     trainer = chainer.training.Trainer(updater, stop, out=str(folder / "out"))
-    trainer.extend(each, name="each")
+    trainer.extend(each, name="each", trigger=(1, "iteration"))
     if rank == 0:
         log = extensions.LogReport(trigger=(2, "iteration"))
         trainer.extend(log)
@@ -195,18 +207,21 @@ def train(number: int, until: Any) -> None:
         found["iterations"].append(trainer.updater.iteration)
         found["log"] = [one["iteration"] for one in log.log] if rank == 0 else []
         found["lr"] = getattr(optimizer, "lr", 0.0) if options["optimizer"] == "momentum" else 0.0
-        found["weights"] = [
-            p.array.tolist() for _, p in sorted(model.namedparams()) if p.array is not None
-        ]
+        found["weights"] = [zlib.crc32(p.array) for _, p in sorted(model.namedparams())]
         found["persistent"] = model.norm.avg_mean.tolist() if options["normalize"] else []
     found["after"] = [np.random.rand(), random.random()]
 
 
 found |= {"iterations": [], "ended": "finished"}
 set_current(run)
+errors = io.StringIO()
+limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+if options["limit"]:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (options["limit"], limits[1]))
 try:
-    for number, until in enumerate(options["until"], 1):
-        train(number, until)
+    with redirect_stderr(errors):
+        for number, until in enumerate(options["until"], 1):
+            train(number, until)
 except RunStopped:
     found["ended"] = "stopped"
 except (ValueError, WorkbenchError) as error:
@@ -215,9 +230,10 @@ finally:
     set_current(None)
     if run.snapshots is not None:
         run.snapshots.close()
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 samples = [(at, name, one) for at, _, pairs in run.log._samples for name, one in pairs]
 found["snapshots"] = [at for at, name, _ in samples if name == "snapshot/seconds"]
-found["said"] = "".join(getattr(one, "text", "") for one in run.log._chunks)
+found["said"] = errors.getvalue() + "".join(getattr(one, "text", "") for one in run.log._chunks)
 found["visited"], found["losses"] = visited, losses
 found["boundaries"] = run.boundaries.count
 write_found()

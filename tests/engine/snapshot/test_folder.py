@@ -1,0 +1,119 @@
+"""A snapshot in a folder is complete, or it is not used."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+
+import pytest
+
+from workbench.core.run.snapshots import SnapshotManifest
+from workbench.engine.snapshot.folder import MANIFEST, SnapshotFolder
+
+FIRST = SnapshotManifest("a-run", 1, 1, 1, 5, 0.5, 2, final=False)
+SECOND = replace(FIRST, iteration=9)
+
+
+@pytest.fixture
+def folder(tmp_path) -> SnapshotFolder:
+    return SnapshotFolder(tmp_path / "runs" / "snapshots", "a-run")
+
+
+def write(folder: SnapshotFolder, manifest: SnapshotManifest, text: bytes = b"numbers"):
+    return folder.write(manifest, {"trainer.npz": lambda file: file.write(text)})
+
+
+def test_what_was_written_is_read(folder) -> None:
+    manifest = write(folder, FIRST)
+
+    assert folder.manifests() == [manifest]
+    assert folder.read(manifest) == {"trainer.npz": b"numbers"}
+
+
+def test_only_the_owner_can_read_it(folder) -> None:
+    manifest = write(folder, FIRST)
+
+    place = folder.path / manifest.name
+    for path in (folder.path, place, place / "trainer.npz", place / MANIFEST):
+        assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_that_does_not_exist_has_no_snapshots(folder) -> None:
+    assert folder.manifests() == []
+
+
+def test_a_snapshot_that_is_not_finished_is_none(folder) -> None:
+    write(folder, FIRST)
+
+    with pytest.raises(OSError, match="disk"):
+        folder.write(SECOND, {"trainer.npz": lambda file: fail(file.write(b"num"))})
+
+    assert [one.iteration for one in folder.manifests()] == [5]
+    assert len(os.listdir(folder.path)) == 1
+
+
+def fail(_: int) -> None:
+    raise OSError("no space on the disk")
+
+
+@pytest.mark.parametrize("text", [b"number", b"numbars", b""])
+def test_a_damaged_file_is_found(folder, capsys, text) -> None:
+    manifest = write(folder, FIRST)
+    (folder.path / manifest.name / "trainer.npz").write_bytes(text)
+
+    assert folder.read(manifest) is None
+    assert folder.read(manifest) is None
+    assert capsys.readouterr().err.count("is not used: trainer.npz") == 1
+
+
+def test_a_missing_file_is_found(folder, capsys) -> None:
+    manifest = write(folder, FIRST)
+    (folder.path / manifest.name / "trainer.npz").unlink()
+
+    assert folder.read(manifest) is None
+    assert "is not used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"format": 99}, "format 99"),
+        ({"run": "another"}, "run 'another'"),
+        ({"ranks2": 3}, "damaged"),
+    ],
+    ids=["newer", "foreign", "unknown"],
+)
+def test_what_cannot_be_used_is_passed_over(folder, capsys, change, problem) -> None:
+    older, newer = write(folder, FIRST), write(folder, SECOND)
+    path = folder.path / newer.name / MANIFEST
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+
+    assert folder.manifests() == [older]
+    assert problem in capsys.readouterr().err
+
+
+def test_a_snapshot_that_another_leader_wrote_is_kept(folder) -> None:
+    manifest = write(folder, FIRST)
+    write(folder, FIRST, b"the same")
+
+    assert folder.read(manifest) == {"trainer.npz": b"numbers"}
+    assert len(os.listdir(folder.path)) == 1
+
+
+def test_older_snapshots_are_removed(folder) -> None:
+    for iteration in range(5):
+        write(folder, replace(FIRST, iteration=iteration))
+
+    assert [one.iteration for one in folder.manifests()] == [3, 4]
+    assert len(os.listdir(folder.path)) == 2
+
+
+def test_what_earlier_attempts_left_unfinished_is_removed(folder) -> None:
+    write(folder, FIRST)
+    for attempt in (1, 2, 12):
+        (folder.path / f".attempt-{attempt}-training-1-iteration-3.host-7.part").mkdir()
+
+    folder.remove_parts(2)
+
+    assert sorted(path.name.split("-")[1] for path in folder.path.glob(".*.part")) == ["12", "2"]

@@ -1,0 +1,238 @@
+"""A training in a run is saved without a change to its code; one rank, in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+import workbench.compat
+from workbench.core.run.snapshots import NBYTES_NAME, SECONDS_NAME
+from workbench.engine.chainer_hook import hook_chainer
+from workbench.engine.run_context import Current, set_current
+from workbench.engine.snapshot.run_snapshots import RunSnapshots
+
+chainer = pytest.importorskip("chainer")
+from chainer import training  # noqa: E402  # after the compat layer has seen it
+from chainer.training import extensions  # noqa: E402  # likewise
+
+from workbench.engine.snapshot import saved_training  # noqa: E402  # likewise
+
+assert workbench.compat
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch) -> None:
+    hook_chainer()
+    monkeypatch.setattr(saved_training, "interval", lambda cost, step, nodes: 3)
+
+
+@pytest.fixture
+def start(log, tmp_path) -> Iterator[Callable[..., Current]]:
+    """Begin a run, or another attempt of it."""
+
+    def start(attempt: int = 1, folder: str = "") -> Current:
+        snapshots = RunSnapshots(
+            log,
+            folder or str(tmp_path / "snapshots"),
+            attempt=attempt,
+            generation=1,
+            resumes=attempt > 1,
+        )
+        run = Current(log, snapshots=snapshots)
+        set_current(run)
+        return run
+
+    yield start
+    set_current(None)
+
+
+@pytest.fixture
+def trainer(tmp_path) -> Callable[..., training.Trainer]:
+    """Make a trainer with extensions that have states."""
+
+    def make(iterations: int = 10, *more: Callable[..., None]) -> training.Trainer:
+        numbers = np.random.RandomState(3)
+        inputs = numbers.rand(40, 4).astype(np.float32)
+        labels = (inputs.sum(axis=1) > 2).astype(np.int32)
+        model = chainer.links.Classifier(chainer.links.Linear(4, 2))
+        optimizer = chainer.optimizers.Adam().setup(model)
+        data = chainer.datasets.TupleDataset(inputs, labels)
+        iterator = chainer.iterators.SerialIterator(data, 10)
+        updater = training.StandardUpdater(iterator, optimizer)
+        one = training.Trainer(updater, (iterations, "iteration"), out=str(tmp_path / "result"))
+        one.extend(extensions.LogReport(trigger=(2, "iteration")))
+        one.extend(extensions.ExponentialShift("alpha", 0.9), trigger=(1, "iteration"))
+        for extension in more:
+            one.extend(extension, trigger=(1, "iteration"))
+        return one
+
+    return make
+
+
+def weights_of(trainer) -> np.ndarray:
+    return trainer.updater.get_optimizer("main").target.predictor.W.array
+
+
+def reported(taken, name) -> dict[int, float]:
+    return {s.iteration: s.value for s in taken().samples if s.name == name}
+
+
+def settled(trainer) -> None:
+    """Let each snapshot be complete before the next."""
+    from workbench.engine.run_context import current
+
+    current().snapshots.writer.wait()
+
+
+def test_chainer_reads_a_snapshot_without_us(trainer, start, tmp_path) -> None:
+    run, saved = start(), trainer()
+    saved.run()
+    run.snapshots.close()
+    path = tmp_path / "snapshots" / "attempt-1-training-1-iteration-10-final" / "trainer.npz"
+
+    fresh = trainer()
+    chainer.serializers.load_npz(str(path), fresh)
+
+    np.testing.assert_array_equal(weights_of(fresh), weights_of(saved))
+    assert fresh.updater.iteration == 10
+    assert fresh.updater.get_optimizer("main").t == 10
+    assert len(fresh.get_extension("LogReport").log) == 5
+
+
+def test_a_snapshot_is_reported_when_it_is_complete(trainer, start, taken, tmp_path) -> None:
+    held, complete = threading.Event(), []
+    run = start()
+    write = run.snapshots.folder.write
+
+    def slowly(manifest, contents):
+        held.wait(30)
+        complete.append(write(manifest, contents))
+        return complete[-1]
+
+    run.snapshots.folder.write = slowly
+    early = {}
+
+    def look(trainer) -> None:
+        if trainer.updater.iteration == 9:
+            early.update(reported(taken, SECONDS_NAME))
+            held.set()
+
+    trainer(10, look).run()
+    run.snapshots.close()
+
+    assert early == {}
+    # The one at iteration 8 was due while that of iteration 5 was still being written.
+    assert [one.iteration for one in complete] == [5, 10]
+    assert [*reported(taken, SECONDS_NAME)] == [5, 10]
+
+
+def test_what_is_reported_is_the_stall_and_the_size(trainer, start, taken) -> None:
+    run = start()
+    trainer(10, settled).run()
+    run.snapshots.close()
+    samples = taken().samples
+
+    seconds = {s.iteration: s.value for s in samples if s.name == SECONDS_NAME}
+    nbytes = {s.iteration: s.value for s in samples if s.name == NBYTES_NAME}
+    assert seconds.keys() == nbytes.keys() == {5, 8, 10}
+    assert all(0 < one < 5 for one in seconds.values())
+    for one in run.snapshots.folder.manifests():
+        assert nbytes[one.iteration] == sum(file.nbytes for file in one.files)
+
+
+def test_training_is_the_same_with_and_without_snapshots(trainer, start) -> None:
+    np.random.seed(5)
+    run, saved = start(), trainer()
+    saved.run()
+    run.snapshots.close()
+
+    set_current(None)
+    np.random.seed(5)
+    plain = trainer()
+    plain.run()
+
+    np.testing.assert_array_equal(weights_of(saved), weights_of(plain))
+
+
+def test_an_extension_that_cannot_be_saved_costs_the_snapshots_and_not_the_training(
+    trainer, start, taken, capsys
+) -> None:
+    class Stubborn(training.Extension):
+        trigger = (1, "iteration")
+
+        def __call__(self, trainer) -> None: ...
+
+        def serialize(self, serializer) -> None:
+            raise RuntimeError("not today")
+
+    run = start()
+    one = trainer()
+    one.extend(Stubborn())
+    one.run()
+    run.snapshots.close()
+
+    assert one.updater.iteration == 10
+    assert reported(taken, SECONDS_NAME) == {}
+    assert capsys.readouterr().err.count("not today") == 1
+
+
+def test_a_folder_that_cannot_be_made_is_reported_once(trainer, start, taken, tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    run = start(folder=str(tmp_path / "file" / "snapshots"))
+
+    trainer(10, settled).run()
+    run.snapshots.close()
+
+    said = [chunk.text for chunk in taken().chunks if chunk.stream == "stderr"]
+    assert len(said) == 1
+    assert "could not be written" in said[0]
+
+
+def test_an_extension_that_the_code_has_now_begins_as_new(trainer, start) -> None:
+    run = start()
+    trainer(6).run()
+    run.snapshots.close()
+
+    run, second = start(2), trainer(9)
+    second.extend(extensions.LogReport(trigger=(1, "iteration")), name="another")
+    second.run()
+    run.snapshots.close()
+
+    assert [one["iteration"] for one in second.get_extension("another").log] == [7, 8, 9]
+    assert [one["iteration"] for one in second.get_extension("LogReport").log] == [2, 4, 6, 8]
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(0.5, 0.25), (0.125, 0.125)])
+def test_a_rate_that_the_code_sets_otherwise_now_is_the_new_one(start, rate, expected) -> None:
+    def make(iterations: int, lr: float) -> training.Trainer:
+        model = chainer.links.Linear(4, 1)
+        optimizer = chainer.optimizers.SGD(lr).setup(model)
+        data = np.ones((8, 4), np.float32)
+        iterator = chainer.iterators.SerialIterator(data, 4)
+        updater = training.StandardUpdater(
+            iterator, optimizer, loss_func=lambda x: chainer.functions.sum(model(x))
+        )
+        return training.Trainer(updater, (iterations, "iteration"))
+
+    def halve(trainer) -> None:
+        if trainer.updater.iteration == 2:
+            trainer.updater.get_optimizer("main").lr /= 2
+
+    run, first = start(), make(6, 0.5)
+    first.extend(halve, trigger=(1, "iteration"))
+    first.run()
+    run.snapshots.close()
+    start(2)
+    second = make(9, rate)
+    second.run()
+
+    assert second.updater.get_optimizer("main").lr == expected
+
+
+def test_a_run_without_snapshots_writes_none(trainer, current_run, tmp_path) -> None:
+    trainer().run()
+
+    assert not (tmp_path / "snapshots").exists()
