@@ -124,6 +124,23 @@ def test_ranks_join_run_report_and_describe_themselves(execute, supervisor) -> N
     assert facts[0]["blas_threads"] >= 1
 
 
+def test_a_training_of_a_run_is_saved_and_resumed(start, supervisor) -> None:
+    run = "260101-000000-save"
+    world = start("saved_cells.py", run, (PROGRAMS / "small_training.py").read_text())
+
+    def saved() -> set[int]:
+        batches = [one for one in supervisor.heard if isinstance(one, Batch)]
+        samples = [sample for batch in batches for sample in batch.samples]
+        return {one.iteration for one in samples if one.name == "snapshot/seconds"}
+
+    supervisor.listen(lambda: {7, 9} <= saved())
+    supervisor.listen(lambda: world.process.poll() is not None)
+
+    for mine in world.found():
+        assert mine["first"] == [1, 2, 3, 4, 5, 6, 7]
+        assert mine["second"] == [8, 9]
+
+
 def test_a_rank_that_waits_for_one_that_failed_is_freed_and_runs_the_next_cell(
     execute, supervisor, ulfm
 ) -> None:

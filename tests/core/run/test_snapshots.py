@@ -58,7 +58,9 @@ def test_what_is_no_manifest_of_this_format_is_refused(text, problem) -> None:
 def test_the_interval_is_youngs() -> None:
     cost, step = 0.1, 0.01
 
-    assert interval(cost, step, 4) * step == pytest.approx(math.sqrt(0.2 * NODE_SECONDS / 4), rel=0.01)
+    assert interval(cost, step, 4) * step == pytest.approx(
+        math.sqrt(0.2 * NODE_SECONDS / 4), rel=0.01
+    )
 
 
 @pytest.mark.parametrize("cost", [0.001, 0.1, 1.0, 10.0, 100.0])

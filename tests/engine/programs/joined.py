@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,8 +40,8 @@ real.Barrier()
 found: dict[str, Any] = {"fact": asdict(rank.fact(5))}
 
 
-def run(name: str, source: str) -> None:
-    """Execute a cell as a run on two ranks."""
+def run(name: str, source: str, **changes: Any) -> None:
+    """Execute a cell as a run on two ranks; ``changes`` are other fields of its assignment."""
     assignment = Assignment(
         run=name,
         kind=RunKind.CELL,
@@ -54,7 +54,7 @@ def run(name: str, source: str) -> None:
         ranks=2,
         directory=str(folder / name),
     )
-    execute(rank, assignment, shell)
+    execute(rank, replace(assignment, **changes), shell)
 
 
 def wait_for_word(name: str = "word") -> None:

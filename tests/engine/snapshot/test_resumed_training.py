@@ -14,7 +14,7 @@ import pytest
 
 from workbench.engine.snapshot.folder import SnapshotFolder
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.contract]
 
 PROGRAM = Path(__file__).parent / "programs" / "resumed_training.py"
 EXAMPLES = 72
