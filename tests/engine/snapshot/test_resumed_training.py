@@ -66,6 +66,12 @@ EXACT: dict[str, dict[str, Any]] = {
     "random numbers": {"draws": True},
     "batch normalization": {"normalize": True},
     "threads": {"iterator": "multithread"},
+    "threads that have read ahead": {
+        "iterator": "multithread",
+        "until": [[24, "iteration"]],
+        "examples": 36,
+        "stop": 8,
+    },
     "in order": {"shuffle": False},
     "transformed data": {"transform": True},
     "parts of the user's own": {"scatter": "none"},
@@ -257,6 +263,7 @@ def test_a_run_resumes_in_its_second_training(train, snapshots, size) -> None:
     assert losses(first, second) == losses(whole)
     assert second[0]["iterations"] == [12, 9]
     assert second[0]["boundaries"] == 3
+    assert second[0]["resumed"] == [[12, 1.0], [6, 2.0]]
     assert second[0]["after"] == whole[0]["after"]
     assert {(1, 12, True), (2, 9, True)} <= {*iterations(snapshots)}
 

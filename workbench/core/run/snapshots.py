@@ -19,6 +19,8 @@ NODE_SECONDS = 24 * 3600.0
 
 KEPT = 2
 SECONDS_NAME, NBYTES_NAME = "snapshot/seconds", "snapshot/bytes"
+RESUMED_NAME = "snapshot/resumed"
+"""Reported at the iteration of the snapshot that a training continues from; its number."""
 
 
 @dataclass(frozen=True)

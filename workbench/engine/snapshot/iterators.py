@@ -48,6 +48,18 @@ class InOrder:
         return numpy.arange(len(order))
 
 
+class DrawnOrder:
+    """The sampler of an iterator that had read ahead, and had drawn its next epoch's order."""
+
+    def __init__(self, owner: Any, order: Any) -> None:
+        self._owner, self._order, self._after = owner, order, owner.order_sampler
+
+    def __call__(self, order: Any, position: int) -> Any:
+        """Return that order; the epochs after it have the usual sampler."""
+        self._owner.order_sampler = self._after
+        return self._order
+
+
 def own_iterators(updater: Any) -> dict[str, Any]:
     """Return the iterators of an updater by name; ChainerMN's synchronized ones unwrapped."""
     found = getattr(updater, "_iterators", None)
@@ -95,6 +107,9 @@ def place_in_data(iterator: Any) -> dict[str, Any]:
     kept: dict[str, Any] = {"length": len(iterator.dataset), "part": None, "remaining": None}
     if (sampler := _own_random(iterator)) is not None:
         kept["sampler"] = sampler.get_state()
+    ahead = _read_ahead(iterator)
+    if ahead is not None and ahead.epoch == state.epoch + 1:
+        kept["drawn"] = ahead.order
     if part is not None:
         order = numpy.arange(part._size) if state.order is None else numpy.asarray(state.order)
         kept["part"] = _digest(part)
@@ -120,6 +135,9 @@ def restore_iterator(
     state, place = (saved[rank], places[rank]) if is_same else (saved[0], places[0])
     if is_same and (sampler := _own_random(iterator)) is not None and "sampler" in place:
         sampler.set_state(place["sampler"])
+    if is_same and place.get("drawn") is not None and place["length"] == len(iterator.dataset):
+        owner = _sampling(iterator)
+        owner.order_sampler = DrawnOrder(owner, place["drawn"])
     if is_same and not place.get("has_rest") and _is_place_of(place, iterator):
         _place(iterator, state, state["order"])
         return ""
@@ -148,9 +166,7 @@ def _continue(iterator: Any, part: Any, saved: dict[str, Any], rest: Any) -> Non
 
 def _place(iterator: Any, saved: dict[str, Any], order: Any) -> None:
     if order is not None and iterator.order_sampler is None:
-        iterator.order_sampler = InOrder()
-        if isinstance(iterator, MultiprocessIterator):
-            iterator._prefetch_loop.order_sampler = iterator.order_sampler
+        iterator.order_sampler = _sampling(iterator).order_sampler = InOrder()
     order = None if order is None else numpy.array(order)
     state = IteratorState(
         int(saved["current_position"]), int(saved["epoch"]), bool(saved["is_new_epoch"]), order
@@ -162,6 +178,20 @@ def _place(iterator: Any, saved: dict[str, Any], order: Any) -> None:
     if isinstance(iterator, MultithreadIterator):
         iterator._next = None
     iterator._previous_epoch_detail = float(saved["previous_epoch_detail"])
+
+
+def _sampling(iterator: Any) -> Any:
+    """Return the object whose sampler draws the next epoch's order."""
+    is_apart = isinstance(iterator, MultiprocessIterator)
+    return iterator._prefetch_loop if is_apart else iterator
+
+
+def _read_ahead(iterator: Any) -> Any:
+    """Return the state after what has been read ahead, or None."""
+    if isinstance(iterator, MultithreadIterator):
+        return None if iterator._next is None else iterator._next_state
+    loop = getattr(iterator, "_prefetch_loop", None)
+    return getattr(loop, "prefetch_state", None)
 
 
 def _own_random(iterator: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.core.run.snapshots import SnapshotManifest, for_training
+from workbench.core.run.snapshots import RESUMED_NAME, SnapshotManifest, for_training
 from workbench.engine.run_log import RunLog
 from workbench.engine.snapshot.folder import SnapshotFolder
 from workbench.engine.snapshot.writer import SnapshotWriter
@@ -87,6 +87,7 @@ class RunSnapshots:
         for manifest, contents in self._complete(training.number, peers):
             remarks = training.resume(manifest, contents)
             if peers.rank == 0:
+                self.log.add(RESUMED_NAME, manifest.iteration, float(training.number))
                 for one in remarks:
                     self.remark(one)
             return

@@ -233,6 +233,7 @@ finally:
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 samples = [(at, name, one) for at, _, pairs in run.log._samples for name, one in pairs]
 found["snapshots"] = [at for at, name, _ in samples if name == "snapshot/seconds"]
+found["resumed"] = [(at, one) for at, name, one in samples if name == "snapshot/resumed"]
 found["said"] = errors.getvalue() + "".join(getattr(one, "text", "") for one in run.log._chunks)
 found["visited"], found["losses"] = visited, losses
 found["boundaries"] = run.boundaries.count
