@@ -227,6 +227,17 @@ def test_a_killed_rank_costs_the_steps_since_the_newest_snapshot(
     assert [*second[0]["losses"]] == [f"0 {n}" for n in range(9, 13)]
 
 
+def test_a_rank_that_waits_for_the_others_to_save_is_freed(train, ulfm, snapshots) -> None:
+    whole = train(2, folder="")
+
+    ended = [one["ended"] for one in train(2, revoke=True)]
+    again = train(2, attempt=2)
+
+    assert ended == ["revoked", "rank 1 fails here"]
+    assert losses(again) == losses(whole)
+    assert again[0]["snapshots"] == [5, 8, 11, 12]
+
+
 def test_a_damaged_snapshot_is_passed_over(train, snapshots) -> None:
     whole = train(1, folder="")
     train(1, fail=10)

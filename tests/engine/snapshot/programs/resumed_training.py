@@ -21,12 +21,14 @@ import chainer
 import chainermn
 import numpy as np
 from chainer.training import extensions
+from mpi4py import MPI
 
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
 from workbench.core.world.world import NODE_VARIABLE
 from workbench.engine.boundary import RunStopped
 from workbench.engine.chainer_hook import hook_chainer
 from workbench.engine.exchange.create import create_communicator
+from workbench.engine.mpi_calls import is_revoked
 from workbench.engine.run_context import Current, set_current
 from workbench.engine.run_log import RunLog
 from workbench.engine.snapshot import saved_training
@@ -58,6 +60,7 @@ DEFAULTS: dict[str, Any] = {
     "units": 3,
     "nodes": False,  # whether each rank is a node of its own
     "limit": 0,  # bytes of the longest file that can be written
+    "revoke": False,  # whether rank 1 fails at iteration 5 and frees the others
     "alone": False,  # whether each rank trains without the others
 }
 options = {**DEFAULTS, **json.loads(arguments[0])}
@@ -169,6 +172,9 @@ def each(trainer: Any) -> None:
         optimizer.lr *= 0.5  # as a user's extension may
     if run.snapshots is not None:
         run.snapshots.writer.wait()  # so that the next one is not left out
+    if options["revoke"] and rank == 1 and iteration == 5:
+        worlds.revoke()
+        raise ValueError("rank 1 fails here")
     if iteration == options["fail"]:
         raise ValueError("the training fails here")
     if options["kill"] == [rank, iteration]:
@@ -226,6 +232,8 @@ except RunStopped:
     found["ended"] = "stopped"
 except (ValueError, WorkbenchError) as error:
     found["ended"] = str(error)
+except MPI.Exception as error:
+    found["ended"] = "revoked" if is_revoked(error) else str(error)
 finally:
     set_current(None)
     if run.snapshots is not None:
@@ -237,5 +245,7 @@ found["resumed"] = [(at, one) for at, name, one in samples if name == "snapshot/
 found["said"] = errors.getvalue() + "".join(getattr(one, "text", "") for one in run.log._chunks)
 found["visited"], found["losses"] = visited, losses
 found["boundaries"] = run.boundaries.count
+if options["revoke"]:
+    worlds.recover()
 write_found()
 sys.stdout.flush()
