@@ -192,3 +192,8 @@ def test_the_pace_is_reported_again_soon_after_the_clock_was_set_back() -> None:
     pace.add(1403.0, 40)
 
     assert pace.rate == 10.0
+
+
+@pytest.mark.parametrize("name", ["step/data", "exchange/bytes", "gauge/noise", "snapshot/seconds"])
+def test_what_workbench_measures_is_not_drawn_as_a_curve(name) -> None:
+    assert [group.names for group in group_names([name, "loss"])] == [("loss",)]
