@@ -148,7 +148,7 @@ def test_a_node_that_is_taken_back_takes_its_rank_along_and_is_replaced(
     failed = rehearsal.ended(run).fact
     assert failed.failed_host == taken
     assert "its node is gone, or unreachable" in failed.message
-    assert failed.message.endswith("Run the cell again; a run cannot be resumed yet.")
+    assert failed.message.endswith("Run the cell again; no snapshot of it was saved.")
     until(lambda: taken not in {node.id for node in rehearsal.nodes})
     replaced = rehearsal.ready(3)
     assert len(replaced & nodes) == 2

@@ -15,7 +15,7 @@ from workbench.cloud.preflight import DRY_RUN
 from workbench.cloud.tags import CLUSTER, IMAGE, OWNER, read
 from workbench.cloud.userdata import RUN
 from workbench.core.fleet.cloud_errors import ErrorKind
-from workbench.core.node.staging import DATA_ROOT, OUTPUT_ROOT
+from workbench.core.node.staging import DATA_ROOT, OUTPUT_ROOT, SNAPSHOT_ROOT
 from workbench.core.world.remote import Session
 from workbench.errors import CloudError, MachineError
 
@@ -27,6 +27,7 @@ _OF_HOMES = (
 )  # fmt: skip
 _OF_NODE = ("etc/ssh/ssh_host_*", "etc/machine-id", "var/lib/cloud", "var/lib/systemd/random-seed")
 _USELESS = (".cache",)
+_LEFT = (DATA_ROOT, OUTPUT_ROOT, SNAPSHOT_ROOT)
 _ROOT = "root"
 AWAY_SECONDS = 120.0
 # From CreateImage's answer until EC2 takes the disk; without a restart it takes seconds.
@@ -160,7 +161,7 @@ def away() -> str:
     """Return the script that sets the node's own files and those of users aside; run as root."""
     homes = " ".join(f"$home/{name}" for name in _OF_HOMES)
     useless = " ".join(f'"$home/{name}"' for name in _USELESS)
-    data = " ".join(f'"/$home/{root.removeprefix("~/")}"' for root in (DATA_ROOT, OUTPUT_ROOT))
+    data = " ".join(f'"/$home/{root.removeprefix("~/")}"' for root in _LEFT)
     return (
         f"{back()}"
         f"pkill -f {_TIMER} || true\n"

@@ -41,6 +41,11 @@ def cause_of_end(log: str, rank: int | None) -> str:
     return UNKNOWN
 
 
+def is_abort(log: str) -> bool:
+    """Return whether a rank called ``MPI_Abort``, by mpiexec's output."""
+    return bool(_ABORTED.search(log) or _MPICH_ABORTED.search(log))
+
+
 def _signaled(match: re.Match[str]) -> str:
     often = OFTEN.get(int(match["signal"]), "")
     return f"ended by signal {match['signal']} ({match['name']}){often}"

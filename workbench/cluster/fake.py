@@ -1,8 +1,10 @@
 """A cluster of threads in this process, for tests and experiments without MPI.
 
-A rank executes its source with ``rank``, ``size``, ``report`` and ``barrier`` predefined. It
-behaves as on the real cluster: numbered batches that are sent until acknowledged, stops at a
-boundary, interrupts, failures of ranks, and several worlds at once.
+A rank executes its source with ``rank``, ``size``, ``report`` and ``barrier`` predefined, and with
+``resume``, which returns the iteration to continue from, and ``snapshot``, which saves the present
+one; after that it also saves where it stops. It behaves as on the real cluster: numbered batches
+that are sent until acknowledged, stops at a boundary, interrupts, failures of ranks, and several
+worlds at once.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from workbench.core.run.rank_protocol import (
     Sample,
     StopAt,
 )
+from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.core.world.world import RankFact, World
 
 HOST = "fakehost"
@@ -55,29 +58,37 @@ class _Rank(threading.Thread):
         self.batches: list[Batch] = []
         self.acknowledged = 0
         self.boundary = 0
+        self.first = 0  # the iteration that it continues from
+        self.saves = False
         self.stop_at: int | None = None
         self.interrupted = False
         self.call = ""
+
+    @property
+    def iteration(self) -> int:
+        return self.first + self.boundary
 
     def run(self) -> None:
         self.send_batch()
         ending: Ending | None
         try:
             exec(compile(self._assignment.source, "<cell>", "exec"), self._namespace())
-            ending = Ending("finished", self.boundary)
+            ending = Ending("finished", self.iteration)
         except _Stopped:
-            ending = Ending("stopped", self.boundary)
+            if self.saves:
+                self._snapshot()
+            ending = Ending("stopped", self.iteration)
         except KeyboardInterrupt:
-            ending = Ending("stopped", self.boundary, "interrupted")
+            ending = Ending("stopped", self.iteration, "interrupted")
         except _Killed:
             self._world.die(self.number)
             return
         except SystemExit as error:
             state = "failed" if error.code else "finished"
-            ending = Ending(state, self.boundary, f"SystemExit: {error.code}", exited=True)
+            ending = Ending(state, self.iteration, f"SystemExit: {error.code}", exited=True)
         except Exception as error:  # noqa: BLE001  # the outermost edge of a user's code
             text = traceback.format_exc()
-            ending = Ending("failed", self.boundary, f"{type(error).__name__}: {error}", text)
+            ending = Ending("failed", self.iteration, f"{type(error).__name__}: {error}", text)
         self.send_batch(ending=ending)
 
     def send_batch(
@@ -87,12 +98,12 @@ class _Rank(threading.Thread):
         ending: Ending | None = None,
     ) -> None:
         batch = Batch(
-            self._assignment.run,
+            self._assignment.execution,
             self.number,
             len(self.batches) + 1,
             samples,
             chunks,
-            Progress(self.boundary),
+            Progress(self.iteration),
             ending,
         )
         self.batches.append(batch)
@@ -112,7 +123,7 @@ class _Rank(threading.Thread):
                 self.interrupted = True
 
     def pulse(self) -> Pulse:
-        return Pulse(self._assignment.run, self.number, self.boundary, 1.0, self.call)
+        return Pulse(self._assignment.execution, self.number, self.boundary, 1.0, self.call)
 
     def _namespace(self) -> dict[str, Any]:
         return {
@@ -121,6 +132,8 @@ class _Rank(threading.Thread):
             "report": self._report,
             "barrier": self._barrier,
             "print": self._print,
+            "resume": self._resume,
+            "snapshot": self._snapshot,
             "kill": self._kill,
             "spoil": lambda: self._world.spoiled.add(self.number),
             "sleep": self._sleep,
@@ -130,10 +143,25 @@ class _Rank(threading.Thread):
     def _report(self, **values: float) -> None:
         self.boundary += 1
         now = time.time()
-        self.send_batch(tuple(Sample(n, self.boundary, now, float(v)) for n, v in values.items()))
+        self.send_batch(tuple(Sample(n, self.iteration, now, float(v)) for n, v in values.items()))
         if self.stop_at is not None and self.boundary >= self.stop_at:
             raise _Stopped
         self._check()
+
+    def _snapshot(self) -> None:
+        self.saves = True
+        self._world.snapshots[self._assignment.run] = self.iteration
+        self._say(SECONDS_NAME, 0.01)
+
+    def _resume(self) -> int:
+        if self._assignment.resume:
+            self.first = self._world.snapshots[self._assignment.run]
+            self._say(RESUMED_NAME, self.first)
+        return self.first
+
+    def _say(self, name: str, value: float) -> None:
+        if self.number == 0:
+            self.send_batch((Sample(name, self.iteration, time.time(), value),))
 
     def _print(self, *values: object) -> None:
         text = " ".join(map(str, values)) + "\n"
@@ -141,7 +169,7 @@ class _Rank(threading.Thread):
 
     def _barrier(self) -> None:
         self.call = "barrier"
-        passed = self._world.arrive(self._assignment.run, self._assignment.ranks)
+        passed = self._world.arrive(self._assignment.execution, self._assignment.ranks)
         while not passed.is_set():
             self._sleep(0.01)
         self.call = ""
@@ -163,7 +191,14 @@ class _Rank(threading.Thread):
 
 
 class _World:
-    def __init__(self, generation: int, world: World, inbox: queue.Queue[Letter]) -> None:
+    def __init__(
+        self,
+        generation: int,
+        world: World,
+        inbox: queue.Queue[Letter],
+        snapshots: dict[str, int],
+    ) -> None:
+        self.snapshots = snapshots
         self.generation = generation
         self.world = world
         self.inbox = inbox
@@ -216,12 +251,16 @@ class FakeCluster:
 
     Args:
         fault_tolerant: Whether it reports an MPI with fault tolerance.
+
+    Attributes:
+        snapshots: The iteration of each run's newest snapshot.
     """
 
     connection_file = ""
 
     def __init__(self, *, fault_tolerant: bool = True) -> None:
         self.fault_tolerant = fault_tolerant
+        self.snapshots: dict[str, int] = {}
         self._worlds: dict[int, _World] = {}
         self._inbox: queue.Queue[Letter] = queue.Queue()
         self._recovered: dict[int, bool] = {}
@@ -232,7 +271,7 @@ class FakeCluster:
 
     def start_world(self, generation: int, world: World) -> None:
         """Start a world; the second ``observe`` reports it as ready."""
-        self._worlds[generation] = _World(generation, world, self._inbox)
+        self._worlds[generation] = _World(generation, world, self._inbox, self.snapshots)
 
     def observe(self) -> tuple[WorldFact, ...]:
         """Return the facts, and drop worlds that have ended."""
@@ -248,13 +287,14 @@ class FakeCluster:
         world = self._worlds[generation]
         size = assignment.ranks or world.world.size
         for number in range(size):
-            if (assignment.run, number) in world.running:
+            execution = assignment.execution
+            if (execution, number) in world.running:
                 continue
             if number in world.spoiled:
-                self._failed.append(FailedCall(assignment.run, number, "ImportError: spoiled"))
+                self._failed.append(FailedCall(execution, number, "ImportError: spoiled"))
                 continue
             rank = _Rank(world, number, replace(assignment, ranks=size))
-            world.running[assignment.run, number] = rank
+            world.running[execution, number] = rank
             rank.start()
 
     def failed_calls(self) -> tuple[FailedCall, ...]:

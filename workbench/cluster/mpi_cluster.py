@@ -146,7 +146,7 @@ class MpiCluster:
         engines = self._in_rank_order(generation)[: assignment.ranks or None]
         for rank, engine in enumerate(engines):
             answer = self._apply([engine], _call, "run", asdict(assignment))
-            self._calls.append((assignment.run, rank, answer))
+            self._calls.append((assignment.execution, rank, answer))
 
     def failed_calls(self) -> tuple[FailedCall, ...]:
         """Return the engines that answered with an error, and drop all that have answered."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from workbench.cluster.exit_cause import (
     cause_of_end,
+    is_abort,
     last_words,
     lost_host,
     named_processes,
@@ -289,7 +290,9 @@ class MpiWorld:
             cause = trace.partition("\n")[0] or cause_of_end(f"{text}\n{words}", rank.rank)
             if rank.host == out_of_reach:
                 cause = f"{rank.host} is out of reach of the other hosts"
-            self.deaths += (Death(rank.rank, rank.host, cause, trace, words),)
+            self.deaths += (
+                Death(rank.rank, rank.host, cause, trace, words, is_abort=is_abort(text)),
+            )
 
     def _may_say_more(self, dead: Sequence[RankFact], gone: bool) -> bool:
         """Return whether several ranks ended at once and mpiexec may still report the first."""

@@ -1,12 +1,33 @@
-"""The form of a run's id, which also names its folder."""
+"""The form of a run's id, which also names its folder, and of the ids of its executions."""
 
 from __future__ import annotations
 
 import re
 
 _ID = re.compile(r"[0-9]{6}-[0-9]{6}-[a-z2-7]{4}")
+_MORE = re.compile(r"\.([1-9][0-9]{0,5})")
 
 
 def is_run_id(text: str) -> bool:
     """Return whether ``text`` has the form of a run id (and so cannot leave its folder)."""
     return bool(_ID.fullmatch(text))
+
+
+def execution_id(run: str, attempt: int) -> str:
+    """Return the id of one attempt of a run: the run's own for the first, ``RUN.2`` for the second.
+
+    Ranks and supervisor use it in their messages, so that those of an earlier attempt are known.
+    """
+    return run if attempt == 1 else f"{run}.{attempt}"
+
+
+def run_and_attempt(execution: str) -> tuple[str, int]:
+    """Return the run's id and the number of the attempt that an execution's id names."""
+    run, dot, number = execution.rpartition(".")
+    return (run, int(number)) if dot and _MORE.fullmatch(dot + number) else (execution, 1)
+
+
+def is_execution_id(text: str) -> bool:
+    """Return whether ``text`` has the form of an execution's id, in its only spelling."""
+    run, attempt = run_and_attempt(text)
+    return is_run_id(run) and execution_id(run, attempt) == text

@@ -39,15 +39,15 @@ def join(
 
 
 def run(assignment: dict[str, Any]) -> None:
-    """Execute an ``Assignment`` given as a dict; a repeated call for the same run is ignored.
+    """Execute an ``Assignment`` given as a dict; a repeated call for the same attempt is ignored.
 
     A supervisor that was killed before it recorded the call repeats it.
     """
-    if assignment["run"] in _begun or _joined().is_cancelled(assignment["run"]):
+    made = Assignment(**{**assignment, "kind": RunKind(assignment["kind"])})
+    if made.execution in _begun or _joined().is_cancelled(made.execution):
         return
-    _begun.add(assignment["run"])
-    values = {**assignment, "kind": RunKind(assignment["kind"])}
-    execute(_joined(), Assignment(**values), _shell())
+    _begun.add(made.execution)
+    execute(_joined(), made, _shell())
 
 
 def recover() -> bool:

@@ -103,12 +103,15 @@ class Rank:
         """Begin a run: set up its world and its log, and make it the current one."""
         self._interrupt_wanted = False
         self._run_name = assignment.name or assignment.run
-        path = Path(assignment.directory) / f"rank-{self.number}.log"
-        run = Current(RunLog(assignment.run, self.number, path), leader=self._leader)
+        # An earlier attempt on this world may still be sending its own log.
+        attempt = f"-{assignment.attempt}" * (assignment.attempt > 1)
+        path = Path(assignment.directory) / f"rank-{self.number}{attempt}.log"
+        run = Current(RunLog(assignment.execution, self.number, path), leader=self._leader)
         if assignment.snapshots:
             run.snapshots = RunSnapshots(
                 run.log,
                 assignment.snapshots,
+                run=assignment.run,
                 attempt=assignment.attempt,
                 generation=self.generation,
                 resumes=assignment.resume,
@@ -129,7 +132,7 @@ class Rank:
         """Return the port that all ranks choose for a run, without communication."""
         if not self._ports:
             return assignment.master_port
-        return self._ports[zlib.crc32(assignment.run.encode()) % len(self._ports)]
+        return self._ports[zlib.crc32(assignment.execution.encode()) % len(self._ports)]
 
     def leave(self, run: Current, ending: Ending) -> None:
         """End a run; its log is sent until the supervisor has all of it."""

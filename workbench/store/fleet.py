@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -196,3 +197,26 @@ def _record(text: str, fields: Sequence[Any]) -> PurchaseRecord:
     purchase["number"] = purchase.pop("rung")
     values = dict(zip(_RECORD, fields, strict=True))
     return built(PurchaseRecord, values | {"purchase": purchase})
+
+
+def put_cluster(
+    connection: sqlite3.Connection,
+    name: str,
+    up: bool,
+    ranks: int,
+    oversubscribe: bool,
+    fleet: FleetWish | None = None,
+) -> None:
+    """Write the desired state of a cluster, in the caller's transaction."""
+    connection.execute(
+        "INSERT INTO clusters (name, up, ranks, oversubscribe, revision) VALUES (?, ?, ?, ?, 1) "
+        "ON CONFLICT (name) DO UPDATE SET up = excluded.up, ranks = excluded.ranks, "
+        "oversubscribe = excluded.oversubscribe, revision = revision + 1",
+        (name, up, ranks, oversubscribe),
+    )
+    if fleet is not None:
+        connection.execute(
+            "UPDATE clusters SET fleet = ? WHERE name = ?", (fleet_text(fleet), name)
+        )
+    if not up:  # the next cluster of this name is a new one
+        connection.execute("DELETE FROM setups WHERE cluster = ?", (name,))

@@ -14,7 +14,10 @@ from workbench.core.performance.measurement import RESULT_STREAM
 from workbench.core.run.display import DISPLAY, UPDATE, Display
 from workbench.core.run.metrics import is_measured, last_value
 from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Sample
+from workbench.core.run.snapshots import RESUMED_NAME
+from workbench.core.run_id import run_and_attempt
 from workbench.errors import StateError
+from workbench.store.attempts import last_sequence, supersede
 from workbench.store.conclusions import Conclusions
 from workbench.store.displays import Displays, add_display
 from workbench.store.rows import built, readable, reading
@@ -76,17 +79,22 @@ class Points(Displays, Conclusions):
     def add_batches(self, batches: Iterable[Batch]) -> dict[tuple[str, int], int]:
         """Add the batches of ranks, each once and in order, in one transaction.
 
-        A batch that is stored already is skipped, and so is one whose predecessor is missing.
+        A batch that is stored already is skipped, and so is one whose predecessor is missing. One
+        of an earlier attempt is dropped, and counts as stored.
 
         Returns:
-            For each (run, rank) the sequence number up to which the store has all batches.
+            For each (execution, rank) the sequence number up to which the store has all batches.
         """
         kept: dict[tuple[str, int], int] = {}
-        numbers: dict[str, int] = {}
+        numbers: dict[str, int | None] = {}
         with self._transaction() as connection:
             for batch in batches:
-                number = numbers.setdefault(batch.run, _run_number(connection, batch.run))
-                key = (batch.run, batch.rank)
+                if batch.run not in numbers:
+                    numbers[batch.run] = _run_number(connection, batch.run)
+                number, key = numbers[batch.run], (batch.run, batch.rank)
+                if number is None:
+                    kept[key] = max(batch.sequence, kept.get(key, 0))
+                    continue
                 if key not in kept:
                     kept[key] = _delivered(connection, number, batch.rank)
                 if batch.sequence != kept[key] + 1:
@@ -235,7 +243,10 @@ class Points(Displays, Conclusions):
         if not samples:
             return
         numbers = {name: _metric(connection, name) for name in {s.name for s in samples}}
-        start = _last_sequence(connection, "points", run)
+        resumed = [s.iteration for s in samples if s.name == RESUMED_NAME and rank == 0]
+        if resumed:
+            supersede(connection, run, resumed[-1])
+        start = last_sequence(connection, "points", run)
         connection.executemany(
             "INSERT INTO points VALUES (?, ?, ?, ?, ?, ?, ?)",
             [
@@ -277,11 +288,13 @@ def _ending(row: tuple[int, str]) -> tuple[int, Ending]:
     return int(row[0]), built(Ending, json.loads(row[1]))
 
 
-def _run_number(connection: sqlite3.Connection, run: str) -> int:
-    row = connection.execute("SELECT number FROM runs WHERE id = ?", (run,)).fetchone()
-    if row is None:
-        raise StateError(f"No run has the id {run!r}.")
-    return int(row[0])
+def _run_number(connection: sqlite3.Connection, execution: str) -> int | None:
+    """Return the number of the run that is executed; None if it has a newer attempt."""
+    run, attempt = run_and_attempt(execution)
+    row = connection.execute("SELECT number, attempt FROM runs WHERE id = ?", (run,)).fetchone()
+    if row is None or attempt > row[1]:
+        raise StateError(f"No run has the id {execution!r}.")
+    return int(row[0]) if attempt == row[1] else None
 
 
 def _delivered(connection: sqlite3.Connection, run: int, rank: int) -> int:
@@ -291,17 +304,11 @@ def _delivered(connection: sqlite3.Connection, run: int, rank: int) -> int:
     return int(row[0]) if row else 0
 
 
-def _last_sequence(connection: sqlite3.Connection, table: str, run: int) -> int:
-    query = f"SELECT sequence FROM {table} WHERE run = ? ORDER BY sequence DESC LIMIT 1"
-    row = connection.execute(query, (run,)).fetchone()
-    return int(row[0]) if row else 0
-
-
 def _add_chunks(
     connection: sqlite3.Connection, run: int, rank: int, chunks: Sequence[Chunk | Display]
 ) -> None:
     # Counted here: the last row may have been deleted because a later one replaced it.
-    sequence = _last_sequence(connection, "output", run) if chunks else 0
+    sequence = last_sequence(connection, "output", run) if chunks else 0
     rows = list[tuple[int, int, int, str, float, str]]()
     for chunk in chunks:
         if isinstance(chunk, Display):

@@ -22,8 +22,8 @@ from workbench.store.sqlite_errors import explained
 PIECE_ROWS = 10_000
 PIECE_PAGES = 500
 _POINT_NBYTES = 40
-_ROWS = ("points", "output", "displays")  # of one run, by sequence
-_FEW = ("latest", "deliveries")  # a handful of rows each
+_ROWS = ("points", "superseded", "output", "displays")  # of one run, by sequence
+_FEW = ("latest", "deliveries", "attempts")  # a handful of rows each
 _RETENTION = "retention"
 _ENDED = tuple(sorted(ENDED))
 _MARKS = ", ".join("?" * len(_ENDED))

@@ -6,7 +6,7 @@ import sqlite3
 
 from workbench.errors import StoreNewer
 
-VERSION = 12
+VERSION = 13
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -316,6 +316,43 @@ UPDATE purchases SET purchase = replace(replace(purchase,
     '"least": ', '"min_nodes": '), '"most_price": ', '"max_price": ')
 """
 
+# A run that is resumed keeps its row; what it was before is an attempt. ``turn`` is its place in
+# the queue, ``last_point`` the newest of its points when the attempt ended. The points beyond the
+# snapshot that the next attempt has read are kept, with their numbers.
+_ATTEMPTS = """
+ALTER TABLE runs ADD COLUMN attempt INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE runs ADD COLUMN resumed_at INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE runs ADD COLUMN resumed REAL NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
+UPDATE runs SET turn = number;
+CREATE TABLE attempts (
+    run INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    generation INTEGER NOT NULL,
+    ranks INTEGER NOT NULL,
+    started REAL NOT NULL,
+    ended REAL NOT NULL,
+    state TEXT NOT NULL,
+    message TEXT NOT NULL,
+    resumed_at INTEGER NOT NULL,
+    iteration INTEGER NOT NULL,
+    snapshot INTEGER NOT NULL,
+    last_point INTEGER NOT NULL,
+    is_automatic INTEGER NOT NULL,
+    PRIMARY KEY (run, attempt)
+) WITHOUT ROWID;
+CREATE TABLE superseded (
+    run INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    rank INTEGER NOT NULL,
+    iteration INTEGER NOT NULL,
+    time REAL NOT NULL,
+    metric INTEGER NOT NULL,
+    value REAL,
+    PRIMARY KEY (run, sequence)
+) WITHOUT ROWID;
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
 MIGRATIONS: dict[int, str] = {
     0: _TABLES,
@@ -330,6 +367,7 @@ MIGRATIONS: dict[int, str] = {
     9: _TRAFFIC,
     10: _SETUPS + _CODECS + _WAYS,
     11: _OPTION_NAMES,
+    12: _ATTEMPTS,
 }
 
 

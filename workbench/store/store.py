@@ -14,9 +14,11 @@ from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.metrics import STEP_PREFIX
 from workbench.core.run.model import ENDED, Run, RunFact, RunWish
+from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import RankFact, World
 from workbench.errors import StateError, Unknown
-from workbench.store.fleet import Fleets, fleet_text, fleet_wish
+from workbench.store.attempts import Attempts
+from workbench.store.fleet import Fleets, fleet_wish, put_cluster
 from workbench.store.points import Points
 from workbench.store.predictions import ForecastsKept
 from workbench.store.removal import Removal
@@ -43,8 +45,8 @@ _ONLY_PRINTED = (
 )
 
 
-class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
-    """Wishes and facts; its bases add points, output, nodes, costs and measurements."""
+class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, Removal):
+    """Wishes and facts; its bases add points, attempts, output, nodes, costs and measurements."""
 
     # -- clusters
 
@@ -63,7 +65,7 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
             fleet: The nodes of the cluster; None keeps those of the earlier wish.
         """
         with self._transaction() as connection:
-            _put_cluster(connection, name, up, ranks, oversubscribe, fleet)
+            put_cluster(connection, name, up, ranks, oversubscribe, fleet)
         wish = self.cluster_wish(name)
         assert wish is not None
         return wish
@@ -182,11 +184,12 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         with self._transaction() as connection:
             wish = replace(wish, name=_free_name(connection, wish.name))
             if world is not None:
-                _put_cluster(connection, wish.cluster, True, world.size, world.oversubscribe, fleet)
+                put_cluster(connection, wish.cluster, True, world.size, world.oversubscribe, fleet)
             connection.execute(
                 "INSERT INTO runs (number, id, name, cluster, kind, source, path, folder, "
                 "arguments, parameters, environment, wished_ranks, grace, wall_clock_limit, "
-                "created, setup) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "created, setup, turn) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+                "(SELECT coalesce(max(turn), 0) + 1 FROM runs))",
                 (
                     _next_number(connection),
                     wish.id,
@@ -251,7 +254,8 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         )
         found = self.steps(run)  # for values that were reported only once
         for rank, name, value in rows:
-            found[rank][name.removeprefix(STEP_PREFIX)] = value
+            if rank in found:  # not one of an earlier attempt on more ranks
+                found[rank][name.removeprefix(STEP_PREFIX)] = value
         return found
 
     def history(self, run: str, prefix: str) -> dict[int, list[dict[str, float]]]:
@@ -311,9 +315,15 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         """Return whether there ever was a run with this id."""
         return self._one("SELECT 1 FROM runs WHERE id = ?", (run,)) is not None
 
-    def carried_by(self, run: str) -> tuple[int, int]:
-        """Return the last generation of a run, and its ranks; zeros if it never started."""
-        row = self._one("SELECT generation, ranks FROM runs WHERE id = ?", (run,))
+    def carried_by(self, execution: str) -> tuple[int, int]:
+        """Return the generation of a run's present attempt, and its ranks.
+
+        They are zeros for an earlier attempt, and for one that never started.
+        """
+        row = self._one(
+            "SELECT generation, ranks FROM runs WHERE id = ? AND attempt = ?",
+            run_and_attempt(execution),
+        )
         return (int(row[0]), int(row[1])) if row else (0, 0)
 
     def runs(
@@ -349,7 +359,8 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
         """Return the runs of ``cluster`` that have not ended, oldest first."""
         marks = ", ".join("?" * len(_ENDED))
         rows = self._all(
-            f"SELECT * FROM runs WHERE cluster = ? AND state NOT IN ({marks}) ORDER BY number",
+            f"SELECT * FROM runs WHERE cluster = ? AND state NOT IN ({marks}) "
+            "ORDER BY turn, number",
             (cluster, *_ENDED),
         )
         return [*readable(self.path, "a run", rows, _run)]
@@ -362,28 +373,6 @@ class Store(Points, Fleets, Surveys, ForecastsKept, Removal):
             connection.execute(
                 f"UPDATE runs SET {assignments} WHERE id = ?", (*changes.values(), run)
             )
-
-
-def _put_cluster(
-    connection: sqlite3.Connection,
-    name: str,
-    up: bool,
-    ranks: int,
-    oversubscribe: bool,
-    fleet: FleetWish | None = None,
-) -> None:
-    connection.execute(
-        "INSERT INTO clusters (name, up, ranks, oversubscribe, revision) VALUES (?, ?, ?, ?, 1) "
-        "ON CONFLICT (name) DO UPDATE SET up = excluded.up, ranks = excluded.ranks, "
-        "oversubscribe = excluded.oversubscribe, revision = revision + 1",
-        (name, up, ranks, oversubscribe),
-    )
-    if fleet is not None:
-        connection.execute(
-            "UPDATE clusters SET fleet = ? WHERE name = ?", (fleet_text(fleet), name)
-        )
-    if not up:  # the next cluster of this name is a new one
-        connection.execute("DELETE FROM setups WHERE cluster = ?", (name,))
 
 
 def _next_number(connection: sqlite3.Connection) -> int:
@@ -414,9 +403,11 @@ def _free_name(connection: sqlite3.Connection, name: str) -> str:
 
 
 def _run(row: tuple[Any, ...]) -> Run:
-    # The columns of the table, in its order: number, the wish's but for ``setup``, the fact's.
-    *columns, setup = row
-    fact = dict(zip(_FACT_COLUMNS, (columns[1], *columns[16:]), strict=True))
+    # The columns of the table, in its order: number, the wish's but for ``setup``, the fact's
+    # but for those of its attempt.
+    *columns, setup, attempt, resumed_at, resumed, _turn = row
+    attempt_columns = (attempt, resumed_at, resumed)
+    fact = dict(zip(_FACT_COLUMNS, (columns[1], *columns[16:], *attempt_columns), strict=True))
     return Run(_run_wish((*columns[1:16], setup)), built(RunFact, fact))
 
 

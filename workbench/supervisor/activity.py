@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,8 +14,19 @@ from workbench.cluster.interface import Cluster
 from workbench.core.cluster.generation import Death, WorldFact
 from workbench.core.moment import Moment
 from workbench.core.run.hang import decoded, encoded, hang_of
-from workbench.core.run.model import Assignment, Run, RunKind, RunState
+from workbench.core.run.model import Run, RunFact, RunKind, RunState
 from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
+from workbench.core.run.resumption import (
+    NONE,
+    continuing,
+    how_continued,
+    is_at_fault,
+    is_resumable,
+    loss,
+    remedy,
+    why_not,
+)
+from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.core.run.termination import (
     Active,
     AskPulses,
@@ -31,9 +42,9 @@ from workbench.core.run.termination import (
     next_steps,
 )
 from workbench.core.supervisor import log_messages
+from workbench.core.units import count
 from workbench.errors import DataRefused, WorkbenchError
 from workbench.store import Store
-from workbench.store.paths import run_directory
 
 log = logging.getLogger("workbench.supervisor")
 BUSY_SECONDS = 3.0
@@ -44,7 +55,7 @@ LAST_WORD_SECONDS = 1.0
 PROGRESS_SECONDS = 0.2
 LOST_VARIABLES = "The ranks are restarted, and the variables of earlier cells are lost."
 FRESH_ENGINES = "Ran on restarted ranks: the variables of earlier cells are lost."
-AGAIN = "Run the {} again; a run cannot be resumed yet."
+MOVES = "It leaves its ranks after this iteration, to continue on those of the new size."
 
 
 class Activity:
@@ -74,7 +85,11 @@ class Activity:
         size = run.wish.ranks or world.size
         endings = store.endings(run.id)
         standings = tuple(RankStanding(ending=endings.get(n)) for n in range(size))
-        self._active = Active(run.id, standings, run.wish.grace, cluster.fault_tolerant)
+        self._active = Active(run.execution, standings, run.wish.grace, cluster.fault_tolerant)
+        self._snapshot = store.newest_snapshot(run.id)
+        self._is_moving = False
+        self._next: RunFact | None = None  # this attempt as it ended, if another one follows
+        self._message = ""
         self._fact = run.fact
         self._kept = run.fact
         self._kept_at = 0.0
@@ -82,7 +97,7 @@ class Activity:
         self._submit: Callable[[], None] | None = None
         self._again_seconds = AGAIN_SECONDS
         self._again = now.steady + AGAIN_SECONDS
-        self._notice = FRESH_ENGINES if fresh else ""
+        self._notice = _why_continued(run, store) or (FRESH_ENGINES if fresh else "")
         self._why_stopped = ""
         self._failed_calls: dict[int, tuple[float, str]] = {}
 
@@ -90,6 +105,17 @@ class Activity:
     def is_reported(self) -> bool:
         """Whether the store has a message on how the run ended."""
         return self._fact.state.ended
+
+    @property
+    def continues(self) -> bool:
+        """Whether its next attempt follows without a request of the user."""
+        return self._next is not None
+
+    @property
+    def is_movable(self) -> bool:
+        """Whether the run can leave its world now, and continue in another one."""
+        is_ending = self.is_reported or self._active.stop_wished or self._active.failed
+        return is_resumable(self.run.wish.kind) and self._snapshot != NONE and not is_ending
 
     @property
     def carrier(self) -> tuple[int, int]:
@@ -164,35 +190,44 @@ class Activity:
         Args:
             why: One sentence, if the stop was not requested by the user.
         """
-        if not self._active.stop_wished:
-            self._why_stopped = why
+        if not self._active.stop_wished or self._is_moving:
+            self._why_stopped, self._is_moving = why, False
             log.info("Stopping run %r%s", self.run.wish.name, log_messages.because(why))
-            self._active = replace(self._active, stop_wished=now.steady)
+            grace = self.run.wish.grace
+            self._active = replace(self._active, stop_wished=now.steady, grace=grace)
             if not self.is_reported:
                 self._fact = replace(self._fact, state=RunState.STOPPING)
+
+    def wish_move(self, now: Moment) -> None:
+        """Let the run leave at its next boundary, whenever that is, and continue elsewhere."""
+        if self.is_movable:
+            log.info("Run %r leaves its ranks for a new size.", self.run.wish.name)
+            self._is_moving, self._notice = True, MOVES
+            self._active = replace(self._active, stop_wished=now.steady, grace=math.inf)
 
     def fail_call(self, rank: int, error: str, now: Moment) -> None:
         """Record that an engine reports that its rank could not begin, or not end, the run."""
         self._failed_calls.setdefault(rank, (now.steady, error))
 
-    def bury(self, deaths: tuple[Death, ...], reason: str, now: Moment) -> None:
-        """Record that the world has ended, with the ranks that died in it."""
+    def bury(
+        self, deaths: tuple[Death, ...], reason: str, now: Moment, *, is_asked: bool = False
+    ) -> None:
+        """Record that the world has ended, with the ranks that died in it.
+
+        Args:
+            is_asked: Whether the supervisor ended it.
+        """
         if not self.is_reported:
             death = deaths[0] if deaths else None
-            ending = self._own_ending(death.rank) if death else None
-            if ending is not None and death is not None:
-                # It reported its error before it died, as it does before MPI_Abort.
-                self._report_failure(death.rank, ending.error, ending.traceback, now, ending.whole)
-            elif death is not None:
-                self._report_failure(death.rank, death.cause, death.report, now)
-            elif self._active.stop_wished:
-                self._report_stop(now, LOST_VARIABLES)
-            else:
-                self._report(RunState.LOST, f"The world of this run ended: {reason}.", now)
-            if death is not None:
-                self._add(LOST_VARIABLES)
-            if self._fact.state is RunState.LOST or (death and death.is_lost):
-                self._add(AGAIN.format(self.run.wish.kind))
+            is_blameless = not is_asked and self._is_blameless(deaths)
+            past = self._store.attempts(self.run.id) if is_blameless else []
+            vain = why_not(self._snapshot, past)
+            if is_blameless and not vain:
+                self._continue(RunState.LOST, loss(death, reason), now)
+                return
+            self._report_loss(death, reason, now)
+            if self._fact.state is RunState.LOST or vain or (death and death.is_lost):
+                self._add(remedy(self.run, self._snapshot, vain))
         self.over = True
 
     def advance(self, now: Moment) -> None:
@@ -211,6 +246,9 @@ class Activity:
 
     def keep(self) -> None:
         """Write the changes of the run's fact; mere progress only once in a while."""
+        if self._next is not None:
+            self._store.continue_run(self._next, self._message)
+            return
         old, new = self._kept, self._fact
         moment = time.monotonic()
         early = new.state is old.state and not self.over
@@ -264,7 +302,10 @@ class Activity:
                 self._cluster.send(generation, ranks, Interrupt(active.run))
             case Cancel():
                 self._cluster.send(generation, active.remaining, Interrupt(active.run))
-                self._report(RunState.STOPPED, "Stopped before it began.", now)
+                if self._is_moving:
+                    self._report_stop(now)
+                else:
+                    self._report(RunState.STOPPED, "Stopped before it began.", now)
                 self.over = True
             case Fail(rank, error, traceback, whole):
                 self._active = replace(active, failed=now.steady)
@@ -323,6 +364,10 @@ class Activity:
         self.over = True
 
     def _report_stop(self, now: Moment, lost: str = "") -> None:
+        if self._is_moving:
+            left = f"It left its {count(len(self._active.ranks), 'rank')} for another size"
+            self._continue(RunState.STOPPED, left, now)
+            return
         endings = [rank.ending for rank in self._active.ranks if rank.ending is not None]
         iteration = max([self._fact.iteration, *(e.iteration for e in endings)])
         self._report(RunState.STOPPED, f"Stopped at iteration {iteration}.", now)
@@ -359,6 +404,45 @@ class Activity:
             message, before = f"{fact.message} {remark}", f"{fact.remark} {remark}"
             self._fact = replace(fact, message=message.strip(), remark=before.strip())
 
+    def _report_loss(self, death: Death | None, reason: str, now: Moment) -> None:
+        ending = self._own_ending(death.rank) if death else None
+        if ending is not None and death is not None:
+            # It reported its error before it died, as it does before MPI_Abort.
+            self._report_failure(death.rank, ending.error, ending.traceback, now, ending.whole)
+        elif death is not None:
+            self._report_failure(death.rank, death.cause, death.report, now)
+        elif self._active.stop_wished and not self._is_moving:
+            self._report_stop(now, LOST_VARIABLES)
+        else:
+            self._report(RunState.LOST, f"The world of this run ended: {reason}.", now)
+        if death is not None:
+            self._add(LOST_VARIABLES)
+
+    def _is_blameless(self, deaths: tuple[Death, ...]) -> bool:
+        """Return whether the run has a snapshot, and neither it nor its user ended the world."""
+        endings = {n: rank.ending for n, rank in enumerate(self._active.ranks) if rank.ending}
+        # What the ranks could no longer send has been read from their logs meanwhile.
+        endings |= self._store.endings(self.run.id)
+        self._snapshot = self._store.newest_snapshot(self.run.id)
+        has_failed = any(e.state == "failed" and not e.secondary for e in endings.values())
+        is_stopping = self._active.stop_wished and not self._is_moving
+        has_snapshot = is_resumable(self.run.wish.kind) and self._snapshot != NONE
+        return has_snapshot and not (has_failed or is_stopping or is_at_fault(deaths))
+
+    def _continue(self, state: RunState, cause: str, now: Moment) -> None:
+        """End this attempt; its successor is queued by ``keep``.
+
+        Args:
+            state: How the attempt ended.
+            cause: Why it ended, the beginning of a sentence.
+        """
+        self._snapshot = self._store.newest_snapshot(self.run.id)
+        self._next = replace(self._fact, state=state, ended=now.wall, message=f"{cause}.")
+        where = continuing(self._fact.iteration, self._snapshot)
+        self._message = f"{cause}; it {where}."
+        self.over = True
+        log.info("Run %r: %s", self.run.wish.name, self._message)
+
     def _own_ending(self, rank: int) -> Ending | None:
         ending = self._active.ranks[rank].ending if rank < len(self._active.ranks) else None
         return ending if ending is not None and ending.state == "failed" else None
@@ -368,7 +452,13 @@ class Activity:
             return
         fact = self._fact
         if fact.state is RunState.SUBMITTED:
-            fact = replace(fact, state=RunState.RUNNING, started=now.wall)
+            fact = replace(fact, state=RunState.RUNNING, started=fact.started or now.wall)
+        for sample in batch.samples if batch.rank == 0 else ():
+            if sample.name == SECONDS_NAME:
+                self._snapshot = sample.iteration
+            elif sample.name == RESUMED_NAME:
+                at = sample.iteration
+                fact = replace(fact, resumed_at=at, resumed=now.wall, iteration=at)
         if batch.progress is not None and batch.progress.iteration >= fact.iteration:
             fact = replace(
                 fact,
@@ -380,34 +470,7 @@ class Activity:
         self._fact = fact
 
 
-def assignment_of(run: Run, *, data: str, output: str) -> Assignment:
-    """Return the assignment of a run that was submitted.
-
-    Args:
-        data: The folder of the data on each rank.
-        output: The folder for the run's output; empty for none.
-    """
-    wish = run.wish
-    return Assignment(
-        run=wish.id,
-        kind=wish.kind,
-        source=wish.source,
-        path=wish.path,
-        folder=wish.folder,
-        arguments=wish.arguments,
-        parameters=wish.parameters,
-        environment=wish.environment,
-        ranks=run.fact.ranks,
-        directory=str(run_directory(wish.id)),
-        master_port=_free_port(),
-        data=data,
-        output=output,
-        name=wish.name,
-    )
-
-
-def _free_port() -> int:
-    """Return a free port of this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _why_continued(run: Run, store: Store) -> str:
+    """Return why this attempt was begun, if that was not requested."""
+    last = next(reversed(store.attempts(run.id)), None) if run.fact.attempt > 1 else None
+    return how_continued(last) if last and last.is_automatic else ""

@@ -10,7 +10,7 @@ from pathlib import Path
 from workbench.core.run.model import length
 from workbench.core.run.rank_protocol import Batch
 from workbench.core.run.rank_wire import decode
-from workbench.core.run_id import is_run_id
+from workbench.core.run_id import execution_id, is_run_id
 from workbench.errors import Unknown, WorkbenchError
 from workbench.store import Store
 from workbench.supervisor.logfile import shorten
@@ -81,10 +81,16 @@ class Housekeeping:
         runs = self._store.path.parent / "runs"
         folders = sorted(runs.iterdir()) if runs.is_dir() else []
         for folder in folders:
-            for path in sorted(folder.glob("rank-*.log")) if is_run_id(folder.name) else []:
+            for path in _logs_of(folder) if is_run_id(folder.name) else []:
                 if self._is_over(folder.name):
                     yield
                     self._take_in(path, folder.name)
+
+    def read_left(self, run: str) -> None:
+        """Store what the ranks of a lost world wrote into their logs on this machine."""
+        for path in _logs_of(self._store.path.parent / "runs" / run):
+            with contextlib.suppress(OSError, WorkbenchError):
+                self._add(path, run)
 
     def _is_over(self, run: str) -> bool:
         with contextlib.suppress(Unknown):
@@ -98,15 +104,23 @@ class Housekeeping:
 
     def _take_in(self, path: Path, run: str) -> None:
         """Store the part of a log that the store lacks, and delete the log with invalid lines."""
-        rank = path.stem.removeprefix("rank-")
         try:
-            for batches in _pieces(path, run, rank):
-                self._store.add_batches(batches)
+            self._add(path, run)
             path.unlink()
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
         except (OSError, WorkbenchError) as error:
             log.warning("%s is kept: %s", path, error)
+
+    def _add(self, path: Path, run: str) -> None:
+        rank, _, attempt = path.stem.removeprefix("rank-").partition("-")
+        execution = execution_id(run, int(attempt) if attempt.isdecimal() else 1)
+        for batches in _pieces(path, execution, rank):
+            self._store.add_batches(batches)
+
+
+def _logs_of(folder: Path) -> list[Path]:
+    return sorted(folder.glob("rank-*.log"))
 
 
 def _pieces(path: Path, run: str, rank: str) -> Iterator[list[Batch]]:

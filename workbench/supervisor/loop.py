@@ -16,6 +16,8 @@ from workbench.core.cluster.generation import (
     Action,
     CloseCluster,
     EndWorld,
+    MoveRun,
+    ObservedWorld,
     Queued,
     RunSetup,
     StartWorld,
@@ -29,15 +31,18 @@ from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
 from workbench.core.fleet.model import NodeState
 from workbench.core.moment import Deadlines, Moment, Reckoning
 from workbench.core.run.model import Run, RunKind, RunState, RunWish, length
+from workbench.core.run.resumption import stopped_in_queue
 from workbench.core.supervisor import log_messages
 from workbench.core.supervisor.heartbeat import PATIENCE_SECONDS
 from workbench.core.world.world import Host, World
 from workbench.requests.run import new_run_id
 from workbench.store import Store
 from workbench.store.reserve import with_reserve
-from workbench.supervisor.activity import Activity, assignment_of
+from workbench.supervisor.activity import Activity
+from workbench.supervisor.assignment import assignment_of
 from workbench.supervisor.clock import moment
 from workbench.supervisor.data.outputs import Outputs
+from workbench.supervisor.data.snapshots import snapshot_place
 from workbench.supervisor.data.staging import data_place
 from workbench.supervisor.fleet.provider import Load
 from workbench.supervisor.heartbeat import LONG_SECONDS, Heart
@@ -195,7 +200,7 @@ class Supervisor:
         self._setups = self._store.setups(self._name)
         self._queue = []
         for run in self._store.unfinished(self._name):
-            activity = self._activity_of(run.id)
+            activity = self._activity_of(run.execution)
             limit = "" if run.wish.stop else self._over_limit(run)
             stop = run.wish.stop or bool(limit)
             if activity is not None and stop:
@@ -224,7 +229,7 @@ class Supervisor:
     def _queue_or_stop(self, run: Run, stop: bool) -> None:
         if stop:
             with self._bridge.over():  # if it fails, it is repeated at the next look
-                self._end_unstarted(run, RunState.STOPPED, "Stopped before it began.")
+                self._end_unstarted(run, RunState.STOPPED, stopped_in_queue(run.fact))
         else:
             self._queue.append(run)
 
@@ -268,15 +273,27 @@ class Supervisor:
     def _bury(self, world: WorldFact, now: Moment) -> None:
         activity = self._activities.pop(world.generation, None)
         if activity is not None:
-            why = world.reason or self._worlds.why_ended(world.generation) or "as asked"
+            asked = self._worlds.why_ended(world.generation)
+            deaths = self._worlds.deaths(world, self._ground.why_gone)
             with activity.guarded(now):
-                activity.bury(self._worlds.deaths(world, self._ground.why_gone), why, now)
-            self._bridge.write(("run", activity.run.id), activity.keep)
+                self._housekeeping.read_left(activity.run.id)
+                why = world.reason or asked or "as asked"
+                activity.bury(deaths, why, now, is_asked=bool(asked))
+            self._keep_last(activity)
         if world.state is WorldState.ENDED:
             log.info("%s", log_messages.ended(world.generation, world.reason))
             if not world.ranks and world.reason:
                 self._failures += 1
                 self._message = f"The ranks did not start: {world.reason}"
+
+    def _keep_last(self, activity: Activity) -> None:
+        """Write how an attempt ended, or queue the next one."""
+        self._bridge.write(("run", activity.run.id), activity.keep)
+        if activity.continues:
+            self._version = -1  # own changes are not noticed
+        else:
+            self._outputs.end(activity.run.id)
+            self._deadlines.forget(activity.run.id)
 
     # -- plan
 
@@ -292,7 +309,7 @@ class Supervisor:
         return plan(
             self._wish,
             self._target,
-            self._worlds.standings(self._setup_names(), self._activities),
+            self._standings(),
             [Queued(run.id, run.wish.ranks) for run in self._queue],
             next_generation=max(self._fact.generation, self._worlds.newest) + 1,
             failures=self._failures,
@@ -310,10 +327,8 @@ class Supervisor:
                 self._end_world(generation, activity.gave_up)
             if activity.over:
                 self._activities.pop(generation, None)
-                self._bridge.write(("run", activity.run.id), activity.keep)
                 self._mail.forget()
-                self._outputs.end(activity.run.id)
-                self._deadlines.forget(activity.run.id)
+                self._keep_last(activity)
 
     def _act(self, action: Action, now: Moment) -> None:
         match action:
@@ -328,6 +343,8 @@ class Supervisor:
                 self._prepare(generation, now)
             case Submit(run, generation):
                 self._submit(next(r for r in self._queue if r.id == run), generation)
+            case MoveRun(generation):
+                self._activities[generation].wish_move(now)
             case CloseCluster() if self._ground.is_cleared:
                 self._beat(LONG_SECONDS)
                 self._ground.close()
@@ -372,6 +389,8 @@ class Supervisor:
         world = self._worlds.of(generation)
         self._queue = [queued for queued in self._queue if queued.id != run.id]
         ranks = run.wish.ranks or world.size
+        if run.fact.attempt > 1:
+            ranks = min(ranks, world.size)  # it continues on what is left
         if ranks > world.size:
             text = f"It asks for {ranks} ranks, but the cluster was resized to {world.size}."
             self._end_unstarted(run, RunState.FAILED, text)
@@ -393,7 +412,12 @@ class Supervisor:
             self._outputs.begin(run.id, hosts, self._wish.fleet.output)
         if run.fact.state is RunState.SUBMITTED:
             output = "" if run.wish.kind is RunKind.SETUP else self._outputs.place(run.id, hosts)
-            assignment = assignment_of(run, data=self._data_place(hosts), output=output)
+            assignment = assignment_of(
+                run,
+                data=self._data_place(hosts),
+                output=output,
+                snapshots=snapshot_place(run, self._wish.fleet.provider),
+            )
             activity.begin(partial(self._cluster.submit, world.generation, assignment))
 
     def _data_place(self, hosts: Sequence[str]) -> str:
@@ -411,28 +435,30 @@ class Supervisor:
             if world is not None:
                 self._begin(run, world)
             else:
-                end = partial(self._end_unstarted, run, RunState.LOST)
-                self._bridge.write(("run", run.id), partial(end, "Its ranks ended meanwhile."))
+                self._housekeeping.read_left(run.id)
+                ended = WorldFact(run.fact.generation, run.fact.ranks, WorldState.ENDED)
+                gone = Activity(run, ended, self._store, self._cluster, now=self._now())
+                gone.bury((), "its ranks ended while no supervisor ran", self._now())
+                self._keep_last(gone)
 
     def _end_unstarted(self, run: Run, state: RunState, message: str) -> None:
-        self._store.put_run_fact(run.id, state=state, message=message, ended=self._now().wall)
+        was_stopped = state is RunState.STOPPED and run.fact.attempt > 1
+        self._store.put_run_fact(
+            run.id,
+            state=state,
+            message=message,
+            ended=self._now().wall,
+            stopped_at=run.fact.iteration if was_stopped else -1,
+        )
         log.info("%s", log_messages.run_ended(run.wish.name, state, message))
 
-    def _activity_of(self, run: str) -> Activity | None:
-        return next((a for a in self._activities.values() if a.run.id == run), None)
+    def _activity_of(self, execution: str) -> Activity | None:
+        return next((a for a in self._activities.values() if a.run.execution == execution), None)
 
     def _keep_fact(self) -> None:
-        state = cluster_state(
-            self._wish,
-            self._target,
-            self._worlds.standings(self._setup_names(), self._activities),
-            failures=self._failures,
-        )
-        usable = [
-            s.fact
-            for s in self._worlds.standings(self._setup_names(), self._activities)
-            if s.usable
-        ]
+        standings = self._standings()
+        state = cluster_state(self._wish, self._target, standings, failures=self._failures)
+        usable = [world.fact for world in standings if world.usable]
         fact = replace(
             self._fact,
             state=ClusterState.DOWN if self._closed else state,
@@ -445,3 +471,7 @@ class Supervisor:
         if fact != self._fact:
             self._fact = replace(fact, updated=self._now().wall)
             self._bridge.write("fact", partial(self._store.put_cluster_fact, self._fact))
+
+    def _standings(self) -> list[ObservedWorld]:
+        movable = [g for g, activity in self._activities.items() if activity.is_movable]
+        return self._worlds.standings(self._setup_names(), self._activities, movable)

@@ -91,12 +91,15 @@ class Worlds:
         """Return the worlds that have ranks."""
         return [world for world in self.seen if world.ranks]
 
-    def standings(self, setups: Sequence[str], busy: Collection[int]) -> list[ObservedWorld]:
+    def standings(
+        self, setups: Sequence[str], busy: Collection[int], movable: Collection[int] = ()
+    ) -> list[ObservedWorld]:
         """Return all worlds as values for a plan.
 
         Args:
             setups: Names of the set-up cells that each world needs.
             busy: Generations with an active run.
+            movable: Those of them whose run can continue in another world.
         """
         return [
             ObservedWorld(
@@ -106,6 +109,7 @@ class Worlds:
                 and set(setups) <= {*self._prepared[world.generation]},
                 busy=world.generation in busy,
                 placement=self.placement(world.generation),
+                is_movable=world.generation in movable,
             )
             for world in self.seen
         ]

@@ -37,6 +37,7 @@ def start(log, tmp_path) -> Iterator[Callable[..., Current]]:
         snapshots = RunSnapshots(
             log,
             folder or str(tmp_path / "snapshots"),
+            run=log.run,
             attempt=attempt,
             generation=1,
             resumes=attempt > 1,

@@ -13,7 +13,8 @@ that runs, and takes over once it is ready and that one's run has ended. ::
                       ├──▶ EndWorld   not ready within START_SECONDS
                       └──▶ broken ──▶ EndWorld   a rank's process is gone; from any state
 
-A new world is started only if none fits, none is starting, and the newest usable one is idle.
+A new world is started only if none fits, none is starting, and the newest usable one is idle. A
+run that saves snapshots leaves its world for that at the next boundary; any other is waited for.
 ``MOST_FAILURES`` worlds in a row that did not become ready stop this until the wish changes.
 """
 
@@ -49,6 +50,7 @@ class Death:
         trace: The Python stack that the crash left, or empty.
         words: The last output of the rank that no message contains yet.
         is_lost: Whether its node is gone, so that the rank itself is not at fault.
+        is_abort: Whether the program itself ended the world, by ``MPI_Abort``.
     """
 
     rank: int
@@ -57,6 +59,7 @@ class Death:
     trace: str = ""
     words: str = ""
     is_lost: bool = False
+    is_abort: bool = False
 
     @property
     def report(self) -> str:
@@ -105,6 +108,7 @@ class ObservedWorld:
         prepared: Whether all set-up cells have run there.
         busy: Whether a run, a set-up cell or a recovery is active there.
         placement: The host address of every rank, in rank order.
+        is_movable: Whether its run has saved a snapshot, and can continue in another world.
     """
 
     fact: WorldFact
@@ -112,6 +116,7 @@ class ObservedWorld:
     prepared: bool
     busy: bool
     placement: tuple[str, ...]
+    is_movable: bool = False
 
     @property
     def usable(self) -> bool:
@@ -121,6 +126,10 @@ class ObservedWorld:
     def fits(self, target: World | None) -> bool:
         """Return whether it has the desired ranks and hosts; true while these are unknown."""
         return target is None or self.placement == target.placement
+
+    def can_move_to(self, target: World) -> bool:
+        """Return whether its run can continue there, where a host has its snapshots."""
+        return self.is_movable and not {*self.placement}.isdisjoint(target.placement)
 
 
 @dataclass(frozen=True)
@@ -163,11 +172,18 @@ class Submit:
 
 
 @dataclass(frozen=True)
+class MoveRun:
+    """Let the run of a generation leave at its next boundary, and queue it for the next world."""
+
+    generation: int
+
+
+@dataclass(frozen=True)
 class CloseCluster:
     """End the controller, and then the supervisor."""
 
 
-Action = StartWorld | EndWorld | RunSetup | Submit | CloseCluster
+Action = StartWorld | EndWorld | RunSetup | Submit | MoveRun | CloseCluster
 
 
 def plan(
@@ -203,9 +219,11 @@ def plan(
     for world in coming:
         actions += _bring_up(world, target, now)
     fits = newest is not None and newest.fits(target)
-    hindered = coming or failures >= MOST_FAILURES or (newest and newest.busy)
-    if target is not None and target.size and not fits and not hindered:
-        actions.append(StartWorld(next_generation, target))
+    if target is not None and target.size and not (fits or coming or failures >= MOST_FAILURES):
+        if newest is None or not newest.busy:
+            actions.append(StartWorld(next_generation, target))
+        elif newest.can_move_to(target):
+            actions.append(MoveRun(newest.fact.generation))
     why = "no ranks are wanted" if _is_empty(target) else "replaced by the next generation"
     superfluous = usable if _is_empty(target) else usable[:-1]
     actions += [EndWorld(world.fact.generation, why) for world in superfluous if not world.busy]

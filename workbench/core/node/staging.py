@@ -14,6 +14,7 @@ DATA_VARIABLE = "WORKBENCH_DATA"
 OUTPUT_VARIABLE = "WORKBENCH_OUTPUT"
 DATA_ROOT = "~/workbench-data"
 OUTPUT_ROOT = "~/workbench-output"
+SNAPSHOT_ROOT = "~/workbench-snapshots"
 S3 = "s3://"
 CHUNK_NBYTES = 256 << 10
 # In flight to one node: half a second's worth, so that other messages of its session wait less.
@@ -181,6 +182,11 @@ def data_folder(cluster: str, source: str) -> str:
 def output_folder(cluster: str, run: str) -> str:
     """Return the folder for a run's output on a node."""
     return f"{OUTPUT_ROOT}/{cluster}/{run}"
+
+
+def snapshot_folder(cluster: str, run: str) -> str:
+    """Return the folder for a run's snapshots on a node."""
+    return f"{SNAPSHOT_ROOT}/{cluster}/{run}"
 
 
 def progress_text(done: int, total: int, rate: float) -> str:

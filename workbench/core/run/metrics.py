@@ -131,8 +131,8 @@ class Pace:
 
     def add(self, now: float, iteration: int) -> None:
         """Record that the run was at ``iteration`` at ``now``, in epoch seconds."""
-        if self._seen and now < self._seen[-1][0]:
-            self._seen.clear()  # the clock was set back
+        if self._seen and (now < self._seen[-1][0] or iteration < self._seen[-1][1]):
+            self._seen.clear()  # the clock was set back, or the run resumed
         self._seen.append((now, iteration))
         while len(self._seen) > 2 and now - self._seen[0][0] > PACE_SECONDS:
             self._seen.popleft()

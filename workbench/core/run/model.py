@@ -8,6 +8,7 @@ from unicodedata import category
 
 from workbench.core.cluster.model import DEFAULT_CLUSTER
 from workbench.core.quote import shown
+from workbench.core.run_id import execution_id
 from workbench.errors import InputError
 
 DEFAULT_GRACE = 5.0
@@ -101,6 +102,10 @@ class RunFact:
         remark: The rest of ``message``: why it was stopped, and what is lost.
         hang: Which rank waits for which, now or at the end, as encoded by ``core.run.hang``.
         traceback: The failed rank's own traceback with the frames that ``error`` leaves out.
+        attempt: 1 for the run's first start, and one more for each time that it was resumed.
+        resumed_at: The iteration of the snapshot that the attempt continues from, once its ranks
+            have read it; -1 before, and in a first attempt.
+        resumed: Epoch seconds at which that was reported; 0 before.
     """
 
     id: str
@@ -122,6 +127,9 @@ class RunFact:
     remark: str = ""
     hang: str = ""
     traceback: str = ""
+    attempt: int = 1
+    resumed_at: int = -1
+    resumed: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -135,6 +143,11 @@ class Run:
     def id(self) -> str:
         """The run's id."""
         return self.wish.id
+
+    @property
+    def execution(self) -> str:
+        """The id of its present attempt, which its ranks' messages have."""
+        return execution_id(self.wish.id, self.fact.attempt)
 
     def __repr__(self) -> str:
         return f"<Run {self.wish.name}: {self.fact.state}, iteration {self.fact.iteration}>"
@@ -172,6 +185,11 @@ class Assignment:
     attempt: int = 1
     snapshots: str = ""
     resume: bool = False
+
+    @property
+    def execution(self) -> str:
+        """The id of this attempt, which the messages of its ranks have."""
+        return execution_id(self.run, self.attempt)
 
 
 def only_printed(run: Run, has_values: bool) -> bool:

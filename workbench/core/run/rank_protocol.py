@@ -3,6 +3,8 @@
 A rank sends batches, numbered from 1 for each run, and keeps them until they are acknowledged;
 the supervisor acknowledges a batch once the store has it. A lost message is sent again, a
 repeated one is ignored, so the store holds every point exactly once.
+
+``run`` is the id of the execution in all of them: see ``core.run_id.execution_id``.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from workbench.core.run.rank_protocol import (
     Sample,
     StopAt,
 )
-from workbench.core.run_id import is_run_id
+from workbench.core.run_id import is_execution_id
 
 LARGEST_MESSAGE = 32 * 2**20  # bytes
 _LATEST = 1e11  # epoch seconds, some 3,000 years on
@@ -132,7 +132,7 @@ def _text_of(most: int = LARGEST_MESSAGE) -> Check:
 
 
 def _run(value: Any) -> str:
-    if type(value) is not str or not is_run_id(value):
+    if type(value) is not str or not is_execution_id(value):
         raise ValueError(f"{value!r:.60} is no run")
     return value
 

@@ -19,8 +19,11 @@ NODE_SECONDS = 24 * 3600.0
 
 KEPT = 2
 SECONDS_NAME, NBYTES_NAME = "snapshot/seconds", "snapshot/bytes"
+"""Rank 0 reports these at the iteration of a snapshot, once it is complete."""
+
 RESUMED_NAME = "snapshot/resumed"
-"""Reported at the iteration of the snapshot that a training continues from; its number."""
+"""Rank 0 reports the number of the training at the iteration of the snapshot that the run continues
+from. Trainings that had ended before that one are not reported."""
 
 
 @dataclass(frozen=True)

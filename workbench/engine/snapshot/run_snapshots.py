@@ -25,15 +25,16 @@ class RunSnapshots:
 
     Args:
         folder: For the snapshots, on this rank's host; ``~`` is the home directory.
+        run: The run's id.
         attempt: The number of this start of the run.
         resumes: Whether the run continues from its newest snapshot.
     """
 
     def __init__(
-        self, log: RunLog, folder: str, *, attempt: int, generation: int, resumes: bool
+        self, log: RunLog, folder: str, *, run: str, attempt: int, generation: int, resumes: bool
     ) -> None:
-        self.log, self.attempt, self.generation = log, attempt, generation
-        self.folder = SnapshotFolder(Path(folder).expanduser(), log.run)
+        self.log, self.run, self.attempt, self.generation = log, run, attempt, generation
+        self.folder = SnapshotFolder(Path(folder).expanduser(), run)
         self.writer = SnapshotWriter(self.folder, self._complain)
         self._resumes = resumes
         self._trainings = 0
@@ -87,7 +88,8 @@ class RunSnapshots:
         for manifest, contents in self._complete(training.number, peers):
             remarks = training.resume(manifest, contents)
             if peers.rank == 0:
-                self.log.add(RESUMED_NAME, manifest.iteration, float(training.number))
+                if manifest.training == max(one.training for one in self._holders):
+                    self.log.add(RESUMED_NAME, manifest.iteration, float(training.number))
                 for one in remarks:
                     self.remark(one)
             return

@@ -203,7 +203,7 @@ class SavedTraining:
     def _manifest(self, totals: tuple[int, float] | None) -> SnapshotManifest:
         updater, run = self._trainer.updater, self._run
         return SnapshotManifest(
-            run=run.log.run,
+            run=run.run,
             attempt=run.attempt,
             generation=run.generation,
             training=self.number,

@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -87,6 +87,13 @@ class RunOutputs:
     is_log_sent: bool = False
     trouble: str = ""
 
+    def collect_again(self, folders: Mapping[str, str]) -> None:
+        """Collect from these nodes as well: the run continues, perhaps on others than before."""
+        self.over, self.is_log_sent = 0.0, False
+        # New ones, since another thread goes through the old ones.
+        self.folders = {**self.folders, **folders}
+        self.ended = self.ended - folders.keys()
+
     def begin_log(self) -> None:
         """Send the log and the points again from their beginning."""
         self.sizes, self.pieces, self.points = {}, 0, 0
@@ -149,7 +156,7 @@ class Outputs:
             hosts: Addresses of its nodes.
             destination: A folder, or ``s3://bucket/prefix``.
         """
-        if not destination or self._goes_on(run):
+        if not destination:
             return
         folders = {
             HERE if self._reach(Host(address, 1)) is None else address: place
@@ -157,7 +164,8 @@ class Outputs:
             for place in [self.place(run, hosts)]
         }
         with self._lock:
-            self._kept[run] = RunOutputs(run, destination, folders)
+            kept = self._kept.setdefault(run, RunOutputs(run, destination, {}))
+            kept.collect_again(folders)
             self._write_down()
         self._start()
 
@@ -216,13 +224,6 @@ class Outputs:
             self._here.close()
         if self._path is not None:
             self._path.unlink(missing_ok=True)
-
-    def _goes_on(self, run: str) -> bool:
-        """Return whether a predecessor collected this run; its file alone can tell."""
-        kept = self._kept.get(run)
-        if kept is not None:
-            kept.over = 0.0
-        return kept is not None
 
     def _owes_log(self, agent: OutputAgent) -> bool:
         return any(

@@ -75,6 +75,7 @@ if options["folder"]:
     run.snapshots = RunSnapshots(
         run.log,
         options["folder"].format(rank=rank),
+        run="a-run",
         attempt=options["attempt"],
         generation=1,
         resumes=options["resume"],

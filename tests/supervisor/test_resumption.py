@@ -1,0 +1,165 @@
+"""Runs that lose or leave their world continue from their newest snapshot, under the same name."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.supervisor.conftest import NAME, Stage
+from workbench.core.run.model import RunState
+from workbench.core.run.rank_protocol import Batch, Letter, Sample
+from workbench.core.run.snapshots import SECONDS_NAME
+
+# Ten iterations, with a snapshot at the fourth; the first attempt dies in the sixth.
+DIES_ONCE = """
+first = resume()
+for iteration in range(first, 10):
+    report(loss=iteration + 1)
+    if rank == 0 and iteration == 3:
+        snapshot()
+    barrier()
+    if iteration == 5 and not first:
+        kill() if rank == 1 else sleep(60)
+"""
+
+
+def losses(stage: Stage, run: str) -> list[tuple[int, int]]:
+    """Return rank and iteration of each reported loss, in order."""
+    return sorted((p.rank, p.iteration) for p in stage.store.points(run) if p.name == "loss")
+
+
+def test_a_run_whose_rank_was_killed_goes_on_from_its_newest_snapshot(stage: Stage) -> None:
+    stage.up(2)
+
+    run = stage.ended(stage.ask(DIES_ONCE))
+
+    fact = run.fact
+    assert (fact.state, fact.attempt, fact.generation) == (RunState.FINISHED, 2, 2)
+    assert (fact.resumed_at, fact.iteration) == (4, 10)
+    assert losses(stage, run.id) == [(rank, n) for rank in (0, 1) for n in range(1, 11)]
+    assert fact.message == (
+        "Rank 1 on fakehost was lost (killed by its own cell). Continued from iteration 4 "
+        "(2 steps redone)."
+    )
+    (past,) = stage.store.attempts(run.id)
+    assert (past.state, past.iteration, past.snapshot) == (RunState.LOST, 6, 4)
+    assert fact.started == past.started
+    assert stage.store.newest_snapshot(run.id) == 4
+
+
+def test_a_run_without_a_snapshot_ends_with_its_rank(stage: Stage) -> None:
+    stage.up(2)
+
+    run = stage.ended(stage.ask("report(loss=1)\nif rank == 1:\n    kill()\nbarrier()"))
+
+    assert (run.fact.state, run.fact.attempt) == (RunState.FAILED, 1)
+    assert stage.store.attempts(run.id) == []
+
+
+def test_a_run_that_is_lost_again_and_again_without_a_newer_snapshot_ends(stage: Stage) -> None:
+    stage.up(2)
+    source = "first = resume()\nreport(loss=1)\nfirst or snapshot()\nif rank == 1:\n    kill()"
+
+    run = stage.ended(stage.ask(source + "\nbarrier()"))
+
+    assert (run.fact.state, run.fact.attempt) == (RunState.FAILED, 4)
+    assert "restarted 3 times from iteration 1" in run.fact.message
+    assert f"`workbench run --resume {run.wish.name}`" in run.fact.message
+
+
+def test_a_python_error_ends_a_run_that_has_snapshots(rigid: Stage) -> None:
+    rigid.up(2)
+    source = "report(loss=1)\nsnapshot()\nif rank == 1:\n    raise ValueError\nbarrier()"
+
+    run = rigid.ended(rigid.ask(source))
+
+    assert (run.fact.state, run.fact.attempt) == (RunState.FAILED, 1)
+
+
+def test_a_run_that_is_asked_to_stop_while_it_is_lost_stops(stage: Stage) -> None:
+    stage.up(2)
+    run = stage.ask("report(loss=1)\nsnapshot()\nwhile True:\n    sleep(0.01)", grace=60)
+    stage.until(lambda: stage.store.newest_snapshot(run) == 1)
+    stage.store.wish_stop(run)
+    stage.until(lambda: stage.store.run(run).fact.state is RunState.STOPPING)
+    stage.cluster._worlds[1].die(0)
+
+    fact = stage.ended(run).fact
+
+    assert (fact.state, fact.attempt) == (RunState.FAILED, 1)
+
+
+def test_a_run_moves_to_the_new_size_at_a_boundary(stage: Stage) -> None:
+    stage.up(2)
+    source = """
+first = resume()
+for iteration in range(first, 400):
+    report(loss=1)
+    if iteration == 3:
+        snapshot()
+    if size == 3:
+        break
+    sleep(0.02)
+"""
+    run = stage.ask(source, grace=0.0)
+    stage.until(lambda: stage.store.newest_snapshot(run) == 4)
+    stage.store.wish_cluster(NAME, up=True, ranks=3, oversubscribe=True)
+
+    fact = stage.ended(run).fact
+
+    assert (fact.state, fact.attempt, fact.ranks) == (RunState.FINISHED, 2, 3)
+    assert fact.message.startswith("It left its 2 ranks for another size. Continued from")
+    assert "redone" not in fact.message
+    (past,) = stage.store.attempts(run)
+    assert (past.state, past.iteration) == (RunState.STOPPED, fact.resumed_at)
+
+
+def test_a_run_without_snapshots_ends_before_the_size_changes(stage: Stage) -> None:
+    stage.up(1)
+    run = stage.ask("for _ in range(20):\n    report(loss=1)\n    sleep(0.02)")
+    stage.until(lambda: stage.store.run(run).fact.iteration)
+    stage.store.wish_cluster(NAME, up=True, ranks=2, oversubscribe=True)
+
+    fact = stage.ended(run).fact
+
+    assert (fact.state, fact.attempt, fact.ranks) == (RunState.FINISHED, 1, 1)
+
+
+def test_a_run_that_moves_can_be_stopped(stage: Stage) -> None:
+    stage.up(1)
+    run = stage.ask("report(loss=1)\nsnapshot()\nwhile True:\n    sleep(0.01)", grace=0.1)
+    stage.until(lambda: stage.store.newest_snapshot(run) == 1)
+    stage.store.wish_cluster(NAME, up=True, ranks=2, oversubscribe=True)
+    stage.until(lambda: "new size" in stage.store.run(run).fact.message)
+    stage.store.wish_stop(run)
+
+    fact = stage.ended(run).fact
+
+    assert (fact.state, fact.attempt) == (RunState.STOPPED, 1)
+
+
+def test_what_an_earlier_attempt_still_sends_is_dropped(stage: Stage) -> None:
+    stage.up(2)
+    run = stage.ask(DIES_ONCE.replace("range(first, 10)", "range(first, 400)") + "    sleep(0.02)")
+    stage.until(lambda: stage.store.run(run).fact.resumed_at == 4)
+    stale = Batch(run, 0, 1, (Sample("loss", 999, 1.0, 1.0), Sample(SECONDS_NAME, 9, 1.0, 1.0)))
+    stage.cluster._inbox.put(Letter(2, stale))
+    stage.cluster._inbox.put(Letter(1, stale))
+    stage.store.wish_stop(run)
+    stage.ended(run)
+
+    assert 999 not in {p.iteration for p in stage.store.points(run)}
+
+
+@pytest.mark.parametrize("state", [RunState.SUBMITTED, RunState.RUNNING])
+def test_a_run_whose_ranks_ended_without_a_supervisor_goes_on(stage: Stage, state) -> None:
+    stage.up(2)
+    run = stage.ask(DIES_ONCE)
+    stage.until(lambda: stage.store.run(run).fact.resumed_at == 4)
+    stage.ended(run)
+    stage.store.put_run_fact(run, state=state, ended=0.0, generation=9, iteration=7)
+    stage.supervisor._activities.clear()
+    stage.supervisor._take_up_runs()
+
+    fact = stage.ended(run).fact
+
+    assert (fact.state, fact.attempt, fact.resumed_at) == (RunState.FINISHED, 3, 4)

@@ -1,0 +1,125 @@
+"""Decide whether a run that has lost its world continues by itself, and say from where.
+
+It continues from its newest snapshot if nothing in the program was at fault: a node was lost, a
+rank's process was killed, or the world ended without being asked. An error in Python,
+``MPI_Abort`` and an exit end the run. So does one more loss after ``MOST_RESTARTS`` without a newer
+snapshot: then the program, or its memory, is the likely cause.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from workbench.core.cluster.generation import Death
+from workbench.core.run.model import Run, RunFact, RunKind, RunState
+from workbench.core.units import count
+
+MOST_RESTARTS = 3
+NONE = -1
+"""The iteration of the newest snapshot of a run that has none."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of a run, which has ended.
+
+    Args:
+        number: 1 for the first.
+        state: How it ended: ``lost``, or ``stopped`` for one that only left its world for another,
+            or the state in which the run had ended.
+        message: Why it ended, in sentences.
+        resumed_at: The iteration from which it continued; -1 for none.
+        iteration: Iterations done when it ended.
+        snapshot: The iteration of the newest snapshot then; -1 for none.
+        last_point: The sequence number of the run's newest point then.
+        is_automatic: Whether the next attempt followed without a request of the user.
+    """
+
+    number: int
+    generation: int
+    ranks: int
+    started: float
+    ended: float
+    state: RunState
+    message: str
+    resumed_at: int = NONE
+    iteration: int = 0
+    snapshot: int = NONE
+    last_point: int = 0
+    is_automatic: bool = False
+
+
+def is_resumable(kind: RunKind) -> bool:
+    """Return whether runs of this kind can save snapshots."""
+    return kind in (RunKind.CELL, RunKind.SCRIPT)
+
+
+def is_at_fault(deaths: Sequence[Death]) -> bool:
+    """Return whether a rank ended the world by itself."""
+    return any(death.is_abort for death in deaths[:1])
+
+
+def restarts_in_vain(past: Sequence[Attempt], snapshot: int) -> int:
+    """Return how often the run was restarted from ``snapshot``, and lost before a newer one."""
+
+    def was_in_vain(one: Attempt) -> bool:
+        return one.state is RunState.LOST and one.is_automatic and one.snapshot == snapshot
+
+    return sum(1 for _ in takewhile(was_in_vain, reversed(past)))
+
+
+def why_not(snapshot: int, past: Sequence[Attempt]) -> str:
+    """Return why a run that lost its world does not continue from a snapshot; empty if it does."""
+    if (restarts := restarts_in_vain(past, snapshot)) < MOST_RESTARTS:
+        return ""
+    return (
+        f"it was restarted {restarts} times from iteration {snapshot:,}, and lost each time "
+        "before its next snapshot"
+    )
+
+
+def loss(death: Death | None, reason: str) -> str:
+    """Return how the run lost its world, the beginning of a sentence."""
+    if death is None:
+        return f"The world of this run ended ({reason})"
+    return f"Rank {death.rank} on {death.host} was lost ({death.cause})"
+
+
+def continuing(iteration: int, snapshot: int) -> str:
+    """Return from where a run continues: ``continues from iteration 120 (41 steps are redone)``.
+
+    Args:
+        iteration: Iterations that were done before.
+    """
+    redone = iteration - snapshot
+    again = f" ({count(redone, 'step')} {'is' if redone == 1 else 'are'} redone)"
+    return f"continues from iteration {snapshot:,}{again if redone > 0 else ''}"
+
+
+def how_continued(past: Attempt) -> str:
+    """Return why a run was continued after an attempt, for later."""
+    redone = past.iteration - past.snapshot
+    again = f" ({count(redone, 'step')} redone)" if redone > 0 else ""
+    return f"{past.message} Continued from iteration {past.snapshot:,}{again}."
+
+
+def stopped_in_queue(fact: RunFact) -> str:
+    """Return the message of a run that is stopped while it waits."""
+    if fact.attempt == 1:
+        return "Stopped before it began."
+    return f"Stopped at iteration {fact.iteration:,}, before it continued."
+
+
+def remedy(run: Run, snapshot: int, why_not: str) -> str:
+    """Return what the user can do about a run that was lost, as sentences.
+
+    Args:
+        why_not: Why it does not continue by itself, or empty.
+    """
+    if snapshot == NONE or not is_resumable(run.wish.kind):
+        return f"Run the {run.wish.kind} again; no snapshot of it was saved."
+    why = f"It does not continue by itself: {why_not}. " if why_not else ""
+    return f"{why}Resume it with `workbench run --resume {shlex.quote(run.wish.name)}`."

@@ -1,0 +1,209 @@
+"""Keep the past attempts of runs, queue the next one, and set points aside that are done again."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from workbench.core.fleet.model import FleetWish
+from workbench.core.run.model import ENDED, RunFact, RunState
+from workbench.core.run.resumption import NONE, Attempt
+from workbench.core.run.snapshots import SECONDS_NAME
+from workbench.core.world.world import World
+from workbench.errors import StateError
+from workbench.store.database import Database
+from workbench.store.fleet import put_cluster
+from workbench.store.rows import built, readable
+
+_COLUMNS = (
+    "attempt", "generation", "ranks", "started", "ended", "state", "message", "resumed_at",
+    "iteration", "snapshot", "last_point", "is_automatic",
+)  # fmt: skip
+# More than the snapshots that are kept of a training.
+_MOST_REPORTS = 8
+_FIELDS = ("number", *_COLUMNS[1:])
+# What is of the last attempt alone; its progress is shown until the next one has its own.
+_CLEARED = (
+    "ended = 0, failed_rank = -1, failed_host = '', error = '', failure = '', stopped_at = -1, "
+    "remark = '', hang = '', traceback = '', resumed_at = -1, resumed = 0"
+)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a user changes of a run that is resumed; None keeps what was requested before.
+
+    Args:
+        ranks: 0 for all that the cluster has.
+        world: The desired world of its cluster, as for ``wish_run``.
+        fleet: The nodes of that world, likewise.
+    """
+
+    source: str | None = None
+    ranks: int | None = None
+    grace: float | None = None
+    wall_clock_limit: float | None = None
+    world: World | None = None
+    fleet: FleetWish | None = None
+
+
+class Attempts(Database):
+    """The part of the store that holds the attempts of runs."""
+
+    def newest_snapshot(self, run: str) -> int:
+        """Return the iteration of a run's newest reported snapshot; -1 if it has none."""
+        row = self._one(
+            "SELECT max(iteration) FROM latest JOIN metrics ON metrics.number = metric "
+            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND metrics.name = ?",
+            (run, SECONDS_NAME),
+        )
+        return NONE if row is None or row[0] is None else int(row[0])
+
+    def attempts(self, run: str) -> list[Attempt]:
+        """Return the past attempts of a run, oldest first; the present one is in its fact."""
+        rows = self._all(
+            f"SELECT {', '.join(_COLUMNS)} FROM attempts "
+            "WHERE run = (SELECT number FROM runs WHERE id = ?) ORDER BY attempt",
+            (run,),
+        )
+        return [*readable(self.path, f"the attempts of run {run!r}", rows, _attempt)]
+
+    def continue_run(self, past: RunFact, message: str) -> None:
+        """Queue the next attempt of a run that has lost or left its world, in its old place.
+
+        No effect if that attempt is over already.
+
+        Args:
+            past: The attempt as it ended.
+            message: From where it continues.
+        """
+        with self._transaction() as connection:
+            number = _number(connection, past)
+            if number:
+                self._queue(connection, number, past, message, is_automatic=True)
+
+    def resume_run(self, past: RunFact, message: str, changes: Changes) -> None:
+        """Queue the next attempt of a run that has ended, behind all that wait.
+
+        Args:
+            past: The attempt as it ended.
+            message: From where it continues.
+
+        Raises:
+            StateError: It was resumed, or deleted, meanwhile.
+        """
+        with self._transaction() as connection:
+            number = _number(connection, past)
+            if not (number and past.state in ENDED):
+                raise StateError(f"Run {past.id!r} was resumed or deleted meanwhile.")
+            self._queue(connection, number, past, message, is_automatic=False)
+            connection.execute(
+                "UPDATE runs SET stop = 0, started = 0, turn = (SELECT max(turn) FROM runs) + 1, "
+                "source = coalesce(?, source), wished_ranks = coalesce(?, wished_ranks), "
+                "grace = coalesce(?, grace), wall_clock_limit = coalesce(?, wall_clock_limit) "
+                "WHERE number = ?",
+                (changes.source, changes.ranks, changes.grace, changes.wall_clock_limit, number),
+            )
+            if (world := changes.world) is not None:
+                row = connection.execute("SELECT cluster FROM runs WHERE number = ?", (number,))
+                cluster = str(row.fetchone()[0])
+                put_cluster(
+                    connection, cluster, True, world.size, world.oversubscribe, changes.fleet
+                )
+
+    def _queue(
+        self,
+        connection: sqlite3.Connection,
+        number: int,
+        past: RunFact,
+        message: str,
+        *,
+        is_automatic: bool,
+    ) -> None:
+        snapshot = self.newest_snapshot(past.id)
+        connection.execute(
+            f"INSERT INTO attempts (run, {', '.join(_COLUMNS)}) "
+            f"VALUES (?{', ?' * len(_COLUMNS)})",
+            (
+                number, past.attempt, past.generation, past.ranks, past.started, past.ended,
+                past.state, past.message, past.resumed_at, past.iteration, snapshot,
+                last_sequence(connection, "points", number), is_automatic,
+            ),
+        )  # fmt: skip
+        connection.execute(
+            f"UPDATE runs SET {_CLEARED}, attempt = attempt + 1, state = ?, message = ?, "
+            "iteration = ? WHERE number = ?",
+            (RunState.QUEUED, message, max(snapshot, 0), number),
+        )
+        connection.execute("DELETE FROM deliveries WHERE run = ?", (number,))
+        connection.execute("DELETE FROM conclusions WHERE run = ?", (past.id,))
+
+
+def supersede(connection: sqlite3.Connection, run: int, iteration: int) -> None:
+    """Set the points of earlier attempts beyond ``iteration`` aside: the ranks do these again.
+
+    They are kept in the table ``superseded``, which no view draws.
+
+    Args:
+        run: The run's number.
+        iteration: That of the snapshot which the ranks have read.
+    """
+    row = connection.execute("SELECT max(last_point) FROM attempts WHERE run = ?", (run,))
+    last = int(row.fetchone()[0] or 0)
+    first = _beginning(connection, run, iteration, last)
+    chosen = "FROM points WHERE run = ? AND sequence > ? AND sequence <= ? AND iteration > ?"
+    values = (run, first, last, iteration)
+    pairs = connection.execute(f"SELECT DISTINCT metric, rank {chosen}", values).fetchall()
+    connection.execute(f"INSERT INTO superseded SELECT * {chosen}", values)
+    connection.execute(f"DELETE {chosen}", values)
+    connection.execute(
+        "DELETE FROM latest WHERE run = ? AND rank >= (SELECT ranks FROM runs WHERE number = ?)",
+        (run, run),
+    )
+    for metric, rank in pairs:
+        pair = (run, metric, rank)
+        connection.execute("DELETE FROM latest WHERE run = ? AND metric = ? AND rank = ?", pair)
+        connection.execute(
+            "INSERT INTO latest SELECT run, metric, rank, iteration, value FROM points "
+            "WHERE run = ? AND metric = ? AND rank = ? ORDER BY sequence DESC LIMIT 1",
+            pair,
+        )
+
+
+def last_sequence(connection: sqlite3.Connection, table: str, run: int) -> int:
+    """Return the newest sequence number of a run's rows; a point set aside keeps its number."""
+    tables = (table, "superseded") if table == "points" else (table,)
+    found = 0
+    for name in tables:
+        query = f"SELECT sequence FROM {name} WHERE run = ? ORDER BY sequence DESC LIMIT 1"
+        row = connection.execute(query, (run,)).fetchone()
+        found = max(found, int(row[0]) if row else 0)
+    return found
+
+
+def _beginning(connection: sqlite3.Connection, run: int, iteration: int, last: int) -> int:
+    """Return a point before which none is done again: the report of the snapshot before that one.
+
+    It is found from the end, so the cost does not depend on the number of points.
+    """
+    rows = connection.execute(
+        "SELECT sequence, iteration FROM points WHERE run = ? AND sequence <= ? "
+        "AND metric = (SELECT number FROM metrics WHERE name = ?) ORDER BY sequence DESC LIMIT ?",
+        (run, last, SECONDS_NAME, _MOST_REPORTS),
+    ).fetchall()
+    reports = [(int(sequence), int(at)) for sequence, at in rows]
+    place = next((n for n, (_, at) in enumerate(reports) if at == iteration), -1)
+    # A snapshot whose report was lost with its rank is newer than all of these.
+    return next((sequence for sequence, _ in reports[place + 1 :]), 0)
+
+
+def _number(connection: sqlite3.Connection, past: RunFact) -> int:
+    """Return the number of the run; 0 if it was deleted or has another attempt."""
+    row = connection.execute(
+        "SELECT number FROM runs WHERE id = ? AND attempt = ?", (past.id, past.attempt)
+    ).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _attempt(row: tuple[object, ...]) -> Attempt:
+    return built(Attempt, dict(zip(_FIELDS, row, strict=True)))

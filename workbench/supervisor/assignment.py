@@ -1,0 +1,45 @@
+"""What the ranks get to execute a run."""
+
+from __future__ import annotations
+
+import socket
+
+from workbench.core.run.model import Assignment, Run
+from workbench.store.paths import run_directory
+
+
+def assignment_of(run: Run, *, data: str, output: str, snapshots: str) -> Assignment:
+    """Return the assignment of a run that was submitted.
+
+    Args:
+        data: The folder of the data on each rank.
+        output: The folder for the run's output; empty for none.
+        snapshots: The folder for its snapshots, likewise.
+    """
+    wish = run.wish
+    return Assignment(
+        run=wish.id,
+        kind=wish.kind,
+        source=wish.source,
+        path=wish.path,
+        folder=wish.folder,
+        arguments=wish.arguments,
+        parameters=wish.parameters,
+        environment=wish.environment,
+        ranks=run.fact.ranks,
+        directory=str(run_directory(wish.id)),
+        master_port=_free_port(),
+        data=data,
+        output=output,
+        name=wish.name,
+        attempt=run.fact.attempt,
+        snapshots=snapshots,
+        resume=run.fact.attempt > 1,
+    )
+
+
+def _free_port() -> int:
+    """Return a free port of this machine."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
