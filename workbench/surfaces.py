@@ -54,7 +54,8 @@ def _magic(found: re.Match[str]) -> str:
     if name == "up":
         kept = [one.replace("--rehearsal", "--rehearsal N") for one in _KEPT_OF_UP.findall(options)]
         options = "".join(f" {one}" for one in kept)
-    return _MAGICS[name] + options
+    # A run that is resumed keeps its cell.
+    return ("%dist_train" if "--resume" in options else _MAGICS[name]) + options
 
 
 def _button(found: re.Match[str]) -> str:

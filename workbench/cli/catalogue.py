@@ -103,9 +103,13 @@ RUN_COMMAND = Command(
     text="""Run SCRIPT, or a job file (.toml, .json), on every rank and show its progress.
 
     ARGUMENTS are passed to the script. After a job file, options override what the file says.
-    The cluster is started if necessary, and stays up.""",
+    The cluster is started if necessary, and stays up.
+
+    With --resume, a run that has ended continues from its newest snapshot, on as many ranks as
+    there are, under its old name. SCRIPT then replaces its source, and --param adds to its
+    parameters; both may be left out.""",
     arguments=[
-        click.Argument(["script"], shell_complete=files),
+        click.Argument(["script"], required=False, shell_complete=files),
         click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED, shell_complete=files),
     ],
     options=RUN,
@@ -113,6 +117,7 @@ RUN_COMMAND = Command(
         "workbench run --ranks 2 train.py --epoch 3",
         "workbench run --param lr=0.1 --compress bf16 train.py",
         "workbench run job.toml --background",
+        "workbench run --resume digits --ranks 3",
     ],
     context_settings={"allow_interspersed_args": False},
 )

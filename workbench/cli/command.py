@@ -29,7 +29,7 @@ from workbench.core.run import job as job_file
 from workbench.core.run.exchange_options import exchange_environment
 from workbench.core.run.job import Job
 from workbench.core.run.jobfile import SUFFIXES, parse_job
-from workbench.core.run.model import Run, RunKind, RunState, length
+from workbench.core.run.model import Run, RunKind, RunState, RunWish, length
 from workbench.core.units import count
 from workbench.errors import InputError, StateError
 from workbench.requests.cloud_queries import ask_doctors, ask_host_doctor, ask_policy
@@ -42,6 +42,7 @@ from workbench.requests.cluster import (
     store_to_leave,
 )
 from workbench.requests.data_folders import checked_data, checked_output
+from workbench.requests.resume import ask_resume, check_kept
 from workbench.requests.run import ask_run, ask_stop, script_source, stop_line
 from workbench.requests.supervisor import Care, keep_awake
 from workbench.store import Store
@@ -144,8 +145,12 @@ def delete(no_wait: bool, cluster: str) -> None:
         click.echo(gone_sentence(wish, spent))
 
 
-def run(script: str, arguments: tuple[str, ...], **given: Any) -> int:
+def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
     """Run a script or a job file on every rank, and show its progress."""
+    if given["resume"] is not None:
+        return _resume(script, arguments, given)
+    if script is None:
+        raise click.UsageError("Missing argument 'SCRIPT'.")
     now = time.time()
     job = Job(script=script, arguments=arguments)
     if script.endswith(SUFFIXES):
@@ -188,14 +193,53 @@ def run(script: str, arguments: tuple[str, ...], **given: Any) -> int:
             if given["wall_clock_limit"] is None
             else given["wall_clock_limit"],
         )
-        if wish.wall_clock_limit:
-            stops = f"Run {wish.name!r} stops after {length(wish.wall_clock_limit)}"
-            click.echo(f"{stops}; change this with --wall-clock-limit.", err=True)
-        if given["background"]:
-            click.echo(f"Run {wish.name!r} is queued; follow it with `workbench logs -f`.")
-            return 0
-        started = before is None or not before.up
-        return _attend(store, store.run(wish.id), interrupts, started)
+        return _show(store, wish, interrupts, before, is_left=given["background"])
+
+
+def _resume(script: str | None, arguments: tuple[str, ...], given: dict[str, Any]) -> int:
+    """Let a run that has ended continue, and show its progress."""
+    check_kept(given)
+    if script is not None and script.endswith(SUFFIXES):
+        raise InputError("A run cannot be resumed with a job file", "name its script, or nothing.")
+    with Store() as store, Interrupts() as interrupts:
+        path, source = script_source(script) if script else (None, None)
+        before = store.cluster_wish(store.run(given["resume"]).wish.cluster)
+        wish = ask_resume(
+            store,
+            given["resume"],
+            source=source,
+            path=path,
+            arguments=arguments if script else None,
+            parameters=given["parameters"],
+            ranks=given["ranks"],
+            oversubscribe=given["oversubscribe"],
+            grace=given["grace"],
+            wall_clock_limit=given["wall_clock_limit"],
+        )
+        return _show(store, wish, interrupts, before, is_left=given["background"])
+
+
+def _show(
+    store: Store,
+    wish: RunWish,
+    interrupts: Interrupts,
+    before: ClusterWish | None,
+    *,
+    is_left: bool,
+) -> int:
+    """Follow a run that was queued, unless it is left in the background; return the exit code.
+
+    Args:
+        before: What was requested of its cluster before.
+    """
+    if wish.wall_clock_limit:
+        stops = f"Run {wish.name!r} stops after {length(wish.wall_clock_limit)}"
+        click.echo(f"{stops}; change this with --wall-clock-limit.", err=True)
+    if is_left:
+        click.echo(f"Run {wish.name!r} is queued; follow it with `workbench logs -f`.")
+        return 0
+    started = before is None or not before.up
+    return _attend(store, store.run(wish.id), interrupts, started)
 
 
 def status(as_json: bool, cluster: str | None) -> None:

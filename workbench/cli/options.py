@@ -146,6 +146,7 @@ RUN = {
         option("--name", metavar="NAME", show_default="the script's name"),
         option("--param", "parameters", type=PARAMETER, multiple=True,
                shell_complete=parameter_starts),
+        option("--resume", metavar="RUN", shell_complete=run_names),
         flag("--background"),
         OVERSUBSCRIBE,
         option("--cluster", metavar="NAME", shell_complete=cluster_names,

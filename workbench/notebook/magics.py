@@ -31,7 +31,7 @@ from workbench.notebook.run_listing import (
     last_run_line,
     newest_runs,
 )
-from workbench.notebook.run_request import check_cell, set_up, train, train_script
+from workbench.notebook.run_request import check_cell, resume, set_up, train, train_script
 from workbench.requests.cloud_queries import ask_doctor, ask_interruption
 from workbench.requests.cluster import ask_down, is_deleted, remove_cluster, store_to_leave
 from workbench.requests.run import ask_stop, stop_line
@@ -67,6 +67,8 @@ class WorkbenchMagics(Magics):
             return train_script(self.shell, known.read_words(ours), script)
         chosen = read("%%dist_train", line)
         source = check_cell(self.shell, cell, "%%dist_train")
+        if chosen.resume:
+            return resume(self.shell, chosen, source)
         return train(self.shell, chosen, RunKind.CELL, source)
 
     @line_cell_magic

@@ -38,11 +38,10 @@ TRAIN = (
     MagicOption("--name", "NAME", shown="cell, or the script's name"),
     MagicOption("--param", "KEY=VALUE", read=parameter, many=True, dest="parameters",
            offers="parameters"),
+    MagicOption("--resume", "RUN", offers="runs"),
     MagicOption("--background"),
     OVERSUBSCRIBE,
-    MagicOption(
-        "--grace", "SECONDS", read=seconds, default=DEFAULT_GRACE, shown=f"{DEFAULT_GRACE:g}s"
-    ),
+    MagicOption("--grace", "SECONDS", read=seconds, shown=f"{DEFAULT_GRACE:g}s"),
     MagicOption("--communicator", "NAME", offers="communicators"),
     MagicOption("--compress", "NAME", offers="codecs"),
     MagicOption("--double-buffering"),
@@ -81,13 +80,18 @@ MAGICS = {
         "The cells below use the cluster that was last named here (default: 'default').",
     ),
     "dist_train": Magic(
-        ("%%dist_train [OPTIONS]", "%dist_train [OPTIONS] script.py [ARGUMENTS]"),
+        (
+            "%%dist_train [OPTIONS]",
+            "%dist_train [OPTIONS] script.py [ARGUMENTS]",
+            "%dist_train --resume RUN [OPTIONS]",
+        ),
         TRAIN,
         (
             "%%dist_train --ranks 2 --name digits --param lr=0.1",
             "%dist_train --compress bf16 train.py --epoch 3",
         ),
-        "The cluster is started if necessary. Words after the script's name are passed to it.",
+        "The cluster is started if necessary. Words after the script's name are passed to it.\n"
+        "With --resume, the cell or the script replaces the run's source, if there is one.",
     ),
     "dist_setup": Magic(
         ("%%dist_setup [OPTIONS]", "%dist_setup --clear"),

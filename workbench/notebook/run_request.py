@@ -7,13 +7,14 @@ from typing import Any
 
 from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.run.exchange_options import exchange_environment
-from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.core.run.model import DEFAULT_GRACE, RunKind, RunState, RunWish
 from workbench.errors import ClusterError, InputError, StateError
 from workbench.notebook.cell_output import page_for, say
 from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.kernel_control import KernelControl
 from workbench.notebook.live_widget import chosen_form
 from workbench.notebook.run_view import RunView
+from workbench.requests.resume import ask_resume, check_kept
 from workbench.requests.run import ask_run, check_source, script_source
 from workbench.store import Store
 from workbench.view.following import check_success, follow
@@ -45,25 +46,65 @@ def train(
             parameters=tuple(dict(options.parameters).items()),
             ranks=options.ranks,
             oversubscribe=options.oversubscribe,
-            grace=options.grace,
+            grace=DEFAULT_GRACE if options.grace is None else options.grace,
             environment=exchange_environment(
                 options.communicator, options.compress, double_buffering=options.double_buffering
             ),
         )
         say_start(store, options.cluster, before, is_up)
-        say_wait(store, wish)
-        if options.background:
-            watch(wish.id, page_for(shell))
-            return RunHandle(wish.id, wish.name)
-        attend(shell, store, wish, interrupts)
+        return show(shell, store, wish, interrupts, is_left=options.background)
+
+
+def resume(
+    shell: Any,
+    options: argparse.Namespace,
+    source: str | None = None,
+    path: str | None = None,
+    arguments: tuple[str, ...] | None = None,
+) -> RunHandle | None:
+    """Let a run that has ended continue, and follow it; what is not given stays as it was."""
+    chosen_form()  # reports a wrong setting before anything is started
+    # Without an option the cluster is the one that was named last, and not one of the run's.
+    check_kept({name: value for name, value in vars(options).items() if name != "cluster"})
+    with Store() as store, KernelControl(shell).interrupts() as interrupts:
+        cluster = store.run(options.resume).wish.cluster
+        before, is_up = wish_before(store, cluster)
+        wish = ask_resume(
+            store,
+            options.resume,
+            source=source,
+            path=path,
+            arguments=arguments,
+            parameters=tuple(options.parameters),
+            ranks=options.ranks,
+            oversubscribe=options.oversubscribe,
+            grace=options.grace,
+        )
+        say_start(store, cluster, before, is_up)
+        return show(shell, store, wish, interrupts, is_left=options.background)
+
+
+def show(
+    shell: Any, store: Store, wish: RunWish, interrupts: Interrupts, *, is_left: bool
+) -> RunHandle | None:
+    """Follow a run that was queued below the cell, or in the background."""
+    say_wait(store, wish)
+    if is_left:
+        watch(wish.id, page_for(shell))
+        return RunHandle(wish.id, wish.name)
+    attend(shell, store, wish, interrupts)
     return None
 
 
 def train_script(shell: Any, options: argparse.Namespace, script: list[str]) -> RunHandle | None:
     """Queue a script with its arguments."""
+    if options.resume and not script:
+        return resume(shell, options)
     if not script:
         raise InputError("%dist_train needs a script, as in %dist_train train.py --epoch 3.")
     path, source = script_source(script[0])
+    if options.resume:
+        return resume(shell, options, source, path, tuple(script[1:]))
     return train(shell, options, RunKind.SCRIPT, source, path, tuple(script[1:]))
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from workbench.core.cluster.model import DEFAULT_CLUSTER, THIS_MACHINE, check_cluster_name
 from workbench.core.cluster.spending import check_time_left
 from workbench.core.cluster.target_world import KNOWN, wished_world
+from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import Run, RunKind, RunWish, check_run_name
+from workbench.core.world.world import World
 from workbench.errors import InputError, StateError
 from workbench.requests.cluster import (
     check_place,
@@ -60,18 +62,7 @@ def ask_run(
     name = check_run_name(name) if name else run
     if grace < 0:
         raise InputError(f"grace must be at least 0 seconds, not {grace:g}.")
-    before = store.cluster_wish(cluster)
-    has = present_wish(before)
-    if has is not None:
-        check_time_left(has, now)
-    fleet = has.fleet if has else THIS_MACHINE
-    check_place(store, before, fleet)
-    if ranks is not None:
-        oversubscribe = oversubscribe or bool(has and has.oversubscribe and ranks <= has.ranks)
-        wished_world(fleet, local_hosts(), ranks, oversubscribe)
-    grows = ranks is not None and (has is None or not has.up or ranks > has.ranks)
-    grows = grows and fleet.provider in KNOWN
-    world = planned_world(has, ranks if grows else None, oversubscribe, fleet)
+    world, fleet = world_for(store, cluster, ranks, oversubscribe, now)
     wish = store.wish_run(
         RunWish(
             id=run,
@@ -90,11 +81,39 @@ def ask_run(
             created=now,
             setup=setup,
         ),
-        world if before is None or is_news(store, before, world.size) else None,
+        world,
         fleet,
     )
     wake_supervisor(cluster)
     return wish
+
+
+def world_for(
+    store: Store, cluster: str, ranks: int | None, oversubscribe: bool, now: float
+) -> tuple[World | None, FleetWish]:
+    """Return the world that a run needs, or None if ``cluster`` has it; and its nodes.
+
+    Args:
+        ranks: The requested number; None for all.
+        now: Epoch seconds.
+
+    Raises:
+        InputError: The hosts carry fewer ranks.
+        StateError: The cluster has expired, or its nodes are still being deleted.
+    """
+    before = store.cluster_wish(cluster)
+    has = present_wish(before)
+    if has is not None:
+        check_time_left(has, now)
+    fleet = has.fleet if has else THIS_MACHINE
+    check_place(store, before, fleet)
+    if ranks is not None:
+        oversubscribe = oversubscribe or bool(has and has.oversubscribe and ranks <= has.ranks)
+        wished_world(fleet, local_hosts(), ranks, oversubscribe)
+    grows = ranks is not None and (has is None or not has.up or ranks > has.ranks)
+    grows = grows and fleet.provider in KNOWN
+    world = planned_world(has, ranks if grows else None, oversubscribe, fleet)
+    return (world if before is None or is_news(store, before, world.size) else None), fleet
 
 
 def ask_stop(store: Store, name: str | None, cluster: str) -> Run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from dataclasses import dataclass
 
@@ -34,17 +35,36 @@ class Changes:
     """What a user changes of a run that is resumed; None keeps what was requested before.
 
     Args:
+        requested: Epoch seconds of the request.
         ranks: 0 for all that the cluster has.
         world: The desired world of its cluster, as for ``wish_run``.
         fleet: The nodes of that world, likewise.
     """
 
+    requested: float
     source: str | None = None
+    path: str | None = None
+    arguments: tuple[str, ...] | None = None
+    parameters: tuple[tuple[str, object], ...] | None = None
     ranks: int | None = None
     grace: float | None = None
     wall_clock_limit: float | None = None
     world: World | None = None
     fleet: FleetWish | None = None
+
+    def columns(self) -> dict[str, object]:
+        """Return the columns of the run's row that change."""
+        found: dict[str, object] = {
+            "created": self.requested,
+            "source": self.source,
+            "path": self.path,
+            "arguments": None if self.arguments is None else json.dumps(self.arguments),
+            "parameters": None if self.parameters is None else json.dumps(self.parameters),
+            "wished_ranks": self.ranks,
+            "grace": self.grace,
+            "wall_clock_limit": self.wall_clock_limit,
+        }
+        return {name: value for name, value in found.items() if value is not None}
 
 
 class Attempts(Database):
@@ -97,12 +117,11 @@ class Attempts(Database):
             if not (number and past.state in ENDED):
                 raise StateError(f"Run {past.id!r} was resumed or deleted meanwhile.")
             self._queue(connection, number, past, message, is_automatic=False)
+            columns = changes.columns()
             connection.execute(
                 "UPDATE runs SET stop = 0, started = 0, turn = (SELECT max(turn) FROM runs) + 1, "
-                "source = coalesce(?, source), wished_ranks = coalesce(?, wished_ranks), "
-                "grace = coalesce(?, grace), wall_clock_limit = coalesce(?, wall_clock_limit) "
-                "WHERE number = ?",
-                (changes.source, changes.ranks, changes.grace, changes.wall_clock_limit, number),
+                f"{', '.join(f'{name} = ?' for name in columns)} WHERE number = ?",
+                (*columns.values(), number),
             )
             if (world := changes.world) is not None:
                 row = connection.execute("SELECT cluster FROM runs WHERE number = ?", (number,))

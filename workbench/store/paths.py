@@ -39,6 +39,11 @@ def run_directory(run: str) -> Path:
     return home_directory() / "runs" / run
 
 
+def snapshot_directory(run: str) -> Path:
+    """Return the folder of the snapshots that ranks on this machine save; it may not exist."""
+    return run_directory(run) / "snapshots"
+
+
 def cluster_directory(cluster: str) -> Path:
     """Return the folder of ``cluster``, created if necessary, with access for its owner alone.
 

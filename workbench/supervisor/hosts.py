@@ -8,7 +8,7 @@ from collections.abc import Callable
 from workbench.cloud.local_session import LocalSession
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.target_world import target_world
-from workbench.core.fleet.model import COMING, NodeState, Provider
+from workbench.core.fleet.model import COMING, ELSEWHERE, NodeState, Provider
 from workbench.core.world.remote import LostSession, Session
 from workbench.core.world.world import Host, World
 from workbench.requests.cluster import local_hosts
@@ -19,7 +19,6 @@ from workbench.supervisor.fleet.provider import Fleet, Load
 TAKE_UP_SECONDS = 30.0
 LOOK_SECONDS = 0.05
 HERE = "localhost"
-_ELSEWHERE = (Provider.HOSTS, Provider.EC2)
 
 
 class Ground:
@@ -95,7 +94,7 @@ class Ground:
     def reach(self, host: Host) -> Session | None:
         """Return the session with a host; None for this machine."""
         session = self._keeper.session(host) if self._keeper else None
-        if session is None and self._place in _ELSEWHERE and host.address != HERE:
+        if session is None and self._place in ELSEWHERE and host.address != HERE:
             return LostSession(host)  # pids of another machine mean nothing here
         return None if isinstance(session, LocalSession) else session
 

@@ -9,6 +9,7 @@ HELP = {
     "--param": "Set a variable on every rank, such as lr=0.1; repeatable.",
     "--background": "Return without waiting for the run.",
     "--oversubscribe": "Allow more ranks than cores.",
+    "--resume": "Continue this run, which has ended, from its newest snapshot.",
     "--grace": "Time that ranks have to end after a request to stop.",
     "--communicator": "Communicator instead of naive: auto, ring, doubling, hierarchical, mpi.",
     "--compress": "Compress gradients: fp16, bf16, int8, topk, powersgd; none turns it off.",

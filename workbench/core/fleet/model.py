@@ -22,6 +22,9 @@ class Provider(StrEnum):
     REHEARSAL = "rehearsal"
 
 
+# Their nodes are other machines, whose files and processes are not this machine's.
+ELSEWHERE = frozenset({Provider.HOSTS, Provider.EC2})
+
 # As part of a sentence: a cluster is on this machine, or in a rehearsal.
 LOCATED = {
     Provider.THIS_MACHINE: "on this machine",

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from workbench.core.fleet.model import Provider
+from workbench.core.fleet.model import ELSEWHERE, Provider
 from workbench.core.node.staging import snapshot_folder
 from workbench.core.run.model import Run
 from workbench.core.run.resumption import is_resumable
-from workbench.store.paths import run_directory
-
-FOLDER = "snapshots"
-_ELSEWHERE = (Provider.HOSTS, Provider.EC2)
+from workbench.store.paths import snapshot_directory
 
 
 def snapshot_place(run: Run, provider: Provider) -> str:
@@ -19,6 +16,6 @@ def snapshot_place(run: Run, provider: Provider) -> str:
     """
     if not is_resumable(run.wish.kind):
         return ""
-    if provider in _ELSEWHERE:
+    if provider in ELSEWHERE:
         return snapshot_folder(run.wish.cluster, run.id)
-    return str(run_directory(run.id) / FOLDER)
+    return str(snapshot_directory(run.id))

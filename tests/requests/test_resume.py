@@ -1,0 +1,135 @@
+"""A run that has ended is queued again if it has a snapshot; nothing is started otherwise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.requests.conftest import started
+from workbench.core.run.metrics import SNAPSHOT_SECONDS
+from workbench.core.run.model import RunKind, RunState
+from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.errors import InputError, StateError, Unknown
+from workbench.requests.resume import ask_resume
+from workbench.requests.run import ask_run
+from workbench.store import Store
+from workbench.store.attempts import Changes
+from workbench.store.paths import snapshot_directory
+
+
+def stopped(store: Store, kind: RunKind = RunKind.CELL, **options: object) -> str:
+    """Return the name of a run that was stopped at iteration 7."""
+    wish = ask_run(store, kind=kind, source="pass", name="fit", **options)
+    store.put_run_fact(
+        wish.id, state=RunState.STOPPED, started=5.0, ended=9.0, iteration=7, stopped_at=7
+    )
+    return wish.name
+
+
+def save(store: Store, name: str) -> None:
+    """Put a snapshot of iteration 7 where the run's ranks would."""
+    run = store.run(name)
+    store.add_batches([Batch(run.id, 0, 1, (Sample(SNAPSHOT_SECONDS, 7, 8.0, 0.1),))])
+    folder = snapshot_directory(run.id) / "newest"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{}")
+
+
+def test_a_stopped_run_is_queued_as_its_next_attempt(store, home, awake) -> None:
+    save(store, stopped(store, ranks=1, parameters=(("lr", 0.1), ("epochs", 2))))
+
+    wish = ask_resume(store, "fit", parameters=(("epochs", 4),))
+
+    run = store.run("fit")
+    assert (run.id, run.wish) == (wish.id, wish)
+    assert (run.fact.state, run.fact.attempt) == (RunState.QUEUED, 2)
+    assert (run.fact.started, run.fact.ended, run.fact.stopped_at) == (0.0, 0.0, -1)
+    assert run.fact.message == "Continues from iteration 7."
+    assert (wish.source, wish.ranks, dict(wish.parameters)) == ("pass", 1, {"lr": 0.1, "epochs": 4})
+    (past,) = store.attempts(run.id)
+    assert (past.state, past.iteration, past.started) == (RunState.STOPPED, 7, 5.0)
+    assert not past.is_automatic
+
+
+def test_a_resumed_run_waits_behind_those_that_wait(store, home, awake) -> None:
+    save(store, stopped(store))
+    ask_run(store, kind=RunKind.CELL, source="pass", name="other")
+
+    ask_resume(store, "fit")
+
+    assert [run.wish.name for run in store.unfinished("default")] == ["other", "fit"]
+
+
+def test_a_new_source_and_another_size_replace_the_old_ones(store, home, awake) -> None:
+    save(store, stopped(store, ranks=1))
+
+    wish = ask_resume(store, "fit", source="pass  # more", ranks=3, oversubscribe=True)
+
+    assert (wish.source, wish.ranks) == ("pass  # more", 3)
+    assert store.cluster_wish("default").ranks == 3
+
+
+def test_a_stop_before_is_no_stop_of_the_next_attempt(store, home, awake) -> None:
+    save(store, stopped(store))
+    store.wish_stop(store.run("fit").id)
+
+    assert not ask_resume(store, "fit").stop
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "options", "error", "sentence"),
+    [
+        (RunState.RUNNING, RunKind.CELL, {}, StateError, "Run 'fit' is running; wait for it, or"),
+        (RunState.STOPPED, RunKind.MEASUREMENT, {}, StateError, "Run 'fit' is a measurement, w"),
+        (RunState.STOPPED, RunKind.SETUP, {}, StateError, "Run 'fit' is a set-up cell, which"),
+        (RunState.STOPPED, RunKind.CELL, {}, StateError, "Run 'fit' has no snapshot; run it again"),
+        (
+            RunState.STOPPED,
+            RunKind.CELL,
+            {"source": "pass", "path": "/tmp/fit.py"},
+            StateError,
+            "Run 'fit' is a cell, which no script can replace; resume it without the script",
+        ),
+        (RunState.STOPPED, RunKind.CELL, {"grace": -1.0}, InputError, "grace must be at least 0"),
+        (RunState.STOPPED, RunKind.CELL, {"ranks": 0}, InputError, "ranks must be at least 1"),
+    ],
+)
+def test_a_run_that_cannot_be_resumed_stays_as_it_is(
+    store, home, awake, state, kind, options, error, sentence
+) -> None:
+    stopped(store, kind)
+    store.put_run_fact(store.run("fit").id, state=state)
+    before = store.run("fit")
+
+    with pytest.raises(error) as refusal:
+        ask_resume(store, "fit", **options)
+
+    assert str(refusal.value).startswith(sentence)
+    assert store.run("fit") == before
+    assert store.attempts(before.id) == []
+
+
+def test_an_unknown_run_starts_nothing(store, home) -> None:
+    with pytest.raises(Unknown, match="No run is called 'fit'"):
+        ask_resume(store, "fit")
+
+    assert not started(home)
+
+
+def test_snapshots_that_were_removed_here_are_missed(store, home, awake) -> None:
+    save(store, stopped(store))
+    folder = snapshot_directory(store.run("fit").id)
+    folder.rename(folder.with_name("elsewhere"))
+
+    with pytest.raises(StateError, match=f"Run 'fit' has no snapshot in {folder}"):
+        ask_resume(store, "fit")
+
+
+def test_of_two_requests_at_once_the_second_is_refused(store, home, awake) -> None:
+    save(store, stopped(store))
+    past = store.run("fit").fact
+    ask_resume(store, "fit")
+
+    with pytest.raises(StateError, match="resumed or deleted meanwhile"):
+        store.resume_run(replace(past, state=RunState.STOPPED), "", Changes(1.0))
