@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.requests.conftest import started
-from workbench.core.run.metrics import SNAPSHOT_SECONDS
 from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.errors import InputError, StateError, Unknown
 from workbench.requests.resume import ask_resume
 from workbench.requests.run import ask_run
@@ -30,7 +30,7 @@ def stopped(store: Store, kind: RunKind = RunKind.CELL, **options: object) -> st
 def save(store: Store, name: str) -> None:
     """Put a snapshot of iteration 7 where the run's ranks would."""
     run = store.run(name)
-    store.add_batches([Batch(run.id, 0, 1, (Sample(SNAPSHOT_SECONDS, 7, 8.0, 0.1),))])
+    store.add_batches([Batch(run.id, 0, 1, (Sample(SECONDS_NAME, 7, 8.0, 0.1),))])
     folder = snapshot_directory(run.id) / "newest"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text("{}")

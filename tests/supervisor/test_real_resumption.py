@@ -1,0 +1,85 @@
+"""Chainer's trainings with real ranks are stopped, killed and moved, and continue."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.supervisor.real import NAME, Table, real_table, until
+from workbench.core.cluster.size import Size
+from workbench.core.run.model import Run, RunState
+from workbench.requests.cluster import ask_size
+from workbench.requests.resume import ask_resume
+from workbench.requests.run import ask_stop
+
+pytestmark = [
+    pytest.mark.mpi, pytest.mark.contract, pytest.mark.either_mpi, pytest.mark.timeout(180),
+]  # fmt: skip
+
+TRAINING = (Path(__file__).parent / "programs" / "slow_training.py").read_text(encoding="utf-8")
+ITERATIONS = 90  # on two ranks
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[Table]:
+    with real_table() as made:
+        yield made
+
+
+def begun(table: Table, iteration: int = 1, **options: object) -> str:
+    """Start a training, and return its id once it has saved a snapshot and done an iteration."""
+    run = table.start(TRAINING, **options)
+    until(lambda: table.store.newest_snapshot(run) >= 0 or table.store.run(run).fact.state.ended)
+    until(lambda: table.store.run(run).fact.iteration >= iteration)
+    return run
+
+
+def drawn(table: Table, run: Run) -> list[int]:
+    """Return the iterations of rank 0's curve, in order."""
+    points = table.store.points(run.id)
+    return [p.iteration for p in points if p.name == "main/loss" and p.rank == 0]
+
+
+def test_a_stopped_training_is_resumed_in_the_same_world(table: Table) -> None:
+    run = begun(table)
+    ask_stop(table.store, run, NAME)
+    stopped = table.ended(run).fact
+    ask_resume(table.store, run)
+
+    ended = table.ended(run)
+
+    assert stopped.state is RunState.STOPPED
+    assert ended.fact.state is RunState.FINISHED, ended.fact.message
+    assert (ended.fact.attempt, ended.fact.resumed_at) == (2, stopped.stopped_at)
+    assert drawn(table, ended) == [*range(1, 1 + ITERATIONS)]
+
+
+def test_a_training_whose_rank_is_killed_continues(table: Table) -> None:
+    run = begun(table, 12)
+    fact = table.store.run(run).fact
+    victim = table.store.ranks(NAME, fact.generation)[1]
+    os.kill(victim.pid, signal.SIGKILL)
+
+    ended = table.ended(run)
+
+    assert ended.fact.state is RunState.FINISHED, ended.fact.message
+    assert ended.fact.attempt == 2
+    assert ended.fact.message.startswith(f"Rank 1 on {victim.host} was lost (")
+    assert drawn(table, ended) == [*range(1, 1 + ITERATIONS)]
+
+
+def test_a_training_moves_to_another_number_of_ranks(table: Table) -> None:
+    run = begun(table)
+    ask_size(table.store, Size(3, None), cluster=NAME, oversubscribe=True)
+
+    ended = table.ended(run)
+
+    fact = ended.fact
+    assert fact.state is RunState.FINISHED, fact.message
+    assert (fact.attempt, fact.ranks) == (2, 3)
+    assert fact.message.startswith("It left its 2 ranks for another size.")
+    assert drawn(table, ended) == [*range(1, fact.iteration + 1)]
