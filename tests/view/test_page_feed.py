@@ -8,6 +8,8 @@ from tests.core.run.test_frames import read
 from workbench.analysis.step_breakdown import anatomy_of
 from workbench.core.run.metrics import MOST_DRAWN
 from workbench.core.run.model import RunState
+from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.snapshots import RESUMED_NAME
 from workbench.errors import Unknown
 from workbench.view.page_feed import Feed
 from workbench.view.page_protocol import as_values
@@ -196,3 +198,22 @@ def test_a_feed_has_ended_when_all_was_read_that_was_written_before_the_end(
 
     assert feed.ended
     assert feed.run_message(3.0)["is_ended"] is True
+
+
+def test_a_page_drops_what_a_resumed_run_does_again(store, supervisor, run) -> None:
+    supervisor.put_run_fact(run.id, ranks=1)
+    samples = tuple(Sample("loss", n, 0.0, 1.0) for n in (1, 2, 3))
+    supervisor.add_batches([Batch(run.id, 0, 1, samples)])
+    feed = Feed(store, run.id)
+    read_all(feed)
+    seen, identity = feed.version, feed.identity
+
+    supervisor.continue_run(supervisor.run(run.id).fact, "")
+    supervisor.put_run_fact(run.id, resumed_at=1, resumed=5.0)
+    execution = supervisor.run(run.id).execution
+    supervisor.add_batches([Batch(execution, 0, 1, (Sample(RESUMED_NAME, 1, 0.0, 1.0),))])
+    read_all(feed, 2.0)
+
+    header, (columns,) = read(feed.frame(seen))
+    assert header["feed"] == feed.identity != identity
+    assert len(columns["median"]) == 1

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from workbench.core.run.model import RunState
+from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.snapshots import RESUMED_NAME
+from workbench.store import Store
 from workbench.view.run_record import RunRecord, curves_of
 
 
@@ -53,3 +56,27 @@ def test_points_are_read_on_after_the_clock_was_set_back(store, queue, report):
     list(record.read(store, 1400.0))
 
     assert record.points == 1
+
+
+def test_a_resumed_run_is_read_again_without_what_is_done_again(store, supervisor, queue):
+    run = queue("digits")
+    supervisor.put_run_fact(run.id, ranks=1, generation=1, iteration=5)
+    reported(supervisor, run.execution, range(1, 6))
+    record = RunRecord(run)
+    list(record.read(store, 100.0))
+    before = len(record.curves["loss"]), record.version
+
+    supervisor.continue_run(supervisor.run(run.id).fact, "")
+    resumed = supervisor.run(run.id)
+    supervisor.put_run_fact(run.id, resumed_at=3, resumed=101.0)
+    supervisor.add_batches([Batch(resumed.execution, 0, 1, (Sample(RESUMED_NAME, 3, 0.0, 3.0),))])
+    list(record.read(store, 102.0))
+
+    assert before[0] == 5
+    assert (len(record.curves["loss"]), record.rereads) == (3, 1)
+    assert record.version > before[1]
+
+
+def reported(store: Store, execution: str, iterations: range) -> None:
+    samples = tuple(Sample("loss", n, 0.0, 1.0) for n in iterations)
+    store.add_batches([Batch(execution, 0, 1, samples)])

@@ -122,7 +122,7 @@ def runs_table(store: Store, runs: Iterable[Run], now: float) -> Table:
     rows = (
         (
             run.wish.name,
-            str(run.fact.state),
+            _state(run),
             str(run.fact.ranks or NOTHING),
             f"{run.fact.iteration:,}",
             moment(run.wish.created),
@@ -160,6 +160,11 @@ def comparison_table(store: Store, runs: Sequence[Run], now: float) -> Table:
     return Table(headers, tuple(_compared(store, runs, now)), sideways=True)
 
 
+def _state(run: Run) -> str:
+    attempt = run.fact.attempt
+    return f"{run.fact.state}, attempt {attempt}" if attempt > 1 else str(run.fact.state)
+
+
 def _are_numbers(cells: Iterable[str]) -> bool:
     known = [text for text in cells if text not in ("", NOTHING)]
     return bool(known) and all(_NUMBER.fullmatch(text) for text in known)
@@ -167,7 +172,7 @@ def _are_numbers(cells: Iterable[str]) -> bool:
 
 def _compared(store: Store, runs: Sequence[Run], now: float) -> Iterator[Row]:
     yield "id", *(run.id for run in runs)
-    yield "state", *(str(run.fact.state) for run in runs)
+    yield "state", *(_state(run) for run in runs)
     yield "ranks", *(str(run.fact.ranks or NOTHING) for run in runs)
     yield "iterations", *(f"{run.fact.iteration:,}" for run in runs)
     yield "duration", *(_duration(run, now) for run in runs)

@@ -55,6 +55,7 @@ class Feed:
         self._steps_read = self._values_read = 0.0
         self._values = dict[str, float]()
         self._displays = 0
+        self._rereads = self._record.rereads
 
     def __repr__(self) -> str:
         return f"<Feed of {self._record.run.wish.name}, version {self.version}>"
@@ -98,6 +99,10 @@ class Feed:
             self._values_read = now
             self._values = store.final_values(record.run.id)
             self._displays = store.displays(record.run.id).get(0, 0)
+        if record.rereads != self._rereads:
+            # Points of another feed replace all that a page has.
+            self._rereads, self.identity = record.rereads, secrets.token_hex(8)
+            self._marked = record.version
         settled = [curve.settle(now, record.version + 1, whole=ended) for _, curve in self._drawn()]
         record.version += any(settled)
         self.ended = ended

@@ -33,6 +33,7 @@ class RunRecord:
         self.curves: dict[str, Curve] = {}
         self.points = 0
         self.version = 0
+        self.rereads = 0  # how often the curves were read again, since the run was resumed
         self.pace = Pace()
         self._capacity = capacity
         self._point = 0
@@ -53,10 +54,20 @@ class RunRecord:
 
     def look(self, store: Store) -> None:
         """Read the state of the run and its cluster."""
-        self.run = store.run(self.run.id)
+        before, self.run = self.run.fact, store.run(self.run.id)
+        after = self.run.fact
+        if after.resumed_at >= 0 and after.resumed != before.resumed:
+            self._read_again()
         self.cluster = store.cluster_fact(self.run.wish.cluster)
         if self.run.fact.state is RunState.QUEUED:
             self.before = runs_before(self.run, store.unfinished(self.run.wish.cluster))
+
+    def _read_again(self) -> None:
+        """Drop the curves: the points that are done again are no longer in them."""
+        self.curves, self.points, self._point = {}, 0, 0
+        self._points_read = 0.0
+        self.version += 1
+        self.rereads += 1
 
     def read(self, store: Store, now: float) -> Iterator[list[OutputRow]]:
         """Read all that is new, and yield the new output in pieces.

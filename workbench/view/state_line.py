@@ -44,6 +44,8 @@ def line_parts(run: Run, now: float, remark: str = "", rate: float = 0.0) -> tup
     parts: list[Said] = [ending] if ending else _progress(run)
     if fact.ranks:
         parts.append(counted("%2 rank", "%2 ranks", fact.ranks, ("count", fact.ranks)))
+    if fact.attempt > 1:
+        parts.append(_attempt(fact))
     if fact.state is RunState.RUNNING and not is_stopping(run):
         if rate > 0:
             parts.append(phrase("%1 it/s", ("rate", rate)))
@@ -87,6 +89,13 @@ def _stopped(fact: RunFact) -> tuple[Phrase | None, str]:
             return None, fact.message
     iteration = fact.iteration if fact.stopped_at < 0 else fact.stopped_at
     return phrase("stopped at iteration %1", ("count", iteration)), fact.remark
+
+
+def _attempt(fact: RunFact) -> Phrase:
+    number, at = fact.attempt, fact.resumed_at
+    if at < 0:
+        return phrase("attempt %1", ("count", number))
+    return phrase("attempt %1, resumed at iteration %2", ("count", number), ("count", at))
 
 
 def _progress(run: Run) -> list[Said]:

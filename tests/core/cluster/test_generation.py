@@ -15,6 +15,7 @@ from workbench.core.cluster.generation import (
     Action,
     CloseCluster,
     EndWorld,
+    MoveRun,
     ObservedWorld,
     Queued,
     RunSetup,
@@ -42,10 +43,11 @@ WAITING = [Queued("first", 0), Queued("second", 0)]
 
 
 def standing(
-    generation=1, state=READY, size=2, *, prepared=True, busy=False, since=0.0
+    generation=1, state=READY, size=2, *, prepared=True, busy=False, since=0.0, movable=False
 ) -> ObservedWorld:
     here = world(size).placement
-    return ObservedWorld(WorldFact(generation, size, state), since, prepared, busy, here)
+    fact = WorldFact(generation, size, state)
+    return ObservedWorld(fact, since, prepared, busy, here, is_movable=movable)
 
 
 def world(size=2) -> World:
@@ -71,6 +73,13 @@ def planned(wish, worlds, queue=(), *, failures=0, now=1.0, **given) -> list[Act
         ([standing(busy=True)], WAITING, []),
         ([standing(size=4)], WAITING, [StartWorld(2, TWO)]),
         ([standing(size=4, busy=True)], WAITING, []),
+        ([standing(size=4, busy=True, movable=True)], WAITING, [MoveRun(1)]),
+        ([standing(busy=True, movable=True)], WAITING, []),
+        (
+            [standing(size=4, busy=True, movable=True), standing(2, STARTING, prepared=False)],
+            WAITING,
+            [],
+        ),
         ([standing(size=4), standing(2, STARTING, prepared=False)], WAITING, []),
         ([standing(size=4), standing(2, prepared=False)], WAITING, [RunSetup(2)]),
         (
@@ -348,3 +357,24 @@ def test_whatever_happened_a_cluster_closes_once_its_worlds_are_gone(history) ->
 
     assert model.turn() == [CloseCluster()]
     assert all(world.fact.state is ENDED for world in model.worlds)
+
+
+def test_a_run_does_not_move_to_hosts_that_have_none_of_its_snapshots() -> None:
+    elsewhere = World((Host("10.0.0.9", 2),), 2)
+
+    actions = planned(UP, [standing(size=4, busy=True, movable=True)], target=elsewhere)
+
+    assert actions == []
+
+
+@pytest.mark.parametrize("given", [{"target": None}, {"failures": MOST_FAILURES}])
+def test_a_run_does_not_leave_for_a_world_that_cannot_be_started(given) -> None:
+    worlds = [standing(size=4, busy=True, movable=True)]
+
+    assert planned(UP, worlds, **given) == []
+
+
+def test_a_run_is_not_moved_away_when_no_ranks_are_wanted() -> None:
+    worlds = [standing(size=2, busy=True, movable=True)]
+
+    assert planned(UP, worlds, target=World((), 0)) == []

@@ -97,7 +97,7 @@ def fraction_done(fact: RunFact) -> float | None:
 
 
 def seconds_left(fact: RunFact, now: float) -> float | None:
-    """Return the remaining seconds at the run's mean pace; None if unknown.
+    """Return the remaining seconds at the mean pace of the run's attempt; None if unknown.
 
     Args:
         now: Epoch seconds.
@@ -105,6 +105,9 @@ def seconds_left(fact: RunFact, now: float) -> float | None:
     done = fraction_done(fact)
     if not done or not fact.started or fact.state.ended:
         return None
+    if fact.resumed:
+        pace = (fact.iteration - fact.resumed_at) / max(now - fact.resumed, 1e-9)
+        return fact.iteration * (1 - done) / done / pace if pace > 0 else None
     return max(0.0, now - fact.started) * (1 - done) / done
 
 

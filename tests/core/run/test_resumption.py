@@ -1,0 +1,99 @@
+"""Whether a run continues without being asked, and what it says of that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from workbench.core.cluster.generation import Death
+from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.core.run.resumption import (
+    MOST_RESTARTS,
+    NONE,
+    Attempt,
+    continuing,
+    how_continued,
+    is_at_fault,
+    loss,
+    remedy,
+    restarts_in_vain,
+    stopped_in_queue,
+    why_not,
+)
+
+LOST = Attempt(
+    1, 1, 2, 0.0, 9.0, RunState.LOST, "Rank 1 was lost.", NONE, 161, 120, 7, is_automatic=True
+)
+RUN = Run(RunWish("id", "two words", RunKind.CELL, "pass"), RunFact("id"))
+
+
+@pytest.mark.parametrize(
+    ("past", "restarts"),
+    [
+        ([], 0),
+        ([LOST], 1),
+        ([LOST, LOST], 2),
+        ([LOST, replace(LOST, snapshot=60)], 0),
+        ([replace(LOST, snapshot=60), LOST], 1),
+        ([LOST, replace(LOST, state=RunState.STOPPED)], 0),
+        ([replace(LOST, is_automatic=False)], 0),
+    ],
+)
+def test_restarts_from_the_same_snapshot_are_counted(past, restarts) -> None:
+    assert restarts_in_vain(past, 120) == restarts
+
+
+def test_a_run_continues_until_it_was_restarted_too_often_without_progress() -> None:
+    assert why_not(120, [LOST] * (MOST_RESTARTS - 1)) == ""
+    assert why_not(120, [LOST] * MOST_RESTARTS).startswith("it was restarted 3 times from it")
+    assert why_not(130, [LOST] * MOST_RESTARTS) == ""
+
+
+@pytest.mark.parametrize(
+    ("deaths", "at_fault"),
+    [
+        ((), False),
+        ((Death(1, "node-0", "ended by signal 9"),), False),
+        ((Death(1, "node-0", "MPI_Abort was called on rank 1", is_abort=True),), True),
+    ],
+)
+def test_only_an_abort_is_the_fault_of_the_program(deaths, at_fault) -> None:
+    assert is_at_fault(deaths) is at_fault
+
+
+@pytest.mark.parametrize(
+    ("iteration", "text"),
+    [
+        (120, "continues from iteration 120"),
+        (121, "continues from iteration 120 (1 step is redone)"),
+        (161, "continues from iteration 120 (41 steps are redone)"),
+    ],
+)
+def test_the_steps_that_are_done_again_are_counted(iteration, text) -> None:
+    assert continuing(iteration, 120) == text
+
+
+def test_the_reason_of_a_restart_stays_with_the_run() -> None:
+    assert how_continued(LOST) == "Rank 1 was lost. Continued from iteration 120 (41 steps redone)."
+    assert how_continued(replace(LOST, iteration=120)).endswith("Continued from iteration 120.")
+
+
+def test_a_loss_names_the_rank_or_else_the_world() -> None:
+    assert loss(Death(1, "node-0", "its node is gone"), "") == (
+        "Rank 1 on node-0 was lost (its node is gone)"
+    )
+    assert loss(None, "mpiexec ended") == "The world of this run ended (mpiexec ended)"
+
+
+def test_the_remedy_is_to_resume_where_a_snapshot_is() -> None:
+    assert remedy(RUN, NONE, "") == "Run the cell again; no snapshot of it was saved."
+    assert remedy(RUN, 120, "") == "Resume it with `workbench run --resume 'two words'`."
+    assert remedy(RUN, 120, "so").startswith("It does not continue by itself: so. Resume it with")
+
+
+def test_a_waiting_run_that_is_stopped_says_where_it_was() -> None:
+    assert stopped_in_queue(RUN.fact) == "Stopped before it began."
+    assert stopped_in_queue(replace(RUN.fact, attempt=2, iteration=1200)) == (
+        "Stopped at iteration 1,200, before it continued."
+    )

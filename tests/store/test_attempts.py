@@ -1,0 +1,162 @@
+"""A run keeps its past attempts; points that are done again are set aside."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.core.run.model import RunState
+from workbench.core.run.rank_protocol import Batch, Ending, Sample
+from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
+from workbench.errors import StateError
+from workbench.store import Store
+
+
+def report(store: Store, execution: str, *names: tuple[str, int], rank: int = 0) -> None:
+    """Let a rank report values at iterations, in a batch of each."""
+    sequence = store._one(
+        "SELECT coalesce(max(sequence), 0) FROM deliveries WHERE rank = ?", (rank,)
+    )
+    assert sequence is not None
+    for place, (name, iteration) in enumerate(names, sequence[0] + 1):
+        sample = Sample(name, iteration, 1.0, float(iteration))
+        store.add_batches([Batch(execution, rank, place, (sample,))])
+
+
+def losses(first: int, last: int) -> list[tuple[str, int]]:
+    return [("loss", n) for n in range(first, last + 1)]
+
+
+def iterations(store: Store, run: str) -> list[int]:
+    return [p.iteration for p in store.points(run) if p.name == "loss"]
+
+
+def resumed(store: Store, run: str, iteration: int, *, ranks: int = 1) -> str:
+    """Queue the next attempt, let its rank read a snapshot, and return its execution's id."""
+    store.continue_run(store.run(run).fact, "because")
+    store.put_run_fact(run, ranks=ranks)
+    report(store, store.run(run).execution, (RESUMED_NAME, iteration))
+    return store.run(run).execution
+
+
+@pytest.fixture
+def saved(store: Store, run: str) -> str:
+    """A run on one rank that has saved a snapshot at 4 and done 6 iterations."""
+    store.put_run_fact(run, ranks=1, generation=3, state=RunState.RUNNING, iteration=6, started=2.0)
+    report(store, run, *losses(1, 5), (SECONDS_NAME, 4), *losses(6, 6))
+    return run
+
+
+def test_points_beyond_the_snapshot_are_set_aside(store, saved) -> None:
+    execution = resumed(store, saved, 4)
+    report(store, execution, *losses(5, 7))
+
+    assert iterations(store, saved) == [1, 2, 3, 4, 5, 6, 7]
+    assert store._all("SELECT iteration FROM superseded ORDER BY sequence") == [(5,), (6,)]
+    assert store.final_values(saved)["loss"] == 7
+    sequences = [p.sequence for p in store.points(saved)]
+    assert len({*sequences}) == len(sequences)
+    assert sequences == sorted(sequences)
+
+
+def test_the_last_values_are_those_before_the_snapshot_at_first(store, saved) -> None:
+    resumed(store, saved, 4)
+
+    assert store.final_values(saved)["loss"] == 4
+    assert store.newest_snapshot(saved) == 4
+
+
+def test_a_reader_that_is_ahead_misses_no_point(store, saved) -> None:
+    last = store.points(saved)[-1].sequence
+
+    execution = resumed(store, saved, 4)
+    report(store, execution, *losses(5, 5))
+
+    assert [p.iteration for p in store.points(saved, last) if p.name == "loss"] == [5]
+
+
+def test_values_of_ranks_that_are_no_longer_there_are_not_the_latest(store, saved) -> None:
+    report(store, saved, *losses(1, 3), rank=1)
+
+    resumed(store, saved, 4)
+
+    assert store.measured(saved, "loss").keys() == {0}
+    assert len([p for p in store.points(saved) if p.rank == 1]) == 3
+
+
+def test_an_earlier_training_of_the_run_keeps_its_points(store, run) -> None:
+    store.put_run_fact(run, ranks=1)
+    first = [*losses(1, 9), (SECONDS_NAME, 9)]
+    report(store, run, *first, *losses(1, 3), (SECONDS_NAME, 3), *losses(4, 5))
+
+    resumed(store, run, 3)
+
+    assert iterations(store, run) == [*range(1, 10), 1, 2, 3]
+
+
+def test_a_snapshot_whose_report_was_lost_is_known_by_what_the_ranks_read(store, saved) -> None:
+    resumed(store, saved, 5)
+
+    assert iterations(store, saved) == [1, 2, 3, 4, 5]
+
+
+def test_a_second_loss_sets_only_its_own_points_aside(store, saved) -> None:
+    execution = resumed(store, saved, 4)
+    report(store, execution, *losses(5, 6), (SECONDS_NAME, 6), *losses(7, 9))
+
+    resumed(store, saved, 6)
+
+    assert iterations(store, saved) == [1, 2, 3, 4, 5, 6]
+    assert len(store._all("SELECT * FROM superseded")) == 5
+
+
+def test_an_attempt_starts_with_its_first_batch_and_no_ending(store, saved) -> None:
+    store.add_batches([Batch(saved, 1, 1, ending=Ending("failed", 6))])
+
+    store.continue_run(store.run(saved).fact, "because")
+
+    run = store.run(saved)
+    assert (run.fact.state, run.fact.attempt, run.fact.message) == (RunState.QUEUED, 2, "because")
+    assert (run.fact.iteration, run.fact.started) == (4, 2.0)
+    assert store.endings(saved) == {}
+    assert store.add_batches([Batch(run.execution, 0, 1)]) == {(run.execution, 0): 1}
+
+
+def test_batches_of_an_earlier_attempt_are_dropped_and_acknowledged(store, saved) -> None:
+    store.continue_run(store.run(saved).fact, "because")
+
+    kept = store.add_batches([Batch(saved, 0, 9, (Sample("loss", 99, 1.0, 1.0),))])
+
+    assert kept == {(saved, 0): 9}
+    assert 99 not in iterations(store, saved)
+    assert store.carried_by(saved) == (0, 0)
+    assert store.carried_by(store.run(saved).execution) == (3, 1)
+
+
+def test_an_attempt_that_never_was_is_unknown(store, saved) -> None:
+    with pytest.raises(StateError, match="No run has the id"):
+        store.add_batches([Batch(f"{saved}.2", 0, 1)])
+
+
+def test_a_run_is_queued_once_for_each_attempt(store, saved) -> None:
+    past = store.run(saved).fact
+    store.continue_run(past, "first")
+    store.continue_run(past, "second")
+
+    assert store.run(saved).fact.attempt == 2
+    assert store.run(saved).fact.message == "first"
+    (attempt,) = store.attempts(saved)
+    assert (attempt.number, attempt.generation, attempt.ranks) == (1, 3, 1)
+    assert (attempt.iteration, attempt.snapshot, attempt.last_point) == (6, 4, 7)
+    assert attempt.is_automatic
+
+
+def test_attempts_go_with_their_run(store, saved) -> None:
+    resumed(store, saved, 4)
+    store.put_run_fact(saved, state=RunState.FINISHED)
+
+    store.doom(saved)
+    while store.sweep():
+        pass
+
+    for table in ("attempts", "superseded", "points", "latest", "deliveries"):
+        assert store._all(f"SELECT * FROM {table}") == []
