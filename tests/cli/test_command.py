@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.store.paths import snapshot_directory
 
 PNG = b"\x89PNG\r\n"
 SAID = {"[0-1] hello", "[0] I am rank 0", "[1] I am rank 1"}
@@ -55,6 +56,54 @@ def test_run_writes_the_whole_wish(workbench, actor, store, script):
     assert (wish.ranks, wish.parameters) == (2, (("lr", 0.1),))
     assert (wish.grace, wish.wall_clock_limit) == (9.0, 5400.0)
     assert wish.folder == os.getcwd()
+
+
+@pytest.fixture
+def stopped(store, script, actor):
+    """A script's run that was stopped after a snapshot."""
+    wish = RunWish("261121-120000-abcd", "digits", RunKind.SCRIPT, "pass", path=script)
+    store.wish_run(wish)
+    store.put_run_fact(wish.id, state=RunState.STOPPED, started=1.0, ended=2.0, iteration=7)
+    folder = snapshot_directory(wish.id) / "newest"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").touch()
+    return wish
+
+
+def test_a_run_is_resumed_with_its_own_source_and_shown(workbench, actor, store, stopped):
+    actor.script = actor.finish
+
+    result = workbench("run", "--resume", "digits", "--param", "lr=0.2")
+
+    assert result.exit_code == 0
+    assert "Run digits: finished · iteration 3 of 3 · 2 ranks · attempt 2" in result.stderr
+    run = store.run("digits")
+    assert (run.wish.source, run.wish.parameters) == ("pass", (("lr", 0.2),))
+
+
+def test_a_script_replaces_the_source_of_a_resumed_run(workbench, store, stopped, script):
+    workbench("run", "--background", "--resume", "digits", script, "--epoch", "9")
+
+    wish = store.run("digits").wish
+    assert (wish.source, wish.arguments) == (Path(script).read_text(), ("--epoch", "9"))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--resume", "digits", "--name", "x"], "--name cannot change when a run is resumed"),
+        (["--resume", "digits", "--compress", "bf16"], "--compress cannot change when"),
+        (["--resume", "digits", "job.toml"], "A run cannot be resumed with a job file"),
+        (["--resume", "other"], "No run is called 'other'"),
+        ([], "Missing argument 'SCRIPT'."),
+    ],
+)
+def test_what_cannot_be_resumed_is_refused(workbench, store, stopped, words, sentence):
+    result = workbench("run", *words)
+
+    assert result.exit_code != 0
+    assert sentence in result.stderr
+    assert store.run("digits").fact.attempt == 1
 
 
 def test_what_follows_the_script_is_the_scripts_even_if_it_looks_like_ours(

@@ -7,6 +7,7 @@ import pytest
 from workbench.cluster.exit_cause import (
     UNKNOWN,
     cause_of_end,
+    is_abort,
     last_words,
     lost_host,
     named_processes,
@@ -70,6 +71,14 @@ Extension modules: numpy._core._multiarray_umath, mpi4py.MPI (total: 20)
 )
 def test_the_cause_is_one_line(log, rank, cause) -> None:
     assert cause_of_end(log, rank) == cause
+
+
+@pytest.mark.parametrize(
+    ("log", "aborted"),
+    [(OPEN_MPI_SIGNAL, False), (OPEN_MPI_ABORT, True), (MPICH_ABORT, True), ("", False)],
+)
+def test_an_abort_by_the_program_is_told_from_a_loss(log, aborted) -> None:
+    assert is_abort(log) is aborted
 
 
 def test_the_signal_of_one_rank_is_not_taken_for_that_of_another() -> None:

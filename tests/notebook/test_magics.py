@@ -31,6 +31,7 @@ from workbench.notebook.chosen_cluster import choose, chosen_cluster
 from workbench.notebook.magicspecs import MAGICS, read
 from workbench.requests import cloud_queries
 from workbench.requests.cloud_queries import Market
+from workbench.store.paths import snapshot_directory
 from workbench.view.curve_picture import warm_up
 
 TRAIN = "%%dist_train --name digits\nprint('hello')"
@@ -101,6 +102,37 @@ def test_options_reach_the_run(run_cell, stand_in, store, sent) -> None:
     assert wish.ranks == 1
     assert wish.parameters == (("lr", 0.1), ("tag", "a-b"), ("n", [1, 2]))
     assert wish.grace == 3.0
+
+
+def stopped(store, name: str = "digits") -> str:
+    """Put a cell's run into the store that was stopped after a snapshot."""
+    wish = RunWish("261121-120000-abcd", name, RunKind.CELL, "pass")
+    store.wish_run(wish)
+    store.put_run_fact(wish.id, state=RunState.STOPPED, started=1.0, ended=2.0, iteration=7)
+    folder = snapshot_directory(wish.id) / "newest"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").touch()
+    return wish.id
+
+
+@pytest.mark.parametrize(
+    ("line", "source"),
+    [
+        ("%dist_train --resume digits", "pass"),
+        ("%%dist_train --resume digits\nprint('more')", "print('more')\n"),
+    ],
+)
+def test_a_run_is_resumed_with_its_own_cell_or_another(
+    run_cell, stand_in, store, sent, line, source
+) -> None:
+    run = stopped(store)
+
+    run_cell(line)
+
+    found = store.run("digits")
+    assert (found.id, found.wish.source) == (run, source)
+    assert (found.fact.state, found.fact.attempt) == (RunState.FINISHED, 2)
+    assert "2 ranks · attempt 2" in sent.text
 
 
 def test_a_cell_may_hold_shell_commands_and_magics(run_cell, stand_in, store, sent) -> None:

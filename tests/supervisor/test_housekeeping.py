@@ -118,3 +118,24 @@ def test_a_log_of_another_rank_or_run_is_not_believed(store, left, run) -> None:
 
     assert store.output(other) == []
     assert [row.text for row in store.output(left.parent.name)] == ["1\n"]
+
+
+def test_the_log_of_an_earlier_attempt_goes_unread(store, left) -> None:
+    run = left.parent.name
+    store.continue_run(store.run(run).fact, "because")
+    store.put_run_fact(run, state=RunState.FINISHED, generation=4)
+    batch = Batch(store.run(run).execution, 0, 1, (), (Chunk("stdout", 0.0, "again\n"),))
+    left.with_name("rank-0-2.log").write_bytes(encode(batch))
+
+    keep_house(store)
+
+    assert [row.text for row in store.output(run)] == ["1\n", "again\n"]
+    assert not left.parent.exists()
+
+
+def test_what_a_lost_world_wrote_down_is_read_before_its_run_continues(store, left) -> None:
+    Housekeeping(store, "lab", lambda: [3]).read_left(left.parent.name)
+
+    assert [row.text for row in store.output(left.parent.name)] == ["1\n", "2\n"]
+    assert store.endings(left.parent.name)[0].error == "boom"
+    assert left.exists()

@@ -163,3 +163,15 @@ def test_a_run_whose_ranks_ended_without_a_supervisor_goes_on(stage: Stage, stat
     fact = stage.ended(run).fact
 
     assert (fact.state, fact.attempt, fact.resumed_at) == (RunState.FINISHED, 3, 4)
+
+
+def test_a_run_whose_world_is_lost_has_all_of_its_output_collected(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+    monkeypatch.setattr(stage.supervisor._outputs, "end", ended.append)
+    stage.up(2)
+
+    run = stage.ended(stage.ask("kill()"))
+
+    assert ended == [run.id]

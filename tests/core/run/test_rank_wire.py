@@ -39,7 +39,7 @@ text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 number = st.integers(0, 2**53)
 finite = st.floats(0, 2**53)
 moment = st.floats(0, 1e11)
-runs = st.from_regex(r"[0-9]{6}-[0-9]{6}-[a-z2-7]{4}", fullmatch=True)
+runs = st.from_regex(r"[0-9]{6}-[0-9]{6}-[a-z2-7]{4}(\.[2-9])?", fullmatch=True)
 endings = st.builds(
     Ending, st.sampled_from(["finished", "failed"]), number, text, text, st.booleans()
 )
@@ -155,6 +155,7 @@ PULSE = Pulse(RUN, 1, 7, 2.0, "Barrier", 1.5, 4, "time.sleep", 0.5)
         line_of(BATCH, sequence="x"),
         line_of(BATCH, sequence=0),
         line_of(BATCH, run="../../x"),
+        line_of(BATCH, run=f"{RUN}.1"),
         line_of(BATCH, run=["260101-000000-arun"]),
         line_of(BATCH, chunks=[["stdout", 1e300, "hi"]]),
         line_of(BATCH, chunks=[["stdout", math.nan, "hi"]]),

@@ -236,3 +236,22 @@ def test_what_cannot_be_written_here_is_reported_and_tried_again(tmp_path, store
     assert found["log.txt"] == b"0 | hello\n0 | wor\n"
     outputs.close()
     far["10.0.0.4"].close()
+
+
+def test_a_run_that_continues_on_other_nodes_is_collected_from_all(tmp_path, store):
+    far = sessions(tmp_path, "10.0.0.4", "10.0.0.10")
+    outputs = opened(far, tmp_path)
+    outputs.begin(RUN, ["10.0.0.4"], str(tmp_path / "results"))
+    place = outputs.place(RUN, ["10.0.0.4"])[2:]
+    write(tmp_path / "10.0.0.4" / place, before=b"1")
+
+    outputs.begin(RUN, ["10.0.0.10"], str(tmp_path / "results"))
+    write(tmp_path / "10.0.0.10" / place, after=b"2")
+    outputs.end(RUN)
+    until(lambda: not outputs._kept, "the end of the run's output")
+
+    found = files(tmp_path / "results" / "c" / RUN)
+    assert (found["before"], found["after"]) == (b"1", b"2")
+    outputs.close()
+    for session in far.values():
+        session.close()
