@@ -37,7 +37,7 @@ FIELDS = {
     "host_file": "A host file, relative to the job file's folder.",
     "needs": "What each node needs at least; see the fields below.",
     "shrink": "After the loss of a node: continue with the others, or wait for new ones.",
-    "snapshots": "Not supported yet; a job file with this field is refused.",
+    "snapshots": "Saved by themselves; a job file with this field is refused.",
 }
 
 

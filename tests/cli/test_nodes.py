@@ -277,7 +277,7 @@ def test_what_becomes_of_lost_nodes_is_said_and_how_long_the_run_may_take(
 
     result = workbench("run", "--background", "--yes", "--name", "r", "job.toml")
 
-    assert "nothing is saved of runs yet; the next one waits for other nodes." in result.stderr
+    assert "its newest snapshot when the node is replaced, or ends if it has none." in result.stderr
     assert "Run 'r' stops after 7 d" in result.stderr
     assert store.cluster_wish("default").fleet.min_nodes == 2
 

@@ -92,7 +92,7 @@ def test_a_file_for_nodes_says_what_a_batch_service_was_told():
     )
     assert job.prepare == "jobs/prepare.sh"
     assert job.shrink == "continue"
-    assert job.remark.endswith("the next one continues with the nodes that are left.")
+    assert job.remark.endswith("on the nodes that are left, or ends if it has none.")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_whether_lost_nodes_are_waited_for_is_how_many_a_world_needs(text, least
     job = parse_job(f'script = "a.py"\n{text}\n', "job.toml")
 
     assert fleet_wish(job.request(), SPELLING, now=0.0).min_nodes == least
-    assert job.remark.startswith("A run that loses a node ends")
+    assert job.remark.startswith("A run that loses a node continues")
 
 
 def test_a_run_on_nodes_that_cost_ends_after_a_week_and_the_nodes_soon_after():
@@ -211,9 +211,9 @@ def test_a_host_file_is_found_from_the_job_file():
         ),
         (
             'provider = "ec2"\nsnapshots.every = "10m"\n',
-            "job.toml, line 3: snapshots: nothing is saved of runs yet; leave it out, and have the "
-            "script write what it needs into the folder that WORKBENCH_OUTPUT names, which is kept "
-            "as it comes.",
+            "job.toml, line 3: snapshots: trainings by Chainer's Trainer save them by themselves; "
+            "leave it out. Other programs can write what they need into the folder that "
+            "WORKBENCH_OUTPUT names, which is kept as it comes.",
         ),
         (
             'provider = "ec2"\nranks = 3\n',

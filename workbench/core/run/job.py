@@ -1,8 +1,8 @@
 """The fields of a job file, with its durations and parameters.
 
-The fields are those of a batch service's job file. Fields that have no effect yet are errors, such
-as ``snapshots``. ``shrink`` concerns the nodes alone: a run that loses one ends, since its state is
-not saved, and the next run continues with the remaining nodes, or waits for others.
+The fields are those of a batch service's job file. Fields that have no effect are errors, such as
+``snapshots``, which are saved by themselves. ``shrink`` says where a run that loses a node
+continues from its newest snapshot: on the remaining nodes, or once others have replaced it.
 """
 
 from __future__ import annotations
@@ -39,11 +39,14 @@ from workbench.core.world.world import MAX_RANKS
 from workbench.errors import InputError
 
 CONTINUE, WAIT = "continue", "wait"
-ENDS = "A run that loses a node ends, as nothing is saved of runs yet; the next one "
-AFTERWARDS = {CONTINUE: "continues with the nodes that are left.", WAIT: "waits for other nodes."}
-NO_SNAPSHOTS = (
-    "nothing is saved of runs yet; leave it out, and have the script write what it needs into the "
-    "folder that WORKBENCH_OUTPUT names, which is kept as it comes."
+LOSES = "A run that loses a node continues from its newest snapshot "
+AFTERWARDS = {
+    CONTINUE: "on the nodes that are left, or ends if it has none.",
+    WAIT: "when the node is replaced, or ends if it has none.",
+}
+NO_CHOICE = (
+    "trainings by Chainer's Trainer save them by themselves; leave it out. Other programs can "
+    "write what they need into the folder that WORKBENCH_OUTPUT names, which is kept as it comes."
 )
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -173,7 +176,7 @@ class JobNeeds(BaseModel):
 
 
 def _refused(_: object) -> None:
-    raise ValueError(NO_SNAPSHOTS)
+    raise ValueError(NO_CHOICE)
 
 
 class Job(BaseModel):
@@ -261,7 +264,7 @@ class Job(BaseModel):
     @property
     def remark(self) -> str:
         """A note for the user on the effect of lost nodes; empty for none."""
-        return f"{ENDS}{AFTERWARDS[self.shrink]}" if self.shrink else ""
+        return f"{LOSES}{AFTERWARDS[self.shrink]}" if self.shrink else ""
 
     def request(self, host_file: str = "", prepare: str | None = None) -> FleetRequest:
         """Return the options about nodes.
