@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -21,7 +22,7 @@ optimizer = chainermn.create_multi_node_optimizer(chainer.optimizers.SGD(0.01), 
 optimizer.setup(model)
 iterator = chainer.iterators.SerialIterator(part, 4)
 updater = chainer.training.StandardUpdater(iterator, optimizer)
-trainer = chainer.training.Trainer(updater, (EPOCHS, "epoch"))
+trainer = chainer.training.Trainer(updater, (EPOCHS, "epoch"), os.environ["WORKBENCH_OUTPUT"])
 
 
 def linger(_: Any) -> None:
