@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.timeout(240)]
 T = TypeVar("T")
 NAME = "rehearsed"
 DEADLINE = 60.0
+TRAINING = (Path(__file__).parent / "programs" / "slow_training.py").read_text()
 STEPS = (Path(__file__).parent / "programs" / "cells" / "steps.py").read_text()
 
 
@@ -75,6 +76,10 @@ class Rehearsal:
             cluster=NAME,
             environment=(("STEPS", str(steps)),),
         ).id
+
+    def train(self) -> str:
+        """Start a training that saves snapshots."""
+        return ask_run(self.store, kind=RunKind.CELL, source=TRAINING, cluster=NAME).id
 
     def running(self, run: str) -> None:
         until(lambda: self.store.run(run).fact.iteration > 2)
@@ -135,6 +140,23 @@ def test_a_killed_supervisor_finds_its_nodes_and_buys_none_again(rehearsal: Rehe
     assert rehearsal.ended(run).fact.state is RunState.FINISHED
     assert rehearsal.ready(3) == nodes
     assert len(rehearsal.store.purchases(NAME)) == 1
+
+
+def test_a_training_continues_without_its_node_and_then_with_another(rehearsal: Rehearsal) -> None:
+    rehearsal.ready(3)
+    run = rehearsal.train()
+    until(lambda: rehearsal.store.newest_snapshot(run) >= 0)
+
+    taken = ask_interruption(rehearsal.store, "", 0.0, cluster=NAME)
+
+    ended = rehearsal.ended(run)
+    assert ended.fact.state is RunState.FINISHED, ended.fact.message
+    lost = rehearsal.store.attempts(run)[0]
+    assert f"on {taken} was lost (its node is gone, or unreachable)" in lost.message
+    points = rehearsal.store.points(run)
+    curve = [p.iteration for p in points if p.name == "main/loss" and p.rank == 0]
+    assert curve == [*range(1, ended.fact.iteration + 1)]
+    rehearsal.ready(3)
 
 
 def test_a_node_that_is_taken_back_takes_its_rank_along_and_is_replaced(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -197,3 +199,13 @@ def test_the_pace_is_reported_again_soon_after_the_clock_was_set_back() -> None:
 @pytest.mark.parametrize("name", ["step/data", "exchange/bytes", "gauge/noise", "snapshot/seconds"])
 def test_what_workbench_measures_is_not_drawn_as_a_curve(name) -> None:
     assert [group.names for group in group_names([name, "loss"])] == [("loss",)]
+
+
+def test_the_time_that_is_left_follows_from_the_pace_since_the_run_was_resumed() -> None:
+    fact = RunFact(
+        "id", RunState.RUNNING, started=1.0, iteration=120, iterations_total=200, attempt=2
+    )
+
+    assert seconds_left(fact, 1000.0) is None
+    resumed = replace(fact, resumed_at=100, resumed=990.0)
+    assert seconds_left(resumed, 1000.0) == pytest.approx(40.0)

@@ -105,7 +105,9 @@ def seconds_left(fact: RunFact, now: float) -> float | None:
     done = fraction_done(fact)
     if not done or not fact.started or fact.state.ended:
         return None
-    if fact.resumed:
+    if fact.attempt > 1:
+        if not fact.resumed:
+            return None
         pace = (fact.iteration - fact.resumed_at) / max(now - fact.resumed, 1e-9)
         return fact.iteration * (1 - done) / done / pace if pace > 0 else None
     return max(0.0, now - fact.started) * (1 - done) / done
