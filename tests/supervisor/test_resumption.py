@@ -8,6 +8,7 @@ from tests.supervisor.conftest import NAME, Stage
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch, Letter, Sample
 from workbench.core.run.snapshots import SECONDS_NAME
+from workbench.supervisor.fleet.provider import Load
 
 # Ten iterations, with a snapshot at the fourth; the first attempt dies in the sixth.
 DIES_ONCE = """
@@ -175,3 +176,18 @@ def test_a_run_whose_world_is_lost_has_all_of_its_output_collected(
     run = stage.ended(stage.ask("kill()"))
 
     assert ended == [run.id]
+
+
+def test_no_more_nodes_are_bought_for_a_run_that_continues(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.up(2)
+    loads: list[Load] = []
+    monkeypatch.setattr(stage.supervisor._ground, "keep", lambda _, load, now: loads.append(load))
+    run = stage.ask(DIES_ONCE)
+    stage.until(lambda: stage.store.run(run).fact.started)
+    loads.clear()
+
+    stage.until(lambda: stage.store.run(run).fact.resumed)
+
+    assert [load for load in loads if load.waiting] == []

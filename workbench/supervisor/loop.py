@@ -302,7 +302,9 @@ class Supervisor:
 
     def _load(self) -> Load:
         used, whole = self._worlds.hosts()
-        return Load(len(self._queue), bool(self._activities), used, whole)
+        # A run that continues by itself is active, so more nodes are not bought for it.
+        waiting = sum(not run.fact.started for run in self._queue)
+        return Load(waiting, bool(self._activities or self._queue[waiting:]), used, whole)
 
     def _plan(self, now: Moment) -> list[Action]:
         self._target = self._ground.target(self._wish, self._load().used)
