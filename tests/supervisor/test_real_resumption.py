@@ -73,13 +73,19 @@ def test_a_training_whose_rank_is_killed_continues(table: Table) -> None:
 
 
 def test_a_training_moves_to_another_number_of_ranks(table: Table) -> None:
-    run = begun(table)
+    run = begun(table, parameters=(("epochs", 1_000),))
     ask_size(table.store, Size(3, None), cluster=NAME, oversubscribe=True)
 
-    ended = table.ended(run)
+    until(lambda: table.store.run(run).fact.resumed_at > 0)
+    moved = table.store.run(run).fact
+    until(lambda: table.store.run(run).fact.iteration > moved.resumed_at)
+    ask_stop(table.store, run, NAME)
 
+    ended = table.ended(run)
     fact = ended.fact
-    assert fact.state is RunState.FINISHED, fact.message
+    assert fact.state is RunState.STOPPED, fact.message
     assert (fact.attempt, fact.ranks) == (2, 3)
-    assert fact.message.startswith("It left its 2 ranks for another size.")
+    (left,) = table.store.attempts(run)
+    assert left.message == "It left its 2 ranks for another size."
+    assert left.iteration == left.snapshot == moved.resumed_at
     assert drawn(table, ended) == [*range(1, fact.iteration + 1)]

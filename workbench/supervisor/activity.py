@@ -113,8 +113,9 @@ class Activity:
 
     @property
     def is_movable(self) -> bool:
-        """Whether the run can leave its world now, and continue in another one."""
-        is_ending = self.is_reported or self._active.stop_wished or self._active.failed
+        """Whether the run can continue in another world; also while it leaves its own."""
+        is_stopping = self._active.stop_wished and not self._is_moving
+        is_ending = self.is_reported or is_stopping or self._active.failed
         return is_resumable(self.run.wish.kind) and self._snapshot != NONE and not is_ending
 
     @property
@@ -200,7 +201,7 @@ class Activity:
 
     def wish_move(self, now: Moment) -> None:
         """Let the run leave at its next boundary, whenever that is, and continue elsewhere."""
-        if self.is_movable:
+        if self.is_movable and not self._is_moving:
             log.info("Run %r leaves its ranks for a new size.", self.run.wish.name)
             self._is_moving, self._notice = True, MOVES
             self._active = replace(self._active, stop_wished=now.steady, grace=math.inf)

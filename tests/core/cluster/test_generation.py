@@ -73,7 +73,13 @@ def planned(wish, worlds, queue=(), *, failures=0, now=1.0, **given) -> list[Act
         ([standing(busy=True)], WAITING, []),
         ([standing(size=4)], WAITING, [StartWorld(2, TWO)]),
         ([standing(size=4, busy=True)], WAITING, []),
-        ([standing(size=4, busy=True, movable=True)], WAITING, [MoveRun(1)]),
+        ([standing(size=4, busy=True, movable=True)], WAITING, [StartWorld(2, TWO)]),
+        ([standing(size=4, busy=True, movable=True), standing(2)], WAITING, [MoveRun(1)]),
+        (
+            [standing(size=4, busy=True, movable=True), standing(2, busy=True)],
+            WAITING,
+            [],
+        ),
         ([standing(busy=True, movable=True)], WAITING, []),
         (
             [standing(size=4, busy=True, movable=True), standing(2, STARTING, prepared=False)],
@@ -261,6 +267,7 @@ class Model:
     failures: int = 0
     asked: int = 0
     log: list[Action] = field(default_factory=list)
+    running: dict[int, str] = field(default_factory=dict)
 
     def turn(self) -> list[Action]:
         actions = planned(self.wish, self.worlds, self.queue, failures=self.failures)
@@ -279,7 +286,11 @@ class Model:
                 self.change(generation, prepared=True)
             case Submit(run, generation):
                 self.queue = [queued for queued in self.queue if queued.run != run]
+                self.running[generation] = run
                 self.change(generation, busy=True)
+            case MoveRun(generation):
+                self.queue.insert(0, Queued(self.running[generation], 0))
+                self.change(generation, busy=False, is_movable=False)
 
     def change(self, generation: int, **changes: object) -> None:
         self.worlds[generation - 1] = replace(self.worlds[generation - 1], **changes)
@@ -294,7 +305,9 @@ class Model:
                 self.change(fact.generation, fact=replace(fact, state=BROKEN), busy=False)
                 self.failures += fact.state is STARTING
             if event == "finish" and fact.state is READY:
-                self.change(fact.generation, busy=False)
+                self.change(fact.generation, busy=False, is_movable=False)
+            if event == "save" and world.usable and world.busy:
+                self.change(fact.generation, is_movable=True)
         if event == "ask":
             self.queue.append(Queued(f"run {self.asked}", 0))
             self.asked += 1
@@ -310,7 +323,9 @@ class Model:
             self.turn()
 
 
-events = st.lists(st.sampled_from(["ready", "break", "finish", "ask", "1", "2", "3"]), max_size=14)
+events = st.lists(
+    st.sampled_from(["ready", "break", "finish", "ask", "save", "1", "2", "3"]), max_size=18
+)
 
 
 @PROFILE
@@ -339,9 +354,26 @@ def test_whatever_happened_one_world_of_the_wished_size_remains(history) -> None
 
     alive = [world for world in model.worlds if world.fact.state is not ENDED]
     assert [(w.fact.size, w.usable) for w in alive] == [(model.wish.ranks, True)]
-    assert [submit.run for submit in of(Submit, model.log)] == [
-        f"run {n}" for n in range(model.asked)
-    ]
+    begun = [submit.run for submit in of(Submit, model.log)]
+    assert [*dict.fromkeys(begun)] == [f"run {n}" for n in range(model.asked)]
+    assert len(begun) == model.asked + len(of(MoveRun, model.log))
+
+
+def test_a_run_that_saves_snapshots_moves_to_a_new_size_before_the_next_run_begins() -> None:
+    model = Model()
+    model.happen("ask")
+    for event in ("ready", "ready", "save", "ask", "1"):
+        model.turn()
+        model.happen(event)
+
+    for _ in range(2):  # the run stays where it is until the new world is ready
+        assert of(MoveRun, model.turn()) == []
+    for event in ("ready", "none", "none"):
+        model.happen(event)
+        model.turn()
+
+    ended = EndWorld(1, "replaced by the next generation")
+    assert model.log[-3:] == [MoveRun(1), ended, Submit("run 0", 2)]
 
 
 @PROFILE

@@ -10,7 +10,7 @@ import chainer
 import chainermn
 import numpy
 
-EPOCHS = 6
+EPOCHS = globals().get("epochs", 6)
 comm = chainermn.create_communicator("naive")
 generator = numpy.random.RandomState(0)
 examples = generator.rand(120, 4).astype("f")

@@ -2,7 +2,7 @@
 
 A generation is one MPI world with fixed ranks, because MPI worlds can neither lose a member nor
 grow over hosts. So each change of size or of hosts is a new generation: it starts beside the one
-that runs, and takes over once it is ready and that one's run has ended. ::
+that runs, and takes over once it is ready and that one's run has ended or has left it. ::
 
     StartWorld ──▶ starting ──▶ ready ──▶ set-up cells ──▶ usable ──▶ busy with a run
                       │           │            │             │              │
@@ -13,8 +13,10 @@ that runs, and takes over once it is ready and that one's run has ended. ::
                       ├──▶ EndWorld   not ready within START_SECONDS
                       └──▶ broken ──▶ EndWorld   a rank's process is gone; from any state
 
-A new world is started only if none fits, none is starting, and the newest usable one is idle. A
-run that saves snapshots leaves its world for that at the next boundary; any other is waited for.
+A new world is started only if none fits, none is starting, and the newest usable one is idle or
+its run saves snapshots. Such a run leaves its world at the next boundary once the new one is
+usable, and continues there before any other run. If the new world does not become ready, the run
+has lost nothing. Any other run is waited for.
 ``MOST_FAILURES`` worlds in a row that did not become ready stop this until the wish changes.
 """
 
@@ -108,7 +110,8 @@ class ObservedWorld:
         prepared: Whether all set-up cells have run there.
         busy: Whether a run, a set-up cell or a recovery is active there.
         placement: The host address of every rank, in rank order.
-        is_movable: Whether its run has saved a snapshot, and can continue in another world.
+        is_movable: Whether its run has saved a snapshot, and can continue in another world; also
+            while it leaves.
     """
 
     fact: WorldFact
@@ -127,9 +130,11 @@ class ObservedWorld:
         """Return whether it has the desired ranks and hosts; true while these are unknown."""
         return target is None or self.placement == target.placement
 
-    def can_move_to(self, target: World) -> bool:
+    def can_move_to(self, target: World | None) -> bool:
         """Return whether its run can continue there, where a host has its snapshots."""
-        return self.is_movable and not {*self.placement}.isdisjoint(target.placement)
+        if target is None or not self.is_movable:
+            return False
+        return not {*self.placement}.isdisjoint(target.placement)
 
 
 @dataclass(frozen=True)
@@ -219,16 +224,17 @@ def plan(
     for world in coming:
         actions += _bring_up(world, target, now)
     fits = newest is not None and newest.fits(target)
-    if target is not None and target.size and not (fits or coming or failures >= MOST_FAILURES):
-        if newest is None or not newest.busy:
-            actions.append(StartWorld(next_generation, target))
-        elif newest.can_move_to(target):
-            actions.append(MoveRun(newest.fact.generation))
+    is_hindered = coming or failures >= MOST_FAILURES or not _may_start(newest, target)
+    if target is not None and target.size and not fits and not is_hindered:
+        actions.append(StartWorld(next_generation, target))
     why = "no ranks are wanted" if _is_empty(target) else "replaced by the next generation"
     superfluous = usable if _is_empty(target) else usable[:-1]
     actions += [EndWorld(world.fact.generation, why) for world in superfluous if not world.busy]
-    if newest is not None and fits and not newest.busy and queue:
-        actions.append(Submit(queue[0].run, newest.fact.generation))
+    if newest is not None and fits and not newest.busy:
+        leaving = [world for world in usable[:-1] if world.busy and world.can_move_to(target)]
+        actions += [MoveRun(world.fact.generation) for world in leaving]
+        if queue and not leaving:
+            actions.append(Submit(queue[0].run, newest.fact.generation))
     return actions
 
 
@@ -246,6 +252,11 @@ def cluster_state(
     if failures >= MOST_FAILURES:
         return ClusterState.FAILED
     return ClusterState.RESIZING if usable else ClusterState.STARTING
+
+
+def _may_start(newest: ObservedWorld | None, target: World | None) -> bool:
+    """Return whether a world may start beside the newest usable one."""
+    return newest is None or not newest.busy or newest.can_move_to(target)
 
 
 def _take_down(worlds: Sequence[ObservedWorld]) -> list[Action]:
