@@ -26,6 +26,7 @@ NAMES = (
     "points",
     "live_view",
     "cold_start",
+    "continuation",
     "fleet",
     "nodes",
     "bare_nodes",

@@ -1,0 +1,143 @@
+"""How long a training pauses when its ranks change, and what its snapshots cost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+from workbench.core.cluster.size import Size
+from workbench.core.run.model import RunKind
+from workbench.core.run.snapshots import SECONDS_NAME
+from workbench.requests.cluster import ask_size
+from workbench.requests.resume import ask_resume
+from workbench.requests.run import ask_run, ask_stop
+from workbench.store import Store
+
+from .figures import BenchmarkFailed, Row, Series, interleaved
+from .place import Place, cluster
+
+SOURCE = Path(__file__).parent / "scripts" / "continued_training.py"
+NAME = "default"
+SECONDS = 120.0
+AFTER = 5  # iterations on the new ranks
+LAST_STEP_SECONDS = 0.1  # a step may still end right after the kill
+OURS, BY_HAND = "resize", "stop, resize, resume"
+NOTE = "100 MB of parameters and momentum, real steps; without a step's own time"
+
+
+def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
+    """Resize and kill trainings, in turn, and read the times of their iterations."""
+    stalls: list[float] = []
+    killed: list[float] = []
+    with cluster(2), Store() as store:
+        ways = {
+            OURS: partial(_resized, store, stalls, by_hand=False),
+            BY_HAND: partial(_resized, store, stalls, by_hand=True),
+        }
+        found = interleaved(rounds, ways, say)
+        for number in range(1, rounds + 1):
+            killed.append(_killed(store, stalls))
+            say(f"round {number} of {rounds}: rank killed {killed[-1]:.5g}")
+    return [
+        Row(
+            "pause of a training that is resized between 1 and 2 ranks",
+            "s",
+            *found.values(),
+            note=NOTE,
+        ),
+        Row(
+            "SIGKILL of a rank to the end of the next step, 2 ranks",
+            "s",
+            Series("continues by itself", tuple(killed)),
+            note=NOTE,
+        ),
+        Row(
+            "stall of a snapshot",
+            "s",
+            Series("2 ranks", tuple(stalls)),
+            note="100 MB; the first of each training, which is the slowest",
+        ),
+    ]
+
+
+def _resized(store: Store, stalls: list[float], *, by_hand: bool) -> float:
+    """Return the longest time between two iterations around a change of size."""
+    before = store.cluster_fact(NAME).ranks
+    size = Size(3 - before, None)
+    with _training(store, stalls) as run:
+        if by_hand:
+            ask_stop(store, run, NAME)
+            _until(lambda: store.run(run).fact.state.ended)
+            ask_size(store, size, cluster=NAME, oversubscribe=True)
+            ask_resume(store, run)
+        else:
+            ask_size(store, size, cluster=NAME, oversubscribe=True)
+        return _gap(store, run)
+
+
+def _killed(store: Store, stalls: list[float]) -> float:
+    """Return the time from the end of a rank to the next iteration."""
+    ask_size(store, Size(2, None), cluster=NAME, oversubscribe=True)
+    _until(lambda: store.cluster_fact(NAME).ranks == 2)
+    with _training(store, stalls) as run:
+        victim = store.ranks(NAME, store.run(run).fact.generation)[1]
+        asked = time.time()
+        os.kill(victim.pid, signal.SIGKILL)
+        _continued(store, run, 1)
+        return min(t for t in _times(store, run) if t > asked + LAST_STEP_SECONDS) - asked
+
+
+@contextmanager
+def _training(store: Store, stalls: list[float]) -> Iterator[str]:
+    """Have a training that has saved a snapshot; note its stall."""
+    source = SOURCE.read_text(encoding="utf-8")
+    run = ask_run(store, kind=RunKind.CELL, source=source, cluster=NAME).id
+    try:
+        _until(lambda: store.newest_snapshot(run) >= 0)
+        iteration = store.run(run).fact.iteration
+        _until(lambda: store.run(run).fact.iteration >= iteration + AFTER)
+        stalls.extend(p.value for p in store.points(run) if p.name == SECONDS_NAME)
+        yield run
+    finally:
+        with suppress(BenchmarkFailed):
+            ask_stop(store, run, NAME)
+            _until(lambda: store.run(run).fact.state.ended)
+
+
+def _gap(store: Store, run: str) -> float:
+    _continued(store, run, AFTER)
+    steps = [later - earlier for earlier, later in pairwise(_times(store, run))]
+    return max(steps) - median(steps)
+
+
+def _continued(store: Store, run: str, iterations: int) -> None:
+    """Wait until a run has done so many iterations in its next attempt."""
+    _until(lambda: store.run(run).fact.resumed_at >= 0)
+    resumed = store.run(run).fact.resumed_at
+    _until(lambda: len([t for t in _points(store, run) if t[0] > resumed]) >= iterations)
+
+
+def _times(store: Store, run: str) -> list[float]:
+    """Return when rank 0 ended its iterations, in epoch seconds."""
+    return sorted(moment for _, moment in _points(store, run))
+
+
+def _points(store: Store, run: str) -> list[tuple[int, float]]:
+    """Return rank 0's iterations with the time at which each ended."""
+    points = store.points(run)
+    return [(p.iteration, p.time) for p in points if p.name == "main/loss" and p.rank == 0]
+
+
+def _until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise BenchmarkFailed(f"A training did not come so far within {SECONDS:.0f} s.")
+        time.sleep(0.02)
