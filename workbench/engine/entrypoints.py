@@ -15,6 +15,7 @@ from workbench.engine.execution import execute
 from workbench.engine.progress_bars import draw_bars_as_text
 from workbench.engine.rank import Rank
 from workbench.engine.stdin_errors import refuse_questions
+from workbench.engine.torch_hook import hook_torch
 
 _rank: Rank | None = None
 _begun: set[str] = set()
@@ -34,6 +35,7 @@ def join(
         refuse_questions()
         draw_bars_as_text()
         hook_chainer()
+        hook_torch()
         _rank = Rank(generation, address, fault_tolerant=fault_tolerant, crash_folder=crash_folder)
     return asdict(_rank.fact(_shell().kernel.engine_id))
 

@@ -45,6 +45,7 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
         with _surroundings(assignment), restored():
             ending = _attempt(rank, run, assignment, shell)
     finally:
+        run.close()
         rank.leave(run, ending)
 
 

@@ -25,7 +25,8 @@ def report(
     Outside of a run it does nothing, so scripts that report also work when started by hand.
 
     Args:
-        iteration: The number of the iteration; by default the previous one plus one.
+        iteration: The number of the iteration; by default the previous one plus one, or the
+            present one in a loop whose steps are counted.
         total: Iterations to do, for the progress bar.
         epoch: Epochs done, may be fractional.
         values: Names and numbers, which may be infinite or NaN.
@@ -39,7 +40,7 @@ def report(
     if run is None:
         return
     before = run.log.progress
-    number = _count("iteration", run.iteration + 1 if iteration is None else iteration)
+    number = _count("iteration", run.next_iteration() if iteration is None else iteration)
     progress = replace(
         before,
         iteration=number,
@@ -48,10 +49,15 @@ def report(
     )
     numbers = [(_name(name), _number(name, value)) for name, value in values.items()]
     run.iteration = number
+    run.own_names.update(values)
+    run.own_names.update(
+        name for name, given in (("iteration", iteration), ("epoch", epoch)) if given is not None
+    )
     for name, value in numbers:
         run.log.add(name, number, value)
     run.log.progress = progress
-    run.boundaries.passed()
+    if run.takes_boundary():
+        run.boundaries.passed()
     run.boundaries.check()
 
 

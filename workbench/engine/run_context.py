@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import Boundaries
 from workbench.engine.run_log import RunLog
 
@@ -19,6 +21,8 @@ class Current:
     Args:
         leader: The lowest rank on this rank's node.
         snapshots: Of the run's trainings; None if none are saved.
+        closing: Called at the run's end, while its log still takes values.
+        own_names: What the user's program reports by ``workbench.report``.
     """
 
     log: RunLog
@@ -27,6 +31,41 @@ class Current:
     source_name: str = ""
     leader: int = 0
     snapshots: RunSnapshots | None = None
+    closing: list[Callable[[], None]] = field(default_factory=list)
+    own_names: set[str] = field(default_factory=set)
+    _is_counted: bool = False
+    _has_passed: bool = False
+
+    def counted(self, iteration: int, epoch: float) -> None:
+        """Note that an optimizer's step has begun an iteration of a loop without a trainer.
+
+        Args:
+            epoch: Epochs done; 0 if unknown.
+        """
+        self._is_counted = self._has_passed = True
+        before, own = self.log.progress, self.own_names
+        if "iteration" not in own:
+            self.iteration = iteration
+        self.log.progress = Progress(
+            self.iteration,
+            before.iterations_total,
+            before.epoch if "epoch" in own else epoch,
+            before.epochs_total,
+        )
+
+    def next_iteration(self) -> int:
+        """Return the iteration of values that are reported without one."""
+        return self.iteration + (not self._is_counted or "iteration" in self.own_names)
+
+    def takes_boundary(self) -> bool:
+        """Return whether a report is a boundary: not if it follows a step, which was one."""
+        passed, self._has_passed = self._has_passed, False
+        return not passed
+
+    def close(self) -> None:
+        """Have the run's hooks report what remains."""
+        while self.closing:
+            self.closing.pop()()
 
 
 _current: Current | None = None

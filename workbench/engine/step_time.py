@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
+from workbench.core.performance.loop_time import StepParts
 from workbench.core.performance.step_sampling import PASSING, split
 from workbench.engine import codec_statistics
 from workbench.engine.mpi_calls import watch
@@ -113,6 +114,12 @@ class StepTime:
             self._since += seconds
             self._communicated += watch.seconds - communicated
             self._passed += watch.passed - passed
+
+    def spend(self, parts: StepParts) -> None:
+        """Add the parts of a step of a loop that has no updater to time."""
+        self._update += parts.update
+        self._inside += parts.inside
+        self._data += parts.data
 
     def finish(self, iteration: int) -> None:
         """Report the remaining values at the end of the training."""

@@ -1,0 +1,41 @@
+"""Call a function when a module is imported, without importing it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+
+def when_imported(name: str, wrap: Callable[[Any], None]) -> None:
+    """Call ``wrap`` with the module ``name``: now, or as soon as it has been imported."""
+    if name in sys.modules:
+        wrap(sys.modules[name])
+    elif not any(isinstance(one, _Finder) and one.name == name for one in sys.meta_path):
+        sys.meta_path.insert(0, _Finder(name, wrap))
+
+
+class _Finder:
+    """Finds one module with the other finders, and has it wrapped after its execution."""
+
+    def __init__(self, name: str, wrap: Callable[[Any], None]) -> None:
+        self.name = name
+        self._wrap = wrap
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                self._wrap(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # this spec alone
+        return spec

@@ -1,0 +1,255 @@
+"""Have PyTorch's loops report losses, iterations and step times, and stop at boundaries.
+
+PyTorch has no trainer, so the parts of a loop are watched: ``backward``, the optimizers' steps,
+``DataLoader`` and ``GradScaler``. Outside of a run, and in threads beside the main one, nothing is
+done.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from workbench.engine.import_hook import when_imported
+from workbench.engine.run_context import Current, current
+from workbench.engine.training_loop import Pass, TrainingLoop, now
+
+UNSCALED = "_workbench_unscaled"
+PASS = "_workbench_pass"
+# Names that say nothing about which optimizer it is.
+_GENERIC = frozenset({"self", "opt", "optim", "optimizer"})
+_MAIN = threading.main_thread().ident
+
+
+def hook_torch() -> None:
+    """Watch PyTorch's training loops, now or as soon as ``torch`` is imported."""
+    when_imported("torch", _wrap)
+
+
+def _wrap(torch: Any) -> None:
+    if hasattr(torch.autograd.backward, "__wrapped__"):
+        return
+    try:
+        _wrap_parts(torch)
+    except AttributeError as error:  # another release of PyTorch
+        print(
+            f"workbench: loops of torch {torch.__version__} get no curves ({error}); "
+            "report values with workbench.report.",
+            file=sys.stderr,
+        )
+
+
+def _wrap_parts(torch: Any) -> None:
+    hooks = _Hooks(torch)
+    # PyTorch removes this module's name from its package.
+    optimizers: Any = sys.modules.get("torch.optim.optimizer")
+    optimizers.register_optimizer_step_pre_hook(hooks.before_step)
+    optimizers.register_optimizer_step_post_hook(hooks.after_step)
+    torch.autograd.backward = hooks.backward(torch.autograd.backward)
+    loader = torch.utils.data.DataLoader
+    loader.__iter__ = hooks.iterated(loader.__iter__)
+    batches = torch.utils.data.dataloader._BaseDataLoaderIter
+    batches.__next__ = hooks.fetched(batches.__next__)
+    scaler = torch.amp.GradScaler
+    scaler.scale = hooks.scaled(scaler.scale)
+    scaler.step = hooks.scaler_step(scaler.step)
+
+
+class _Watched:
+    """The loop of one run; a defect of ours ends its curves, and never the training."""
+
+    def __init__(self, run: Current, torch: Any) -> None:
+        self.run = run
+        self.loop = TrainingLoop(run, functools.partial(_numbers, torch))
+        self._torch = torch
+        self.is_broken = False
+        run.closing.append(lambda: self.do(self.loop.finish))
+
+    def do(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call ``function``; after an error, which is written once, nothing more is called."""
+        if self.is_broken:
+            return None
+        try:
+            return function(*args)
+        except Exception as error:  # noqa: BLE001  # a training is worth more than its curve
+            self.is_broken = True
+            self.run.log.note(
+                "stderr",
+                f"workbench: this loop's curves and step times end here ({error!r:.500}); "
+                "the training continues, and workbench.report works.\n",
+            )
+            return None
+
+    def count(self, optimizer: Any) -> bool:
+        """Report an optimizer's step; return whether it is a boundary, also after an error."""
+        begins = self.loop.count(optimizer, functools.partial(_name, optimizer))
+        self.do(lambda: self.loop.end_step(optimizer, _rate(self._torch, optimizer)))
+        return begins
+
+
+_watched: _Watched | None = None
+
+
+class _Hooks:
+    """The functions that are put around PyTorch's own."""
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+
+    def watched(self) -> _Watched | None:
+        """Return the present run's loop; None outside of a run, and in other threads."""
+        global _watched  # noqa: PLW0603  # a process hosts one run at a time
+        run = current()
+        # A trainer that counts iterations itself is hooked on its own.
+        if run is None or run.log.progress_source is not None or threading.get_ident() != _MAIN:
+            return None
+        if _watched is None or _watched.run is not run:
+            _watched = _Watched(run, self._torch)
+        return _watched
+
+    def backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``backward`` which also notes the losses that it is called on."""
+
+        @functools.wraps(original)
+        def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
+            # With a gradient it is a part of another backward pass, or starts from no loss.
+            if grad_tensors is not None or (here := self.watched()) is None:
+                return original(tensors, grad_tensors, *args, **kwargs)
+            here.do(here.loop.backward)
+            result = original(tensors, grad_tensors, *args, **kwargs)
+            here.do(self._note_loss, here.loop, tensors)
+            return result
+
+        return backward
+
+    def before_step(self, *_: Any) -> None:
+        """Note that an optimizer's step begins."""
+        if (here := self.watched()) is not None:
+            here.do(here.loop.begin_step)
+
+    def after_step(self, optimizer: Any, *_: Any) -> None:
+        """Report an optimizer's step; the run may stop here."""
+        if (here := self.watched()) is not None and here.count(optimizer):
+            here.run.boundaries.passed()
+            here.run.boundaries.check()
+
+    def iterated(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``DataLoader.__iter__`` whose iterator knows where its batches come from."""
+
+        @functools.wraps(original)
+        def iterate(loader: Any) -> Any:
+            batches = original(loader)
+            if (here := self.watched()) is not None:
+                here.do(setattr, batches, PASS, self._pass(loader))
+            return batches
+
+        return iterate
+
+    def fetched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the ``__next__`` of a loader's iterator, timed."""
+
+        @functools.wraps(original)
+        def get(batches: Any) -> Any:
+            if (here := self.watched()) is None or (given := vars(batches).get(PASS)) is None:
+                return original(batches)
+            asked = now()
+            batch = original(batches)
+            here.do(here.loop.fetched, given, asked)
+            return batch
+
+        return get
+
+    def scaled(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``GradScaler.scale`` whose result knows the loss before."""
+
+        @functools.wraps(original)
+        def scale(scaler: Any, outputs: Any) -> Any:
+            result = original(scaler, outputs)
+            if result is not outputs and (here := self.watched()) is not None:
+                here.do(self._note_unscaled, result, outputs)
+            return result
+
+        return scale
+
+    def scaler_step(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``GradScaler.step`` which counts also where the optimizer's step is skipped.
+
+        Otherwise ranks that scale each by themselves would count different iterations.
+        """
+
+        @functools.wraps(original)
+        def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            here = self.watched()
+            before = here.loop.steps if here else 0
+            result = original(scaler, optimizer, *args, **kwargs)
+            if here is not None and here.loop.steps == before:
+                self.after_step(optimizer)
+            return result
+
+        return step
+
+    def _note_loss(self, loop: TrainingLoop, tensors: Any) -> None:
+        is_one = isinstance(tensors, self._torch.Tensor)
+        for loss in (tensors,) if is_one else tensors:
+            value = getattr(loss, UNSCALED, loss)
+            if value.numel() == 1:
+                loop.add_loss(_scalar(self._torch, value))
+
+    def _note_unscaled(self, result: Any, outputs: Any) -> None:
+        if isinstance(result, self._torch.Tensor):
+            setattr(result, UNSCALED, outputs.detach())
+
+    def _pass(self, loader: Any) -> Pass:
+        # An iterable dataset takes the question for its length as a promise of it.
+        is_sized = not isinstance(loader.dataset, self._torch.utils.data.IterableDataset)
+        size = loader.batch_size
+        return Pass(
+            id(loader.dataset),
+            functools.partial(_length, loader) if is_sized else int,
+            size if isinstance(size, int) else 0,
+        )
+
+
+def _length(loader: Any) -> int:
+    try:
+        return len(loader)
+    except TypeError:  # a sampler that does not know it
+        return 0
+
+
+def _scalar(torch: Any, value: Any) -> Any:
+    """Return a tensor's number, or a copy of it where reading it would wait for its device."""
+    if value.device.type == "cpu":
+        return value.item()
+    if value.is_cuda and torch.cuda.is_current_stream_capturing():
+        return None  # what is captured has no value yet
+    return value.detach().reshape(()).float().clone()
+
+
+def _numbers(torch: Any, values: Sequence[Any]) -> list[float]:
+    """Return the numbers of scalars on devices, waiting once for each device."""
+    found = [0.0] * len(values)
+    for device in {value.device for value in values}:
+        places = [n for n, value in enumerate(values) if value.device == device]
+        numbers = torch.stack([values[n] for n in places]).tolist()
+        for place, number in zip(places, numbers, strict=True):
+            found[place] = number
+    return found
+
+
+def _rate(torch: Any, optimizer: Any) -> Any:
+    rate = optimizer.param_groups[0].get("lr")
+    return _scalar(torch, rate) if isinstance(rate, torch.Tensor) else rate
+
+
+def _name(optimizer: Any) -> str:
+    """Return the name of the caller's variable with the optimizer; empty if that says nothing."""
+    frame = sys._getframe()
+    while (frame := frame.f_back) is not None:  # type: ignore[assignment]  # it is a frame
+        for name, value in [*frame.f_locals.items(), *frame.f_globals.items()]:
+            if value is optimizer and name not in _GENERIC and not name.startswith("_"):
+                return name
+    return ""

@@ -1,0 +1,188 @@
+"""Report the values, step times and boundaries of a training loop that is written by hand.
+
+Hooks tell it of batches, backward passes and optimizers' steps; it knows no framework.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from workbench.core.performance.loop_time import LoopTime, Moment
+from workbench.core.run.training_steps import EpochCounter, StepCounter, StepLoss
+from workbench.engine.mpi_calls import watch
+from workbench.engine.run_context import Current
+from workbench.engine.step_time import StepTime
+
+FETCH_SECONDS = 0.25
+Fetch = Callable[[Sequence[Any]], Sequence[float]]
+
+
+class Pass:
+    """One pass over the batches of a source.
+
+    Args:
+        source: Identifies the data.
+        length: Returns the number of batches, 0 if unknown; asked once the loop trains on them.
+        batch: Examples of a batch; 0 if unknown.
+    """
+
+    __slots__ = ("_length", "_measure", "batch", "number", "position", "source")
+    _count = 0
+
+    def __init__(self, source: object, length: Callable[[], int], batch: int) -> None:
+        Pass._count += 1
+        self.number = Pass._count
+        self.source = source
+        self.batch = batch
+        self.position = 0
+        self._measure = length
+        self._length = -1
+
+    @property
+    def length(self) -> int:
+        """The number of batches; 0 if unknown."""
+        if self._length < 0:
+            self._length = self._measure()
+        return self._length
+
+
+def now() -> Moment:
+    """Return the present moment of the main thread."""
+    return Moment(time.perf_counter(), watch.seconds)
+
+
+class TrainingLoop:
+    """One run's training loops, one after another.
+
+    Args:
+        fetch: Returns the numbers of scalars that are on a device.
+    """
+
+    def __init__(self, run: Current, fetch: Fetch) -> None:
+        self._run = run
+        self._fetch_numbers = fetch
+        self._counter, self._epochs, self._loss = StepCounter(), EpochCounter(), StepLoss()
+        self._time = LoopTime(now())
+        self._timing: StepTime | None = None
+        self._optimizers = weakref.WeakKeyDictionary[Any, tuple[int, str]]()
+        self._numbered = 0
+        self._given: Pass | None = None  # the source of a batch that may be trained on
+        self._examples = 0
+        self._held: list[tuple[str, int, float]] = []
+        self._on_device: list[tuple[str, int, Any]] = []
+        self._fetched = time.monotonic()
+        self._begins = False
+        self.steps = 0
+
+    def fetched(self, given: Pass, asked: Moment) -> None:
+        """Note that the loop got a batch which it asked for at ``asked``."""
+        given.position += 1
+        self._given = given
+        self._time.fetched(asked, now())
+
+    def backward(self) -> None:
+        """Note that a backward pass from a loss begins: the latest batch is trained on."""
+        self._time.backward()
+        if (given := self._given) is not None:
+            self._given = None
+            self._epochs.trained(given.source, given.length, given.number, given.position)
+            self._examples += given.batch
+
+    def add_loss(self, value: Any) -> None:
+        """Add the loss of a backward pass: a number, or a scalar on a device."""
+        self._loss.add(value)
+
+    def begin_step(self) -> None:
+        """Note that an optimizer's step begins."""
+        self._loss.begin_step()
+
+    def count(self, optimizer: Any, name: Callable[[], str]) -> bool:
+        """Count the step of an optimizer that has ended; return whether it began an iteration.
+
+        Args:
+            name: Returns what to call the optimizer beside others; empty for its number.
+        """
+        self.steps += 1
+        number = self._number(optimizer, name)[0]
+        self._begins = self._counter.step(number)
+        if self._begins:
+            self._run.counted(self._counter.iteration, self._epochs.epoch)
+        return self._begins
+
+    def end_step(self, optimizer: Any, rate: Any) -> None:
+        """Report the step that was counted last.
+
+        Args:
+            rate: The optimizer's learning rate: a number, a scalar on a device, or None.
+        """
+        number, label = self._number(optimizer)
+        iteration = self._counter.iteration
+        loss = self._loss.end_step()
+        self._show_held()
+        if loss is not None or self._begins:
+            prefix = "" if self._counter.is_main(number) else f"{label}/"
+            self._report(iteration, {f"{prefix}loss": loss, f"{prefix}lr": rate})
+        self._measure(iteration)
+
+    def finish(self) -> None:
+        """Report what remains at the end of the run."""
+        self._show_held()
+        self._fetch(wait=True)
+        if self._timing is not None:
+            self._timing.finish(self._counter.iteration)
+
+    def _number(self, optimizer: Any, name: Callable[[], str] = str) -> tuple[int, str]:
+        """Return the optimizer's number, and what its values are called if it is not the main."""
+        found = self._optimizers.get(optimizer)
+        if found is None:
+            self._numbered += 1
+            label = name() or str(self._numbered)
+            found = self._optimizers[optimizer] = self._numbered, label
+        return found
+
+    def _measure(self, iteration: int) -> None:
+        parts = self._time.step(now())
+        if self._timing is None:  # the first step is mostly start-up, and is not measured
+            leader = self._run.leader
+            self._timing = StepTime(self._run.log, leader=leader, batch=self._examples)
+            return
+        self._timing.spend(parts)
+        if self._begins:
+            self._timing.step(iteration)
+
+    def _report(self, iteration: int, values: dict[str, Any]) -> None:
+        plain = []
+        for name, value in values.items():
+            if value is None or name in self._run.own_names:
+                continue
+            if isinstance(value, float | int):
+                plain.append((name, float(value)))
+            else:
+                self._on_device.append((name, iteration, value))
+        if iteration == 1:
+            # The training's own report of this iteration, which counts, comes only after it.
+            self._held += [(name, iteration, value) for name, value in plain]
+        elif plain:
+            self._run.log.add_all(iteration, tuple(plain))
+        if self._on_device:
+            self._fetch()
+
+    def _show_held(self) -> None:
+        for name, iteration, value in self._held:
+            if name not in self._run.own_names:
+                self._run.log.add(name, iteration, value)
+        self._held.clear()
+
+    def _fetch(self, *, wait: bool = False) -> None:
+        """Fetch values from devices, several at a time: each time waits for the device."""
+        if not wait and time.monotonic() - self._fetched < FETCH_SECONDS:
+            return
+        pending, self._on_device = self._on_device, []
+        numbers = self._fetch_numbers([value for _, _, value in pending])
+        for (name, iteration, _), number in zip(pending, numbers, strict=True):
+            if name not in self._run.own_names:
+                self._run.log.add(name, iteration, number)
+        self._fetched = time.monotonic()
