@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.supervisor.real import Table, real_table, until
+from tests.supervisor.real import NAME, Table, real_table, until
 from workbench.core.run.model import Run, RunState
+from workbench.requests.run import ask_stop
 
 pytest.importorskip("torch", reason="torch is an extra that the tests do without")
 
@@ -39,3 +41,33 @@ def test_a_distributed_training_has_the_curves_that_its_ranks_print(table: Table
         assert curve(table, run, "loss", rank) == pytest.approx(said["loss"])
     assert printed[0] != printed[1]
     assert (run.fact.iteration, run.fact.epoch) == (12, 3.0)
+
+
+def test_a_stop_ends_all_ranks_after_the_same_step_and_the_next_run_trains(table: Table) -> None:
+    source = (LOOPS / "ddp.py").read_text()
+    endless = table.start(source.replace('"EPOCHS", "3"', '"EPOCHS", "1000000"'))
+    until(lambda: table.store.run(endless).fact.iteration > 20)
+
+    asked = time.monotonic()
+    ask_stop(table.store, endless, NAME)
+    run = table.ended(endless)
+    seconds = time.monotonic() - asked
+
+    assert run.fact.state is RunState.STOPPED, run.fact.error
+    endings = table.store.endings(run.id)
+    assert {one.iteration for one in endings.values()} == {run.fact.stopped_at}
+    assert {one.error for one in endings.values()} == {""}  # at a boundary, not interrupted
+    assert len(curve(table, run, "loss", 0)) == len(curve(table, run, "loss", 1))
+    assert seconds < run.wish.grace
+    assert table.do(source).fact.iteration == 12
+
+
+def test_steps_are_divided_into_parts_on_each_rank(table: Table) -> None:
+    run = table.do((LOOPS / "slow_data.py").read_text())
+
+    steps = table.store.steps(run.id)
+    assert [*steps] == [0, 1], run.fact.error
+    for parts in steps.values():
+        assert 0.02 <= parts["data"] < 0.1
+        assert 0.005 <= parts["compute"] < 0.05
+        assert 0.01 <= parts["other"] < 0.05
