@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from workbench.core.run.rank_protocol import Progress
+from workbench.engine import training_loop
+from workbench.engine.boundary import RunStopped
 from workbench.engine.torch_hook import hook_torch
 
 pytest.importorskip("torch", reason="torch is an extra that the tests do without")
@@ -93,3 +98,84 @@ def test_a_second_training_continues_the_iterations_of_the_first(trained) -> Non
     assert len(found.said["loss"]) == 12
     assert found.values["loss"] == curve(found.said["loss"])
     assert {name for name in found.values if "/" not in name} == {"loss", "lr"}
+
+
+def test_optimizers_in_a_loaders_workers_do_not_count(trained) -> None:
+    found = trained("with_workers")
+
+    assert found.values["loss"] == curve(found.said["loss"])
+    assert {name for name in found.values if "/" not in name} == {"loss", "lr"}
+    assert (found.progress.iteration, found.progress.epoch) == (4, 1.0)
+
+
+def test_what_the_program_reports_comes_before_what_is_seen_of_it(trained) -> None:
+    found = trained("reporting")
+
+    assert found.values["loss"] == curve(found.said["loss"])
+    assert found.values["val_accuracy"] == {3: 0.3, 6: 0.6}
+    assert set(found.values["lr"]) == {1, 2, 3, 4, 5, 6}
+    assert found.progress == Progress(6, 6, 2.0, 0.0)
+
+
+def test_nested_backward_passes_and_those_of_other_threads_do_not_count(trained) -> None:
+    found = trained("checkpointed")
+
+    assert found.values["loss"] == curve(found.said["loss"])
+    assert found.progress.iteration == 5
+
+
+@pytest.mark.filterwarnings("default")  # the compiler touches what is deprecated
+def test_a_compiled_model_counts_and_a_compiled_step_trains_uncounted(trained) -> None:
+    found = trained("compiled")
+
+    assert found.values["loss"] == curve(found.said["loss"])
+    assert found.said["changed"]
+    assert found.progress.iteration == 5
+
+
+def test_a_loop_trains_equally_in_a_run_and_outside_of_one(trained, capsys) -> None:
+    source = (LOOPS / "evaluated.py").read_text()
+    exec(compile(source, "evaluated.py", "exec"), {"__name__": "__main__"})
+
+    outside = json.loads(capsys.readouterr().out)
+
+    assert trained("evaluated").said == outside
+
+
+def test_a_step_is_the_boundary_at_which_a_run_stops(current_run, taken) -> None:
+    hook_torch()
+    current_run.boundaries.stop_at(4)
+
+    with pytest.raises(RunStopped):
+        exec((LOOPS / "in_turn.py").read_text(), {"__name__": "__main__"})
+
+    current_run.close()
+    batch = taken()
+    assert [s.iteration for s in batch.samples if s.name == "loss"] == [1, 2, 3, 4]
+    assert (current_run.iteration, current_run.boundaries.count) == (4, 4)
+
+
+def test_a_defect_of_the_hook_ends_the_curve_once_and_not_the_training(
+    current_run, taken, monkeypatch
+) -> None:
+    hook_torch()
+    monkeypatch.setattr(training_loop.TrainingLoop, "_report", lambda *_: 1 / 0)
+
+    exec((LOOPS / "in_turn.py").read_text(), {"__name__": "__main__"})
+
+    current_run.close()
+    batch = taken()
+    words = [chunk.text for chunk in batch.chunks if "workbench:" in chunk.text]
+    assert len(words) == 1
+    assert "ZeroDivisionError" in words[0]
+    assert "the training continues" in words[0]
+    assert current_run.boundaries.count == 12  # so that it stops where the others do
+
+
+def test_importing_workbench_imports_no_torch() -> None:
+    code = (
+        "import sys; from workbench.engine.torch_hook import hook_torch; hook_torch(); "
+        "sys.exit('torch' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

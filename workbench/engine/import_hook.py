@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 
-def when_imported(name: str, wrap: Callable[[Any], None]) -> None:
+def when_imported(name: str, wrap: Callable[[Any], object]) -> None:
     """Call ``wrap`` with the module ``name``: now, or as soon as it has been imported."""
     if name in sys.modules:
         wrap(sys.modules[name])
@@ -21,7 +21,7 @@ def when_imported(name: str, wrap: Callable[[Any], None]) -> None:
 class _Finder:
     """Finds one module with the other finders, and has it wrapped after its execution."""
 
-    def __init__(self, name: str, wrap: Callable[[Any], None]) -> None:
+    def __init__(self, name: str, wrap: Callable[[Any], object]) -> None:
         self.name = name
         self._wrap = wrap
 

@@ -48,14 +48,22 @@ def _wrap_parts(torch: Any) -> None:
     optimizers: Any = sys.modules.get("torch.optim.optimizer")
     optimizers.register_optimizer_step_pre_hook(hooks.before_step)
     optimizers.register_optimizer_step_post_hook(hooks.after_step)
-    torch.autograd.backward = hooks.backward(torch.autograd.backward)
     loader = torch.utils.data.DataLoader
-    loader.__iter__ = hooks.iterated(loader.__iter__)
     batches = torch.utils.data.dataloader._BaseDataLoaderIter
-    batches.__next__ = hooks.fetched(batches.__next__)
     scaler = torch.amp.GradScaler
-    scaler.scale = hooks.scaled(scaler.scale)
-    scaler.step = hooks.scaler_step(scaler.step)
+    codes = []
+    for owner, name, around in (
+        (torch.autograd, "backward", hooks.backward),
+        (loader, "__iter__", hooks.iterated),
+        (batches, "__next__", hooks.fetched),
+        (scaler, "scale", hooks.scaled),
+        (scaler, "step", hooks.scaler_step),
+    ):
+        wrapper: Any = around(getattr(owner, name))
+        setattr(owner, name, wrapper)
+        codes.append(wrapper.__code__)
+    # Its compiler then calls our functions as they are, as it calls PyTorch's own.
+    when_imported("torch._dynamo.eval_frame", lambda compiler: [*map(compiler.skip_code, codes)])
 
 
 class _Watched:
@@ -98,10 +106,13 @@ class _Hooks:
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
+        self._is_compiling = torch.compiler.is_dynamo_compiling
 
     def watched(self) -> _Watched | None:
         """Return the present run's loop; None outside of a run, and in other threads."""
         global _watched  # noqa: PLW0603  # a process hosts one run at a time
+        if self._is_compiling():  # the compiler traces what it is shown, and fails at our state
+            return None
         run = current()
         # A trainer that counts iterations itself is hooked on its own.
         if run is None or run.log.progress_source is not None or threading.get_ident() != _MAIN:
