@@ -7,6 +7,7 @@ SHELL := /bin/bash
 VENV := .venv
 MPICH := .venv-mpich
 NODE := .venv-node
+TORCH := .venv-torch
 BIN := $(VENV)/bin
 INPUTS := pyproject.toml constraints.txt
 CHROMIUM := chromium fonts-dejavu-core
@@ -45,7 +46,7 @@ LANES := root browser quick ranks kernels mpich
 JOBS := $(shell nproc)
 
 # Folders are called docs and extension, too.
-.PHONY: help demo lab extension watch test test-all test-fast test-extension lint format docs bench \
+.PHONY: help demo lab extension watch test test-all test-fast test-torch test-extension lint format docs bench \
 	constraints clean check-python chromium machines uv $(LANES:%=lane-%)
 
 help: ## say what can be made
@@ -88,7 +89,10 @@ test: chromium machines ## check everything, as CI does
 		$(LANES:%=lane-%) test-extension lint
 
 test-all: ## check everything, and what takes so long that CI checks it once a week
-	@WORKBENCH_WEEKLY=1 $(MAKE) --no-print-directory test
+	@WORKBENCH_WEEKLY=1 $(MAKE) --no-print-directory --keep-going test test-torch
+
+test-torch: $(TORCH)/made ## run the tests that need PyTorch, in an environment that has it
+	$(TORCH)/bin/python $(LANE) -m torch
 
 test-fast: $(VENV)/made-test ## run the tests that take less than a minute together
 	$(BIN)/python $(PYTEST) -n auto --dist loadfile -m '$(QUICK) and not slow'
@@ -142,7 +146,7 @@ constraints: | $(UV) ## choose the newest versions that fit together
 	rm constraints.new
 
 clean: ## remove the environments and caches
-	rm -rf $(VENV) $(MPICH) $(NODE) .venv-uv extension/node_modules extension/ui-tests/node_modules
+	rm -rf $(VENV) $(MPICH) $(NODE) $(TORCH) .venv-uv extension/node_modules extension/ui-tests/node_modules
 	rm -rf extension/.yarn extension/lib workbench/labextension workbench/notebook/static
 	rm -rf build dist docs/_build docs/tutorials .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
@@ -194,7 +198,15 @@ $(MPICH)/made: $(INPUTS) | $(MPICH)/bin/python
 		--editable '.[demo]' --group test --group mpich
 	@touch $@
 
-$(VENV)/bin/python $(MPICH)/bin/python $(NODE)/bin/python: | check-python $(UV)
+# PyTorch is an extra, and large. pip takes the build that its own settings name: of the CPU alone,
+# for example, with PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu.
+$(TORCH)/made: $(INPUTS) | $(TORCH)/bin/python
+	$(INSTALL) --python $(TORCH)/bin/python --editable '.[demo]' --group test
+	$(TORCH)/bin/python -m ensurepip > /dev/null
+	SKIP_JUPYTER_BUILDER=1 $(TORCH)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[torch]'
+	@touch $@
+
+$(VENV)/bin/python $(TORCH)/bin/python $(MPICH)/bin/python $(NODE)/bin/python: | check-python $(UV)
 	$(UV) venv --quiet --clear --python '$(PYTHON)' $(patsubst %/bin/python,%,$@)
 
 check-python:

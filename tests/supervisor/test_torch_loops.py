@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.supervisor.real import NAME, Table, real_table, until
+from workbench.analysis.step_breakdown import anatomy_of
 from workbench.core.run.model import Run, RunState
 from workbench.requests.run import ask_stop
 
@@ -71,3 +72,16 @@ def test_steps_are_divided_into_parts_on_each_rank(table: Table) -> None:
         assert 0.02 <= parts["data"] < 0.1
         assert 0.005 <= parts["compute"] < 0.05
         assert 0.01 <= parts["other"] < 0.05
+
+
+def test_the_exchange_of_replicas_is_a_part_of_the_step_and_nothing_is_advised(
+    table: Table,
+) -> None:
+    run = table.do((LOOPS / "wide_ddp.py").read_text())
+
+    assert run.fact.state is RunState.FINISHED, run.fact.error
+    steps = table.store.steps(run.id)
+    assert [*steps] == [0, 1]
+    for parts in steps.values():
+        assert 0.001 < parts["communication"] < sum(parts.values()) * 0.95
+    assert anatomy_of(table.store, run).says == ()

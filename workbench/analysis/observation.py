@@ -10,11 +10,12 @@ from workbench.core.performance.exchange_model import MEMORY
 from workbench.core.performance.noise import UNKNOWN_NOISE, noise_of
 from workbench.core.performance.step_sampling import PASSING, part_seconds
 from workbench.core.performance.what_if import Observed, RankStep, split_waiting
-from workbench.core.run.metrics import EXCHANGE_PREFIX, STEP_PREFIX
+from workbench.core.run.metrics import EXCHANGE_PREFIX, HANDWRITTEN, STEP_PREFIX
 from workbench.core.run.model import Run
 from workbench.store import Store
 
 _SPLIT = ("waiting", "moving")
+_HANDWRITTEN = HANDWRITTEN.removeprefix(EXCHANGE_PREFIX)
 # About a second of training: less than this is start-up.
 LEAST_SECONDS = 1e-6
 # Share of a model's gradients: a smaller allreduce is of something else.
@@ -27,7 +28,7 @@ def observed_of(
     steps: Mapping[int, Mapping[str, float]],
     noise: float = UNKNOWN_NOISE,
 ) -> Observed | None:
-    """Return the inputs of the verdict; None while there are too few.
+    """Return the inputs of the verdict; None while there are too few, and for a loop by hand.
 
     Args:
         noise: Relative variation of the step time.
@@ -36,6 +37,9 @@ def observed_of(
     if not ranks or len(ranks) < run.fact.ranks:
         return None
     exchanges = store.measured(run.id, EXCHANGE_PREFIX)
+    exchanges_ours = any(map(exchanges_gradients, exchanges.values()))
+    if not exchanges_ours and any(_HANDWRITTEN in one for one in exchanges.values()):
+        return None  # what the framework exchanges by itself is not known well enough to judge
     hosts = _hosts(store, run, ranks)
     reported = next(iter(exchanges.values()), {})
     nodes = len({one.get("leader", 0.0) for one in exchanges.values()}) or len({*hosts.values()})
@@ -45,7 +49,7 @@ def observed_of(
         nbytes=gradient_bytes(reported),
         nodes=max(1, nodes),
         batch=max(1.0, reported.get("batch", 1.0)),
-        exchanges=len(ranks) == 1 or any(map(exchanges_gradients, exchanges.values())),
+        exchanges=len(ranks) == 1 or exchanges_ours,
         messages=max(1, round(reported.get("calls") or reported.get("arrays", 1.0))),
         link=survey.link() if survey else None,
         memory=MEMORY,

@@ -49,6 +49,7 @@ class StepTime:
         self._arrivals: codec_statistics.Arrivals | None = None
         watch.begin()
         self._update = self._data = self._inside = self._backward = self._busy = 0.0
+        self._beside = 0.0
         self._steps = self._looks = 0
         self._seen = self._looked = 0.0
         self._since = self._stepped = time.perf_counter()
@@ -115,11 +116,16 @@ class StepTime:
             self._communicated += watch.seconds - communicated
             self._passed += watch.passed - passed
 
-    def spend(self, parts: StepParts) -> None:
-        """Add the parts of a step of a loop that has no updater to time."""
+    def spend(self, parts: StepParts, exchange: float) -> None:
+        """Add the parts of a step of a loop that has no updater to time.
+
+        Args:
+            exchange: Seconds of the update in which it exchanged gradients otherwise than by MPI.
+        """
         self._update += parts.update
         self._inside += parts.inside
         self._data += parts.data
+        self._beside += max(0.0, min(exchange, parts.update - parts.inside - parts.data))
 
     def finish(self, iteration: int) -> None:
         """Report the remaining values at the end of the training."""
@@ -132,8 +138,8 @@ class StepTime:
         communication = between - passing
         outside = between - self._inside
         other = now - self._since - self._update - outside
-        compute = self._update - self._inside - self._data
-        parts = (compute, communication, self._data, other)
+        compute = self._update - self._inside - self._data - self._beside
+        parts = (compute, communication + self._beside, self._data, other)
         for name, seconds in zip(PARTS, parts, strict=True):
             self._log.add(name, iteration, max(0.0, seconds) / self._steps)
         self._passes |= passing > 0
@@ -144,6 +150,7 @@ class StepTime:
                 self._log.add(name, iteration, seconds / self._steps)
         self._report_exchange(iteration)
         self._update = self._data = self._inside = self._backward = self._busy = 0.0
+        self._beside = 0.0
         self._steps = 0
         self._since = now
         if self._updater is not None:

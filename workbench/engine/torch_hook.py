@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,6 +59,7 @@ def _wrap_parts(torch: Any) -> None:
         (batches, "__next__", hooks.fetched),
         (scaler, "scale", hooks.scaled),
         (scaler, "step", hooks.scaler_step),
+        (torch.nn.parallel.DistributedDataParallel, "__init__", hooks.replicated),
     ):
         wrapper: Any = around(getattr(owner, name))
         setattr(owner, name, wrapper)
@@ -71,7 +73,8 @@ class _Watched:
 
     def __init__(self, run: Current, torch: Any) -> None:
         self.run = run
-        self.loop = TrainingLoop(run, functools.partial(_numbers, torch))
+        self.replicas = weakref.WeakSet[Any]()
+        self.loop = TrainingLoop(run, functools.partial(_numbers, torch), self._exchange)
         self._torch = torch
         self.is_broken = False
         run.closing.append(lambda: self.do(self.loop.finish))
@@ -90,6 +93,19 @@ class _Watched:
                 "the training continues, and workbench.report works.\n",
             )
             return None
+
+    def _exchange(self) -> float:
+        """Return the seconds of a backward pass in which its replicas only exchanged gradients.
+
+        DistributedDataParallel measures this itself, in a sample of its iterations.
+        """
+        seconds = 0.0
+        for replica in self.replicas:
+            known = replica._get_ddp_logging_data()
+            if known.get("backend_name") == "gloo":  # of others, it measures the device's time
+                together = known.get("avg_backward_compute_comm_overlap_time", 0)
+                seconds += (known.get("avg_backward_comm_time", 0) - together) / 1e9
+        return seconds
 
     def count(self, optimizer: Any) -> bool:
         """Report an optimizer's step; return whether it is a boundary, also after an error."""
@@ -201,6 +217,17 @@ class _Hooks:
             return result
 
         return step
+
+    def replicated(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``DistributedDataParallel.__init__`` which also makes the replica known."""
+
+        @functools.wraps(original)
+        def initialize(replica: Any, *args: Any, **kwargs: Any) -> None:
+            original(replica, *args, **kwargs)
+            if (here := self.watched()) is not None:
+                here.do(here.replicas.add, replica)
+
+        return initialize
 
     def _note_loss(self, loop: TrainingLoop, tensors: Any) -> None:
         is_one = isinstance(tensors, self._torch.Tensor)

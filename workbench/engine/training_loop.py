@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from workbench.core.performance.loop_time import LoopTime, Moment
+from workbench.core.run.metrics import HANDWRITTEN
 from workbench.core.run.training_steps import EpochCounter, StepCounter, StepLoss
 from workbench.engine.mpi_calls import watch
 from workbench.engine.run_context import Current
@@ -59,11 +60,13 @@ class TrainingLoop:
 
     Args:
         fetch: Returns the numbers of scalars that are on a device.
+        exchange: Returns the seconds of a step in which the framework exchanges gradients.
     """
 
-    def __init__(self, run: Current, fetch: Fetch) -> None:
+    def __init__(self, run: Current, fetch: Fetch, exchange: Callable[[], float]) -> None:
         self._run = run
-        self._fetch_numbers = fetch
+        self._fetch_numbers, self._ask_exchange = fetch, exchange
+        self._exchange, self._asked = 0.0, -FETCH_SECONDS
         self._counter, self._epochs, self._loss = StepCounter(), EpochCounter(), StepLoss()
         self._time = LoopTime(now())
         self._timing: StepTime | None = None
@@ -148,8 +151,11 @@ class TrainingLoop:
         if self._timing is None:  # the first step is mostly start-up, and is not measured
             leader = self._run.leader
             self._timing = StepTime(self._run.log, leader=leader, batch=self._examples)
+            self._run.log.add(HANDWRITTEN, iteration, 1.0)
             return
-        self._timing.spend(parts)
+        if parts.ended - self._asked >= FETCH_SECONDS:
+            self._exchange, self._asked = self._ask_exchange(), parts.ended
+        self._timing.spend(parts, self._exchange)
         if self._begins:
             self._timing.step(iteration)
 

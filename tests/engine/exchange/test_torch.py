@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is an extra that the tests do without")
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.torch]
 
 GRADIENTS = Path(__file__).parent / "programs" / "torch_gradients.py"
 

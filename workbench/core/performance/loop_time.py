@@ -24,11 +24,13 @@ class StepParts(NamedTuple):
         update: From the request of the batch to the end of the optimizer's step.
         inside: The part of it in MPI calls.
         data: The part of it until the batch was there.
+        ended: When the step ended.
     """
 
     update: float
     inside: float
     data: float
+    ended: float
 
 
 class LoopTime:
@@ -66,7 +68,7 @@ class LoopTime:
         if self._batch is not None and not self._has_begun:
             self.backward()
         self._add(self._since, now)
-        parts = StepParts(self._update, self._inside, self._data)
+        parts = StepParts(self._update, self._inside, self._data, now.time)
         self.__init__(now)  # type: ignore[misc]  # a step has nothing of the one before
         return parts
 

@@ -22,6 +22,8 @@ STEP_PREFIX = "step/"
 EXCHANGE_PREFIX = "exchange/"
 NOISE_PREFIX = "gauge/"
 SNAPSHOT_PREFIX = "snapshot/"
+# Reported by a loop without a trainer, whose exchange may be the framework's own.
+HANDWRITTEN = f"{EXCHANGE_PREFIX}handwritten"
 PACE_SECONDS = 5.0
 # How much longer than usual a rank must work to count as the slowest.
 STANDS_OUT = 1.05

@@ -11,17 +11,16 @@ x = torch.randn(50, 4)
 y = x.sum(1, keepdim=True)
 model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Tanh(), torch.nn.Linear(6, 1))
 optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=5)
-evaluations = 0
+evaluations: list[float] = []
 
 
 def closure() -> torch.Tensor:
-    global evaluations
-    evaluations += 1
     optimizer.zero_grad()
     loss = torch.nn.functional.mse_loss(model(x), y)
     loss.backward()
+    evaluations.append(loss.item())
     return loss
 
 
 losses = [optimizer.step(closure).item() for _ in range(6)]
-print(json.dumps({"loss": losses, "evaluations": evaluations}))
+print(json.dumps({"loss": losses, "evaluations": len(evaluations)}))

@@ -8,7 +8,7 @@ import torch
 
 torch.manual_seed(6)
 x = torch.randn(16, 4)
-losses = []
+losses: list[float] = []
 
 
 def train(steps: int) -> None:

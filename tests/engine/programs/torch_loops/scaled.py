@@ -16,8 +16,9 @@ for number in range(1, 11):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = (model(inputs).float() - inputs.sum(1, keepdim=True)).square().mean()
     scaler.scale(loss).backward()
-    if number == 2:
-        model.weight.grad[0, 0] = torch.inf
+    gradient = model.weight.grad
+    if number == 2 and gradient is not None:
+        gradient[0, 0] = torch.inf
     scaler.step(optimizer)
     scaler.update()
     optimizer.zero_grad()

@@ -1,0 +1,20 @@
+"""Exchange 17 MB of gradients in each of 40 steps by DistributedDataParallel."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+try:
+    layers = torch.nn.Linear(1024, 2048), torch.nn.ReLU(), torch.nn.Linear(2048, 1024)
+    model = DistributedDataParallel(torch.nn.Sequential(*layers))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for _ in range(40):
+        optimizer.zero_grad()
+        model(torch.randn(8, 1024)).square().mean().backward()
+        optimizer.step()
+finally:
+    dist.destroy_process_group()
