@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from workbench.core.run.rank_protocol import Progress
-from workbench.engine import training_loop
+from workbench.engine import torch_hook, training_loop
 from workbench.engine.boundary import RunStopped
 from workbench.engine.torch_hook import hook_torch
 
@@ -179,3 +179,22 @@ def test_importing_workbench_imports_no_torch() -> None:
     )
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_values_on_a_device_are_fetched_together(trained, monkeypatch) -> None:
+    fetches = []
+    fetch = torch_hook._numbers
+
+    def counted(torch, values):
+        fetches.append(len(values))
+        return fetch(torch, values)
+
+    # There is no device here: as on one, the loop keeps tensors, whose numbers it asks for.
+    monkeypatch.setattr(torch_hook, "_scalar", lambda _, value: value.detach().clone())
+    monkeypatch.setattr(torch_hook, "_numbers", counted)
+    monkeypatch.setattr(training_loop, "FETCH_SECONDS", 3600.0)
+
+    found = trained("evaluated")
+
+    assert found.values["loss"] == curve(found.said["loss"])
+    assert fetches == [15]

@@ -233,8 +233,9 @@ class _Hooks:
         is_one = isinstance(tensors, self._torch.Tensor)
         for loss in (tensors,) if is_one else tensors:
             value = getattr(loss, UNSCALED, loss)
-            if value.numel() == 1:
-                loop.add_loss(_scalar(self._torch, value))
+            number = _scalar(self._torch, value) if value.numel() == 1 else None
+            if number is not None:
+                loop.add_loss(number)
 
     def _note_unscaled(self, result: Any, outputs: Any) -> None:
         if isinstance(result, self._torch.Tensor):

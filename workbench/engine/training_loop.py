@@ -74,7 +74,8 @@ class TrainingLoop:
         self._numbered = 0
         self._given: Pass | None = None  # the source of a batch that may be trained on
         self._examples = 0
-        self._held: list[tuple[str, int, float]] = []
+        self._held: tuple[int, str, int, dict[str, Any]] | None = None
+        self._seen: set[int] = set()
         self._on_device: list[tuple[str, int, Any]] = []
         self._fetched = time.monotonic()
         self._begins = False
@@ -126,8 +127,12 @@ class TrainingLoop:
         loss = self._loss.end_step()
         self._show_held()
         if loss is not None or self._begins:
-            prefix = "" if self._counter.is_main(number) else f"{label}/"
-            self._report(iteration, {f"{prefix}loss": loss, f"{prefix}lr": rate})
+            self._held = number, label, iteration, {"loss": loss, "lr": rate}
+            # Only the next step tells whether a new optimizer is the main one, and whether the
+            # training reports its first iteration by itself, which counts.
+            if number in self._seen:
+                self._show_held()
+            self._seen.add(number)
         self._measure(iteration)
 
     def finish(self) -> None:
@@ -159,6 +164,13 @@ class TrainingLoop:
         if self._begins:
             self._timing.step(iteration)
 
+    def _show_held(self) -> None:
+        if self._held is not None:
+            number, label, iteration, values = self._held
+            self._held = None
+            prefix = "" if self._counter.is_main(number) else f"{label}/"
+            self._report(iteration, {f"{prefix}{name}": value for name, value in values.items()})
+
     def _report(self, iteration: int, values: dict[str, Any]) -> None:
         plain = []
         for name, value in values.items():
@@ -168,19 +180,10 @@ class TrainingLoop:
                 plain.append((name, float(value)))
             else:
                 self._on_device.append((name, iteration, value))
-        if iteration == 1:
-            # The training's own report of this iteration, which counts, comes only after it.
-            self._held += [(name, iteration, value) for name, value in plain]
-        elif plain:
+        if plain:
             self._run.log.add_all(iteration, tuple(plain))
         if self._on_device:
             self._fetch()
-
-    def _show_held(self) -> None:
-        for name, iteration, value in self._held:
-            if name not in self._run.own_names:
-                self._run.log.add(name, iteration, value)
-        self._held.clear()
 
     def _fetch(self, *, wait: bool = False) -> None:
         """Fetch values from devices, several at a time: each time waits for the device."""

@@ -65,8 +65,12 @@ class LoopTime:
 
     def step(self, now: Moment) -> StepParts:
         """Note that the optimizer's step has ended; return the step's parts."""
-        if self._batch is not None and not self._has_begun:
-            self.backward()
+        if self._batch is not None:
+            if self._has_begun:  # fetched ahead, for the next step
+                asked, given = self._batch
+                self._data += given.time - asked.time
+            else:
+                self.backward()
         self._add(self._since, now)
         parts = StepParts(self._update, self._inside, self._data, now.time)
         self.__init__(now)  # type: ignore[misc]  # a step has nothing of the one before

@@ -20,26 +20,33 @@ class StepCounter:
         self._known: set[int] = set()
         self._stepped: set[int] = set()
         self._begun_by_new = False
-        self._main: list[int] = []
+        self._main: list[int] = []  # of trainings that may continue, the present one last
+        self._main_steps = 0
 
     def step(self, optimizer: int) -> bool:
         """Count a step of an optimizer, given by a number; return if it begins an iteration."""
         is_new = optimizer not in self._known
         self._known.add(optimizer)
-        begins = not self._stepped or optimizer in self._stepped
         # In the first iteration of a training all its optimizers are new.
+        begins = not self._stepped or optimizer in self._stepped
         begins = begins or (is_new and not self._begun_by_new)
+        # A training of several steps has ended if an earlier one continues.
+        continues = optimizer in self._main[:-1]
+        begins = begins or (continues and self._main_steps > 1)
         if begins:
             self.iteration += 1
             self._stepped.clear()
             self._begun_by_new = is_new
         self._stepped.add(optimizer)
-        if begins and is_new:
-            self._main.append(optimizer)
-        elif optimizer in self._main:
-            # It continues, so those that began later step beside it.
-            del self._main[self._main.index(optimizer) + 1 :]
+        if (begins and is_new) or continues:
+            self._main = [*self._main[: self._place(optimizer)], optimizer]
+            self._main_steps = 0
+        self._main_steps += self.is_main(optimizer)
         return begins
+
+    def _place(self, optimizer: int) -> int:
+        known = optimizer in self._main
+        return self._main.index(optimizer) if known else len(self._main)
 
     def is_main(self, optimizer: int) -> bool:
         """Return whether this is the main optimizer at present."""

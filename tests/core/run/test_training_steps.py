@@ -1,0 +1,91 @@
+"""Which steps make an iteration, which loss belongs to one, and how far the epochs are."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.core.run.training_steps import EpochCounter, StepCounter, StepLoss
+
+
+@pytest.mark.parametrize(
+    ("steps", "iterations", "main"),
+    [
+        ("AAAA", "1234", "AAAA"),
+        ("ABABAB", "112233", "AAAAAA"),  # in turn
+        ("AABAAB", "123344", "AABAAA"),  # the critic steps more often
+        ("BAAABAAA", "11233456", "BBBBBBBB"),  # likewise, but the other one was first
+        ("AAABBB", "123456", "AAABBB"),  # one training after another
+        ("ABABCDCDCD", "1122334455", "AAAACCCCCC"),
+        ("AABBAABB", "12345667", "AABBAAAA"),  # the first continues, so it is the main one
+    ],
+)
+def test_an_optimizer_steps_once_in_an_iteration(steps, iterations, main) -> None:
+    counter = StepCounter()
+    counted, mains = "", ""
+
+    for step in steps:
+        counter.step(ord(step))
+        counted += str(counter.iteration)
+        mains += next(name for name in "ABCD" if counter.is_main(ord(name)))
+
+    assert (counted, mains) == (iterations, main)
+
+
+def test_a_step_says_whether_it_begins_an_iteration() -> None:
+    counter = StepCounter()
+
+    assert [counter.step(number) for number in (1, 2, 1, 2)] == [True, False, True, False]
+
+
+def test_epochs_are_counted_by_passes_over_the_one_source() -> None:
+    epochs = EpochCounter()
+    seen = []
+
+    for number, batches in [(1, 4), (2, 4), (5, 2), (6, 1)]:  # the third pass is left early
+        for position in range(1, batches + 1):
+            epochs.trained("data", 4, number, position)
+            seen.append(epochs.epoch)
+
+    assert seen == [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 3.25]
+
+
+def test_epochs_are_unknown_with_two_sources_or_without_a_length() -> None:
+    two, endless = EpochCounter(), EpochCounter()
+
+    two.trained("data", 4, 1, 1)
+    two.trained("more data", 4, 2, 1)
+    endless.trained("data", 0, 1, 7)
+
+    assert (two.epoch, endless.epoch) == (0.0, 0.0)
+
+
+def test_a_batch_beyond_the_length_does_not_begin_an_epoch() -> None:
+    epochs = EpochCounter()
+
+    epochs.trained("data", 2, 1, 3)
+
+    assert epochs.epoch == 1.0
+
+
+def test_the_loss_of_a_step_is_the_sum_over_its_backward_passes() -> None:
+    loss = StepLoss()
+
+    for value in (0.5, 0.25):
+        loss.add(value)
+    loss.begin_step()
+
+    assert loss.end_step() == 0.75
+    assert loss.end_step() is None
+
+
+def test_the_first_evaluation_inside_of_a_step_counts() -> None:
+    loss = StepLoss()
+
+    loss.add(1.0)  # accumulated before
+    loss.begin_step()
+    for value in (2.0, 16.0, 32.0):
+        loss.add(value)
+
+    assert loss.end_step() == 3.0
+    loss.add(4.0)
+    assert loss.end_step() == 4.0
