@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 import time
 from collections.abc import Callable
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -17,6 +13,7 @@ import numpy
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
 from workbench.engine.gradient_noise import NoiseScaleMonitor
+from workbench.engine.import_hook import when_imported
 from workbench.engine.run_context import Current, current
 from workbench.engine.step_time import StepTime
 from workbench.engine.training_length import training_length
@@ -34,29 +31,7 @@ _PLAIN = (numpy.ndarray, numpy.float32, numpy.float64)
 
 def hook_chainer() -> None:
     """Wrap ``chainer.training.Trainer.run``, now or as soon as it is imported."""
-    if TRAINER in sys.modules:
-        _wrap(sys.modules[TRAINER])
-    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
-
-
-class _Finder:
-    """Finds the trainer's module with the other finders, and wraps its ``run``."""
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if name != TRAINER:
-            return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                _wrap(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # this spec alone
-        return spec
+    when_imported(TRAINER, _wrap)
 
 
 def _wrap(module: Any) -> None:

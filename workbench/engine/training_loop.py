@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from workbench.core.performance.loop_time import LoopTime, Moment
+from workbench.core.performance.loop_time import Instant, LoopTime
 from workbench.core.run.metrics import HANDWRITTEN
 from workbench.core.run.training_steps import EpochCounter, StepCounter, StepLoss
 from workbench.engine.mpi_calls import watch
@@ -50,9 +50,9 @@ class Pass:
         return self._length
 
 
-def now() -> Moment:
-    """Return the present moment of the main thread."""
-    return Moment(time.perf_counter(), watch.seconds)
+def now() -> Instant:
+    """Return the present point in time of the main thread."""
+    return Instant(time.perf_counter(), watch.seconds)
 
 
 class TrainingLoop:
@@ -81,7 +81,7 @@ class TrainingLoop:
         self._begins = False
         self.steps = 0
 
-    def fetched(self, given: Pass, asked: Moment) -> None:
+    def fetched(self, given: Pass, asked: Instant) -> None:
         """Note that the loop got a batch which it asked for at ``asked``."""
         given.position += 1
         self._given = given

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.performance.loop_time import LoopTime, Moment
+from workbench.core.performance.loop_time import Instant, LoopTime
 
 
-def at(time: float, mpi: float = 0.0) -> Moment:
-    return Moment(time, mpi)
+def at(time: float, mpi: float = 0.0) -> Instant:
+    return Instant(time, mpi)
 
 
-def parts(loop: LoopTime, ended: Moment) -> tuple[float, float, float]:
+def parts(loop: LoopTime, ended: Instant) -> tuple[float, float, float]:
     found = loop.step(ended)
     return pytest.approx((found.update, found.inside, found.data))
 

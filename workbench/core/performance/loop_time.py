@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Moment(NamedTuple):
-    """A moment of the main thread.
+class Instant(NamedTuple):
+    """A point in time of the main thread.
 
     Args:
         time: In seconds, by a steady clock.
@@ -41,13 +41,13 @@ class LoopTime:
     the previous step is the update.
     """
 
-    def __init__(self, now: Moment) -> None:
+    def __init__(self, now: Instant) -> None:
         self._since = now
-        self._batch: tuple[Moment, Moment] | None = None
+        self._batch: tuple[Instant, Instant] | None = None
         self._has_begun = False
         self._update = self._inside = self._data = 0.0
 
-    def fetched(self, asked: Moment, given: Moment) -> None:
+    def fetched(self, asked: Instant, given: Instant) -> None:
         """Note a batch, which is trained on if a backward pass follows."""
         self._batch = asked, given
 
@@ -63,7 +63,7 @@ class LoopTime:
             self._since = given
         self._has_begun = True
 
-    def step(self, now: Moment) -> StepParts:
+    def step(self, now: Instant) -> StepParts:
         """Note that the optimizer's step has ended; return the step's parts."""
         if self._batch is not None:
             if self._has_begun:  # fetched ahead, for the next step
@@ -76,6 +76,6 @@ class LoopTime:
         self.__init__(now)  # type: ignore[misc]  # a step has nothing of the one before
         return parts
 
-    def _add(self, begun: Moment, ended: Moment) -> None:
+    def _add(self, begun: Instant, ended: Instant) -> None:
         self._update += ended.time - begun.time
         self._inside += ended.mpi - begun.mpi

@@ -1,4 +1,4 @@
-"""Train by DistributedDataParallel on parts of the data, for so many epochs as it is told."""
+"""Train by DistributedDataParallel on parts of the data, for as many epochs as EPOCHS says."""
 
 from __future__ import annotations
 
