@@ -105,7 +105,7 @@ def test_optimizers_in_a_loaders_workers_do_not_count(trained) -> None:
 
     assert found.values["loss"] == curve(found.said["loss"])
     assert {name for name in found.values if "/" not in name} == {"loss", "lr"}
-    assert (found.progress.iteration, found.progress.epoch) == (4, 1.0)
+    assert (found.progress.iteration, found.progress.epoch) == (8, 2.0)
 
 
 def test_what_the_program_reports_comes_before_what_is_seen_of_it(trained) -> None:
@@ -153,6 +153,15 @@ def test_a_step_is_the_boundary_at_which_a_run_stops(current_run, taken) -> None
     batch = taken()
     assert [s.iteration for s in batch.samples if s.name == "loss"] == [1, 2, 3, 4]
     assert (current_run.iteration, current_run.boundaries.count) == (4, 4)
+
+
+def test_a_report_after_a_step_is_no_further_boundary(current_run) -> None:
+    hook_torch()
+
+    exec((LOOPS / "reporting.py").read_text(), {"__name__": "__main__"})
+
+    # So ranks stop together, although often only one of them reports.
+    assert (current_run.iteration, current_run.boundaries.count) == (6, 6)
 
 
 def test_a_defect_of_the_hook_ends_the_curve_once_and_not_the_training(

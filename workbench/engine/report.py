@@ -56,7 +56,7 @@ def report(
     for name, value in numbers:
         run.log.add(name, number, value)
     run.log.progress = progress
-    if run.takes_boundary():
+    if run.is_boundary(values):
         run.boundaries.passed()
     run.boundaries.check()
 

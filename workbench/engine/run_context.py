@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ class Current:
     closing: list[Callable[[], None]] = field(default_factory=list)
     own_names: set[str] = field(default_factory=set)
     _is_counted: bool = False
-    _has_passed: bool = False
+    _reported: set[str] = field(default_factory=set)
 
     def counted(self, iteration: int, epoch: float) -> None:
         """Note that an optimizer's step has begun an iteration of a loop without a trainer.
@@ -42,7 +42,8 @@ class Current:
         Args:
             epoch: Epochs done; 0 if unknown.
         """
-        self._is_counted = self._has_passed = True
+        self._is_counted = True
+        self._reported.clear()
         before, own = self.log.progress, self.own_names
         if "iteration" not in own:
             self.iteration = iteration
@@ -57,10 +58,15 @@ class Current:
         """Return the iteration of values that are reported without one."""
         return self.iteration + (not self._is_counted or "iteration" in self.own_names)
 
-    def takes_boundary(self) -> bool:
-        """Return whether a report is a boundary: not if it follows a step, which was one."""
-        passed, self._has_passed = self._has_passed, False
-        return not passed
+    def is_boundary(self, names: Collection[str]) -> bool:
+        """Return whether a report of values is a boundary.
+
+        It is not if it adds to the values of an optimizer's step, which was one: often one rank
+        alone reports. The same name again, without a step between, is of another loop.
+        """
+        adds = self._is_counted and self._reported.isdisjoint(names)
+        self._reported.update(names)
+        return not adds
 
     def close(self) -> None:
         """Have the run's hooks report what remains."""

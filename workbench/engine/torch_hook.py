@@ -77,22 +77,43 @@ class _Watched:
         self.loop = TrainingLoop(run, functools.partial(_numbers, torch), self._exchange)
         self._torch = torch
         self.is_broken = False
-        run.closing.append(lambda: self.do(self.loop.finish))
+        run.closing.append(self._close)
 
-    def do(self, function: Callable[..., Any], *args: Any) -> Any:
+    def do(self, function: Callable[..., Any], *args: Any) -> None:
         """Call ``function``; after an error, which is written once, nothing more is called."""
         if self.is_broken:
-            return None
+            return
         try:
-            return function(*args)
+            function(*args)
         except Exception as error:  # noqa: BLE001  # a training is worth more than its curve
+            self._end(error)
+
+    def count(self, optimizer: Any) -> bool:
+        """Report an optimizer's step; return whether it is a boundary, also after an error."""
+        begins = True
+        try:
+            begins = self.loop.count(optimizer, functools.partial(_name, optimizer))
+        except Exception as error:  # noqa: BLE001  # likewise
+            self._end(error)
+        self.do(self._report, optimizer)
+        return begins
+
+    def _report(self, optimizer: Any) -> None:
+        self.loop.end_step(optimizer, _rate(self._torch, optimizer))
+
+    def _end(self, error: Exception) -> None:
+        if not self.is_broken:
             self.is_broken = True
             self.run.log.note(
                 "stderr",
                 f"workbench: this loop's curves and step times end here ({error!r:.500}); "
                 "the training continues, and workbench.report works.\n",
             )
-            return None
+
+    def _close(self) -> None:
+        global _watched  # noqa: PLW0603  # it is done with
+        self.do(self.loop.finish)
+        _watched = None
 
     def _exchange(self) -> float:
         """Return the seconds of a backward pass in which its replicas only exchanged gradients.
@@ -106,12 +127,6 @@ class _Watched:
                 together = known.get("avg_backward_compute_comm_overlap_time", 0)
                 seconds += (known.get("avg_backward_comm_time", 0) - together) / 1e9
         return seconds
-
-    def count(self, optimizer: Any) -> bool:
-        """Report an optimizer's step; return whether it is a boundary, also after an error."""
-        begins = self.loop.count(optimizer, functools.partial(_name, optimizer))
-        self.do(lambda: self.loop.end_step(optimizer, _rate(self._torch, optimizer)))
-        return begins
 
 
 _watched: _Watched | None = None

@@ -25,10 +25,12 @@ class Fitted(Dataset[torch.Tensor]):
 model = torch.nn.Linear(3, 1)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
 losses = []
-for inputs in DataLoader(Fitted(), batch_size=3, num_workers=2):
-    optimizer.zero_grad()
-    loss = model(inputs).square().mean()
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
+loader = DataLoader(Fitted(), batch_size=3, num_workers=2, persistent_workers=True)
+for _epoch in range(2):
+    for inputs in loader:
+        optimizer.zero_grad()
+        loss = model(inputs).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
 print(json.dumps({"loss": losses}))
