@@ -85,3 +85,11 @@ def test_the_exchange_of_replicas_is_a_part_of_the_step_and_nothing_is_advised(
     for parts in steps.values():
         assert 0.001 < parts["communication"] < sum(parts.values()) * 0.95
     assert anatomy_of(table.store, run).says == ()
+
+
+def test_what_our_communicator_exchanges_in_a_loop_is_judged(table: Table) -> None:
+    run = table.do((LOOPS / "averaged.py").read_text())
+
+    assert run.fact.state is RunState.FINISHED, run.fact.error
+    assert all(parts["communication"] > 1e-4 for parts in table.store.steps(run.id).values())
+    assert anatomy_of(table.store, run).says
