@@ -142,6 +142,14 @@ def test_a_loop_trains_equally_in_a_run_and_outside_of_one(trained, capsys) -> N
     assert trained("evaluated").said == outside
 
 
+def test_gradients_without_a_loss_make_steps_without_one(trained) -> None:
+    found = trained("without_loss")
+
+    assert "loss" not in found.values
+    assert found.values["lr"] == curve([0.1] * found.said["steps"])
+    assert found.progress.iteration == found.said["steps"]
+
+
 def test_a_step_is_the_boundary_at_which_a_run_stops(current_run, taken) -> None:
     hook_torch()
     current_run.boundaries.stop_at(4)

@@ -31,13 +31,13 @@ def hook_torch() -> None:
 
 
 def _wrap(torch: Any) -> None:
-    if hasattr(torch.autograd.backward, "__wrapped__"):
-        return
     try:
-        _wrap_parts(torch)
-    except AttributeError as error:  # another release of PyTorch
+        if not hasattr(torch.autograd.backward, "__wrapped__"):
+            _wrap_parts(torch)
+    except AttributeError as error:  # another release of PyTorch, or another module of its name
+        version = getattr(torch, "__version__", "(of no known version)")
         print(
-            f"workbench: loops of torch {torch.__version__} get no curves ({error}); "
+            f"workbench: loops of torch {version} get no curves ({error}); "
             "report values with workbench.report.",
             file=sys.stderr,
         )

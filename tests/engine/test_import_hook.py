@@ -1,0 +1,62 @@
+"""A function is called when a module is imported, which nothing here imports by itself."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from workbench.engine.import_hook import when_imported
+from workbench.engine.torch_hook import hook_torch
+
+NAME = "imported_later"
+
+
+@pytest.fixture(autouse=True)
+def later(tmp_path, monkeypatch) -> Iterator[None]:
+    """Have a module that is not imported yet."""
+    (tmp_path / f"{NAME}.py").write_text("value = 1")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    finders = [*sys.meta_path]
+    yield
+    sys.modules.pop(NAME, None)
+    sys.meta_path[:] = finders
+
+
+def test_a_module_is_wrapped_after_its_import() -> None:
+    seen = []
+    when_imported(NAME, lambda module: seen.append(module.value))
+    assert NAME not in sys.modules
+
+    importlib.import_module(NAME)
+
+    assert seen == [1]
+
+
+def test_a_module_that_is_there_is_wrapped_at_once() -> None:
+    importlib.import_module(NAME)
+    seen = []
+
+    when_imported(NAME, lambda module: seen.append(module.value))
+
+    assert seen == [1]
+
+
+def test_a_module_is_waited_for_once() -> None:
+    seen = []
+    for _ in range(2):
+        when_imported(NAME, lambda module: seen.append(module.value))
+
+    importlib.import_module(NAME)
+
+    assert seen == [1]
+
+
+def test_another_module_that_is_called_torch_is_left_alone(monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "torch", importlib.import_module(NAME))
+
+    hook_torch()
+
+    assert "get no curves" in capsys.readouterr().err
