@@ -13,6 +13,7 @@ from workbench.core.run.metrics import STEP_PREFIX
 from workbench.core.run.model import RunState
 from workbench.errors import StoreError
 from workbench.store import schema
+from workbench.store.attempts import Changes
 from workbench.view.page_feed import Feed
 
 UNKNOWN = "260101-000000-aaaa"
@@ -260,6 +261,23 @@ async def test_a_run_that_has_ended_is_told_and_the_connection_closed(follow, ru
 
     assert (listener.heard[-1], closed[0]) == ("end", 1000)
     assert len(listener.curves["loss"]) == 10
+
+
+async def test_a_page_that_comes_back_follows_a_resumed_run(follow, run, store) -> None:
+    run.report(range(10))
+    run.end(RunState.STOPPED)
+    async with follow(run.id, stay=1) as listener:
+        while not listener.heard or listener.heard[-1] != "end":
+            await listener.hear()
+            listener.ack()
+        store.resume_run(store.run(run.id).fact, "Continues.", Changes(1.0))
+
+        async with follow(run.id) as again:
+            hello = await again.hear_a("hello")
+            run.end()
+            await again.hear_out()
+
+    assert (hello["run"]["state"], again.run["state"]) == ("queued", "finished")
 
 
 async def test_a_run_without_any_points_ends_as_well(follow, run) -> None:

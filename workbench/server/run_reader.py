@@ -139,8 +139,9 @@ class Reading:
         """Read news, and return whether there was any."""
         feed = self._feed
         version = self._store.data_version()
-        stale = version != self._seen or is_due(self._read, now, self._refresh) or feed.behind
-        if feed.ended or not stale:
+        stale = is_due(self._read, now, self._refresh) or feed.behind
+        # A run that has ended only changes when it is resumed, for pages that come back.
+        if version == self._seen and (feed.ended or not stale):
             return False
         self._seen, self._read = version, now
         self._dry.clear()

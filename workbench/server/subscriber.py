@@ -59,9 +59,9 @@ class LatestMessages:
         """Return whether a message is held back."""
         lasting = _lasting(look.run)
         quiet, news = now - self._run_at, lasting != self._lasting
-        over = look.run["is_ended"] and not self._lasting.get("is_ended")
+        turns = look.run["is_ended"] != self._lasting.get("is_ended", False)  # ends, or is resumed
         beat = quiet >= self._pace.beat and not look.ended
-        if not (over or beat or (news and quiet >= RUN_SECONDS)):
+        if not (turns or beat or (news and quiet >= RUN_SECONDS)):
             return news
         self._lasting, self._run_at = lasting, now
         self.run += 1
