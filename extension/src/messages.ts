@@ -166,6 +166,14 @@ export interface ICurveText {
   remark: IPhrase | null;
 }
 
+/** A mark on a run's curves, where it continued in another attempt. */
+export interface IMark {
+  /** That of the snapshot from which it continued. */
+  iteration: number;
+  /** Why it continued, and what that cost. */
+  text: IPhrase;
+}
+
 /** A run: its desired and its observed state. */
 export interface IRun {
   id: string;
@@ -214,6 +222,10 @@ export interface IRun {
   verdict?: string[];
   /** Null without measurements. */
   step?: IStep | null;
+  /** Where it continued, in the run's own messages; empty in lists. */
+  marks?: IMark[];
+  /** Whether Resume is offered; false in lists and in what a notebook keeps. */
+  is_resumable?: boolean;
 }
 
 /** A run of the list, with a small picture of its main curve. */

@@ -150,6 +150,27 @@ def test_a_run_is_queued_once_for_each_attempt(store, saved) -> None:
     assert attempt.is_automatic
 
 
+def timed(store: Store, execution: str, sequence: int, *samples: tuple[str, int, float]) -> None:
+    """Let rank 0 report names at iterations and times."""
+    made = tuple(Sample(name, iteration, time, 1.0) for name, iteration, time in samples)
+    store.add_batches([Batch(execution, 0, sequence, made)])
+
+
+def test_a_pause_is_from_the_last_point_before_to_the_first_one_after(store, run) -> None:
+    store.put_run_fact(run, ranks=2)
+    timed(store, run, 1, ("loss", 4, 14.0), (SECONDS_NAME, 4, 14.5), ("loss", 5, 15.0))
+    store.add_batches([Batch(run, 1, 1, (Sample("loss", 5, 99.0, 1.0),))])
+    store.continue_run(store.run(run).fact, "first")
+    timed(store, store.run(run).execution, 1, (RESUMED_NAME, 4, 18.0), ("loss", 5, 19.5))
+    store.continue_run(store.run(run).fact, "second")
+    timed(store, store.run(run).execution, 1, (RESUMED_NAME, 4, 30.0))
+
+    first, second = (one.last_point for one in store.attempts(run))
+
+    assert store.pause(run, first) == 4.5  # also of points that are set aside
+    assert store.pause(run, second) == 0  # nothing was reported since
+
+
 def test_attempts_go_with_their_run(store, saved) -> None:
     resumed(store, saved, 4)
     store.put_run_fact(saved, state=RunState.FINISHED)

@@ -16,10 +16,13 @@ from workbench.core.run.downsampling import Curve
 from workbench.core.run.hang import Elsewhere, Hang, WaitingRanks, encoded
 from workbench.core.run.metrics import drawn
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.core.run.resumption import Attempt, continuations
 from workbench.surfaces import in_page
+from workbench.view.continuation_marks import mark
 from workbench.view.curve_layout import describe, nonfinite_remark, panels_of
 from workbench.view.hang_text import hang_lines
 from workbench.view.page_messages import run_message
+from workbench.view.page_protocol import MarkMessage
 from workbench.view.phrase import english
 from workbench.view.state_line import SEPARATOR, line_parts, state_line, state_word
 
@@ -55,11 +58,18 @@ def curves_of(case: dict[str, Any]) -> dict[str, Curve]:
     return curves
 
 
+def marks_of(case: dict[str, Any]) -> tuple[MarkMessage, ...]:
+    past = [Attempt(**{**one, "state": RunState(one["state"])}) for one in case["attempts"]]
+    found = continuations(past, made(case).fact)
+    return tuple(mark(*one) for one in zip(found, case["pauses"], strict=True))
+
+
 @pytest.mark.parametrize("case", CASES, ids=[case["what"] for case in CASES])
 def test_a_run_is_said_as_on_the_page(case) -> None:
     run, waiting, rate = made(case), case["waiting"], case["rate"]
+    curves, marks = curves_of(case), marks_of(case)
 
-    sent = run_message(run, NOW, rate=rate, waiting=waiting, curves=curves_of(case))
+    sent = run_message(run, NOW, rate=rate, waiting=waiting, curves=curves, marks=marks)
     parts = line_parts(run, NOW, waiting, rate)
 
     assert {name: sent[name] for name in case["sent"]} == case["sent"]
@@ -67,6 +77,7 @@ def test_a_run_is_said_as_on_the_page(case) -> None:
     assert in_page(SEPARATOR.join(map(english, parts))) == case["line"]
     assert state_line(run, NOW, waiting, rate) == case["terminal"]
     assert hang_lines(run) == case["hang_lines"]
+    assert [f"{one.iteration}: {english(one.text)}" for one in marks] == case["marks"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["what"] for case in CASES])

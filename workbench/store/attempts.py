@@ -7,6 +7,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from workbench.core.fleet.model import FleetWish
+from workbench.core.run.metrics import SNAPSHOT_PREFIX
 from workbench.core.run.model import ENDED, RunFact, RunState
 from workbench.core.run.resumption import NONE, Attempt
 from workbench.core.run.snapshots import SECONDS_NAME
@@ -14,7 +15,7 @@ from workbench.core.world.world import World
 from workbench.errors import StateError
 from workbench.store.database import Database
 from workbench.store.fleet import put_cluster
-from workbench.store.rows import built, readable
+from workbench.store.rows import built, readable, reading
 
 _COLUMNS = (
     "attempt", "generation", "ranks", "started", "ended", "state", "message", "resumed_at",
@@ -22,6 +23,7 @@ _COLUMNS = (
 )  # fmt: skip
 # More than the snapshots that are kept of a training.
 _MOST_REPORTS = 8
+_POINTS = ("points", "superseded")
 _FIELDS = ("number", *_COLUMNS[1:])
 # What is of the last attempt alone; its progress is shown until the next one has its own.
 _CLEARED = (
@@ -87,6 +89,34 @@ class Attempts(Database):
             (run,),
         )
         return [*readable(self.path, f"the attempts of run {run!r}", rows, _attempt)]
+
+    def pause(self, run: str, last: int) -> float:
+        """Return the seconds between two points of rank 0; 0 if there is none before or after.
+
+        Reports of snapshots do not count.
+
+        Args:
+            last: The sequence number of the newest point before.
+        """
+        before = self._nearest(run, last, "<= ?", "DESC")
+        after = self._nearest(run, last, "> ?", "ASC")
+        return max(0.0, min(after)[1] - max(before)[1]) if before and after else 0.0
+
+    def _nearest(self, run: str, last: int, bound: str, order: str) -> list[tuple[int, float]]:
+        """Return the sequence number and time of the first point of each table, if it has one."""
+        rows = [
+            row
+            for table in _POINTS
+            for row in self._all(
+                f"SELECT sequence, time FROM {table} WHERE rank = 0 AND sequence {bound} "
+                "AND run = (SELECT number FROM runs WHERE id = ?) "
+                "AND metric NOT IN (SELECT number FROM metrics WHERE name GLOB ?) "
+                f"ORDER BY sequence {order} LIMIT 1",
+                (last, run, f"{SNAPSHOT_PREFIX}*"),
+            )
+        ]
+        with reading(self.path, f"the points of run {run!r}"):
+            return [(int(sequence), float(time)) for sequence, time in rows]
 
     def continue_run(self, past: RunFact, message: str) -> None:
         """Queue the next attempt of a run that has lost or left its world, in its old place.
@@ -191,7 +221,7 @@ def supersede(connection: sqlite3.Connection, run: int, iteration: int) -> None:
 
 def last_sequence(connection: sqlite3.Connection, table: str, run: int) -> int:
     """Return the newest sequence number of a run's rows; a point set aside keeps its number."""
-    tables = (table, "superseded") if table == "points" else (table,)
+    tables = _POINTS if table == "points" else (table,)
     found = 0
     for name in tables:
         query = f"SELECT sequence FROM {name} WHERE run = ? ORDER BY sequence DESC LIMIT 1"

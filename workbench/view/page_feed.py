@@ -16,9 +16,17 @@ from workbench.core.run.display import size_of
 from workbench.core.run.downsampling import Curve
 from workbench.core.run.frames import Series, encode_frame
 from workbench.core.run.metrics import MOST_DRAWN, is_clock, is_measured
+from workbench.core.run.resumption import NONE, offers_resume
 from workbench.store import Store
+from workbench.view.continuation_marks import marks_of
 from workbench.view.page_messages import Message, run_message, steps_message
-from workbench.view.page_protocol import DisplayedMessage, OutputMessage, Piece, as_values
+from workbench.view.page_protocol import (
+    DisplayedMessage,
+    MarkMessage,
+    OutputMessage,
+    Piece,
+    as_values,
+)
 from workbench.view.run_record import RunRecord
 
 CAPACITY = 2_000  # buckets of a curve: more than a screen has columns
@@ -55,6 +63,8 @@ class Feed:
         self._steps_read = self._values_read = 0.0
         self._values = dict[str, float]()
         self._displays = 0
+        self._marks: tuple[MarkMessage, ...] = ()
+        self._snapshot = NONE
         self._rereads = self._record.rereads
 
     def __repr__(self) -> str:
@@ -99,6 +109,8 @@ class Feed:
             self._values_read = now
             self._values = store.final_values(record.run.id)
             self._displays = store.displays(record.run.id).get(0, 0)
+            self._marks = marks_of(store, record.run)
+            self._snapshot = store.newest_snapshot(record.run.id)
         if record.rereads != self._rereads:
             # Points of another feed replace all that a page has.
             self._rereads, self.identity = record.rereads, secrets.token_hex(8)
@@ -158,6 +170,8 @@ class Feed:
             displays=self._displays,
             anatomy=self._anatomy,
             curves=dict(self._drawn()),
+            marks=self._marks,
+            is_resumable=offers_resume(record.run, self._snapshot),
         )
 
     def steps_message(self) -> Message | None:

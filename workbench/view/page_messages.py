@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy, kept_anatomy
@@ -15,10 +16,12 @@ from workbench.core.performance.comparison import StepSummary
 from workbench.core.run.downsampling import Curve
 from workbench.core.run.metrics import drawn, fraction_done, group_names, reported, seconds_taken
 from workbench.core.run.model import Run, only_printed
+from workbench.core.run.resumption import offers_resume
 from workbench.errors import Unknown
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.surfaces import in_page
+from workbench.view.continuation_marks import marks_of
 from workbench.view.curve_layout import curve_description, nonfinite_remark
 from workbench.view.hang_text import hang_message
 from workbench.view.nodes import fleet_message, fleet_of
@@ -26,6 +29,7 @@ from workbench.view.page_protocol import (
     ClusterMessage,
     CurveTextMessage,
     ListedRunMessage,
+    MarkMessage,
     MeasuredMessage,
     RankMessage,
     RunMessage,
@@ -57,6 +61,8 @@ def run_message(
     displays: int = 0,
     anatomy: Anatomy = NOTHING_KNOWN,
     curves: Mapping[str, Curve] = NO_CURVES,
+    marks: tuple[MarkMessage, ...] = (),
+    is_resumable: bool = False,
 ) -> Message:
     """Return one run.
 
@@ -68,6 +74,8 @@ def run_message(
         displays: Number of rank 0's displays.
         anatomy: The step breakdown and its verdict.
         curves: The curves to describe.
+        marks: Where it continued.
+        is_resumable: Whether Resume is offered.
     """
     return as_values(
         _run_message(
@@ -79,6 +87,8 @@ def run_message(
             displays=displays,
             anatomy=anatomy,
             curves=curves,
+            marks=marks,
+            is_resumable=is_resumable,
         )
     )
 
@@ -93,6 +103,8 @@ def _run_message(
     displays: int = 0,
     anatomy: Anatomy = NOTHING_KNOWN,
     curves: Mapping[str, Curve] = NO_CURVES,
+    marks: tuple[MarkMessage, ...] = (),
+    is_resumable: bool = False,
 ) -> RunMessage:
     wish, fact = run.wish, run.fact
     return RunMessage(
@@ -133,6 +145,8 @@ def _run_message(
         displays=displays,
         verdict=anatomy.says,
         step=_step_message(anatomy.summary),
+        marks=marks,
+        is_resumable=is_resumable,
     )
 
 
@@ -173,7 +187,9 @@ def run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) 
     Args:
         anatomy: The step breakdown (default: the stored one).
     """
-    return as_values(_run_now(store, run, now, anatomy))
+    message = _run_now(store, run, now, anatomy)
+    is_resumable = offers_resume(run, store.newest_snapshot(run.id))
+    return as_values(replace(message, marks=marks_of(store, run), is_resumable=is_resumable))
 
 
 def _run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) -> RunMessage:

@@ -137,6 +137,19 @@ class CurveTextMessage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MarkMessage:
+    """A mark on a run's curves, where it continued in another attempt.
+
+    Args:
+        iteration: That of the snapshot from which it continued.
+        text: Why it continued, and what that cost.
+    """
+
+    iteration: int
+    text: Phrase
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunMessage:
     """A run: its desired and its observed state.
 
@@ -157,6 +170,8 @@ class RunMessage:
         displays: Number of rank 0's figures, tables and similar.
         verdict: The verdict on the step breakdown, a sentence each; final once it has ended.
         step: Null without measurements.
+        marks: Where it continued, in the run's own messages; empty in lists.
+        is_resumable: Whether Resume is offered; false in lists and in what a notebook keeps.
     """
 
     id: str
@@ -190,6 +205,8 @@ class RunMessage:
     displays: int = 0
     verdict: tuple[str, ...] = ()
     step: StepMessage | None = None
+    marks: tuple[MarkMessage, ...] = ()
+    is_resumable: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,9 +417,9 @@ class OutputMessage:
 
 MESSAGES: tuple[type[Any], ...] = (
     Phrase, NodeMessage, RungMessage, HangMessage, StepMessage,
-    StepsMessage, CurveTextMessage, RunMessage, ListedRunMessage, RankMessage, MeasuredMessage,
-    FleetMessage, ClusterMessage, ClustersMessage, ExchangeMessage, RateMessage, SurveyMessage,
-    SeriesHeader, FrameHeader, DisplayedMessage, OutputMessage,
+    StepsMessage, CurveTextMessage, MarkMessage, RunMessage, ListedRunMessage, RankMessage,
+    MeasuredMessage, FleetMessage, ClusterMessage, ClustersMessage, ExchangeMessage, RateMessage,
+    SurveyMessage, SeriesHeader, FrameHeader, DisplayedMessage, OutputMessage,
 )  # fmt: skip
 
 

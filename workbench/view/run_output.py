@@ -16,13 +16,14 @@ from workbench.core.run.metrics import drawn, fraction_done, left_out, reported
 from workbench.core.run.model import Run, RunState
 from workbench.store import Store
 from workbench.view import step_bars
+from workbench.view.continuation_marks import marks_of
 from workbench.view.curve_layout import Panel, describe, panels_of
 from workbench.view.curve_picture import png
 from workbench.view.hang_text import hang_html, hang_lines
 from workbench.view.html import Html, element, image, joined, sentence, words
 from workbench.view.listing import cell, framed, head_cell
 from workbench.view.page_messages import run_message, steps_message
-from workbench.view.page_protocol import as_values
+from workbench.view.page_protocol import MarkMessage, as_values
 from workbench.view.run_record import RunRecord
 from workbench.view.state_line import state_line
 from workbench.view.survey_output import survey_bundle, survey_message
@@ -105,7 +106,8 @@ def bundle_of(
     anatomy, folder = anatomy_of(store, run), store.path.parent
     values = store.final_values(run.id)
     written = filter(None, [transcript.text(set(transcript.ranks) - streamed)])
-    saved = _saved(record, anatomy, values, now, store.displays(run.id).get(0, 0))
+    displays, marks = store.displays(run.id).get(0, 0), marks_of(store, run)
+    saved = _saved(record, anatomy, values, now, displays, marks)
     told = {"raised": True} if raised else {}
     bundle: dict[str, Any] = {
         RUN_TYPE: {**_identity(run, streamed), **told, "saved": saved},
@@ -160,7 +162,12 @@ def _identity(run: Run, streamed: frozenset[int] = frozenset()) -> dict[str, Any
 
 
 def _saved(
-    record: RunRecord, anatomy: Anatomy, values: Mapping[str, float], now: float, displays: int = 0
+    record: RunRecord,
+    anatomy: Anatomy,
+    values: Mapping[str, float],
+    now: float,
+    displays: int = 0,
+    marks: tuple[MarkMessage, ...] = (),
 ) -> dict[str, object]:
     return {
         "run": run_message(
@@ -170,6 +177,7 @@ def _saved(
             displays=displays,
             anatomy=anatomy,
             curves=record.curves,
+            marks=marks,
         ),
         "steps": steps_message(anatomy) if anatomy.steps else None,
         "frame": base64.b64encode(_frame(record, anatomy.slowest)).decode(),

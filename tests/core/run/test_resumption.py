@@ -12,10 +12,14 @@ from workbench.core.run.resumption import (
     MOST_RESTARTS,
     NONE,
     Attempt,
+    Continuation,
+    ContinuationCause,
+    continuations,
     continuing,
     how_continued,
     is_at_fault,
     loss,
+    offers_resume,
     remedy,
     restarts_in_vain,
     stopped_in_queue,
@@ -97,3 +101,51 @@ def test_a_waiting_run_that_is_stopped_says_where_it_was() -> None:
     assert stopped_in_queue(replace(RUN.fact, attempt=2, iteration=1200)) == (
         "Stopped at iteration 1,200, before it continued."
     )
+
+
+def test_a_run_continued_where_its_later_attempts_began() -> None:
+    moved = replace(LOST, number=2, state=RunState.STOPPED, resumed_at=120, iteration=200, ranks=3)
+    present = RunFact("id", attempt=3, resumed_at=200, ranks=4)
+
+    assert continuations([LOST, moved], present) == [
+        Continuation(120, ContinuationCause.LOSS, 41, 2, 3, 7),
+        Continuation(200, ContinuationCause.MOVE, 0, 3, 4, 7),
+    ]
+
+
+def test_an_attempt_that_trained_nothing_belongs_to_the_next() -> None:
+    vain = replace(LOST, number=2, ranks=1, iteration=120, last_point=9)
+    present = RunFact("id", attempt=3, resumed_at=120, ranks=2)
+
+    assert continuations([LOST, vain], present) == [
+        Continuation(120, ContinuationCause.LOSS, 41, 2, 2, 7)
+    ]
+    assert continuations([LOST, vain], replace(present, resumed_at=NONE)) == []
+
+
+def test_a_run_that_was_requested_to_continue_is_not_called_lost() -> None:
+    ended = replace(LOST, is_automatic=False)
+    present = RunFact("id", attempt=2, resumed_at=120, ranks=2)
+
+    (where,) = continuations([ended], present)
+
+    assert where.cause is ContinuationCause.REQUEST
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "snapshot", "is_offered"),
+    [
+        (RunState.STOPPED, RunKind.CELL, 0, True),
+        (RunState.FAILED, RunKind.SCRIPT, 120, True),
+        (RunState.LOST, RunKind.CELL, 120, True),
+        (RunState.FINISHED, RunKind.CELL, 120, False),
+        (RunState.RUNNING, RunKind.CELL, 120, False),
+        (RunState.QUEUED, RunKind.CELL, 120, False),
+        (RunState.STOPPED, RunKind.CELL, NONE, False),
+        (RunState.STOPPED, RunKind.SETUP, 120, False),
+    ],
+)
+def test_a_page_offers_to_resume_what_can_be_finished(state, kind, snapshot, is_offered) -> None:
+    run = Run(RunWish("id", "fit", kind, "pass"), RunFact("id", state))
+
+    assert offers_resume(run, snapshot) is is_offered

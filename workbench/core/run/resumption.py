@@ -11,6 +11,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from itertools import takewhile
 
 from workbench.core.cluster.generation import Death
@@ -52,9 +53,87 @@ class Attempt:
     is_automatic: bool = False
 
 
+class ContinuationCause(Enum):
+    """Why a run continued in another attempt."""
+
+    LOSS = "loss"
+    MOVE = "move"
+    REQUEST = "request"
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """Where a run continued from a snapshot in another attempt.
+
+    Args:
+        iteration: Iteration of the snapshot.
+        redone: Iterations that had been done after it.
+        before: World size of the last attempt that trained.
+        ranks: World size from here on.
+        last_point: Sequence number of the run's newest point before.
+    """
+
+    iteration: int
+    cause: ContinuationCause
+    redone: int
+    before: int
+    ranks: int
+    last_point: int
+
+
+_RESUMABLE_STATES = frozenset({RunState.STOPPED, RunState.FAILED, RunState.LOST})
+
+
 def is_resumable(kind: RunKind) -> bool:
     """Return whether runs of this kind can save snapshots."""
     return kind in (RunKind.CELL, RunKind.SCRIPT)
+
+
+def offers_resume(run: Run, snapshot: int) -> bool:
+    """Return whether a page offers to resume a run: it ended before it was finished.
+
+    Args:
+        snapshot: The iteration of its newest snapshot; -1 for none.
+    """
+    has_snapshot = is_resumable(run.wish.kind) and snapshot != NONE
+    return has_snapshot and run.fact.state in _RESUMABLE_STATES
+
+
+def continuations(past: Sequence[Attempt], present: RunFact) -> list[Continuation]:
+    """Return where a run continued, oldest first.
+
+    An attempt that read no snapshot trained nothing; it belongs to the next one that did.
+
+    Args:
+        past: Its attempts that have ended, oldest first.
+        present: The present attempt, which is the last one.
+    """
+    found, before = list[Continuation](), list[Attempt]()
+    following = [(one.resumed_at, one.ranks) for one in past[1:]]
+    for attempt, (iteration, ranks) in zip(
+        past, [*following, (present.resumed_at, present.ranks)], strict=False
+    ):
+        before.append(attempt)
+        if iteration != NONE:
+            found.append(_continuation(before, iteration, ranks))
+            before = []
+    return found
+
+
+def _continuation(before: Sequence[Attempt], iteration: int, ranks: int) -> Continuation:
+    first = before[0]
+    redone = max(0, max(one.iteration for one in before) - iteration)
+    return Continuation(iteration, _cause(before), redone, first.ranks, ranks, first.last_point)
+
+
+def _cause(before: Sequence[Attempt]) -> ContinuationCause:
+    if not all(one.is_automatic for one in before):
+        return ContinuationCause.REQUEST
+    return (
+        ContinuationCause.LOSS
+        if any(one.state is RunState.LOST for one in before)
+        else ContinuationCause.MOVE
+    )
 
 
 def is_at_fault(deaths: Sequence[Death]) -> bool:

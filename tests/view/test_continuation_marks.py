@@ -1,0 +1,102 @@
+"""A mark on a run's curves says in a few words why it continued there, and what that cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from workbench.core.run.model import RunState
+from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.resumption import Continuation, ContinuationCause
+from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
+from workbench.store import Store
+from workbench.view.continuation_marks import mark, marks_of
+from workbench.view.page_feed import Feed
+from workbench.view.page_messages import listed_runs, run_now
+from workbench.view.phrase import english
+
+
+@pytest.mark.parametrize(
+    ("cause", "redone", "ranks", "pause", "text"),
+    [
+        (ContinuationCause.MOVE, 0, (2, 3), 0.8, "2 → 3 ranks, 800 ms"),
+        (ContinuationCause.MOVE, 0, (2, 1), 0.8, "2 → 1 rank, 800 ms"),
+        (ContinuationCause.MOVE, 0, (2, 2), 0.8, "moved, 800 ms"),
+        (ContinuationCause.LOSS, 22, (2, 2), 4.1, "rank lost, 22 steps redone, 4.1 s"),
+        (ContinuationCause.LOSS, 1, (3, 2), 4.1, "rank lost, 3 → 2 ranks, 1 step redone, 4.1 s"),
+        (ContinuationCause.LOSS, 0, (2, 2), 0.0, "rank lost"),
+        (ContinuationCause.REQUEST, 0, (2, 2), 172_800.0, "resumed"),
+        (ContinuationCause.REQUEST, 22, (2, 4), 9.0, "resumed, 2 → 4 ranks, 22 steps redone"),
+    ],
+)
+def test_a_mark_says_why_and_at_what_cost(cause, redone, ranks, pause, text) -> None:
+    where = Continuation(120, cause, redone, *ranks, 0)
+
+    made = mark(where, pause)
+
+    assert (made.iteration, english(made.text)) == (120, text)
+
+
+def report(store: Store, execution: str, sequence: int, *samples: tuple[str, int, float]) -> None:
+    """Let rank 0 report names at iterations and times."""
+    made = tuple(Sample(name, iteration, time, 1.0) for name, iteration, time in samples)
+    store.add_batches([Batch(execution, 0, sequence, made)])
+
+
+@pytest.fixture
+def run(store, supervisor, queue):
+    """A run that lost its ranks at iteration 6 and continues from its snapshot of iteration 4."""
+    made = queue("digits")
+    supervisor.put_run_fact(made.id, ranks=2, started=1.0, iteration=6)
+    report(supervisor, made.id, 1, ("loss", 4, 14.0), (SECONDS_NAME, 4, 14.5), ("loss", 6, 16.0))
+    past = replace(supervisor.run(made.id).fact, state=RunState.LOST, ended=17.0)
+    supervisor.continue_run(past, "Continues from iteration 4.")
+    return made
+
+
+def continues(supervisor: Store, run: str) -> None:
+    """Let the next attempt read the snapshot and report its first value."""
+    execution = supervisor.run(run).execution
+    supervisor.put_run_fact(run, state=RunState.RUNNING, resumed_at=4, resumed=19.0, ranks=2)
+    report(supervisor, execution, 1, (RESUMED_NAME, 4, 19.0), ("loss", 5, 20.5))
+
+
+def test_a_run_is_marked_once_it_has_read_its_snapshot(store, supervisor, run) -> None:
+    waiting = marks_of(store, store.run(run.id))
+    continues(supervisor, run.id)
+
+    (made,) = marks_of(store, store.run(run.id))
+
+    assert waiting == ()
+    assert (made.iteration, english(made.text)) == (4, "rank lost, 2 steps redone, 4.5 s")
+
+
+def test_a_page_gets_the_marks_of_its_run_and_not_of_a_list(store, supervisor, run) -> None:
+    continues(supervisor, run.id)
+    feed = Feed(store, run.id)
+    feed.read(100.0)
+
+    asked, (listed,) = run_now(store, store.run(run.id), 1.0), listed_runs(store, None, 9, 1.0)
+
+    assert [one["iteration"] for one in asked["marks"]] == [4]
+    assert feed.run_message(100.0)["marks"] == asked["marks"]
+    assert listed["marks"] == []
+
+
+def test_resume_is_offered_for_a_run_that_ended_early_with_a_snapshot(
+    store, supervisor, run
+) -> None:
+    continues(supervisor, run.id)
+    feed = Feed(store, run.id)
+    offered = {}
+    for state in RunState:
+        supervisor.put_run_fact(run.id, state=state)
+        feed.read(100.0)
+        said = run_now(store, store.run(run.id), 1.0)["is_resumable"]
+        assert feed.run_message(100.0)["is_resumable"] is said
+        offered[state] = said
+
+    assert {state for state, said in offered.items() if said} == {
+        RunState.STOPPED, RunState.FAILED, RunState.LOST,
+    }  # fmt: skip
