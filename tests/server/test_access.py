@@ -80,6 +80,7 @@ def test_the_doors_are_all_there_are(all_doors) -> None:
         ("GET", "runs"),
         ("GET", "runs/…"),
         ("POST", "runs/…/stop"),
+        ("POST", "runs/…/resume"),
         ("GET", "runs/…/survey"),
         ("GET", "runs/…/bundle"),
         ("GET", "runs/…/curves"),

@@ -14,12 +14,16 @@ import pytest
 from workbench import __version__
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer, Provider
+from workbench.core.run.model import RunState
+from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.core.world.world import MAX_RANKS, RankFact
 from workbench.requests import cloud_queries, supervisor
 from workbench.requests import cluster as cluster_requests
 from workbench.requests.cloud_queries import Market
 from workbench.server import operations
-from workbench.store import schema, sqlite_errors
+from workbench.store import Store, schema, sqlite_errors
+from workbench.store.paths import snapshot_directory
 from workbench.view import run_output
 
 UNKNOWN = "260101-000000-aaaa"
@@ -327,6 +331,7 @@ async def test_a_resize_without_a_size_is_refused(ask, cluster) -> None:
         ("DELETE", ("clusters", "default")),
         ("POST", ("clusters", "default", "stop")),
         ("POST", ("runs", UNKNOWN, "stop")),
+        ("POST", ("runs", UNKNOWN, "resume")),
     ],
 )
 async def test_a_body_where_none_belongs_is_refused(ask, cluster, method, path) -> None:
@@ -415,9 +420,53 @@ async def test_stopping_a_run_that_has_ended_changes_nothing(ask, store, run) ->
     assert not store.run(run.id).wish.stop
 
 
+def save_snapshot(store: Store, run: str) -> None:
+    """Put a snapshot of iteration 7 where the run's ranks would."""
+    store.add_batches([Batch(run, 0, 1, (Sample(SECONDS_NAME, 7, 8.0, 0.1),))])
+    folder = snapshot_directory(run) / "newest"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text("{}")
+
+
+async def test_a_run_that_was_stopped_is_resumed(ask, store, cluster, run) -> None:
+    save_snapshot(store, run.id)
+    run.end(RunState.STOPPED)
+    offered = await ask("GET", "runs", run.id)
+
+    answer = await ask("POST", "runs", run.id, "resume")
+
+    assert offered.json["is_resumable"] is True
+    assert (answer.status, answer.json["state"]) == (200, "queued")
+    assert answer.json["is_resumable"] is False
+    assert store.run(run.id).fact.attempt == 2
+
+
+@pytest.mark.parametrize(
+    ("state", "sentence"),
+    [
+        (RunState.RUNNING, "is running; wait for it, or stop it (Stop)."),
+        (RunState.STOPPED, "has no snapshot; run it again; trainings by Chainer's Trainer"),
+    ],
+)
+async def test_a_run_that_cannot_be_resumed_is_refused(ask, store, run, state, sentence) -> None:
+    store.put_run_fact(run.id, state=state)
+
+    answer = await ask("POST", "runs", run.id, "resume")
+
+    assert (answer.status, answer.json["reason"]) == (409, "workbench")
+    assert sentence in answer.message
+    assert store.run(run.id).fact.attempt == 1
+
+
 @pytest.mark.parametrize(
     ("method", "rest"),
-    [("GET", ()), ("POST", ("stop",)), ("GET", ("bundle",)), ("GET", ("curves",))],
+    [
+        ("GET", ()),
+        ("POST", ("stop",)),
+        ("POST", ("resume",)),
+        ("GET", ("bundle",)),
+        ("GET", ("curves",)),
+    ],
 )
 @pytest.mark.parametrize("identity", [UNKNOWN, "digits", "..", "a\0b", "x" * 2000])
 async def test_a_run_is_found_by_its_id_alone(ask, begin, method, rest, identity) -> None:

@@ -185,6 +185,20 @@ def stop(store: Store, identity: str, body: bytes) -> Message:
     return run(store, identity)
 
 
+def resume(store: Store, identity: str, body: bytes) -> Message:
+    """Request that a run which has ended continues from its newest snapshot, and return it.
+
+    Raises:
+        StateError: It has not ended, or has no snapshot.
+    """
+    from workbench.requests.resume import ask_resume
+
+    _check_empty(body)
+    found = _run(store, identity)
+    ask_resume(store, found.id)
+    return run(store, identity)
+
+
 def bundle(store: Store, identity: str) -> str:
     """Return the part of a run that a saved notebook keeps, as JSON."""
     found = _run(store, identity)

@@ -195,6 +195,16 @@ class RunStopHandler(Handler):
         await self._answer(partial(operations.stop, identity=identity, body=self.request.body))
 
 
+class RunResumeHandler(Handler):
+    """The next attempt of one run."""
+
+    @web.authenticated
+    @authorized
+    async def post(self, identity: str) -> None:
+        """Wish for it."""
+        await self._answer(partial(operations.resume, identity=identity, body=self.request.body))
+
+
 class SurveyHandler(Handler):
     """What one run measured of its cluster."""
 
@@ -265,6 +275,7 @@ ROUTES = {
     "runs": RunsHandler,
     RUN: RunHandler,
     f"{RUN}/stop": RunStopHandler,
+    f"{RUN}/resume": RunResumeHandler,
     f"{RUN}/survey": SurveyHandler,
     f"{RUN}/bundle": BundleHandler,
     f"{RUN}/curves": CurvesHandler,
