@@ -2,7 +2,8 @@ import { TranslationManager } from '@jupyterlab/translation';
 
 import cases from '../../../tests/view/runs.json';
 import catalogue from '../../../workbench/locale/ja_JP/LC_MESSAGES/workbench.json';
-import { stateLine, stateWord } from '../run/phrases';
+import { RunModel } from '../run/model';
+import { marksOf, stateLine, stateWord } from '../run/phrases';
 import { statusText } from '../words';
 import { aCluster, aRun } from './samples';
 
@@ -53,4 +54,17 @@ it('says in Japanese what the server sends of a run', async () => {
   expect(stateLine(run, trans)).toBe(
     'イテレーション 420 / 1,000 · 4 ランク · 12.3 it/s · 残り 47 秒'
   );
+});
+
+it('says in Japanese where a run continued', async () => {
+  const trans = await japanese();
+  const continued = cases.find(one => one.marks.length)!;
+  const model = new RunModel('id');
+  model.applyMessage({ type: 'run', run: aRun(continued.sent as object) });
+
+  expect(marksOf(model, trans).map(mark => mark.text)).toEqual([
+    '2 → 3 ランク、800 ms',
+    'ランク喪失、22 ステップをやり直し、4.1 秒',
+    '再開、3 → 4 ランク'
+  ]);
 });

@@ -13,6 +13,7 @@ import {
   type ILayout,
   type IStyle
 } from './layout';
+import type { IShownMark } from './marks';
 import { integer, number } from './numbers';
 import { Pacer } from './pacer';
 import { dashOf, makePlot, pointed, type IPlotted } from './plot';
@@ -63,6 +64,7 @@ export class Chart implements IPlotted, IReadable {
 
   style: IStyle;
   curves: readonly ICurve[] = [];
+  marks: readonly IShownMark[] = [];
   layout: ILayout = layOut([], { log: false, smoothing: 0 });
 
   get family(): Family {
@@ -97,6 +99,11 @@ export class Chart implements IPlotted, IReadable {
     this._slowest = slowest;
     this._hasRanges = hasRanges;
     this._pacer.request();
+  }
+
+  /** Have `marks` drawn from the next update on. */
+  setMarks(marks: readonly IShownMark[]): void {
+    this.marks = marks;
   }
 
   setStyle(style: IStyle): void {
@@ -174,9 +181,19 @@ export class Chart implements IPlotted, IReadable {
       this.onPoint(pointed(this, this._plot!));
     }
     this._showCursor();
-    const words = this.curves.flatMap(({ description }) => description || []);
     setAttribute(this._picture, 'role', 'img');
-    setAttribute(this._picture, 'aria-label', words.join('; '));
+    setAttribute(this._picture, 'aria-label', this._words());
+  }
+
+  /** What is drawn, for those who do not see it. */
+  private _words(): string {
+    const { trans } = this.options;
+    const curves = this.curves.flatMap(({ description }) => description || []);
+    const marks = this.marks.map(({ iteration, text }) => {
+      const where = trans.__('iteration %1', integer(iteration));
+      return `${where}: ${text}`;
+    });
+    return [...curves, ...marks].join('; ');
   }
 
   private _build(width: number): void {

@@ -5,7 +5,7 @@ import { Chart, type ICurve, type IStyle } from './chart';
 import { element, setText } from './dom';
 import { groupsOf, MOST_GROUPS, type IGroup } from './groups';
 import type { RunModel } from './model';
-import { describe, nonfiniteRemarks } from './phrases';
+import { describe, marksOf, nonfiniteRemarks } from './phrases';
 import type { ITrans } from './trans';
 import type { Range, Zoom } from './zoom';
 
@@ -48,7 +48,9 @@ export class RunCharts {
     const groups = groupsOf(known);
     const drawn = groups.slice(0, MOST_GROUPS);
     this._arrange(drawn);
+    const marks = marksOf(this.model, this.trans);
     for (const { quantity, names } of drawn) {
+      this._charts.get(quantity)!.setMarks(marks);
       this._charts.get(quantity)!.update(
         names.map((name, colour): ICurve => {
           const series = curves.get(name)!;

@@ -2,6 +2,7 @@
  * Show in the page's language what the server says of a run and its curves.
  */
 import type { IPhrase, IRun } from '../protocol';
+import type { IShownMark } from './marks';
 import type { Connection, RunModel } from './model';
 import { duration, integer, number } from './numbers';
 import type { ITrans } from './trans';
@@ -69,6 +70,14 @@ export function describe(
 ): string {
   const found = run?.curves?.find(one => one.name === name);
   return found ? said(found.description, trans, label) : '';
+}
+
+/** Where a run continued in another attempt, and why. */
+export function marksOf({ run }: RunModel, trans: ITrans): IShownMark[] {
+  return (run?.marks ?? []).map(({ iteration, text }) => ({
+    iteration,
+    text: said(text, trans)
+  }));
 }
 
 /** Which values of a run's curves are not finite; empty if all are. */

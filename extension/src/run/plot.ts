@@ -15,6 +15,7 @@ import {
   type ILine,
   type IStyle
 } from './layout';
+import { drawMarks, type IShownMark } from './marks';
 import { integer, tick } from './numbers';
 import { nearest } from './series';
 import type { ITheme } from './theme';
@@ -38,6 +39,7 @@ export interface IPlotted {
   readonly style: IStyle;
   readonly theme: ITheme;
   readonly shown: Range | null;
+  readonly marks: readonly IShownMark[];
   /** The mouse moved the cursor; null when it left. */
   onPoint(iteration: number | null): void;
   /** The user selected a range. */
@@ -106,6 +108,7 @@ export function makePlot(
     },
     hooks: {
       drawAxes: [plot => drawBands(chart, plot)],
+      draw: [plot => drawMarks(plot, chart.marks, chart.theme, uPlot.pxRatio)],
       setCursor: [plot => chart.onPoint(pointed(chart, plot))],
       setSelect: [
         plot => {

@@ -5,6 +5,7 @@ import { fixed, integer, number, percent, tick } from '../numbers';
 import {
   connectionRemark,
   describe as describeCurve,
+  marksOf,
   nonfiniteRemarks,
   said,
   stateLine,
@@ -35,6 +36,10 @@ describe('a run', () => {
     );
     expect(described.join('; ')).toBe(one.description);
     expect(nonfiniteRemarks(model.run!, ENGLISH)).toBe(one.remark);
+    const marks = marksOf(model, ENGLISH);
+    expect(marks.map(mark => `${mark.iteration}: ${mark.text}`)).toEqual(
+      one.marks
+    );
   });
 
   it('that an older version saved is said in its sentences', () => {

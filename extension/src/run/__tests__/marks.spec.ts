@@ -1,0 +1,47 @@
+/** Marks have their texts where there is room, and lines anyway. */
+import { place } from '../marks';
+
+const GAP = 4;
+
+/** Place marks at pixels, with texts of one pixel a letter, in a picture of 100 pixels. */
+const placed = (...marks: [number, string][]) =>
+  place(
+    marks.map(([iteration, text]) => ({ iteration, text })),
+    iteration => iteration,
+    text => text.length,
+    [0, 100],
+    GAP
+  );
+
+it('has its text at the right', () => {
+  expect(placed([20, 'moved'])).toEqual([{ x: 20, text: 'moved', start: 24 }]);
+});
+
+it('has it at the left where the picture ends', () => {
+  expect(placed([95, 'resumed'])).toEqual([
+    { x: 95, text: 'resumed', start: 95 - GAP - 7 }
+  ]);
+});
+
+it('has no text over the next mark or its text', () => {
+  expect(placed([20, 'rank lost'], [30, 'moved'], [95, 'resumed'])).toEqual([
+    { x: 20, text: 'rank lost', start: 7 },
+    { x: 30, text: 'moved', start: 34 },
+    { x: 95, text: 'resumed', start: 84 }
+  ]);
+});
+
+it('gives way to a later one at the same iteration', () => {
+  expect(placed([50, 'first'], [50, 'second']).map(one => one.text)).toEqual([
+    'first',
+    'second'
+  ]);
+  expect(placed([2, 'first'], [2, 'second']).map(one => one.text)).toEqual([
+    '',
+    'second'
+  ]);
+});
+
+it('is left out where it is out of sight', () => {
+  expect(placed([-1, 'moved'], [101, 'moved'])).toEqual([]);
+});

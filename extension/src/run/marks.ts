@@ -1,0 +1,100 @@
+/**
+ * Draw marks on a chart's iterations: thin lines, and short texts where there is room for them.
+ */
+import type uPlot from 'uplot';
+
+import type { ITheme } from './theme';
+import type { Range } from './zoom';
+
+/** Where something happened to the run. */
+export interface IShownMark {
+  iteration: number;
+  text: string;
+}
+
+/** A mark in the picture, in pixels from the left. */
+export interface IPlacedMark {
+  x: number;
+  /** Empty where there is no room for it. */
+  text: string;
+  /** Where the text begins. */
+  start: number;
+}
+
+const GAP = 4; // CSS pixels between a line and its text
+const DASHES = [4, 3];
+
+/**
+ * Place the marks that are in sight, in their order. A text is beside its line, at the right if there is
+ * room before the next mark; of crowded ones the last has its text first.
+ *
+ * @param across - the pixel of an iteration
+ * @param width - of a text in pixels
+ * @param span - the first and last pixel of the picture
+ * @param gap - pixels between a line and its text
+ */
+export function place(
+  marks: readonly IShownMark[],
+  across: (iteration: number) => number,
+  width: (text: string) => number,
+  span: Range,
+  gap: number
+): IPlacedMark[] {
+  const seen = marks
+    .map(({ iteration, text }) => ({ x: across(iteration), text, start: 0 }))
+    .filter(({ x }) => span[0] <= x && x <= span[1])
+    .sort((one, other) => one.x - other.x);
+  let limit = span[1];
+  for (let i = seen.length - 1; i >= 0; i--) {
+    const mark = seen[i];
+    const needed = width(mark.text) + gap;
+    const before = i > 0 ? seen[i - 1].x : span[0];
+    if (mark.x + needed <= limit) {
+      mark.start = mark.x + gap;
+      limit = mark.x;
+    } else if (mark.x <= limit && mark.x - needed >= before) {
+      mark.start = mark.x - needed;
+      limit = mark.start;
+    } else {
+      mark.text = '';
+      limit = Math.min(limit, mark.x);
+    }
+  }
+  return seen;
+}
+
+/** Draw marks over the curves of a plot. */
+export function drawMarks(
+  plot: uPlot,
+  marks: readonly IShownMark[],
+  theme: ITheme,
+  ratio: number
+): void {
+  if (!marks.length) {
+    return;
+  }
+  const { ctx, bbox } = plot;
+  const { left, top, width, height } = bbox;
+  ctx.save();
+  ctx.font = theme.font.replace(/[\d.]+/, size => String(Number(size) * ratio));
+  ctx.textAlign = 'left';
+  ctx.textBaseline = 'top';
+  ctx.fillStyle = ctx.strokeStyle = theme.text;
+  ctx.lineWidth = ratio;
+  ctx.setLineDash(DASHES.map(length => length * ratio));
+  const placed = place(
+    marks,
+    iteration => plot.valToPos(iteration, 'x', true),
+    text => ctx.measureText(text).width,
+    [left, left + width],
+    GAP * ratio
+  );
+  for (const { x, text, start } of placed) {
+    ctx.beginPath();
+    ctx.moveTo(Math.round(x) + ratio / 2, top);
+    ctx.lineTo(Math.round(x) + ratio / 2, top + height);
+    ctx.stroke();
+    ctx.fillText(text, start, top + ratio);
+  }
+  ctx.restore();
+}
