@@ -12,6 +12,7 @@ import type { IRunActions } from './run/view';
 export interface IRunApi {
   getRun(id: string): Promise<IRun>;
   stopRun(id: string): Promise<IRun>;
+  resumeRun(id: string): Promise<IRun>;
   getBundle(id: string): Promise<Bundle>;
   getSurvey(id: string): Promise<ISurvey>;
   getCurves(
@@ -64,6 +65,11 @@ export class LiveRun {
     stop: async () => {
       const run = await this.api.stopRun(this.id);
       this.model.applyMessage({ type: 'run', run });
+    },
+    resume: async () => {
+      const run = await this.api.resumeRun(this.id);
+      this.model.applyMessage({ type: 'run', run });
+      this._socket.restart();
     },
     curves: (first, last) =>
       this.api.getCurves(this.id, { first, last, buckets: BUCKETS }),

@@ -101,6 +101,7 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
     this._live?.dispose();
     this._hideKept();
     this._isFollowed = this._wasLive = this._wasKept = false;
+    this._isOutdated = false;
     clearTimeout(this._retry);
     const { trans, style, create, render, api = request } = this.options;
     this._live = new LiveRun(run, api, create, true);
@@ -160,6 +161,15 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
       this._wasLive = true;
       this.options.onLive?.(model.id, this);
     }
+    if (
+      aspect === 'run' &&
+      run &&
+      !run.is_ended &&
+      runOf(this._model!)?.saved
+    ) {
+      this._isOutdated = true; // the run was resumed, so that what is kept is not its end
+      this._wasKept = false;
+    }
     if (aspect !== 'connection') {
       return;
     }
@@ -203,6 +213,7 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
       const data = (await api.getBundle(live.id)) as PartialJSONObject;
       if (this._isToKeep(live)) {
         const isBeside = this._isBeside;
+        this._isOutdated = false;
         this._model!.setData({ data });
         if (!isBeside) {
           this.options.onWhole?.(live.id, this);
@@ -228,7 +239,8 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
   }
 
   private _isToKeep(live: LiveRun): boolean {
-    return this._live === live && !!this._model && !runOf(this._model)?.saved;
+    const isHere = this._live === live && !!this._model;
+    return isHere && (this._isOutdated || !runOf(this._model!)?.saved);
   }
 
   /** What can be shown of the output without its run. */
@@ -272,6 +284,7 @@ export class RunRenderer extends Widget implements IRenderMime.IRenderer {
   private _isFollowed = false;
   private _wasLive = false;
   private _wasKept = false;
+  private _isOutdated = false;
 }
 
 /** Makes renderers of runs, also in notebooks that are not trusted. */

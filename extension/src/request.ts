@@ -128,6 +128,11 @@ export function stopRun(id: string, settings?: Settings): Promise<IRun> {
   return json('POST', ['runs', id, 'stop'], { settings });
 }
 
+/** Have a run that has ended continue from its newest snapshot. */
+export function resumeRun(id: string, settings?: Settings): Promise<IRun> {
+  return json('POST', ['runs', id, 'resume'], { settings });
+}
+
 /** What a run measured of its cluster. */
 export function getSurvey(id: string, settings?: Settings): Promise<ISurvey> {
   return json('GET', ['runs', id, 'survey'], { settings });

@@ -12,6 +12,7 @@ import { Refusal } from './samples';
 const api = {
   getRun: jest.fn(async () => aRun()),
   stopRun: jest.fn(async () => aRun()),
+  resumeRun: jest.fn(async () => aRun({ state: 'queued', now: 1100 })),
   getBundle: jest.fn(async () => ({})),
   getSurvey: jest.fn(async () => aSurvey()),
   getCurves: jest.fn(async () => aFrame([])),
@@ -68,4 +69,20 @@ it('asks again where the server did not answer, and not where there is none', as
   await jest.advanceTimersByTimeAsync(60_000);
 
   expect(api.getSurvey).toHaveBeenCalledTimes(3);
+});
+
+it('follows a resumed run again, over another connection', async () => {
+  FakeSocket.made = [];
+  live.start();
+  await jest.advanceTimersByTimeAsync(10);
+  FakeSocket.last.greet(anEndedRun({ state: 'stopped' }));
+  FakeSocket.last.say({ type: 'end' });
+  expect(live.model.connection).toBe('ended');
+
+  await live.actions.resume!();
+  FakeSocket.last.greet(aRun({ state: 'queued', now: 1101 }));
+
+  expect(FakeSocket.made.map(socket => socket.isClosed)).toEqual([true, false]);
+  expect(live.model.run!.state).toBe('queued');
+  expect(live.model.connection).toBe('live');
 });

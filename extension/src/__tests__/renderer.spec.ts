@@ -53,6 +53,7 @@ class Output implements IRenderMime.IMimeModel {
 const api = {
   getRun: jest.fn(async () => aRun()),
   stopRun: jest.fn(async () => aRun({ is_stopping: true })),
+  resumeRun: jest.fn(async () => aRun({ state: 'queued', now: 1100 })),
   getBundle: jest.fn(async (): Promise<Bundle> => BUNDLE),
   getSurvey: jest.fn(async () => aSurvey()),
   getCurves: jest.fn(async () => aFrame([])),
@@ -406,6 +407,28 @@ test('Stop asks the server, not the kernel', async () => {
 
   expect(api.stopRun).toHaveBeenCalledWith(ID);
   expect(text()).toContain('stopping…');
+});
+
+test('a run that is resumed here is kept again at its next end', async () => {
+  await live();
+  FakeSocket.last.say({
+    type: 'run',
+    run: anEndedRun({ state: 'stopped', is_resumable: true })
+  });
+  FakeSocket.last.say({ type: 'end' });
+  await settle();
+  expect(onKept).toHaveBeenCalledTimes(1);
+
+  renderer.node.querySelector<HTMLElement>('.wb-resume')!.click();
+  await settle();
+  FakeSocket.last.greet(aRun({ now: 1101 }));
+  FakeSocket.last.say({ type: 'run', run: anEndedRun({ now: 1102 }) });
+  FakeSocket.last.say({ type: 'end' });
+  await settle();
+
+  expect(api.resumeRun).toHaveBeenCalledWith(ID);
+  expect(api.getBundle).toHaveBeenCalledTimes(2);
+  expect(onKept).toHaveBeenCalledTimes(2);
 });
 
 describe('what rank 0 left in the cell', () => {

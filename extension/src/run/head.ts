@@ -2,25 +2,42 @@
  * The head of a run's view: name, state, progress, and errors.
  */
 import type { IRun } from '../protocol';
+import { ActionButton } from './actionbutton';
 import { element, setAttribute, setText, withCode } from './dom';
 import { asPrinted } from './lines';
 import { percent } from './numbers';
 import { stateLine, stateWord } from './phrases';
 import type { ITrans } from './trans';
+import type { IRunActions } from './view';
 
 export class RunHead {
   /**
    * @param name - the run's, while nothing else is known of it
-   * @param stop - asks the run to stop, and may return a message; null if it cannot be stopped
+   * @param actions - what the run can be asked for
    */
   constructor(
     private readonly trans: ITrans,
     name: string,
-    private readonly stop: (() => Promise<string | void>) | null
+    { stop, resume }: IRunActions
   ) {
     this._name.textContent = name;
-    this._stop.textContent = trans.__('Stop');
-    this._stop.hidden = true;
+    const say = (sentence: string) => this._say(sentence);
+    const stopping = {
+      look: 'wb-stop',
+      label: trans.__('Stop'),
+      busy: trans.__('stopping…'),
+      refusal: (message: string) =>
+        trans.__('The run could not be stopped: %1', message)
+    };
+    const resuming = {
+      look: 'wb-resume',
+      label: trans.__('Resume'),
+      busy: trans.__('resuming…'),
+      refusal: (message: string) =>
+        trans.__('The run could not be resumed: %1', message)
+    };
+    this._stop = new ActionButton({ ...stopping, ask: stop ?? null }, say);
+    this._resume = new ActionButton({ ...resuming, ask: resume ?? null }, say);
     this._bar.hidden = true;
     this._error.hidden = true;
     this._badge.hidden = true;
@@ -32,14 +49,14 @@ export class RunHead {
         this._badge,
         this._name,
         this._line,
-        this._stop
+        this._stop.node,
+        this._resume.node
       ),
       this._bar,
       this._answer,
       this._error
     );
     this._answer.hidden = true;
-    this._stop.addEventListener('click', () => void this._onStop());
   }
 
   readonly node = element('div', { class: 'wb-section' });
@@ -57,7 +74,7 @@ export class RunHead {
     );
     setText(this._line, stateLine(run, trans));
     this._showBar(run);
-    this._showStop();
+    this._showButtons(run);
     this._showError(run);
   }
 
@@ -83,36 +100,19 @@ export class RunHead {
     }
   }
 
-  private _showStop(): void {
-    const run = this._run;
-    if (!run || !this.stop) {
-      return;
+  private _showButtons(run: IRun): void {
+    const { trans, _stop, _resume } = this;
+    const { name, is_ended: isEnded, is_stopping: isStopping } = run;
+    const hadFocus = _resume.node === document.activeElement;
+    _stop.show(!isEnded, isStopping, trans.__('Stop run %1', name));
+    _resume.show(
+      !!run.is_resumable,
+      false,
+      trans.__('Resume run %1 from its newest snapshot', name)
+    );
+    if (hadFocus && _resume.node.hidden) {
+      _stop.node.focus();
     }
-    // The button keeps the focus while the run stops, so it is not disabled for good yet.
-    const isStopping = this._isAsking || run.is_stopping;
-    this._stop.hidden = run.is_ended;
-    this._stop.disabled = run.is_ended;
-    setAttribute(this._stop, 'aria-disabled', String(isStopping));
-    const { trans } = this;
-    setText(this._stop, isStopping ? trans.__('stopping…') : trans.__('Stop'));
-    setAttribute(this._stop, 'title', trans.__('Stop run %1', run.name));
-  }
-
-  private async _onStop(): Promise<void> {
-    if (this._isAsking || this._run?.is_stopping || this._run?.is_ended) {
-      return;
-    }
-    this._isAsking = true;
-    this._answer.hidden = true;
-    this._showStop();
-    try {
-      this._say((await this.stop?.()) || '');
-    } catch (error) {
-      const { message } = error as Error;
-      this._say(this.trans.__('The run could not be stopped: %1', message));
-    }
-    this._isAsking = false;
-    this._showStop();
   }
 
   private _say(sentence: string): void {
@@ -149,10 +149,8 @@ export class RunHead {
   private readonly _name = element('strong', { class: 'wb-name' });
   private readonly _badge = element('span', { class: 'wb-badge' });
   private readonly _line = element('span', { class: 'wb-stateline' });
-  private readonly _stop = element('button', {
-    type: 'button',
-    class: 'wb-stop'
-  });
+  private readonly _stop: ActionButton;
+  private readonly _resume: ActionButton;
   private readonly _bar = element('progress', {
     class: 'wb-progress',
     max: '1'
@@ -169,7 +167,6 @@ export class RunHead {
   });
   private readonly _frames = element('p', { class: 'wb-frames' });
   private _run: IRun | null = null;
-  private _isAsking = false;
   private _isRaised = false;
 }
 

@@ -49,6 +49,14 @@ export class RunSocket {
     }
   }
 
+  /** Follow again after the end, since the run was resumed. */
+  restart(): void {
+    if (this._isOver) {
+      this._drop(); // nothing comes any longer over a connection that is kept after the end
+      this.start();
+    }
+  }
+
   /** Stop following, unless output is requested. */
   stop(): void {
     this._isOver = true;
@@ -66,8 +74,7 @@ export class RunSocket {
     this._owesOutput = false;
     if (this._isOver) {
       if (follows) {
-        this._drop(); // nothing comes any longer over a connection that is kept after the end
-        this.start();
+        this.restart();
       }
     } else if (this._isOpen) {
       this._send({

@@ -24,6 +24,8 @@ import { Zoom, type Finer } from './zoom';
 export interface IRunActions {
   /** Ask the run to stop; what is returned is shown. */
   stop?: () => Promise<string | void>;
+  /** Ask a run that has ended to continue from its newest snapshot. */
+  resume?: () => Promise<void>;
   /** Fetch the curves between two iterations in finer buckets. */
   curves?: Finer;
   /** Have output come into the model from now on, or no more. */
@@ -50,7 +52,7 @@ const chosen = new Map<string, IStyle>();
 export class RunView {
   constructor(private readonly options: IRunViewOptions) {
     const { model, trans, actions, name = '' } = options;
-    this._head = new RunHead(trans, name, actions.stop ?? null);
+    this._head = new RunHead(trans, name, actions);
     this._hang = new HangLine(trans);
     this._zoom = new Zoom(actions.curves ? this._finer : null);
     this._charts = new RunCharts(model, trans, this._zoom, this._style);

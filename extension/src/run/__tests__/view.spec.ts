@@ -182,6 +182,65 @@ describe('Stop', () => {
   });
 });
 
+describe('Resume', () => {
+  const stopped = { state: 'stopped', is_resumable: true } as const;
+  const end = (changes: Parameters<typeof anEndedRun>[0]) =>
+    model.applyMessage({ type: 'run', run: anEndedRun(changes) });
+
+  it('takes the place of Stop once the server offers it, and gives it back', async () => {
+    const resume = jest.fn(async () => say({ state: 'queued', now: 1100 }));
+    made({ stop: async () => undefined, resume });
+    say();
+    expect(find('.wb-resume').hidden).toBe(true);
+
+    end(stopped);
+    expect(find('.wb-resume').hidden).toBe(false);
+    expect(find('.wb-stop').hidden).toBe(true);
+    find('.wb-resume').focus();
+    find('.wb-resume').click();
+    find('.wb-resume').click();
+    await settle();
+
+    expect(resume).toHaveBeenCalledTimes(1);
+    expect(find('.wb-resume').hidden).toBe(true);
+    expect(document.activeElement).toBe(find('.wb-stop'));
+  });
+
+  it('says why the run could not be resumed', async () => {
+    made({ resume: () => Promise.reject(new Error('It has no snapshot.')) });
+    end(stopped);
+    find('.wb-resume').click();
+    expect(find('.wb-resume').textContent).toBe('resuming…');
+    await settle();
+
+    expect(view.node.textContent).toContain(
+      'The run could not be resumed: It has no snapshot.'
+    );
+    expect(find('.wb-resume').textContent).toBe('Resume');
+  });
+
+  it('is not offered for a run that is over, nor where nobody can', () => {
+    made({ resume: async () => undefined });
+    end({ state: 'finished' });
+    expect(find('.wb-resume').hidden).toBe(true);
+    view.dispose();
+
+    made();
+    end(stopped);
+    expect(find('.wb-resume').hidden).toBe(true);
+  });
+});
+
+test('each chart has the marks of its run', () => {
+  made();
+  model.applyFrame(aFrame([buckets([0, 1])]));
+  say({ marks: [{ iteration: 1, text: { text: 'resumed' } }] });
+
+  const chart = view['_charts']['_charts'].get('loss')!;
+  expect(chart.marks).toEqual([{ iteration: 1, text: 'resumed' }]);
+  expect(chart['_words']()).toContain('iteration 1: resumed');
+});
+
 test('a failure shows the traceback of its rank', () => {
   made();
   say({
