@@ -3,7 +3,8 @@
 `serve` answers the wishes of one store until it is ended; `answer` does what each line of its input
 says, a list in JSON, and answers with another line; the other words write or read once.
 Options of a run are its parameters: `iterations`, `pace` (seconds between two reports), `stride`
-(iterations a report), `points` (so many are there from the beginning), `ranks`.
+(iterations a report), `points` (so many are there from the beginning), `ranks`, `saves` (whether it
+has a snapshot when it is stopped).
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from workbench.core.cluster.model import DEFAULT_CLUSTER, ClusterFact, ClusterSt
 from workbench.core.run.metrics import is_measured
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Chunk, Sample
+from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.core.world.world import RankFact
 from workbench.errors import Unknown
 from workbench.requests.run import new_run_id
 from workbench.requests.supervisor import LOCK_NAME
 from workbench.store import Store
-from workbench.store.paths import cluster_directory
+from workbench.store.paths import cluster_directory, snapshot_directory
 
 LOOK_SECONDS = 0.02
 MEASURING_SECONDS = 0.15  # each step
@@ -83,9 +85,9 @@ class Player:
         if (state, ranks) != (fact.state, fact.ranks):
             put_cluster(store, state, ranks, fact.generation + 1)
         for run in store.unfinished(DEFAULT_CLUSTER) if ranks else []:
-            if run.id not in self._playing:
+            if run.execution not in self._playing:
                 thread = threading.Thread(target=self._play, args=(run.id,))
-                self._playing[run.id] = thread
+                self._playing[run.execution] = thread
                 thread.start()
 
     def _play(self, identity: str) -> None:
@@ -99,8 +101,12 @@ class Player:
             total, pace = int(options.get("iterations", 200)), float(options.get("pace", 0.02))
             ranks, stride = int(options.get("ranks", 2)), int(options.get("stride", 1))
             first = begin(store, run, ranks, total, int(options.get("points", 0)))
+            if run.fact.attempt > 1:
+                first = resume(store, run) + 1
             for i in range(first, total + 1, stride):
                 if store.run(identity).wish.stop or self._quit.wait(pace):
+                    if options.get("saves"):
+                        save(store, run, store.run(identity).fact.iteration)
                     end(store, run, RunState.STOPPED)
                     return
                 report(store, run, range(i, i + stride), ranks, f"iteration {i}\n")
@@ -148,7 +154,7 @@ def report(store: Store, run: Run, span: range, ranks: int, text: str = "") -> N
     now = time.time()
     batches = []
     for rank in range(ranks):
-        _sequences[run.id, rank] += 1
+        _sequences[run.execution, rank] += 1
         samples = [
             Sample(name, i, now, value)
             for i in span
@@ -158,9 +164,32 @@ def report(store: Store, run: Run, span: range, ranks: int, text: str = "") -> N
             )
         ]
         chunks = (Chunk("stdout", now, text),) if text else ()
-        batches.append(Batch(run.id, rank, _sequences[run.id, rank], tuple(samples), chunks))
+        sequence = _sequences[run.execution, rank]
+        batches.append(Batch(run.execution, rank, sequence, tuple(samples), chunks))
     store.add_batches(batches)
     store.put_run_fact(run.id, iteration=span[-1])
+
+
+def save(store: Store, run: Run, iteration: int) -> None:
+    """Write that a snapshot was saved."""
+    folder = snapshot_directory(run.id) / "newest"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "manifest.json").write_text("{}")
+    _add(store, run, 0, [Sample(SECONDS_NAME, iteration, time.time(), 0.1)])
+
+
+def resume(store: Store, run: Run) -> int:
+    """Write that the ranks continue from the newest snapshot, and return its iteration."""
+    now, iteration = time.time(), store.newest_snapshot(run.id)
+    _add(store, run, 0, [Sample(RESUMED_NAME, iteration, now, 1.0)])
+    store.put_run_fact(run.id, resumed_at=iteration, resumed=now, iteration=iteration)
+    return iteration
+
+
+def _add(store: Store, run: Run, rank: int, samples: list[Sample]) -> None:
+    _sequences[run.execution, rank] += 1
+    sequence = _sequences[run.execution, rank]
+    store.add_batches([Batch(run.execution, rank, sequence, tuple(samples))])
 
 
 def end(store: Store, run: Run, state: RunState, **changes: object) -> None:
