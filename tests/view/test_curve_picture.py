@@ -12,6 +12,8 @@ from workbench.analysis.step_breakdown import Anatomy
 from workbench.core.run.downsampling import Curve
 from workbench.view.curve_layout import describe, panels_of
 from workbench.view.curve_picture import LivePicture, _canvas, png, save
+from workbench.view.page_protocol import MarkMessage
+from workbench.view.phrase import phrase
 
 
 def curve(*values: float, ranks: int = 1) -> Curve:
@@ -177,3 +179,21 @@ def _contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
 
     darker, lighter = sorted((luminance(one), luminance(other)))
     return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_a_picture_has_a_line_and_a_text_where_the_run_continued():
+    marks = [
+        MarkMessage(iteration=20, text=phrase("rank $lost$")),
+        MarkMessage(iteration=30, text=phrase("resumed")),
+    ]
+    panels = panels_of(losses(40))
+    _, (plot,) = _canvas(panels, 80)
+    before = len(plot.axes.get_lines())
+
+    plot.mark(marks)
+    plot.say(marks)
+
+    drawn = plot.axes.get_lines()[before:]
+    assert [line.get_xdata()[0] for line in drawn] == [20, 30]
+    assert [text.get_text() for text in plot.axes.texts] == ["rank $lost$", "resumed"]
+    assert png(panels, marks=marks) != png(panels)

@@ -13,7 +13,9 @@ from workbench.core.run.axes import axis_of
 from workbench.core.run.smoothing import FEW, smooth
 from workbench.view import step_bars
 from workbench.view.curve_layout import Panel
-from workbench.view.picture_style import ink, new_figure, png_of
+from workbench.view.page_protocol import MarkMessage
+from workbench.view.phrase import english
+from workbench.view.picture_style import INK, ink, new_figure, png_of
 
 LIVE_DPI = 80
 FINAL_DPI = 120
@@ -23,6 +25,7 @@ _SIDE = 0.02  # of the iterations, at both sides
 _WIDTH = 9.0  # inches
 _HEIGHT = 2.9  # inches a row of axes
 _COLUMNS = 2
+_MARK_POINTS, _MARK_ROWS = 9, 4  # the height of a mark's text, and how many are below one another
 _BARS_LEFT = 1.35  # inches, for the names of ranks
 # Opacity of the raw values behind a smoothed line, and of a range behind an exact one.
 _FAINT, _BAND, _FAINT_BAND = 0.3, 0.22, 0.15
@@ -106,6 +109,29 @@ class Plot:
         if low <= high:
             self.axes.set_ylim(*axis_of(panel.quantity, low, high))
 
+    def mark(self, marks: Sequence[MarkMessage]) -> None:
+        """Draw lines where the run continued."""
+        for mark in marks:
+            self.axes.axvline(mark.iteration, color=INK, linewidth=0.8, linestyle="--")
+
+    def say(self, marks: Sequence[MarkMessage]) -> None:
+        """Draw the texts of marks beside their lines, below one another."""
+        left, right = self.axes.get_xlim()
+        for row, mark in enumerate(marks):
+            is_late = mark.iteration > (left + right) / 2
+            self.axes.annotate(
+                english(mark.text),
+                (mark.iteration, 1.0),
+                xycoords=("data", "axes fraction"),
+                xytext=(-3 if is_late else 3, -2 - _MARK_POINTS * (row % _MARK_ROWS)),
+                textcoords="offset points",
+                horizontalalignment="right" if is_late else "left",
+                verticalalignment="top",
+                fontsize="x-small",
+                color=INK,
+                parse_math=False,
+            )
+
     @property
     def artists(self) -> tuple[Any, ...]:
         """The artists of the curves, the most important last."""
@@ -157,9 +183,21 @@ class LivePicture:
         return png_of(self._canvas)
 
 
-def png(panels: Sequence[Panel], anatomy: Anatomy = NOTHING_KNOWN) -> bytes:
-    """Draw ``panels`` once for saving, with the step breakdown below; at least one is needed."""
-    canvas = _canvas(panels, FINAL_DPI, anatomy)[0]
+def png(
+    panels: Sequence[Panel],
+    anatomy: Anatomy = NOTHING_KNOWN,
+    marks: Sequence[MarkMessage] = (),
+) -> bytes:
+    """Draw ``panels`` once for saving, with the step breakdown below; at least one is needed.
+
+    Args:
+        marks: Where the run continued: lines on each panel, and texts on the first.
+    """
+    canvas, plots = _canvas(panels, FINAL_DPI, anatomy)
+    for plot in plots:
+        plot.mark(marks)
+    if plots:
+        plots[0].say(marks)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a font without the glyphs of someone's metric name
         canvas.draw()

@@ -24,6 +24,7 @@ from workbench.view.html import Html, element, image, joined, sentence, words
 from workbench.view.listing import cell, framed, head_cell
 from workbench.view.page_messages import run_message, steps_message
 from workbench.view.page_protocol import MarkMessage, as_values
+from workbench.view.phrase import english
 from workbench.view.run_record import RunRecord
 from workbench.view.state_line import state_line
 from workbench.view.survey_output import survey_bundle, survey_message
@@ -120,7 +121,9 @@ def bundle_of(
     }
     drawn = bool(panels or anatomy.steps)
     shown = (
-        figure(panels, kept_line(run, folder), anatomy, values) if drawn else _caption(run, folder)
+        figure(panels, kept_line(run, folder), anatomy, values, marks)
+        if drawn
+        else _caption(run, folder)
     )
     head = joined([_head_html(run, state_line(run, now)), "" if raised else _error_html(run)])
     below = _values_html(values), step_bars.lines_html(anatomy)
@@ -134,15 +137,18 @@ def figure(
     caption: str,
     anatomy: Anatomy = NOTHING_KNOWN,
     values: Mapping[str, float] | None = None,
+    marks: Sequence[MarkMessage] = (),
 ) -> Bundle:
     """Return a picture for saving, as PNG and as HTML.
 
     Args:
         anatomy: The step breakdown, drawn below the curves.
         values: The last value of every name.
+        marks: Where the run continued.
     """
-    drawn = png(panels, anatomy)
-    described = filter(None, [describe(panels, values or {}), step_bars.describe(anatomy)])
+    drawn = png(panels, anatomy, marks)
+    told = [f"iteration {one.iteration:,}: {english(one.text)}" for one in marks]
+    described = filter(None, [describe(panels, values or {}), *told, step_bars.describe(anatomy)])
     html = figure_html(drawn, "; ".join(described), caption)
     return {"image/png": base64.b64encode(drawn).decode(), "text/html": html}
 
