@@ -65,6 +65,15 @@ def test_the_last_values_are_those_before_the_snapshot_at_first(store, saved) ->
     assert store.newest_snapshot(saved) == 4
 
 
+def test_the_progress_of_a_waiting_attempt_is_that_of_the_snapshot(store, saved) -> None:
+    store.put_run_fact(saved, epoch=3.0)
+
+    store.continue_run(store.run(saved).fact, "because")
+
+    fact = store.run(saved).fact
+    assert (fact.iteration, fact.epoch) == (4, 2.0)
+
+
 def test_a_reader_that_is_ahead_misses_no_point(store, saved) -> None:
     last = store.points(saved)[-1].sequence
 

@@ -181,8 +181,8 @@ class Attempts(Database):
         )  # fmt: skip
         connection.execute(
             f"UPDATE runs SET {_CLEARED}, attempt = attempt + 1, state = ?, message = ?, "
-            "iteration = ? WHERE number = ?",
-            (RunState.QUEUED, message, max(snapshot, 0), number),
+            "iteration = ?, epoch = epoch * ? / max(iteration, 1) WHERE number = ?",
+            (RunState.QUEUED, message, max(snapshot, 0), max(snapshot, 0), number),
         )
         connection.execute("DELETE FROM deliveries WHERE run = ?", (number,))
         connection.execute("DELETE FROM conclusions WHERE run = ?", (past.id,))
