@@ -399,7 +399,7 @@ def answer() -> None:
     for line in sys.stdin:
         try:
             said = {"answer": do(*json.loads(line))}
-        except Exception:  # noqa: BLE001  # whoever asked fails with it
+        except Exception:  # noqa: BLE001  # the caller gets the error
             said = {"error": traceback.format_exc()}
         print(json.dumps(said), flush=True)
 

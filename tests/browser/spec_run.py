@@ -78,5 +78,5 @@ class SpecRun:
         if not line.startswith(RESULT):
             self._other.append(line)
             return
-        told = json.loads(line)
-        self._results[told["spec"]] = SpecResult(told["failed"], "\n".join(told["said"]))
+        result = json.loads(line)
+        self._results[result["spec"]] = SpecResult(result["failed"], "\n".join(result["said"]))

@@ -46,12 +46,12 @@ def test_a_node_that_is_taken_back_is_left_in_time_and_replaced(
     taken = second if first.head else first
 
     shell.endpoint.interrupt(taken.id, 120)
-    told = time.monotonic()
+    noticed = time.monotonic()
     until(
         lambda: any(n.id == taken.id and n.state is NodeState.LEAVING for n in shell.nodes()),
         "the node to leave",
     )
-    heard = time.monotonic() - told
+    heard = time.monotonic() - noticed
     until(
         lambda: (
             {n.id for n in shell.nodes(NodeState.JOINED)} - {first.id, second.id}
@@ -60,7 +60,7 @@ def test_a_node_that_is_taken_back_is_left_in_time_and_replaced(
         "a replacement",
         said=lambda: f"{shell.store.nodes(NAME)} {shell.log()}",
     )
-    replaced = time.monotonic() - told
+    replaced = time.monotonic() - noticed
 
     assert heard < 30
     assert replaced < 110  # before the node's end

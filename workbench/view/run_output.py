@@ -147,8 +147,8 @@ def figure(
         marks: Where the run continued.
     """
     drawn = png(panels, anatomy, marks)
-    told = [f"iteration {one.iteration:,}: {english(one.text)}" for one in marks]
-    described = filter(None, [describe(panels, values or {}), *told, step_bars.describe(anatomy)])
+    places = [f"iteration {one.iteration:,}: {english(one.text)}" for one in marks]
+    described = filter(None, [describe(panels, values or {}), *places, step_bars.describe(anatomy)])
     html = figure_html(drawn, "; ".join(described), caption)
     return {"image/png": base64.b64encode(drawn).decode(), "text/html": html}
 

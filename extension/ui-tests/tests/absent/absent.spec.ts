@@ -21,7 +21,7 @@ const { step } = test;
 
 const ENABLE = 'jupyter server extension enable workbench.server';
 
-test('what needs no server is shown, and what is missing is told', async ({
+test('what needs no server is shown, and what is missing is named', async ({
   page
 }) => {
   const { digits } = await fixedRuns();
@@ -48,7 +48,7 @@ test('what needs no server is shown, and what is missing is told', async ({
   });
 
   await step(
-    'without a result, the picture stands and what enables more is told',
+    'without a result, the picture is kept, with what enables more',
     async () => {
       await follow(output(1));
       await expect(output(1)).toContainText(ENABLE);

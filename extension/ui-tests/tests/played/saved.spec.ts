@@ -82,7 +82,7 @@ test('each cell shows what its file, or the store, has of its run', async ({
   );
 
   await step(
-    'a run of another machine is told, and its picture stands',
+    'a run of another machine is named, and its picture is kept',
     async () => {
       const elsewhere = output('elsewhere');
       const image = elsewhere.locator('img');
