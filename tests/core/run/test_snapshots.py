@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from workbench.core.run.snapshots import (
     NODE_SECONDS,
+    REDONE_SECONDS,
     SHARE_OF_TIME,
     SnapshotFile,
     SnapshotManifest,
     decode_manifest,
+    displaced,
     encode_manifest,
     for_training,
     interval,
@@ -35,6 +38,10 @@ def manifest(training=1, iteration=10, *, attempt=1, final=False) -> SnapshotMan
     )
 
 
+def with_file(name: str) -> str:
+    return encode_manifest(replace(manifest(), files=(SnapshotFile(name, 1, 1),)))
+
+
 def test_a_manifest_is_read_as_it_was_written() -> None:
     assert decode_manifest(encode_manifest(manifest())) == manifest()
 
@@ -48,6 +55,10 @@ def test_a_manifest_is_read_as_it_was_written() -> None:
         ('{"format": 1}', "damaged"),
         ('{"format": 2}', "it has format 2, and this version reads 1"),
         (json.dumps({**json.loads(encode_manifest(manifest())), "color": 1}), "damaged"),
+        (json.dumps({**json.loads(encode_manifest(manifest())), "training": "/../x"}), "damaged"),
+        (json.dumps({**json.loads(encode_manifest(manifest())), "attempt": -1}), "below 0"),
+        (with_file("../x"), "damaged"),
+        (with_file("manifest.json"), "names 'manifest.json'"),
     ],
 )
 def test_what_is_no_manifest_of_this_format_is_refused(text, problem) -> None:
@@ -55,12 +66,24 @@ def test_what_is_no_manifest_of_this_format_is_refused(text, problem) -> None:
         decode_manifest(text)
 
 
-def test_the_interval_is_youngs() -> None:
-    cost, step = 0.1, 0.01
+def test_cheap_snapshots_are_taken_as_often_as_a_loss_would_otherwise_hurt() -> None:
+    assert interval(0.02, 0.01, 1) * 0.01 == pytest.approx(REDONE_SECONDS, rel=0.01)
+    assert interval(0.3, 0.01, 1) * 0.01 == pytest.approx(0.3 / SHARE_OF_TIME, rel=0.01)
 
-    assert interval(cost, step, 4) * step == pytest.approx(
-        math.sqrt(0.2 * NODE_SECONDS / 4), rel=0.01
+
+def test_no_snapshot_is_taken_before_young_would_take_it() -> None:
+    cost, step = 1e-4, 0.001
+
+    assert interval(cost, step, 64) * step == pytest.approx(
+        math.sqrt(2 * cost * NODE_SECONDS / 64), rel=0.01
     )
+
+
+@pytest.mark.parametrize(
+    ("used", "cores", "part"), [(1.0, 2, 0.0), (1.5, 2, 0.5), (2.0, 2, 1.0), (9.0, 2, 1.0)]
+)
+def test_a_writer_costs_only_the_time_of_cores_that_the_ranks_use(used, cores, part) -> None:
+    assert displaced(0.4, used, cores) == pytest.approx(0.4 * part)
 
 
 @pytest.mark.parametrize("cost", [0.001, 0.1, 1.0, 10.0, 100.0])
@@ -71,7 +94,7 @@ def test_snapshots_never_take_a_larger_share_of_the_time(cost, step, nodes) -> N
 
 
 def test_more_nodes_are_saved_more_often_and_never_every_zero_iterations() -> None:
-    assert interval(0.02, 0.1, 64) < interval(0.02, 0.1, 1)
+    assert interval(1e-4, 0.1, 64) < interval(1e-4, 0.1, 1)
     assert interval(0.0, 0.0, 1) == 1
 
 

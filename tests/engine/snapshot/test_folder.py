@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from workbench.core.run.snapshots import SnapshotManifest
-from workbench.engine.snapshot.folder import MANIFEST, SnapshotFolder
+from workbench.core.run.snapshots import MANIFEST, SnapshotManifest
+from workbench.engine.snapshot.folder import SPARE_NBYTES, SnapshotFolder
 
 FIRST = SnapshotManifest("a-run", 1, 1, 1, 5, 0.5, 2, final=False)
 SECOND = replace(FIRST, iteration=9)
@@ -114,6 +115,42 @@ def test_what_earlier_attempts_left_unfinished_is_removed(folder) -> None:
     for attempt in (1, 2, 12):
         (folder.path / f".attempt-{attempt}-training-1-iteration-3.host-7.part").mkdir()
 
-    folder.remove_parts(2)
+    folder.claim(2)
 
     assert sorted(path.name.split("-")[1] for path in folder.path.glob(".*.part")) == ["12", "2"]
+
+
+def test_an_attempt_that_was_replaced_writes_nothing_more(folder) -> None:
+    older = write(folder, FIRST)
+    folder.claim(3)
+    folder.claim(3)  # by the leader of another node with the same home
+
+    with pytest.raises(OSError, match="attempt 3 of the run has taken over from attempt 1"):
+        write(folder, SECOND)
+
+    assert folder.manifests() == [older]
+    write(folder, replace(SECOND, attempt=3))
+    assert len(folder.manifests()) == 2
+
+
+def test_an_attempt_that_is_replaced_while_it_writes_leaves_nothing(folder) -> None:
+    def write_late(file) -> None:
+        file.write(b"numbers")
+        folder.claim(2)
+
+    with pytest.raises(OSError, match=r"has taken over|No such file"):
+        folder.write(FIRST, {"trainer.npz": write_late})
+
+    assert folder.manifests() == []
+    assert [path.name for path in folder.path.iterdir()] == [".claimed-by-attempt-2"]
+
+
+def test_a_snapshot_that_does_not_fit_is_left_out(folder, monkeypatch) -> None:
+    manifest = write(folder, FIRST)
+    nearly_full = SimpleNamespace(free=SPARE_NBYTES + 3)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: nearly_full)
+
+    with pytest.raises(OSError, match="are needed on the disk, and"):
+        write(folder, SECOND)
+
+    assert folder.manifests() == [manifest]

@@ -7,7 +7,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from workbench.core.node.staging import check_path
+from workbench.core.node.validation import built
+from workbench.errors import WorkbenchError
+
 FORMAT = 1
+MANIFEST = "manifest.json"
+"""The file that is written last."""
+
 FIRST_ITERATIONS = 5
 """A training's first snapshot is this many iterations after it started or was resumed."""
 
@@ -16,6 +23,9 @@ SHARE_OF_TIME = 0.003
 
 NODE_SECONDS = 24 * 3600.0
 """Assumed mean time until a node is lost."""
+
+REDONE_SECONDS = 10.0
+"""More than this is not redone after a loss, if more frequent snapshots are cheap enough."""
 
 KEPT = 2
 SECONDS_NAME, NBYTES_NAME = "snapshot/seconds", "snapshot/bytes"
@@ -92,25 +102,43 @@ def decode_manifest(text: str) -> SnapshotManifest:
         number = values.pop("format")
         if number != FORMAT:
             raise ValueError(f"it has format {number!r:.20}, and this version reads {FORMAT}")
-        values["files"] = tuple(SnapshotFile(**one) for one in values["files"])
-        values["versions"] = tuple((str(name), str(one)) for name, one in values["versions"])
-        return SnapshotManifest(**values)
-    except (AttributeError, KeyError, TypeError) as error:
+        manifest = built(SnapshotManifest, values)
+        for file in manifest.files:
+            check_path(file.name)
+            if file.name == MANIFEST or file.nbytes < 0:
+                raise ValueError(f"its manifest names {file.name!r:.80}")
+        if min(manifest.attempt, manifest.training, manifest.iteration) < 0:
+            raise ValueError("its manifest has a number below 0")
+        return manifest
+    except (AttributeError, KeyError, TypeError, RecursionError, WorkbenchError) as error:
         raise ValueError(f"its manifest is damaged ({error!r:.80})") from None
 
 
 def interval(cost: float, step: float, nodes: int) -> int:
     """Return the iterations until the next snapshot.
 
-    The interval is Young's (1974): the square root of twice the cost times the mean time to a
-    loss. It is longer where snapshots would take too large a share of the time.
+    The interval is at most Young's (1974), the square root of twice the cost times the mean time to
+    a loss, and at most ``REDONE_SECONDS``. It is longer where snapshots would take too large a
+    share of the time.
 
     Args:
         cost: Seconds that a snapshot costs.
         step: Seconds of an iteration.
     """
     young = math.sqrt(2 * cost * NODE_SECONDS / max(1, nodes))
-    return max(1, math.ceil(max(young, cost / SHARE_OF_TIME) / max(step, 1e-6)))
+    seconds = max(min(young, REDONE_SECONDS), cost / SHARE_OF_TIME)
+    return max(1, math.ceil(seconds / max(step, 1e-6)))
+
+
+def displaced(seconds: float, used: float, cores: int) -> float:
+    """Return the part of a writer's processor time for which the training waits.
+
+    Args:
+        seconds: Processor time of the writer, which takes one core.
+        used: Cores that the ranks of the node keep busy.
+        cores: Cores of the node.
+    """
+    return seconds * min(1.0, max(0.0, used + 1 - cores))
 
 
 def superfluous(present: Iterable[SnapshotManifest]) -> list[SnapshotManifest]:

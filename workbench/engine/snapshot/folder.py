@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import io
 import os
 import shutil
 import socket
@@ -10,19 +13,22 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from workbench.core.run.snapshots import (
+    MANIFEST,
     SnapshotFile,
     SnapshotManifest,
     decode_manifest,
     encode_manifest,
     superfluous,
 )
+from workbench.core.units import size_text
 from workbench.engine.run_log import make_for_owner, owners_only
 
-MANIFEST = "manifest.json"
-_CHUNK = 1 << 20
+SPARE_NBYTES = 64 << 20
+"""Free space that a snapshot leaves on its disk."""
+_CLAIM = ".claimed-by-attempt-"
 
 Write = Callable[[IO[bytes]], None]
 """Writes the content of one file."""
@@ -46,9 +52,12 @@ class SnapshotFolder:
         Another leader may write the same snapshot to the same folder; one of both is kept.
 
         Raises:
-            OSError: It cannot be written; nothing of it is left.
+            OSError: It cannot be written, has no room, or a later attempt has claimed the folder;
+                nothing of it is left.
         """
         make_for_owner(self.path)
+        self._check_claim(manifest.attempt)
+        self._check_room()
         part = self.path / f".{manifest.name}.{socket.gethostname()}-{os.getpid()}.part"
         shutil.rmtree(part, ignore_errors=True)
         try:
@@ -57,6 +66,7 @@ class SnapshotFolder:
             whole = replace(manifest, files=files)
             _written(part / MANIFEST, lambda file: _put(file, encode_manifest(whole).encode()))
             _sync(part)
+            self._check_claim(manifest.attempt)
             self._publish(part, whole)
         finally:
             shutil.rmtree(part, ignore_errors=True)
@@ -89,12 +99,42 @@ class SnapshotFolder:
             self._pass_over(manifest.name, error)
             return None
 
-    def remove_parts(self, attempt: int) -> None:
-        """Remove what earlier attempts have begun to write and not finished."""
+    def claim(self, attempt: int) -> None:
+        """Let earlier attempts write nothing more, and remove what they have not finished.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        make_for_owner(self.path)
+        with contextlib.suppress(FileExistsError):  # another leader was first
+            os.close(os.open(self.path / f"{_CLAIM}{attempt}", os.O_CREAT | os.O_EXCL, 0o600))
+        for number in self._claims():
+            if number < attempt:
+                (self.path / f"{_CLAIM}{number}").unlink(missing_ok=True)
         for path in self.path.glob(".attempt-*.part"):
-            number = path.name.split("-")[1]
-            if number.isdecimal() and int(number) < attempt:
+            word = path.name.split("-")[1]
+            if word.isdecimal() and int(word) < attempt:
                 shutil.rmtree(path, ignore_errors=True)
+
+    def _claims(self) -> list[int]:
+        names = (path.name.removeprefix(_CLAIM) for path in self.path.glob(f"{_CLAIM}*"))
+        return [int(name) for name in names if name.isdecimal()]
+
+    def _check_claim(self, attempt: int) -> None:
+        newest = max(self._claims(), default=0)
+        if newest > attempt:
+            what = f"attempt {newest} of the run has taken over from attempt {attempt}"
+            raise OSError(errno.EPERM, what, str(self.path))
+
+    def _check_room(self) -> None:
+        """Check that there is room for a snapshot of the size of the one before."""
+        before = self.manifests()[-1:]
+        nbytes = sum(file.nbytes for one in before for file in one.files)
+        free = shutil.disk_usage(self.path).free
+        if free < nbytes + SPARE_NBYTES:
+            needs = size_text(nbytes + SPARE_NBYTES)
+            what = f"{needs} are needed on the disk, and {size_text(free)} are free"
+            raise OSError(errno.ENOSPC, what, str(self.path))
 
     def _publish(self, part: Path, manifest: SnapshotManifest) -> None:
         try:
@@ -114,16 +154,31 @@ class SnapshotFolder:
             )
 
 
+class _Summed(io.BufferedIOBase):
+    """Writes a file from its beginning to its end, and sums it up."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.nbytes = self.checksum = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.checksum = zlib.crc32(data, self.checksum)
+        nbytes = memoryview(data).nbytes
+        self.nbytes += nbytes
+        self._file.write(data)
+        return nbytes
+
+
 def _written(path: Path, write: Write) -> SnapshotFile:
     with open(path, "wb", opener=owners_only) as file:
-        write(file)
+        summed = _Summed(file)
+        write(cast(IO[bytes], summed))
         file.flush()
         os.fsync(file.fileno())
-    checksum = nbytes = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            checksum, nbytes = zlib.crc32(chunk, checksum), nbytes + len(chunk)
-    return SnapshotFile(path.name, nbytes, checksum)
+    return SnapshotFile(path.name, summed.nbytes, summed.checksum)
 
 
 def _read(path: Path, expected: SnapshotFile) -> bytearray:

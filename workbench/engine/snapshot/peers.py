@@ -42,6 +42,11 @@ class Peers:
         return len(self._transport.nodes) if self._transport is not None else 1
 
     @property
+    def local_size(self) -> int:
+        """The number of ranks on this node."""
+        return self._transport.local_size if self._transport is not None else 1
+
+    @property
     def is_leader(self) -> bool:
         """Whether this is the lowest rank of its node, which writes for it."""
         return self._transport is None or self._transport.local_rank == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,8 @@ class RunSnapshots:
         self._trainings += 1
         training = SavedTraining(self, trainer, self._trainings, peers)
         if peers.is_leader and self._trainings == 1:
-            self.folder.remove_parts(self.attempt)
+            with suppress(OSError):  # the first snapshot says it
+                self.folder.claim(self.attempt)
         if self._resumes:
             self._resume(training, peers)
         return training

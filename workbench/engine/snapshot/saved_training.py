@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import os
 import pickle
 import platform
 import time
@@ -17,6 +18,7 @@ from workbench.core.run.snapshots import (
     NBYTES_NAME,
     SECONDS_NAME,
     SnapshotManifest,
+    displaced,
     interval,
 )
 from workbench.engine.snapshot.peers import Peers
@@ -25,6 +27,7 @@ from workbench.engine.snapshot.state import (
     Arrays,
     OwnState,
     capture,
+    layout,
     restore,
     restore_random_states,
 )
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     from workbench.engine.snapshot.run_snapshots import RunSnapshots
 
 _NEVER = 1 << 62
+# From the second iteration on, the optimizers have all their arrays.
+ALLOCATED_ITERATIONS = 2
 _DISTRIBUTIONS = ("chainer", "numpy", "workbench")
 
 
@@ -74,6 +79,7 @@ class SavedTraining:
         self._run, self._trainer, self._peers = run, trainer, peers
         self._plain = PlainValues(trainer)
         self._has_begun, self._next, self._marked = False, 0, (0, 0.0)
+        self._allocates, self._used = 0, 0.0
         self._stall = 0.0
         self._resumed: SnapshotManifest | None = None
         self._owns: list[OwnState] = []
@@ -108,6 +114,8 @@ class SavedTraining:
         iteration = trainer.updater.iteration
         if not self._has_begun:
             return self._begin(original) or is_due
+        if iteration == self._allocates and self._peers.is_leader:
+            self._run.writer.prepare(layout(trainer))
         if is_due or iteration >= self._next:
             # Before the stop trigger is asked, which may keep what it has seen.
             self._save(waits=is_due)
@@ -124,7 +132,8 @@ class SavedTraining:
         # An extension that loads a snapshot of its own has done so by now.
         first = trainer.updater.iteration
         self._has_begun, self._next = True, first + FIRST_ITERATIONS
-        self._marked = (first, time.perf_counter())
+        self._allocates = first + ALLOCATED_ITERATIONS
+        self._mark(first)
         if manifest is None:
             return bool(original(trainer))
         # The extensions have been initialized, so the next random number is the training's.
@@ -159,7 +168,7 @@ class SavedTraining:
                 self._stall = time.perf_counter() - begun
                 if common is not None:
                     self._run.writer.start(self._manifest(totals), common, owns, self._saved())
-            self._marked = (iteration, time.perf_counter())
+            self._mark(iteration)
 
     def _captured(self, step: float, *, waits: bool) -> tuple[Arrays | None, bytes, SaveStatus]:
         trainer, writer, is_leader = self._trainer, self._run.writer, self._peers.is_leader
@@ -192,8 +201,17 @@ class SavedTraining:
         return not any(one.busy or one.iteration != own.iteration for one in ranks)
 
     def _cost(self, begun: float) -> float:
-        """Return the seconds that a snapshot costs: of the training, and of the writer."""
-        return max(self._stall, time.perf_counter() - begun) + self._run.writer.busy_seconds
+        """Return the seconds of training that a snapshot costs."""
+        stall = max(self._stall, time.perf_counter() - begun)
+        used = (time.process_time() - self._used) / max(begun - self._marked[1], 1e-3)
+        cores = len(os.sched_getaffinity(0))
+        if cores >= (os.cpu_count() or 1):  # the ranks of the node share them
+            used *= self._peers.local_size
+        return stall + displaced(self._run.writer.busy_seconds, used, cores)
+
+    def _mark(self, iteration: int) -> None:
+        """Begin to measure the time of iterations, and the cores in use."""
+        self._marked, self._used = (iteration, time.perf_counter()), time.process_time()
 
     def _step(self, now: float) -> float:
         iteration, moment = self._marked

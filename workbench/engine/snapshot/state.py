@@ -101,6 +101,31 @@ def copied(value: Any, spare: Any = None) -> Any:
     return found.copy()
 
 
+class _Layout(DictionarySerializer):
+    """Notes shape and type of each array of the common state, and copies nothing."""
+
+    is_writer = True
+
+    def __getitem__(self, key: str) -> _Layout:
+        return _Layout(self.target, f"{self.path}{key.strip('/')}/")
+
+    def __call__(self, key: str, value: Any) -> Any:
+        if isinstance(value, numpy.ndarray):
+            self.target[self.path + key.lstrip("/")] = (value.shape, value.dtype)
+        return value
+
+
+def layout(trainer: Any) -> dict[str, tuple[tuple[int, ...], Any]]:
+    """Return shape and type of the common state's arrays in host memory, by name."""
+    found: dict[str, tuple[tuple[int, ...], Any]] = {}
+    writer = _Layout(found, "updater/")
+    for name, optimizer in trainer.updater.get_all_optimizers().items():
+        optimizer.serialize(writer[f"optimizer:{name}"])
+        for path, parameter in optimizer.target.namedparams():
+            writer(f"model:{name}{path}", parameter.array)
+    return found
+
+
 def capture(
     trainer: Any, plain: PlainValues, spare: Arrays | None
 ) -> tuple[Arrays | None, OwnState]:

@@ -8,7 +8,7 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 import numpy
@@ -25,17 +25,45 @@ class SnapshotWriter:
     """Writes one snapshot at a time.
 
     Args:
-        complained: Called with an error, at most once.
+        complained: Called with an error, but not again before a snapshot was written.
     """
 
     def __init__(self, folder: SnapshotFolder, complained: Callable[[Exception], None]) -> None:
         self._folder, self._complained = folder, complained
         self._thread: threading.Thread | None = None
         self._has_failed = False
-        self.spare: dict[str, Any] = {}
-        """The arrays of the last snapshot, to be overwritten by the next one."""
+        self._memory: threading.Thread | None = None
+        self._spare: dict[str, Any] = {}
         self.busy_seconds = 0.0
         """Processor time of the last snapshot."""
+
+    def prepare(self, arrays: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
+        """Allocate the arrays that the first snapshot overwrites, without waiting for it.
+
+        New memory costs several times as much as a copy, when it is first written.
+
+        Args:
+            arrays: Shape and type by name.
+        """
+        self._memory = threading.Thread(
+            target=self._allocate, args=(arrays,), name="workbench-snapshot-memory", daemon=True
+        )
+        self._memory.start()
+
+    def _allocate(self, arrays: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
+        _go_after_training()
+        for name, (shape, kind) in arrays.items():
+            if not numpy.dtype(kind).hasobject:
+                self._spare[name] = one = numpy.empty(shape, kind)
+                numpy.copyto(one, 0)  # it releases the GIL
+
+    @property
+    def spare(self) -> dict[str, Any]:
+        """The arrays of the last snapshot, to be overwritten by the next one."""
+        if self._memory is not None:
+            self._memory.join(LONGEST_SECONDS)
+            self._memory = None
+        return self._spare
 
     @property
     def is_busy(self) -> bool:
@@ -76,8 +104,7 @@ class SnapshotWriter:
         owns: Sequence[bytes],
         saved: Callable[[SnapshotManifest], None],
     ) -> None:
-        with contextlib.suppress(OSError):  # the training goes first
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        _go_after_training()
         begun = time.thread_time()
         try:
             values = common | pickle.loads(owns[0]).values
@@ -90,8 +117,10 @@ class SnapshotWriter:
             if not self._has_failed:
                 self._has_failed = True
                 self._complained(error)
+        else:
+            self._has_failed = False
         finally:
-            self.spare = common
+            self._spare = common
             self.busy_seconds = time.thread_time() - begun
 
 
@@ -100,6 +129,12 @@ def decoded(contents: dict[str, bytearray]) -> tuple[dict[str, Any], list[Any]]:
     with numpy.load(io.BytesIO(contents[TRAINER]), allow_pickle=True) as arrays:
         common = {name: arrays[name] for name in arrays.files}
     return common, [pickle.loads(one) for one in pickle.loads(contents[RANKS])]
+
+
+def _go_after_training() -> None:
+    """Let the training go before this thread."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 def _save_arrays(file: IO[bytes], values: dict[str, Any]) -> None:
