@@ -66,7 +66,7 @@ class Actor(threading.Thread):
         )
         chunks = (Chunk("stdout", time.time(), text),) if text else ()
         self._sent[run.id, rank] += 1
-        batch = Batch(run.id, rank, self._sent[run.id, rank], samples, chunks)
+        batch = Batch(run.execution, rank, self._sent[run.id, rank], samples, chunks)
         self.store.add_batches([batch])
 
     def start_run(self, run: Run, **changes: object) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.core.run.rank_protocol import Batch, Chunk
 from workbench.store.paths import snapshot_directory
 
 PNG = b"\x89PNG\r\n"
@@ -79,6 +80,21 @@ def test_a_run_is_resumed_with_its_own_source_and_shown(workbench, actor, store,
     assert "Run digits: finished · iteration 3 of 3 · 2 ranks · attempt 2" in result.stderr
     run = store.run("digits")
     assert (run.wish.source, run.wish.parameters) == ("pass", (("lr", 0.2),))
+
+
+def test_who_resumes_a_run_sees_its_new_output_and_logs_show_all(workbench, actor, store, stopped):
+    store.add_batches([Batch(stopped.id, 0, 1, chunks=(Chunk("stdout", 1.0, "earlier\n"),))])
+    actor.script = actor.finish
+
+    resumed = workbench("run", "--resume", "digits")
+    whole = workbench("logs", "digits").stdout.splitlines()
+
+    assert "hello" in resumed.stdout
+    assert "earlier" not in resumed.stdout
+    assert [line.split(",")[0] for line in whole if line.startswith("==>")] == [
+        "==> attempt 1", "==> attempt 2",
+    ]  # fmt: skip
+    assert whole.index("[0] earlier") < whole.index("[0-1] hello")
 
 
 def test_a_script_replaces_the_source_of_a_resumed_run(workbench, store, stopped, script):

@@ -118,6 +118,29 @@ def test_a_second_loss_sets_only_its_own_points_aside(store, saved) -> None:
     assert len(store._all("SELECT * FROM superseded")) == 5
 
 
+def test_what_is_done_again_is_known_by_attempt_and_name(store, saved) -> None:
+    execution = resumed(store, saved, 4)
+    report(store, execution, *losses(5, 6), (SECONDS_NAME, 6), *losses(7, 9))
+    resumed(store, saved, 6)
+
+    found = store.redone_points(saved)
+
+    redone = {attempt: names["loss"].iterations.tolist() for attempt, names in found.items()}
+    assert {n: sorted(where) for n, where in redone.items()} == {1: [5, 6], 2: [7, 8, 9]}
+
+
+def test_of_much_that_is_done_again_the_newest_is_returned(store, saved) -> None:
+    execution = resumed(store, saved, 4)
+    report(store, execution, *losses(5, 6), (SECONDS_NAME, 6), *losses(7, 9))
+    resumed(store, saved, 6)
+
+    found = store.redone_points(saved, limit=4)
+
+    assert {n: sorted(c["loss"].iterations.tolist()) for n, c in found.items()} == {
+        1: [6], 2: [7, 8, 9],
+    }  # fmt: skip
+
+
 def test_an_attempt_starts_with_its_first_batch_and_no_ending(store, saved) -> None:
     store.add_batches([Batch(saved, 1, 1, ending=Ending("failed", 6))])
 
@@ -190,3 +213,18 @@ def test_attempts_go_with_their_run(store, saved) -> None:
 
     for table in ("attempts", "superseded", "points", "latest", "deliveries"):
         assert store._all(f"SELECT * FROM {table}") == []
+
+
+def test_the_time_of_lost_steps_is_that_since_the_snapshot_or_since_it_was_read(store, run) -> None:
+    store.put_run_fact(run, ranks=1, iteration=6)
+    unknown = store.seconds_since(run, 4)
+    samples = tuple(Sample("loss", n, 100.0 + n, 1.0) for n in range(1, 7))
+    store.add_batches([Batch(run, 0, 1, samples)])
+    since_snapshot = store.seconds_since(run, 4)
+    store.continue_run(store.run(run).fact, "because")
+    execution = store.run(run).execution
+    store.add_batches([Batch(execution, 0, 1, (Sample(RESUMED_NAME, 4, 150.0, 1.0),))])
+    store.put_run_fact(run, resumed_at=4, resumed=150.0)
+    store.add_batches([Batch(execution, 0, 2, (Sample("loss", 5, 153.0, 1.0),))])
+
+    assert (unknown, since_snapshot, store.seconds_since(run, 4)) == (0.0, 2.0, 3.0)

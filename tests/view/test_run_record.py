@@ -75,6 +75,27 @@ def test_a_resumed_run_is_read_again_without_what_is_done_again(store, superviso
     assert before[0] == 5
     assert (len(record.curves["loss"]), record.rereads) == (3, 1)
     assert record.version > before[1]
+    assert {n: names["loss"].trace().iterations for n, names in record.redone.items()} == {
+        1: (4, 5)
+    }
+    other = RunRecord(store.run(run.id))
+    other.read_points(store)
+    assert other.redone.keys() == {1}
+
+
+def test_of_what_is_done_again_only_reported_values_are_drawn(store, supervisor, queue):
+    run = queue("digits")
+    supervisor.put_run_fact(run.id, ranks=1, generation=1, iteration=5)
+    samples = [Sample(name, 5, 0.0, 1.0) for name in ("loss", "step/data", "elapsed_time")]
+    supervisor.add_batches([Batch(run.execution, 0, 1, tuple(samples))])
+    supervisor.continue_run(supervisor.run(run.id).fact, "")
+    execution = supervisor.run(run.id).execution
+    supervisor.add_batches([Batch(execution, 0, 1, (Sample(RESUMED_NAME, 3, 0.0, 3.0),))])
+
+    record = RunRecord(store.run(run.id))
+    record.read_points(store)
+
+    assert [*record.redone[1]] == ["loss"]
 
 
 def reported(store: Store, execution: str, iterations: range) -> None:

@@ -140,7 +140,8 @@ LOGS = Command(
     "logs",
     "command:logs",
     "Print what a run or the supervisor wrote",
-    text="""Print what the ranks wrote in RUN, or in the newest run.
+    text="""Print what the ranks wrote in RUN, or in the newest run. Each attempt of a run that
+    continued has a heading.
 
     --supervisor prints what the cluster's supervisor did instead: which worlds of ranks it
     started, which nodes it bought or lost, and why a run ended.""",

@@ -47,6 +47,7 @@ from workbench.requests.run import ask_run, ask_stop, script_source, stop_line
 from workbench.requests.supervisor import Care, keep_awake
 from workbench.store import Store
 from workbench.view import step_bars
+from workbench.view.attempt_headings import output_before
 from workbench.view.following import POLL_SECONDS, follow
 from workbench.view.hang_text import hang_lines
 from workbench.view.interrupts import Interrupts
@@ -397,7 +398,9 @@ def _attend(store: Store, run: Run, interrupts: Interrupts, started: bool) -> in
     """
     try:
         with screen_for(output(), notes()) as screen:
-            run = follow(store, TerminalView(run, screen), interrupts=interrupts)
+            # Whoever resumes a run has seen what its earlier attempts wrote.
+            view = TerminalView(run, screen, after=output_before(store, run.id))
+            run = follow(store, view, interrupts=interrupts)
     except KeyboardInterrupt:
         again = f"`workbench logs -f {quote(run.wish.name)}` follows it again"
         click.echo(f"Left run {run.wish.name!r}; {again}.", err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from workbench.cli.screen import RankOutput, Screen
 from workbench.core.run.model import Run, RunState
 from workbench.store import Store
+from workbench.view.attempt_headings import AttemptHeadings
 from workbench.view.following import check_success
 from workbench.view.run_record import RunRecord
 
@@ -16,12 +17,16 @@ class TerminalView:
         run: The run to show.
         screen: Where to show it.
         only: Show the output of this rank; None for all.
+        after: Sequence number of output that is not shown, nor what is before it.
     """
 
-    def __init__(self, run: Run, screen: Screen, only: int | None = None) -> None:
-        self.record = RunRecord(run)
+    def __init__(
+        self, run: Run, screen: Screen, only: int | None = None, *, after: int = 0
+    ) -> None:
+        self.record = RunRecord(run, after=after)
         self._screen = screen
         self._output = RankOutput(only)
+        self._headings = AttemptHeadings(run.id)
 
     def __repr__(self) -> str:
         return f"<TerminalView of {self.record.run!r}>"
@@ -33,8 +38,12 @@ class TerminalView:
             now: Epoch seconds.
         """
         for rows in self.record.read(store, now):
-            for row in rows:
-                self._output.feed(row.rank, row.text, now)
+            for heading, pieces in self._headings.split(store, rows):
+                if heading:
+                    self._screen.write(self._output.take(now, final=True))
+                    self._screen.heading(f"==> {heading} <==")
+                for row in pieces:
+                    self._output.feed(row.rank, row.text, now)
 
     def note(self, text: str) -> None:
         """Show a message about something that happened meanwhile."""

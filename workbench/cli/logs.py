@@ -36,6 +36,10 @@ class LogScreen:
         if lines:  # in one write: a run may have printed millions
             click.echo("\n".join(f"{prefix(line.ranks)} {line.text}" for line in lines))
 
+    def heading(self, text: str) -> None:
+        """Print the heading of what follows."""
+        click.echo(text)
+
     def note(self, text: str) -> None:
         """Print a message on stderr."""
         click.echo(text, err=True)

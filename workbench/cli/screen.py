@@ -40,6 +40,9 @@ class Screen(Protocol):
     def write(self, lines: Sequence[FoldedLine]) -> None:
         """Add lines of output."""
 
+    def heading(self, text: str) -> None:
+        """Add the heading of the output that follows."""
+
     def note(self, text: str) -> None:
         """Add a message of ours."""
 
@@ -71,6 +74,10 @@ class LiveScreen:
         for line in lines:
             text = Text.assemble((prefix(line.ranks), "cyan"), " ", line.text)
             self._console.print(text, soft_wrap=True)
+
+    def heading(self, text: str) -> None:
+        """Print the heading of the output that follows."""
+        self._console.print(Text(text, "bold"), soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Print a message of ours in another colour."""
@@ -107,6 +114,10 @@ class PlainScreen:
         """Print lines with their ranks."""
         for line in lines:
             _plain(self._output, f"{prefix(line.ranks)} {line.text}")
+
+    def heading(self, text: str) -> None:
+        """Print the heading of the output that follows."""
+        _plain(self._output, text)
 
     def note(self, text: str) -> None:
         """Print a message of ours."""

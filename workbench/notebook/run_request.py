@@ -17,6 +17,7 @@ from workbench.notebook.run_view import RunView
 from workbench.requests.resume import ask_resume, check_kept
 from workbench.requests.run import ask_run, check_source, script_source
 from workbench.store import Store
+from workbench.view.attempt_headings import output_before
 from workbench.view.following import check_success, follow
 from workbench.view.interrupts import Interrupts
 from workbench.view.readiness import start_sentence
@@ -137,7 +138,7 @@ def attend(shell: Any, store: Store, wish: RunWish, interrupts: Interrupts) -> R
         RunFailed: A rank failed, or the run was lost.
         StateError: The user interrupted twice; the run continues.
     """
-    view = RunView(store.run(wish.id), page_for(shell))
+    view = RunView(store.run(wish.id), page_for(shell), after=output_before(store, wish.id))
     try:
         run = follow(store, view, interrupts=interrupts, left=KernelControl(shell).is_ending)
     except ClusterError as error:

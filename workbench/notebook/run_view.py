@@ -17,6 +17,7 @@ from workbench.notebook.rank0_output import InlineOutput
 from workbench.store import OutputRow, Store
 from workbench.surfaces import in_notebook
 from workbench.view import step_bars
+from workbench.view.attempt_headings import AttemptHeadings
 from workbench.view.curve_layout import describe, panels_of
 from workbench.view.curve_picture import LivePicture, warm_up
 from workbench.view.hang_text import hang_line
@@ -43,10 +44,14 @@ class RunView:
         page: Where to show it.
         streams: Whether rank 0's output is ordinary output; otherwise it is redrawn like the
             others', as needed after the cell has ended.
+        after: Sequence number of output that is not shown, nor what is before it.
     """
 
-    def __init__(self, run: Run, page: CellDisplay, *, streams: bool = True) -> None:
-        self.record = RunRecord(run)
+    def __init__(
+        self, run: Run, page: CellDisplay, *, streams: bool = True, after: int = 0
+    ) -> None:
+        self.record = RunRecord(run, after=after)
+        self._headings, self._heading = AttemptHeadings(run.id), ""
         self._remark = ""
         self._store: Store | None = None
         self._page = page
@@ -78,9 +83,18 @@ class RunView:
         run = self.record.run.id
         for rows in self.record.read(store, now):
             self._transcript.feed_all(rows)
-            own = [row for row in rows if row.rank in self._streams]
-            streamed = [part for row in own for part in self._bounded(row)]
-            self._inline.feed(streamed, lambda place: store.shown(run, place))
+            for heading, pieces in self._headings.split(store, rows):
+                self._heading = heading or self._heading
+                own = self._headed([row for row in pieces if row.rank in self._streams])
+                streamed = [part for row in own for part in self._bounded(row)]
+                self._inline.feed(streamed, lambda place: store.shown(run, place))
+
+    def _headed(self, rows: list[OutputRow]) -> list[OutputRow]:
+        """Return output of rank 0 after the heading of its attempt, if that is not shown yet."""
+        if not (rows and self._heading):
+            return rows
+        text, self._heading = f"==> {self._heading} <==\n", ""
+        return [rows[0]._replace(stream="stdout", text=text, place=0), *rows]
 
     def _bounded(self, row: OutputRow) -> list[OutputRow]:
         """Return the output of rank 0 to append, of long text only the first part.

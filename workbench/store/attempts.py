@@ -19,7 +19,7 @@ from workbench.store.rows import built, readable, reading
 
 _COLUMNS = (
     "attempt", "generation", "ranks", "started", "ended", "state", "message", "resumed_at",
-    "iteration", "snapshot", "last_point", "is_automatic",
+    "iteration", "snapshot", "last_point", "is_automatic", "last_output",
 )  # fmt: skip
 # More than the snapshots that are kept of a training.
 _MOST_REPORTS = 8
@@ -102,6 +102,25 @@ class Attempts(Database):
         after = self._nearest(run, last, "> ?", "ASC")
         return max(0.0, min(after)[1] - max(before)[1]) if before and after else 0.0
 
+    def seconds_since(self, run: str, iteration: int) -> float:
+        """Return how long the present attempt has trained beyond ``iteration``; 0 if unknown.
+
+        It is read from the newest points of rank 0. Reports of snapshots do not count.
+        """
+        query = (
+            "SELECT max(time, resumed) FROM points JOIN runs ON number = run "
+            "WHERE run = (SELECT number FROM runs WHERE id = ?) AND rank = 0 "
+            "AND points.iteration <= ? "
+            "AND metric NOT IN (SELECT number FROM metrics WHERE name GLOB ?) "
+            "ORDER BY sequence DESC LIMIT 1"
+        )
+        found = (
+            self._one(query, (run, last, f"{SNAPSHOT_PREFIX}*")) for last in (iteration, 2**63 - 1)
+        )
+        with reading(self.path, f"the points of run {run!r}"):
+            begun, ended = (float(row[0]) if row else 0.0 for row in found)
+        return max(0.0, ended - begun) if begun else 0.0
+
     def _nearest(self, run: str, last: int, bound: str, order: str) -> list[tuple[int, float]]:
         """Return the sequence number and time of the first point of each table, if it has one."""
         rows = [
@@ -170,6 +189,7 @@ class Attempts(Database):
         is_automatic: bool,
     ) -> None:
         snapshot = self.newest_snapshot(past.id)
+        has_trained = past.attempt == 1 or past.resumed_at != NONE
         connection.execute(
             f"INSERT INTO attempts (run, {', '.join(_COLUMNS)}) "
             f"VALUES (?{', ?' * len(_COLUMNS)})",
@@ -177,13 +197,18 @@ class Attempts(Database):
                 number, past.attempt, past.generation, past.ranks, past.started, past.ended,
                 past.state, past.message, past.resumed_at, past.iteration, snapshot,
                 last_sequence(connection, "points", number), is_automatic,
+                last_sequence(connection, "output", number),
             ),
         )  # fmt: skip
         connection.execute(
             f"UPDATE runs SET {_CLEARED}, attempt = attempt + 1, state = ?, message = ?, "
-            "iteration = ?, epoch = epoch * ? / max(iteration, 1) WHERE number = ?",
-            (RunState.QUEUED, message, max(snapshot, 0), max(snapshot, 0), number),
-        )
+            "ranks_before = ?, iteration = ?, epoch = epoch * ? / max(iteration, 1) "
+            "WHERE number = ?",
+            (
+                RunState.QUEUED, message, past.ranks if has_trained else past.ranks_before,
+                max(snapshot, 0), max(snapshot, 0), number,
+            ),
+        )  # fmt: skip
         connection.execute("DELETE FROM deliveries WHERE run = ?", (number,))
         connection.execute("DELETE FROM conclusions WHERE run = ?", (past.id,))
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _ANY_ITERATION = 2**63 - 1
 _NEARBY = 2_000  # points
 _TAIL_PIECES = 5_000
+_MOST_REDONE = 100_000  # points
+_MOST_ATTEMPTS = 64
 # A piece is small enough to be shown alone; readers get about this much at once.
 PIECE_CHARACTERS = 32_000
 AT_ONCE_CHARACTERS = 4_000_000
@@ -150,6 +152,32 @@ class Points(Displays, Conclusions):
         )
         with reading(self.path, f"the points of run {run!r}"):
             return (rows[-1][0], self._by_name(rows)) if rows else (after, {})
+
+    def redone_points(self, run: str, limit: int = _MOST_REDONE) -> dict[int, dict[str, Columns]]:
+        """Return points that later attempts did again, by their attempt and by name.
+
+        Args:
+            limit: The largest number of points; the newest are returned.
+        """
+        spans = self._all(
+            "SELECT attempt, lag(last_point, 1, 0) OVER (ORDER BY attempt), last_point "
+            "FROM attempts WHERE run = (SELECT number FROM runs WHERE id = ?) "
+            "ORDER BY attempt DESC LIMIT ?",
+            (run, _MOST_ATTEMPTS),
+        )
+        found = dict[int, dict[str, Columns]]()
+        for attempt, first, last in spans:
+            rows = self._all(
+                "SELECT sequence, metric, rank, iteration, value FROM superseded "
+                "WHERE run = (SELECT number FROM runs WHERE id = ?) AND sequence > ? "
+                "AND sequence <= ? ORDER BY sequence DESC LIMIT ?",
+                (run, first, last, limit),
+            )
+            if rows:
+                with reading(self.path, f"the points of run {run!r}"):
+                    found[int(attempt)] = self._by_name(rows)
+            limit -= len(rows)
+        return found
 
     def output(self, run: str, after: int = 0, limit: int = 10_000) -> list[OutputRow]:
         """Return pieces of output above ``after``, in order; at least one if there are any.

@@ -6,7 +6,7 @@ import sqlite3
 
 from workbench.errors import StoreNewer
 
-VERSION = 13
+VERSION = 14
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -353,6 +353,12 @@ CREATE TABLE superseded (
 ) WITHOUT ROWID;
 """
 
+# The output of each attempt ends at a row, and a run's line says how many ranks it had before.
+_CONTINUATIONS = """
+ALTER TABLE attempts ADD COLUMN last_output INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN ranks_before INTEGER NOT NULL DEFAULT 0
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
 MIGRATIONS: dict[int, str] = {
     0: _TABLES,
@@ -368,6 +374,7 @@ MIGRATIONS: dict[int, str] = {
     10: _SETUPS + _CODECS + _WAYS,
     11: _OPTION_NAMES,
     12: _ATTEMPTS,
+    13: _CONTINUATIONS,
 }
 
 

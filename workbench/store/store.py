@@ -405,8 +405,8 @@ def _free_name(connection: sqlite3.Connection, name: str) -> str:
 def _run(row: tuple[Any, ...]) -> Run:
     # The columns of the table, in its order: number, the wish's but for ``setup``, the fact's
     # but for those of its attempt.
-    *columns, setup, attempt, resumed_at, resumed, _turn = row
-    attempt_columns = (attempt, resumed_at, resumed)
+    *columns, setup, attempt, resumed_at, resumed, _turn, ranks_before = row
+    attempt_columns = (attempt, resumed_at, resumed, ranks_before)
     fact = dict(zip(_FACT_COLUMNS, (columns[1], *columns[16:], *attempt_columns), strict=True))
     return Run(_run_wish((*columns[1:16], setup)), built(RunFact, fact))
 

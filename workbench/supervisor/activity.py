@@ -18,11 +18,11 @@ from workbench.core.run.model import Run, RunFact, RunKind, RunState
 from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
 from workbench.core.run.resumption import (
     NONE,
-    continuing,
     how_continued,
     is_at_fault,
     is_resumable,
     loss,
+    lost_steps,
     remedy,
     why_not,
 )
@@ -438,9 +438,11 @@ class Activity:
             cause: Why it ended, the beginning of a sentence.
         """
         self._snapshot = self._store.newest_snapshot(self.run.id)
+        seconds = self._store.seconds_since(self.run.id, self._snapshot)
+        lost = lost_steps(self._fact.iteration, self._snapshot, seconds)
+        cause = f"{cause}. {lost}" if lost else cause
         self._next = replace(self._fact, state=state, ended=now.wall, message=f"{cause}.")
-        where = continuing(self._fact.iteration, self._snapshot)
-        self._message = f"{cause}; it {where}."
+        self._message = f"{cause}; it continues from iteration {self._snapshot:,}."
         self.over = True
         log.info("Run %r: %s", self.run.wish.name, self._message)
 

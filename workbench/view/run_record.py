@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from workbench.core.cluster.model import ClusterFact
 from workbench.core.moment import is_due
 from workbench.core.run.downsampling import DEFAULT_CAPACITY, Curve
-from workbench.core.run.metrics import Pace, is_measured
+from workbench.core.run.metrics import Pace, is_clock, is_measured
 from workbench.core.run.model import Run, RunState
 from workbench.store import OutputRow, Store
 from workbench.view.state_line import state_line
 from workbench.view.wait_reason import reason
 
 POINTS_AT_ONCE = 20_000
+# Buckets of a stretch that a later attempt did again, and the attempts whose stretches are drawn.
+REDONE_CAPACITY = 200
+MOST_REDONE = 8
 POINTS_SECONDS = 0.5  # curves are drawn no more often than once a second
 PIECES_AT_ONCE = 5_000
 
@@ -24,13 +27,15 @@ class RunRecord:
     Args:
         run: The run as it was when reading began.
         capacity: Greatest number of buckets of each curve.
+        after: Sequence number of output that is not read, nor what is before it.
     """
 
-    def __init__(self, run: Run, capacity: int = DEFAULT_CAPACITY) -> None:
+    def __init__(self, run: Run, capacity: int = DEFAULT_CAPACITY, *, after: int = 0) -> None:
         self.run = run
         self.cluster = ClusterFact(run.wish.cluster)
         self.before: tuple[Run, ...] = ()
         self.curves: dict[str, Curve] = {}
+        self.redone: dict[int, dict[str, Curve]] = {}  # stretches by attempt and name
         self.points = 0
         self.version = 0
         self.rereads = 0  # how often the curves were read again, since the run was resumed
@@ -38,7 +43,8 @@ class RunRecord:
         self._capacity = capacity
         self._point = 0
         self._points_read = 0.0
-        self._piece = 0
+        self._piece = after
+        self._is_redone_read = run.fact.attempt == 1
 
     def __repr__(self) -> str:
         return f"<Record of {self.run.wish.name}: {self.points} points>"
@@ -68,6 +74,7 @@ class RunRecord:
         self._points_read = 0.0
         self.version += 1
         self.rereads += 1
+        self.redone, self._is_redone_read = {}, False
 
     def read(self, store: Store, now: float) -> Iterator[list[OutputRow]]:
         """Read all that is new, and yield the new output in pieces.
@@ -97,6 +104,8 @@ class RunRecord:
 
         Each call increases the curves' version, which is stored in the changed buckets.
         """
+        if not self._is_redone_read:
+            self._read_redone(store)
         last, found = store.point_columns(self.run.id, self._point, POINTS_AT_ONCE)
         if last == self._point:
             return False
@@ -111,6 +120,21 @@ class RunRecord:
             curve.add(columns.ranks, columns.iterations, columns.values, version=self.version)
             self.points += len(columns.values)
         return sum(len(columns.values) for columns in found.values()) >= POINTS_AT_ONCE
+
+    def _read_redone(self, store: Store) -> None:
+        """Read the newest stretches that later attempts did again."""
+        self._is_redone_read = True
+        for attempt, found in store.redone_points(self.run.id).items():
+            drawn = {
+                name: columns
+                for name, columns in found.items()
+                if not is_measured(name) and not is_clock(name)
+            }
+            if drawn and len(self.redone) < MOST_REDONE:
+                self.version += not self.redone
+                curves = self.redone[attempt] = {name: Curve(REDONE_CAPACITY) for name in drawn}
+                for name, (ranks, iterations, values) in drawn.items():
+                    curves[name].add(ranks, iterations, values, version=self.version)
 
 
 def runs_before(run: Run, unfinished: list[Run]) -> tuple[Run, ...]:

@@ -6,7 +6,7 @@ import math
 
 from workbench.core.run.metrics import iterations_to_do, seconds_left, seconds_taken
 from workbench.core.run.model import Run, RunFact, RunKind, RunState
-from workbench.view.phrase import Phrase, Said, counted, english, phrase
+from workbench.view.phrase import Amount, Phrase, Said, counted, english, phrase
 
 SEPARATOR = " · "
 _WORDS = {
@@ -42,10 +42,11 @@ def line_parts(run: Run, now: float, remark: str = "", rate: float = 0.0) -> tup
     fact = run.fact
     ending, said = _ending(fact)
     parts: list[Said] = [ending] if ending else _progress(run)
-    if fact.ranks:
+    has_changed = 0 < fact.ranks != fact.ranks_before > 0
+    if fact.ranks and not has_changed:
         parts.append(counted("%2 rank", "%2 ranks", fact.ranks, ("count", fact.ranks)))
     if fact.attempt > 1:
-        parts.append(_attempt(fact))
+        parts.append(_attempt(fact, has_changed=has_changed))
     if fact.state is RunState.RUNNING and not is_stopping(run):
         if rate > 0:
             parts.append(phrase("%1 it/s", ("rate", rate)))
@@ -91,11 +92,30 @@ def _stopped(fact: RunFact) -> tuple[Phrase | None, str]:
     return phrase("stopped at iteration %1", ("count", iteration)), fact.remark
 
 
-def _attempt(fact: RunFact) -> Phrase:
-    number, at = fact.attempt, fact.resumed_at
-    if at < 0:
-        return phrase("attempt %1", ("count", number))
-    return phrase("attempt %1, resumed at iteration %2", ("count", number), ("count", at))
+def _attempt(fact: RunFact, *, has_changed: bool) -> Phrase:
+    """Return which attempt it is, and from where.
+
+    Args:
+        has_changed: Whether it has another number of ranks than the attempt before.
+    """
+    number: Amount = ("count", fact.attempt)
+    before: Amount = ("count", fact.ranks_before)
+    after: Amount = ("count", fact.ranks)
+    where: Amount = ("count", fact.resumed_at)
+    if not has_changed and fact.resumed_at < 0:
+        return phrase("attempt %1", number)
+    if not has_changed:
+        return phrase("attempt %1, resumed at iteration %2", number, where)
+    if fact.resumed_at < 0:
+        return counted(
+            "attempt %2, %3 → %4 rank", "attempt %2, %3 → %4 ranks",
+            fact.ranks, number, before, after,
+        )  # fmt: skip
+    return counted(
+        "attempt %2, %3 → %4 rank, resumed at iteration %5",
+        "attempt %2, %3 → %4 ranks, resumed at iteration %5",
+        fact.ranks, number, before, after, where,
+    )  # fmt: skip
 
 
 def _progress(run: Run) -> list[Said]:

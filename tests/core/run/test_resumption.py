@@ -15,10 +15,10 @@ from workbench.core.run.resumption import (
     Continuation,
     ContinuationCause,
     continuations,
-    continuing,
     how_continued,
     is_at_fault,
     loss,
+    lost_steps,
     offers_resume,
     remedy,
     restarts_in_vain,
@@ -67,20 +67,21 @@ def test_only_an_abort_is_the_fault_of_the_program(deaths, at_fault) -> None:
 
 
 @pytest.mark.parametrize(
-    ("iteration", "text"),
+    ("iteration", "seconds", "text"),
     [
-        (120, "continues from iteration 120"),
-        (121, "continues from iteration 120 (1 step is redone)"),
-        (161, "continues from iteration 120 (41 steps are redone)"),
+        (120, 0.0, ""),
+        (120, 6.2, ""),
+        (121, 0.2, "Lost 1 step (200 ms)"),
+        (161, 6.2, "Lost 41 steps (6.2 s)"),
+        (161, 0.0, "Lost 41 steps"),
     ],
 )
-def test_the_steps_that_are_done_again_are_counted(iteration, text) -> None:
-    assert continuing(iteration, 120) == text
+def test_what_is_done_again_is_counted_in_steps_and_time(iteration, seconds, text) -> None:
+    assert lost_steps(iteration, 120, seconds) == text
 
 
 def test_the_reason_of_a_restart_stays_with_the_run() -> None:
-    assert how_continued(LOST) == "Rank 1 was lost. Continued from iteration 120 (41 steps redone)."
-    assert how_continued(replace(LOST, iteration=120)).endswith("Continued from iteration 120.")
+    assert how_continued(LOST) == "Rank 1 was lost. Continued from iteration 120."
 
 
 def test_a_loss_names_the_rank_or_else_the_world() -> None:

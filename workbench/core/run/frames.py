@@ -34,6 +34,7 @@ class SeriesHeader:
         width: Iterations of all ranks in each bucket.
         ranks: How many ranks reported it.
         count: Number of buckets in this frame.
+        attempt: That of a stretch which a later attempt did again; 0 for the curve itself.
     """
 
     name: str
@@ -44,6 +45,7 @@ class SeriesHeader:
     quantity: str = ""
     family: Family = "other"
     is_validation: bool = False
+    attempt: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +69,16 @@ class FrameHeader:
 
 @dataclass(frozen=True)
 class Series:
-    """Some buckets of one curve, and how many ranks reported it."""
+    """Some buckets of one curve, and how many ranks reported it.
+
+    Args:
+        attempt: That of a stretch which a later attempt did again; 0 for the curve itself.
+    """
 
     name: str
     buckets: Buckets
     ranks: int
+    attempt: int = 0
 
 
 def encode_frame(
@@ -108,6 +115,7 @@ def _header(row: Series) -> SeriesHeader:
         quantity=measured,
         family=family(measured),
         is_validation=is_validation(row.name),
+        attempt=row.attempt,
     )
 
 

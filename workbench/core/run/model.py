@@ -106,6 +106,7 @@ class RunFact:
         resumed_at: The iteration of the snapshot that the attempt continues from, once its ranks
             have read it; -1 before, and in a first attempt.
         resumed: Epoch seconds at which that was reported; 0 before.
+        ranks_before: Number of ranks of the attempt before; 0 in a first attempt.
     """
 
     id: str
@@ -130,6 +131,7 @@ class RunFact:
     attempt: int = 1
     resumed_at: int = -1
     resumed: float = 0.0
+    ranks_before: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from itertools import takewhile
 
 from workbench.core.cluster.generation import Death
 from workbench.core.run.model import Run, RunFact, RunKind, RunState
-from workbench.core.units import count
+from workbench.core.units import count, duration
 
 MOST_RESTARTS = 3
 NONE = -1
@@ -37,6 +37,7 @@ class Attempt:
         snapshot: The iteration of the newest snapshot then; -1 for none.
         last_point: The sequence number of the run's newest point then.
         is_automatic: Whether the next attempt followed without a request of the user.
+        last_output: The sequence number of its newest piece of output.
     """
 
     number: int
@@ -51,6 +52,7 @@ class Attempt:
     snapshot: int = NONE
     last_point: int = 0
     is_automatic: bool = False
+    last_output: int = 0
 
 
 class ContinuationCause(Enum):
@@ -167,22 +169,22 @@ def loss(death: Death | None, reason: str) -> str:
     return f"Rank {death.rank} on {death.host} was lost ({death.cause})"
 
 
-def continuing(iteration: int, snapshot: int) -> str:
-    """Return from where a run continues: ``continues from iteration 120 (41 steps are redone)``.
+def lost_steps(iteration: int, snapshot: int, seconds: float) -> str:
+    """Return what has to be done again: ``Lost 41 steps (6.2 s)``; empty for nothing.
 
     Args:
-        iteration: Iterations that were done before.
+        iteration: Iterations that were done.
+        seconds: How long those beyond the snapshot took; 0 if unknown.
     """
-    redone = iteration - snapshot
-    again = f" ({count(redone, 'step')} {'is' if redone == 1 else 'are'} redone)"
-    return f"continues from iteration {snapshot:,}{again if redone > 0 else ''}"
+    lost = iteration - snapshot
+    if lost <= 0:
+        return ""
+    return f"Lost {count(lost, 'step')}{f' ({duration(seconds)})' if seconds > 0 else ''}"
 
 
 def how_continued(past: Attempt) -> str:
     """Return why a run was continued after an attempt, for later."""
-    redone = past.iteration - past.snapshot
-    again = f" ({count(redone, 'step')} redone)" if redone > 0 else ""
-    return f"{past.message} Continued from iteration {past.snapshot:,}{again}."
+    return f"{past.message} Continued from iteration {past.snapshot:,}."
 
 
 def stopped_in_queue(fact: RunFact) -> str:
