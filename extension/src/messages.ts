@@ -174,6 +174,14 @@ export interface IMark {
   text: IPhrase;
 }
 
+/** The stretches of a run's curves that a later attempt did again, drawn faintly. */
+export interface IRedone {
+  /** The attempt that did them first. */
+  attempt: number;
+  /** What is shown where one is pointed at. */
+  text: IPhrase;
+}
+
 /** A run: its desired and its observed state. */
 export interface IRun {
   id: string;
@@ -226,6 +234,8 @@ export interface IRun {
   marks?: IMark[];
   /** Whether Resume is offered; false in lists and in what a notebook keeps. */
   is_resumable?: boolean;
+  /** The attempts with stretches that were done again; empty in lists. */
+  redone?: IRedone[];
 }
 
 /** A run of the list, with a small picture of its main curve. */
@@ -377,6 +387,8 @@ export interface ISeriesHeader {
   family?: Family;
   /** Whether it was measured on validation data. */
   is_validation?: boolean;
+  /** That of a stretch which a later attempt did again; 0 for the curve itself. */
+  attempt?: number;
 }
 
 /** The header of a frame. */

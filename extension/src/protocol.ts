@@ -96,6 +96,7 @@ export function decodeFrame(buffer: ArrayBuffer): IFrame {
   const series = header.series.map(({ count, ...one }) => ({
     // Older saved runs have a chart for each curve.
     ...{ quantity: one.name, family: 'other' as const, is_validation: false },
+    attempt: 0,
     ...one,
     x: column(Float64Array, 8, count),
     index: column(Int32Array, 4, count),

@@ -100,13 +100,15 @@ class Player:
             options = dict(run.wish.parameters)
             total, pace = int(options.get("iterations", 200)), float(options.get("pace", 0.02))
             ranks, stride = int(options.get("ranks", 2)), int(options.get("stride", 1))
-            first = begin(store, run, ranks, total, int(options.get("points", 0)))
+            points = 0 if run.fact.attempt > 1 else int(options.get("points", 0))
+            first = begin(store, run, ranks, total, points)
             if run.fact.attempt > 1:
                 first = resume(store, run) + 1
             for i in range(first, total + 1, stride):
                 if store.run(identity).wish.stop or self._quit.wait(pace):
                     if options.get("saves"):
-                        save(store, run, store.run(identity).fact.iteration)
+                        done = store.run(identity).fact.iteration
+                        save(store, run, done - int(options.get("redo", 0)))
                     end(store, run, RunState.STOPPED)
                     return
                 report(store, run, range(i, i + stride), ranks, f"iteration {i}\n")

@@ -10,7 +10,7 @@ from PIL import Image, ImageChops
 
 from workbench.analysis.step_breakdown import Anatomy
 from workbench.core.run.downsampling import Curve
-from workbench.view.curve_layout import describe, panels_of
+from workbench.view.curve_layout import describe, panels_of, with_redone
 from workbench.view.curve_picture import LivePicture, _canvas, png, save
 from workbench.view.page_protocol import MarkMessage
 from workbench.view.phrase import phrase
@@ -197,3 +197,21 @@ def test_a_picture_has_a_line_and_a_text_where_the_run_continued():
     assert [line.get_xdata()[0] for line in drawn] == [20, 30]
     assert [text.get_text() for text in plot.axes.texts] == ["rank $lost$", "resumed"]
     assert png(panels, marks=marks) != png(panels)
+
+
+def test_what_was_done_again_is_faint_and_in_sight_but_not_in_the_legend():
+    stretch = Curve()
+    stretch.add(0, [39, 45], [9.0, 9.0])
+    plain = panels_of(losses(40))
+    (panel,) = panels = with_redone(plain, {1: {"loss": stretch, "lr": curve(1.0)}})
+    _, (plot,) = _canvas(panels, 80)
+    before = len(plot.axes.get_lines())
+
+    plot.redo(panel)
+
+    (drawn,) = plot.axes.get_lines()[before:]
+    assert drawn.get_alpha() < 0.5
+    assert [text.get_text() for text in plot.axes.get_legend().get_texts()] == ["loss"]
+    assert panel.bounds[1] == 45
+    assert panel.bounds[3] == 9.0
+    assert png(panels) != png(plain)

@@ -214,6 +214,14 @@ def test_a_page_drops_what_a_resumed_run_does_again(store, supervisor, run) -> N
     supervisor.add_batches([Batch(execution, 0, 1, (Sample(RESUMED_NAME, 1, 0.0, 1.0),))])
     read_all(feed, 2.0)
 
-    header, (columns,) = read(feed.frame(seen))
+    header, (columns, redone) = read(feed.frame(seen))
     assert header["feed"] == feed.identity != identity
     assert len(columns["median"]) == 1
+    assert [one["attempt"] for one in header["series"]] == [0, 1]
+    assert redone["x"].tolist() == [2, 3]
+    (said,) = feed.run_message(2.0)["redone"]
+    assert (said["attempt"], said["text"]["text"]) == (1, "attempt %1, redone")
+    supervisor.add_batches([Batch(execution, 0, 2, (Sample("loss", 2, 6.0, 1.0),))])
+    last = feed.version
+    read_all(feed, 3.0)
+    assert len(read(feed.frame(last))[1]) == 1

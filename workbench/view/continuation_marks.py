@@ -1,11 +1,13 @@
-"""Describe in a few words where a run continued in another attempt, to mark its curves there."""
+"""Describe in a few words where a run continued in another attempt, and what it did again."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from workbench.core.run.model import Run
 from workbench.core.run.resumption import Continuation, ContinuationCause, continuations
 from workbench.store import Store
-from workbench.view.page_protocol import MarkMessage
+from workbench.view.page_protocol import MarkMessage, RedoneMessage
 from workbench.view.phrase import Argument, Phrase, counted, phrase
 
 
@@ -26,6 +28,14 @@ def mark(where: Continuation, pause: float) -> MarkMessage:
         pause: Seconds between the last point before and the first one after; 0 if unknown.
     """
     return MarkMessage(iteration=where.iteration, text=_text(where, pause))
+
+
+def redone_messages(attempts: Iterable[int]) -> tuple[RedoneMessage, ...]:
+    """Return what is said of the stretches that later attempts did again, oldest first."""
+    return tuple(
+        RedoneMessage(attempt=one, text=phrase("attempt %1, redone", ("count", one)))
+        for one in sorted(attempts)
+    )
 
 
 def _text(where: Continuation, pause: float) -> Phrase:

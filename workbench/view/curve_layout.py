@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workbench.core.run.downsampling import Curve, Trace
 from workbench.core.run.metrics import MAX_GROUPS, Group, group_names, is_validation
@@ -24,11 +24,16 @@ class Style:
 
 @dataclass(frozen=True)
 class CurveLine:
-    """One curve as it is to be drawn."""
+    """One curve as it is to be drawn.
+
+    Args:
+        redone: Stretches of it that later attempts did again.
+    """
 
     style: Style
     trace: Trace
     curve: Curve
+    redone: tuple[Trace, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,8 @@ class Panel:
     @property
     def bounds(self) -> tuple[float, float, float, float]:
         """Minimum and maximum of iterations and finite values; infinite without any."""
-        xs = [x for line in self.lines for x in line.trace.iterations]
-        traces = [line.trace for line in self.lines]
+        traces = [trace for line in self.lines for trace in (line.trace, *line.redone)]
+        xs = [x for trace in traces for x in trace.iterations]
         lows = [y for trace in traces for y in trace.low if math.isfinite(y)]
         highs = [y for trace in traces for y in trace.high if math.isfinite(y)]
         return min(xs), max(xs), min(lows, default=math.inf), max(highs, default=-math.inf)
@@ -66,6 +71,20 @@ def panels_of(runs: Mapping[str, Mapping[str, Curve]]) -> list[Panel]:
         Panel(group.quantity, tuple(_lines(group, runs)))
         for group in group_names(names)[:MAX_GROUPS]
     ]
+
+
+def with_redone(panels: Sequence[Panel], redone: Mapping[int, Mapping[str, Curve]]) -> list[Panel]:
+    """Return the panels of one run with the stretches that later attempts did again.
+
+    Args:
+        redone: Attempt to its stretches by name.
+    """
+
+    def whole(line: CurveLine) -> CurveLine:
+        found = (curves.get(line.style.name) for curves in redone.values())
+        return replace(line, redone=tuple(curve.trace() for curve in found if curve))
+
+    return [replace(panel, lines=tuple(map(whole, panel.lines))) for panel in panels]
 
 
 def describe(panels: Sequence[Panel], values: Mapping[str, float] | None = None) -> str:

@@ -29,6 +29,7 @@ _MARK_POINTS, _MARK_ROWS = 9, 4  # the height of a mark's text, and how many are
 _BARS_LEFT = 1.35  # inches, for the names of ranks
 # Opacity of the raw values behind a smoothed line, and of a range behind an exact one.
 _FAINT, _BAND, _FAINT_BAND = 0.3, 0.22, 0.15
+_REDONE = 0.4  # opacity of what a later attempt did again
 
 
 def warm_up() -> None:
@@ -108,6 +109,18 @@ class Plot:
         self.axes.set_xlim(left - margin, right + margin)
         if low <= high:
             self.axes.set_ylim(*axis_of(panel.quantity, low, high))
+
+    def redo(self, panel: Panel) -> None:
+        """Draw the stretches that later attempts did again."""
+        for line in panel.lines:
+            for trace in line.redone:
+                self.axes.plot(
+                    trace.iterations,
+                    trace.mean,
+                    color=line.style.colour,
+                    linewidth=1,
+                    alpha=_REDONE,
+                )
 
     def mark(self, marks: Sequence[MarkMessage]) -> None:
         """Draw lines where the run continued."""
@@ -190,11 +203,14 @@ def png(
 ) -> bytes:
     """Draw ``panels`` once for saving, with the step breakdown below; at least one is needed.
 
+    Stretches that were done again are faint, and have no name of their own.
+
     Args:
         marks: Where the run continued: lines on each panel, and texts on the first.
     """
     canvas, plots = _canvas(panels, FINAL_DPI, anatomy)
-    for plot in plots:
+    for plot, panel in zip(plots, panels, strict=True):
+        plot.redo(panel)
         plot.mark(marks)
     if plots:
         plots[0].say(marks)

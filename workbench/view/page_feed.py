@@ -18,7 +18,7 @@ from workbench.core.run.frames import Series, encode_frame
 from workbench.core.run.metrics import MOST_DRAWN, is_clock, is_measured
 from workbench.core.run.resumption import NONE, offers_resume
 from workbench.store import Store
-from workbench.view.continuation_marks import marks_of
+from workbench.view.continuation_marks import marks_of, redone_messages
 from workbench.view.page_messages import Message, run_message, steps_message
 from workbench.view.page_protocol import (
     DisplayedMessage,
@@ -132,6 +132,7 @@ class Feed:
             one = _series(name, curve, since, self._slowest)
             if len(one.buckets):
                 series.append(one)
+        series += self._redone(since)
         return self._encoded(series) if series else None
 
     def detail(self, first: int, last: int, amount: int) -> bytes:
@@ -171,6 +172,7 @@ class Feed:
             anatomy=self._anatomy,
             curves=dict(self._drawn()),
             marks=self._marks,
+            redone=redone_messages(record.redone),
             is_resumable=offers_resume(record.run, self._snapshot),
         )
 
@@ -209,6 +211,17 @@ class Feed:
         every = (pair for pair in self._record.curves.items() if not is_clock(pair[0]))
         return [*islice(every, MOST_DRAWN)]
 
+    def _redone(self, since: int) -> list[Series]:
+        """Return the stretches that were done again, if they were read after ``since``."""
+        names = {name for name, _ in self._drawn()}
+        stretches = (
+            _series(name, curve, since, self._slowest, attempt)
+            for attempt, curves in self._record.redone.items()
+            for name, curve in curves.items()
+            if name in names
+        )
+        return [stretch for stretch in stretches if len(stretch.buckets)]
+
     def _read_steps(self) -> None:
         before = self._slowest
         self._anatomy = anatomy_of(self._store, self._record.run, before)
@@ -226,5 +239,5 @@ class Feed:
         )
 
 
-def _series(name: str, curve: Curve, since: int, marked: int) -> Series:
-    return Series(name, curve.buckets(since, marked), len(curve.ranks))
+def _series(name: str, curve: Curve, since: int, marked: int, attempt: int = 0) -> Series:
+    return Series(name, curve.buckets(since, marked), len(curve.ranks), attempt)

@@ -32,6 +32,7 @@ from workbench.view.page_protocol import (
     MarkMessage,
     MeasuredMessage,
     RankMessage,
+    RedoneMessage,
     RunMessage,
     StepMessage,
     StepPart,
@@ -62,6 +63,7 @@ def run_message(
     anatomy: Anatomy = NOTHING_KNOWN,
     curves: Mapping[str, Curve] = NO_CURVES,
     marks: tuple[MarkMessage, ...] = (),
+    redone: tuple[RedoneMessage, ...] = (),
     is_resumable: bool = False,
 ) -> Message:
     """Return one run.
@@ -75,6 +77,7 @@ def run_message(
         anatomy: The step breakdown and its verdict.
         curves: The curves to describe.
         marks: Where it continued.
+        redone: The attempts with stretches that were done again.
         is_resumable: Whether Resume is offered.
     """
     return as_values(
@@ -88,6 +91,7 @@ def run_message(
             anatomy=anatomy,
             curves=curves,
             marks=marks,
+            redone=redone,
             is_resumable=is_resumable,
         )
     )
@@ -104,6 +108,7 @@ def _run_message(
     anatomy: Anatomy = NOTHING_KNOWN,
     curves: Mapping[str, Curve] = NO_CURVES,
     marks: tuple[MarkMessage, ...] = (),
+    redone: tuple[RedoneMessage, ...] = (),
     is_resumable: bool = False,
 ) -> RunMessage:
     wish, fact = run.wish, run.fact
@@ -146,6 +151,7 @@ def _run_message(
         verdict=anatomy.says,
         step=_step_message(anatomy.summary),
         marks=marks,
+        redone=redone,
         is_resumable=is_resumable,
     )
 

@@ -150,6 +150,19 @@ class MarkMessage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RedoneMessage:
+    """The stretches of a run's curves that a later attempt did again, drawn faintly.
+
+    Args:
+        attempt: The attempt that did them first.
+        text: What is shown where one is pointed at.
+    """
+
+    attempt: int
+    text: Phrase
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunMessage:
     """A run: its desired and its observed state.
 
@@ -172,6 +185,7 @@ class RunMessage:
         step: Null without measurements.
         marks: Where it continued, in the run's own messages; empty in lists.
         is_resumable: Whether Resume is offered; false in lists and in what a notebook keeps.
+        redone: The attempts with stretches that were done again; empty in lists.
     """
 
     id: str
@@ -207,6 +221,7 @@ class RunMessage:
     step: StepMessage | None = None
     marks: tuple[MarkMessage, ...] = ()
     is_resumable: bool = False
+    redone: tuple[RedoneMessage, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -417,9 +432,9 @@ class OutputMessage:
 
 MESSAGES: tuple[type[Any], ...] = (
     Phrase, NodeMessage, RungMessage, HangMessage, StepMessage,
-    StepsMessage, CurveTextMessage, MarkMessage, RunMessage, ListedRunMessage, RankMessage,
-    MeasuredMessage, FleetMessage, ClusterMessage, ClustersMessage, ExchangeMessage, RateMessage,
-    SurveyMessage, SeriesHeader, FrameHeader, DisplayedMessage, OutputMessage,
+    StepsMessage, CurveTextMessage, MarkMessage, RedoneMessage, RunMessage, ListedRunMessage,
+    RankMessage, MeasuredMessage, FleetMessage, ClusterMessage, ClustersMessage, ExchangeMessage,
+    RateMessage, SurveyMessage, SeriesHeader, FrameHeader, DisplayedMessage, OutputMessage,
 )  # fmt: skip
 
 

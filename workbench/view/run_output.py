@@ -16,8 +16,8 @@ from workbench.core.run.metrics import drawn, fraction_done, left_out, reported
 from workbench.core.run.model import Run, RunState
 from workbench.store import Store
 from workbench.view import step_bars
-from workbench.view.continuation_marks import marks_of
-from workbench.view.curve_layout import Panel, describe, panels_of
+from workbench.view.continuation_marks import marks_of, redone_messages
+from workbench.view.curve_layout import Panel, describe, panels_of, with_redone
 from workbench.view.curve_picture import png
 from workbench.view.hang_text import hang_html, hang_lines
 from workbench.view.html import Html, element, image, joined, sentence, words
@@ -47,6 +47,7 @@ KEPT_DISPLAYS = 4_000_000
 # Buckets of all curves together: 32 bytes each, in base64. With the picture, which is stored twice,
 # a run takes less than 100 kB, apart from the output of its ranks.
 KEPT_BUCKETS = 1_200
+KEPT_REDONE = 300  # of these for all stretches that were done again
 
 
 def live_bundle(
@@ -103,7 +104,8 @@ def bundle_of(
         saved["survey"] = as_values(survey_message(store, record.run, found, now))
         survey = survey_bundle(store, record.run, found, now)
         return {RUN_TYPE: {**_identity(record.run), "saved": saved}, **survey}
-    run, panels = record.run, panels_of({"": record.curves})
+    run = record.run
+    panels = with_redone(panels_of({"": record.curves}), record.redone)
     anatomy, folder = anatomy_of(store, run), store.path.parent
     values = store.final_values(run.id)
     written = filter(None, [transcript.text(set(transcript.ranks) - streamed)])
@@ -184,6 +186,7 @@ def _saved(
             anatomy=anatomy,
             curves=record.curves,
             marks=marks,
+            redone=redone_messages(record.redone),
         ),
         "steps": steps_message(anatomy) if anatomy.steps else None,
         "frame": base64.b64encode(_frame(record, anatomy.slowest)).decode(),
@@ -197,6 +200,15 @@ def _frame(record: RunRecord, slowest: int) -> bytes:
     for name, curve in curves.items():
         buckets = curve.thinned(amount).buckets(marked=slowest)
         series.append(Series(name, buckets, len(curve.ranks)))
+    stretches = [
+        (name, attempt, found[name])
+        for attempt, found in record.redone.items()
+        for name in curves
+        if name in found
+    ]
+    for name, attempt, curve in stretches:
+        thin = curve.thinned(max(2, KEPT_REDONE // len(stretches)))
+        series.append(Series(name, thin.buckets(), len(curve.ranks), attempt))
     return encode_frame(series, points=record.points, slowest=slowest)
 
 

@@ -12,6 +12,7 @@ function aCurve(name: string): ISeriesUpdate {
     ...{ name, quantity: isLoss ? 'loss' : name },
     ...{ family: isLoss ? 'loss' : 'share' },
     is_validation: name.startsWith('val_'),
+    attempt: 0,
     ...{ reset: true, width: 1, ranks: 4 },
     x: Float64Array.of(1, 2),
     index: Int32Array.of(1, 2),

@@ -4,10 +4,11 @@
 import type { Family } from '../protocol';
 import type uPlot from 'uplot';
 
-import { element, setAttribute } from './dom';
+import { element, setAttribute, setText } from './dom';
 import {
   layOut,
   linesOf,
+  redoneAt,
   spanOf,
   type ICurve,
   type ILayout,
@@ -47,7 +48,13 @@ export class Chart implements IPlotted, IReadable {
     this._reader = new ChartReader(this, zoom, quantity, trans);
     this.node.append(
       element('figcaption', { text: quantity }),
-      element('div', { class: 'wb-plot' }, this._picture, this._reader.node),
+      element(
+        'div',
+        { class: 'wb-plot' },
+        this._picture,
+        this._note,
+        this._reader.node
+      ),
       this._table.node
     );
     this._picture.addEventListener('mousedown', () =>
@@ -129,7 +136,9 @@ export class Chart implements IPlotted, IReadable {
         `${label} ${number(series.median[series.nearest(iteration)])}`
     );
     const where = trans.__('iteration %1', integer(iteration));
-    return `${where}: ${values.join(', ')}`;
+    return [`${where}: ${values.join(', ')}`, ...this._redone(iteration)].join(
+      '; '
+    );
   }
 
   onPoint(iteration: number | null): void {
@@ -229,7 +238,33 @@ export class Chart implements IPlotted, IReadable {
       this._plot.setCursor({ left, top: cursor === null ? -10 : 0 }, false);
     }
     this._table.show(this.curves, cursor);
+    this._showNote(cursor);
     this._reader.update();
+  }
+
+  /** What was done again at an iteration, a text for each attempt. */
+  private _redone(iteration: number): string[] {
+    return redoneAt(this.curves, iteration).map(
+      ({ text, values }) =>
+        `${text}: ${values.map(one => number(one)).join(', ')}`
+    );
+  }
+
+  /** Say beside the cursor what was done again there. */
+  private _showNote(cursor: number | null): void {
+    const said = cursor === null ? [] : this._redone(cursor);
+    this._note.hidden = !said.length;
+    if (said.length) {
+      setText(this._note, said.join('\n'));
+      const { left = 0, width } = this._plot!.over.getBoundingClientRect();
+      const start = left - this._picture.getBoundingClientRect().left;
+      const at = this._plot!.valToPos(cursor!, 'x');
+      const isRight = at > width / 2;
+      this._note.style.left = isRight ? '' : `${start + at}px`;
+      this._note.style.right = isRight
+        ? `${this._picture.clientWidth - start - at}px`
+        : '';
+    }
   }
 
   private _onZoom(_: Zoom, change: 'range' | 'finer' | 'cursor'): void {
@@ -242,6 +277,11 @@ export class Chart implements IPlotted, IReadable {
   }
 
   private readonly _picture = element('div', { class: 'wb-picture' });
+  private readonly _note = element('div', {
+    class: 'wb-chartnote',
+    'aria-hidden': 'true',
+    hidden: 'true'
+  });
   private readonly _table: ValueTable;
   private readonly _reader: ChartReader;
   private readonly _pacer: Pacer;

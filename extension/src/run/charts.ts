@@ -5,7 +5,7 @@ import { Chart, type ICurve, type IStyle } from './chart';
 import { element, setText } from './dom';
 import { groupsOf, MOST_GROUPS, type IGroup } from './groups';
 import type { RunModel } from './model';
-import { describe, marksOf, nonfiniteRemarks } from './phrases';
+import { describe, marksOf, nonfiniteRemarks, redoneOf } from './phrases';
 import type { ITrans } from './trans';
 import type { Range, Zoom } from './zoom';
 
@@ -42,6 +42,7 @@ export class RunCharts {
 
   /** The curves, or what is said of them, have changed. */
   update(): void {
+    const { trans } = this;
     const { curves, slowest } = this.model;
     const known = [...curves.values()].filter(one => one.length);
     const hasRanges = known.some(one => one.hasBand);
@@ -56,7 +57,13 @@ export class RunCharts {
           const series = curves.get(name)!;
           const description = describe(this.model, name, name, this.trans);
           const look = { label: name, description, colour, dashed: false };
-          return { series, ...look, last: lastValue(this.model, name) };
+          const last = lastValue(this.model, name);
+          return {
+            series,
+            ...look,
+            last,
+            redone: redoneOf(this.model, name, trans)
+          };
         }),
         slowest,
         hasRanges

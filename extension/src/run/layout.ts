@@ -23,6 +23,15 @@ export interface ICurve {
   dashed: boolean;
   /** The run's last value as it is stored, of a run that is over. */
   last?: number;
+  /** What later attempts did again, drawn faintly. */
+  redone?: readonly IRedone[];
+}
+
+/** A stretch of a curve that a later attempt did again. */
+export interface IRedone {
+  series: Series;
+  /** What is said where it is pointed at. */
+  text: string;
 }
 
 /** A curve of so few values shows each, and is not smoothed. */
@@ -39,12 +48,14 @@ export interface IStyle {
 export const SMOOTHING = 2;
 
 /** `raw`: what a smoothed line was before; `slowest`: the slowest rank alone. */
-export type LineKind = 'raw' | 'slowest' | 'line';
+export type LineKind = 'redone' | 'raw' | 'slowest' | 'line';
 
 export interface ILine {
   /** Place of the curve among the curves. */
   curve: number;
   kind: LineKind;
+  /** Of a stretch that was done again: its place among those of its curve. */
+  stretch?: number;
 }
 
 /** Values on common iterations: null is a gap, undefined means no bucket there. */
@@ -67,7 +78,12 @@ export interface ILayout {
   drawn: IDrawn[];
   /** The index of each drawn bucket of each curve among the common iterations. */
   places: Int32Array[];
+  /** What is drawn of the stretches that were done again, of each curve. */
+  redone: IStretch[][];
 }
+
+/** A stretch as it is drawn, in the columns of `IDrawn`. */
+type IStretch = Pick<IDrawn, 'x' | 'line'>;
 
 /**
  * Lay out `curves`; what has no place on a logarithmic scale becomes a gap.
@@ -91,20 +107,40 @@ export function layOut(
     const lines = { line: smoothed(median), slowest: smoothed(slowest) };
     return inSight(curve.series, lines, shown, width);
   });
-  const x = union(drawn.map(one => one.x));
+  const redone = curves.map(curve => stretches(curve, shown));
+  const x = union([...drawn, ...redone.flat()].map(one => one.x));
   const places = drawn.map(one => placesIn(x, one.x));
   const lines = linesOf(curves, style);
-  const rows = lines.map(({ curve, kind }) =>
-    row(x.length, places[curve], drawn[curve][kind], style.log)
-  );
+  const rows = lines.map(({ curve, kind, stretch }) => {
+    if (kind === 'redone') {
+      const { x: own, line } = redone[curve][stretch!];
+      return row(x.length, placesIn(x, own), line, style.log);
+    }
+    return row(x.length, places[curve], drawn[curve][kind], style.log);
+  });
   const data = [x, ...rows] as uPlot.AlignedData;
-  return { lines, data, drawn, places };
+  return { lines, data, drawn, places, redone };
+}
+
+/** The stretches of a curve that were done again, where they are in sight. */
+function stretches({ redone }: ICurve, shown: Range | null): IStretch[] {
+  return (redone ?? []).map(({ series }) => {
+    const { x, median } = series;
+    const first = shown ? Math.max(0, series.nearest(shown[0]) - 1) : 0;
+    const end = shown ? series.nearest(shown[1]) + 2 : series.length;
+    return { x: x.subarray(first, end), line: median.subarray(first, end) };
+  });
 }
 
 /** The lines to draw, the most important last, so that it is on top. */
 export function linesOf(curves: readonly ICurve[], style: IStyle): ILine[] {
+  const redone = curves.flatMap((curve, i) =>
+    (curve.redone ?? []).map((_, stretch): ILine => {
+      return { curve: i, kind: 'redone', stretch };
+    })
+  );
   const kinds: LineKind[] = ['raw', 'slowest', 'line'];
-  return kinds.flatMap(kind =>
+  const lines = kinds.flatMap(kind =>
     curves
       .map((_, curve) => ({ curve, kind }))
       .filter(
@@ -114,6 +150,25 @@ export function linesOf(curves: readonly ICurve[], style: IStyle): ILine[] {
           (kind === 'slowest' && hasSlowest(curves[line.curve].series))
       )
   );
+  return [...redone, ...lines];
+}
+
+/** What is said of the stretches at an iteration that were done again. */
+export function redoneAt(
+  curves: readonly ICurve[],
+  iteration: number
+): { text: string; values: number[] }[] {
+  const found = new Map<string, number[]>();
+  for (const { redone } of curves) {
+    for (const { series, text } of redone ?? []) {
+      const [first, last] = series.span ?? [Infinity, -Infinity];
+      if (first <= iteration && iteration <= last) {
+        const value = series.median[series.nearest(iteration)];
+        found.set(text, [...(found.get(text) ?? []), value]);
+      }
+    }
+  }
+  return [...found].map(([text, values]) => ({ text, values }));
 }
 
 /** Whether an average of `curve` is drawn, and what was reported faintly behind it. */
@@ -133,10 +188,12 @@ export function hasSlowest(series: Series): boolean {
 /** The first and last iteration of all curves; null where there is none. */
 export function spanOf(curves: readonly ICurve[]): Range | null {
   let [first, last] = [Infinity, -Infinity];
-  for (const { series } of curves) {
-    if (series.span) {
-      first = Math.min(first, series.span[0]);
-      last = Math.max(last, series.span[1]);
+  for (const curve of curves) {
+    for (const { series } of [curve, ...(curve.redone ?? [])]) {
+      if (series.span) {
+        first = Math.min(first, series.span[0]);
+        last = Math.max(last, series.span[1]);
+      }
     }
   }
   return first <= last ? [first, last] : null;
@@ -149,7 +206,7 @@ export function spanOf(curves: readonly ICurve[]): Range | null {
  */
 export function heightOf(
   curves: readonly ICurve[],
-  { drawn }: ILayout,
+  { drawn, redone }: ILayout,
   [first, last]: Range,
   log: boolean
 ): Range | null {
@@ -171,6 +228,13 @@ export function heightOf(
       columns.forEach(column => take(column[i]));
     }
   });
+  for (const { x, line } of redone.flat()) {
+    for (let i = 0; i < x.length; i++) {
+      if (first <= x[i] && x[i] <= last) {
+        take(line[i]);
+      }
+    }
+  }
   return low <= high ? [low, high] : null;
 }
 

@@ -8,6 +8,7 @@ import {
   type IFrame,
   type IRun,
   type ISavedRun,
+  type ISeriesUpdate,
   type ISteps,
   type ISurvey,
   type ServerMessage
@@ -42,6 +43,11 @@ export class RunModel {
 
   get curves(): ReadonlyMap<string, Series> {
     return this._curves;
+  }
+
+  /** The stretches of a curve that later attempts did again. */
+  redone(name: string): Series[] {
+    return [...(this._redone.get(name)?.values() ?? [])];
   }
 
   get steps(): ISteps | null {
@@ -89,19 +95,14 @@ export class RunModel {
   /** Take in points; those of another feed replace all that were there. */
   applyFrame(frame: IFrame): void {
     if (frame.feed !== this._feed) {
-      this._curves.clear();
+      this._forget();
     }
     this._feed = frame.feed;
     this._version = frame.version;
     this._points = frame.points;
     this._slowest = frame.slowest;
     for (const update of frame.series) {
-      let series = this._curves.get(update.name);
-      if (!series) {
-        series = new Series(update.name);
-        this._curves.set(update.name, series);
-      }
-      series.apply(update);
+      this._series(update).apply(update);
     }
     this._changed.emit('curves');
   }
@@ -161,13 +162,31 @@ export class RunModel {
     }
     this._takeRun(saved.run);
     this.setSteps(saved.steps);
-    this._curves.clear();
+    this._forget();
     this.applyFrame(frame);
     this.setConnection('saved');
   }
 
   dispose(): void {
     Signal.clearData(this);
+  }
+
+  /** The curve or the stretch that is meant. */
+  private _series({ name, attempt }: ISeriesUpdate): Series {
+    const stretches = this._redone.get(name) ?? new Map<number, Series>();
+    const found = attempt ? stretches.get(attempt) : this._curves.get(name);
+    const series = found ?? new Series(name);
+    if (attempt) {
+      this._redone.set(name, stretches.set(attempt, series));
+    } else {
+      this._curves.set(name, series);
+    }
+    return series;
+  }
+
+  private _forget(): void {
+    this._curves.clear();
+    this._redone.clear();
   }
 
   private _takeRun(run: IRun): void {
@@ -180,6 +199,7 @@ export class RunModel {
 
   private readonly _changed = new Signal<this, Aspect>(this);
   private readonly _curves = new Map<string, Series>();
+  private readonly _redone = new Map<string, Map<number, Series>>();
   private _run: IRun | null = null;
   private _steps: ISteps | null = null;
   private _survey: ISurvey | null = null;

@@ -2,6 +2,7 @@
  * Show in the page's language what the server says of a run and its curves.
  */
 import type { IPhrase, IRun } from '../protocol';
+import type { IRedone } from './layout';
 import type { IShownMark } from './marks';
 import type { Connection, RunModel } from './model';
 import { duration, integer, number } from './numbers';
@@ -78,6 +79,19 @@ export function marksOf({ run }: RunModel, trans: ITrans): IShownMark[] {
     iteration,
     text: said(text, trans)
   }));
+}
+
+/** The stretches of a curve that later attempts did again. */
+export function redoneOf(
+  model: RunModel,
+  name: string,
+  trans: ITrans
+): IRedone[] {
+  const known = model.run?.redone ?? [];
+  return model.redone(name).map(series => {
+    const found = known.find(one => one.attempt === series.attempt);
+    return { series, text: found ? said(found.text, trans) : '' };
+  });
 }
 
 /** Which values of a run's curves are not finite; empty if all are. */

@@ -25,6 +25,8 @@ const BAND_ALPHA = 0.18;
 // Of what lies behind a smoothed line.
 const FAINT_BAND_ALPHA = 0.1;
 const RAW_ALPHA = 0.3;
+// Of what a later attempt did again.
+const REDONE_ALPHA = 0.4;
 const EDGE = 8; // CSS pixels of a tick and the gap to its label
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3], [14, 4], [5, 2]];
 const DASHED = [6, 3];
@@ -137,6 +139,7 @@ function seriesOf(chart: IPlotted, line: ILine): uPlot.Series {
   const shapes = {
     line: { width: isThick ? 2.5 : width, dash, alpha: 1 },
     raw: { width: 1, dash: [], alpha: RAW_ALPHA },
+    redone: { width: 1.25, dash: [], alpha: REDONE_ALPHA },
     slowest: { width: isThick ? 2 : 1.25, dash: [...DOTTED], alpha: 0.9 }
   };
   return {

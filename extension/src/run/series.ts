@@ -16,6 +16,8 @@ export class Series {
   quantity = '';
   family: Family = 'other';
   isValidation = false;
+  /** Of a stretch that a later attempt did again: the attempt that did it first; else 0. */
+  attempt = 0;
   /** Iterations that a bucket stands for. */
   width = 1;
   /** How many ranks reported it. */
@@ -68,6 +70,7 @@ export class Series {
     this.quantity = update.quantity;
     this.family = update.family;
     this.isValidation = update.is_validation;
+    this.attempt = update.attempt;
     this.width = update.width;
     this.ranks = update.ranks;
     this.version += 1;

@@ -1,5 +1,12 @@
 /** Curves with iterations of their own stand on common axes, gaps and all. */
-import { heightOf, layOut, linesOf, spanOf, type ICurve } from '../layout';
+import {
+  heightOf,
+  layOut,
+  linesOf,
+  redoneAt,
+  spanOf,
+  type ICurve
+} from '../layout';
 import { Series } from '../series';
 import { buckets } from './samples';
 
@@ -132,4 +139,39 @@ describe('the height', () => {
 test('the span is that of all curves', () => {
   expect(spanOf([curve([3, 4]), curve([1])])).toEqual([1, 4]);
   expect(spanOf([])).toBeNull();
+});
+
+describe('what a later attempt did again', () => {
+  const stretch = curve([2, 3, 4], {
+    median: Float32Array.of(9, 8, 7),
+    attempt: 1
+  }).series;
+  const again: ICurve = {
+    ...curve([0, 1, 2, 3]),
+    redone: [{ series: stretch, text: 'attempt 1, redone' }]
+  };
+
+  test('is a line of its own, below all others', () => {
+    const { lines, data } = layOut([again], PLAIN);
+
+    expect(lines.map(({ kind }) => kind)).toEqual(['redone', 'line']);
+    expect([...data[0]]).toEqual([0, 1, 2, 3, 4]);
+    expect([...data[1]]).toEqual([undefined, undefined, 9, 8, 7]);
+  });
+
+  test('is in sight as a whole', () => {
+    expect(spanOf([again])).toEqual([0, 4]);
+    expect(heightOf([again], layOut([again], PLAIN), [0, 4], false)).toEqual([
+      0, 9
+    ]);
+    expect(layOut([again], PLAIN, [3, 4]).redone[0][0].x.length).toBe(3);
+  });
+
+  test('is named where it is pointed at, and nowhere else', () => {
+    expect(redoneAt([again], 3)).toEqual([
+      { text: 'attempt 1, redone', values: [8] }
+    ]);
+    expect(redoneAt([again], 1)).toEqual([]);
+    expect(redoneAt([curve([0, 1])], 1)).toEqual([]);
+  });
 });

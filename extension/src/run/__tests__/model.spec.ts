@@ -28,6 +28,19 @@ test('points of another feed replace all that was there', () => {
   expect(model.curves.get('main/loss')!.length).toBe(1);
 });
 
+test('what a later attempt did again is kept beside its curve', () => {
+  const { model } = followed();
+  const stretch = (attempt: number) => buckets([1, 2], { attempt });
+  model.applyFrame(aFrame([buckets([0]), stretch(1), stretch(2)]));
+
+  expect(model.curves.get('main/loss')!.length).toBe(1);
+  expect(model.redone('main/loss').map(one => one.attempt)).toEqual([1, 2]);
+  expect(model.redone('lr')).toEqual([]);
+
+  model.applyFrame(aFrame([buckets([0])], { feed: 'other' }));
+  expect(model.redone('main/loss')).toEqual([]);
+});
+
 test('an answer that was overtaken is dropped', () => {
   const { model } = followed();
   model.applyMessage({ type: 'run', run: aRun({ now: 20, iteration: 9 }) });

@@ -113,6 +113,7 @@ export function buckets(
     name: 'main/loss',
     ...{ quantity: changes.name ?? 'loss', family: 'loss' },
     is_validation: false,
+    attempt: 0,
     reset: false,
     width,
     ranks: 1,
@@ -142,6 +143,7 @@ export function encoded(frame: IFrame): ArrayBuffer {
     series: frame.series.map(one => ({
       ...{ name: one.name, quantity: one.quantity, family: one.family },
       is_validation: one.is_validation,
+      attempt: one.attempt,
       ...{ reset: one.reset, width: one.width },
       ...{ ranks: one.ranks },
       count: one.index.length

@@ -13,10 +13,12 @@ import {
 
 test.afterEach(stopAll);
 
-test('a stopped run continues, and its curves are marked there', async ({
+test('a stopped run continues, and its curves show where and what it does again', async ({
   page
 }) => {
-  const id = await ask('resumed', { iterations: 10_000_000, saves: 1 });
+  const id = await ask('resumed', {
+    ...{ iterations: 10_000_000, points: 2000, saves: 1, redo: 400 }
+  });
   await openLab(page);
   const run = await openRun(page, id);
   await expectMore(run, 100);
@@ -29,7 +31,16 @@ test('a stopped run continues, and its curves are marked there', async ({
   const pictures = run.locator('.wb-picture');
   await expect(pictures.first()).toHaveAttribute(
     'aria-label',
-    /; iteration \d+: resumed$/
+    /; iteration \d+: resumed, 400 steps redone$/
+  );
+  const cursor = run.getByRole('slider', { name: 'Cursor of loss' });
+  await cursor.press('End');
+  await expect(cursor).toHaveAttribute(
+    'aria-valuetext',
+    /; attempt 1, redone: 0\.\d+$/
+  );
+  await expect(run.locator('.wb-chartnote').first()).toContainText(
+    'attempt 1, redone'
   );
   await expect(run.getByRole('button', { name: 'Stop' })).toBeVisible();
   await picture(run, 'resumed');
