@@ -398,7 +398,7 @@ def _attend(store: Store, run: Run, interrupts: Interrupts, started: bool) -> in
     """
     try:
         with screen_for(output(), notes()) as screen:
-            # Whoever resumes a run has seen what its earlier attempts wrote.
+            # Who resumes a run has seen what its earlier attempts wrote.
             view = TerminalView(run, screen, after=output_before(store, run.id))
             run = follow(store, view, interrupts=interrupts)
     except KeyboardInterrupt:
