@@ -11,6 +11,7 @@ import pytest
 
 from tests.supervisor.real import NAME, Table, real_table, until
 from workbench.analysis.step_breakdown import anatomy_of
+from workbench.core.run.exchange_options import exchange_environment
 from workbench.core.run.model import Run, RunState
 from workbench.requests.run import ask_stop
 
@@ -85,6 +86,19 @@ def test_the_exchange_of_replicas_is_a_part_of_the_step_and_nothing_is_advised(
     for parts in steps.values():
         assert 0.001 < parts["communication"] < sum(parts.values()) * 0.95
     assert anatomy_of(table.store, run).says == ()
+
+
+@pytest.mark.parametrize("codec", [None, "powersgd"])
+def test_replicas_with_an_exchange_option_are_judged(table: Table, codec: str | None) -> None:
+    source = (LOOPS / "wide_ddp.py").read_text()
+    options = exchange_environment("auto", codec)
+
+    run = table.ended(table.start(source, environment=options))
+
+    assert run.fact.state is RunState.FINISHED, run.fact.error
+    assert "between 2 ranks on 1 node" in table.written(run)[0]
+    assert all(parts["communication"] > 1e-4 for parts in table.store.steps(run.id).values())
+    assert anatomy_of(table.store, run).says
 
 
 def test_what_our_communicator_exchanges_in_a_loop_is_judged(table: Table) -> None:

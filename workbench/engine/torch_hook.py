@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -52,6 +51,7 @@ def _wrap_parts(torch: Any) -> None:
     loader = torch.utils.data.DataLoader
     batches = torch.utils.data.dataloader._BaseDataLoaderIter
     scaler = torch.amp.GradScaler
+    replica = torch.nn.parallel.DistributedDataParallel
     codes = []
     for owner, name, around in (
         (torch.autograd, "backward", hooks.backward),
@@ -59,21 +59,53 @@ def _wrap_parts(torch: Any) -> None:
         (batches, "__next__", hooks.fetched),
         (scaler, "scale", hooks.scaled),
         (scaler, "step", hooks.scaler_step),
-        (torch.nn.parallel.DistributedDataParallel, "__init__", hooks.replicated),
+        (replica, "__init__", hooks.replicated),
+        (replica, "register_comm_hook", hooks.hooked),
+        (replica, "_register_builtin_comm_hook", hooks.hooked),
     ):
         wrapper: Any = around(getattr(owner, name))
         setattr(owner, name, wrapper)
         codes.append(wrapper.__code__)
     # Its compiler then calls our functions as they are, as it calls PyTorch's own.
     when_imported("torch._dynamo.eval_frame", lambda compiler: [*map(compiler.skip_code, codes)])
+    when_imported("torch.distributed.fsdp", _refuse_options_for_shards)
+    when_imported("torch.distributed.pipelining", _refuse_options_for_stages)
+
+
+def _refuse_options_for_shards(module: Any) -> None:
+    kind = module.FullyShardedDataParallel
+    kind.__init__ = _refusing(kind.__init__, "FullyShardedDataParallel")
+    module.fully_shard = _refusing(module.fully_shard, "fully_shard")
+
+
+def _refuse_options_for_stages(module: Any) -> None:
+    kind = module.PipelineStage
+    kind.__init__ = _refusing(kind.__init__, "a pipeline's stages")
+
+
+def _refusing(original: Callable[..., Any], what: str) -> Callable[..., Any]:
+    """Return ``original``, refused in a run with an option of our exchange."""
+
+    @functools.wraps(original)
+    def make(*args: Any, **kwargs: Any) -> Any:
+        if current() is not None:
+            from workbench.engine.exchange.replicas import refuse_options
+
+            refuse_options(what)
+        return original(*args, **kwargs)
+
+    return make
 
 
 class _Watched:
     """The loop of one run; a defect of ours ends its curves, and never the training."""
 
     def __init__(self, run: Current, torch: Any) -> None:
+        # What exchanges is not needed before there is a loop.
+        from workbench.engine.exchange.replicas import Replicas, exchange_options
+
         self.run = run
-        self.replicas = weakref.WeakSet[Any]()
+        self.replicas = Replicas(torch, exchange_options())
         self.loop = TrainingLoop(run, functools.partial(_numbers, torch), self._exchange)
         self._torch = torch
         self.is_broken = False
@@ -116,12 +148,12 @@ class _Watched:
         _watched = None
 
     def _exchange(self) -> float:
-        """Return the seconds of a backward pass in which its replicas only exchanged gradients.
+        """Return the seconds of a backward pass in which replicas only exchanged by themselves.
 
-        DistributedDataParallel measures this itself, in a sample of its iterations.
+        DistributedDataParallel measures this, in a sample of its iterations.
         """
         seconds = 0.0
-        for replica in self.replicas:
+        for replica in self.replicas.by_themselves:
             known = replica._get_ddp_logging_data()
             if known.get("backend_name") == "gloo":  # of others, it measures the device's time
                 together = known.get("avg_backward_compute_comm_overlap_time", 0)
@@ -157,8 +189,11 @@ class _Hooks:
 
         @functools.wraps(original)
         def backward(tensors: Any, grad_tensors: Any = None, *args: Any, **kwargs: Any) -> Any:
+            here = self.watched()
+            if here is not None:
+                here.replicas.before_backward()
             # With a gradient it is a part of another backward pass, or starts from no loss.
-            if grad_tensors is not None or (here := self.watched()) is None:
+            if here is None or grad_tensors is not None:
                 return original(tensors, grad_tensors, *args, **kwargs)
             here.do(here.loop.backward)
             result = original(tensors, grad_tensors, *args, **kwargs)
@@ -240,9 +275,20 @@ class _Hooks:
         def initialize(replica: Any, *args: Any, **kwargs: Any) -> None:
             original(replica, *args, **kwargs)
             if (here := self.watched()) is not None:
-                here.do(here.replicas.add, replica)
+                here.do(here.replicas.made, replica)
 
         return initialize
+
+    def hooked(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a replica's registration of a hook which also makes it known."""
+
+        @functools.wraps(original)
+        def register(replica: Any, *args: Any, **kwargs: Any) -> Any:
+            if (here := self.watched()) is not None:
+                here.do(here.replicas.hooked, replica)
+            return original(replica, *args, **kwargs)
+
+        return register
 
     def _note_loss(self, loop: TrainingLoop, tensors: Any) -> None:
         is_one = isinstance(tensors, self._torch.Tensor)

@@ -17,17 +17,16 @@ from workbench.core.performance.exchange_model import Algorithm, Codec, mark_cod
 from workbench.core.run.exchange_options import DOUBLE_VARIABLE
 from workbench.engine.exchange import summary
 from workbench.engine.exchange.bucket_layout import BucketLayout
+from workbench.engine.exchange.costs import trial
 from workbench.engine.exchange.exchanger import Exchanger
 from workbench.engine.exchange.gpu import Device
 from workbench.engine.exchange.optimizer import DelayedOptimizer, OverlappingOptimizer
-from workbench.engine.exchange.reducer import Reducer
+from workbench.engine.exchange.reducer import reducer_of
+from workbench.engine.exchange.tally_report import REPORT_SECONDS, report_tally
 from workbench.engine.exchange.torch import allreduce_gradients
 from workbench.engine.exchange.transport import transport_of
 from workbench.engine.mpi_calls import watch
-from workbench.engine.run_context import current
 from workbench.engine.step_probe import Meetings
-
-REPORT_SECONDS = 0.5
 
 
 class ExchangeCommunicator(MpiCommunicatorBase):
@@ -52,10 +51,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         super().__init__(mpi_comm)
         self._options = (algorithm, compress, rank, overlap)
         transport = transport_of(mpi_comm)
-        key = f"reducer {algorithm}"
-        if key not in transport.kept:
-            transport.kept[key] = Reducer(transport, algorithm)
-        self.reducer: Reducer = transport.kept[key]
+        self.reducer = reducer_of(transport, algorithm)
         wanted = self.reducer.nodes > 1 if overlap is None else overlap
         self.overlaps = wanted and transport.may_thread and transport.size > 1
         self.lacks_threads = wanted and not transport.may_thread
@@ -67,6 +63,11 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         self._reported = 0.0
         self._printed = ""
         self._meetings = Meetings(mpi_comm.size, mpi_comm.Dup)
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of large gradients."""
+        return self.exchanger.codec
 
     @property
     def puts_off(self) -> bool:
@@ -161,23 +162,16 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         )
 
     def _on_plan(self, plan: BucketLayout) -> None:
-        found = summary.tried(self, plan) if self.exchanger.codec is not Codec.NONE else None
-        text = summary.sentence(self, plan, found) if self.rank == 0 else ""
+        squeezed = summary.squeezed(plan)
+        found = trial(self.reducer, self.codec, squeezed, self._options[2]) if squeezed else None
+        text = summary.sentence(self, summary.carried_by(plan), found) if self.rank == 0 else ""
         if text and text != self._printed:
             self._printed = text
             print(text, flush=True)
 
     def _report(self, exchanger: Exchanger) -> None:
-        run, tally = current(), exchanger.tally
         self._reported = time.monotonic()
-        if run is None:
-            return
-        values = [("exchange/bytes", tally.nbytes), ("exchange/seconds", tally.seconds)]
-        if tally.coding:
-            values.append(("exchange/coding", tally.coding))
-        if tally.error:
-            values.append(("exchange/error", tally.error))
-        run.log.add_all(run.iteration + 1, tuple(values))
+        report_tally(exchanger.tally)
 
 
 @contextmanager

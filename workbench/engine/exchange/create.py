@@ -98,10 +98,15 @@ OPTIONS = {
 }
 
 
+def asked_option() -> str:
+    """Return the first of the run's exchange options, as it is typed; empty if it has none."""
+    return next((option for one, option in OPTIONS.items() if os.environ.get(one)), "")
+
+
 @contextmanager
 def substituted() -> Iterator[None]:
     """Replace ChainerMN's ``naive`` by our communicator, if the run has that option."""
-    asked = next((option for one, option in OPTIONS.items() if os.environ.get(one)), "")
+    asked = asked_option()
     if not asked:
         yield
         return

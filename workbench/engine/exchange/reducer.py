@@ -202,6 +202,15 @@ class Reducer:
         return shared < _DOUBT * library
 
 
+def reducer_of(transport: Transport, algorithm: Algorithm | None) -> Reducer:
+    """Return the reducer of a transport; the first call for an algorithm is collective."""
+    key = f"reducer {algorithm}"
+    if key not in transport.kept:
+        transport.kept[key] = Reducer(transport, algorithm)
+    found: Reducer = transport.kept[key]
+    return found
+
+
 def probe(transport: Transport, comm: MPI.Intracomm, probes: int = _PROBES) -> Link:
     """Measure the link between the ranks of ``comm``, all pairs of neighbours at once; collective.
 

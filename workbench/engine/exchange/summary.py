@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import NamedTuple, Protocol
 
 from workbench.core.performance.exchange_model import Algorithm, Codec
 from workbench.core.units import gbits, size_text
 from workbench.engine.exchange import costs
 from workbench.engine.exchange.bucket_layout import BucketLayout
-from workbench.engine.exchange.costs import Trial, trial
-
-if TYPE_CHECKING:
-    from workbench.engine.exchange.communicator import ExchangeCommunicator
+from workbench.engine.exchange.costs import Trial
+from workbench.engine.exchange.reducer import Reducer
 
 STALE = (
     "workbench: double buffering: each update uses the mean gradient of the previous step, so that "
@@ -19,30 +17,65 @@ STALE = (
 )
 
 
-def sentence(comm: ExchangeCommunicator, plan: BucketLayout, found: Trial | None = None) -> str:
-    """Return how the gradients of a layout are exchanged.
+class Carrier(Protocol):
+    """What exchanges gradients."""
+
+    size: int
+    reducer: Reducer
+    overlaps: bool
+    lacks_threads: bool
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of large gradients."""
+        ...
+
+
+class StepGradients(NamedTuple):
+    """What is exchanged in a step.
+
+    Args:
+        arrays: Number of gradients.
+        nbytes: Of all of them.
+        largest: Bytes of the largest bucket.
+        buckets: Their number.
+    """
+
+    arrays: int
+    nbytes: int
+    largest: int
+    buckets: int
+
+
+def carried_by(plan: BucketLayout) -> StepGradients:
+    """Return what is exchanged with a layout."""
+    largest = max((bucket.nbytes for bucket in plan.buckets), default=plan.closing.nbytes)
+    return StepGradients(len(plan.shapes), plan.nbytes, largest, len(plan.buckets))
+
+
+def sentence(carrier: Carrier, carried: StepGradients, found: Trial | None = None) -> str:
+    """Return how gradients are exchanged.
 
     Args:
         found: The codec's measurements, if there is one and it compresses some of them.
     """
-    reducer, exchanger = comm.reducer, comm.exchanger
-    if comm.size == 1:
+    reducer, size = carrier.reducer, carrier.size
+    if size == 1:
         return "workbench: one rank has nothing to exchange."
-    largest = max((bucket.nbytes for bucket in plan.buckets), default=plan.closing.nbytes)
-    where = f"{comm.size} ranks on {reducer.nodes} node{'s' if reducer.nodes > 1 else ''}"
+    where = f"{size} ranks on {reducer.nodes} node{'s' if reducer.nodes > 1 else ''}"
     link = reducer.link if reducer.nodes > 1 else reducer.memory
     text = (
-        f"workbench: {len(plan.shapes)} gradients, {size_text(plan.nbytes)}, between {where} "
+        f"workbench: {carried.arrays} gradients, {size_text(carried.nbytes)}, between {where} "
         f"({link.latency * 1e6:.0f} µs, {gbits(link.bandwidth)} Gbit/s): "
-        f"{algorithm_name(reducer.algorithm(largest), reducer.nodes)}"
+        f"{algorithm_name(reducer.algorithm(carried.largest), reducer.nodes)}"
     )
-    if comm.overlaps:
-        text += f", {len(plan.buckets)} buckets that leave during the backward pass"
-    elif comm.lacks_threads:
+    if carrier.overlaps:
+        text += f", {carried.buckets} buckets that leave during the backward pass"
+    elif carrier.lacks_threads:
         text += ", after the backward pass: this MPI was started without MPI_THREAD_MULTIPLE"
-    if exchanger.codec is Codec.NONE:
+    if carrier.codec is Codec.NONE:
         return text + "."
-    return f"{text}, compressed by {exchanger.codec}. {pays(comm, plan, found)}"
+    return f"{text}, compressed by {carrier.codec}. {pays(carrier.codec, size, found)}"
 
 
 def algorithm_name(one: Algorithm, nodes: int) -> str:
@@ -52,12 +85,10 @@ def algorithm_name(one: Algorithm, nodes: int) -> str:
     return "MPI's own algorithm" if one is Algorithm.MPI else str(one)
 
 
-def pays(comm: ExchangeCommunicator, plan: BucketLayout, found: Trial | None) -> str:
-    """Return whether the codec was faster than none, with the numbers."""
-    codec = comm.exchanger.codec
+def pays(codec: Codec, size: int, found: Trial | None) -> str:
+    """Return whether the codec was faster than none between ``size`` ranks, with the numbers."""
     if found is None:
         return f"No gradient is large enough for {codec}."
-    size = comm.size
     plain = 2 * (size - 1) / size * found.nbytes
     numbers = (
         f"{size_text(found.nbytes)} of them took {found.coded * 1e3:.1f} ms "
@@ -69,13 +100,9 @@ def pays(comm: ExchangeCommunicator, plan: BucketLayout, found: Trial | None) ->
     return f"{codec} does not pay on this link: {numbers}; leave --compress out."
 
 
-def tried(comm: ExchangeCommunicator, plan: BucketLayout) -> Trial | None:
-    """Return the codec's measurements; None if it compresses nothing. Collective."""
-    numbers = [n for bucket in plan.buckets if bucket.squeezed for n in bucket.slots]
-    if not numbers:
-        return None
-    shapes = [plan.shapes[n].shape for n in numbers]
-    return trial(comm.reducer, comm.exchanger.codec, shapes, comm.exchanger.rank)
+def squeezed(plan: BucketLayout) -> list[tuple[int, ...]]:
+    """Return the shapes of the gradients that are compressed."""
+    return [plan.shapes[n].shape for one in plan.buckets if one.squeezed for n in one.slots]
 
 
 def coding_seconds(codec: Codec, rank: int, ranks: int) -> float:

@@ -1,0 +1,233 @@
+"""Average gradients that a framework hands over in buckets; knows no framework.
+
+All ranks hand over the same buckets in the same order. Each has an exchanger of its own, so that
+compression keeps its error from step to step. Where a framework divides its buckets again, the
+error stays with the gradient that it belongs to.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import numpy
+
+from workbench.core.performance.exchange_model import Algorithm, Codec, mark_codec
+from workbench.engine.exchange import summary
+from workbench.engine.exchange.costs import trial
+from workbench.engine.exchange.exchanger import Exchanger, Tally
+from workbench.engine.exchange.reducer import reducer_of
+from workbench.engine.exchange.tally_report import REPORT_SECONDS, report_tally
+from workbench.engine.exchange.transport import Array, transport_of
+from workbench.engine.mpi_calls import watch
+from workbench.engine.step_probe import Meetings
+
+MATRIX_RANK = 4
+# A framework divides its buckets again after the first pass.
+DESCRIBED_PASS = 2
+
+
+class ExchangeOptions(NamedTuple):
+    """How the gradients of a run are exchanged.
+
+    Args:
+        algorithm: None for the fastest.
+        delays: Whether each step applies the mean of the step before: double buffering.
+        option: The first option that asks for it, as it is typed.
+    """
+
+    algorithm: Algorithm | None
+    codec: Codec
+    delays: bool
+    option: str
+
+
+@dataclass
+class HostBucket:
+    """Gradients in one flat array of this rank's memory, single or double precision.
+
+    Args:
+        names: Of the parameters.
+        shapes: Of the parameters; they follow each other in ``flat`` without a gap.
+    """
+
+    names: list[str]
+    shapes: list[tuple[int, ...]]
+    flat: Array
+    parts: list[Array] = field(init=False)
+
+    def __post_init__(self) -> None:
+        ends = accumulate((math.prod(shape) for shape in self.shapes), initial=0)
+        pieces = zip(pairwise(ends), self.shapes, strict=True)
+        self.parts = [self.flat[a:b].reshape(shape) for (a, b), shape in pieces]
+
+
+class BucketExchange:
+    """Averages the buckets of one model at each backward pass; its creation is collective."""
+
+    def __init__(self, comm: Any, options: ExchangeOptions) -> None:
+        self.transport = transport_of(comm)
+        self.reducer = reducer_of(self.transport, options.algorithm)
+        self.size = self.transport.size
+        self.codec = Codec.NONE if self.size == 1 else options.codec
+        self.delays = options.delays and self.size > 1
+        wanted = self.reducer.nodes > 1 and self.size > 1
+        self.overlaps = wanted and self.transport.may_thread and not self.delays
+        self.lacks_threads = wanted and not self.transport.may_thread
+        self._exchangers: dict[tuple[str, ...], Exchanger] = {}
+        self._lost: dict[str, Array] = {}
+        self._meetings = Meetings(self.size, comm.Dup)
+        self._tally, self._done = Tally(), Tally()
+        self._sent: list[HostBucket] = []
+        self._means: dict[str, Array] = {}
+        self._pass: list[HostBucket] = []
+        self._passes, self._reported = 0, 0.0
+
+    def take(self, bucket: HostBucket, *, is_first: bool, is_last: bool) -> list[HostBucket]:
+        """Take a bucket whose gradients are complete; return those that now have their means.
+
+        Args:
+            is_first: Whether a backward pass begins with it.
+            is_last: Whether it ends with it. All buckets have their means then.
+        """
+        if is_first:
+            self._begin()
+        self._pass.append(bucket)
+        if self.delays:
+            self._delay(bucket)
+            ready = [bucket]
+        elif self.overlaps:
+            self.transport.worker.submit(lambda: self._average(bucket))
+            self._sent.append(bucket)
+            ready = []
+        else:
+            with self._timed(meets=is_first):
+                self._average(bucket)
+            ready = [bucket]
+        if is_last:
+            if self.overlaps:
+                with self._timed(meets=True):
+                    self.transport.rest()
+            ready, self._sent = self._sent + ready, []
+            self._end()
+        return ready
+
+    def compression(self) -> dict[str, Any] | None:
+        """Return the error feedback of all gradients; None without a compressed one."""
+        self.transport.rest()
+        lost = dict(self._lost)
+        for exchanger in self._exchangers.values():
+            lost |= (exchanger.compression() or {}).get("lost", {})
+        return {"lost": lost, "codecs": {}} if lost else None
+
+    def resume(self, compression: dict[str, Any] | None) -> None:
+        """Continue with the error feedback of an earlier exchange of the same model."""
+        self._lost = dict((compression or {}).get("lost", {}))
+
+    def _begin(self) -> None:
+        self._pass, self._sent = [], []
+        if self.delays:
+            with self._timed():
+                self.transport.rest()
+        else:
+            self.transport.rest()  # of a pass that an error ended
+        self._done, self._tally = self._tally, Tally()
+        due = time.monotonic() - self._reported > REPORT_SECONDS
+        for exchanger in self._exchangers.values():
+            exchanger.measures = due
+
+    def _end(self) -> None:
+        """Count what the pass exchanged, as one exchange of the step."""
+        if not self.delays:
+            self._meetings.after()
+            self._done = self._tally
+        watch.exchanges += 1
+        watch.nbytes += sum(bucket.flat.nbytes for bucket in self._pass)
+        watch.wire += self._done.nbytes
+        watch.spent += self._done.seconds
+        mark_codec(watch.details, self.codec)
+        watch.details["overlaps"] = float(self.overlaps)
+        watch.details["delayed"] = float(self.delays)
+        self._passes += 1
+        if self._passes == DESCRIBED_PASS:
+            self._describe()
+        if time.monotonic() - self._reported > REPORT_SECONDS:
+            self._reported = time.monotonic()
+            report_tally(self._done)
+        self._pass = []
+
+    def _delay(self, bucket: HostBucket) -> None:
+        """Send a copy of the bucket off, and give it the means of the step before."""
+        copy = replace(bucket, flat=bucket.flat.copy())
+        for name, part, own in zip(bucket.names, bucket.parts, copy.parts, strict=True):
+            numpy.copyto(part, self._means.get(name, 0))
+            self._means[name] = own  # which lands before the next pass
+        if self.transport.may_thread:
+            self.transport.worker.submit(lambda: self._average(copy))
+        else:
+            self._average(copy)
+
+    def _average(self, bucket: HostBucket) -> None:
+        """Replace the bucket's gradients by their means; in any thread, one after the other."""
+        if self.codec is Codec.NONE:
+            self._exactly(bucket)
+            return
+        exchanger = self._exchanger(bucket)
+        for n, mean in exchanger.mean(bucket.names, bucket.parts, bucket.shapes, forgiving=True):
+            numpy.copyto(bucket.parts[n], mean)
+        if not exchanger.is_finite:  # all ranks have to see it, as a scaler of losses does
+            bucket.flat.fill(numpy.nan)
+        own, tally = exchanger.tally, self._tally
+        tally.seconds += own.seconds
+        tally.nbytes += own.nbytes
+        tally.coding += own.coding
+        tally.error = max(tally.error, own.error)
+
+    def _exactly(self, bucket: HostBucket) -> None:
+        start = time.perf_counter()
+        self.reducer.mean([bucket.flat])
+        self._tally.nbytes += 2 * (self.size - 1) / self.size * bucket.flat.nbytes
+        self._tally.seconds += time.perf_counter() - start
+
+    def _exchanger(self, bucket: HostBucket) -> Exchanger:
+        key = tuple(bucket.names)
+        if key not in self._exchangers:
+            for other in [one for one in self._exchangers if not {*one}.isdisjoint(key)]:
+                compression = self._exchangers.pop(other).compression()
+                self._lost |= (compression or {}).get("lost", {})
+            made = self._exchangers[key] = Exchanger(self.reducer, self.codec, MATRIX_RANK)
+            made.resume({"lost": self._lost, "codecs": {}})
+        return self._exchangers[key]
+
+    @contextmanager
+    def _timed(self, *, meets: bool = False) -> Iterator[None]:
+        """Count the time as one in MPI. In another thread than the main one, that one waits."""
+        watch.since = start = time.perf_counter()
+        watch.call = "gradient exchange"
+        try:
+            if meets:
+                self._meetings.before(watch)
+            yield
+        finally:
+            watch.call = ""
+            watch.seconds += time.perf_counter() - start
+
+    def _describe(self) -> None:
+        """Say once how gradients are exchanged; collective."""
+        self.transport.rest()
+        plans = [one.plan for one in self._exchangers.values() if one.plan is not None]
+        squeezed = [shape for plan in plans for shape in summary.squeezed(plan)]
+        found = trial(self.reducer, self.codec, squeezed, MATRIX_RANK) if squeezed else None
+        if self.transport.rank:
+            return
+        sizes = [bucket.flat.nbytes for bucket in self._pass]
+        arrays = sum(len(bucket.names) for bucket in self._pass)
+        carried = summary.StepGradients(arrays, sum(sizes), max(sizes), len(sizes))
+        print(summary.sentence(self, carried, found), flush=True)
+        if self.delays:
+            print(summary.STALE, flush=True)

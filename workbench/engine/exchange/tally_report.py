@@ -1,0 +1,20 @@
+"""Report the bytes, seconds and compression error of an exchange as values of the run."""
+
+from __future__ import annotations
+
+from workbench.engine.exchange.exchanger import Tally
+from workbench.engine.run_context import current
+
+REPORT_SECONDS = 0.5
+
+
+def report_tally(tally: Tally) -> None:
+    """Report the measurements of an exchange, if there is a run."""
+    if (run := current()) is None:
+        return
+    values = [("exchange/bytes", tally.nbytes), ("exchange/seconds", tally.seconds)]
+    if tally.coding:
+        values.append(("exchange/coding", tally.coding))
+    if tally.error:
+        values.append(("exchange/error", tally.error))
+    run.log.add_all(run.iteration + 1, tuple(values))
