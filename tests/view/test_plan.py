@@ -55,7 +55,7 @@ def test_what_was_said_is_enough_to_plan_with(store) -> None:
     found = planned(store)
     rows = frontier_table(found).rows
 
-    assert rows[0][1] == "slow.1 in a"  # as quick, with a codec
+    assert rows[0][1] == "fast.1 in a"
     assert rows[-1][0] == "1"
     assert found.frontier.left_out[0].startswith("cpu.1: the step was measured on a T4")
 
@@ -65,8 +65,9 @@ def test_what_a_gpu_computes_hides_an_exchange_unless_it_is_plain(store) -> None
         planned(store, Asked(**{**vars(SAID), "plain": plain})) for plain in (False, True)
     )
 
-    assert any("overlaps with 60 %" in said for said in ours.says)
-    assert (ours.task.work.hidden, theirs.task.work.hidden) == (0.6, 0.0)
+    assert any("30 % is assumed, and 0 to 60 %" in said for said in ours.says)
+    assert (ours.task.work.hidden, theirs.task.work.hidden) == (0.3, 0.0)
+    assert (ours.task.overlap, theirs.task.overlap) == (0.6, 0.0)
 
 
 def test_a_measured_run_is_gone_by(store, trained) -> None:
@@ -91,6 +92,73 @@ def test_an_epoch_that_nobody_knows_is_told(store, trained) -> None:
     found = planned(store, Asked("default"), OFFERS[2:])
 
     assert any("1,000 iterations of one rank are assumed" in said for said in found.says)
+
+
+@pytest.fixture
+def trained_on(queue, report, supervisor):
+    """Keep a run whose steps took so long on that many nodes of one rank each."""
+
+    def train(nodes: int, moving: float) -> None:
+        run = queue(f"on{nodes}")
+        for rank in range(nodes):
+            report(
+                run, rank, step__compute=[0.1], step__communication=[moving], step__data=[0.0],
+                step__other=[0.0], step__waiting=[0.0], step__moving=[moving],
+                exchange__nbytes=[4e6], exchange__calls=[1.0], exchange__leader=[float(rank)],
+                exchange__batch=[64.0], **{"exchange__codec none": [1.0]},
+                exchange__overlaps=[0.0], exchange__wire=[4e6],
+            )  # fmt: skip
+        supervisor.put_run_fact(
+            run.id, state=RunState.FINISHED, ranks=nodes, iteration=200, epoch=4.0
+        )
+
+    return train
+
+
+def test_sizes_that_were_measured_take_the_place_of_the_model(
+    store, supervisor, trained_on
+) -> None:
+    """A second node cost 40 ms a step, much more than the rated link explains."""
+    supervisor.put_node("default", Node("i-1", NodeState.JOINED, type="cpu.1"))
+    offer = Offer("cpu.1", "a", 0.1, vcpus=2, memory=32, network=10.0)
+    trained_on(1, 0.0)
+    one = planned(store, Asked("default", examples=64_000), (offer,))
+    trained_on(2, 0.04)
+    trained_on(4, 0.06)
+
+    found = planned(store, Asked("default", examples=64_000), (offer,))
+
+    assert any("Nothing was measured between nodes" in said for said in one.says)
+    assert any("was measured on 1-2, 4 nodes of type cpu.1" in said for said in found.says)
+    (before,), (after,) = one.frontier.curves, found.frontier.curves
+    assert before.seconds[1] < 0.11 * 500 < after.seconds[1]
+    assert after.seconds[1] == pytest.approx(0.14 * 500, rel=0.05)
+    assert after.seconds[3] == pytest.approx(0.16 * 250, rel=0.05)
+    four = next(one for one in found.frontier.choices if one.nodes == 4)
+    assert four.low < 0.16 * 250 < four.high < 1.3 * four.low
+    assert found.task.sizes is not None
+    assert len(found.task.sizes.timings) == 3
+
+
+def test_an_option_in_place_of_the_measured_work_leaves_the_measured_sizes_out(
+    store, supervisor, trained_on
+) -> None:
+    supervisor.put_node("default", Node("i-1", NodeState.JOINED, type="cpu.1"))
+    trained_on(1, 0.0)
+    trained_on(2, 0.04)
+
+    assert planned(store, Asked("default", step=0.2), OFFERS[2:]).task.sizes is None
+    assert planned(store, Asked("default", plain=True), OFFERS[2:]).task.sizes is None
+
+
+def test_a_time_that_does_not_fit_the_others_is_named(store, supervisor, trained_on) -> None:
+    supervisor.put_node("default", Node("i-1", NodeState.JOINED, type="cpu.1"))
+    for nodes, moving in ((1, 0.0), (2, 0.12), (4, 0.01), (8, 0.012)):
+        trained_on(nodes, moving)
+
+    found = planned(store, Asked("default"), OFFERS[2:])
+
+    assert any("The time on 2 nodes does not fit the others" in said for said in found.says)
 
 
 def test_without_a_measured_run_it_is_said_what_to_do(store) -> None:

@@ -28,6 +28,8 @@ from workbench.requests.cloud_queries import Market, ask_offers
 from workbench.store import Store
 
 MOST_NODES = 1024
+# The zone of the cluster's own hosts.
+HERE = "here"
 # Default interruptions of one node per hour.
 RATE = Interruptions().rate
 # Without a known number of examples, an epoch is this many iterations of one rank.
@@ -62,6 +64,11 @@ class Asked:
     total: bool = False
     plain: bool = False
     interruptions: float = RATE
+
+    @property
+    def changes_work(self) -> bool:
+        """Whether an option replaces something that was measured."""
+        return bool(self.step or self.gradients or self.batch)
 
 
 @dataclass(frozen=True)
@@ -149,7 +156,7 @@ def _own(store: Store, wish: ClusterWish) -> Offer:
         )
     slots = max((host.slots for host in wish.fleet.hosts), default=1) or 1
     return Offer(
-        "your hosts", "here", 0.0, vcpus=2 * slots, memory=0.0,
+        "your hosts", HERE, 0.0, vcpus=2 * slots, memory=0.0,
         network=8e-9 * link.bandwidth / CARRIED,
     )  # fmt: skip
 

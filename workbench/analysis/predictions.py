@@ -17,7 +17,15 @@ from workbench.core.performance.calibration import (
 )
 from workbench.core.performance.exchange_model import Algorithm, Coding, Link
 from workbench.core.performance.prediction import SAME
-from workbench.core.performance.scaling import MEASURED, NOISE, RATED, SURE, Forecast, expect
+from workbench.core.performance.scaling import (
+    MEASURED,
+    NOISE,
+    RATED,
+    SURE,
+    Forecast,
+    Timing,
+    expect,
+)
 from workbench.core.performance.step_model import Work, WorldShape, step
 from workbench.core.performance.what_if import Observed
 from workbench.core.run.metrics import EXCHANGE_PREFIX
@@ -139,6 +147,27 @@ def _outcomes(runs: Iterable[tuple[Run, Observed]], ours: bool) -> Iterator[Pred
             moving = max(fmean(one.moving for one in observed.ranks), observed.whole)
             parts = step(work, shape, coding=observed.coding, algorithm=algorithm_of(observed))
             yield PredictionOutcome(work.own, parts.total, work.own + moving)
+
+
+def timings_of(
+    runs: Iterable[tuple[Run, Observed]], like: Observed, examples: float, *, total: bool
+) -> tuple[Timing, ...]:
+    """Return the times of an epoch of runs that train like ``like`` on any number of nodes.
+
+    Args:
+        examples: Per epoch.
+        total: Whether the batch of all ranks is the same, and not that of each rank.
+    """
+
+    def setup(one: Observed) -> tuple[object, ...]:
+        batch = one.batch * len(one.ranks) if total else one.batch
+        return one.crowd, one.coding.codec, one.ours, one.stale, round(batch)
+
+    return tuple(
+        Timing(one.nodes, examples / one.batch / len(one.ranks) * fmean(r.total for r in one.ranks))
+        for _, one in runs
+        if setup(one) == setup(like)
+    )
 
 
 def algorithm_of(observed: Observed) -> Algorithm | None:

@@ -8,14 +8,16 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from workbench.analysis.observation import survey_of
-from workbench.analysis.plan_inputs import ITERATIONS, Asked, Basis
-from workbench.analysis.prediction_record import here, here_sentence, of_offers
+from workbench.analysis.plan_inputs import HERE, ITERATIONS, Asked, Basis
+from workbench.analysis.prediction_record import here, here_sentence, of_offers, type_of
+from workbench.analysis.predictions import alike, timings_of
 from workbench.core.fleet.model import Node, Offer
 from workbench.core.performance.exchange_model import CODINGS, PLAIN, Codec
 from workbench.core.performance.frontier import (
     Choice,
     Frontier,
     Interruptions,
+    MeasuredSizes,
     Task,
     TypeCurve,
     frontier,
@@ -24,7 +26,7 @@ from workbench.core.performance.prediction import Forecasts, Predictor
 from workbench.core.performance.recommendation import recommended
 from workbench.core.performance.scaling import BatchPolicy
 from workbench.core.performance.step_model import OVERLAPPED
-from workbench.core.units import count, gbits, percent_of, size_text
+from workbench.core.units import count, gbits, percent_of, rank_numbers, size_text
 from workbench.store import Store
 from workbench.view.listing import Table
 from workbench.view.text import dollars, duration, number
@@ -57,14 +59,15 @@ def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> T
     if asked.total:  # the work of all ranks together, on one
         work = replace(work, batch=work.batch * ranks, compute=work.compute * ranks)
     gpu = asked.gpu or _gpu(basis.nodes, offers)
-    if not asked.plain:
-        work = replace(work, hidden=_hidden(basis, gpu))
+    hidden, overlap = (0.0, 0.0) if asked.plain else _hidden(basis, gpu)
     task = Task(
-        work,
+        replace(work, hidden=hidden),
         basis.examples,
         gpu,
         BatchPolicy.TOTAL if asked.total else BatchPolicy.PER_RANK,
         basis.correction.factor,
+        overlap,
+        _sizes(store, asked, basis, offers),
     )
     links = _links(store, basis)
     codings = basis.observed.codings if basis.observed else CODINGS
@@ -80,7 +83,8 @@ def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> T
     predicted = []
     if basis.run is not None and basis.observed is not None and not asked.total:
         predicted = here(store, basis.run, basis.observed)
-        says.insert(1, here_sentence(predicted, basis.run, basis.examples / basis.work.batch))
+        if predicted:
+            says.insert(1, here_sentence(predicted, basis.run, basis.examples / basis.work.batch))
     predicted += of_offers(task, found, offers, codings, ours=not asked.plain, measured=links)
     source = basis.run.id if basis.run else ""
     store.keep_forecasts(
@@ -89,12 +93,32 @@ def plan(store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]) -> T
     return TrainingPlan(task, found, tuple(says))
 
 
-def _hidden(basis: Basis, gpu: str) -> float:
-    """Return the share of compute that overlaps with our communicator's exchange."""
+def _hidden(basis: Basis, gpu: str) -> tuple[float, float]:
+    """Return the share of compute that overlaps with our communicator's exchange.
+
+    Returns:
+        The share to plan with, and the largest possible one, or 0 if it was measured.
+    """
     seen = basis.observed
     if seen is not None and seen.backward:
-        return max(seen.hidden, seen.overlapped)
-    return max(basis.work.hidden, OVERLAPPED if gpu else 0.0)
+        return max(seen.hidden, seen.overlapped), 0.0
+    if basis.work.hidden or not gpu:
+        return basis.work.hidden, 0.0
+    return OVERLAPPED / 2, OVERLAPPED
+
+
+def _sizes(
+    store: Store, asked: Asked, basis: Basis, offers: Sequence[Offer]
+) -> MeasuredSizes | None:
+    """Return the times that were measured on several numbers of nodes; None without."""
+    run, seen = basis.run, basis.observed
+    if run is None or seen is None or seen.ours == asked.plain or asked.changes_work:
+        return None
+    type_ = type_of(basis.nodes) or next((one.type for one in offers if one.zone == HERE), "")
+    timings = timings_of(alike(store, run), seen, basis.examples, total=asked.total)
+    if not type_ or len({one.nodes for one in timings}) < 2:
+        return None
+    return MeasuredSizes(type_, seen.crowd, seen.coding, timings)
 
 
 def _gpu(nodes: Sequence[Node], offers: Sequence[Offer]) -> str:
@@ -121,7 +145,14 @@ def _says(asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]) ->
         f"{count(round(work.batch), 'example')} on {on}, and exchanges "
         f"{size_text(work.nbytes)} of gradients."
     )
-    if task.work.hidden:
+    if task.overlap:
+        yield (
+            "How much of an exchange overlaps with a step's compute was not measured: "
+            f"{percent_of(task.work.hidden)} is assumed, and 0 to {percent_of(task.overlap)} for "
+            "the likely ranges. Train on two nodes to measure it (--plain plans without overlap "
+            "and compression)."
+        )
+    elif task.work.hidden:
         yield (
             f"An exchange of our communicator overlaps with {percent_of(task.work.hidden)} of a "
             "step's compute (--plain plans without this and without compression)."
@@ -131,6 +162,7 @@ def _says(asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]) ->
             f"The number of examples in an epoch is unknown; {ITERATIONS:,} iterations of one rank "
             "are assumed (set it with --examples N)."
         )
+    yield from _says_of_sizes(asked, basis, task, links)
     for type_, bandwidth in links.items():
         yield f"The measured bandwidth between nodes of type {type_} is {gbits(bandwidth)} Gbit/s."
     if abs(basis.correction.factor - 1) >= TOLD:
@@ -142,6 +174,28 @@ def _says(asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]) ->
         yield (
             f"A node is taken back {asked.interruptions:g} times an hour (--interruptions R says "
             "otherwise), and each time a minute is lost."
+        )
+
+
+def _says_of_sizes(
+    asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]
+) -> Iterator[str]:
+    sizes, seen = task.sizes, basis.observed
+    if sizes is not None:
+        nodes = sorted({one.nodes for one in sizes.timings})
+        yield (
+            f"Training was measured on {rank_numbers(nodes)} nodes of type "
+            f"{sizes.type}; the times on other numbers of them follow from these."
+        )
+        for one in sizes.scaling(task.batch).doubtful:
+            yield (
+                f"The time on {count(one, 'node')} does not fit the others and counts little; "
+                "train there again."
+            )
+    elif not links and asked.max_nodes > 1 and (seen is None or seen.nodes == 1):
+        yield (
+            "Nothing was measured between nodes: times on several follow from the rated bandwidth. "
+            "Train on two nodes, or run `workbench bandwidth` there, before you rent many."
         )
 
 

@@ -7,6 +7,7 @@ Sources:
   real data on a DGX-1, on GCE and EC2 with K80s, and on 1 to 8 p2.8xlarge.
 - MXNet, example/image-classification/README.md, "Scalability Results": K80s of one p2.16xlarge,
   then 1 to 16 of them.
+- the tables of published_rates.txt, with their sources.
 - Oneflow-Inc/DLPerf, reports/dlperf_benchmark_test_report_v1.md, August 2020: ResNet-50 and
   BERT of six frameworks, most by Horovod or NCCL, on 1 to 4 nodes with 8 V100s, InfiniBand.
 """
@@ -15,9 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 ARTICLE = {1: 34.4, 2: 21.8, 4: 12.5, 6: 9.2, 8: 7.9, 10: 6.3, 12: 5.2}
-ARTICLE_PRICE = 0.3
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,24 @@ def _rates(name: str, sizes: tuple[int, ...], columns: str, ranks: int = 1) -> l
 
 _EIGHT = (1, 2, 4, 8)
 
+
+def _rates_of_file() -> tuple[list[Table], list[Table]]:
+    """Return the tables of ``published_rates.txt``: those for making, and those for checking."""
+    text = (Path(__file__).parent / "published_rates.txt").read_text("utf-8")
+    found: dict[str, list[Table]] = {"making": [], "checking": []}
+    blocks: list[tuple[list[str], list[str]]] = []
+    for line in text.splitlines():
+        if ";" in line and not line.startswith("#"):
+            blocks.append((line.split("; "), []))
+        elif not line.startswith("#"):
+            blocks[-1][1].append(line)
+    for (use, name, ranks, sizes), rows in blocks:
+        nodes = tuple(int(size) for size in sizes.split())
+        found[use] += _rates(name, nodes, "\n".join(rows), int(ranks))
+    return found["making"], found["checking"]
+
+
+_MAKING, CHECKING = _rates_of_file()
 TABLES: tuple[Table, ...] = (
     Table("the article", 1, ARTICLE),
     *_rates(
@@ -169,6 +188,7 @@ TABLES: tuple[Table, ...] = (
         """,
         ranks=8,
     ),
+    *_MAKING,
 )
 
 # Images a second of one GPU, and of 16 on four nodes with 25 Gbit/s, each with millions of bytes

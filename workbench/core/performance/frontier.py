@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,10 @@ from workbench.core.performance.scaling import (
     WORTH,
     BatchPolicy,
     Forecast,
+    Scaling,
+    Timing,
     expect,
+    fit,
 )
 from workbench.core.performance.step_grid import Array, Types, step_seconds
 from workbench.core.performance.step_model import Work, WorldShape
@@ -55,6 +59,27 @@ class Interruptions:
 
 
 @dataclass(frozen=True)
+class MeasuredSizes:
+    """Times of an epoch that were measured on several numbers of nodes.
+
+    Args:
+        type: Of the nodes.
+        ranks: Per node.
+        coding: Of the gradients.
+        timings: Of two numbers of nodes or more.
+    """
+
+    type: str
+    ranks: int
+    coding: Coding
+    timings: tuple[Timing, ...]
+
+    def scaling(self, batch: BatchPolicy) -> Scaling:
+        """Return the scaling model fitted to them."""
+        return fit(self.timings, batch=batch, ranks_per_node=self.ranks)
+
+
+@dataclass(frozen=True)
 class Task:
     """The training, as measured on one node.
 
@@ -62,6 +87,10 @@ class Task:
         examples: Per epoch.
         gpu: Name of the GPU that ``work`` was measured on; empty for a CPU.
         correction: Measured factor on the model's time for communication.
+        overlap: The largest share of compute under which an exchange may run, if that was not
+            measured; else 0.
+        sizes: What was measured on several numbers of nodes. It takes the place of the model on
+            nodes of that type.
     """
 
     work: Work
@@ -69,6 +98,15 @@ class Task:
     gpu: str = ""
     batch: BatchPolicy = BatchPolicy.PER_RANK
     correction: float = 1.0
+    overlap: float = 0.0
+    sizes: MeasuredSizes | None = None
+
+    def scaling_on(self, offer: Offer) -> Scaling | None:
+        """Return the scaling measured on such nodes, with as many ranks each; None without."""
+        sizes = self.sizes
+        if sizes is None or (sizes.type, sizes.ranks) != (offer.type, ranks_of(offer)):
+            return None
+        return sizes.scaling(self.batch)
 
 
 @dataclass(frozen=True)
@@ -253,16 +291,22 @@ def _grid(
     ranks = types.ranks[:, None] * sizes[None, :]
     total = task.batch is BatchPolicy.TOTAL
     batch = np.asarray(task.work.batch / ranks) if total else None
-    link = Link(LATENCY, 1.0)
-    every = []
-    for coding in codings:
-        own, whole = step_seconds(task.work, types, sizes, link, memory, coding=coding, batch=batch)
-        every.append(own + task.correction * (whole - own))
-    steps = np.stack(every)
+
+    def steps_with(coding: Coding) -> Array:
+        own, whole = step_seconds(
+            task.work, types, sizes, Link(LATENCY, 1.0), memory, coding=coding, batch=batch
+        )
+        return own + task.correction * (whole - own)
+
+    count = task.examples / task.work.batch / (1 if total else ranks)
+    steps = np.stack([steps_with(coding) for coding in codings])
+    for row, offer in enumerate(offers):
+        if (scaling := task.scaling_on(offer)) is not None and task.sizes is not None:
+            modelled = (count * steps_with(task.sizes.coding))[row]
+            steps[:, row] *= scaling.seconds(sizes) / modelled
     # The first codec that is as fast: a lossy one is not worth a hundredth of the time.
     codecs = (steps <= WORTH_CODING * steps.min(axis=0)).argmax(axis=0)
     step = np.take_along_axis(steps, codecs[None], axis=0)[0]
-    count = task.examples / task.work.batch / (1 if total else ranks)
     lost = np.broadcast_to(interruptions.overhead(sizes.astype(np.float64)), step.shape)
     seconds = count * step * (1 + lost)
     # No more nodes than the quota allows, and at least one example per rank.
@@ -310,7 +354,8 @@ def _choice(
     offer, nodes = grid.offers[row], int(grid.sizes[column])
     speed, per_node = float(types.speed[row]), ranks_of(offer)
     coding = codings[grid.codecs[row, column]]
-    band = _band(
+    scaling = task.scaling_on(offer)
+    band = scaling.epoch(nodes) if scaling else _modelled(
         task, offer, nodes, coding, speed=speed, guessed=grid.guessed[row], memory=memory,
         measured=measured,
     )  # fmt: skip
@@ -352,11 +397,6 @@ def forecast(
     speed = relative_speed(offer.gpu if offer.gpus else "", task.gpu)
     if speed is None or not (offer.network or offer.type in (measured or {})):
         return None
-    guessed = offer.gpus > 0 and offer.gpu != task.gpu
-    band = _band(
-        task, offer, nodes, coding, speed=speed, guessed=guessed, memory=memory,
-        measured=measured or {},
-    )  # fmt: skip
     steps = task.examples / task.work.batch
     steps /= 1 if task.batch is BatchPolicy.TOTAL else nodes * ranks_of(offer)
     work = _on(task.work, speed)
@@ -366,7 +406,16 @@ def forecast(
         else work.compute
     )
     own = steps * (alone + work.data + work.other)
+    modelled = partial(
+        _modelled, task, offer, nodes, speed=speed,
+        guessed=offer.gpus > 0 and offer.gpu != task.gpu, memory=memory, measured=measured or {},
+    )  # fmt: skip
+    band = modelled(coding)
     seconds = own + task.correction * (band.seconds - own)
+    if (scaling := task.scaling_on(offer)) is not None and task.sizes is not None:
+        band = scaling.epoch(nodes)
+        same = own + task.correction * (modelled(task.sizes.coding).seconds - own)
+        seconds *= band.seconds / same
     low, high = _about(band, seconds)
     return Forecast(nodes, seconds, low, high)
 
@@ -376,7 +425,7 @@ def _on(work: Work, speed: float) -> Work:
     return replace(work, compute=work.compute / speed, overhead=work.overhead / speed)
 
 
-def _band(
+def _modelled(
     task: Task,
     offer: Offer,
     nodes: int,
@@ -397,6 +446,7 @@ def _band(
         coding=coding,
         tolerance=MEASURED if offer.type in measured else RATED,
         noise=GUESSED / 2 if guessed else NOISE,
+        overlap=task.overlap,
     )
 
 
