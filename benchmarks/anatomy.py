@@ -30,7 +30,7 @@ TURNS = 4
 PROCESSES = 8
 SECONDS = 600
 UNITS = (256, 1000)
-ON, OFF = "timing and gauge on", "off"
+ON, OFF = "timing and noise scale on", "off"
 
 
 def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:

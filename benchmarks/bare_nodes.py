@@ -45,8 +45,8 @@ def measure(here: place.Place, rounds: int, say: Callable[[str], None]) -> list[
             bare.append(_start(endpoint, then=lambda images=images: images.append(_bake())))
             baked.append(_start(endpoint, image=images[0]))
         for label, starts in (("bare", bare), ("baked", baked)):
-            told = ", ".join(f"{name} {starts[-1][name]:.1f}" for name in PHASES)
-            say(f"round {number} of {rounds}, {NODES} nodes, {label}: {told} s")
+            reported = ", ".join(f"{name} {starts[-1][name]:.1f}" for name in PHASES)
+            say(f"round {number} of {rounds}, {NODES} nodes, {label}: {reported} s")
     note = "Debian with a disk of its own for each node, cloud-init, apt and the index; one machine"
     return [
         Row(

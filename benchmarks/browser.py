@@ -110,10 +110,10 @@ class Browser:
 
     def _address(self) -> str:
         """Return where the page listens."""
-        told = self._folder / "DevToolsActivePort"
+        reported = self._folder / "DevToolsActivePort"
         deadline = time.monotonic() + OPEN_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
-            if told.exists() and (lines := told.read_text(encoding="utf-8").splitlines()):
+            if reported.exists() and (lines := reported.read_text(encoding="utf-8").splitlines()):
                 with urllib.request.urlopen(f"http://127.0.0.1:{lines[0]}/json/list") as answer:
                     pages = [one for one in json.load(answer) if one["type"] == "page"]
                 if pages:

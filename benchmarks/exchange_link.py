@@ -46,8 +46,8 @@ def _rows(
 ) -> list[Row]:
     limit, nbytes = hosts.limit(), NBYTES // slower
     gloo = f"{hosts.hosts[0].address}:{PORT + nodes}"
-    told = (str(nbytes), str(rounds), ",".join(ways), gloo)
-    found = hosts.mpi(SCRIPT, *told, nodes=nodes)[0]
+    reported = (str(nbytes), str(rounds), ",".join(ways), gloo)
+    found = hosts.mpi(SCRIPT, *reported, nodes=nodes)[0]
     least = 2 * (nodes - 1) / nodes * nbytes / limit
     for way in ways:
         share = [f"{least / seconds:.3f}" for seconds in sorted(found[way])]

@@ -59,9 +59,9 @@ def _run(place: Place, rounds: int, ways: list[str]) -> dict[str, tuple[float, .
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
-    told = [sys.executable, str(SCRIPT), str(rounds), ",".join(ways), port]
+    reported = [sys.executable, str(SCRIPT), str(rounds), ",".join(ways), port]
     done = subprocess.run(
-        [mpi.mpiexec, "-n", str(RANKS), *words, *told],
+        [mpi.mpiexec, "-n", str(RANKS), *words, *reported],
         env=os.environ | variables,
         capture_output=True,
         text=True,

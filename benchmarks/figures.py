@@ -90,6 +90,6 @@ def interleaved(
     for number in range(1, rounds + 1):
         for label, measure in ways.items():
             values[label].append(measure())
-        told = ", ".join(f"{label} {series[-1]:.5g}" for label, series in values.items())
-        say(f"round {number} of {rounds}: {told}")
+        reported = ", ".join(f"{label} {series[-1]:.5g}" for label, series in values.items())
+        say(f"round {number} of {rounds}: {reported}")
     return {label: Series(label, tuple(series)) for label, series in values.items()}

@@ -107,10 +107,10 @@ class Lab:
 
     def _address(self) -> str:
         """Return where the server listens, once it answers."""
-        told = Path(os.environ["JUPYTER_RUNTIME_DIR"], f"jpserver-{self.pid}.json")
+        reported = Path(os.environ["JUPYTER_RUNTIME_DIR"], f"jpserver-{self.pid}.json")
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self._process.poll() is None:
-            if told.exists() and (text := told.read_text(encoding="utf-8")):
+            if reported.exists() and (text := reported.read_text(encoding="utf-8")):
                 return str(json.loads(text)["url"])
             time.sleep(0.1)
         lines = self._log.read_text(encoding="utf-8").splitlines() or ["it said nothing"]

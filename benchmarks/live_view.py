@@ -250,11 +250,11 @@ def _grown(
         try:
             if not writer.stdout or not writer.stdin or writer.stdout.readline() != "ready\n":
                 raise BenchmarkFailed("The points could not be written to the store.")
-            told = writer.stdin
+            printed = writer.stdin
 
             def grow(_: Notebook) -> None:
-                told.write("go\n")
-                told.flush()
+                printed.write("go\n")
+                printed.flush()
 
             cell = FOLLOWED if way is OURS else WIDGET
             yield [cell.format(kind=RUN_TYPE, run=wish.id)], grow

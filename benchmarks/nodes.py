@@ -52,8 +52,8 @@ def measure(here: place.Place, rounds: int, say: Callable[[str], None]) -> list[
             with place.home(here.path("home")), Endpoint(machines=True) as endpoint:
                 os.environ.update(ACCOUNT, AWS_ENDPOINT_URL=endpoint.url)
                 starts.append(start(nodes, endpoint.ssh_source))
-            told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in starts[-1].items())
-            say(f"round {number} of {rounds}, {nodes} nodes: {told} s")
+            reported = ", ".join(f"{name} {seconds:.1f}" for name, seconds in starts[-1].items())
+            say(f"round {number} of {rounds}, {nodes} nodes: {reported} s")
     few, many = (_series(nodes, starts) for nodes, starts in found.items())
     note = "moto's EC2, a namespace with its own sshd for each node"
     return [

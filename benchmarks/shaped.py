@@ -110,16 +110,16 @@ class ShapedHosts:
             raise BenchmarkFailed(f"iperf3 cannot be started ({error}).") from error
         ask = ("iperf3", "-c", self.hosts[1].address, "-t", f"{seconds:g}", "-J")
         try:
-            told = until(lambda: self._told(*ask), "iperf3", seconds=LIMIT_SECONDS)
+            reported = until(lambda: self._reported(*ask), "iperf3", seconds=LIMIT_SECONDS)
         finally:
             server.kill()
             server.wait()
-        return float(json.loads(told)["end"]["sum_received"]["bits_per_second"]) / 8
+        return float(json.loads(reported)["end"]["sum_received"]["bits_per_second"]) / 8
 
-    def _told(self, *command: str) -> str:
+    def _reported(self, *command: str) -> str:
         with contextlib.suppress(RuntimeError):  # the server does not listen yet
-            told = self.hosts[0].run(*command)
-            return told if "sum_received" in told else ""
+            reported = self.hosts[0].run(*command)
+            return reported if "sum_received" in reported else ""
         return ""
 
 

@@ -85,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     }
-    # A place that somebody rehearses on is not the tests' own.
+    # An endpoint that a user has set is not the tests' own.
     for variable in [
         name for name in os.environ if name.startswith(("AWS_ENDPOINT_URL", "AWS_PROFILE"))
     ]:

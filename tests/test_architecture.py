@@ -167,11 +167,11 @@ def _level(folder: str) -> int:
 
 
 def cycles(package: Path) -> list[str]:
-    """List the modules that import one another, also where only a function imports."""
+    """List the modules that import one another, also where only a function or a type imports."""
     graph: dict[str, set[str]] = {}
     for where, tree, _ in modules(package):
         name = ".".join(["workbench", *Path(where).with_suffix("").parts])
-        graph[name] = {*imports(where, tree)}
+        graph[name] = {*imports(where, tree, types=True)}
     for name, known in graph.items():  # a name of a module counts as the module
         graph[name] = {one if one in graph else one.rpartition(".")[0] for one in known} - {name}
     try:
@@ -385,8 +385,9 @@ def test_each_rule_can_fail(tmp_path, rule, where, text):
     assert rule(tmp_path)
 
 
-def test_modules_that_import_one_another_are_found(tmp_path):
-    write(tmp_path, "core/a.py", "def f():\n    from workbench.core.b import g")
+@pytest.mark.parametrize("opening", ["def f():", "if TYPE_CHECKING:"])
+def test_modules_that_import_one_another_are_found(tmp_path, opening):
+    write(tmp_path, "core/a.py", f"{opening}\n    from workbench.core.b import g")
     write(tmp_path, "core/b.py", "from workbench.core import a")
 
     assert len(cycles(tmp_path)) == 1

@@ -153,7 +153,7 @@ def test_the_version_is_the_same_in_the_extension():
 
 
 @pytest.mark.parametrize("folder", ["extension", "extension/ui-tests"])
-def test_yarn_is_told_of_no_host(folder):
+def test_yarn_gets_no_host(folder):
     files = (ROOT / folder / name for name in (".yarnrc.yml", "package.json", "yarn.lock"))
 
     found = re.findall(r"\S*(?:://|Registry|archiveUrl)\S*", "".join(map(Path.read_text, files)))
@@ -189,7 +189,7 @@ def test_every_make_command_in_the_readme_is_a_target():
     assert named - targets == set()
 
 
-def test_every_suppression_in_the_code_bears_a_reason():
+def test_every_suppression_in_the_code_has_a_reason():
     assert [
         f"{name}:{number}: {line.strip()}"
         for name, text in committed().items()
@@ -222,7 +222,7 @@ def unreasoned(line: str) -> bool:
     return bool(SUPPRESSION.search(line)) and not REASONED.search(line)
 
 
-def test_every_suppression_in_the_extension_bears_a_reason():
+def test_every_suppression_in_the_extension_has_a_reason():
     assert [
         f"{name}:{number}: {line.strip()}"
         for name, text in committed().items()
@@ -248,7 +248,7 @@ def test_a_suppression_in_the_extension_passes_with_a_reason(line, passes):
     assert bool(FRONT_REASONED.search(line)) is passes
 
 
-def test_every_exemption_in_pyproject_bears_a_reason():
+def test_every_exemption_in_pyproject_has_a_reason():
     lines = (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines()
 
     assert [line for line in exemptions(lines) if not re.search(r"  # \S.*\w{4}", line)] == []

@@ -68,7 +68,7 @@ def test_only_the_notebook_names_magics_by_itself() -> None:
     assert wrong == []
 
 
-def test_what_stands_for_a_command_exists() -> None:
+def test_what_replaces_a_command_exists() -> None:
     magics = {name for name in dir(WorkbenchMagics) if name.startswith("dist_")}
 
     assert {*_MAGICS, *_BUTTONS} <= {*main.list_commands(CONTEXT)}

@@ -32,7 +32,7 @@ def main():
     plain, rank = MPI.COMM_WORLD, MPI.COMM_WORLD.rank
     watched = GenerationWorlds(fault_tolerant=False).offer(0)
     log = RunLog("a-run", rank, folder / f"rank-{rank}" / "log")
-    timing, gauge = StepTime(log, batch=BATCH), NoiseScaleMonitor(log, BATCH)
+    timing, noise = StepTime(log, batch=BATCH), NoiseScaleMonitor(log, BATCH)
     if sys.argv[4] == "0":
         updaters = [_updater(plain, units), _updater(watched, units)]
     else:  # which is made first falls on both alike
@@ -52,7 +52,7 @@ def main():
         pause = time.perf_counter() - left[0]
         timing._since, timing._stepped = timing._since + pause, timing._stepped + pause
         # What is patched for all, such as the backward pass, is so for these steps alone.
-        with timing.installed(updaters[1]), gauge.installed(updaters[1]):
+        with timing.installed(updaters[1]), noise.installed(updaters[1]):
             took = [_timed(step) for _ in range(amount)]
         left[0] = time.perf_counter()
         return took
@@ -69,8 +69,8 @@ def main():
             took[way] += way(steps)
         pairs.append([median(took[on]), median(took[off]), _mean(took[on]), _mean(took[off])])
     if rank == 0:
-        told = {name for _, _, values in log._samples for name, _ in values}
-        assert {"step/waiting", "step/moving", "gauge/signal"} <= told, told
+        reported = {name for _, _, values in log._samples for name, _ in values}
+        assert {"step/waiting", "step/moving", "gradient_noise/signal"} <= reported, reported
         met = watched._meetings._met / (4 * steps)
         print(json.dumps({"pairs": pairs, "met": met}))
 

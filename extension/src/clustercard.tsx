@@ -7,7 +7,7 @@ import { Bandwidth } from './bandwidth';
 import type { ClustersModel } from './clusters';
 import type { ClusterState, ICluster } from './protocol';
 import { Controls } from './controls';
-import { NodeList, Rungs } from './nodelist';
+import { NodeList, Purchases } from './nodelist';
 import type { ITrans } from './run/trans';
 import { hasNodes, isDeleted } from './sizing';
 import {
@@ -81,7 +81,7 @@ export function ClusterCard(props: {
       {cluster.message && (
         <p className="wb-cluster-message">{cluster.message}</p>
       )}
-      <Rungs rungs={cluster.rungs} trans={trans} />
+      <Purchases purchases={cluster.purchases} trans={trans} />
       <NodeList cluster={cluster} trans={trans} />
       <Controls
         {...{ cluster, model, trans }}

@@ -110,7 +110,7 @@ export interface INode {
 }
 
 /** One purchase that was tried, or is being tried. */
-export interface IRung {
+export interface IPurchase {
   what: string;
   outcome: PurchaseOutcome;
   /** Why it was refused, in a sentence. */
@@ -289,7 +289,7 @@ export interface IFleet {
   /** Some nodes that are not gone, the head first; empty for this machine. */
   nodes: INode[];
   /** The purchases tried for missing nodes, in order; empty when none is missing. */
-  rungs: IRung[];
+  purchases: IPurchase[];
 }
 
 /** A cluster: its desired and its observed state. */

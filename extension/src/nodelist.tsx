@@ -3,7 +3,7 @@
  */
 import * as React from 'react';
 
-import type { ICluster, INode, IRung } from './protocol';
+import type { ICluster, INode, IPurchase } from './protocol';
 import type { ITrans } from './run/trans';
 import { dollars, hourly, nodesSummary, nodeWord, outcomeWord } from './words';
 
@@ -62,21 +62,21 @@ function NodeLine(props: { node: INode; trans: ITrans }): JSX.Element {
 }
 
 /** What was tried, in the order in which it was tried. */
-export function Rungs(props: {
-  rungs: IRung[];
+export function Purchases(props: {
+  purchases: IPurchase[];
   trans: ITrans;
 }): JSX.Element | null {
-  const { rungs, trans } = props;
-  if (!rungs.length) {
+  const { purchases, trans } = props;
+  if (!purchases.length) {
     return null;
   }
   return (
-    <ol className="wb-rungs" aria-label={trans.__('Purchases of nodes')}>
-      {rungs.map((rung, place) => (
-        <li key={place} data-outcome={rung.outcome}>
-          {trans.__('%1: %2', rung.what, outcomeWord(rung, trans))}
-          {rung.message && (
-            <span className="wb-node-facts">{rung.message}</span>
+    <ol className="wb-purchases" aria-label={trans.__('Purchases of nodes')}>
+      {purchases.map((purchase, place) => (
+        <li key={place} data-outcome={purchase.outcome}>
+          {trans.__('%1: %2', purchase.what, outcomeWord(purchase, trans))}
+          {purchase.message && (
+            <span className="wb-node-facts">{purchase.message}</span>
           )}
         </li>
       ))}

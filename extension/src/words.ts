@@ -7,7 +7,7 @@ import type {
   IListedRun,
   INode,
   IRun,
-  IRung,
+  IPurchase,
   NodeState,
   Provider
 } from './protocol';
@@ -191,14 +191,14 @@ export function nodesSummary(cluster: ICluster, trans: ITrans): string {
 }
 
 /** What became of one way to get nodes. */
-export function outcomeWord(rung: IRung, trans: ITrans): string {
-  const words: { [outcome in IRung['outcome']]: string } = {
+export function outcomeWord(purchase: IPurchase, trans: ITrans): string {
+  const words: { [outcome in IPurchase['outcome']]: string } = {
     written: trans.__('being tried'),
     bought: trans.__('granted'),
     refused: trans.__('refused'),
     lost: trans.__('no nodes obtained')
   };
-  return words[rung.outcome] ?? rung.outcome;
+  return words[purchase.outcome] ?? purchase.outcome;
 }
 
 /**

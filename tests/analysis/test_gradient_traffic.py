@@ -18,12 +18,12 @@ from workbench.view.run_output import kept_bundle
 def trained(queue, report, supervisor: Store) -> Callable[..., Run]:
     """Keep what two ranks tell of a hundred megabytes of gradients."""
 
-    def train(codec: Codec, ranks: int = 2, **told: float) -> Run:
-        told = {f"codec {codec}": 1.0, "nbytes": 1e8, "calls": 1, "batch": 32, **told}
+    def train(codec: Codec, ranks: int = 2, **reported: float) -> Run:
+        reported = {f"codec {codec}": 1.0, "nbytes": 1e8, "calls": 1, "batch": 32, **reported}
         steps = {"compute": 0.2, "communication": 0.1, "data": 0.0, "other": 0.0}
         run = queue(f"by {codec}")
         for rank in range(ranks):
-            named = {f"exchange__{name}": [float(value)] for name, value in told.items()}
+            named = {f"exchange__{name}": [float(value)] for name, value in reported.items()}
             report(run, rank, **named, **{f"step__{name}": [v] for name, v in steps.items()})
         supervisor.put_run_fact(run.id, state=RunState.FINISHED, ranks=ranks, iteration=9)
         return supervisor.run(run.id)

@@ -39,7 +39,7 @@ def trained(queue, report, supervisor: Store) -> Callable[..., Run]:
         work = Work(WORK.compute, nbytes, batch=32)
         parts = step(work, WorldShape(nodes, LINK), coding=coding)
         moving = off * (parts.exchange + parts.coding)
-        told = {
+        reported = {
             f"exchange__codec {coding.codec}": [1.0], "exchange__overlaps": [0.0],
             "exchange__wire": [2 * (nodes - 1) / nodes * coding.ratio * nbytes],
         }  # fmt: skip
@@ -49,7 +49,8 @@ def trained(queue, report, supervisor: Store) -> Callable[..., Run]:
                 run, rank, step__compute=[0.2], step__communication=[moving],
                 step__waiting=[0.0], step__moving=[moving], step__data=[0.0], step__other=[0.0],
                 exchange__nbytes=[nbytes], exchange__calls=[1.0],
-                exchange__leader=[float(rank)], exchange__batch=[32.0], **(told if ours else {}),
+                exchange__leader=[float(rank)], exchange__batch=[32.0],
+                **(reported if ours else {}),
             )  # fmt: skip
         made.append(run.id)
         supervisor.put_run_fact(
@@ -75,22 +76,22 @@ def measured(queue, supervisor: Store) -> Callable[[], None]:
     return measure
 
 
-def test_the_first_run_of_its_kind_was_not_foretold(store, trained, measured) -> None:
+def test_the_first_run_of_its_kind_was_not_predicted(store, trained, measured) -> None:
     measured()
 
     assert prediction_sentence(store, trained("one", 1)) == ""
 
 
-def test_a_run_is_held_against_what_the_one_before_foretells(store, trained, measured) -> None:
+def test_a_run_is_held_against_what_the_one_before_predicts(store, trained, measured) -> None:
     measured()
     trained("one", 1)
     run = trained("four", 4)
-    foretold = 50 * step(replace(WORK, spread=SPREAD), WorldShape(4, LINK)).total
+    prediction = 50 * step(replace(WORK, spread=SPREAD), WorldShape(4, LINK)).total
     took = 50 * step(WORK, WorldShape(4, LINK)).total
 
     said = prediction_sentence(store, run)
 
-    assert said.startswith(f"Predicted from run 'one' (1 rank): {foretold:.3g} s an epoch (")
+    assert said.startswith(f"Predicted from run 'one' (1 rank): {prediction:.3g} s an epoch (")
     assert said.endswith(f". Measured: {took:.3g} s (0 %).")
     assert said in anatomy_of(store, run).says
 
@@ -108,16 +109,16 @@ def test_a_forecast_knows_nothing_of_what_came_of_it_or_later(store, trained, me
     measured()
     trained("one", 1)
     run = trained("four", 4, off=2.0)
-    foretold = 50 * step(replace(WORK, spread=SPREAD), WorldShape(4, LINK)).total
+    prediction = 50 * step(replace(WORK, spread=SPREAD), WorldShape(4, LINK)).total
 
     said = prediction_sentence(store, run)
     trained("five", 4, off=3.0)
 
-    assert said.startswith(f"Predicted from run 'one' (1 rank): {foretold:.3g} s an epoch (")
+    assert said.startswith(f"Predicted from run 'one' (1 rank): {prediction:.3g} s an epoch (")
     assert prediction_sentence(store, run) == said
 
 
-def test_what_one_run_took_longer_the_next_is_foretold_to(store, trained, measured) -> None:
+def test_what_one_run_took_longer_is_predicted_for_the_next(store, trained, measured) -> None:
     measured()
     trained("one", 1)
     first = trained("twoo", 2, off=1.5)
@@ -137,8 +138,8 @@ def test_where_runs_differ_much_among_themselves_the_band_is_wide(store, trained
     said = prediction_sentence(store, trained("next", 4, off=2.0))
 
     assert "outside" not in said
-    foretold, low = (float(one) for one in re.findall(r"([0-9.]+) s", said)[:2])
-    assert low < 0.7 * foretold
+    prediction, low = (float(one) for one in re.findall(r"([0-9.]+) s", said)[:2])
+    assert low < 0.7 * prediction
 
 
 def test_of_each_way_to_exchange_something_else_is_learned(store, trained, measured) -> None:
@@ -182,7 +183,7 @@ def test_a_run_that_does_what_a_verdict_said_is_held_against_it(store, trained, 
     assert kept in anatomy_of(store, run).says
 
 
-def test_a_verdict_that_nobody_heard_foretold_nothing(store, trained, measured) -> None:
+def test_a_verdict_that_no_one_read_predicted_nothing(store, trained, measured) -> None:
     measured()
     trained("four", 4)
 
@@ -196,16 +197,16 @@ def test_a_run_is_held_against_the_plan_that_was_made_before(store, trained, mea
     trained("twoo", 2)
     asked = Asked("default", max_nodes=8)
     offers = (Offer("any.1", "a", 0.1, vcpus=2, memory=8.0, network=1.44),)
-    told = plan(store, asked, basis_of(store, asked), offers)
+    reported = plan(store, asked, basis_of(store, asked), offers)
     run = trained("four", 4)
 
-    foretold = 50 * step(WORK, WorldShape(4, LINK)).total
+    prediction = 50 * step(WORK, WorldShape(4, LINK)).total
 
     here = "On the nodes of run 'twoo', trained the same way, an epoch takes "
-    assert any(one.startswith(here) for one in told.says)
-    assert any(f"{foretold / 2:.3g} s on 4 ranks" in one for one in told.says)
+    assert any(one.startswith(here) for one in reported.says)
+    assert any(f"{prediction / 2:.3g} s on 4 ranks" in one for one in reported.says)
     assert prediction_sentence(store, run).startswith(
-        f"Predicted by the plan made from run 'twoo': {foretold:.3g} s an epoch"
+        f"Predicted by the plan made from run 'twoo': {prediction:.3g} s an epoch"
     )
 
 
@@ -239,14 +240,14 @@ def test_the_next_plan_goes_by_what_the_last_one_missed(store, trained, measured
     assert any("times as long as the model says in 2 runs before" in one for one in after.says)
 
 
-def test_another_model_foretells_nothing(store, trained, measured) -> None:
+def test_another_model_predicts_nothing(store, trained, measured) -> None:
     measured()
     trained("one", 1, nbytes=5e6)
 
     assert prediction_sentence(store, trained("four", 4)) == ""
 
 
-def test_without_a_measured_link_nothing_is_foretold(store, trained) -> None:
+def test_without_a_measured_link_nothing_is_predicted(store, trained) -> None:
     trained("one", 1)
 
     assert prediction_sentence(store, trained("four", 4)) == ""

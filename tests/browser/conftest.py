@@ -113,7 +113,7 @@ class Lab:
         return self
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run our Python as somebody at this server does."""
+        """Run our Python as a user of this server does."""
         return subprocess.run(
             [sys.executable, *command], env=self.environment, check=False, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=DEADLINE_SECONDS,
@@ -160,7 +160,7 @@ class Lab:
         try:
             with urllib.request.urlopen(request, timeout=5) as answer:
                 return bool(answer.status == 200)
-        except OSError:  # nobody listens yet
+        except OSError:  # no process listens yet
             return False
 
     def _write_settings(self, disabled: tuple[str, ...]) -> None:

@@ -50,7 +50,7 @@ CARRIED = {
     "codec powersgd": 1.0, "nbytes": 1e8, "calls": 1.0, "batch": 128.0,
     "wire": 2.1e6, "whole": 0.006, "error": 0.031, "cost powersgd": 2e-11, "small": 0.02,
 }  # fmt: skip
-GAUGED = {"gauge/signal": 0.5, "gauge/noise": 1000.0, "gauge/steps": 60.0}
+NOISE = {"gradient_noise/signal": 0.5, "gradient_noise/noise": 1000.0, "gradient_noise/steps": 60.0}
 TRACEBACK = """\
 Traceback (most recent call last):
   File "<cell>", line 7, in <module>
@@ -64,7 +64,7 @@ class Player:
     def __init__(self) -> None:
         self._quit = threading.Event()
         self._playing = dict[str, threading.Thread]()
-        # Whoever holds the lock is the supervisor: nobody wakes a real one.
+        # The process that holds the lock is the supervisor: no real one is started.
         self._lock = (cluster_directory(DEFAULT_CLUSTER) / LOCK_NAME).open("wb")
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -91,7 +91,7 @@ class Player:
                 thread.start()
 
     def _play(self, identity: str) -> None:
-        """A training whose loss falls, until it is done or somebody stops it."""
+        """A training whose loss falls, until it is done or is stopped."""
         with Store() as store:
             run = store.run(identity)
             if run.wish.kind is RunKind.MEASUREMENT:
@@ -127,7 +127,7 @@ class Player:
 
 
 def put_cluster(store: Store, state: ClusterState, ranks: int, generation: int) -> None:
-    """Write how the cluster stands."""
+    """Write the cluster's state."""
     store.put_cluster_fact(
         ClusterFact(DEFAULT_CLUSTER, state, ranks, generation, "", 1, "", time.time())
     )
@@ -137,7 +137,7 @@ def put_cluster(store: Store, state: ClusterState, ranks: int, generation: int) 
 
 
 def begin(store: Store, run: Run, ranks: int, total: int, points: int) -> int:
-    """Write that a run goes on, with the points that it begins with; return what comes next."""
+    """Write that a run is running, with its first points; return what comes next."""
     given = points // (2 * ranks)
     store.put_run_fact(
         run.id, state=RunState.RUNNING, ranks=ranks, generation=1, started=time.time(),
@@ -265,7 +265,7 @@ def _curves(store: Store, run: Run, chance: random.Random, rate: float) -> None:
             yield "step/other", 0.001
             for what, value in CARRIED.items():
                 yield f"exchange/{what}", value
-            yield from GAUGED.items()
+            yield from NOISE.items()
 
     for rank in range(RANKS):
         chunks = (Chunk("stdout", run.fact.started, f"rank {rank} has read 449 images\n"),)
@@ -345,7 +345,7 @@ def facts(name: str) -> dict[str, object]:
 
 
 def state(name: str) -> str:
-    """Return the state of a run, or nothing where nobody has asked for it yet."""
+    """Return the state of a run, or nothing while no page has asked for it."""
     with Store() as store, contextlib.suppress(Unknown):
         return store.run(name).fact.state
     return ""

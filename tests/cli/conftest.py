@@ -43,7 +43,7 @@ class Actor(threading.Thread):
             try:
                 while not self._leave.wait(0.01):
                     self._answer()
-            except BaseException:  # nobody shall wait for a run whose player is gone
+            except BaseException:  # no process shall wait for a run whose player is gone
                 for run in self.store.unfinished(self.cluster):
                     self.end_run(run, RunState.LOST)
                 raise
@@ -92,7 +92,7 @@ class Actor(threading.Thread):
         self.end_run(run, RunState.FAILED, failed_rank=1, failed_host="here", error=error)
 
     def obey(self, run: Run) -> None:
-        """Play a run that goes on until it is asked to stop."""
+        """Play a run that is active until it is asked to stop."""
         self.start_run(run, iteration=7)
         self.until(lambda: self.store.run(run.id).wish.stop)
         self.end_run(run, RunState.STOPPED)
@@ -110,7 +110,7 @@ class Actor(threading.Thread):
         if self.fails and wish.up:
             self._put(ClusterState.FAILED, 0, self.fails)
         elif wish.up and wish.fleet.provider is not Provider.THIS_MACHINE:
-            self._lend(wish, fact)
+            self._provide(wish, fact)
         elif wish.up and fact.ranks != wish.ranks:
             self._put(ClusterState.READY, wish.ranks)
         elif not wish.up and fact.state is not ClusterState.DOWN:
@@ -125,7 +125,7 @@ class Actor(threading.Thread):
                 self._played.add(run.id)
                 self.script(run)
 
-    def _lend(self, wish: ClusterWish, fact: ClusterFact) -> None:
+    def _provide(self, wish: ClusterWish, fact: ClusterFact) -> None:
         """Let as many nodes be joined as are asked for, at 20 cents an hour."""
         addresses = [host.address for host in wish.fleet.hosts] or [f"r-{n}" for n in range(9)]
         there = addresses[: wish.fleet.nodes]

@@ -163,7 +163,7 @@ def test_a_store_of_a_newer_version_is_refused(workbench, store, home):
     assert "upgrade workbench, or set WORKBENCH_HOME" in result.stderr
 
 
-def test_a_data_directory_that_cannot_be_made_is_told(workbench, tmp_path, monkeypatch):
+def test_a_data_directory_that_cannot_be_made_is_reported(workbench, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path / "file" / "home"))
 
@@ -173,7 +173,7 @@ def test_a_data_directory_that_cannot_be_made_is_told(workbench, tmp_path, monke
     assert "cannot be created (Not a directory); set WORKBENCH_HOME" in result.stderr
 
 
-def test_a_file_that_is_no_store_is_told(workbench, home):
+def test_a_file_that_is_no_store_is_reported(workbench, home):
     home.mkdir()
     (home / "store.sqlite3").write_text("a letter to my aunt, which is no data base at all")
 
@@ -183,8 +183,8 @@ def test_a_file_that_is_no_store_is_told(workbench, home):
     assert "is not a workbench store; move the file away, or set WORKBENCH_HOME." in result.stderr
 
 
-def test_a_full_disk_is_told(store, script):
-    # The limit on a file's size stands in for the disk: SQLite meets the same refusal to write.
+def test_a_full_disk_is_reported(store, script):
+    # The limit on a file's size replaces the full disk: SQLite meets the same refusal to write.
     # Without -B Python would cache only the first bytes of modules, which then cannot be imported.
     command = f"ulimit -f 1; exec {sys.executable} -B -m workbench.cli run --background {script}"
 

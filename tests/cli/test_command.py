@@ -144,7 +144,7 @@ def test_a_job_file_runs_as_it_says(workbench, actor, store, script):
     assert (wish.grace, wish.wall_clock_limit) == (9.0, 604800.0)
 
 
-def test_an_option_changes_a_job_wherever_it_stands(workbench, actor, store, script):
+def test_an_option_changes_a_job_wherever_it_is(workbench, actor, store, script):
     Path("job.toml").write_text('script = "train.py"\nname = "digits"\nparameters.lr = 0.1\n')
 
     workbench("run", "--background", "--param", "lr=0.2", "job.toml", "--name", "other")
@@ -176,7 +176,9 @@ def test_an_interrupt_asks_the_run_to_stop_and_follows_it_to_its_end(workbench, 
     assert "Run digits: stopped at iteration 7" in result.stderr
 
 
-def test_a_second_interrupt_leaves_at_once_and_says_how_to_go_on(workbench, actor, store, script):
+def test_a_second_interrupt_leaves_at_once_and_says_how_to_continue(
+    workbench, actor, store, script
+):
     def interrupt_twice(run):
         actor.start_run(run)
         os.kill(os.getpid(), signal.SIGINT)
@@ -268,7 +270,7 @@ def test_without_waiting_the_prompt_is_back_at_once(workbench, actor, arguments)
     )
 
 
-def test_an_interrupted_wait_says_that_the_cluster_goes_on(workbench, actor):
+def test_an_interrupted_wait_says_that_the_cluster_continues(workbench, actor):
     actor.deaf = True
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
 
@@ -352,7 +354,7 @@ def test_runs_are_deleted_after_a_yes(workbench, actor, script):
         (["--older-than", "30d"], "add --delete"),
         (["--delete", "--older-than", "soon"], "'soon' is not a length of time"),
         (["--delete", "--larger-than", "big"], "'big' is not a size"),
-        (["--delete", "nobody"], "No run is called 'nobody'"),
+        (["--delete", "missing"], "No run is called 'missing'"),
     ],
 )
 def test_a_deletion_that_is_not_clear_is_refused(workbench, words, said):
@@ -362,7 +364,7 @@ def test_a_deletion_that_is_not_clear_is_refused(workbench, words, said):
     assert said in result.stderr
 
 
-def test_nothing_to_delete_is_told(workbench):
+def test_nothing_to_delete_is_reported(workbench):
     result = workbench("runs", "--delete", "--older-than", "30d")
 
     assert result.stdout == "No ended run matches, so nothing was deleted.\n"
@@ -403,7 +405,7 @@ def test_a_value_that_is_no_number_is_null_in_json(workbench, actor, script):
     assert run["final_values"] == {"main/loss": None}
 
 
-def test_named_runs_stand_side_by_side_and_are_drawn_together(workbench, actor, script):
+def test_named_runs_are_side_by_side_and_are_drawn_together(workbench, actor, script):
     actor.script = actor.finish
     workbench("run", "--name", "slow", "--param", "lr=0.1", script)
     workbench("run", "--name", "fast", "--param", "lr=0.2", script)
@@ -466,7 +468,7 @@ def test_logs_follow_a_run_to_its_end(workbench, actor, script):
     assert "[0-1] hello" in workbench("logs", "-f").stdout
 
 
-def test_the_supervisors_log_is_told_in_sentences(workbench, actor, home):
+def test_the_supervisors_log_is_shown_in_sentences(workbench, actor, home):
     log = home / "clusters" / "default" / "supervisor.log"
     ours = "2026-11-22 14:36:01,512 INFO workbench.supervisor: Bought 3 nodes.\n"
     log.write_text(f"{ours}2026-11-22 14:36:02,000 INFO ipyparallel: queue::client b'x'\n")
@@ -486,7 +488,7 @@ def test_raw_logs_are_printed_on_request(workbench, actor, home, option, name):
     assert workbench("logs", option).stdout == f"==> {path} <==\nraw\n"
 
 
-def test_stop_waits_for_the_run_that_goes_on(workbench, actor, script):
+def test_stop_waits_for_the_run_that_continues(workbench, actor, script):
     actor.script = actor.obey
     workbench("run", "--background", "--name", "digits", script)
 

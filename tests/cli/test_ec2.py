@@ -77,7 +77,7 @@ def test_the_price_the_dry_run_and_the_end_are_shown_before_the_yes(
     assert Ec2(REGION, endpoint=asked_by_programs.url).leftovers() == ()
 
 
-def test_a_quota_that_does_not_reach_is_told_before_anything_is_asked(endpoint, workbench):
+def test_a_quota_that_does_not_reach_is_reported_before_anything_is_asked(endpoint, workbench):
     result = workbench(*UP, "--nodes", "400", "--min-nodes", "400")
 
     assert result.exit_code == 2
@@ -114,7 +114,7 @@ def test_gpus_that_the_image_does_not_drive_are_refused(endpoint, workbench, typ
 
 
 @pytest.mark.skipif(has_cuda_here(), reason="this environment computes on GPUs itself")
-def test_gpus_that_nobody_could_use_are_told_before_the_yes(endpoint, workbench):
+def test_gpus_that_no_rank_could_use_are_reported_before_the_confirmation(endpoint, workbench):
     typed = [*UP[:-3], "g4dn.xlarge", *UP[-2:]]
 
     said, remedied = (
@@ -153,7 +153,7 @@ def test_a_door_to_the_world_is_refused(endpoint, workbench, said, why):
         ("DescribeVpcs", "AuthFailure", "credentials"),
     ],
 )
-def test_what_aws_refuses_is_told_before_anything_is_bought(
+def test_what_aws_refuses_is_reported_before_anything_is_bought(
     endpoint, workbench, store, action, code, why
 ):
     endpoint.fail(action, code, times=-1)
@@ -166,7 +166,7 @@ def test_what_aws_refuses_is_told_before_anything_is_bought(
     assert not [call for call, params in endpoint.calls() if _buys(call, params)]
 
 
-def test_without_credentials_or_a_region_the_remedy_is_told(endpoint, workbench, monkeypatch):
+def test_without_credentials_or_a_region_the_remedy_is_reported(endpoint, workbench, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name)
     without_credentials = workbench(*UP, "--yes")
@@ -177,7 +177,7 @@ def test_without_credentials_or_a_region_the_remedy_is_told(endpoint, workbench,
     assert "--region us-east-1" in without_region.stderr
 
 
-def test_a_quota_of_nothing_is_told_with_where_to_raise_it(endpoint, workbench):
+def test_a_quota_of_nothing_is_reported_with_where_to_raise_it(endpoint, workbench):
     endpoint.quota("L-34B43A08", 0)
 
     result = workbench(*UP, "--yes")
@@ -288,17 +288,17 @@ def test_what_others_have_is_shown_and_stays_unless_that_is_said(endpoint, workb
 
     asked = workbench("sweep-leaks", "--region", REGION, "--yes")
     before = theirs.leftovers()
-    told = workbench("sweep-leaks", "--region", REGION, "--others", "--yes")
+    reported = workbench("sweep-leaks", "--region", REGION, "--others", "--yes")
 
     assert "default (owner: c0ffee)" in asked.stdout
     assert "add --others to delete resources of other people" in asked.stdout
     assert before
-    assert re.search(r"Deleted \d+ resources\.", told.stdout)
+    assert re.search(r"Deleted \d+ resources\.", reported.stdout)
 
 
 DENIED = (
     "You are not authorized to perform this operation. User: "
-    "arn:aws:sts::123456789012:assumed-role/a-role-with-a-long-name/somebody@example.com is not "
+    "arn:aws:sts::123456789012:assumed-role/a-role-with-a-long-name/person@example.com is not "
     "authorized to perform: ec2:DescribeTags with an explicit deny in a service control policy"
 )
 

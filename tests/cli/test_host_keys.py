@@ -37,7 +37,7 @@ def host(hosts: Hosts) -> Iterator[RehearsalHost]:
 
 @pytest.fixture(autouse=True)
 def person(hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Be somebody whose own key the hosts let in, and who knows none of them."""
+    """Be a user whose own key the hosts accept, and who knows none of them."""
     ssh = tmp_path / "person" / ".ssh"
     ssh.mkdir(parents=True, mode=0o700)
     key = ssh / "id_ed25519"

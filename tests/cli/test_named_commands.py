@@ -61,5 +61,5 @@ def test_each_command_that_is_named_can_be_typed() -> None:
 
 def test_a_command_or_an_option_that_is_not_there_is_found() -> None:
     assert "no command policy" in mistake("policy node")
-    assert "has no --nobody" in mistake("up 2 --nobody")
+    assert "has no --missing" in mistake("up 2 --missing")
     assert mistake(f"up {FILLED_IN}") == mistake("image bake") == ""

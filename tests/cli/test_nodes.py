@@ -19,7 +19,7 @@ HOUR = 3600.0
 
 
 def lease(cluster: str) -> None:
-    """Have the rehearsal's place lend something that nobody looks after."""
+    """Have the rehearsal provide a node that no supervisor keeps."""
     purchase = Purchase(cluster, "t", 0, 1, 1, ("cpu.2",))
     RehearsalCloud(rehearsal_folder(), clock=lambda: time.time() - 60).buy(purchase, "", ())
 
@@ -192,9 +192,9 @@ def test_a_budget_that_is_used_up_at_once_starts_nothing(workbench, actor, store
 def test_status_as_json_tells_nodes_and_money(workbench, actor, store):
     workbench(*REHEARSE, "--yes")
 
-    told = json.loads(workbench("status", "--json").stdout)["clusters"][0]["fleet"]
+    reported = json.loads(workbench("status", "--json").stdout)["clusters"][0]["fleet"]
 
-    assert (told["nodes_actual"], told["price"], told["spent"]) == (2, 0.4, 0.1)
+    assert (reported["nodes_actual"], reported["price"], reported["spent"]) == (2, 0.4, 0.1)
 
 
 def test_down_asks_the_place_whether_anything_is_left(workbench, actor, store):
@@ -331,7 +331,7 @@ def test_an_image_is_made_of_the_head_and_not_under_a_run(workbench, store, home
     assert "Make an image of i-1? You cannot log in to the node meanwhile. [y/N]" in unasked.stdout
 
 
-def test_a_node_that_nobody_has_logged_in_to_is_not_baked(workbench, store, home):
+def test_a_node_without_a_verified_login_is_not_baked(workbench, store, home):
     store.wish_cluster(
         "default", up=True, ranks=0, fleet=FleetWish(Provider.EC2, region="us-east-1")
     )
@@ -359,7 +359,7 @@ def test_the_doctor_prints_the_policy_of_each_principal(workbench, principal):
     assert json.loads(result.stdout)["Version"] == "2012-10-17"
 
 
-def test_the_commands_that_make_the_nodes_role_stand_beside_its_policy(workbench):
+def test_the_commands_that_make_the_nodes_role_are_beside_its_policy(workbench):
     result = workbench("doctor", "--iam", "node")
 
     for command in ("create-role", "put-role-policy", "create-instance-profile",

@@ -45,7 +45,7 @@ def test_needs_narrow_the_plan(workbench) -> None:
         (("--rehearsal", *STEP, "--plot", "plan.txt"), "neither PNG nor SVG"),
     ],
 )
-def test_what_will_not_do_is_one_sentence(workbench, words: tuple[str, ...], said: str) -> None:
+def test_what_is_not_valid_is_one_sentence(workbench, words: tuple[str, ...], said: str) -> None:
     result = workbench("plan", *words)
 
     assert result.exit_code == 2

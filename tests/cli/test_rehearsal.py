@@ -1,6 +1,6 @@
 """From a shell through the rehearsal's whole life: the keeper and the place are those that ship.
 
-Only the ranks are played: they stand on whatever nodes are ready.
+Only the ranks are played: they are on all nodes that are ready.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ QUICK = Weather(boot=(0.1, 0.5), lag=0.1)
 
 
 class Keeper(threading.Thread):
-    """A supervisor that keeps nodes, and pretends to ranks on them."""
+    """A supervisor that keeps nodes, with simulated ranks on them."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)

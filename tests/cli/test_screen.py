@@ -116,7 +116,7 @@ def test_at_the_end_what_has_no_newline_comes_too():
     assert output.take(0.0, final=True) == [FoldedLine((0,), "no newline")]
 
 
-def test_a_rank_that_goes_on_writing_does_not_hold_up_another():
+def test_a_rank_that_continues_writing_does_not_hold_up_another():
     output = RankOutput()
     for tick in range(8):
         output.feed(0, f"rank 0 says {tick}\n", tick / 10)

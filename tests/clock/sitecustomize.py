@@ -1,7 +1,7 @@
-"""Have this Python's wall clock show what a file says: by how many seconds somebody has set it.
+"""Have this Python's wall clock show what a file says: by how many seconds it was set.
 
 Python loads it by itself at its start where its folder is on PYTHONPATH. A real clock belongs to
-everybody on the machine, and a preloaded one (faketime 0.9.10) breaks ``time.sleep``.
+all users of the machine, and a preloaded one (faketime 0.9.10) breaks ``time.sleep``.
 """
 
 import os

@@ -162,7 +162,7 @@ def test_prices_of_the_past_days_come_when_asked_for_oldest_first(market) -> Non
     assert market.cloud.offers(needs)
 
 
-def test_what_is_bought_boots_and_bears_token_and_tags(market) -> None:
+def test_what_is_bought_boots_and_has_token_and_tags(market) -> None:
     machines = market.buy(market.purchase())
 
     assert len({machine.id for machine in machines}) == len(machines) == 2

@@ -246,7 +246,7 @@ def test_all_nodes_get_the_same_type_and_zone(ec2, endpoint):
     assert len({one.zone for one in machines}) == 1
 
 
-def test_nodes_that_stand_close_together_have_pools_of_their_own(ec2, endpoint):
+def test_nodes_close_together_have_pools_of_their_own(ec2, endpoint):
     endpoint.pool(TYPE, ZONE, 9, close=1)
 
     with pytest.raises(CloudError) as refused:
@@ -256,7 +256,7 @@ def test_nodes_that_stand_close_together_have_pools_of_their_own(ec2, endpoint):
     assert len(bought(ec2)) == 3
 
 
-def test_a_fleet_stands_close_together_in_a_new_zone_while_the_old_one_empties(ec2, endpoint):
+def test_a_fleet_is_close_together_in_a_new_zone_while_the_old_one_empties(ec2, endpoint):
     endpoint.settings(ending=30)
     ec2.end([one.id for one in bought(ec2, placement=True)])
 
@@ -315,7 +315,7 @@ def test_more_than_the_most_price_is_not_paid(ec2, endpoint):
     assert len(bought(ec2, max_price=0.08)) == 3
 
 
-def test_the_quota_is_told_and_kept(ec2, endpoint):
+def test_the_quota_is_reported_and_kept(ec2, endpoint):
     endpoint.quota("L-34B43A08", 5)
     machines = bought(ec2, count=2)
 
@@ -369,7 +369,7 @@ def test_what_computes_by_credits_slows_down_instead_of_costing_more(ec2, endpoi
     assert credits == [{"CpuCredits": "standard"}, None]
 
 
-def test_the_first_rung_of_a_fleet_without_needs_is_had(ec2, endpoint, tmp_path):
+def test_the_first_candidate_of_a_fleet_without_needs_is_had(ec2, endpoint, tmp_path):
     here, there = (Ec2(REGION, endpoint=endpoint.url, types=tmp_path) for _ in range(2))
 
     first, again = (candidates(Needs(), one.offers(Needs()), 4, 4)[0] for one in (here, there))
@@ -405,10 +405,10 @@ def test_everything_is_tagged_inside_the_call_that_makes_it(ec2, endpoint):
     ]
     assert "CreateTags" not in {name for name, _ in making}
     for name, params in making:
-        told = params["TagSpecifications"]
+        reported = params["TagSpecifications"]
         if name == "CreateLaunchTemplate":
-            told = told + params["LaunchTemplateData"]["TagSpecifications"]
-        for part in told:
+            reported = reported + params["LaunchTemplateData"]["TagSpecifications"]
+        for part in reported:
             tags = {tag["Key"]: tag["Value"] for tag in part["Tags"]}
             assert tags["workbench:cluster"] == "one", (name, part)
             assert tags["workbench:expires"] == EXPIRES[1], (name, part)
@@ -439,7 +439,7 @@ def test_ssh_can_be_let_in_from_this_computer_and_not_from_everywhere(endpoint):
         bought(Ec2(REGION, endpoint=endpoint.url, ssh_sources=["0.0.0.0/0"]))
 
 
-def test_what_was_bought_is_told_before_it_is_listed(ec2, endpoint):
+def test_what_was_bought_is_reported_before_it_is_listed(ec2, endpoint):
     endpoint.settings(lag=30)
 
     machines = bought(ec2, token="abc")
@@ -480,7 +480,7 @@ def cleaned(ec2, endpoint, rounds=20):
     return seen
 
 
-def test_clean_goes_on_until_nothing_is_left(ec2, endpoint):
+def test_clean_continues_until_nothing_is_left(ec2, endpoint):
     endpoint.settings(ending=25, boot=5)
     bought(ec2, placement=True)
 
@@ -526,7 +526,7 @@ def test_who_cleans_up_after_a_crash_does_not_take_what_is_not_listed_for_nothin
     assert {one.state for one in heir.machines("one")} == {MachineState.GONE}
 
 
-def test_what_may_not_be_deleted_is_told_after_the_rest_was_deleted(ec2, endpoint):
+def test_what_may_not_be_deleted_is_reported_after_the_rest_was_deleted(ec2, endpoint):
     bought(ec2, placement=True)
     endpoint.deny("DeletePlacementGroup")
 
@@ -550,7 +550,7 @@ def test_a_bucket_of_pages_is_read_to_the_last(ec2):
         assert rounds < 20
 
 
-def test_an_interruption_is_told_as_such(ec2, endpoint):
+def test_an_interruption_is_reported_as_such(ec2, endpoint):
     [first, *_] = bought(ec2)
     endpoint.interrupt(first.id, 0)
 
@@ -616,7 +616,7 @@ def test_the_image_that_is_looked_up_has_the_drivers_that_the_nodes_need(ec2, ty
         ("ami-00000000", "image"),
     ],
 )
-def test_an_image_that_is_not_there_is_told_with_the_remedy(endpoint, image, sentence):
+def test_an_image_that_is_not_there_is_reported_with_the_remedy(endpoint, image, sentence):
     ec2 = Ec2(REGION, endpoint=endpoint.url, image=image)
 
     [finding] = [one for one in ec2.permissions(purchase()) if one.check == "image"]

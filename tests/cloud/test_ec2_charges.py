@@ -6,7 +6,7 @@ import boto3
 import pytest
 
 from workbench.cloud.ec2 import Ec2
-from workbench.core.fleet.cost import beside
+from workbench.core.fleet.cost import extra_price
 from workbench.core.fleet.model import MachineState, Needs, Purchase
 
 REGION, ZONE = "us-east-1", "us-east-1a"
@@ -54,16 +54,18 @@ def test_an_offer_costs_what_its_node_is_billed_then(api, ec2_of, type_):
     machine = bought(ec2, type_)
 
     assert shown.has_address
-    assert shown.beside == machine.beside == beside(size_of(api, machine), public=True)
+    assert (
+        shown.extra_price == machine.extra_price == extra_price(size_of(api, machine), public=True)
+    )
 
 
 def test_the_disk_is_as_large_as_the_image_needs(api, ec2_of):
     """An image for GPUs needs more than the usual root volume."""
     image = ec2_of(disk=8)
 
-    cpu, gpu = (offer(image, type_).beside for type_ in (TYPE, GPU_TYPE))
+    cpu, gpu = (offer(image, type_).extra_price for type_ in (TYPE, GPU_TYPE))
 
-    assert gpu > cpu > beside(7, public=True)
+    assert gpu > cpu > extra_price(7, public=True)
 
 
 def test_no_address_is_billed_where_nodes_get_none(api, ec2_of):
@@ -74,13 +76,15 @@ def test_no_address_is_billed_where_nodes_get_none(api, ec2_of):
     machine = bought(ec2, TYPE)
 
     assert not shown.has_address
-    assert shown.beside == machine.beside == beside(size_of(api, machine), public=False)
+    assert (
+        shown.extra_price == machine.extra_price == extra_price(size_of(api, machine), public=False)
+    )
 
 
-def test_where_the_image_is_not_told_the_usual_disk_is_counted(endpoint, ec2_of):
+def test_where_the_image_is_not_known_the_usual_disk_is_counted(endpoint, ec2_of):
     endpoint.deny("DescribeImages")
 
-    assert offer(ec2_of(disk=50), TYPE).beside == beside(50, public=True)
+    assert offer(ec2_of(disk=50), TYPE).extra_price == extra_price(50, public=True)
 
 
 def test_what_has_ended_is_not_billed_for_a_disk(ec2_of):
@@ -89,4 +93,4 @@ def test_what_has_ended_is_not_billed_for_a_disk(ec2_of):
 
     [gone] = ec2.machines("one")
 
-    assert (gone.state, gone.beside) == (MachineState.GONE, 0.0)
+    assert (gone.state, gone.extra_price) == (MachineState.GONE, 0.0)

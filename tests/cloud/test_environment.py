@@ -17,7 +17,7 @@ BUILT = {"url": "file:///build/feedstock_root/build_artifacts/numpy_1/work", "di
 MINE = {"url": "file:///home/you/mine", "dir_info": {"editable": True}}
 
 
-def told(python):
+def reported(python):
     """Return what a Python says of its environment, as a node's does."""
     source = Path(environment.__file__).read_text()
     done = subprocess.run(
@@ -49,7 +49,7 @@ def test_an_environment_that_is_the_pythons_own(prefix):
     if not python.exists():
         pytest.skip(f"no {python} here")
 
-    wanted = lacking(told(python), NODE)
+    wanted = lacking(reported(python), NODE)
 
     assert not [line for line in wanted if prefix in line]
     assert all("==" in line or "@ " in line for line in wanted)
@@ -63,7 +63,7 @@ def test_a_virtual_environment(tmp_path, base):
     put(python, "numpy", "2.1.0")
     put(python, "mine", "1.0", origin=MINE)
 
-    here = told(python)
+    here = reported(python)
 
     assert lacking(here, NODE) == ("numpy==2.1.0",)
     assert remaining(here) == ("mine",)
@@ -77,7 +77,7 @@ def test_an_environment_of_condas(tmp_path):
     put(python, "scipy", "1.17.0")
     put(python, "mine", "1.0", origin=MINE)
 
-    here = told(python)
+    here = reported(python)
 
     assert here.conda == {"numpy", "pandas"}
     assert lacking(here, NODE) == ("numpy==2.1.0", "pandas==3.0.0", "scipy==1.17.0")

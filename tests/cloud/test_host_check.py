@@ -68,7 +68,7 @@ def test_a_firewall_and_an_environment_that_only_a_login_has_are_found(own, sess
     assert ("docker0", "172.17.0.1") in reports[1].facts.interfaces
 
 
-def test_a_host_without_our_environment_and_one_without_a_session_are_told(own, sessions):
+def test_a_host_without_our_environment_and_one_without_a_session_are_reported(own, sessions):
     first, _, third = own
     first.run("mount", "-t", "tmpfs", "none", sys.prefix)
     lost = sessions.pop(third.address)

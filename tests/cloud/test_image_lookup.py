@@ -48,7 +48,7 @@ def test_nodes_that_are_bought_later_boot_what_the_first_ones_booted():
     assert region.asked == 1
 
 
-def test_an_image_that_was_withdrawn_is_looked_up_anew():
+def test_an_image_that_was_withdrawn_is_looked_up_again():
     region, found = Region(), {}
     find_image(region, "", gpus=False, found=found)
     region.there.discard("ami-1")

@@ -38,7 +38,7 @@ def test_the_end_of_a_machine_is_read_where_ec2_says_it():
 
 
 @pytest.mark.parametrize(("group", "flow"), [({}, 5.0), ({"GroupName": "close"}, 10.0)])
-def test_one_connection_gets_more_where_nodes_stand_close_together(group, flow):
+def test_one_connection_gets_more_where_nodes_are_close_together(group, flow):
     read = machine(
         {
             "InstanceId": "i-1",

@@ -129,7 +129,7 @@ def test_a_subnet_without_a_way_to_the_internet_is_refused_before_anything_is_bo
     assert finding(ec2_of(INSIDE), "network").ok
 
 
-def test_routes_that_may_not_be_read_keep_nobody_from_buying(endpoint, ec2_of):
+def test_routes_that_may_not_be_read_do_not_prevent_buying(endpoint, ec2_of):
     endpoint.deny("DescribeRouteTables")
 
     assert bought(ec2_of())
@@ -181,7 +181,7 @@ def test_nodes_are_bought_in_the_subnets_that_are_named(api, ec2_of):
     assert [one for one in ec2.permissions(purchase()) if one.ok is False] == []
 
 
-def test_a_region_without_a_default_network_is_told_with_both_remedies(api, ec2_of):
+def test_a_region_without_a_default_network_is_reported_with_both_remedies(api, ec2_of):
     without_a_default_network(api)
 
     found = finding(ec2_of(), "network")
@@ -191,7 +191,7 @@ def test_a_region_without_a_default_network_is_told_with_both_remedies(api, ec2_
     assert "--subnet" in found.remedy
 
 
-def test_a_named_subnet_that_nobody_reaches_is_refused(api, ec2_of):
+def test_a_named_subnet_that_cannot_be_reached_is_refused(api, ec2_of):
     private = own_network(api)["c"]
     ec2 = ec2_of(subnets=[private])
 

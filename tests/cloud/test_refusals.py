@@ -181,7 +181,9 @@ def test_a_right_to_make_anything_is_not_waited_for(ec2, endpoint, waits):
         ("InvalidPlacementGroup.InUse", "in use in another availability zone: us-east-1c"),
     ],
 )
-def test_close_together_any_such_refusal_leads_to_the_next_rung(ec2, endpoint, code, message, how):
+def test_close_together_any_such_refusal_leads_to_the_next_candidate(
+    ec2, endpoint, code, message, how
+):
     if how == "raised":
         endpoint.fail("CreateFleet", code, message)
     else:
@@ -219,7 +221,7 @@ def test_a_fleet_that_failed_is_no_leftover(ec2, endpoint):
     assert ec2.clean("one") == ()
 
 
-def test_a_type_that_a_zone_never_has_leads_to_the_next_rung(ec2, endpoint):
+def test_a_type_that_a_zone_never_has_leads_to_the_next_candidate(ec2, endpoint):
 
     refused = refusal(ec2, purchase(zone="us-east-1e"))
 
@@ -240,7 +242,7 @@ def test_a_quota_that_ended_machines_still_hold_is_tried_again(ec2, endpoint, wa
     assert len(buy(ec2, purchase())) == 3
 
 
-def test_an_account_on_the_free_plan_is_told_how_to_leave_it(ec2, endpoint):
+def test_for_an_account_on_the_free_plan_the_way_out_is_shown(ec2, endpoint):
     endpoint.settings(free_plan=True)
 
     refused = refusal(ec2, purchase())
@@ -351,7 +353,7 @@ def expired(ec2):
     return refused.value
 
 
-def test_threads_that_meet_expired_credentials_together_all_go_on(ec2, endpoint, sign_in):
+def test_threads_that_meet_expired_credentials_together_all_continue(ec2, endpoint, sign_in):
     sign_in("FAKEBEFORE")
     buy(ec2, purchase())
     endpoint.expire("FAKEBEFORE")
@@ -363,7 +365,7 @@ def test_threads_that_meet_expired_credentials_together_all_go_on(ec2, endpoint,
     assert seen == [3] * 8
 
 
-def test_a_purchase_goes_on_with_renewed_credentials_and_buys_once(ec2, endpoint, sign_in):
+def test_a_purchase_continues_with_renewed_credentials_and_buys_once(ec2, endpoint, sign_in):
     sign_in("FAKEBEFORE")
     one = purchase()
     ec2.machines("one")

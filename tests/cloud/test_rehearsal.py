@@ -35,7 +35,7 @@ def purchase(count: int = 2, min_nodes: int = 1, **changes: object) -> Purchase:
     return Purchase("lab", count=count, min_nodes=min_nodes, **values)
 
 
-def lent(cloud: RehearsalCloud, clock: Clock, **changes: object) -> list[Machine]:
+def rented(cloud: RehearsalCloud, clock: Clock, **changes: object) -> list[Machine]:
     """Buy, and let all boot."""
     cloud.buy(purchase(**changes), "", ())
     clock.now += 60.0
@@ -68,7 +68,7 @@ def test_prices_move_and_are_the_same_for_everyone(clock) -> None:
 def test_capacity_ends(clock) -> None:
     cloud = RehearsalCloud(clock=clock, weather=Weather(capacity={("cpu.2", "here-1a"): 3}))
 
-    machines = lent(cloud, clock, count=4)
+    machines = rented(cloud, clock, count=4)
 
     assert len(machines) == 3
     with pytest.raises(CloudError) as refusal:
@@ -89,7 +89,7 @@ def test_fewer_than_the_least_are_not_taken(clock) -> None:
 def test_quota_ends_and_offers_say_how_much_is_left(clock) -> None:
     cloud = RehearsalCloud(clock=clock, weather=Weather(quota=5))
 
-    machines = lent(cloud, clock, count=4)
+    machines = rented(cloud, clock, count=4)
 
     assert len(machines) == 2
     assert cloud.offers(Needs(types=("cpu.2",)))[0].quota == 1
@@ -163,7 +163,7 @@ def test_trouble_follows_from_the_seed(clock) -> None:
 
 def test_a_machine_that_is_taken_back_says_so_before(clock) -> None:
     cloud = RehearsalCloud(clock=clock)
-    first, second = lent(cloud, clock)
+    first, second = rented(cloud, clock)
 
     cloud.interrupt(first.id)
 
@@ -178,7 +178,7 @@ def test_a_machine_that_is_taken_back_says_so_before(clock) -> None:
 
 def test_the_place_takes_machines_back_as_the_weather_is(clock) -> None:
     cloud = RehearsalCloud(clock=clock, weather=Weather(lifetime=3600.0))
-    lent(cloud, clock, count=8)
+    rented(cloud, clock, count=8)
 
     clock.now += 3600.0
 
@@ -188,8 +188,8 @@ def test_the_place_takes_machines_back_as_the_weather_is(clock) -> None:
 # -- kept in a folder
 
 
-def test_whoever_comes_next_finds_the_machines(clock, tmp_path) -> None:
-    machines = lent(RehearsalCloud(tmp_path, clock=clock), clock)
+def test_the_next_process_finds_the_machines(clock, tmp_path) -> None:
+    machines = rented(RehearsalCloud(tmp_path, clock=clock), clock)
 
     again = RehearsalCloud(tmp_path, clock=clock)
 
@@ -200,7 +200,7 @@ def test_whoever_comes_next_finds_the_machines(clock, tmp_path) -> None:
 
 def test_two_see_what_the_other_does(clock, tmp_path) -> None:
     mine, other = (RehearsalCloud(tmp_path, clock=clock) for _ in range(2))
-    first, _ = lent(mine, clock)
+    first, _ = rented(mine, clock)
 
     other.end([first.id])
 
@@ -208,7 +208,7 @@ def test_two_see_what_the_other_does(clock, tmp_path) -> None:
 
 
 def test_only_the_owner_may_read_the_state(clock, tmp_path) -> None:
-    lent(RehearsalCloud(tmp_path / "new", clock=clock), clock)
+    rented(RehearsalCloud(tmp_path / "new", clock=clock), clock)
 
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "new" / "rehearsal.json").stat().st_mode & 0o777 == 0o600
@@ -227,7 +227,7 @@ def test_a_machine_has_no_session_before_it_has_booted(clock) -> None:
 
 def test_a_session_runs_commands_in_the_nodes_own_folder(clock, tmp_path) -> None:
     cloud = RehearsalCloud(tmp_path, clock=clock)
-    first, second = lent(cloud, clock)
+    first, second = rented(cloud, clock)
 
     for machine in (first, second):
         cloud.session(machine.id).put(machine.id.encode(), "deep/name")
@@ -239,7 +239,7 @@ def test_a_session_runs_commands_in_the_nodes_own_folder(clock, tmp_path) -> Non
 
 def test_what_runs_on_a_machine_ends_with_it(clock, tmp_path) -> None:
     cloud = RehearsalCloud(tmp_path, clock=clock)
-    first, second = lent(cloud, clock)
+    first, second = rented(cloud, clock)
     sessions = [cloud.session(machine.id) for machine in (first, second)]
     there, elsewhere = (session.start(SLEEP) for session in sessions)
     until(lambda: there.lines() == ["here"])
@@ -254,13 +254,13 @@ def test_what_runs_on_a_machine_ends_with_it(clock, tmp_path) -> None:
         session.close()
 
 
-def test_what_runs_on_a_machine_of_another_rehearsal_goes_on(clock, tmp_path) -> None:
+def test_what_runs_on_a_machine_of_another_rehearsal_continues(clock, tmp_path) -> None:
     """Both have a node ``r-000001``: people of one machine, or tests beside a person's cluster."""
     ours, theirs = (
         RehearsalCloud(tmp_path / "ours", clock=clock),
         RehearsalCloud(tmp_path / "2", clock=clock),
     )
-    (mine, *_), (other, *_) = lent(ours, clock), lent(theirs, clock)
+    (mine, *_), (other, *_) = rented(ours, clock), rented(theirs, clock)
     session = ours.session(mine.id)
     process = session.start(SLEEP)
     until(process.lines)
@@ -275,7 +275,7 @@ def test_what_runs_on_a_machine_of_another_rehearsal_goes_on(clock, tmp_path) ->
 
 def test_a_session_that_is_closed_ends_what_it_started(clock, tmp_path) -> None:
     cloud = RehearsalCloud(tmp_path, clock=clock)
-    session = cloud.session(lent(cloud, clock)[0].id)
+    session = cloud.session(rented(cloud, clock)[0].id)
     process = session.start(SLEEP)
     until(lambda: process.lines() == ["here"])
 
@@ -288,7 +288,7 @@ def test_a_session_that_is_closed_ends_what_it_started(clock, tmp_path) -> None:
 
 def test_a_process_is_written_to_and_read(clock, tmp_path) -> None:
     cloud = RehearsalCloud(tmp_path, clock=clock)
-    session = cloud.session(lent(cloud, clock)[0].id)
+    session = cloud.session(rented(cloud, clock)[0].id)
     process = session.start(["cat"])
 
     process.write("one\ntwo\n")
@@ -301,25 +301,25 @@ def test_a_process_is_written_to_and_read(clock, tmp_path) -> None:
     session.close()
 
 
-def test_a_command_that_takes_too_long_is_ended_and_told(clock, tmp_path) -> None:
+def test_a_command_that_takes_too_long_is_ended_and_reported(clock, tmp_path) -> None:
     cloud = RehearsalCloud(tmp_path, clock=clock)
-    session = cloud.session(lent(cloud, clock)[0].id)
+    session = cloud.session(rented(cloud, clock)[0].id)
 
     with pytest.raises(MachineError, match=r"took longer than 0.05 s on 127\.77\."):
         session.run(SLEEP, seconds=0.05)
 
 
-def test_a_command_that_is_not_there_is_told(clock, tmp_path) -> None:
+def test_a_command_that_is_not_there_is_reported(clock, tmp_path) -> None:
     cloud = RehearsalCloud(tmp_path, clock=clock)
-    session = cloud.session(lent(cloud, clock)[0].id)
+    session = cloud.session(rented(cloud, clock)[0].id)
 
     with pytest.raises(MachineError, match="no-such-command cannot be started"):
         session.run(["no-such-command"])
 
 
-def test_a_file_that_cannot_be_written_is_told(clock, tmp_path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(clock, tmp_path) -> None:
     cloud = RehearsalCloud(tmp_path, clock=clock)
-    session = cloud.session(lent(cloud, clock)[0].id)
+    session = cloud.session(rented(cloud, clock)[0].id)
     (tmp_path / "file").touch()
 
     with pytest.raises(MachineError, match="cannot be written"):

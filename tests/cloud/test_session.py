@@ -91,7 +91,7 @@ def test_a_command_that_takes_too_long_is_ended_and_named(session):
     until(lambda: session.run(["pgrep", "-f", "^sleep 60.25"]).status == 1, "end of sleep")
 
 
-def test_a_process_that_goes_on_reads_and_writes_lines(session):
+def test_a_process_that_continues_reads_and_writes_lines(session):
     process = session.start(["sh", "-c", "echo ready; while read line; do echo got $line; done"])
     assert lines_of(process, 1) == ["ready"]
 

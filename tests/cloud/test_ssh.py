@@ -58,7 +58,7 @@ def test_an_unknown_host_key_is_refused_at_first_contact(hosts, host):
     assert "Accepted publickey" not in host.log
 
 
-def test_the_first_key_comes_as_a_line_and_a_fingerprint_to_say_yes_to(hosts, host):
+def test_the_first_key_comes_as_a_line_and_a_fingerprint_to_confirm(hosts, host):
     line, fingerprint = first_key(as_host(host))
 
     shown = subprocess.check_output(["ssh-keygen", "-lf", host.folder / "host_key.pub"], text=True)
@@ -97,7 +97,7 @@ def test_a_key_that_opens_nothing_is_refused_with_the_remedy(hosts, tmp_path):
         open_session(as_host(hosts[0]), [hosts[0].known_hosts], key)
 
 
-def test_a_port_without_sshd_and_an_address_without_a_host_are_told_apart(hosts, host):
+def test_a_port_without_sshd_and_an_address_without_a_host_are_distinguished(hosts, host):
     host.stop_sshd()
     with pytest.raises(MachineError, match=r"refuses connections"):
         open_session(as_host(host), [host.known_hosts], hosts.key)
@@ -107,7 +107,7 @@ def test_a_port_without_sshd_and_an_address_without_a_host_are_told_apart(hosts,
         open_session(as_host(host), [host.known_hosts], hosts.key, seconds=1)
 
 
-def test_a_name_that_nobody_knows_is_to_be_corrected():
+def test_a_name_that_no_one_knows_is_to_be_corrected():
     with pytest.raises(InputError, match="no-such-host"):
         first_key(Host("no-such-host.invalid", 1))
 
@@ -137,7 +137,7 @@ def test_a_node_that_ends_is_noticed_at_once(hosts, host):
     session.close()
 
 
-def test_ports_of_the_nodes_loopback_lead_here_and_nobody_else_reaches_them(hosts):
+def test_ports_of_the_nodes_loopback_lead_here_and_no_one_else_reaches_them(hosts):
     with (
         socket.create_server(("127.0.0.1", 0)) as here,
         contextlib.closing(log_in(hosts)) as session,

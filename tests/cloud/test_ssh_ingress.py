@@ -41,7 +41,7 @@ def test_a_computer_in_the_network_lets_in_its_own_private_address(environment):
     assert own_ssh_source("vpc-1", "us-east-1", environment) == "172.31.4.5/32"
 
 
-def test_a_computer_of_another_network_is_told_what_to_name(environment):
+def test_for_a_computer_of_another_network_the_remedy_is_shown(environment):
     with pytest.raises(CloudError, match="--ssh-from") as refused:
         own_ssh_source("vpc-2", "us-east-1", environment)
 

@@ -328,7 +328,7 @@ def test_a_subnet_that_gives_no_public_address_gives_none_unless_the_template_as
     assert without[0]["SecurityGroups"][0]["GroupId"] == interface["Groups"][0]
 
 
-def test_security_groups_stand_in_the_interface_or_beside_it_and_not_in_both(account):
+def test_security_groups_are_in_the_interface_or_beside_it_and_not_in_both(account):
     """RunInstances: groups of an instance and a network interface exclude each other."""
     group = account.group()
     interface = {"DeviceIndex": 0, "Groups": [group]}

@@ -81,7 +81,7 @@ wishes = st.builds(
 
 @PROFILE
 @given(wishes, st.integers(1, 32), st.integers(1, 32))
-def test_whatever_is_needed_no_rung_asks_for_what_ec2_or_the_image_cannot(needs, nodes, least):
+def test_whatever_is_needed_no_candidate_asks_for_what_ec2_or_the_image_cannot(needs, nodes, least):
     for candidate in tried(needs, nodes, min(nodes, least)):
         quotas = {inventory.quota_code(type_) for type_ in candidate.types}
         assert len(quotas) == 1
@@ -118,7 +118,7 @@ def test_a_type_that_is_named_is_had_though_it_slows_down():
     assert (first.types, first.placement) == (("t3.large",), False)
 
 
-def test_what_slows_down_is_in_no_rung_with_what_does_not():
+def test_what_slows_down_is_in_no_candidate_with_what_does_not():
     named = Needs(types=("t3.large", "m6i.large", "m7i-flex.large"))
 
     for candidate in tried(named, 4):

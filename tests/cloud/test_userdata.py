@@ -153,7 +153,7 @@ def test_a_node_that_has_expired_before_anybody_came_shuts_down(boot, tmp_path):
     assert off.exists()
 
 
-def test_a_node_with_a_lease_goes_on_by_what_the_lease_says(boot, tmp_path):
+def test_a_node_with_a_lease_continues_by_what_the_lease_says(boot, tmp_path):
     hold(tmp_path)
     off, watch = started(boot, tmp_path, boot_seconds=0, expires=time.time() - 1)
 
@@ -176,24 +176,24 @@ def hold(folder):
 
 APT_GET = """\
 #!/bin/sh
-echo "$@" >> {told}
+echo "$@" >> {reported}
 case "$*" in
   *update*) exit {update} ;;
-  *) [ "$(grep -c install {told})" -ge {works} ] || exit 100; touch {there} ;;
+  *) [ "$(grep -c install {reported})" -ge {works} ] || exit 100; touch {there} ;;
 esac
 """
 
 
 def packages(tmp_path, *, update=0, works=1):
     """Run what brings the packages, on a node whose apt-get is ours; return its calls."""
-    told, there = tmp_path / "calls", tmp_path / "there"
+    reported, there = tmp_path / "calls", tmp_path / "there"
     apt = tmp_path / "apt-get"
-    apt.write_text(APT_GET.format(told=told, there=there, update=update, works=works))
+    apt.write_text(APT_GET.format(reported=reported, there=there, update=update, works=works))
     apt.chmod(0o700)
     script = userdata.packages([(f"test -e {there}", "one"), ("true", "two")], seconds=0)
     path = f"{tmp_path}:{os.environ['PATH']}"
     done = subprocess.run(["sh", "-eu"], input=script, text=True, check=False, env={"PATH": path})
-    calls = told.read_text().splitlines() if told.exists() else []
+    calls = reported.read_text().splitlines() if reported.exists() else []
     return done.returncode, [line.split(maxsplit=5)[-1] for line in calls]
 
 
@@ -205,7 +205,7 @@ def test_only_what_an_image_lacks_is_installed_and_with_nothing_lacking_apt_is_n
     assert packages(tmp_path) == (0, calls)  # it is there now
 
 
-def test_a_list_of_somebody_elses_that_fails_does_not_keep_a_node_from_what_it_lacks(tmp_path):
+def test_a_list_of_someone_elses_that_fails_does_not_keep_a_node_from_what_it_lacks(tmp_path):
     status, calls = packages(tmp_path, update=100)
 
     assert (status, len(calls)) == (0, 2)

@@ -23,7 +23,7 @@ def test_a_node_that_has_it_has_the_same(tmp_path):
         archive.extractall(tmp_path)
         record = archive.read(next(n for n in archive.namelist() if n.endswith("/RECORD")))
 
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-B", "-"],  # bytecode would be more files than those that came
         check=True,
         capture_output=True,
@@ -32,7 +32,7 @@ def test_a_node_that_has_it_has_the_same(tmp_path):
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
     )
 
-    assert read_environment(told.stdout).package == package_hash(folder)
+    assert read_environment(reported.stdout).package == package_hash(folder)
     assert (tmp_path / "workbench_compat.pth").exists()
     listed = {line.partition(",")[0] for line in record.decode().splitlines()}
     assert listed == {
@@ -62,7 +62,7 @@ def test_a_changed_file_is_another_content(tmp_path):
     assert package_hash(tmp_path) != before
 
 
-def test_what_is_told_of_this_environment_can_be_read():
+def test_the_description_of_this_environment_can_be_read():
     here = read_environment(json.dumps(environment.environment()))
 
     assert here.python == "{}.{}".format(*sys.version_info)

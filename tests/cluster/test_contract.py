@@ -81,14 +81,14 @@ def test_a_run_that_is_submitted_again_is_executed_once(bench: Bench, pair: int)
     bench.batches_until_ended(bench.submit(pair, "barrier()"), 2)  # the others had their turn
 
     for rank in range(2):
-        told = {
+        reported = {
             text
             for message in bench.messages
             if isinstance(message, Batch) and (message.run, message.rank) == (run, rank)
             for chunk in message.chunks
             if (text := chunk.text.strip())  # a line's end may come in a batch of its own
         }
-        assert len(told) == 1
+        assert len(reported) == 1
 
 
 def test_a_rank_that_raises_tells_its_own_traceback(bench: Bench, pair: int) -> None:
@@ -156,7 +156,7 @@ def test_a_second_world_starts_beside_one_that_trains(bench: Bench, pair: int) -
     bench.batches_until_ended(run, 2)
 
 
-def test_a_world_that_was_ended_is_told_once_and_forgotten(bench: Bench) -> None:
+def test_a_world_that_was_ended_is_reported_once_and_forgotten(bench: Bench) -> None:
     generation = bench.ready(1)
 
     bench.cluster.end_world(generation)
@@ -165,7 +165,7 @@ def test_a_world_that_was_ended_is_told_once_and_forgotten(bench: Bench) -> None
     assert generation not in {fact.generation for fact in bench.cluster.observe()}
 
 
-def test_a_rank_that_is_killed_is_told_with_its_number(bench: Bench) -> None:
+def test_a_rank_that_is_killed_is_reported_with_its_number(bench: Bench) -> None:
     generation = bench.ready(2)
 
     bench.submit(generation, "sleep(0.2)\nif rank == 1:\n    kill()\nbarrier()")
@@ -176,7 +176,7 @@ def test_a_rank_that_is_killed_is_told_with_its_number(bench: Bench) -> None:
     bench.cluster.end_world(generation)
 
 
-def test_a_rank_that_cannot_begin_a_run_is_told_once(bench: Bench) -> None:
+def test_a_rank_that_cannot_begin_a_run_is_reported_once(bench: Bench) -> None:
     generation = bench.ready(2)
     spoiling = bench.submit(generation, "if rank == 1:\n    spoil()")
     bench.batches_until_ended(spoiling, 2)

@@ -25,7 +25,7 @@ def test_the_next_call_comes_within_a_period(repeated: PeriodicCallback, shift: 
     assert 0.0 < repeated._next_timeout - (NOW + shift + 0.01) <= 0.5
 
 
-def test_calls_keep_their_rhythm_while_nobody_sets_the_clock(repeated: PeriodicCallback) -> None:
+def test_calls_keep_their_rhythm_while_no_one_sets_the_clock(repeated: PeriodicCallback) -> None:
     controller._update_next(repeated, NOW + 0.2)
 
     assert repeated._next_timeout == NOW + 0.5

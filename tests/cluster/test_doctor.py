@@ -38,7 +38,7 @@ def test_without_mpi_no_world_is_tried():
     assert doctor.examine_world(None).ok is None
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path):
     (tmp_path / "file").touch()
 
     finding = doctor.examine_directory(tmp_path / "file" / "data")

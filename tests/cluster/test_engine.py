@@ -9,7 +9,7 @@ from pathlib import Path
 PROGRAM = Path(__file__).parent / "programs" / "early_stream.py"
 
 
-def test_what_bound_a_stream_early_goes_on_by_it() -> None:
+def test_what_bound_a_stream_early_continues_by_it() -> None:
     answer = subprocess.run([sys.executable, PROGRAM], capture_output=True, text=True, check=False)
 
     assert answer.returncode == 0, answer.stderr

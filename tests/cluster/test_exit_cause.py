@@ -77,7 +77,7 @@ def test_the_cause_is_one_line(log, rank, cause) -> None:
     ("log", "aborted"),
     [(OPEN_MPI_SIGNAL, False), (OPEN_MPI_ABORT, True), (MPICH_ABORT, True), ("", False)],
 )
-def test_an_abort_by_the_program_is_told_from_a_loss(log, aborted) -> None:
+def test_an_abort_by_the_program_is_distinguished_from_a_loss(log, aborted) -> None:
     assert is_abort(log) is aborted
 
 
@@ -144,7 +144,7 @@ def test_a_host_that_mpi_has_lost_is_named() -> None:
     assert lost_host(OPEN_MPI_SIGNAL) == ""
 
 
-def test_last_words_are_what_nobody_has_read() -> None:
+def test_last_words_are_what_no_one_has_read() -> None:
     assert last_words("\0\0\0terminate called", "", "\0\nwhat(): no") == (
         "terminate called\nwhat(): no"
     )

@@ -69,7 +69,7 @@ def test_what_ignores_the_polite_signal_is_ended_by_force(start) -> None:
 
 
 @pytest.mark.parametrize("mark", ["", mark_of("0123456789ab", 4), mark_of("ba9876543210", 3)])
-def test_what_has_another_mark_or_none_goes_on(start, mark) -> None:
+def test_what_has_another_mark_or_none_continues(start, mark) -> None:
     other = start(["sleep", "99"], **({WORLD_VARIABLE: mark} if mark else {}))
 
     press(Remains(MARK))
@@ -92,7 +92,7 @@ def test_what_had_its_environment_cleared_is_known_by_the_group_of_its_rank(star
     assert not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_group_whose_leader_is_there_is_somebody_elses(start) -> None:
+def test_a_group_whose_leader_is_there_is_someone_elses(start) -> None:
     other = start(["sh", "-c", f"{ORPHAN}; exec sleep 99"])
     assert other.stdout is not None
     orphan = psutil.Process(int(other.stdout.readline()))

@@ -108,7 +108,7 @@ def test_an_mpi_on_the_path_is_found(elsewhere) -> None:
     assert find_mpi() == Mpi(MpiKind.OPENMPI, str(program), "5.0.11")
 
 
-def test_a_machine_without_mpi_is_told_what_to_install(elsewhere) -> None:
+def test_on_a_machine_without_mpi_the_remedy_is_shown(elsewhere) -> None:
     with pytest.raises(MachineError) as refusal:
         find_mpi()
 
@@ -118,7 +118,7 @@ def test_a_machine_without_mpi_is_told_what_to_install(elsewhere) -> None:
     )
 
 
-def test_an_mpi_that_does_not_run_is_told(elsewhere) -> None:
+def test_an_mpi_that_does_not_run_is_reported(elsewhere) -> None:
     program = elsewhere / "mpiexec"
     program.write_text("no program at all")
     program.chmod(0o755)
@@ -177,7 +177,7 @@ def test_hosts_of_one_name_are_kept_from_what_would_take_them_for_one() -> None:
     assert "btl_tcp_if_include" not in arguments
 
 
-def test_an_older_open_mpi_is_told_by_its_own_names() -> None:
+def test_an_older_open_mpi_gets_settings_by_its_own_names() -> None:
     arguments = mpiexec_arguments(OLD_OPEN_MPI, WORLD, "/h", (), HostNetwork("/c"))
 
     assert "--mca plm_rsh_agent ssh -F /c" in " ".join(arguments)

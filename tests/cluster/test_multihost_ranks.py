@@ -91,7 +91,7 @@ def test_torch_finds_the_head_where_the_other_hosts_reach_it(shared) -> None:
     assert said == dict.fromkeys(range(3), f"{several.hosts[0].address}\n")
 
 
-def test_a_folder_that_a_host_lacks_is_told_once_a_run_and_the_run_goes_on(shared) -> None:
+def test_a_folder_that_a_host_lacks_is_reported_once_a_run_and_the_run_continues(shared) -> None:
     several, bench, generation = shared
     several.hosts[0].run("mkdir", "-p", "/tmp/work")
 
@@ -168,7 +168,7 @@ def test_what_a_cell_left_on_any_host_ends_with_the_world(shared) -> None:
 
 
 @pytest.mark.contract
-def test_a_rank_that_is_killed_is_told_with_its_host(several) -> None:
+def test_a_rank_that_is_killed_is_reported_with_its_host(several) -> None:
     bench = several.bench()
     generation = bench.ready(3)
 

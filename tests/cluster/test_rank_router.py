@@ -105,7 +105,7 @@ def test_a_command_reaches_the_ranks_that_are_named(mailbox, connect) -> None:
     assert not ranks[1].poll(50)
 
 
-def test_a_command_for_nobody_is_dropped(mailbox, connect) -> None:
+def test_a_command_for_no_one_is_dropped(mailbox, connect) -> None:
     mailbox.send(9, (0, 1), AskPulse(RUN))
 
     rank = connect(mailbox)
@@ -165,7 +165,7 @@ def test_a_rank_finds_the_successor_by_itself(path, connect) -> None:
     second.close()
 
 
-def test_a_rank_that_connects_anew_takes_the_place_of_its_old_connection(mailbox, connect) -> None:
+def test_a_rank_that_connects_again_takes_the_place_of_its_old_connection(mailbox, connect) -> None:
     old = connect(mailbox)
     old.send(encode(Hello(1, 0)))
     heard(mailbox, 1)
@@ -178,7 +178,7 @@ def test_a_rank_that_connects_anew_takes_the_place_of_its_old_connection(mailbox
     assert new.poll(5000)
 
 
-def test_an_address_that_is_forgotten_is_chosen_anew(path) -> None:
+def test_an_address_that_is_forgotten_is_chosen_again(path) -> None:
     first = Mailbox(path)
     first.open()
     first.close(forget=True)
@@ -201,7 +201,7 @@ def test_a_file_that_cannot_be_read_is_replaced(path) -> None:
     box.close()
 
 
-def test_a_port_that_another_program_took_is_told(mailbox, path, tmp_path) -> None:
+def test_a_port_that_another_program_took_is_reported(mailbox, path, tmp_path) -> None:
     copy = tmp_path / "copy.json"
     copy.write_text(path.read_text())
     port = json.loads(path.read_text())["port"]

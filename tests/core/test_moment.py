@@ -25,7 +25,7 @@ def at(seconds: float, shift: float = 0.0) -> Moment:
 
 
 @pytest.mark.parametrize(("now", "due"), [(5.0, False), (10.0, True), (-3600.0, True)])
-def test_what_is_drawn_now_and_then_is_drawn_after_the_clock_was_set_back(now, due) -> None:
+def test_what_is_drawn_periodically_is_drawn_after_the_clock_was_set_back(now, due) -> None:
     assert is_due(0.0, now, 10.0) is due
 
 

@@ -43,7 +43,7 @@ def blocks(*languages: str) -> list[Block]:
 
 
 def inline_code(text: str) -> Iterator[str]:
-    """Give what stands in backticks, outside of blocks."""
+    """Give the text in backticks, outside of blocks."""
     for token in MARKDOWN.parse(text):
         for child in token.children or ():
             if child.type == "code_inline":

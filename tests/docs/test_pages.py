@@ -53,7 +53,7 @@ def mistake(words: list[str]) -> str:
 
 
 def typed(text: str) -> Iterator[str]:
-    """Give the lines of a shell block, those that go on in the next line joined."""
+    """Give the lines of a shell block, those that continue in the next line joined."""
     yield from text.replace("\\\n", " ").splitlines()
 
 
@@ -214,9 +214,9 @@ def test_the_readme_is_short_and_begins_with_the_cell_of_the_first_steps() -> No
 
 
 def test_mistakes_are_found() -> None:
-    assert "No such option" in mistake(["workbench", "up", "--nobody"])
-    assert "no command" in mistake(["workbench", "nobody"])
-    assert "no option" in wrong_magic("dist_resize", "--nobody")
-    assert "no magic" in wrong_magic("dist_nobody", "")
+    assert "No such option" in mistake(["workbench", "up", "--missing"])
+    assert "no command" in mistake(["workbench", "missing"])
+    assert "no option" in wrong_magic("dist_resize", "--missing")
+    assert "no magic" in wrong_magic("dist_missing", "")
     assert mistake(["workbench", "up", "2", "--ec2"]) == wrong_magic("dist_resize", "2") == ""
     assert anchors("# What ends it, and how\n") == {"what-ends-it-and-how"}

@@ -42,7 +42,7 @@ def test_a_boundary_that_was_passed_already_means_the_next_check() -> None:
     assert boundaries.due
 
 
-def test_hooks_are_told_each_boundary() -> None:
+def test_hooks_are_called_at_each_boundary() -> None:
     boundaries, counts = Boundaries(), []
     boundaries.hooks.append(counts.append)
 

@@ -126,7 +126,7 @@ def test_a_run_that_began_says_so_though_it_has_nothing_to_tell(rank, supervisor
     assert supervisor.of(Batch)[0].sequence == 1
 
 
-def test_all_that_is_told_arrives_in_order(rank, supervisor, log) -> None:
+def test_all_that_is_sent_arrives_in_order(rank, supervisor, log) -> None:
     rank.channel.carry(log)
     for number in range(300):
         log.add("loss", number, 0.5)
@@ -331,7 +331,7 @@ def test_the_next_run_begins_while_the_last_is_not_yet_confirmed(
     assert not log.settled
 
 
-def test_ranks_are_told_apart(rank, mailbox, supervisor) -> None:
+def test_ranks_are_distinguished(rank, mailbox, supervisor) -> None:
     other = Rank(mailbox, number=1)
     with contextlib.closing(other.channel):
         supervisor.listen(lambda: len(supervisor.of(Hello)) == 2)
@@ -350,7 +350,9 @@ def test_a_closed_channel_leaves_no_thread(mailbox) -> None:
     assert not [t for t in threading.enumerate() if t.name == "workbench-channel"]
 
 
-def test_a_batch_that_cannot_be_sent_is_left_out_and_the_run_goes_on(rank, supervisor, log) -> None:
+def test_a_batch_that_cannot_be_sent_is_left_out_and_the_run_continues(
+    rank, supervisor, log
+) -> None:
     rank.channel.carry(log)
     log.add("loss", 1, "no number")
     supervisor.listen(lambda: any(batch.chunks for batch in supervisor.of(Batch)))

@@ -32,7 +32,7 @@ class Updater:
         return {"main": self.optimizer}
 
 
-def test_the_bytes_of_a_model_and_what_codecs_leave_of_them_are_told() -> None:
+def test_the_bytes_of_a_model_and_what_codecs_leave_of_them_are_reported() -> None:
     reported = gradient_statistics(Updater())
 
     weights, biases = 6 * 450 * 450, 6 * 450

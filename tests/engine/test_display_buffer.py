@@ -51,7 +51,7 @@ def test_of_many_updates_the_last_is_taken(log, taken) -> None:
     assert brief(taken()) == [(UPDATE, "99")]
 
 
-def test_an_update_changes_all_places_that_bear_its_name_and_no_others(log, taken) -> None:
+def test_an_update_changes_all_places_that_have_its_name_and_no_others(log, taken) -> None:
     show(log, "a", "x")
     show(log, "b", "y")
     show(log, "c", "x")

@@ -169,7 +169,7 @@ def test_the_environment_is_the_runs_own_and_then_as_it_was(
 # -- endings
 
 
-def test_a_run_is_told_where_its_data_is_and_finds_a_folder_for_its_output(
+def test_a_run_gets_the_place_of_its_data_and_finds_a_folder_for_its_output(
     perform, printed, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -183,7 +183,9 @@ def test_a_run_is_told_where_its_data_is_and_finds_a_folder_for_its_output(
     assert "WORKBENCH_OUTPUT" not in os.environ
 
 
-def test_an_output_folder_that_cannot_be_made_is_told_and_the_run_goes_on(perform, printed) -> None:
+def test_an_output_folder_that_cannot_be_made_is_reported_and_the_run_continues(
+    perform, printed
+) -> None:
     ending = perform("print('on')", output="/dev/null/output")
 
     assert ending.state == "finished"
@@ -213,7 +215,7 @@ def test_the_traceback_of_a_script_names_its_file(perform, script) -> None:
     assert "execution.py" not in ending.traceback
 
 
-def test_the_cause_of_an_error_is_told_too(perform) -> None:
+def test_the_cause_of_an_error_is_reported_too(perform) -> None:
     source = "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('b') from e"
 
     ending = perform(source)
@@ -282,7 +284,7 @@ def test_an_error_says_how_far_the_run_was(perform) -> None:
     assert ending.iteration == 12
 
 
-def test_an_error_that_cannot_say_what_it_is_is_told_all_the_same(perform) -> None:
+def test_an_error_that_cannot_say_what_it_is_is_reported_all_the_same(perform) -> None:
     source = "class Odd(Exception):\n    def __str__(self):\n        raise RuntimeError\nraise Odd"
 
     ending = perform(source)

@@ -20,40 +20,40 @@ PROGRAMS = Path(__file__).parent / "programs"
 
 
 @pytest.fixture(scope="module")
-def gauged(on_shared_ranks) -> list[dict[str, float]]:
-    """What two ranks found, gauging every step."""
-    return on_shared_ranks(PROGRAMS / "gauged_batch.py", 2, "naive")
+def measured(on_shared_ranks) -> list[dict[str, float]]:
+    """What two ranks found, measured at every step."""
+    return on_shared_ranks(PROGRAMS / "noise_scale.py", 2, "naive")
 
 
 @pytest.fixture(scope="module")
 def overlapping(on_shared_ranks) -> list[dict[str, float]]:
     """The same with gradients that leave during the backward pass."""
-    return on_shared_ranks(PROGRAMS / "gauged_batch.py", 2, "none")
+    return on_shared_ranks(PROGRAMS / "noise_scale.py", 2, "none")
 
 
-def test_gradients_that_leave_early_are_gauged_alike(overlapping) -> None:
+def test_gradients_that_leave_early_are_measured_alike(overlapping) -> None:
     assert overlapping[0]["overlaps"]
     test_the_noise_scale_comes_near_that_of_the_data(overlapping)
 
 
-def test_what_is_put_off_is_not_gauged(on_shared_ranks) -> None:
-    found = on_shared_ranks(PROGRAMS / "gauged_batch.py", 2, "topk")
+def test_what_is_put_off_is_not_measured(on_shared_ranks) -> None:
+    found = on_shared_ranks(PROGRAMS / "noise_scale.py", 2, "topk")
 
-    assert [name for one in found for name in one if name.startswith("gauge/")] == []
-
-
-def test_the_noise_scale_comes_near_that_of_the_data(gauged) -> None:
-    signal = np.mean([one["gauge/signal"] for one in gauged])
-    noise = np.mean([one["gauge/noise"] for one in gauged])
-
-    assert all(one["gauge/steps"] >= 1400 for one in gauged)
-    assert noise / signal == pytest.approx(gauged[0]["exact"], rel=0.3)
+    assert [name for one in found for name in one if name.startswith("gradient_noise/")] == []
 
 
-def test_the_advice_stands_below_the_verdict(gauged, tmp_path) -> None:
+def test_the_noise_scale_comes_near_that_of_the_data(measured) -> None:
+    signal = np.mean([one["gradient_noise/signal"] for one in measured])
+    noise = np.mean([one["gradient_noise/noise"] for one in measured])
+
+    assert all(one["gradient_noise/steps"] >= 1400 for one in measured)
+    assert noise / signal == pytest.approx(measured[0]["exact"], rel=0.3)
+
+
+def test_the_advice_is_below_the_verdict(measured, tmp_path) -> None:
     with Store(tmp_path / "store.sqlite3") as store:
         run = store.wish_run(RunWish("260101-000000-aaaa", "fit", RunKind.CELL, "pass")).id
-        for rank, values in enumerate(gauged):
+        for rank, values in enumerate(measured):
             samples = tuple(
                 Sample(name, time, 0.0, value)
                 for time in range(1, 11)
@@ -80,7 +80,7 @@ def test_the_rate_rises_to_that_of_all_ranks(on_ranks) -> None:
     assert np.isfinite(first["loss"])
 
 
-def test_dear_gauges_are_taken_rarely_and_by_all_ranks_at_once() -> None:
+def test_costly_estimates_are_made_rarely_and_by_all_ranks_at_once() -> None:
     assert noise_period(1.0, 1e-3) == 1
     assert noise_period(0.001, 1e-4) == 64
     assert noise_period(0.0016, 1e-4) == 32

@@ -87,7 +87,7 @@ def test_after_the_rise_the_rate_is_left_to_others(tmp_path) -> None:
     assert rate(one) < 0.4
 
 
-def test_a_training_that_is_taken_up_again_goes_on_with_the_rise(tmp_path) -> None:
+def test_a_training_that_is_taken_up_again_continues_with_the_rise(tmp_path) -> None:
     first = trainer(tmp_path, steps=4)
     first.extend(workbench.LinearScaling(FOUR, iterations=8))
     first.run()
@@ -114,7 +114,7 @@ def test_a_single_rank_keeps_its_rate(tmp_path) -> None:
     ("options", "said"),
     [({"batch": 0}, "batch of at least 1, not 0"), ({"epochs": -1.0}, "warm-up of 0 or more")],
 )
-def test_what_will_not_do_is_refused(options, said) -> None:
+def test_what_is_not_valid_is_refused(options, said) -> None:
     with pytest.raises(InputError, match=said):
         workbench.LinearScaling(FOUR, **options)
 

@@ -151,5 +151,5 @@ def test_reading_nothing_takes_no_time_and_gives_nothing() -> None:
     assert read_rate([]) == 0.0
 
 
-def test_hosts_of_one_name_are_told_apart() -> None:
+def test_hosts_of_one_name_are_distinguished() -> None:
     assert _names(["ip-10", None, "ip-10", "other"]) == ("ip-10", "ip-10#2", "other")

@@ -114,14 +114,14 @@ def test_a_message_of_the_failed_cell_is_not_taken_for_one_of_the_next(on_ranks,
     assert on_ranks(PROGRAMS / "pending_message.py", 2)[1]["received"] == "fresh"
 
 
-def test_subsets_are_made_anew_after_a_recovery(on_ranks, ulfm) -> None:
+def test_subsets_are_made_again_after_a_recovery(on_ranks, ulfm) -> None:
     found = on_ranks(PROGRAMS / "first_ranks_again.py", 4)
 
     assert [mine.get("pair") for mine in found] == [2, 2, None, None]
     assert [mine["all"] for mine in found] == [4, 4, 4, 4]
 
 
-def test_an_mpi_that_cannot_revoke_says_so_and_goes_on(on_shared_ranks) -> None:
+def test_an_mpi_that_cannot_revoke_says_so_and_continues(on_shared_ranks) -> None:
     for mine in on_shared_ranks(PROGRAMS / "no_ulfm.py", 2):
         assert mine == {
             "revoked": False,

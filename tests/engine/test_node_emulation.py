@@ -29,5 +29,5 @@ def test_a_slow_link_is_slow_between_nodes_alone(on_ranks):
         assert one["within"] < one["between"] / 2
 
 
-def test_one_rank_alone_has_nobody_to_be_slow_with(on_ranks):
+def test_one_rank_alone_has_no_one_to_be_slow_with(on_ranks):
     assert on_ranks(EMULATED, 1, link=10e6)[0]["paced"] == 0

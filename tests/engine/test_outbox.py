@@ -47,7 +47,7 @@ def test_only_so_many_bytes_are_on_the_way_but_always_one_batch(outbox) -> None:
     assert len(sent(outbox)) == 1
 
 
-def test_what_nobody_confirms_is_sent_again_ever_more_rarely(outbox) -> None:
+def test_what_no_one_confirms_is_sent_again_ever_more_rarely(outbox) -> None:
     outbox.add(b"one")
     sent(outbox)
 
@@ -105,7 +105,7 @@ def test_the_file_is_opened_once_however_much_is_sent_again(outbox) -> None:
     assert not [file for file in psutil.Process().open_files() if file.path == str(outbox.path)]
 
 
-def test_a_look_at_many_batches_that_nobody_confirms_costs_next_to_nothing(outbox) -> None:
+def test_a_look_at_many_batches_that_no_one_confirms_costs_next_to_nothing(outbox) -> None:
     for number in range(50_000):
         outbox.add(f"{number}".encode())
     sent(outbox)

@@ -35,14 +35,14 @@ def test_iterations_count_up_by_themselves(current_run, taken) -> None:
     assert current_run.iteration == current_run.boundaries.count == 2
 
 
-def test_an_iteration_that_is_given_stands_and_is_counted_on_from(current_run, taken) -> None:
+def test_an_iteration_that_is_given_is_kept_and_is_counted_on_from(current_run, taken) -> None:
     report(iteration=10, loss=1.0)
     report(loss=2.0)
 
     assert [s.iteration for s in taken().samples] == [10, 11]
 
 
-def test_progress_keeps_what_was_told_before(current_run, taken) -> None:
+def test_progress_keeps_what_was_reported_before(current_run, taken) -> None:
     report(total=20, epoch=0.5)
     report(iteration=7)
 

@@ -344,7 +344,7 @@ def test_what_cannot_be_sent_is_left_out_and_said_once(log, wrong) -> None:
     assert batches[-1].ending == Ending("finished", 7)
 
 
-def test_a_training_that_cannot_say_how_far_it_is_goes_on(log, taken) -> None:
+def test_a_training_that_cannot_say_how_far_it_is_continues(log, taken) -> None:
     def broken() -> Progress:
         raise RuntimeError("no updater")
 
@@ -355,7 +355,7 @@ def test_a_training_that_cannot_say_how_far_it_is_goes_on(log, taken) -> None:
     assert "no updater" in taken().chunks[0].text
 
 
-def test_an_error_of_any_length_is_told_in_part_and_is_whole_in_the_output(log) -> None:
+def test_an_error_of_any_length_is_reported_in_part_and_is_whole_in_the_output(log) -> None:
     long = "ValueError: " + "x" * 20_000_000
     log.finish(Ending("failed", 3, long, f"Traceback\n{long}"))
 

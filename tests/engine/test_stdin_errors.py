@@ -63,11 +63,11 @@ def test_the_next_cell_runs_with_the_variables(perform, without_keyboard, printe
     assert printed() == "1\n"
 
 
-def test_code_that_expects_no_answer_goes_on(perform, without_keyboard) -> None:
+def test_code_that_expects_no_answer_continues(perform, without_keyboard) -> None:
     assert perform("try:\n    input()\nexcept EOFError:\n    pass").state == "finished"
 
 
-def test_breakpoints_that_python_was_told_to_pass_over_are(
+def test_breakpoints_that_python_is_set_to_pass_over_are(
     perform, without_keyboard, monkeypatch
 ) -> None:
     monkeypatch.setenv("PYTHONBREAKPOINT", "0")

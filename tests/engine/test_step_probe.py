@@ -46,7 +46,7 @@ def train(on_ranks: OnRanks, program: Path, seconds: float, *arguments: str) -> 
 @pytest.mark.mpi
 @pytest.mark.contract
 @pytest.mark.either_mpi
-def test_a_rank_that_waits_is_told_from_one_that_moves_bytes(on_shared_ranks) -> None:
+def test_a_rank_that_waits_is_distinguished_from_one_that_moves_bytes(on_shared_ranks) -> None:
     for parts in train(on_shared_ranks, PROGRAMS / "slow_rank.py", 0.025):
         assert parts["step/waiting"] + parts["step/moving"] == pytest.approx(
             parts["step/communication"]
@@ -86,14 +86,14 @@ def test_what_was_exchanged_before_the_training_is_no_measure_of_its_steps(on_sh
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("way", ["afterwards", "overlap"])
-def test_waiting_is_told_apart_in_our_own_exchange_too(on_shared_ranks, way) -> None:
+def test_waiting_is_distinguished_in_our_own_exchange_too(on_shared_ranks, way) -> None:
     quick, _ = train(on_shared_ranks, PROGRAMS / "own_exchange.py", 0.025, way)
 
     assert quick["exchange/nbytes"] == pytest.approx(4 * 3_100, rel=0.01)
 
 
 @pytest.mark.mpi
-def test_a_rank_that_is_alone_meets_nobody(on_shared_ranks) -> None:
+def test_a_rank_that_is_alone_meets_no_one(on_shared_ranks) -> None:
     (alone,) = on_shared_ranks(PROGRAMS / "many_arrays.py", 1)
 
     assert alone["met"] == 0
@@ -130,7 +130,7 @@ def test_messages_between_two_are_a_part_of_their_own_where_there_are_any() -> N
     assert own_work(parts) == 1.0
 
 
-def test_communication_that_was_not_told_apart_counts_as_moving() -> None:
+def test_communication_that_was_not_distinguished_counts_as_moving() -> None:
     assert part_seconds({"compute": 1.0, "communication": 2.0}, ("waiting", "moving")) == (0.0, 2.0)
 
 

@@ -41,7 +41,7 @@ def reported(batch) -> dict[str, float]:
     return {sample.name: sample.value for sample in batch.samples}
 
 
-def test_the_parts_of_a_step_are_told_apart_and_add_up(log, taken) -> None:
+def test_the_parts_of_a_step_are_distinguished_and_add_up(log, taken) -> None:
     start = time.perf_counter()
     timing, updater = StepTime(log), Updater()
 
@@ -78,7 +78,7 @@ def test_communication_of_extensions_is_not_counted_twice(log, taken) -> None:
     assert parts["step/compute"] == parts["step/data"] == 0.0
 
 
-def test_messages_to_one_rank_are_told_apart_from_what_all_do(log, taken) -> None:
+def test_messages_to_one_rank_are_distinguished_from_what_all_do(log, taken) -> None:
     class Passing(Updater):
         def update(self) -> str:
             watch.seconds += 0.01
@@ -149,7 +149,7 @@ def test_an_updater_without_iterators_is_timed_too(log, taken) -> None:
     assert reported(taken())["step/compute"] >= 0.02
 
 
-def test_means_are_told_from_time_to_time(log, taken) -> None:
+def test_means_are_reported_from_time_to_time(log, taken) -> None:
     timing = StepTime(log)
     end = time.perf_counter() + 2.2 * step_time.REPORT_SECONDS
 

@@ -64,7 +64,7 @@ def test_a_place_that_does_not_change_is_still() -> None:
     assert place.still > 0.1
 
 
-def test_a_thread_that_goes_on_is_not_still() -> None:
+def test_a_thread_that_continues_is_not_still() -> None:
     source = "while not over.is_set():\n    a = [*range(9)]\n    b = sum(a)\n    c = sorted(a)"
     begun = time.monotonic()
 

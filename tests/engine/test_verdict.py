@@ -71,14 +71,14 @@ def test_data_that_comes_late_is_named(on_shared_ranks, reported) -> None:
     assert seen.says[0].startswith("Data-bound: ")
 
 
-def test_a_training_that_nothing_slows_down_is_told_so(on_shared_ranks, reported) -> None:
+def test_a_training_that_nothing_slows_down_is_reported_so(on_shared_ranks, reported) -> None:
     seen = reported(on_shared_ranks(PROGRAMS / "slowed_training.py", 2, "nothing"))
 
     assert seen.says[0].startswith("Compute-bound: ")
 
 
 @pytest.mark.parametrize("how", ["by_chainermn", "by_hand"])
-def test_ranks_that_have_a_part_of_a_model_each_are_told_of_their_messages(
+def test_ranks_that_have_a_part_of_a_model_each_get_advice_on_their_messages(
     on_shared_ranks, reported, how
 ) -> None:
     found = on_shared_ranks(PROGRAMS / "divided_model.py", 2, how)

@@ -1,4 +1,4 @@
-"""What pages are told has the same types in Python and in TypeScript."""
+"""Messages to pages have the same types in Python and in TypeScript."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def the_way_to_the_gpu_and_on_it_is_measured() -> str:
 
 
 @check
-def the_gauge_takes_norms_on_the_gpu() -> str:
+def the_monitor_takes_norms_on_the_gpu() -> str:
     import cupy
 
     from workbench.engine.gradient_noise import squared_norm

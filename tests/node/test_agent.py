@@ -107,7 +107,7 @@ def test_the_gpus_are_what_their_tool_says(agent, place):
     assert facts.slots == 2
 
 
-def test_a_process_that_dies_is_told_once_and_one_that_was_gone_at_once(agent):
+def test_a_process_that_dies_is_reported_once_and_one_that_was_gone_at_once(agent):
     pid, other = start_rank(agent), start_rank(agent)
     agent.ask(Watch((pid, other, 4_000_000)))
     assert agent.next(Gone).pids == (4_000_000,)
@@ -156,7 +156,7 @@ def test_a_crash_file_is_read_from_its_end_and_can_be_removed(agent, place):
     assert agent.next(Text) == Text("/proc/self", "")
 
 
-def test_what_is_added_to_a_file_is_told_line_by_line(agent, place):
+def test_what_is_added_to_a_file_is_reported_line_by_line(agent, place):
     path = f"{place}/output.log"
     agent.ask(Follow(path))
     agent.session.run(["sh", "-c", f"printf 'one\\ntwo\\nhalf' > {path}"])

@@ -121,7 +121,7 @@ def test_where_there_is_no_service_there_are_no_notices():
     assert MetadataService("http://127.0.0.1:9").notices() == ()
 
 
-def test_a_notice_is_taken_once_and_again_when_asked_anew(metadata):
+def test_a_notice_is_taken_once_and_again_when_asked_again(metadata):
     notices = Notices(metadata.url, seconds=0.02)
     metadata.say(action=TAKEN)
     assert notices.take() == ()
@@ -137,7 +137,7 @@ def test_a_notice_is_taken_once_and_again_when_asked_anew(metadata):
     assert notices.take() == ()
 
 
-def test_a_service_that_does_not_answer_holds_up_nobody():
+def test_a_service_that_does_not_answer_holds_up_no_one():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         notices = Notices(f"http://127.0.0.1:{silent.getsockname()[1]}")
 

@@ -56,7 +56,7 @@ def gone(launched: Launched) -> bool:
         return True
 
 
-def test_a_command_goes_on_when_whoever_asked_is_gone(home) -> None:
+def test_a_command_continues_when_its_caller_is_gone(home) -> None:
     done = ask(home, "sh", "-c", f"cat {FOLDER}/hosts; echo $SECRET; sleep 60", SECRET="xyz")
 
     launched = read_launched(done.stdout)
@@ -90,7 +90,7 @@ def test_at_the_end_nothing_of_it_is_left(home, stubborn) -> None:
     assert not psutil.pid_exists(int(file.read_text()))
 
 
-def test_a_command_that_is_not_there_is_told_in_one_line(home) -> None:
+def test_a_command_that_is_not_there_is_reported_in_one_line(home) -> None:
     done = ask(home, "/no/such/mpiexec")
 
     assert (done.returncode, done.stdout) == (1, "")

@@ -65,7 +65,7 @@ def test_it_fires_when_it_is_not_renewed_and_not_before(start, tmp_path):
     assert time.monotonic() - began > 1.4
 
 
-def test_it_outlives_whoever_started_it_and_renewals_hold_it_off(start, lease, tmp_path):
+def test_it_outlives_its_starter_and_renewals_hold_it_off(start, lease, tmp_path):
     start(1.0)
     (process,) = processes(lease)
     assert process.ppid() != psutil.Process().pid

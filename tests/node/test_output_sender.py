@@ -87,7 +87,7 @@ def test_a_file_goes_once_it_is_quiet_and_again_when_it_changed(stage):
     assert stage.shelf.writes == ["model", "model"]
 
 
-def test_a_file_that_never_rests_goes_now_and_then(stage):
+def test_a_file_that_never_rests_goes_periodically(stage):
     for second in range(int(MOST_SECONDS) + 5):
         (stage.folder / "log").write_bytes(b"x" * (second + 1))
         stage.pass_by(1)
@@ -117,7 +117,7 @@ def test_a_folder_in_which_nothing_was_left_is_removed(stage):
     assert not stage.folder.exists()
 
 
-def test_what_could_not_be_sent_is_told_and_tried_again(stage):
+def test_what_could_not_be_sent_is_reported_and_tried_again(stage):
     (stage.folder / "a").write_bytes(b"1")
     stage.shelf.trouble = "There is nothing called s3://b"
     stage.agent.take(OVER, [RUN_ID])
@@ -133,7 +133,7 @@ def test_what_could_not_be_sent_is_told_and_tried_again(stage):
     assert stage.of("ended") == [[RUN_ID]]
 
 
-def test_an_agent_that_starts_anew_sends_nothing_twice(stage):
+def test_an_agent_that_starts_again_sends_nothing_twice(stage):
     (stage.folder / "a").write_bytes(b"1")
     stage.pass_by(2 * QUIET_SECONDS)
     (stage.folder / "b").write_bytes(b"2")

@@ -90,7 +90,7 @@ def test_one_object_is_data_too(s3, tmp_path):
     assert files(tmp_path) == {"digits": b"1"}
 
 
-def test_a_large_object_goes_on_after_a_cut_and_reads_no_piece_twice(s3, tmp_path):
+def test_a_large_object_continues_after_a_cut_and_reads_no_piece_twice(s3, tmp_path):
     put(s3, big=BIG)
     bucket = S3Bucket("s3://digits/big")
     real, whole = bucket.read_range, []
@@ -216,7 +216,7 @@ def test_what_is_not_there_is_one_sentence(s3, tmp_path, url, sentence):
     assert sentence in str(refused.value)
 
 
-def test_an_object_that_changes_meanwhile_is_told(s3, tmp_path):
+def test_an_object_that_changes_meanwhile_is_reported(s3, tmp_path):
     put(s3, a=b"1")
     bucket = S3Bucket("s3://digits")
     ((key, entry),) = bucket.entries().items()

@@ -43,7 +43,7 @@ class Sent:
         self.messages.append(Message(kind, dict(data), place))
 
     def final(self, kind: str) -> list[Any]:
-        """Return what stands in the saved notebook of one MIME type, from top to bottom."""
+        """Return what the saved notebook holds of one MIME type, from top to bottom."""
         places: dict[str, dict[str, Any]] = {}
         for position, message in enumerate(self.messages):
             places[message.place or str(position)] = message.data

@@ -68,7 +68,7 @@ def _plain_text(text: str) -> str:
 
 
 def main() -> None:
-    """Execute and save the notebooks named, or all, each as by somebody who has run nothing yet."""
+    """Execute and save the notebooks named, or all, each as by a user who has run nothing yet."""
     chosen = [Path(name) for name in sys.argv[1:]] or sorted(NOTEBOOKS.glob("*.ipynb"))
     for variable in ("WORKBENCH_HOME", "XDG_DATA_HOME"):
         os.environ.pop(variable, None)

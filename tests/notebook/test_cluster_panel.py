@@ -24,8 +24,8 @@ def panel(home):
 
 
 @pytest.fixture
-def nobody(monkeypatch):
-    """Nobody makes wishes true."""
+def no_one(monkeypatch):
+    """No supervisor makes wishes true."""
     monkeypatch.setattr("workbench.requests.cluster.wake_supervisor", lambda cluster: None)
 
 
@@ -53,7 +53,7 @@ def test_delete_asks_and_then_writes_the_wish_to_be_gone(panel, stand_in, store)
     assert (read(panel.state), panel.message.value) == ("down", "")
 
 
-def test_asked_and_actual_stand_side_by_side(panel, stand_in, store) -> None:
+def test_asked_and_actual_are_side_by_side(panel, stand_in, store) -> None:
     panel.start.click()
     wait_until(lambda: store.cluster_fact("default").ranks == 2)
 
@@ -64,7 +64,7 @@ def test_asked_and_actual_stand_side_by_side(panel, stand_in, store) -> None:
     assert not panel.end.disabled
 
 
-def test_it_is_starting_from_the_click_on(panel, nobody, store) -> None:
+def test_it_is_starting_from_the_click_on(panel, no_one, store) -> None:
     panel.start.click()
 
     assert read(panel.state) == "starting, 0 of 2 ranks"
@@ -73,7 +73,7 @@ def test_it_is_starting_from_the_click_on(panel, nobody, store) -> None:
     assert message["state"] == "starting"
 
 
-def test_a_box_follows_what_is_asked_for_elsewhere(panel, nobody, store) -> None:
+def test_a_box_follows_what_is_asked_for_elsewhere(panel, no_one, store) -> None:
     store.wish_cluster("default", up=True, ranks=5, oversubscribe=True)
 
     panel.refresh(store)
@@ -81,7 +81,7 @@ def test_a_box_follows_what_is_asked_for_elsewhere(panel, nobody, store) -> None
     assert (panel.ranks.value, panel.oversubscribe.value) == (5, True)
 
 
-def test_a_box_that_is_being_edited_is_left_alone(panel, nobody, store) -> None:
+def test_a_box_that_is_being_edited_is_left_alone(panel, no_one, store) -> None:
     panel.oversubscribe.value = True
     panel.ranks.value = 7
     store.wish_cluster("default", up=True, ranks=5, oversubscribe=True)
@@ -91,7 +91,7 @@ def test_a_box_that_is_being_edited_is_left_alone(panel, nobody, store) -> None:
     assert panel.ranks.value == 7
 
 
-def test_its_place_follows_what_is_started_elsewhere(panel, nobody, store) -> None:
+def test_its_place_follows_what_is_started_elsewhere(panel, no_one, store) -> None:
     fleet = FleetWish(Provider.REHEARSAL, nodes=3)
     store.wish_cluster("default", up=True, ranks=0, fleet=fleet)
 

@@ -1,4 +1,4 @@
-"""What a first cell prints stands below it, however early a library has bound the streams."""
+"""What a first cell prints is shown below it, however early a library has bound the streams."""
 
 from __future__ import annotations
 

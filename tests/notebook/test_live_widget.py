@@ -1,4 +1,4 @@
-"""The widget gets deltas, and the whole of it now and then; it is chosen where it will work."""
+"""The widget gets deltas, and all of it periodically; it is chosen where it will work."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ def test_a_widget_is_shown_where_it_will_work(environment, form, module, monkeyp
     assert chosen_form(environment) is form
 
 
-def test_where_the_lab_extension_is_a_picture_stands_in_for_it(
-    module, monkeypatch, tmp_path
-) -> None:
+def test_where_the_lab_extension_is_a_picture_replaces_it(module, monkeypatch, tmp_path) -> None:
     here = {"JPY_SESSION_NAME": "/a.ipynb", "JPY_PARENT_PID": str(os.getpid())}
     monkeypatch.setattr(live_widget, "LAB_EXTENSION", str(tmp_path))
 

@@ -368,7 +368,7 @@ def test_runs_are_listed_with_their_last_values(run_cell, stand_in, store, sent)
     assert "main/loss 0.055" in sent.text
 
 
-def test_runs_are_deleted_when_the_line_says_yes(run_cell, stand_in, store, capsys) -> None:
+def test_runs_are_deleted_when_the_line_has_yes(run_cell, stand_in, store, capsys) -> None:
     run_cell(TRAIN)
 
     asked = r"would delete 1 run \(digits\).*Add --yes to delete them"
@@ -403,7 +403,7 @@ def test_stop_without_a_run_says_so(run_cell, store, sent) -> None:
         run_cell("%dist_stop")
 
 
-def test_stop_takes_the_run_that_goes_on(run_cell, stand_in, store, sent) -> None:
+def test_stop_takes_the_run_that_continues(run_cell, stand_in, store, sent) -> None:
     stand_in.iterations = 10_000
     handle = run_cell("%%dist_train --background --name 'my digits'\npass")
 
@@ -519,7 +519,7 @@ def test_a_store_of_a_newer_workbench_is_refused(run_cell, store) -> None:
         run_cell("%dist_status")
 
 
-def test_the_shell_forgets_the_magics_when_told(shell) -> None:
+def test_the_shell_forgets_the_magics_when_reported(shell) -> None:
     shell.run_line_magic("unload_ext", "workbench")
 
     assert shell.find_line_magic("dist_status") is None

@@ -1,4 +1,4 @@
-"""The result gets into the notebook's file when nobody else will put it there, and only then."""
+"""The kernel writes the result into the notebook's file when no page will, and only then."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_the_file_keeps_its_permissions_and_leaves_nothing_beside_it(path) -> No
 
 
 def test_when_the_pages_have_gone_the_kernel_keeps_the_result(path, store) -> None:
-    store.put_attendance(RUN, "server", 0, time.time())
+    store.put_open_pages(RUN, "server", 0, time.time())
 
     keep().join(10)
 
@@ -115,20 +115,20 @@ def test_when_the_pages_have_gone_the_kernel_keeps_the_result(path, store) -> No
 
 
 def test_while_a_page_is_there_the_file_is_the_pages(path, store) -> None:
-    store.put_attendance(RUN, "server", 1, time.time())
+    store.put_open_pages(RUN, "server", 1, time.time())
 
     keeper = keep()
     keeper.join(0.2)
 
     assert keeper.is_alive()
     assert not kept(path)
-    store.put_attendance(RUN, "server", 0, time.time())
+    store.put_open_pages(RUN, "server", 0, time.time())
     keeper.join(10)
     assert kept(path)
 
 
 def test_once_the_page_has_kept_it_the_kernel_rests(path, store) -> None:
-    store.put_attendance(RUN, "server", 1, time.time())
+    store.put_open_pages(RUN, "server", 1, time.time())
     write_result(path, RUN, BUNDLE)
 
     keeper = keep()
@@ -138,7 +138,7 @@ def test_once_the_page_has_kept_it_the_kernel_rests(path, store) -> None:
 
 
 def test_a_page_that_is_only_reloaded_finds_the_file_as_it_was(path, store) -> None:
-    store.put_attendance(RUN, "server", 0, time.time())
+    store.put_open_pages(RUN, "server", 0, time.time())
 
     keeper = keep(absence=60.0)
     keeper.join(0.3)

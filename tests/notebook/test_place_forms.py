@@ -31,10 +31,34 @@ from workbench.requests.environment import has_cuda_here
 HISTORY = ((0.0, 0.2), (86400.0, 0.3), (172800.0, 0.21))
 OFFERS = (
     Offer(
-        "g4dn.xlarge", "a", 0.21, 4, 16.0, 1, "T4", 16.0, 5.0, 25.0, HISTORY, quota=8, beside=0.01
+        "g4dn.xlarge",
+        "a",
+        0.21,
+        4,
+        16.0,
+        1,
+        "T4",
+        16.0,
+        5.0,
+        25.0,
+        HISTORY,
+        quota=8,
+        extra_price=0.01,
     ),
     Offer(
-        "g4dn.xlarge", "b", 0.22, 4, 16.0, 1, "T4", 16.0, 5.0, 25.0, HISTORY, quota=8, beside=0.01
+        "g4dn.xlarge",
+        "b",
+        0.22,
+        4,
+        16.0,
+        1,
+        "T4",
+        16.0,
+        5.0,
+        25.0,
+        HISTORY,
+        quota=8,
+        extra_price=0.01,
     ),
     Offer("p3.2xlarge", "a", 0.9, 8, 61.0, 1, "V100", 16.0, 2.5, 10.0),
 )
@@ -147,18 +171,18 @@ def test_what_is_listed_at_all_is_said_above_the_table(spot) -> None:
 
 
 @pytest.mark.skipif(has_cuda_here(), reason="this environment computes on GPUs itself")
-def test_gpus_that_nobody_could_use_are_told_with_the_remedy_beside(spot, store) -> None:
+def test_gpus_that_no_rank_could_use_are_reported_with_the_remedy_beside(spot, store) -> None:
     form = spot.form
     form.gpus.value = 1
     form.find.click()
 
-    told = text_of(form.total.value)
+    reported = text_of(form.total.value)
     form.cuda.value = True
     remedied = text_of(form.total.value)
     spot.start.click()
 
-    assert "has GPUs, and ranks could not use them" in told
-    assert f"tick “{form.cuda.description}” to install cupy-cuda12x" in told
+    assert "has GPUs, and ranks could not use them" in reported
+    assert f"tick “{form.cuda.description}” to install cupy-cuda12x" in reported
     assert "could not use them" not in remedied
     assert store.cluster_wish("default").fleet.cuda
 
@@ -177,7 +201,7 @@ def test_a_type_that_slows_down_is_had_where_it_was_named(spot, places) -> None:
     assert "2 nodes of t3.large in" in text_of(spot.form.total.value)
 
 
-def test_start_asks_for_what_stands_in_the_boxes(spot, store) -> None:
+def test_start_asks_for_what_is_in_the_boxes(spot, store) -> None:
     form = spot.form
     form.gpus.value, form.zones.value, form.budget.value = 1, "a, b", 2.5
     form.hours.value, form.extras.data.value = 4.0, "s3://mine/data"
@@ -329,7 +353,7 @@ def test_a_host_file_is_read_as_mpiexec_takes_it(panel, tmp_path) -> None:
     ("text", "sentence"),
     [("", "No hosts were given"), ("10.0.0.1 slots=x", "Line 1: slots must be a whole number")],
 )
-def test_hosts_that_will_not_do_are_refused_with_the_line(panel, text, sentence) -> None:
+def test_hosts_that_are_not_valid_are_refused_with_the_line(panel, text, sentence) -> None:
     panel.provider.value = Provider.HOSTS
     panel.form.hosts.value = text
 
@@ -350,7 +374,7 @@ def test_a_host_file_that_is_none_is_refused(panel) -> None:
 # -- while it runs, and after
 
 
-def test_nodes_money_and_rungs_are_shown_as_they_are(shown, store) -> None:
+def test_nodes_money_and_purchases_are_shown_as_they_are(shown, store) -> None:
     store.put_purchase(
         PurchaseRecord(Purchase("default", "t", 0, 1, 1, ("g4dn.xlarge",), "a"), 1, 1.0)
     )
@@ -474,7 +498,7 @@ def test_every_box_and_button_has_a_name(panel) -> None:
                 assert widget.description
 
 
-def test_what_one_needs_stands_there_and_the_rest_is_folded(panel) -> None:
+def test_what_a_user_needs_is_shown_and_the_rest_is_folded(panel) -> None:
     seen = {}
     for place in (Provider.THIS_MACHINE, Provider.HOSTS, Provider.EC2):
         panel.provider.value = place

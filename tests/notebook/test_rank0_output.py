@@ -1,4 +1,4 @@
-"""What rank 0 writes and displays stands below the cell, as if the cell had run in this kernel."""
+"""What rank 0 writes and displays is below the cell, as if the cell had run in this kernel."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def feed(cell):
     return feed
 
 
-def test_text_and_displays_stand_in_order(feed) -> None:
+def test_text_and_displays_are_in_order(feed) -> None:
     shown = feed(("stdout", "a"), ("stdout", "b"), ("display", "fig", 3), ("stderr", "c"))
 
     assert shown == [["run"], ["stdout", "ab"], ["put", "fig"], ["stderr", "c"]]

@@ -81,7 +81,7 @@ def test_a_rank_that_raises_ends_the_cell_with_its_traceback(warm) -> None:
 
     assert time.monotonic() - begun < 2
     assert "Rank 1 on " in answer.error
-    assert "line 4" in answer.error  # the magic stands in line 1
+    assert "line 4" in answer.error  # the magic is in line 1
     assert "ZeroDivisionError: division by zero" in answer.error
     assert "workbench/" not in answer.error
 
@@ -107,11 +107,11 @@ def test_the_stop_button_of_the_page_stops_the_run(warm, store) -> None:
 
 
 def test_a_killed_kernel_loses_nothing_of_the_curve(home, store) -> None:
-    doomed = Notebook()
-    doomed.run("%%dist_train --background --name orphan\n" + TRAINING.format(n=300, pace=0.05))
+    killed = Notebook()
+    killed.run("%%dist_train --background --name orphan\n" + TRAINING.format(n=300, pace=0.05))
     wait_until(lambda: store.run("orphan").fact.iteration > 10)
-    os.kill(doomed.manager.provisioner.pid, signal.SIGKILL)
-    doomed.close()
+    os.kill(killed.manager.provisioner.pid, signal.SIGKILL)
+    killed.close()
 
     fresh = Notebook()
     try:

@@ -1,4 +1,4 @@
-"""A run goes on whatever ends the kernel of its cell; only a person's interrupt stops it."""
+"""A run continues whatever ends the kernel of its cell; only a user's interrupt stops it."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def hear(notebook: Notebook, words: str) -> float:
     return time.monotonic()
 
 
-def goes_on(store: Store) -> bool:
-    """Wait for a sign of life of the run, and return whether nobody asked it to stop."""
+def still_runs(store: Store) -> bool:
+    """Wait for a sign of life of the run, and return whether it was not asked to stop."""
     before = store.run("digits").fact.iteration
     wait_until(lambda: store.run("digits").fact.iteration > before, 10)
     return not store.run("digits").wish.stop
@@ -67,7 +67,7 @@ def goes_on(store: Store) -> bool:
 def test_a_run_outlives_its_kernel(training, store, ending) -> None:
     ENDINGS[ending](training.manager)
 
-    assert goes_on(store)
+    assert still_runs(store)
 
 
 def test_a_restarted_kernel_attaches_and_says_what_its_next_run_waits_for(training) -> None:

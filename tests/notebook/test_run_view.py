@@ -1,4 +1,4 @@
-"""What stands below a cell: pictures, folded output, words; and how much of it is sent."""
+"""What is shown below a cell: pictures, folded output, words; and how much of it is sent."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def drawn_while_followed(store, stand_in, pages: int, seconds: int = 25) -> Coun
     view = RunView(store.run(run.id), page)
     stand_in.begin(store.run(run.id))
     for second in range(seconds):
-        stand_in.store.put_attendance(run.id, "server", pages, 1000.0 + second)
+        stand_in.store.put_open_pages(run.id, "server", pages, 1000.0 + second)
         stand_in.report(store.run(run.id), 0, iteration=second + 1, loss=1 / (second + 1))
         view.read(store, 1000.0 + second)
         view.draw(1000.0 + second)
@@ -117,7 +117,7 @@ def test_a_traceback_is_shown_once(store, stand_in, pages) -> None:
     failed = {"failed_rank": 1, "failed_host": "there", "failure": "ValueError: bad"}
     stand_in.begin(store.run(run.id))
     stand_in.end(store.run(run.id), RunState.FAILED, error="Traceback …\nValueError: bad", **failed)
-    stand_in.store.put_attendance(run.id, "server", pages, 1000.0)
+    stand_in.store.put_open_pages(run.id, "server", pages, 1000.0)
 
     view.read(store, 1000.0)
     view.finish(store, 1000.0)
@@ -220,7 +220,7 @@ def test_what_is_noted_is_printed_where_the_page_draws_the_state_by_itself(store
     pages = KeepingPage(), KeepingPage()
     run = store.wish_run(wish())
     for followers, page in enumerate(pages):
-        store.put_attendance(run.id, "server", followers, 1000.0)
+        store.put_open_pages(run.id, "server", followers, 1000.0)
         view = RunView(store.run(run.id), page)
         view.read(store, 1000.0)
         view.note("Stopping…")

@@ -31,8 +31,8 @@ def limit_flows(host: RehearsalHost, total: float, flow: float) -> None:
 
 def used(host: RehearsalHost, least: int) -> int:
     """Return how many connections sent ``least`` bytes or more."""
-    told = host.run("tc", "-s", "class", "show", "dev", "eth0")
-    parts = [one.split() for one in told.split("class htb ")[1:]]
+    reported = host.run("tc", "-s", "class", "show", "dev", "eth0")
+    parts = [one.split() for one in reported.split("class htb ")[1:]]
     sent = {one[0]: int(one[one.index("Sent") + 1]) for one in parts}
     return sum(1 for name, count in sent.items() if int(name[2:], 16) >= _FIRST and count >= least)
 

@@ -17,5 +17,5 @@ from workbench.engine.run_log import RunLog
 LIMITS = ExchangeLimits(nbytes=256_000, seconds=1.0, size_seconds=0.05)
 run = Current(RunLog("a-run", MPI.COMM_WORLD.rank, Path("/tmp/log")))
 found = Measuring(run, MPI.COMM_WORLD, limits=LIMITS).found()
-told = {"rank": MPI.COMM_WORLD.rank, "measurement": found and measurement_json(found)}
-print(f"found: {json.dumps(told)}", flush=True)
+reported = {"rank": MPI.COMM_WORLD.rank, "measurement": found and measurement_json(found)}
+print(f"found: {json.dumps(reported)}", flush=True)

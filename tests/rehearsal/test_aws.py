@@ -85,7 +85,7 @@ def test_an_interrupt_deletes_what_was_started(one_endpoint: Endpoint, tmp_path:
     assert nothing_is_left(one_endpoint)
 
 
-def test_a_budget_that_will_not_do_starts_nothing(one_endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_budget_that_is_not_valid_starts_nothing(one_endpoint: Endpoint, tmp_path: Path) -> None:
     trial = start(one_endpoint, tmp_path, "--budget", "0.001")
     output, _ = trial.communicate(timeout=240)
 

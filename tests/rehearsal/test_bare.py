@@ -48,8 +48,8 @@ def test_two_bare_nodes_train_over_mpi_and_leave_nothing(shell: Shell, bare: Deb
     for root in shell.endpoint.roots:
         # Debian's own, and cloud-init's work.
         assert "bookworm" in (root / "etc/os-release").read_text()
-        told = json.loads((root / "run/cloud-init/result.json").read_text())["v1"]
-        assert told == {"datasource": "DataSourceEc2", "errors": []}
+        reported = json.loads((root / "run/cloud-init/result.json").read_text())["v1"]
+        assert reported == {"datasource": "DataSourceEc2", "errors": []}
         assert (root / "etc/hostname").read_text().strip() in hosts
         assert (root / environment_paths.PREFIX.lstrip("/") / "bin/python").exists()
         assert not (root / str(ROOT).lstrip("/")).exists()
@@ -69,12 +69,12 @@ def test_a_node_is_set_up_for_a_user_who_is_not_root(bare: Debian) -> None:
     ):
         host = hosts.start(imds=imds.ADDRESS, disk=bare.disk("user", mirror.url))
         boot = Boot("mine", private, public, hosts.public_key, "3.11", user="workbench")
-        told = {
+        reported = {
             "dynamic/instance-identity/document": "{}",
             "meta-data/instance-id": "i-1",
             "user-data": user_data(boot),
         }
-        (host.folder / "metadata.json").write_text(json.dumps(told))
+        (host.folder / "metadata.json").write_text(json.dumps(reported))
         ended.callback(serve_metadata(host).wait, 10)
         ended.callback(hosts.stop, host)
         host.boot()
@@ -114,7 +114,7 @@ def log_in(host: Host, known: str, key: str) -> SshSession:
     return until(attempt, "a session", 60, pause=0.5)
 
 
-def test_no_machine_outlives_whoever_started_it(bare: Debian) -> None:
+def test_no_machine_outlives_its_starter(bare: Debian) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "tests.rehearsal.programs.one_machine", str(bare.folder)],
         cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -76,11 +76,11 @@ def with_role(hosts: Hosts) -> Iterator[None]:
         "LastUpdated": "2026-01-01T00:00:00Z",
         "Expiration": "2099-01-01T00:00:00Z",
     }
-    told = {ROLE: "node", f"{ROLE}node": json.dumps(keys)}
+    reported = {ROLE: "node", f"{ROLE}node": json.dumps(keys)}
     with contextlib.ExitStack() as stack:
         for host in hosts:
             path = host.folder / "metadata.json"
-            path.write_text(json.dumps(told))
+            path.write_text(json.dumps(reported))
             service = host.popen(
                 sys.executable, "-I", imds.__file__, str(path), stdin=subprocess.DEVNULL
             )
@@ -153,7 +153,7 @@ def _received(host: RehearsalHost) -> int:
     return int(host.run("cat", "/sys/class/net/eth0/statistics/rx_bytes"))
 
 
-def test_other_tasks_of_a_session_go_on_while_data_is_staged(hosts, folder):
+def test_other_tasks_of_a_session_continue_while_data_is_staged(hosts, folder):
     host = hosts.start()
     host.shape(30)
     session = log_in(hosts)

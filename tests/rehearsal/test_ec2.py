@@ -100,7 +100,7 @@ def test_a_node_says_when_it_is_set_up(one_node):
     assert (done.status, done.errors) == (0, "")
 
 
-def test_metadata_is_not_told_without_a_token(one_node):
+def test_metadata_is_not_given_without_a_token(one_node):
     bench, node = one_node
     ask = "import urllib.request as r; r.urlopen('http://169.254.169.254/latest/user-data')"
 

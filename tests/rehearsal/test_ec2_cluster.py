@@ -355,7 +355,7 @@ def test_from_a_notebook_nodes_train_in_each_size_and_nothing_is_left(
     shell.nothing_is_left()
 
 
-def test_whoever_follows_a_killed_supervisor_goes_on_and_buys_nothing_twice(
+def test_the_successor_of_a_killed_supervisor_continues_and_buys_nothing_twice(
     shell: Shell, tmp_path: Path
 ) -> None:
     prepare = tmp_path / "prepare.sh"
@@ -427,14 +427,14 @@ def test_whoever_follows_a_killed_supervisor_goes_on_and_buys_nothing_twice(
     shell.nothing_is_left()
 
 
-def test_a_node_ends_itself_when_nobody_attends_to_it_any_longer(possible: None) -> None:
+def test_a_node_ends_itself_when_no_one_attends_to_it_any_longer(possible: None) -> None:
     with Hosts(1) as hosts, contextlib.closing(logged_in(hosts[0], hosts.key)) as session:
-        attendance = NodeLeases("lab", lambda: 0.0, seconds=lambda: 5.0, renewal=1)
-        attendance.begin("i-1", session)
-        attendance.lease(session)
+        leases = NodeLeases("lab", lambda: 0.0, seconds=lambda: 5.0, renewal=1)
+        leases.begin("i-1", session)
+        leases.lease(session)
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
-            assert attendance.turn() == frozenset()
+            assert leases.turn() == frozenset()
             time.sleep(0.2)
         lived = hosts[0].is_up
 

@@ -36,8 +36,8 @@ def limited() -> Iterator[ShapedHosts]:
 
 
 def measured(limited: ShapedHosts, sockets: int) -> Survey:
-    told = limited.mpi(MEASURING, nodes=2, sockets=sockets)[0]["measurement"]
-    return measurement_of(told).survey
+    reported = limited.mpi(MEASURING, nodes=2, sockets=sockets)[0]["measurement"]
+    return measurement_of(reported).survey
 
 
 def mbits(survey: Survey) -> float:

@@ -70,7 +70,7 @@ def test_without_the_clusters_key_nobodys_own_keys_are_tried(bench, tmp_path):
         bench.greet(bench.first)
 
 
-def test_a_node_nobody_told_a_key_is_not_entered(bench):
+def test_a_node_without_a_recorded_key_is_not_entered(bench):
     with pytest.raises(MachineError, match="No host key is on record"):
         bench.greet("")
 

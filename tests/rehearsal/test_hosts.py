@@ -75,7 +75,7 @@ def test_a_host_that_shuts_down_is_gone_and_the_machine_is_not(hosts):
     until(lambda: not host.is_up, "end of the host")
 
 
-def test_a_cut_cable_is_noticed_by_nobody_and_can_be_put_back(hosts):
+def test_a_cut_cable_is_noticed_by_no_one_and_can_be_put_back(hosts):
     host = hosts.start()
     host.cut()
     assert ssh(hosts, 0, "-o", "ConnectTimeout=1", "true").returncode != 0

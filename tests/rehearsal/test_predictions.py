@@ -137,28 +137,28 @@ def test_each_prediction_of_a_verdict_comes_true(store, kept, trained) -> None:
     remedies = {one.do: one for one in verdict.remedies}
 
     faster = Change(bandwidth=FASTER * naive.link.bandwidth)
-    foretold = {
+    predicted = {
         "fp16": remedies["--compress fp16"].seconds,
         "powersgd": remedies["--compress powersgd"].seconds,
         "fast": expected(naive, faster),
     }
 
     assert verdict.cause is Cause.NETWORK
-    assert {way: took(trained, way) for way in foretold} == pytest.approx(foretold, rel=NEAR)
+    assert {way: took(trained, way) for way in predicted} == pytest.approx(predicted, rel=NEAR)
 
 
 def test_what_others_would_give_a_compressed_run_comes_true(store, kept, trained) -> None:
     half = seen(store, kept("fp16"))
     codings = {one.codec: one for one in half.codings}
 
-    foretold = {
+    predicted = {
         "powersgd": expected(half, Change(coding=codings[Codec.POWERSGD])),
         "ours 2": expected(half, Change(coding=codings[Codec.NONE])),
     }
 
     assert half.coding.codec is Codec.FP16
     assert half.coding.ratio == pytest.approx(0.5, rel=0.02)
-    assert {way: took(trained, way) for way in foretold} == pytest.approx(foretold, rel=NEAR)
+    assert {way: took(trained, way) for way in predicted} == pytest.approx(predicted, rel=NEAR)
 
 
 def test_a_rank_that_was_slowed_is_named(store, kept) -> None:
@@ -172,7 +172,7 @@ def test_a_rank_that_was_slowed_is_named(store, kept) -> None:
     assert "2.0 times as long as the other" in anatomy.says[0]
 
 
-def test_one_and_two_nodes_foretell_three_and_four(store, kept, trained) -> None:
+def test_one_and_two_nodes_predict_three_and_four(store, kept, trained) -> None:
     steps = {nodes: took(trained, f"ours {nodes}") for nodes in (1, 2, 3, 4)}
     two = seen(store, run := kept("ours 2"))
 

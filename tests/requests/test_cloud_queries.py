@@ -108,7 +108,7 @@ def test_the_program_says_what_it_answers():
     assert answer.stderr.startswith("python -m workbench.cloud answers offers, permissions, ")
 
 
-def test_whoever_asks_loads_neither_boto3_nor_asyncssh():
+def test_a_process_that_asks_loads_neither_boto3_nor_asyncssh():
     program = (
         "import sys, workbench.requests.cloud_queries, workbench.cli; "
         "print({'boto3', 'botocore', 'asyncssh'} & set(sys.modules))"
@@ -127,8 +127,8 @@ def test_the_question_about_other_zones_estimates_the_traffic_of_the_measured_tr
     cluster = store.run(run).wish.cluster
     store.wish_cluster(cluster, up=True, ranks=0, fleet=fleet)
     store.put_node(cluster, Node("i-1", NodeState.JOINED, type="c5.large", zone="b", price=0.05))
-    told = (("step/compute", 0.9), ("step/communication", 0.1), ("exchange/nbytes", 1e8))
-    samples = tuple(Sample(name, 1, 0.0, value) for name, value in told)
+    reported = (("step/compute", 0.9), ("step/communication", 0.1), ("exchange/nbytes", 1e8))
+    samples = tuple(Sample(name, 1, 0.0, value) for name, value in reported)
     store.add_batches([Batch(run, rank, 1, samples) for rank in (0, 1)])
     market = Market("us-east-1", (Offer("c5.large", "a", 0.04, 2, 4.0),))
 

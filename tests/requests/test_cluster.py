@@ -44,7 +44,7 @@ NODES = FleetWish(
         ),
     ],
 )
-def test_a_cluster_that_will_not_do_is_not_wished_for(store, home, options, sentence) -> None:
+def test_a_cluster_that_is_not_valid_is_not_wished_for(store, home, options, sentence) -> None:
     with pytest.raises(InputError) as refusal:
         ask_cluster(store, **options)
 
@@ -68,7 +68,7 @@ def test_a_cluster_gets_all_slots_unless_set_otherwise(store, awake) -> None:
     assert wish.oversubscribe == (local_slots() < 2)
 
 
-def test_asking_for_what_is_so_is_no_new_wish(store, awake) -> None:
+def test_asking_for_the_observed_state_is_no_new_wish(store, awake) -> None:
     ask_cluster(store, 1)
 
     assert ask_cluster(store, 1).revision == 1
@@ -139,7 +139,7 @@ def test_requests_import_neither_chainer_nor_an_engine() -> None:
     assert answer.stdout.strip() == ""
 
 
-def test_a_cluster_stands_on_the_nodes_it_was_given(store, awake) -> None:
+def test_a_cluster_is_on_the_nodes_it_was_given(store, awake) -> None:
     wish = ask_cluster(store, fleet=NODES)
 
     assert (wish.ranks, wish.fleet) == (2, NODES)

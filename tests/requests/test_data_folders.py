@@ -39,7 +39,7 @@ def test_a_folder_becomes_absolute_and_a_bucket_stays(data, tmp_path):
         ("gs://bucket", "is neither a folder nor a place in S3"),
     ],
 )
-def test_data_that_will_not_do_is_refused(data, tmp_path, place, sentence):
+def test_data_that_is_not_valid_is_refused(data, tmp_path, place, sentence):
     (tmp_path / "empty" / "folder").mkdir(parents=True)
 
     with pytest.raises(InputError, match=sentence):
@@ -58,7 +58,7 @@ def test_what_a_cluster_had_before_is_not_asked_for_again():
     assert placed(fleet, before) == fleet
 
 
-def test_nodes_that_stand_are_not_told_of_other_data(data, tmp_path):
+def test_nodes_that_are_up_get_no_other_data(data, tmp_path):
     other = FleetWish(Provider.HOSTS, data=data)
 
     with pytest.raises(

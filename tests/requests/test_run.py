@@ -47,7 +47,7 @@ NODES = FleetWish(
         ({"grace": -1.0}, "grace must be at least 0 seconds, not -1."),
     ],
 )
-def test_a_run_that_will_not_do_starts_nothing(store, home, options, sentence) -> None:
+def test_a_run_that_is_not_valid_starts_nothing(store, home, options, sentence) -> None:
     with pytest.raises(InputError) as refusal:
         ask_run(store, **CELL, **options)
 

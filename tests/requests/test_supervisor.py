@@ -57,7 +57,7 @@ def test_a_supervisor_that_has_let_go_of_its_lock_is_not_awake(home) -> None:
     assert not supervisor_is_awake("default")
 
 
-def test_looking_whether_one_is_awake_does_not_stand_in_its_way(home) -> None:
+def test_looking_whether_one_is_awake_does_not_get_in_its_way(home) -> None:
     with (cluster_directory("default") / LOCK_NAME).open("wb") as file:
         assert not supervisor_is_awake("default")
 
@@ -84,7 +84,7 @@ def test_a_supervisor_that_cannot_be_started_is_reported_with_its_log(home) -> N
     assert str(refusal.value).endswith(f"see {log}.")
 
 
-def test_a_cluster_that_is_down_wakes_nobody_to_go_down(store, home) -> None:
+def test_a_cluster_that_is_down_wakes_no_one_to_go_down(store, home) -> None:
     store.wish_cluster("default", up=True, ranks=1)
 
     ask_down(store)
@@ -164,7 +164,7 @@ def test_a_process_that_got_the_number_later_is_left_alone(start: Start) -> None
     assert rouse("default") == ""
 
 
-def test_nobody_is_roused_where_a_person_debugs(start: Start, monkeypatch) -> None:
+def test_no_one_is_roused_where_a_person_debugs(start: Start, monkeypatch) -> None:
     start("idle", *OURS)
     monkeypatch.setenv("WORKBENCH_WATCHDOG", "off")
 

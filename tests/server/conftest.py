@@ -114,7 +114,7 @@ def begin(store: Store) -> Callable[..., Training]:
 
 @pytest.fixture
 def run(begin: Callable[..., Training]) -> Training:
-    """A run that goes on."""
+    """A run that is active."""
     return begin()
 
 

@@ -1,4 +1,4 @@
-"""Nobody gets in without a token, nor against the authorizer; all of our routes are tried."""
+"""No request is served without a token, nor against the authorizer; all of our routes are tried."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 WITHOUT = {"Authorization": ""}
 
 
-class Nobody(Authorizer):
-    """Lets nobody do anything, and remembers what was asked."""
+class NoOne(Authorizer):
+    """Allows nothing, and records what was requested."""
 
     asked: ClassVar[set[tuple[str, str]]] = set()
 
@@ -106,15 +106,15 @@ async def test_every_door_but_the_pages_own_opens_with_one(all_doors, ask, follo
 class TestAnAuthorizerThatSaysNo:
     @pytest.fixture
     def jp_server_config(self, jp_server_config):
-        Nobody.asked.clear()
-        jp_server_config["ServerApp"]["authorizer_class"] = Nobody
+        NoOne.asked.clear()
+        jp_server_config["ServerApp"]["authorizer_class"] = NoOne
         return jp_server_config
 
     async def test_is_obeyed_at_every_door(self, all_doors, ask, follow, store) -> None:
         answers = {await knock(ask, follow, *door) for door in all_doors}
 
         assert answers == {403}
-        assert Nobody.asked == {("read", "workbench"), ("write", "workbench")}
+        assert NoOne.asked == {("read", "workbench"), ("write", "workbench")}
         assert store.clusters() == []
 
 

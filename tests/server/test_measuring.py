@@ -1,4 +1,4 @@
-"""A page has a cluster measured, and is told what was found."""
+"""A page has a cluster measured, and gets the result."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ async def test_who_asks_while_one_is_on_gets_that_one(ask, store, cluster) -> No
     assert len(store.unfinished(cluster)) == 1
 
 
-async def test_one_that_is_being_cancelled_does_not_stand_in_for_a_new_one(
-    ask, store, cluster
-) -> None:
+async def test_one_that_is_being_cancelled_does_not_replace_a_new_one(ask, store, cluster) -> None:
     first = (await ask("POST", "clusters", cluster, "measure")).json["id"]
     await ask("POST", "runs", first, "stop")
 
@@ -73,7 +71,7 @@ async def test_one_that_is_being_cancelled_does_not_stand_in_for_a_new_one(
     assert second.json["id"] != first
 
 
-async def test_a_cluster_that_nobody_wants_up_is_not_started_for_it(ask, store, cluster) -> None:
+async def test_a_cluster_that_no_one_wants_up_is_not_started_for_it(ask, store, cluster) -> None:
     store.wish_cluster(cluster, up=False, ranks=2)
 
     answer = await ask("POST", "clusters", cluster, "measure")
@@ -85,13 +83,13 @@ async def test_a_cluster_that_nobody_wants_up_is_not_started_for_it(ask, store, 
     assert store.unfinished(cluster) == []
 
 
-async def test_a_cluster_that_nobody_asked_for_is_not_measured(ask) -> None:
+async def test_a_cluster_that_no_one_asked_for_is_not_measured(ask) -> None:
     answer = await ask("POST", "clusters", "lab", "measure")
 
     assert (answer.status, answer.json["reason"]) == (404, "workbench")
 
 
-async def test_what_was_found_is_told(ask, measure) -> None:
+async def test_what_was_found_is_reported(ask, measure) -> None:
     run = await measure(found(time.time()))
 
     said = (await ask("GET", "runs", run, "survey")).json
@@ -135,5 +133,5 @@ async def test_a_cluster_tells_which_run_measured_it_last(ask, measure) -> None:
     await measure(found(5.0))
     newest = await measure(found(9.0))
 
-    (told,) = (await ask("GET", "clusters")).json["clusters"]
-    assert told["measured"] == {"run": newest, "time": 9.0}
+    (reported,) = (await ask("GET", "clusters")).json["clusters"]
+    assert reported["measured"] == {"run": newest, "time": 9.0}

@@ -1,4 +1,4 @@
-"""REST reads facts and writes wishes, and refuses what will not do with a sentence."""
+"""REST reads facts and writes wishes, and refuses what is not valid with a sentence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from workbench.requests import cloud_queries, supervisor
 from workbench.requests import cluster as cluster_requests
 from workbench.requests.cloud_queries import Market
 from workbench.server import operations
-from workbench.store import Store, schema, sqlite_errors
+from workbench.store import Store, schema
 from workbench.store.paths import snapshot_directory
 from workbench.view import run_output
 
@@ -48,7 +48,7 @@ async def test_a_fresh_store_has_no_clusters(ask) -> None:
     }  # fmt: skip
 
 
-async def test_clusters_are_told_with_what_is_asked_and_what_is_so(ask, store, begin) -> None:
+async def test_clusters_are_listed_with_desired_and_observed_state(ask, store, begin) -> None:
     store.wish_cluster("lab", up=True, ranks=3)
     store.put_cluster_fact(ClusterFact("lab", ClusterState.RESIZING, 2, 7, "Growing."))
     store.put_ranks("lab", [RankFact(7, rank, "here", 100 + rank, rank) for rank in range(2)])
@@ -103,7 +103,7 @@ async def test_a_cluster_is_resized(ask, store, cluster) -> None:
     assert store.cluster_wish(cluster).ranks == 3
 
 
-async def test_of_two_resizes_the_later_stands_and_both_see_it(ask, store, cluster) -> None:
+async def test_of_two_resizes_the_later_wins_and_both_see_it(ask, store, cluster) -> None:
     asked = [ask("PATCH", "clusters", cluster, body={"ranks": ranks}) for ranks in (1, 3)]
 
     operations = await asyncio.gather(*asked)
@@ -175,7 +175,7 @@ async def test_a_wish_wakes_the_supervisor(ask, cluster, monkeypatch, awake, beg
         ("POST", ("clusters", "lab", "stop")),
     ],
 )
-async def test_a_cluster_that_nobody_asked_for_is_not_found(ask, store, method, path) -> None:
+async def test_a_cluster_that_no_one_asked_for_is_not_found(ask, store, method, path) -> None:
     answer = await ask(method, *path, body={"ranks": 2} if method == "PATCH" else None)
 
     assert (answer.status, answer.json["reason"]) == (404, "workbench")
@@ -202,7 +202,7 @@ def fleet(store) -> FleetWish:
     return fleet
 
 
-async def test_nodes_and_money_are_told(ask, store, fleet) -> None:
+async def test_nodes_and_money_are_reported(ask, store, fleet) -> None:
     node = Node("i-1", NodeState.JOINED, "10.0.0.1", 1, price=0.25, spent=0.1, launched=1.0)
     store.put_nodes("lab", [node, Node("i-2", NodeState.BOOTING, price=0.25)])
 
@@ -247,7 +247,7 @@ async def test_more_nodes_that_cost_wait_for_a_yes_to_their_price(
     ask, store, fleet, monkeypatch
 ) -> None:
     store.wish_cluster("lab", up=True, ranks=0, fleet=replace(fleet, provider=Provider.EC2))
-    offer = Offer("c5.large", "a", 0.04, 2, 4.0, beside=0.01)
+    offer = Offer("c5.large", "a", 0.04, 2, 4.0, extra_price=0.01)
     monkeypatch.setattr(cloud_queries, "ask_offers", lambda *_, **__: Market("us-east-1", (offer,)))
 
     answer = await ask("PATCH", "clusters", "lab", body={"nodes": 4})
@@ -308,7 +308,7 @@ async def test_a_time_that_is_none_is_refused(ask, store, fleet, seconds) -> Non
         (" " * 16_001, "The body has 16,001 bytes; send at most 16,000."),
     ],
 )
-async def test_a_body_that_will_not_do_is_refused(ask, store, cluster, body, sentence) -> None:
+async def test_a_body_that_is_not_valid_is_refused(ask, store, cluster, body, sentence) -> None:
     for method in ("PUT", "PATCH"):
         answer = await ask(method, "clusters", cluster, body=body)
 
@@ -372,7 +372,7 @@ async def test_the_newest_runs_are_listed_first(ask, begin) -> None:
 
 
 @pytest.mark.parametrize("limit", ["0", "201", "ten", "1e1", "-1", "٣", "9" * 30, ""])
-async def test_a_limit_that_will_not_do_is_refused(ask, limit) -> None:
+async def test_a_limit_that_is_not_valid_is_refused(ask, limit) -> None:
     answer = await ask("GET", "runs", params={"limit": limit})
 
     assert (answer.status, answer.json["reason"]) == (400, "workbench")
@@ -385,7 +385,7 @@ async def test_a_cluster_s_runs_are_asked_for_by_a_name(ask) -> None:
     assert answer.status == 400
 
 
-async def test_a_run_is_told(ask, run) -> None:
+async def test_a_run_is_reported(ask, run) -> None:
     run.report(range(10), loss=lambda i: 10 - i)
 
     answer = await ask("GET", "runs", run.id)
@@ -488,7 +488,7 @@ async def test_a_run_s_id_leads_to_no_other_folder(http_server_client, jp_base_u
     assert b"No run has the id '../../store.sqlite3'" in answer.body
 
 
-async def test_a_run_that_bears_the_id_of_another_is_not_mistaken_for_it(ask, begin) -> None:
+async def test_a_run_that_has_the_id_of_another_is_not_mistaken_for_it(ask, begin) -> None:
     begin(UNKNOWN)
 
     answer = await ask("GET", "runs", UNKNOWN)
@@ -499,7 +499,7 @@ async def test_a_run_that_bears_the_id_of_another_is_not_mistaken_for_it(ask, be
 # -- what is kept
 
 
-async def test_what_stays_of_a_run_is_told_once_it_has_ended(ask, run) -> None:
+async def test_what_stays_of_a_run_is_sent_once_it_has_ended(ask, run) -> None:
     run.report(range(10))
     run.write("hello\n")
     run.end()
@@ -528,7 +528,7 @@ async def test_what_stays_is_drawn_once_for_all_pages(ask, begin, monkeypatch) -
     assert drawn == [run.id for run in runs]
 
 
-async def test_nothing_stays_of_a_run_that_goes_on(ask, begin) -> None:
+async def test_nothing_stays_of_a_run_that_continues(ask, begin) -> None:
     run = begin("digits")
 
     answer = await ask("GET", "runs", run.id, "bundle")
@@ -564,7 +564,7 @@ async def test_a_part_of_the_curves_comes_in_finer_buckets(ask, run, decode) -> 
         ({"first": "5", "last": "9" * 20, "buckets": "2"}, "last must be a whole number"),
     ],
 )
-async def test_a_part_that_will_not_do_is_refused(ask, run, params, sentence) -> None:
+async def test_a_part_that_is_not_valid_is_refused(ask, run, params, sentence) -> None:
     answer = await ask("GET", "runs", run.id, "curves", params=params)
 
     assert (answer.status, answer.json["reason"]) == (400, "workbench")
@@ -574,7 +574,9 @@ async def test_a_part_that_will_not_do_is_refused(ask, run, params, sentence) ->
 # -- bad luck
 
 
-async def test_a_store_that_a_newer_workbench_wrote_is_told_for_each_call(ask, home, store) -> None:
+async def test_a_store_that_a_newer_workbench_wrote_is_reported_for_each_call(
+    ask, home, store
+) -> None:
     with sqlite3.connect(store.path) as connection:
         connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
     connection.close()
@@ -585,10 +587,10 @@ async def test_a_store_that_a_newer_workbench_wrote_is_told_for_each_call(ask, h
     assert "newer" in answer.message
 
 
-async def test_a_store_that_is_busy_is_told_and_others_are_not_held_up(
-    ask, store, cluster, monkeypatch
+async def test_a_store_that_is_busy_is_reported_and_others_are_not_held_up(
+    ask, store, cluster, extension
 ) -> None:
-    monkeypatch.setattr(sqlite_errors, "BUSY_SECONDS", 0.5)
+    extension.workers.lock_seconds = 0.5
     with sqlite3.connect(store.path, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
         wish = asyncio.ensure_future(ask("DELETE", "clusters", cluster))
@@ -606,7 +608,7 @@ async def test_a_store_that_is_busy_is_told_and_others_are_not_held_up(
     assert "was busy" in refused.message
 
 
-async def test_a_supervisor_that_does_not_start_is_told(ask, store, monkeypatch) -> None:
+async def test_a_supervisor_that_does_not_start_is_reported(ask, store, monkeypatch) -> None:
     monkeypatch.setattr(supervisor, "supervisor_is_awake", lambda name: False)
     monkeypatch.setattr(supervisor.sys, "executable", "/nowhere/python")
 
@@ -616,7 +618,7 @@ async def test_a_supervisor_that_does_not_start_is_told(ask, store, monkeypatch)
     assert "could not be started" in answer.message
 
 
-async def test_a_data_directory_that_cannot_be_made_is_told(ask, tmp_path, monkeypatch) -> None:
+async def test_a_data_directory_that_cannot_be_made_is_reported(ask, tmp_path, monkeypatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path / "file" / "home"))
 

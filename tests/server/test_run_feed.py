@@ -17,7 +17,7 @@ from workbench.errors import ClusterError
 from workbench.requests import supervisor
 from workbench.server import run_feed, run_reader
 from workbench.server.run_feed import Chores
-from workbench.store import Store, sqlite_errors
+from workbench.store import Store
 from workbench.view.page_feed import Feed
 
 
@@ -140,12 +140,12 @@ async def test_two_runs_are_followed_side_by_side(follow, begin) -> None:
     assert one.feed != two.feed
 
 
-# -- attendance
+# -- open pages
 
 
 async def test_a_kernel_knows_at_once_how_many_pages_there_are(follow, run, store) -> None:
     def pages() -> int | None:
-        return store.attendance(run.id, time.time())
+        return store.open_pages(run.id, time.time())
 
     assert pages() is None
     async with follow(run.id):
@@ -159,10 +159,10 @@ async def test_a_kernel_knows_at_once_how_many_pages_there_are(follow, run, stor
 async def test_a_kernel_counts_on_pages_that_stay_after_the_end(
     follow, run, store, set_pace
 ) -> None:
-    set_pace(attendance=0.0, chores=0.05, keep=0.1)
+    set_pace(pages=0.0, chores=0.05, keep=0.1)
 
     def pages(later: float = 0.0) -> int | None:
-        return store.attendance(run.id, time.time() + later)
+        return store.open_pages(run.id, time.time() + later)
 
     async with follow(run.id, stay=1) as one, follow(run.id, stay=1) as two:
         run.end()
@@ -182,7 +182,7 @@ async def test_a_kernel_does_not_count_on_pages_that_go_at_the_end(follow, run, 
 
     async with follow(run.id) as listener:
         await listener.hear_out()
-        await until(lambda: store.attendance(run.id, time.time()) == 0, 1)
+        await until(lambda: store.open_pages(run.id, time.time()) == 0, 1)
 
 
 async def test_a_page_that_stays_is_sent_away_when_no_kernel_waits_any_longer(
@@ -196,13 +196,13 @@ async def test_a_page_that_stays_is_sent_away_when_no_kernel_waits_any_longer(
     await until(lambda: not extension.feeds._followings)
 
 
-async def test_attendance_is_repeated_while_there_are_pages(
+async def test_the_number_of_pages_is_repeated_while_there_are_pages(
     follow, run, set_pace, monkeypatch
 ) -> None:
-    set_pace(attendance=0.0, chores=0.1)
+    set_pace(pages=0.0, chores=0.1)
     written = []
     monkeypatch.setattr(
-        Store, "put_attendance", lambda self, run, server, pages, now: written.append(pages)
+        Store, "put_open_pages", lambda self, run, server, pages, now: written.append(pages)
     )
 
     async with follow(run.id):
@@ -214,18 +214,17 @@ async def test_attendance_is_repeated_while_there_are_pages(
     assert len(written) == quiet
 
 
-async def test_a_run_that_is_not_there_has_no_attendance(follow, store) -> None:
+async def test_a_run_that_is_not_there_has_no_open_pages(follow, store) -> None:
     async with follow("260101-000000-aaaa") as listener:
         await listener.hear_out()
 
-    assert store.attendance("260101-000000-aaaa", time.time()) is None
+    assert store.open_pages("260101-000000-aaaa", time.time()) is None
 
 
 async def test_a_store_that_cannot_be_written_does_not_keep_a_page_from_following(
-    follow, run, store, set_pace, monkeypatch, caplog
+    follow, run, store, set_pace, caplog
 ) -> None:
-    monkeypatch.setattr(sqlite_errors, "BUSY_SECONDS", 0.05)
-    set_pace(chores=0.1)
+    set_pace(chores=0.1, lock=0.05)
     run.report(range(10))
     with store._transaction():
         async with follow(run.id) as listener:
@@ -285,7 +284,7 @@ def test_a_cluster_that_failed_is_not_tried_again_unasked(
     assert asleep == []
 
 
-async def test_nobody_is_woken_for_a_run_that_has_ended(follow, run, asleep, set_pace) -> None:
+async def test_no_one_is_woken_for_a_run_that_has_ended(follow, run, asleep, set_pace) -> None:
     set_pace(waking=0.0, chores=0.02)
     run.end()
 
@@ -295,7 +294,7 @@ async def test_nobody_is_woken_for_a_run_that_has_ended(follow, run, asleep, set
     assert asleep == []
 
 
-async def test_nobody_is_woken_when_nobody_looks(follow, run, asleep, set_pace) -> None:
+async def test_no_one_is_woken_when_no_one_looks(follow, run, asleep, set_pace) -> None:
     set_pace(waking=0.3, chores=0.02)
 
     async with follow(run.id) as listener:
@@ -321,7 +320,7 @@ async def test_the_server_says_goodbye_and_leaves_nothing(
         closed = [await one.hear_out(), await two.hear_out()]
 
     assert closed == [(1001, "The server is stopping.")] * 2
-    assert store.attendance(run.id, time.time()) == 0
+    assert store.open_pages(run.id, time.time()) == 0
     assert ours() == []
     assert [task for task in asyncio.all_tasks() if "follow" in repr(task.get_coro())] == []
 

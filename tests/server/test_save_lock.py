@@ -21,7 +21,7 @@ def test_a_turn_is_one_pages_until_it_ends_it() -> None:
     assert save_lock.take(TWO, PATH, 2.0)
 
 
-def test_nobody_ends_anothers_turn() -> None:
+def test_no_one_ends_anothers_turn() -> None:
     save_lock = Turns()
     save_lock.take(ONE, PATH, 0.0)
 
@@ -30,7 +30,7 @@ def test_nobody_ends_anothers_turn() -> None:
     assert not save_lock.take(TWO, PATH, 1.0)
 
 
-def test_a_page_that_is_gone_holds_nobody_up_for_long() -> None:
+def test_a_page_that_is_gone_holds_no_one_up_for_long() -> None:
     save_lock = Turns()
     save_lock.take(ONE, PATH, 0.0)
     save_lock.take(ONE, PATH, TURN_SECONDS - 1)  # to ask again makes it no longer
@@ -80,7 +80,7 @@ async def test_a_turn_is_refused_given_back_and_granted(ask) -> None:
     assert [answer.status for answer in said if answer.status != 200] == [204] * 3
 
 
-async def test_a_turn_that_nobody_ends_is_over_after_a_while(ask, extension) -> None:
+async def test_a_turn_that_no_one_ends_is_over_after_a_while(ask, extension) -> None:
     extension.turns.seconds = 0.05
     await ask("PUT", "turns", ONE, body={"path": PATH})
     await asyncio.sleep(0.1)

@@ -27,7 +27,7 @@ LATER = 100.0
 
 @dataclass
 class Wire:
-    """A connection that takes what is written when it is told to."""
+    """A connection that takes what is written when the test lets it."""
 
     loop: Any
     sent: list[str | bytes] = field(default_factory=list)
@@ -58,7 +58,7 @@ def line_of(it_per_second: float = 2.0) -> list[Any]:
 def look(
     version: int = 7, *, ended: bool = False, frames=None, output=None, **run: Any
 ) -> RunUpdate:
-    """Return where a run stands."""
+    """Return a run's state."""
     run = {"is_ended": ended, "iteration": 0, "line": line_of(), **run}
     return RunUpdate("feed", version, ended, run, None, frames or {}, output or {})
 
@@ -164,12 +164,12 @@ def test_nothing_is_sent_before_the_connection_has_taken_the_last(page, latest, 
 # -- the end
 
 
-def test_a_page_that_has_all_is_told_the_end(page, latest, wire) -> None:
+def test_a_page_that_has_all_gets_the_end(page, latest, wire) -> None:
     assert page.send(look(5, ended=True), latest, LATER)
     assert wire.take() == ["end"]
 
 
-def test_a_page_that_lacks_something_is_not_told_the_end(page, latest, wire) -> None:
+def test_a_page_that_lacks_something_does_not_get_the_end(page, latest, wire) -> None:
     assert not page.send(look(7, ended=True), latest, LATER)
     assert not page.send(look(7, ended=True, frames={5: b"5-7"}), latest, LATER)
     assert wire.take() == [b"5-7"]
@@ -179,7 +179,7 @@ def test_a_page_that_has_just_come_may_still_ask_for_output(page, latest) -> Non
     assert not page.send(look(5, ended=True), latest, USUAL.greeting / 2)
 
 
-def test_a_page_that_reads_output_is_told_the_end_behind_it(page, latest, wire) -> None:
+def test_a_page_that_reads_output_gets_the_end_behind_it(page, latest, wire) -> None:
     page.take(OutputRequest(type="output", after=0))
     some = {0: {"after": 3, "skipped": 0, "pieces": []}}
 
@@ -191,7 +191,7 @@ def test_a_page_that_reads_output_is_told_the_end_behind_it(page, latest, wire) 
     assert wire.take() == ["output", "end"]
 
 
-def test_a_page_that_wants_no_more_output_is_told_the_end(page, latest) -> None:
+def test_a_page_that_wants_no_more_output_gets_the_end(page, latest) -> None:
     page.take(OutputRequest(type="output", after=0))
     page.send(look(5, ended=True, output={0: {"after": 3}}), latest, LATER)
 
@@ -200,7 +200,7 @@ def test_a_page_that_wants_no_more_output_is_told_the_end(page, latest) -> None:
     assert page.send(look(5, ended=True), latest, LATER)
 
 
-def test_a_page_that_stops_reading_output_is_told_the_end(page, latest) -> None:
+def test_a_page_that_stops_reading_output_gets_the_end(page, latest) -> None:
     page.take(OutputRequest(type="output", after=0))
     page.send(look(5, ended=True, output={0: {"after": 3}}), latest, LATER)
 
@@ -222,7 +222,7 @@ def test_a_page_that_does_not_answer_gets_the_rest_of_a_run_that_has_ended(
     assert wire.take() == [b"6-7", "end"]
 
 
-def test_a_page_that_does_not_answer_and_lacks_nothing_is_told_the_end(waiting, latest) -> None:
+def test_a_page_that_does_not_answer_and_lacks_nothing_gets_the_end(waiting, latest) -> None:
     patience = LATER + USUAL.patience
 
     assert not waiting.send(look(6, ended=True), latest, patience - 1)
@@ -238,10 +238,10 @@ def test_nothing_is_sent_over_a_closed_connection(page, latest, wire) -> None:
     assert (wire.take(), wire.closed) == ([], (1000, ""))
 
 
-# -- where the run stands
+# -- the run's state
 
 
-def test_a_page_is_told_where_the_run_stands_once(page, latest, wire) -> None:
+def test_a_page_gets_the_state_of_the_run_once(page, latest, wire) -> None:
     latest.note(look(iteration=1), LATER)
 
     for _ in range(2):
@@ -261,7 +261,7 @@ def test_a_page_is_told_where_the_run_stands_once(page, latest, wire) -> None:
         ({}, USUAL.beat, 2),
     ],
 )
-def test_what_has_changed_is_told_after_a_moment_and_all_of_it_now_and_then(
+def test_what_has_changed_is_sent_after_a_moment_and_all_of_it_periodically(
     latest, change, seconds, count
 ) -> None:
     latest.note(look(), LATER)
@@ -272,7 +272,7 @@ def test_what_has_changed_is_told_after_a_moment_and_all_of_it_now_and_then(
     assert latest.is_behind == ("iteration" in change and count == 1)
 
 
-def test_a_run_that_has_ended_is_not_told_again(latest) -> None:
+def test_a_run_that_has_ended_is_not_sent_again(latest) -> None:
     latest.note(look(ended=True), LATER)
 
     latest.note(look(ended=True), LATER + 10 * USUAL.beat)

@@ -109,7 +109,9 @@ async def test_frames_come_at_most_ten_times_a_second(follow, run) -> None:
     assert 3 <= listener.heard.count("frame") <= 3 + seconds / 0.08
 
 
-async def test_a_connection_that_was_cut_goes_on_without_gap_or_repeat(follow, run, store) -> None:
+async def test_a_connection_that_was_cut_continues_without_gap_or_repeat(
+    follow, run, store
+) -> None:
     run.report(range(1000))
     async with follow(run.id) as before:
         await before.hear_a("frame")
@@ -130,7 +132,7 @@ async def test_a_connection_that_was_cut_goes_on_without_gap_or_repeat(follow, r
 
 
 @pytest.mark.parametrize("claim", [{}, {"feed": "stale", "version": 1}, {"version": 1}])
-async def test_a_page_of_another_feed_begins_anew(follow, run, claim) -> None:
+async def test_a_page_of_another_feed_begins_again(follow, run, claim) -> None:
     run.report(range(10))
 
     async with follow(run.id, **claim) as listener:
@@ -140,7 +142,7 @@ async def test_a_page_of_another_feed_begins_anew(follow, run, claim) -> None:
     assert len(frame.series["loss"]["x"]) == 10
 
 
-async def test_a_page_that_claims_a_version_to_come_begins_anew(follow, run) -> None:
+async def test_a_page_that_claims_a_version_to_come_begins_again(follow, run) -> None:
     run.report(range(10))
     async with follow(run.id) as before:
         await before.hear_a("frame")
@@ -151,7 +153,7 @@ async def test_a_page_that_claims_a_version_to_come_begins_anew(follow, run) -> 
     assert frame.series["loss"]["reset"]
 
 
-async def test_a_feed_that_nobody_follows_is_forgotten_after_a_while(follow, run, set_pace) -> None:
+async def test_a_feed_that_no_one_follows_is_forgotten_after_a_while(follow, run, set_pace) -> None:
     set_pace(keep=0.05)
     run.report(range(10))
     async with follow(run.id) as before:
@@ -176,7 +178,7 @@ async def test_a_large_run_comes_bit_by_bit_and_whole(follow, run, store) -> Non
     assert drawn(listener) == whole_curve(store, run)
 
 
-# -- where the run stands
+# -- the run's state
 
 
 async def test_a_page_hears_of_the_run_at_most_four_times_a_second(follow, run) -> None:
@@ -194,7 +196,7 @@ async def test_a_page_hears_of_the_run_at_most_four_times_a_second(follow, run) 
     assert listener.run["is_ended"]
 
 
-async def test_a_page_hears_of_a_quiet_run_now_and_then(follow, run, set_pace) -> None:
+async def test_a_page_hears_of_a_quiet_run_periodically(follow, run, set_pace) -> None:
     set_pace(beat=0.2, refresh=0.1)
 
     async with follow(run.id) as listener:
@@ -252,7 +254,7 @@ async def test_a_run_that_waits_says_for_what(follow, begin) -> None:
 # -- the end
 
 
-async def test_a_run_that_has_ended_is_told_and_the_connection_closed(follow, run) -> None:
+async def test_a_run_that_has_ended_is_sent_and_the_connection_closed(follow, run) -> None:
     run.report(range(10))
     run.end()
 
@@ -407,7 +409,7 @@ async def test_output_that_is_far_behind_is_skipped_and_counted(follow, run) -> 
 
 
 @pytest.mark.parametrize("identity", [UNKNOWN, "digits", "x" * 500])
-async def test_a_run_that_is_not_there_is_told(follow, identity) -> None:
+async def test_a_run_that_is_not_there_is_reported(follow, identity) -> None:
     async with follow(identity) as listener:
         code, reason = await listener.hear_out()
 
@@ -451,7 +453,7 @@ async def test_a_message_that_is_none_closes_the_connection(
     assert closed[1].startswith(reason)
 
 
-async def test_answers_that_fit_no_question_are_borne(follow, run) -> None:
+async def test_answers_that_fit_no_question_are_ignored(follow, run) -> None:
     async with follow(run.id) as listener:
         for version in (0, 5, 2**53 - 1):
             listener.say(type="ack", version=version)
@@ -459,7 +461,7 @@ async def test_answers_that_fit_no_question_are_borne(follow, run) -> None:
         await listener.hear_a("frame")
 
 
-async def test_a_store_that_a_newer_workbench_wrote_is_told(follow, run, store) -> None:
+async def test_a_store_that_a_newer_workbench_wrote_is_reported(follow, run, store) -> None:
     with sqlite3.connect(store.path) as connection:
         connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
     connection.close()
@@ -471,7 +473,7 @@ async def test_a_store_that_a_newer_workbench_wrote_is_told(follow, run, store) 
     assert reason.startswith("The store ")
 
 
-async def test_a_store_that_fails_meanwhile_is_told_and_a_page_may_come_back(
+async def test_a_store_that_fails_meanwhile_is_reported_and_a_page_may_come_back(
     follow, run, monkeypatch
 ) -> None:
     def fail(self, now):
@@ -490,7 +492,7 @@ async def test_a_store_that_fails_meanwhile_is_told_and_a_page_may_come_back(
     assert closed == (4503, "The store cannot be read (disk I/O error).")
 
 
-async def test_a_mistake_of_ours_is_logged_and_the_page_told(
+async def test_a_mistake_of_ours_is_logged_and_the_page_reported(
     follow, run, monkeypatch, caplog
 ) -> None:
     def fail(self, now):
@@ -505,7 +507,7 @@ async def test_a_mistake_of_ours_is_logged_and_the_page_told(
     assert "oops" in caplog.text
 
 
-async def test_a_run_that_nobody_knew_is_followed_once_it_is_there(follow, begin) -> None:
+async def test_a_run_that_no_one_knew_is_followed_once_it_is_there(follow, begin) -> None:
     async with follow(UNKNOWN) as listener:
         await listener.hear_out()
 

@@ -207,7 +207,7 @@ def test_attempts_go_with_their_run(store, saved) -> None:
     resumed(store, saved, 4)
     store.put_run_fact(saved, state=RunState.FINISHED)
 
-    store.doom(saved)
+    store.delete_run(saved)
     while store.sweep():
         pass
 

@@ -79,7 +79,7 @@ def test_of_machines_that_come_at_once_one_has_it(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"name": 3}', "null"])
-def test_a_claim_that_cannot_be_read_lets_nobody_in(tmp_path, text) -> None:
+def test_a_claim_that_cannot_be_read_lets_no_one_in(tmp_path, text) -> None:
     (tmp_path / CLAIM_NAME).write_text(text)
 
     with pytest.raises(MachineError, match="unreadable uses it"):

@@ -57,7 +57,7 @@ def test_last_values_stay_as_they_were_concluded(store, run) -> None:
 def test_a_conclusion_goes_with_its_run(store, run) -> None:
     store.keep_conclusion(run, SOME)
 
-    store.doom(run)
+    store.delete_run(run)
 
     assert store.conclusion(run) is None
 

@@ -60,7 +60,7 @@ def test_a_store_of_an_older_version_is_migrated_and_keeps_what_it_had(tmp_path,
         assert store.cluster_wish("lab") == ClusterWish("lab", True, 3, False, 7)
         assert store.wish_cluster("lab", up=True, ranks=4).revision == 8
         assert store.nodes("lab") == store.purchases("lab") == []
-        assert store.attendance("run", 0.0) is None
+        assert store.open_pages("run", 0.0) is None
         assert store.surveys("lab") == store.forecasts("lab", 1e12) == []
         assert store._one("PRAGMA user_version") == (VERSION,)
 
@@ -86,12 +86,12 @@ def test_a_node_of_an_older_store_keeps_the_disk_that_was_counted(tmp_path) -> N
     with Store(path) as store:
         [rented], [own] = store.nodes("lab"), store.nodes("desk")
 
-    assert rented.beside == pytest.approx(50 * 0.08 / 730)
-    assert (rented.spent, own.beside) == (0.2, 0.0)
+    assert rented.extra_price == pytest.approx(50 * 0.08 / 730)
+    assert (rented.spent, own.extra_price) == (0.2, 0.0)
     assert (rented.traffic, own.traffic) == (0.0, 0.0)
 
 
-def test_what_stood_in_texts_and_places_of_an_older_store_has_fields(tmp_path) -> None:
+def test_what_was_in_texts_and_places_of_an_older_store_has_fields(tmp_path) -> None:
     path = tmp_path / "store.sqlite3"
     exchange = {"nbytes": 1000, "seconds": 1e-3, "ranks": 3}
     old = [
@@ -167,6 +167,46 @@ def test_what_was_asked_for_before_options_had_their_names_is_read(tmp_path) -> 
     assert record.purchase == Purchase("lab", "t", 0, 3, 2, ("a",), max_price=0.5)
 
 
+def test_what_had_other_names_in_an_older_store_is_read(tmp_path) -> None:
+    path, run = tmp_path / "store.sqlite3", "260101-000000-aaaa"
+    purchase = {"cluster": "lab", "token": "t", "rung": 2, "count": 3, "min_nodes": 2}
+    purchase |= {"types": ["a"]}
+    with sqlite3.connect(path) as connection:
+        for step in range(14):
+            connection.executescript(MIGRATIONS[step])
+        connection.execute(
+            "INSERT INTO runs (number, id, name, cluster, kind, source, path, folder, arguments, "
+            "parameters, environment, wished_ranks, grace, wall_clock_limit, created) "
+            "VALUES (3, ?, 'fit', 'lab', 'cell', '', '', '', '[]', '[]', '[]', 0, 1, 0, 1)", (run,)
+        )  # fmt: skip
+        connection.execute("INSERT INTO metrics VALUES (5, 'gauge/noise'), (6, 'gauge/mine')")
+        connection.execute("INSERT INTO points VALUES (3, 1, 0, 9, 1, 5, 7), (3, 2, 0, 9, 1, 6, 8)")
+        connection.execute("INSERT INTO latest VALUES (3, 5, 0, 9, 7), (3, 6, 0, 9, 8)")
+        connection.execute(
+            "INSERT INTO purchases VALUES (1, 'lab', 't', ?, 4, 0, 'written', 1, '', '', '', '[]')",
+            (json.dumps(purchase),),
+        )
+        forecast = ('[{"setup": 1}]', 2.0)
+        connection.execute("INSERT INTO forecasts VALUES (1, 'lab', 'r', 'plan', ?, ?)", forecast)
+        node = ("lab", "n", "joined", "", 1, "", "", 0.1, 0.2, 1, 0, 0, "", 1, 0, 0, 0, 0.01, 0)
+        connection.execute(f"INSERT INTO nodes VALUES ({', '.join('?' * len(node))})", node)
+        connection.execute("INSERT INTO attendance VALUES (?, 'server', 2, 50)", (run,))
+        connection.execute("INSERT INTO doomed VALUES (4, 'gone')")
+        connection.execute("PRAGMA user_version = 14")
+    connection.close()
+
+    with Store(path) as store:
+        measured, values = store.measured(run, "gradient_noise/"), store.final_values(run)
+        [record], [node] = store.purchases("lab"), store.nodes("lab")
+        predicted = store._one("SELECT predictor, predicted_at FROM forecasts")
+        pages, deleted = store.open_pages(run, 51.0), store.sweep()
+
+    assert measured == {0: {"noise": 7.0}}
+    assert "gauge/mine" in str(values)
+    assert (record.purchase.number, record.pass_number) == (2, 4)
+    assert (predicted, node.extra_price, pages, deleted) == (("plan", 2.0), 0.01, 2, True)
+
+
 def test_a_migration_that_fails_leaves_nothing_half_done(tmp_path) -> None:
     path = tmp_path / "store.sqlite3"
     with sqlite3.connect(path) as connection:
@@ -219,8 +259,8 @@ def test_a_damaged_store_is_reported(tmp_path) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
 
-    told = r"is damaged, and was left as it is; .*\.recover"
-    with pytest.raises(StoreError, match=told), Store(path) as store:
+    reported = r"is damaged, and was left as it is; .*\.recover"
+    with pytest.raises(StoreError, match=reported), Store(path) as store:
         store.clusters()
 
     assert path.read_bytes()[4096:] == b"\xff" * (len(whole) - 4096)
@@ -340,24 +380,18 @@ def test_a_reader_follows_two_writing_processes_without_loss(store, run) -> None
 
 
 def test_a_store_that_is_held_too_long_is_reported(tmp_path) -> None:
-    program = """
-import sys
-from workbench.store import sqlite_errors
-sqlite_errors.BUSY_SECONDS = 0.1
-from workbench.store import Store
-Store(sys.argv[1]).wish_cluster("lab", up=True, ranks=1)
-"""
     path = tmp_path / "store.sqlite3"
     Store(path).close()
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
 
-    answer = subprocess.run(
-        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False
-    )
+    with Store(path, lock_seconds=0.1) as store, pytest.raises(StoreError) as refusal:
+        store.wish_cluster("lab", up=True, ranks=1)
 
     holder.close()
-    assert f"The store {path} was busy for 0 s; end the program that holds it" in answer.stderr
+    assert f"The store {path} was busy for 0.1 s; end the program that holds it" in str(
+        refusal.value
+    )
 
 
 # -- disks that do not take it

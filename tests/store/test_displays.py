@@ -31,7 +31,7 @@ def figure(place: int, words: str = "<Figure>", action: str = DISPLAY) -> Displa
     return Display(action, 0.0, place, {"text/plain": words, "image/png": "AAAA"})
 
 
-def test_a_display_stands_between_what_was_written_before_and_after(tell, store, run) -> None:
+def test_a_display_is_between_what_was_written_before_and_after(tell, store, run) -> None:
     rows = tell(text("a\n"), figure(1), text("b\n"))
 
     assert rows == [

@@ -49,7 +49,7 @@ def test_a_fleet_comes_back_as_it_was_asked_for(store) -> None:
     assert wish == store.cluster_wish("lab") == ClusterWish("lab", True, 2, False, 1, FLEET)
 
 
-def test_a_wish_that_names_no_fleet_keeps_the_one_that_stood(store, wish) -> None:
+def test_a_wish_that_names_no_fleet_keeps_the_present_one(store, wish) -> None:
     store.wish_cluster("lab", up=True, ranks=2, fleet=FLEET)
 
     down = store.wish_cluster("lab", up=False, ranks=2)
@@ -87,7 +87,7 @@ def test_nodes_that_are_gone_are_left_out_unless_asked_for(store) -> None:
 # -- money
 
 
-def test_prices_come_back_by_node_and_time_and_the_first_word_stands(store) -> None:
+def test_prices_come_back_by_node_and_time_and_the_first_one_is_kept(store) -> None:
     store.put_prices("lab", [("i-2", 7.0, 0.3), ("i-1", 5.0, 0.2), ("i-1", 3.0, 0.1)])
     store.put_prices("lab", [("i-1", 5.0, 0.9)])
 

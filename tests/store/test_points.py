@@ -159,12 +159,12 @@ def test_a_run_that_reported_nothing_has_nothing(store, run) -> None:
 
 
 def test_final_values_are_the_last_of_each_rank_averaged(store, run) -> None:
-    def told(rank: int, sequence: int, **by_name: float) -> Batch:
+    def reported(rank: int, sequence: int, **by_name: float) -> Batch:
         samples = [Sample(name, sequence, 0.0, value) for name, value in by_name.items()]
         return Batch(run, rank, sequence, tuple(samples))
 
-    store.add_batches([told(0, 1, loss=9.0, accuracy=0.5), told(1, 1, loss=8.0)])
-    store.add_batches([told(0, 2, loss=1.0), told(1, 2, loss=2.0, gap=math.nan)])
+    store.add_batches([reported(0, 1, loss=9.0, accuracy=0.5), reported(1, 1, loss=8.0)])
+    store.add_batches([reported(0, 2, loss=1.0), reported(1, 2, loss=2.0, gap=math.nan)])
 
     finals = store.final_values(run)
     assert [*finals] == ["accuracy", "gap", "loss"]
@@ -214,12 +214,12 @@ def test_columns_hold_what_the_points_hold(store, run) -> None:
 
     last, columns = store.point_columns(run)
 
-    told = {
+    reported = {
         name: [*zip(c.ranks.tolist(), c.iterations.tolist(), c.values.tolist(), strict=True)]
         for name, c in columns.items()
     }
     assert last == 10
-    assert told["loss"] == [
+    assert reported["loss"] == [
         (p.rank, p.iteration, p.value) for p in store.points(run) if p.name == "loss"
     ]
     assert math.isnan(columns["acc"].values[0])
@@ -271,8 +271,8 @@ def test_the_tail_of_the_output_begins_where_so_many_characters_are_left(store, 
 
 
 def test_the_mean_of_all_steps_leaves_out_the_first(store, run) -> None:
-    told = [(2, 9.0), (4, 1.0), (8, 4.0)]  # of the last two steps, then of four
-    samples = tuple(Sample("step/compute", at, 0.0, value) for at, value in told)
+    reported = [(2, 9.0), (4, 1.0), (8, 4.0)]  # of the last two steps, then of four
+    samples = tuple(Sample("step/compute", at, 0.0, value) for at, value in reported)
     store.add_batches([Batch(run, 0, 1, (*samples, Sample("step/data", 8, 0.0, 0.5)))])
 
     assert store.mean_steps(run) == {0: {"compute": pytest.approx(3.0), "data": 0.5}}

@@ -48,9 +48,8 @@ def test_a_deleted_run_leaves_nothing_and_the_others_stay(store, ended) -> None:
 
     assert [run.id for run in store.runs()] == [second]
     assert count(store, "points") == 3
-    assert [count(store, table) for table in ("output", "latest", "deliveries", "doomed")] == [
-        1, 1, 1, 0,
-    ]  # fmt: skip
+    tables = ("output", "latest", "deliveries", "deleted_runs")
+    assert [count(store, table) for table in tables] == [1, 1, 1, 0]
     assert not (store.path.parent / "runs" / first).exists()
     assert (store.path.parent / "runs" / second / "output" / "snapshot").exists()
     assert store.path.stat().st_size < before / 3  # the disk has it back
@@ -64,7 +63,7 @@ def test_a_run_that_continues_is_not_deleted(store, ended) -> None:
         chosen_runs(store, ["fit"])
 
     assert chosen_runs(store, keep=0) == []
-    assert not store.doom(store.runs()[0].id)
+    assert not store.delete_run(store.runs()[0].id)
 
 
 def test_an_unknown_run_is_reported(store) -> None:
@@ -84,7 +83,7 @@ def test_what_goes_is_reported_before(store, ended) -> None:
 
 
 def test_a_new_run_gets_nothing_of_one_that_is_still_being_deleted(store, ended, wish) -> None:
-    store.doom(ended("first", points=30_000))
+    store.delete_run(ended("first", points=30_000))
 
     new = store.wish_run(wish("second")).id
 
@@ -96,18 +95,18 @@ def test_a_new_run_gets_nothing_of_one_that_is_still_being_deleted(store, ended,
 
 
 def test_a_deletion_that_was_cut_short_continues(store, ended) -> None:
-    store.doom(ended("first", points=30_000))
+    store.delete_run(ended("first", points=30_000))
     store.sweep()
 
     with Store(store.path) as successor:
         while successor.sweep():
             pass
 
-    assert count(store, "points") == count(store, "doomed") == 0
+    assert count(store, "points") == count(store, "deleted_runs") == 0
 
 
 def test_a_name_is_free_again_at_once(store, ended, wish) -> None:
-    store.doom(ended("first"))
+    store.delete_run(ended("first"))
 
     assert store.wish_run(wish("first")).name == "first"
 

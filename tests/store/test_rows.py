@@ -54,15 +54,15 @@ TABLES = {
         "state", "slots", "price", "spent", "traffic", "launched", "head", "message", "since",
     ],
     "prices": ["price"],
-    "purchases": ["purchase", "climb", "at", "outcome", "tries", "kind", "tags"],
+    "purchases": ["purchase", "pass_number", "at", "outcome", "tries", "kind", "tags"],
     "surveys": ["time", "document"],
-    "forecasts": ["source", "teller", "document", "told"],
+    "forecasts": ["source", "predictor", "document", "predicted_at"],
     "deliveries": ["ending"],
     "displays": ["data", "metadata"],
     "points": ["rank", "iteration", "time", "value"],
     "output": ["rank", "stream", "time", "text"],
     "latest": ["value", "iteration"],
-    "attendance": ["pages", "seen"],
+    "open_pages": ["pages", "seen"],
     "settings": ["value"],
 }  # fmt: skip
 
@@ -92,7 +92,7 @@ def fill(store: Store) -> None:
     store.put_purchase(
         PurchaseRecord(Purchase(LAB, "token", 0, 1, 1, ("cpu.2",)), 1, 1.0, PurchaseOutcome.WRITTEN)
     )
-    store.put_attendance(run, "server", 1, 1.0)
+    store.put_open_pages(run, "server", 1, 1.0)
     with store._transaction() as connection:
         connection.execute("INSERT INTO surveys VALUES (?, ?, 1.0, '{}')", (run, LAB))
         connection.execute("INSERT INTO forecasts VALUES (1, ?, ?, 'plan', '[]', 1.0)", (LAB, run))
@@ -114,7 +114,7 @@ READS = [
     lambda s, run: (s.endings(run), s.shown(run, 1), s.newest_shown(run, 1000)),
     lambda s, run: (s.points(run), s.point_columns(run)),
     lambda s, run: (s.output(run), s.final_values(run), s.steps(run), s.spark(run, "loss", 5)),
-    lambda s, run: s.attendance(run, 2.0),
+    lambda s, run: s.open_pages(run, 2.0),
     lambda s, run: (s.retention(), s.kept(), s.oldest()),
     lambda s, run: cluster_message(s, LAB, 2.0),
 ]
@@ -129,7 +129,7 @@ READS = [
 @given(
     st.sampled_from([(table, name) for table, names in TABLES.items() for name in names]), VALUES
 )
-def test_any_value_in_any_column_is_read_or_told(full, where, value) -> None:
+def test_any_value_in_any_column_is_read_or_reported(full, where, value) -> None:
     table, column = where
     connection = full._connection
     connection.execute("BEGIN IMMEDIATE")

@@ -34,7 +34,7 @@ def test_a_cluster_that_no_user_asked_for_is_down(store) -> None:
     assert store.ranks("lab", 1) == []
 
 
-def test_the_later_wish_stands(store) -> None:
+def test_the_later_wish_wins(store) -> None:
     store.wish_cluster("lab", up=True, ranks=2)
 
     store.wish_cluster("lab", up=True, ranks=8, oversubscribe=True)
@@ -158,7 +158,7 @@ def test_an_unknown_run_is_refused_with_where_it_was_sought(store) -> None:
 
 
 @pytest.mark.parametrize("state", [state for state in RunState if not state.ended])
-def test_a_name_that_an_unfinished_run_bears_is_refused(store, wish, run, state) -> None:
+def test_a_name_that_an_unfinished_run_has_is_refused(store, wish, run, state) -> None:
     store.put_run_fact(run, state=state)
 
     with pytest.raises(StateError) as refusal:
@@ -172,7 +172,7 @@ def test_a_name_that_an_unfinished_run_bears_is_refused(store, wish, run, state)
 
 
 @pytest.mark.parametrize("state", [state for state in RunState if state.ended])
-def test_a_name_that_an_ended_run_bears_gets_a_number(store, wish, run, state) -> None:
+def test_a_name_that_an_ended_run_has_gets_a_number(store, wish, run, state) -> None:
     store.put_run_fact(run, state=state)
 
     again = store.wish_run(wish("fit"))
@@ -240,12 +240,12 @@ def test_a_wish_is_not_changed_by_writing_it(store, wish) -> None:
 
 
 def test_pages_that_follow_a_run_are_counted_while_their_server_says_so(store) -> None:
-    assert store.attendance("run", 100.0) is None
+    assert store.open_pages("run", 100.0) is None
 
-    store.put_attendance("run", "here", 2, 100.0)
-    store.put_attendance("run", "there", 1, 108.0)
+    store.put_open_pages("run", "here", 2, 100.0)
+    store.put_open_pages("run", "there", 1, 108.0)
 
-    assert [store.attendance("run", now) for now in (101.0, 116.0, 200.0)] == [3, 1, 0]
+    assert [store.open_pages("run", now) for now in (101.0, 116.0, 200.0)] == [3, 1, 0]
 
 
 def test_step_times_are_the_latest_of_each_rank(store) -> None:

@@ -20,20 +20,20 @@ def measured(time: float, bandwidth: float = 1e8) -> Measurement:
     return Measurement(Survey(time, ("a", "b"), (Pair("a", "b", 1e-5, bandwidth),)), 2, 10.0)
 
 
-def told(run: str, found: Measurement, sequence: int = 1) -> Batch:
+def reported(run: str, found: Measurement, sequence: int = 1) -> Batch:
     chunks = (Chunk("stdout", 0.0, "1 of 2"), Chunk(RESULT_STREAM, 0.0, measurement_json(found)))
     return Batch(run, 0, sequence, chunks=chunks)
 
 
 def test_a_measurement_is_kept_and_is_no_output(store, run) -> None:
-    store.add_batches([told(run, measured(5.0))])
+    store.add_batches([reported(run, measured(5.0))])
 
     assert store.survey(run) == measured(5.0)
     assert [row.text for row in store.output(run)] == ["1 of 2"]
 
 
 def test_a_batch_that_comes_twice_is_kept_once(store, run) -> None:
-    store.add_batches([told(run, measured(5.0)), told(run, measured(6.0))])
+    store.add_batches([reported(run, measured(5.0)), reported(run, measured(6.0))])
 
     assert store.surveys("default") == [measured(5.0)]
 
@@ -41,7 +41,7 @@ def test_a_batch_that_comes_twice_is_kept_once(store, run) -> None:
 def test_the_newest_measurement_comes_first(store, wish) -> None:
     for time in (3.0, 5.0, 4.0):
         run = store.wish_run(wish(f"at {time:g}")).id
-        store.add_batches([told(run, measured(time))])
+        store.add_batches([reported(run, measured(time))])
 
     assert [found.survey.time for found in store.surveys("default")] == [5.0, 4.0, 3.0]
     assert len(store.surveys("default", limit=1)) == 1
@@ -83,7 +83,7 @@ def test_the_run_that_measured_last_is_known_by_its_cluster(store, wish) -> None
 
     for time in (5.0, 4.0):
         run = store.wish_run(wish(f"at {time:g}")).id
-        store.add_batches([told(run, measured(time))])
+        store.add_batches([reported(run, measured(time))])
 
     newest, at = store.last_survey("default")
     assert (store.run(newest).wish.name, at) == ("at 5", 5.0)

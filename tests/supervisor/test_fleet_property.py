@@ -189,7 +189,7 @@ class Sequence:
                 continue
             until = max(node.ended or now, node.launched + 60.0)
             most = charge([(0.0, max(p for _, p in prices[node.id]))], node.launched, until)
-            most += node.beside * (until - node.launched) / 3600.0
+            most += node.extra_price * (until - node.launched) / 3600.0
             assert 0.0 <= node.spent <= most * 1.000001
             if node.state is NodeState.GONE:
                 assert self.spent.setdefault(node.id, node.spent) == node.spent

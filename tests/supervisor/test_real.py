@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.mpi, pytest.mark.contract, pytest.mark.either_mpi, pytest.mark.timeout(180),
 ]  # fmt: skip
 
-TOLD_WITHIN = 2.0
+REPORTED_WITHIN = 2.0
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_a_failing_rank_is_named_at_once_and_the_next_cell_runs(
     assert failed.fact.message.startswith(f"Rank 1 on {failed.fact.failed_host} failed: ")
     assert says in failed.fact.message
     assert trace in failed.fact.error
-    assert table.delay <= TOLD_WITHIN
+    assert table.delay <= REPORTED_WITHIN
     assert after.fact.state is RunState.FINISHED
     assert table.written(after) == {0: "2\n", 1: "2\n"}
 

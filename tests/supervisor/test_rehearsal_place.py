@@ -111,7 +111,7 @@ def rehearsal() -> Iterator[Rehearsal]:
         until(lambda: not supervisor_is_awake(NAME))
 
 
-def test_the_ranks_stand_on_the_nodes_and_are_called_as_they_are(rehearsal: Rehearsal) -> None:
+def test_the_ranks_are_on_the_nodes_and_are_called_as_they_are(rehearsal: Rehearsal) -> None:
     nodes = rehearsal.ready(3)
 
     assert sorted(rehearsal.hosts()) == sorted(nodes)

@@ -30,7 +30,7 @@ def losses(stage: Stage, run: str) -> list[tuple[int, int]]:
     return sorted((p.rank, p.iteration) for p in stage.store.points(run) if p.name == "loss")
 
 
-def test_a_run_whose_rank_was_killed_goes_on_from_its_newest_snapshot(stage: Stage) -> None:
+def test_a_run_whose_rank_was_killed_continues_from_its_newest_snapshot(stage: Stage) -> None:
     stage.up(2)
 
     run = stage.ended(stage.ask(DIES_ONCE))
@@ -155,7 +155,7 @@ def test_what_an_earlier_attempt_still_sends_is_dropped(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("state", [RunState.SUBMITTED, RunState.RUNNING])
-def test_a_run_whose_ranks_ended_without_a_supervisor_goes_on(stage: Stage, state) -> None:
+def test_a_run_whose_ranks_ended_without_a_supervisor_continues(stage: Stage, state) -> None:
     stage.up(2)
     run = stage.ask(DIES_ONCE)
     stage.until(lambda: stage.store.run(run).fact.resumed_at == 4)

@@ -162,7 +162,7 @@ def test_a_cluster_goes_down_whose_supervisor_is_stopped(store: Store) -> None:
     assert store.cluster_fact(NAME).state is ClusterState.DOWN
 
 
-def test_the_time_to_live_holds_though_one_was_killed_and_nobody_looks(store: Store) -> None:
+def test_the_time_to_live_holds_though_one_was_killed_and_no_one_looks(store: Store) -> None:
     wish = next(one for one in store.clusters() if one.name == NAME)
     fleet = replace(wish.fleet, expires=time.time() + 5.0)
     ask_cluster(store, 2, cluster=NAME, oversubscribe=True, fleet=fleet)

@@ -33,7 +33,7 @@ def supervisor(home: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def queue(store: Store) -> Callable[..., Run]:
-    """Queue a run; nobody is woken for it."""
+    """Queue a run; no supervisor is started for it."""
 
     def wish(name: str, **options: Any) -> Run:
         run = f"261121-003229-{name[:4]:a<4}"

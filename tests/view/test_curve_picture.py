@@ -1,4 +1,4 @@
-"""Curves are laid out by quantity, told in words, and drawn anew at little cost."""
+"""Curves are laid out by quantity, described in words, and redrawn at little cost."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_picture_is_small_enough_to_be_sent_each_second():
     assert len(LivePicture().png(panels_of({"": curves}))) < 40_000
 
 
-def test_a_picture_that_is_drawn_anew_shows_the_same_as_a_fresh_one():
+def test_a_picture_that_is_drawn_again_shows_the_same_as_a_fresh_one():
     kept, fresh = LivePicture(), LivePicture()
     for amount in (10, 40, 100, 300):
         kept.png(panels_of(losses(amount)))

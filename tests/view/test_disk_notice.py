@@ -1,4 +1,4 @@
-"""A full disk is told once, and once that it has free space again."""
+"""A full disk is reported once, and once that it has free space again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from workbench.view.disk_notice import LOOK_SECONDS, Room
 
 
-def test_a_full_disk_and_its_end_are_told_once_each(tmp_path, monkeypatch) -> None:
+def test_a_full_disk_and_its_end_are_reported_once_each(tmp_path, monkeypatch) -> None:
     room, free, said = Room(tmp_path / "store.sqlite3"), [1 << 40], []
     monkeypatch.setattr(
         shutil, "disk_usage", lambda path: SimpleNamespace(free=free[0], total=1 << 41)

@@ -15,7 +15,7 @@ from workbench.core.run.model import Run, RunState
 from workbench.errors import ClusterError, RunFailed
 from workbench.requests import supervisor as requests_supervisor
 from workbench.requests.supervisor import CARE_SECONDS, MOST_WAKINGS, WAKING_SECONDS, WOKEN, Care
-from workbench.view.following import ASKED, GOES_ON, NOTE_SECONDS, STOPPING, check_success, follow
+from workbench.view.following import ASKED, CONTINUES, NOTE_SECONDS, STOPPING, check_success, follow
 from workbench.view.interrupts import Interrupts
 from workbench.view.run_record import RunRecord
 
@@ -103,7 +103,7 @@ def test_an_interrupt_before_the_end_of_the_kernel_leaves_the_run_alone(store, q
 
         follow(store, view, interrupts=interrupts, left=lambda: bool(view.notes))
 
-    assert view.notes == [STOPPING, GOES_ON]
+    assert view.notes == [STOPPING, CONTINUES]
     assert not store.run(view.record.run.id).wish.stop
 
 
@@ -170,7 +170,7 @@ def test_a_run_that_cannot_begin_is_given_up_and_wished_for_no_longer(store, sup
     assert store.run(run.id).wish.stop
 
 
-def test_a_view_can_be_left_while_the_run_goes_on(store, queue):
+def test_a_view_can_be_left_while_the_run_continues(store, queue):
     view = Notebook(queue("digits"))
 
     assert follow(store, view, left=lambda: True).fact.state is RunState.QUEUED

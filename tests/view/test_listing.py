@@ -1,4 +1,4 @@
-"""Runs stand in tables of the same words in a notebook and in a shell."""
+"""Runs are listed in tables of the same words in a notebook and in a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes, rungs and money are said in the same words everywhere."""
+"""Nodes, purchases and money are said in the same words everywhere."""
 
 from __future__ import annotations
 
@@ -34,10 +34,12 @@ def a_node(id_: str, state: NodeState = NodeState.JOINED, **changes) -> Node:
 
 
 def a_record(
-    number: int, outcome: PurchaseOutcome, climb: int = 1, message: str = ""
+    number: int, outcome: PurchaseOutcome, pass_number: int = 1, message: str = ""
 ) -> PurchaseRecord:
-    purchase = Purchase("default", f"{climb}{number}", number, 3, 3, ("g4dn.xlarge",), "us-east-1a")
-    return PurchaseRecord(purchase, climb, 1.0, outcome, message=message)
+    purchase = Purchase(
+        "default", f"{pass_number}{number}", number, 3, 3, ("g4dn.xlarge",), "us-east-1a"
+    )
+    return PurchaseRecord(purchase, pass_number, 1.0, outcome, message=message)
 
 
 def test_what_is_gone_is_paid_for_but_no_longer_a_node(store, spot):
@@ -70,7 +72,7 @@ def test_a_cluster_that_is_down_asks_for_no_nodes(store):
     assert cluster_message(store, "default", 1.0)["nodes_asked"] == 0
 
 
-def test_only_the_ascent_that_is_under_way_is_told(store, spot):
+def test_only_the_ascent_that_is_under_way_is_reported(store, spot):
     for record in (
         a_record(0, PurchaseOutcome.BOUGHT),
         a_record(0, PurchaseOutcome.REFUSED, 2, "No capacity."),
@@ -84,20 +86,22 @@ def test_only_the_ascent_that_is_under_way_is_told(store, spot):
         ("1", "3 nodes of g4dn.xlarge in us-east-1a", "refused", "No capacity."),
         ("2", "3 nodes of g4dn.xlarge in us-east-1a", "being tried", ""),
     )
-    assert [number["outcome"] for number in cluster_message(store, "default", 1.0)["rungs"]] == [
+    assert [
+        number["outcome"] for number in cluster_message(store, "default", 1.0)["purchases"]
+    ] == [
         "refused",
         "written",
     ]
 
 
-def test_rungs_are_no_news_once_all_nodes_are_there(store, spot):
+def test_purchases_are_no_news_once_all_nodes_are_there(store, spot):
     store.put_purchase(a_record(0, PurchaseOutcome.BOUGHT))
     store.put_nodes("default", [a_node(f"i-{number}") for number in range(3)])
 
-    assert cluster_message(store, "default", 1.0)["rungs"] == []
+    assert cluster_message(store, "default", 1.0)["purchases"] == []
 
 
-def test_the_head_stands_first_then_who_is_furthest(store, spot):
+def test_the_head_is_first_then_the_furthest(store, spot):
     nodes = [
         a_node("i-1", NodeState.BOOTING),
         a_node("i-2", NodeState.JOINED),
@@ -152,7 +156,7 @@ def test_a_time_to_live_is_said(expires, said):
     assert time_to_live(expires, 100.0).startswith(said)
 
 
-def test_of_a_large_fleet_not_every_node_is_told(store, spot):
+def test_of_a_large_fleet_not_every_node_is_reported(store, spot):
     store.put_nodes("default", [a_node(f"i-{number}") for number in range(MOST_NODES + 10)])
 
     message = cluster_message(store, "default", 1.0)

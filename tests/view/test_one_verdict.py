@@ -1,4 +1,4 @@
-"""Made-up runs: whoever looks at one that has ended, whenever, sees the same of it."""
+"""Made-up runs: every view of an ended one shows the same conclusion, at any time."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def made(draw: st.DrawFn) -> Made:
 
 
 def samples(run: Made, rank: int) -> Iterator[Sample]:
-    told = {"nbytes": 1e6, "calls": 1.0, "batch": 32.0, "leader": float(rank % run.nodes)}
+    printed = {"nbytes": 1e6, "calls": 1.0, "batch": 32.0, "leader": float(rank % run.nodes)}
     for iteration, loss in enumerate(run.losses[rank], 1):
         yield Sample("main/loss", iteration, 0.0, loss)
     for place, parts in enumerate(run.windows[rank], 1):
         yield from (Sample(f"step/{name}", 10 * place, 0.0, s) for name, s in parts.items())
-    yield from (Sample(f"exchange/{name}", 10, 0.0, value) for name, value in told.items())
+    yield from (Sample(f"exchange/{name}", 10, 0.0, value) for name, value in printed.items())
 
 
 def keep(store: Store, run: Made, name: str = "fit", id_: str = RUN) -> Run:
@@ -168,8 +168,8 @@ def test_the_page_is_sent_what_its_own_tests_show() -> None:
         sent = operations.run(store, RUN)
         steps = steps_message(anatomy_of(store, store.run(RUN)))
 
-    told = {name: sent[name] for name in ("values", "verdict", "step")}
-    assert json.loads(json.dumps({"run": told, "steps": steps})) == json.loads(SENT.read_text())
+    printed = {name: sent[name] for name in ("values", "verdict", "step")}
+    assert json.loads(json.dumps({"run": printed, "steps": steps})) == json.loads(SENT.read_text())
 
 
 @pytest.mark.parametrize(

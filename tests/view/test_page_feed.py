@@ -151,7 +151,7 @@ def test_output_comes_in_pieces_that_are_not_too_long(store, run, report) -> Non
     assert feed.output(3)["pieces"] == []
 
 
-def test_output_that_nobody_would_read_is_skipped_and_counted(store, run, report) -> None:
+def test_output_that_no_one_would_read_is_skipped_and_counted(store, run, report) -> None:
     feed = Feed(store, run.id)
     for _ in range(20):
         report(run, 0, "x" * 30_000)

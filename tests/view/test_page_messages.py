@@ -75,7 +75,7 @@ def test_a_run_without_points_has_no_glance(store, queue) -> None:
     assert (message["sparkline"], message["sparkline_name"]) == ([], "")
 
 
-def test_a_cluster_says_what_is_asked_and_what_is_so(store, queue) -> None:
+def test_a_cluster_shows_desired_and_observed_state(store, queue) -> None:
     store.wish_cluster("default", up=True, ranks=3)
     store.put_cluster_fact(ClusterFact("default", ClusterState.RESIZING, ranks=2, generation=1))
     store.put_ranks("default", [RankFact(1, rank, "here", 100 + rank, rank) for rank in range(2)])
@@ -106,12 +106,12 @@ def test_a_cluster_that_is_down_still_says_which_size_it_had(store) -> None:
     assert (message["ranks_asked"], message["ranks_wished"]) == (0, 3)
 
 
-def test_a_cluster_that_nobody_asked_for_is_unknown(store) -> None:
+def test_a_cluster_that_no_one_asked_for_is_unknown(store) -> None:
     with pytest.raises(Unknown, match="no cluster 'other'"):
         cluster_message(store, "other", 1.0)
 
 
-def test_of_many_ranks_the_slowest_is_among_those_that_are_told() -> None:
+def test_of_many_ranks_the_slowest_is_among_those_that_are_reported() -> None:
     steps = {rank: {"compute": 1.0} for rank in range(100)}
 
     message = steps_message(Anatomy(steps, slowest=90))
@@ -121,7 +121,7 @@ def test_of_many_ranks_the_slowest_is_among_those_that_are_told() -> None:
     assert [row[0] for row in message["ranks"]] == [*range(31), 90]
 
 
-def test_a_page_is_told_of_buttons_and_not_of_commands(store) -> None:
+def test_a_page_names_buttons_and_not_commands(store) -> None:
     store.wish_cluster("default", up=True, ranks=2)
     said = "Port 9 is taken; `workbench delete` and `workbench up` choose another."
     store.put_cluster_fact(ClusterFact("default", ClusterState.FAILED, message=said))

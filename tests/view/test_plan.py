@@ -87,7 +87,7 @@ def test_what_is_said_takes_the_place_of_what_was_measured(store, trained) -> No
     assert (found.task.work.nbytes, found.task.examples) == (98e6, 1000)
 
 
-def test_an_epoch_that_nobody_knows_is_told(store, trained) -> None:
+def test_an_epoch_that_no_one_knows_is_reported(store, trained) -> None:
     trained(epoch=0.0)
     found = planned(store, Asked("default"), OFFERS[2:])
 

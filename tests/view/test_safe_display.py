@@ -1,4 +1,4 @@
-"""What ranks display is said in what a page may trust, and stands in the result with its text."""
+"""What ranks display is sent in types that a page may trust, and is in the result with its text."""
 
 from __future__ import annotations
 

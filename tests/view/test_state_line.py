@@ -30,15 +30,15 @@ CASES = json.loads((Path(__file__).parent / "runs.json").read_text(encoding="utf
 NOW = 1034.0
 
 
-def hang_of(told: dict[str, Any]) -> Hang:
+def hang_of(reported: dict[str, Any]) -> Hang:
     waiting, others = (
-        [{**one, "ranks": tuple(one["ranks"])} for one in told[name]]
+        [{**one, "ranks": tuple(one["ranks"])} for one in reported[name]]
         for name in ("waiting", "others")
     )
     return Hang(
         tuple(WaitingRanks(**one) for one in waiting),
         tuple(Elsewhere(**one) for one in others),
-        told["sure"],
+        reported["sure"],
     )
 
 

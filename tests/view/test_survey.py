@@ -77,7 +77,7 @@ def test_what_has_not_changed_is_said_too() -> None:
     assert any(sentence.startswith("Nothing has changed since") for sentence in said)
 
 
-def test_figures_stand_in_tables() -> None:
+def test_figures_are_in_tables() -> None:
     links, exchanges, rates = (table for _, table in tables(measured(0.3)))
 
     assert links.headers == ("from \\ to", *NODES)

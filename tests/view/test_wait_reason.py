@@ -1,4 +1,4 @@
-"""Who waits is told for what, and no longer than there is hope."""
+"""A view that waits shows for what, and no longer than it can succeed."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_set_up_cell_is_called_by_its_name():
     assert reason(run(), READY, [setup]) == "waits for set-up 'network'"
 
 
-def test_a_failure_older_than_the_wish_may_yet_be_mended():
+def test_a_failure_older_than_the_wish_may_yet_be_fixed():
     failed = ClusterFact("default", ClusterState.FAILED, message="No mpiexec.", updated=90.0)
 
     assert hopeless(run(), failed, now=100.0 + PATIENCE_SECONDS - 1) == ""

@@ -148,7 +148,8 @@ LOGS = Command(
     arguments=[ONE_RUN],
     options={
         "Options": [
-            flag("-f", "--follow", "going_on", help="Follow the output until the run has ended."),
+            flag("-f", "--follow", "is_followed",
+                 help="Follow the output until the run has ended."),
             option("--rank", type=int, metavar="N", help="Print one rank only.",
                    show_default="all ranks"),
             flag("--traceback", help="Print the failed rank's traceback with all frames."),

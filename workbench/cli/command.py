@@ -303,7 +303,7 @@ def runs(
 
 def logs(
     run: str | None,
-    going_on: bool,
+    is_followed: bool,
     rank: int | None,
     traceback: bool,
     supervisor: bool,
@@ -314,10 +314,10 @@ def logs(
 ) -> None:
     """Print the output of a run, or the logs of its cluster."""
     if supervisor:
-        return print_supervisor_log(check_cluster_name(cluster), going_on, level)
+        return print_supervisor_log(check_cluster_name(cluster), is_followed, level)
     if controller or engines:
         pattern = "ipcontroller*.log" if controller else "ipengine*.log"
-        return print_raw_logs(check_cluster_name(cluster), pattern, going_on)
+        return print_raw_logs(check_cluster_name(cluster), pattern, is_followed)
     with Store() as store:
         if run is None and not store.runs(cluster, limit=1):
             raise StateError(
@@ -329,7 +329,7 @@ def logs(
             raise InputError(f"Run {found.wish.name!r} has {ranks}, counted from 0", f"not {rank}.")
         if traceback:
             return print_traceback(found)
-        print_output(store, found, rank, going_on)
+        print_output(store, found, rank, is_followed)
 
 
 def stop(run: str | None, no_wait: bool, cluster: str) -> None:

@@ -14,7 +14,7 @@ from rich.console import RenderableType
 from workbench.cli.listing import findings_table, text_table
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.size import Size
-from workbench.core.fleet.charges import ALL_BILLED, billed_beside, traffic
+from workbench.core.fleet.charges import ALL_BILLED, extra_charges, traffic
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.cost import is_worth_it
 from workbench.core.fleet.cuda import without_cuda
@@ -188,7 +188,7 @@ def confirm(question: str, otherwise: str) -> None:
 
 def offers_table(offers: Sequence[Offer], nodes: int) -> Table:
     """Return a table of the offers, in the order given."""
-    billed = any(offer.beside for offer in offers)
+    billed = any(offer.extra_price for offer in offers)
     headers = (
         "type", "zone", "price now", "past days", "GPUs", "vCPUs", "memory", "network, sustained",
         "quota left", ALL_BILLED if billed else "all nodes",
@@ -350,7 +350,7 @@ def _terms(
             "raise --budget, or ask for fewer or smaller nodes.",
         )
     most = f" (max price {hourly(fleet.max_price)})" if fleet.max_price else ""
-    billed = f", with {billed_beside(first, candidate.count)}" if first.beside else ""
+    billed = f", with {extra_charges(first, candidate.count)}" if first.extra_price else ""
     lines = [f"Tried first: {candidate}, {hourly(price)} now{billed}{most}.", *traffic(fleet)]
     if fleet.expires:
         seconds = fleet.expires - now

@@ -48,17 +48,17 @@ class LogScreen:
         """Show no progress."""
 
 
-def print_output(store: Store, run: Run, only: int | None, going_on: bool) -> None:
+def print_output(store: Store, run: Run, only: int | None, is_followed: bool) -> None:
     """Print the output of a run with identical lines folded, optionally until the run has ended.
 
     Args:
         store: Where the output is.
         run: The run.
         only: The one rank whose output is wanted; None for all.
-        going_on: Whether to follow the run until it has ended.
+        is_followed: Whether to follow the run until it has ended.
     """
     view = TerminalView(run, LogScreen(), only)
-    if going_on:
+    if is_followed:
         follow(store, view)
     else:
         now = time.time()

@@ -14,7 +14,7 @@ from workbench.cloud.ec2_offers import Catalogue
 from workbench.cloud.image_lookup import Found, find_image
 from workbench.cloud.removal import GONE
 from workbench.cloud.ssh_ingress import own_ssh_source
-from workbench.cloud.tags import Whose, borne
+from workbench.cloud.tags import Whose, resource_tags
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Purchase
 from workbench.core.fleet.purchases import LAG_SECONDS
@@ -127,10 +127,10 @@ class Foundation:
     ) -> dict[str, str]:
         """Create a purchase's launch template and all that it needs, and return its name."""
         whose = Whose(purchase.cluster, self.settings.owner)
-        ours = borne(whose, tags=tags)
+        ours = resource_tags(whose, tags=tags)
         group = self._group(whose, vpc, ours)
         if purchase.placement:
-            self._stand_close(whose, purchase.zone, ours)
+            self._ensure_group(whose, purchase.zone, ours)
         gpus = any(self._catalogue.kind(type_).gpus for type_ in purchase.types)
         known = self.settings
         image = find_image(self._calls, known.image(), gpus=gpus, found=known.images)
@@ -150,7 +150,7 @@ class Foundation:
         self._make("create_launch_template", request)
         return {"LaunchTemplateName": request["LaunchTemplateName"]}
 
-    def _stand_close(self, whose: Whose, zone: str, tags: launch_template.Tags) -> None:
+    def _ensure_group(self, whose: Whose, zone: str, tags: launch_template.Tags) -> None:
         """Create the placement group of a zone, and delete empty ones of other zones."""
         self._make("create_placement_group", launch_template.placement_group(whose, zone, tags))
         groups = self._calls.rows(

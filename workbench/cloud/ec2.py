@@ -28,7 +28,7 @@ from workbench.cloud.inventory import machine
 from workbench.cloud.network import Network, check_reach, find_network
 from workbench.cloud.preflight import NodeWish, try_all
 from workbench.cloud.ssh_ingress import find_ssh_source
-from workbench.cloud.tags import CLUSTER, Whose, borne
+from workbench.cloud.tags import CLUSTER, Whose, resource_tags
 from workbench.core.fleet.cloud_errors import ErrorKind, kind_for_fallbacks, of_fleet
 from workbench.core.fleet.cost import DISK_GIB
 from workbench.core.fleet.fallbacks import member
@@ -298,7 +298,7 @@ class Ec2:
             self._patience.wait(deadline, nothing)
 
     def _remember(self, purchase: Purchase, ids: Sequence[str]) -> None:
-        tags = borne(Whose(purchase.cluster, self._owner), purchase.token)
+        tags = resource_tags(Whose(purchase.cluster, self._owner), purchase.token)
         with self._lock:
             for id_ in ids:
                 self._bought[id_] = Machine(
@@ -334,7 +334,7 @@ class Ec2:
         kind = self._catalogue.kind(row["InstanceType"])
         price = 0.0 if row["State"]["Name"] == "terminated" else self._price(row)
         found = machine(row, price, kind.slots, public, kind.network)
-        return replace(found, beside=self._billed.machine(row))
+        return replace(found, extra_price=self._billed.machine(row))
 
     def _price(self, row: Mapping[str, Any]) -> float:
         return self._catalogue.price(row["InstanceType"], row["Placement"]["AvailabilityZone"])

@@ -10,7 +10,7 @@ from workbench.cloud.cluster_resources import Settings
 from workbench.cloud.ec2_api import Calls
 from workbench.cloud.image_lookup import find_image
 from workbench.cloud.network import Network
-from workbench.core.fleet.cost import beside
+from workbench.core.fleet.cost import extra_price
 from workbench.core.fleet.model import Offer
 from workbench.errors import CloudError
 
@@ -32,12 +32,12 @@ class Billed:
         if row["State"]["Name"] == "terminated":
             return 0.0
         size = self._size(str(row.get("ImageId") or ""), gpus=False)
-        return beside(size, public=bool(row.get("PublicIpAddress")))
+        return extra_price(size, public=bool(row.get("PublicIpAddress")))
 
     def _offer(self, offer: Offer, network: Network) -> Offer:
         public = self._settings.public or network.places[offer.zone].public
         size = self._size(self._settings.image(), gpus=bool(offer.gpus))
-        return replace(offer, beside=beside(size, public=public), has_address=public)
+        return replace(offer, extra_price=extra_price(size, public=public), has_address=public)
 
     def _size(self, image: str, *, gpus: bool) -> int:
         """Return the GiB of a root volume; the default if the image cannot be looked up."""

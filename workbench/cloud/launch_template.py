@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.cloud.tags import Whose, asked, borne
+from workbench.cloud.tags import Whose, asked, resource_tags
 from workbench.core.fleet.model import Purchase
 from workbench.core.fleet.ssh_ingress import check_ssh_source
 from workbench.errors import InputError
@@ -148,7 +148,7 @@ def template(
             "shorten the prepare script, or bake an image.",
         )
     whose = Whose(purchase.cluster, owner)
-    every = borne(whose, purchase.token, tags)
+    every = resource_tags(whose, purchase.token, tags)
     root = {
         "VolumeType": "gp3",
         "VolumeSize": max(disk, image.size),
@@ -223,7 +223,7 @@ def fleet(
             f"--availability-zone {missing[0]}.",
         )
     price = {"MaxPrice": f"{purchase.max_price:.6f}"} if purchase.max_price else {}
-    every = borne(Whose(purchase.cluster, owner), purchase.token, tags)
+    every = resource_tags(Whose(purchase.cluster, owner), purchase.token, tags)
     return {
         "Type": "instant",
         "ClientToken": purchase.token[:64],

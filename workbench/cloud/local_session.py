@@ -144,7 +144,7 @@ class LocalSession:
 
     def start(self, command: Sequence[str]) -> RemoteProcess:
         """Start a command, and return it without waiting for its end."""
-        process = LocalProcess(self._spawn(command, stderr=subprocess.DEVNULL), self._stands)
+        process = LocalProcess(self._spawn(command, stderr=subprocess.DEVNULL), self._is_open)
         self._started.append(process)
         return process
 
@@ -185,7 +185,7 @@ class LocalSession:
 
     # -- inside
 
-    def _stands(self) -> bool:
+    def _is_open(self) -> bool:
         return self.is_open
 
     def _spawn(self, command: Sequence[str], stderr: int) -> subprocess.Popen[str]:

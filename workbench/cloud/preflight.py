@@ -13,7 +13,7 @@ from workbench.cloud.ec2_offers import Catalogue
 from workbench.cloud.image_lookup import find_image
 from workbench.cloud.network import check_reach, find_network
 from workbench.cloud.policy import profile_commands
-from workbench.cloud.tags import Whose, borne
+from workbench.cloud.tags import Whose, resource_tags
 from workbench.core.fleet.cloud_errors import ErrorKind
 from workbench.core.fleet.model import Purchase
 from workbench.core.fleet.quotas import quota_code
@@ -120,7 +120,7 @@ def _trials(
     except (CloudError, InputError):
         return  # reported already, and no request can be made without them
     whose = Whose(purchase.cluster)
-    tags = borne(whose, purchase.token)
+    tags = resource_tags(whose, purchase.token)
     template = launch_template.template(
         purchase,
         "",

@@ -18,7 +18,7 @@ from uuid import uuid4
 from workbench.cloud.local_session import LocalSession, end_processes
 from workbench.cloud.rehearsal_market import KINDS, ZONES, SimulatedType, kind_of, offers, price_at
 from workbench.cloud.rehearsal_state import LISTED_SECONDS, Keeping, SimulatedMachine, State, Thing
-from workbench.cloud.tags import Whose, borne
+from workbench.cloud.tags import Whose, resource_tags
 from workbench.core.fleet import cloud_errors
 from workbench.core.fleet.model import Leftover, Machine, MachineState, Needs, Offer, Purchase
 from workbench.core.fleet.quotas import quota_class
@@ -357,7 +357,9 @@ class RehearsalCloud:
             launched=now,
             boot=boot,
             taken=now + boot + life if life else 0.0,
-            tags=[list(tag) for tag in borne(Whose(purchase.cluster), purchase.token, tags)],
+            tags=[
+                list(tag) for tag in resource_tags(Whose(purchase.cluster), purchase.token, tags)
+            ],
         )
         state.machines[machine.id] = machine
 

@@ -9,14 +9,11 @@ import re
 import shlex
 import threading
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import asyncssh
 
 from workbench.core.quote import shown
-
-if TYPE_CHECKING:
-    from workbench.cloud.ssh import SshSession
 
 ERRORS_NBYTES = 1 << 16
 # A node's shell may print so much before it starts the command.
@@ -68,6 +65,20 @@ class Loop:
 LOOP = Loop()
 
 
+class ProcessSession(Protocol):
+    """The session of a process; see ``SshSession``."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is open."""
+
+    def forget(self, process: SshProcess) -> None:
+        """Drop a process that has ended."""
+
+    async def execute(self, command: str) -> None:
+        """Run a command for the session itself."""
+
+
 class SshProcess:
     """A running command on a node; see ``core.world.remote.RemoteProcess``.
 
@@ -76,7 +87,7 @@ class SshProcess:
             that ends by itself, and may print at most ``ANSWER_NBYTES``.
     """
 
-    def __init__(self, session: SshSession, unread_nbytes: int) -> None:
+    def __init__(self, session: ProcessSession, unread_nbytes: int) -> None:
         self.trouble = ""
         self._session = session
         self._unread = unread_nbytes

@@ -51,7 +51,7 @@ class Whose:
         return asked if self.cluster else [{"Name": "tag-key", "Values": [key]}, *asked]
 
 
-def borne(
+def resource_tags(
     whose: Whose, token: str = "", tags: Iterable[tuple[str, str]] = ()
 ) -> tuple[tuple[str, str], ...]:
     """Return the tags of a resource: ours and the requested ones, sorted by name."""

@@ -51,7 +51,7 @@ class Children:
         self._rank = os.getpid()
         self._fork = threading.local()
         os.register_at_fork(
-            before=self._prepare, after_in_parent=self._go_on, after_in_child=self._be_plain
+            before=self._prepare, after_in_parent=self._continue, after_in_child=self._be_plain
         )
 
     def _prepare(self) -> None:
@@ -59,7 +59,7 @@ class Children:
         # A signal before the child has its own handlers would be lost, so it is blocked until then.
         self._fork.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _PLAIN)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._fork.mask)
 
     def _be_plain(self) -> None:
@@ -71,7 +71,7 @@ class Children:
                 signal.signal(number, plain)
         write_plainly()
         faulthandler.enable(2, all_threads=False)
-        self._go_on()
+        self._continue()
 
     def _end_with_parent(self) -> None:
         """Have the kernel kill this process when the rank ends in any way.

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from workbench.core.performance.batch_size import NoiseAverages, Norms, add_norms
+from workbench.core.performance.batch_size import DECAY, NoiseAverages, Norms, add_norms
 from workbench.core.performance.step_sampling import noise_period
 from workbench.engine.mpi_calls import watch
 from workbench.engine.run_log import RunLog
 
-NAMES = ("gauge/signal", "gauge/noise", "gauge/steps")
+NAMES = ("gradient_noise/signal", "gradient_noise/noise", "gradient_noise/steps")
 REPORT_SECONDS = 0.5
+Period = Callable[[float, float], int]
 # With these, a gradient is the rank's own before the exchange, and this step's mean after it.
 _KNOWN = ("_MultiNodeOptimizer", "OverlappingOptimizer")
 
@@ -28,9 +29,22 @@ class NoiseScaleMonitor:
 
     Args:
         batch: Examples of a step on this rank; with 0 nothing is measured.
+        period: Returns the interval between estimates in steps, for the seconds of a step and of an
+            estimate.
+        decay: Weight that the averages keep at each estimate.
+        report_seconds: Between two reports.
     """
 
-    def __init__(self, log: RunLog, batch: int) -> None:
+    def __init__(
+        self,
+        log: RunLog,
+        batch: int,
+        *,
+        period: Period = noise_period,
+        decay: float = DECAY,
+        report_seconds: float = REPORT_SECONDS,
+    ) -> None:
+        self._period, self._decay, self._report_seconds = period, decay, report_seconds
         self._log = log
         self._batch = batch
         self._estimate = NoiseAverages()
@@ -66,7 +80,7 @@ class NoiseScaleMonitor:
     def _measured(self, mean: Callable[..., None], ranks: int) -> Callable[..., None]:
         def exchange(model: Any, *args: Any, **kwargs: Any) -> None:
             self._calls += 1
-            if self._calls % noise_period(watch.pace, self._cost):
+            if self._calls % self._period(watch.pace, self._cost):
                 mean(model, *args, **kwargs)
                 return
             clock = time.perf_counter
@@ -79,14 +93,14 @@ class NoiseScaleMonitor:
             self._cost = took + clock() - begun
             if not math.isfinite(norms.small + norms.large):
                 return  # for example, a step that loss scaling skips
-            self._estimate = add_norms(self._estimate, norms)
+            self._estimate = add_norms(self._estimate, norms, self._decay)
             self._report()
 
         return exchange
 
     def _report(self) -> None:
         now = time.monotonic()
-        if now - self._reported >= REPORT_SECONDS:
+        if now - self._reported >= self._report_seconds:
             self._reported = now
             one = self._estimate
             values = (one.signal, one.noise, float(one.steps))

@@ -7,7 +7,7 @@ from typing import Any
 
 import ipywidgets as widgets
 
-from workbench.core.fleet.charges import billed_beside, traffic
+from workbench.core.fleet.charges import extra_charges, traffic
 from workbench.core.fleet.cuda import without_cuda
 from workbench.core.fleet.fallbacks import Candidate, candidates, first_offer
 from workbench.core.fleet.model import FleetWish, Needs, Offer, Provider
@@ -174,7 +174,7 @@ class MarketForm:
         lasts = ""
         if wish.budget and hour:
             lasts = f"; {dollars(wish.budget)} last {duration(3600 * wish.budget / hour)}"
-        billed = f", with {billed_beside(first, candidate.count)}" if first.beside else ""
+        billed = f", with {extra_charges(first, candidate.count)}" if first.extra_price else ""
         bought = (
             " (a rehearsal: nothing is bought)" if self.provider is Provider.REHEARSAL else billed
         )

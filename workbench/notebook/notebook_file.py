@@ -62,7 +62,7 @@ def _keep(
     with contextlib.suppress(OSError, ValueError, WorkbenchError), Store() as store:
         begun = alone = time.monotonic()
         while time.monotonic() - begun < PATIENCE_SECONDS:
-            if store.attendance(run, time.time()):
+            if store.open_pages(run, time.time()):
                 alone = time.monotonic()
             elif time.monotonic() - alone >= absence:
                 write_result(path, run, make(store))

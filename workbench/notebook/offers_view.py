@@ -52,7 +52,7 @@ def offers_html(offers: Sequence[Offer], nodes: int) -> Html:
     shown = list(best.values())[:MOST_ROWS]
     zones = {one.type: sum(o.type == one.type for o in offers) - 1 for one in shown}
     rows = [_row(offer, zones[offer.type], nodes) for offer in shown]
-    billed = any(offer.beside for offer in offers)
+    billed = any(offer.extra_price for offer in offers)
     heads = (*_HEADERS, ALL_BILLED if billed else "all nodes")
     head = element("tr", *map(head_cell, heads, _SIDES))
     hidden = len(best) - len(shown)

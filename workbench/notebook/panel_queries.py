@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.fallbacks import purchase
 from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.units import count
 from workbench.errors import InputError, PriceQuestion, WorkbenchError
-from workbench.notebook.confirm import proof
+from workbench.notebook.confirm import Agreement, proof
+from workbench.notebook.hosts_form import KeyQuestion
 from workbench.notebook.market_form import MarketForm
 from workbench.notebook.provider_queries import Background, ProviderQueries
 from workbench.requests.cluster import ask_size
@@ -19,8 +20,29 @@ from workbench.store import Store
 from workbench.view.nodes import FleetNodes
 from workbench.view.text import dollars
 
-if TYPE_CHECKING:
-    from workbench.notebook.cluster_panel import ClusterPanel
+
+class QueryPanel(Protocol):
+    """Shows questions and answers; see ``ClusterPanel``."""
+
+    cluster: str
+    keys: KeyQuestion
+    more: Agreement
+
+    @property
+    def form(self) -> object:
+        """The form of the chosen provider."""
+
+    def asked(self) -> FleetWish:
+        """Return what the boxes ask for."""
+
+    def say(self, sentence: str) -> None:
+        """Show a sentence."""
+
+    def begin_cluster(self, fleet: FleetWish) -> None:
+        """Start the cluster."""
+
+    def refresh_now(self) -> None:
+        """Show the present state."""
 
 
 class PanelQueries:
@@ -32,9 +54,7 @@ class PanelQueries:
         background: Runs slow work in a thread.
     """
 
-    def __init__(
-        self, panel: ClusterPanel, places: ProviderQueries, background: Background
-    ) -> None:
+    def __init__(self, panel: QueryPanel, places: ProviderQueries, background: Background) -> None:
         self._panel, self._places, self._background = panel, places, background
         self._waiting: FleetWish | None = None
         self._to_prove = False

@@ -55,11 +55,13 @@ def planned(store: Store, chosen: argparse.Namespace) -> Bundle:
 
 def plan_bundle(found: TrainingPlan) -> Bundle:
     """Return a plan as a picture, tables and sentences."""
-    told = paragraph(*found.says, *found.frontier.left_out)
+    reported = paragraph(*found.says, *found.frontier.left_out)
     if not found.frontier.choices:
-        return stacked([paragraph("None of the offers can be used for a plan."), told])
+        return stacked([paragraph("None of the offers can be used for a plan."), reported])
     first = paragraph(recommendation(found))
-    tables = stacked([table(frontier_table(found), BEST), table(curves_table(found), PAYING), told])
+    tables = stacked(
+        [table(frontier_table(found), BEST), table(curves_table(found), PAYING), reported]
+    )
     picture = plan_png(found)
     shown = figure_html(picture, describe_plan(found), "")
     return {

@@ -31,7 +31,7 @@ PLACE = "run"
 STREAM_CHARACTERS = 200_000
 TEXT_STREAMS = ("stdout", "stderr")
 PICTURE_SECONDS = 10.0
-ATTENDANCE_SECONDS = 1.0
+COUNT_SECONDS = 1.0
 # A page with our extension connects within this time, and then needs no picture.
 FIRST_PICTURE_SECONDS = 3.0
 
@@ -63,7 +63,7 @@ class RunView:
         self._shown = ""
         self._figure, self._bars, self._described = "", "", ""
         self._drawn, self._pictured, self._picture_gap = 0, 0.0, FIRST_PICTURE_SECONDS
-        self._asked_attendance, self._attended = -math.inf, False
+        self._pages_counted, self._attended = -math.inf, False
         self._form = chosen_form()
         self._widget: LiveWidget | None = None
 
@@ -77,9 +77,9 @@ class RunView:
             now: Epoch seconds.
         """
         self._store = store
-        if is_due(self._asked_attendance, now, ATTENDANCE_SECONDS):
-            self._asked_attendance = now
-            self._attended = bool(store.attendance(self.record.run.id, now))
+        if is_due(self._pages_counted, now, COUNT_SECONDS):
+            self._pages_counted = now
+            self._attended = bool(store.open_pages(self.record.run.id, now))
         run = self.record.run.id
         for rows in self.record.read(store, now):
             self._transcript.feed_all(rows)
@@ -162,7 +162,7 @@ class RunView:
             raised=not self.shows_error and bool(self.record.run.fact.error),
         )
         self._page.show(PLACE, bundle, final=True)
-        if store.attendance(self.record.run.id, now) is not None:
+        if store.open_pages(self.record.run.id, now) is not None:
             run = self.record.run
             keep_result(run.id, lambda store: kept_bundle(store, run, now))
 

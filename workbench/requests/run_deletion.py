@@ -93,7 +93,7 @@ def delete_runs(
 
 def _doom(store: Store, run: str) -> bool:
     try:
-        return with_reserve(store.path, partial(store.doom, run))
+        return with_reserve(store.path, partial(store.delete_run, run))
     except StoreFull:  # its files may be what fills the disk
         store.remove_folder(run)
-        return store.doom(run)
+        return store.delete_run(run)

@@ -20,9 +20,9 @@ class WorkbenchExtension(ExtensionApp):
 
     def initialize_handlers(self) -> None:
         """Add the routes and their shared settings."""
-        self._workers = Workers()
-        self.feeds, self.turns = Feeds(self._workers, self.log), Turns()
-        shared = {"workers": self._workers, "turns": self.turns}
+        self.workers = Workers()
+        self.feeds, self.turns = Feeds(self.workers, self.log), Turns()
+        shared = {"workers": self.workers, "turns": self.turns}
         for route, handler in ROUTES.items():
             self.handlers.append((f"{ROOT}/{route}", handler, shared))
         self.handlers.append((f"{ROOT}/{RUN}/follow", FollowHandler, {"feeds": self.feeds}))
@@ -30,4 +30,4 @@ class WorkbenchExtension(ExtensionApp):
     async def stop_extension(self) -> None:
         """Close the connections of all pages, and end the threads."""
         await self.feeds.close()
-        self._workers.close()
+        self.workers.close()

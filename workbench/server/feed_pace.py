@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from workbench.requests.supervisor import WAKING_SECONDS
+from workbench.store.sqlite_errors import LOCK_SECONDS
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class FeedPace:
         stay: After the run's end; a kernel that writes the result into the notebook gives up after
             300.
         chores: Between two periodic tasks.
-        attendance: After which an unchanged number of pages is stored again.
+        pages: After which an unchanged number of pages is stored again.
+        lock: For the locks of other processes on the store.
         waking: For a supervisor that was just started to take its lock.
     """
 
@@ -34,7 +36,8 @@ class FeedPace:
     keep: float = 15.0
     stay: float = 330.0
     chores: float = 1.0
-    attendance: float = 5.0
+    pages: float = 5.0
+    lock: float = LOCK_SECONDS
     waking: float = WAKING_SECONDS
 
 

@@ -329,9 +329,9 @@ class Chores:
         Raises:
             StoreError: The store cannot be written.
         """
-        if pages != self._pages or (repeat and is_due(self._written, now, self._pace.attendance)):
-            with Store() as store:
-                store.put_attendance(self._run, self._server, pages, now)
+        if pages != self._pages or (repeat and is_due(self._written, now, self._pace.pages)):
+            with Store(lock_seconds=self._pace.lock) as store:
+                store.put_open_pages(self._run, self._server, pages, now)
             self._pages, self._written = pages, now
 
     def look_after(self, cluster: str, now: float) -> None:

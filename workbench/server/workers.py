@@ -9,6 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from workbench.store import Store
+from workbench.store.sqlite_errors import LOCK_SECONDS
 
 _THREADS = 8
 
@@ -16,9 +17,14 @@ T = TypeVar("T")
 
 
 class Workers:
-    """The server's threads, started when needed."""
+    """The server's threads, started when needed.
 
-    def __init__(self) -> None:
+    Args:
+        lock_seconds: How long a write waits for those of other processes.
+    """
+
+    def __init__(self, lock_seconds: float = LOCK_SECONDS) -> None:
+        self.lock_seconds = lock_seconds
         self._many = ThreadPoolExecutor(_THREADS, "workbench")
         self._drawer = ThreadPoolExecutor(1, "workbench drawer")  # matplotlib is not thread-safe
 
@@ -33,7 +39,7 @@ class Workers:
 
     async def ask(self, question: Callable[[Store], T], *, draws: bool = False) -> T:
         """Run ``question`` with a store that is closed afterwards, and return its result."""
-        return await self.do(partial(_asked, question), draws=draws)
+        return await self.do(partial(_asked, question, self.lock_seconds), draws=draws)
 
     def close(self) -> None:
         """End the threads after their pending work."""
@@ -41,6 +47,6 @@ class Workers:
         self._drawer.shutdown()
 
 
-def _asked(question: Callable[[Store], T]) -> T:
-    with Store() as store:
+def _asked(question: Callable[[Store], T], lock_seconds: float) -> T:
+    with Store(lock_seconds=lock_seconds) as store:
         return question(store)

@@ -1,7 +1,7 @@
 """Open the SQLite file, serialize writes, and explain its errors.
 
 Several processes write. Each write is one short ``BEGIN IMMEDIATE`` transaction that waits up to
-``sqlite_errors.BUSY_SECONDS`` for its turn; readers never wait: the journal is a write-ahead
+``LOCK_SECONDS`` for its turn; readers never wait: the journal is a write-ahead
 log. Such a log needs shared memory, so on a disk that machines share the journal is a rollback
 journal, and only one machine may use the store.
 """
@@ -14,16 +14,15 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from workbench.store import sqlite_errors
 from workbench.store.claim import claim, this_machine
 from workbench.store.disk import mount_under
 from workbench.store.paths import FILE_NAME, home_directory
 from workbench.store.schema import check_version, migrate
-from workbench.store.sqlite_errors import explained
+from workbench.store.sqlite_errors import LOCK_SECONDS, explained
 
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
@@ -33,14 +32,18 @@ class Database:
 
     Args:
         path: The SQLite file (default: the one in ``home_directory()``).
+        lock_seconds: How long a write waits for those of other processes.
 
     Raises:
         StoreError: The file cannot be opened, or a newer workbench wrote it.
         MachineError: The file is on a shared disk, and another machine uses it.
     """
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    def __init__(
+        self, path: str | Path | None = None, *, lock_seconds: float = LOCK_SECONDS
+    ) -> None:
         self.path = Path(path) if path is not None else home_directory() / FILE_NAME
+        self._lock_seconds = lock_seconds
         self._local = threading.local()
         self._open: list[sqlite3.Connection] = []
         folder = self.path.absolute().parent
@@ -48,7 +51,7 @@ class Database:
         self._is_shared = mount.is_shared
         if self._is_shared:
             claim(folder, mount, this_machine())
-        with explained(self.path):
+        with self._explained():
             migrate(self._connection, str(self.path))
 
     def __repr__(self) -> str:
@@ -76,28 +79,31 @@ class Database:
         assert row is not None
         if row[0] != getattr(self._local, "version", None):
             self._local.version = row[0]
-            with explained(self.path):
+            with self._explained():
                 check_version(self._connection, str(self.path))
         return int(row[0])
 
     # -- inside
 
+    def _explained(self) -> AbstractContextManager[None]:
+        return explained(self.path, self._lock_seconds)
+
     @property
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            connection = _connect(self.path, shared=self._is_shared)
+            connection = _connect(self.path, self._lock_seconds, shared=self._is_shared)
             self._local.connection = connection
             self._open.append(connection)
         return connection
 
     def _one(self, query: str, values: Sequence[object] = ()) -> tuple[Any, ...] | None:
-        with explained(self.path):
+        with self._explained():
             row: tuple[Any, ...] | None = self._connection.execute(query, values).fetchone()
             return row
 
     def _all(self, query: str, values: Sequence[object] = ()) -> list[Any]:
-        with explained(self.path):
+        with self._explained():
             return self._connection.execute(query, values).fetchall()
 
     def _some(
@@ -109,7 +115,7 @@ class Database:
     ) -> list[Any]:
         """Return rows until their total size exceeds ``enough``; no more are read."""
         rows, total = list[Any](), 0
-        with explained(self.path):
+        with self._explained():
             cursor = self._connection.execute(query, values)
             for row in cursor:
                 rows.append(row)
@@ -121,7 +127,7 @@ class Database:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with explained(self.path):
+        with self._explained():
             connection = self._connection
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -133,16 +139,16 @@ class Database:
                 raise
 
 
-def _connect(path: Path, *, shared: bool) -> sqlite3.Connection:
+def _connect(path: Path, lock_seconds: float, *, shared: bool) -> sqlite3.Connection:
     with contextlib.suppress(OSError):  # exists already, or SQLite reports why it cannot
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     connection = sqlite3.connect(
-        path, timeout=sqlite_errors.BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        path, timeout=lock_seconds, isolation_level=None, check_same_thread=False
     )
     try:
         if connection.execute("PRAGMA page_count").fetchone() == (0,):
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        _use_journal(connection, "DELETE" if shared else "WAL")
+        _use_journal(connection, "DELETE" if shared else "WAL", lock_seconds)
         connection.execute(f"PRAGMA synchronous = {'FULL' if shared else 'NORMAL'}")
     except BaseException:
         connection.close()
@@ -150,9 +156,9 @@ def _connect(path: Path, *, shared: bool) -> sqlite3.Connection:
     return connection
 
 
-def _use_journal(connection: sqlite3.Connection, mode: str) -> None:
+def _use_journal(connection: sqlite3.Connection, mode: str, lock_seconds: float) -> None:
     """Set the journal mode of a new file; SQLite itself does not wait here for other processes."""
-    deadline = time.monotonic() + sqlite_errors.BUSY_SECONDS
+    deadline = time.monotonic() + lock_seconds
     while True:
         try:
             connection.execute(f"PRAGMA journal_mode = {mode}")

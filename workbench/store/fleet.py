@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from workbench.core.cluster.model import THIS_MACHINE
-from workbench.core.fleet.model import FleetWish, Node, NodeState, Purchase
+from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.fleet.purchases import PurchaseRecord
 from workbench.store.database import Database
 from workbench.store.rows import built, readable, reading
@@ -135,7 +135,7 @@ class Fleets(Database):
         """
         purchase = record.purchase
         fields = [getattr(record, name) for name in _RECORD]
-        sent = (_purchase_text(purchase), user_data, json.dumps(list(tags)))
+        sent = (json.dumps(asdict(purchase)), user_data, json.dumps(list(tags)))
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO purchases (cluster, token, purchase, user_data, tags, "
@@ -187,16 +187,9 @@ def _segment(row: Sequence[Any]) -> tuple[str, tuple[float, float]]:
     return str(row[0]), (float(row[1]), float(row[2]))
 
 
-def _purchase_text(purchase: Purchase) -> str:
-    values = asdict(purchase)
-    return json.dumps(values | {"rung": values.pop("number")})  # the stored name
-
-
 def _record(text: str, fields: Sequence[Any]) -> PurchaseRecord:
-    purchase = json.loads(text)
-    purchase["number"] = purchase.pop("rung")
     values = dict(zip(_RECORD, fields, strict=True))
-    return built(PurchaseRecord, values | {"purchase": purchase})
+    return built(PurchaseRecord, values | {"purchase": json.loads(text)})
 
 
 def put_cluster(

@@ -17,14 +17,14 @@ class ForecastsKept(Database):
         same = (cluster, forecasts.source, forecasts.predictor, forecasts_json(forecasts.found))
         # Read first: a process that has nothing new to write does not take the write lock.
         if self._one(
-            "SELECT 1 FROM forecasts WHERE cluster = ? AND source = ? AND teller = ? "
+            "SELECT 1 FROM forecasts WHERE cluster = ? AND source = ? AND predictor = ? "
             "AND document = ?",
             same,
         ):
             return
         with self._transaction() as connection:
             connection.execute(
-                "INSERT INTO forecasts (cluster, source, teller, document, told) "
+                "INSERT INTO forecasts (cluster, source, predictor, document, predicted_at) "
                 "VALUES (?, ?, ?, ?, ?)",
                 (*same, forecasts.time),
             )
@@ -36,8 +36,9 @@ class ForecastsKept(Database):
             before: Epoch seconds.
         """
         rows = self._all(
-            "SELECT teller, source, told, document FROM forecasts "
-            "WHERE cluster = ? AND told < ? ORDER BY told DESC, number DESC LIMIT ?",
+            "SELECT predictor, source, predicted_at, document FROM forecasts "
+            "WHERE cluster = ? AND predicted_at < ? "
+            "ORDER BY predicted_at DESC, number DESC LIMIT ?",
             (cluster, before, limit),
         )
         return [*readable(self.path, f"a prediction for {cluster!r}", rows, _forecasts)]

@@ -16,7 +16,6 @@ from workbench.core.run_id import is_run_id
 from workbench.errors import StoreError
 from workbench.store.database import Database
 from workbench.store.disk import used_nbytes
-from workbench.store.sqlite_errors import explained
 
 # Deleting a piece takes some milliseconds, during which no other process can write.
 PIECE_ROWS = 10_000
@@ -91,7 +90,7 @@ class Removal(Database):
         )
         return KeptRun(row[0], row[1], row[2], 0) if row else None
 
-    def doom(self, run: str) -> bool:
+    def delete_run(self, run: str) -> bool:
         """Delete an ended run for all views; ``sweep`` deletes its data.
 
         Returns:
@@ -103,9 +102,9 @@ class Removal(Database):
             ).fetchone()
             if found is None:
                 return False
-            connection.execute("INSERT OR IGNORE INTO doomed VALUES (?, ?)", (found[0], run))
+            connection.execute("INSERT OR IGNORE INTO deleted_runs VALUES (?, ?)", (found[0], run))
             connection.execute("DELETE FROM runs WHERE number = ?", found)
-            for table in ("surveys", "attendance", "conclusions"):
+            for table in ("surveys", "open_pages", "conclusions"):
                 connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
             connection.execute("DELETE FROM forecasts WHERE source = ?", (run,))
             for table in _FEW:
@@ -118,14 +117,14 @@ class Removal(Database):
         Raises:
             StoreError: A run's folder cannot be removed.
         """
-        row = self._one("SELECT number, id FROM doomed LIMIT 1")
+        row = self._one("SELECT number, id FROM deleted_runs LIMIT 1")
         if row is None:
             return self._shrink()
         number, run = row
         self.remove_folder(run)  # first: on a full disk this frees the space that the rest needs
         with self._transaction() as connection:
             if not any(_delete_piece(connection, table, number) for table in _ROWS):
-                connection.execute("DELETE FROM doomed WHERE number = ?", (number,))
+                connection.execute("DELETE FROM deleted_runs WHERE number = ?", (number,))
         return True
 
     def remove_folder(self, run: str) -> None:
@@ -198,7 +197,7 @@ class Removal(Database):
         (spare,) = self._one("PRAGMA freelist_count") or (0,)
         if not spare or self._one("PRAGMA auto_vacuum") != (2,):
             return False
-        with explained(self.path):  # a script runs to the end, a statement ends at one page
+        with self._explained():  # a script runs to the end, a statement ends at one page
             self._connection.executescript(f"PRAGMA incremental_vacuum({PIECE_PAGES})")
         if spare <= PIECE_PAGES:
             self._all("PRAGMA wal_checkpoint(TRUNCATE)")

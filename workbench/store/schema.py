@@ -6,7 +6,7 @@ import sqlite3
 
 from workbench.errors import StoreNewer
 
-VERSION = 14
+VERSION = 15
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -359,6 +359,19 @@ ALTER TABLE attempts ADD COLUMN last_output INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE runs ADD COLUMN ranks_before INTEGER NOT NULL DEFAULT 0
 """
 
+# Tables, columns, keys and metrics take the names that the code uses.
+_PLAIN_NAMES = """
+UPDATE OR IGNORE metrics SET name = 'gradient_noise/' || substr(name, 7) WHERE name IN
+    ('gauge/signal', 'gauge/noise', 'gauge/steps');
+UPDATE purchases SET purchase = replace(purchase, '"rung": ', '"number": ');
+ALTER TABLE purchases RENAME COLUMN climb TO pass_number;
+ALTER TABLE forecasts RENAME COLUMN teller TO predictor;
+ALTER TABLE forecasts RENAME COLUMN told TO predicted_at;
+ALTER TABLE nodes RENAME COLUMN beside TO extra_price;
+ALTER TABLE attendance RENAME TO open_pages;
+ALTER TABLE doomed RENAME TO deleted_runs
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
 MIGRATIONS: dict[int, str] = {
     0: _TABLES,
@@ -375,6 +388,7 @@ MIGRATIONS: dict[int, str] = {
     11: _OPTION_NAMES,
     12: _ATTEMPTS,
     13: _CONTINUATIONS,
+    14: _PLAIN_NAMES,
 }
 
 

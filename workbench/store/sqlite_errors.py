@@ -10,7 +10,7 @@ from pathlib import Path
 from workbench.errors import DataRefused, StoreError, StoreFull, StoreUnavailable
 from workbench.store.disk import disk_under
 
-BUSY_SECONDS = 10.0
+LOCK_SECONDS = 10.0
 
 _MOVED = (sqlite3.SQLITE_READONLY_DBMOVED,)
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
@@ -32,8 +32,12 @@ _VALUES = (
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explained(path: Path, lock_seconds: float = LOCK_SECONDS) -> Iterator[None]:
     """Turn SQLite's errors into sentences with a remedy.
+
+    Args:
+        path: The store.
+        lock_seconds: How long a statement waits for the lock of another process.
 
     Raises:
         StoreUnavailable: The same may work later.
@@ -45,10 +49,10 @@ def explained(path: Path) -> Iterator[None]:
     except _VALUES as error:
         raise DataRefused(_defect(path, error)) from error
     except sqlite3.Error as error:
-        raise _error_of(path, error) from error
+        raise _error_of(path, error, lock_seconds) from error
 
 
-def _error_of(path: Path, error: sqlite3.Error) -> StoreError:
+def _error_of(path: Path, error: sqlite3.Error, lock_seconds: float) -> StoreError:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     kind = code & 0xFF
     if code in _MOVED:
@@ -60,7 +64,7 @@ def _error_of(path: Path, error: sqlite3.Error) -> StoreError:
         return _disk_error(path, kind)
     if kind in _BUSY:
         return StoreUnavailable(
-            f"The store {path} was busy for {BUSY_SECONDS:.0f} s",
+            f"The store {path} was busy for {lock_seconds:g} s",
             "end the program that holds it, and try again.",
         )
     if kind in _DEFECTS:

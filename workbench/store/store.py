@@ -26,7 +26,7 @@ from workbench.store.rows import built, readable, reading
 from workbench.store.surveys import Surveys
 
 # A server repeats this often enough while pages are connected to it.
-ATTENDANCE_SECONDS = 15.0
+PAGES_SECONDS = 15.0
 # A mean is taken of the latest points of a run, at most this many.
 MOST_POINTS = 100_000
 
@@ -294,22 +294,22 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, Removal):
 
     # -- pages
 
-    def put_attendance(self, run: str, server: str, pages: int, now: float) -> None:
+    def put_open_pages(self, run: str, server: str, pages: int, now: float) -> None:
         """Write that ``pages`` pages follow ``run`` through ``server`` at ``now``."""
         with self._transaction() as connection:
             connection.execute(
-                "INSERT OR REPLACE INTO attendance VALUES (?, ?, ?, ?)", (run, server, pages, now)
+                "INSERT OR REPLACE INTO open_pages VALUES (?, ?, ?, ?)", (run, server, pages, now)
             )
 
-    def attendance(self, run: str, now: float) -> int | None:
+    def open_pages(self, run: str, now: float) -> int | None:
         """Return the number of pages that follow ``run`` at ``now``; None if none ever did."""
-        rows = self._all("SELECT pages, seen FROM attendance WHERE run = ?", (run,))
+        rows = self._all("SELECT pages, seen FROM open_pages WHERE run = ?", (run,))
         if not rows:
             return None
         rows_read = readable(
             self.path, f"who follows run {run!r}", rows, lambda row: (int(row[0]), float(row[1]))
         )
-        return sum(pages for pages, seen in rows_read if abs(now - seen) < ATTENDANCE_SECONDS)
+        return sum(pages for pages, seen in rows_read if abs(now - seen) < PAGES_SECONDS)
 
     def has_run(self, run: str) -> bool:
         """Return whether there ever was a run with this id."""
@@ -378,7 +378,8 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, Removal):
 def _next_number(connection: sqlite3.Connection) -> int:
     """Return a number that no run has, and that no rows of a deleted run have."""
     row = connection.execute(
-        "SELECT max(number) FROM (SELECT number FROM runs UNION ALL SELECT number FROM doomed)"
+        "SELECT max(number) FROM "
+        "(SELECT number FROM runs UNION ALL SELECT number FROM deleted_runs)"
     ).fetchone()
     return int(row[0] or 0) + 1
 

@@ -47,7 +47,7 @@ from workbench.errors import DataRefused, WorkbenchError
 from workbench.store import Store
 
 log = logging.getLogger("workbench.supervisor")
-BUSY_SECONDS = 3.0
+SUBMIT_SECONDS = 3.0  # engines that take longer to begin a run are busy
 # A rank that has not begun by then may have been unreachable; each next wait is twice as long.
 AGAIN_SECONDS = 5.0
 # A rank's own report of its end and its engine's answer take different ways; the report is used.
@@ -279,7 +279,7 @@ class Activity:
             log.exception("run %s: no conclusion", self.run.id)
 
     def _waiting(self, now: Moment) -> str:
-        if self._fact.state is RunState.SUBMITTED and now.steady - self._submitted > BUSY_SECONDS:
+        if self._fact.state is RunState.SUBMITTED and now.steady - self._submitted > SUBMIT_SECONDS:
             return "The engines are busy, with a %%px cell or with imports; this run comes next."
         return self._notice
 

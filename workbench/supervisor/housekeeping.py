@@ -64,7 +64,7 @@ class Housekeeping:
             return False
         old = bool(retention.age) and now - oldest.ended > retention.age
         large = bool(retention.nbytes) and self._store.usage().nbytes > retention.nbytes
-        if not (old or large) or not self._store.doom(oldest.id):
+        if not (old or large) or not self._store.delete_run(oldest.id):
             return False
         ago = length(max(0.0, now - oldest.ended))
         log.info("Deleted run %r, which ended %s ago: %s.", oldest.name, ago, retention)

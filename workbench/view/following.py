@@ -21,7 +21,7 @@ READ_SECONDS = 0.1
 # The end of a kernel also interrupts it; after this time that is known, and no stop is shown.
 NOTE_SECONDS = 0.2
 STOPPING = "Stopping…"
-GOES_ON = "The kernel is shutting down; the run continues."
+CONTINUES = "The kernel is shutting down; the run continues."
 ASKED = "Stopping after this iteration; interrupt again to stop watching."
 
 
@@ -96,7 +96,7 @@ def follow(
             view.note(said)
         time.sleep(POLL_SECONDS)
     if is_said and interrupts and not interrupts.asked:
-        view.note(GOES_ON)
+        view.note(CONTINUES)
         view.draw(time.time())
     return record.run
 

@@ -14,7 +14,7 @@ from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.units import count
 from workbench.store import Store
 from workbench.view.listing import NOTHING, Table
-from workbench.view.page_protocol import FleetMessage, NodeMessage, RungMessage
+from workbench.view.page_protocol import FleetMessage, NodeMessage, PurchaseMessage
 from workbench.view.text import dollars, duration, hourly, moment
 
 # Providers whose nodes cost money, really or simulated.
@@ -79,8 +79,8 @@ def fleet_of(store: Store, wish: ClusterWish, ranks: int, now: float) -> FleetNo
         paid if fleet.provider in PRICED else None,
     )
     purchases = store.purchases(wish.name) if found.joined < asked else []
-    climb = max((record.climb for record in purchases), default=0)
-    last = tuple(record for record in purchases if record.climb == climb)
+    pass_number = max((record.pass_number for record in purchases), default=0)
+    last = tuple(record for record in purchases if record.pass_number == pass_number)
     return FleetNodes(wish, asked, found.nodes, found.bill, last)
 
 
@@ -102,8 +102,8 @@ def fleet_message(fleet: FleetNodes) -> FleetMessage:
         expires=wish.expires or None,
         node_states={} if is_local else _states(fleet.nodes),
         nodes=() if is_local else tuple(_node(node) for node in fleet.nodes[:MOST_NODES]),
-        rungs=tuple(
-            RungMessage(
+        purchases=tuple(
+            PurchaseMessage(
                 what=str(candidate_of(record.purchase)),
                 outcome=record.outcome,
                 message=record.message,

@@ -54,7 +54,7 @@ class NodeMessage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RungMessage:
+class PurchaseMessage:
     """One purchase that was tried, or is being tried.
 
     Args:
@@ -275,7 +275,7 @@ class FleetMessage:
         node_states: The number of nodes in each state, including ``failed``; empty for this
             machine.
         nodes: Some nodes that are not gone, the head first; empty for this machine.
-        rungs: The purchases tried for missing nodes, in order; empty when none is missing.
+        purchases: The purchases tried for missing nodes, in order; empty when none is missing.
     """
 
     provider: Provider
@@ -291,7 +291,7 @@ class FleetMessage:
     expires: float | None
     node_states: Mapping[str, int]
     nodes: tuple[NodeMessage, ...]
-    rungs: tuple[RungMessage, ...]
+    purchases: tuple[PurchaseMessage, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -431,7 +431,7 @@ class OutputMessage:
 
 
 MESSAGES: tuple[type[Any], ...] = (
-    Phrase, NodeMessage, RungMessage, HangMessage, StepMessage,
+    Phrase, NodeMessage, PurchaseMessage, HangMessage, StepMessage,
     StepsMessage, CurveTextMessage, MarkMessage, RedoneMessage, RunMessage, ListedRunMessage,
     RankMessage, MeasuredMessage, FleetMessage, ClusterMessage, ClustersMessage, ExchangeMessage,
     RateMessage, SurveyMessage, SeriesHeader, FrameHeader, DisplayedMessage, OutputMessage,

@@ -36,7 +36,7 @@ MOST_CURVES = 8
 BEST = "Best choices (Pareto frontier of time and cost)"
 PAYING = "Each type, and the number of nodes up to which adding one pays"
 # The correction is mentioned if it changes communication by more than this factor.
-TOLD = 0.01
+NOTICEABLE = 0.01
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def _says(asked: Asked, basis: Basis, task: Task, links: Mapping[str, float]) ->
     yield from _says_of_sizes(asked, basis, task, links)
     for type_, bandwidth in links.items():
         yield f"The measured bandwidth between nodes of type {type_} is {gbits(bandwidth)} Gbit/s."
-    if abs(basis.correction.factor - 1) >= TOLD:
+    if abs(basis.correction.factor - 1) >= NOTICEABLE:
         yield (
             f"Communication took {basis.correction.factor:.2f} times as long as the model says in "
             f"{count(basis.correction.count, 'run')} before, and is taken to do so again."

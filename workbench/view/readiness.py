@@ -189,8 +189,8 @@ def _is_ready(store: Store, wish: ClusterWish, fact: ClusterFact, waited: float)
 
 
 def _standing(store: Store, wish: ClusterWish | None, fact: ClusterFact, now: float) -> str:
-    told = full_disk(store.path) or fact.message
-    said = f"{fact.state}: {told}" if told else str(fact.state)
+    reported = full_disk(store.path) or fact.message
+    said = f"{fact.state}: {reported}" if reported else str(fact.state)
     if wish is None or wish.fleet.provider is Provider.THIS_MACHINE:
         return said
     fleet = fleet_of(store, wish, fact.ranks, now)

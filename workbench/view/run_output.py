@@ -111,9 +111,9 @@ def bundle_of(
     written = filter(None, [transcript.text(set(transcript.ranks) - streamed)])
     displays, marks = store.displays(run.id).get(0, 0), marks_of(store, run)
     saved = _saved(record, anatomy, values, now, displays, marks)
-    told = {"raised": True} if raised else {}
+    known = {"raised": True} if raised else {}
     bundle: dict[str, Any] = {
-        RUN_TYPE: {**_identity(run, streamed), **told, "saved": saved},
+        RUN_TYPE: {**_identity(run, streamed), **known, "saved": saved},
         "text/plain": "\n".join(
             [
                 *summary(run, values, folder, now, [*hang_lines(run), *step_bars.lines(anatomy)]),

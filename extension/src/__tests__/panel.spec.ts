@@ -281,11 +281,11 @@ describe('clusters', () => {
     ]);
   });
 
-  it('shows each rung as it is tried', async () => {
+  it('shows each purchase as it is tried', async () => {
     const refused = 'refused' as const;
     server.held = [
       aFleet({
-        rungs: [
+        purchases: [
           { what: '2 nodes of a', outcome: refused, message: 'No capacity.' },
           { what: '2 nodes of b', outcome: 'written', message: '' }
         ]
@@ -293,7 +293,7 @@ describe('clusters', () => {
     ];
     await look();
 
-    expect(all('.wb-rungs li').map(node => node.textContent)).toEqual([
+    expect(all('.wb-purchases li').map(node => node.textContent)).toEqual([
       '2 nodes of a: refusedNo capacity.',
       '2 nodes of b: being tried'
     ]);

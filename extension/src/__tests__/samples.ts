@@ -67,7 +67,7 @@ export function aCluster(changes: Partial<ICluster> = {}): ICluster {
     expires: null,
     node_states: {},
     nodes: [],
-    rungs: [],
+    purchases: [],
     ranks: [],
     runs: [],
     measured: null,

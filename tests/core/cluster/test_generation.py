@@ -120,13 +120,13 @@ def test_while_nodes_are_missing_a_world_continues_and_nothing_is_started() -> N
     assert cluster_state(UP, None, [], failures=0) is ClusterState.STARTING
 
 
-def test_without_nodes_nothing_stands_and_runs_wait() -> None:
-    nobody = World((), 0)
+def test_without_nodes_there_is_no_world_and_runs_wait() -> None:
+    no_one = World((), 0)
 
-    assert planned(UP, [standing()], target=nobody) == [EndWorld(1, "no ranks are wanted")]
-    assert planned(UP, [standing(busy=True)], target=nobody) == []
-    assert planned(UP, [], WAITING, target=nobody) == []
-    assert cluster_state(UP, nobody, [], failures=0) is ClusterState.PAUSED
+    assert planned(UP, [standing()], target=no_one) == [EndWorld(1, "no ranks are wanted")]
+    assert planned(UP, [standing(busy=True)], target=no_one) == []
+    assert planned(UP, [], WAITING, target=no_one) == []
+    assert cluster_state(UP, no_one, [], failures=0) is ClusterState.PAUSED
 
 
 @pytest.mark.parametrize(

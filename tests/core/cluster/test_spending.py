@@ -8,15 +8,15 @@ import pytest
 
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.spending import check_time_left, growth, needs_confirmation
-from workbench.core.fleet.cost import DISK_GIB, beside
+from workbench.core.fleet.cost import DISK_GIB, extra_price
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer, Provider
 from workbench.errors import InputError, StateError
 
 NOW = 1e9
-BILLED = beside(DISK_GIB, public=True)
+BILLED = extra_price(DISK_GIB, public=True)
 OFFERS = (
-    Offer("g4dn.xlarge", "b", 0.19, 4, 16.0, gpus=1, network=5.0, beside=BILLED),
-    Offer("g4dn.xlarge", "a", 0.21, 4, 16.0, gpus=1, network=5.0, beside=BILLED),
+    Offer("g4dn.xlarge", "b", 0.19, 4, 16.0, gpus=1, network=5.0, extra_price=BILLED),
+    Offer("g4dn.xlarge", "a", 0.21, 4, 16.0, gpus=1, network=5.0, extra_price=BILLED),
 )
 FLEET = FleetWish(Provider.EC2, nodes=2, needs=Needs(gpus=1), expires=NOW + 3600)
 WISH = ClusterWish("lab", up=True, ranks=0, fleet=FLEET)

@@ -30,7 +30,7 @@ BOUGHT = FleetWish(Provider.EC2, nodes=3, min_nodes=2)
         (replace(BOUGHT, budget=-1.0), "The budget must be at least $0, not $-1."),
     ],
 )
-def test_a_fleet_that_will_not_do_is_refused(fleet, sentence) -> None:
+def test_a_fleet_that_is_not_valid_is_refused(fleet, sentence) -> None:
     with pytest.raises(InputError) as refusal:
         check_fleet(fleet)
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.fleet.charges import billed_beside, here_price, ring_price, traffic, zones_price
-from workbench.core.fleet.cost import beside
+from workbench.core.fleet.charges import extra_charges, here_price, ring_price, traffic, zones_price
+from workbench.core.fleet.cost import extra_price
 from workbench.core.fleet.model import FleetWish, Offer, Provider
 
 
 def test_disks_and_addresses_are_reported_apart() -> None:
-    offer = Offer("g4dn.xlarge", "a", 0.2, 4, 16.0, beside=beside(75, public=True))
+    offer = Offer("g4dn.xlarge", "a", 0.2, 4, 16.0, extra_price=extra_price(75, public=True))
 
-    assert billed_beside(offer, 10) == "$0.13/h for their disks"
-    given = Offer("g4dn.xlarge", "a", 0.2, 4, 16.0, beside=offer.beside, has_address=True)
-    assert billed_beside(given, 10) == "$0.082/h for their disks and $0.05/h for public addresses"
+    assert extra_charges(offer, 10) == "$0.13/h for their disks"
+    given = Offer("g4dn.xlarge", "a", 0.2, 4, 16.0, extra_price=offer.extra_price, has_address=True)
+    assert extra_charges(given, 10) == "$0.082/h for their disks and $0.05/h for public addresses"
 
 
 @pytest.mark.parametrize(

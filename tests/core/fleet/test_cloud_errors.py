@@ -218,7 +218,7 @@ def test_an_answer_that_is_kept_for_its_token_is_not_asked_for_again(code) -> No
 
 
 @pytest.mark.parametrize("kind", ErrorKind)
-def test_close_together_only_what_stands_in_every_way_ends_the_ladder(kind) -> None:
+def test_close_together_only_what_lasts_ends_the_candidates(kind) -> None:
     everywhere = {
         ErrorKind.PERMISSION,
         ErrorKind.CREDENTIALS,

@@ -13,9 +13,9 @@ from workbench.core.fleet.cost import (
     MONTH_HOURS,
     RESERVE_SECONDS,
     Bill,
-    beside,
     bill,
     charge,
+    extra_price,
     is_used_up,
     is_worth_it,
     metered,
@@ -50,18 +50,18 @@ def test_a_node_costs_its_seconds_the_first_minute_whole(seconds, interrupted, s
 
 
 def test_what_was_not_launched_costs_nothing() -> None:
-    assert node_spent(FLAT, 0.0, 5000.0, beside=1.0) == 0.0
+    assert node_spent(FLAT, 0.0, 5000.0, extra_price=1.0) == 0.0
 
 
 def test_the_disk_is_paid_even_where_the_machine_is_credited() -> None:
-    assert node_spent(FLAT, 10.0, 1810.0, interrupted=True, beside=0.02) == pytest.approx(0.01)
-    assert node_spent(FLAT, 10.0, 1810.0, beside=0.02) == pytest.approx(1.81)
+    assert node_spent(FLAT, 10.0, 1810.0, interrupted=True, extra_price=0.02) == pytest.approx(0.01)
+    assert node_spent(FLAT, 10.0, 1810.0, extra_price=0.02) == pytest.approx(1.81)
 
 
 def test_a_disk_costs_by_its_size_and_an_address_where_there_is_one() -> None:
     assert storage_price(1) * MONTH_HOURS == pytest.approx(0.08)
-    assert beside(75, public=False) == pytest.approx(75 * 0.08 / 730)
-    assert beside(75, public=True) - beside(75, public=False) == pytest.approx(0.005)
+    assert extra_price(75, public=False) == pytest.approx(75 * 0.08 / 730)
+    assert extra_price(75, public=True) - extra_price(75, public=False) == pytest.approx(0.005)
 
 
 def test_each_segment_of_price_is_charged_for_its_own_time() -> None:
@@ -102,18 +102,20 @@ def test_a_time_costs_what_its_parts_cost(prices, times) -> None:
 @PROFILE
 @given(segments, moments, st.floats(0, 1e5), st.floats(0, 1e5))
 def test_money_once_spent_never_comes_back_but_by_credit(prices, launched, first, more) -> None:
-    before = node_spent(prices, launched, launched + first, beside=0.01)
-    after = node_spent(prices, launched, launched + first + more, beside=0.01)
+    before = node_spent(prices, launched, launched + first, extra_price=0.01)
+    after = node_spent(prices, launched, launched + first + more, extra_price=0.01)
 
     assert after >= before
-    assert node_spent(prices, launched, launched + first, interrupted=True, beside=0.01) <= before
+    assert (
+        node_spent(prices, launched, launched + first, interrupted=True, extra_price=0.01) <= before
+    )
 
 
-def test_a_node_bears_its_price_until_it_is_gone() -> None:
+def test_a_node_has_its_price_until_it_is_gone() -> None:
     node = Node("i-1", NodeState.JOINED, launched=1000.0)
     gone = Node("i-1", NodeState.GONE, launched=1000.0, ended=2000.0)
 
-    running = metered(replace(node, beside=0.36), FLAT, 4600.0)
+    running = metered(replace(node, extra_price=0.36), FLAT, 4600.0)
     ended = metered(gone, FLAT, 99999.0)
 
     assert (running.spent, running.price) == (pytest.approx(3.6 + 0.36), pytest.approx(3.96))
@@ -157,7 +159,7 @@ def test_traffic_is_in_what_a_node_cost_also_where_the_machine_was_free() -> Non
     free = metered(
         replace(node, state=NodeState.GONE, ended=1810.0), FLAT, 1810.0, interrupted=True
     )
-    told = bill([counted, free], now=0.0)
+    reported = bill([counted, free], now=0.0)
 
     assert (counted.spent, free.spent) == (pytest.approx(3.69), pytest.approx(0.09))
-    assert (told.spent, told.traffic) == (pytest.approx(3.78), pytest.approx(0.18))
+    assert (reported.spent, reported.traffic) == (pytest.approx(3.78), pytest.approx(0.18))

@@ -41,11 +41,11 @@ def test_it_goes_from_close_together_to_fewer_elsewhere() -> None:
     )
 
 
-def test_where_fewer_will_not_do_they_are_not_tried() -> None:
+def test_where_fewer_are_not_enough_they_are_not_tried() -> None:
     assert {candidate.min_nodes for candidate in candidates(GPU, ALL, 4, 4)} == {4}
 
 
-def test_a_lone_node_stands_close_to_nobody() -> None:
+def test_a_single_node_is_in_no_placement_group() -> None:
     assert not any(candidate.placement for candidate in candidates(GPU, ALL, 1, 1, placement=False))
 
 
@@ -56,7 +56,7 @@ def test_where_nodes_are_already_the_same_is_tried_first() -> None:
     assert candidates(GPU, ALL, 1, 1, near=("gone", "b"), placement=False)[0].zone == "b"
 
 
-def test_beside_nodes_that_stand_only_their_zone_is_tried() -> None:
+def test_beside_nodes_that_are_up_only_their_zone_is_tried() -> None:
     tried = candidates(GPU, ALL, 2, 1, near=("g4dn.xlarge", "b"))
 
     assert {candidate.zone for candidate in tried} == {"b"}
@@ -86,7 +86,7 @@ def test_as_many_are_asked_for_as_may_be_paid(room, counts) -> None:
 
 
 def test_disks_and_addresses_are_paid_from_what_all_may_cost() -> None:
-    billed = [replace(BEST, beside=0.01)]
+    billed = [replace(BEST, extra_price=0.01)]
 
     assert {candidate.count for candidate in candidates(GPU, billed, 4, 2, room=0.8)} == {3}
     assert {candidate.count for candidate in candidates(GPU, billed, 4, 2, room=0.84)} == {4}
@@ -95,7 +95,7 @@ def test_disks_and_addresses_are_paid_from_what_all_may_cost() -> None:
 
 
 def test_of_types_with_disks_of_two_sizes_the_larger_disk_bounds_what_one_may_cost() -> None:
-    billed = [replace(BEST, beside=0.01), replace(OTHER, beside=0.03)]
+    billed = [replace(BEST, extra_price=0.01), replace(OTHER, extra_price=0.03)]
 
     mixed = next(
         candidate
@@ -117,7 +117,7 @@ def test_nothing_is_tried_where_nothing_fits() -> None:
     assert candidates(Needs(gpus=8), ALL, 4, 2) == ()
 
 
-def test_a_rung_says_what_it_tries() -> None:
+def test_a_candidate_says_what_it_tries() -> None:
     assert str(Candidate(4, 2, ("a", "b"), "z")) == "2 to 4 nodes of a or b in z"
     assert (
         str(Candidate(1, 1, ("a",), "", placement=True))
@@ -144,7 +144,7 @@ offers = st.lists(
 
 @PROFILE
 @given(offers, st.integers(1, 12), st.integers(1, 12), st.one_of(st.just(0.0), st.floats(0.1, 20)))
-def test_every_rung_is_new_and_within_price_quota_and_size(listed, count, least, room) -> None:
+def test_every_candidate_is_new_and_within_price_quota_and_size(listed, count, least, room) -> None:
     least = min(count, least)
 
     tried = candidates(GPU, listed, count, least, room=room)
@@ -196,7 +196,7 @@ def test_a_token_is_another_for_every_part_and_always_the_same() -> None:
     assert all(len(word) == 64 and word.isascii() for word in tokens)
 
 
-def test_a_purchase_is_its_rung_and_its_token() -> None:
+def test_a_purchase_is_its_candidate_and_its_token() -> None:
     candidate = Candidate(4, 2, ("a", "b"), "z", max_price=0.3)
 
     bought = purchase("lab", "1", 5, candidate)

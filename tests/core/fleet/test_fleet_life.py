@@ -480,7 +480,7 @@ def test_a_place_without_machines_is_asked_ever_less_often() -> None:
     for _ in range(2000):
         keeper.turn()
 
-    # Five rungs each time; the pauses double up to the longest.
+    # Five purchases each time; the pauses double up to the longest.
     hours = 2000 * TURN_SECONDS / 3600
     assert len(keeper.purchases) < 10 * (hours * 3600 / PAUSE_SECONDS[1] + 6)
     assert keeper.place.truth == {}

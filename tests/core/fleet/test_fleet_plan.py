@@ -118,7 +118,7 @@ def test_what_is_missing_is_bought_close_together_first() -> None:
     (buy,) = planned()
 
     assert buy.record.outcome is PurchaseOutcome.WRITTEN
-    assert (buy.record.climb, buy.record.at, buy.record.purchase.number) == (1, NOW, 0)
+    assert (buy.record.pass_number, buy.record.at, buy.record.purchase.number) == (1, NOW, 0)
     assert (buy.record.purchase.count, buy.record.purchase.min_nodes) == (3, 3)
     assert buy.record.purchase.placement
     assert buy.record.purchase.types == (G4.type,)
@@ -202,11 +202,11 @@ def test_a_partial_fleet_is_topped_up_once_no_more_can_come() -> None:
 
     assert of(Buy, planned(seen=replace(seen, seen=NOW + 59), now=NOW + 59)) == []
     topped = bought(replace(seen, seen=NOW + 61), now=NOW + 61)
-    assert (topped.purchase.count, topped.climb) == (1, 2)
+    assert (topped.purchase.count, topped.pass_number) == (1, 2)
     assert topped.purchase.token != record.purchase.token
 
 
-def test_what_was_granted_but_never_came_is_lost_and_the_next_rung_is_tried() -> None:
+def test_what_was_granted_but_never_came_is_lost_and_the_next_candidate_is_tried() -> None:
     record = replace(bought(), outcome=PurchaseOutcome.BOUGHT)
 
     actions = planned(seen=fact(purchases=(record,), seen=NOW + 61), now=NOW + 61)
@@ -215,20 +215,20 @@ def test_what_was_granted_but_never_came_is_lost_and_the_next_rung_is_tried() ->
         PurchaseOutcome.LOST
     ]
     (buy,) = of(Buy, actions)
-    assert (buy.record.climb, buy.record.purchase.number) == (1, 1)
+    assert (buy.record.pass_number, buy.record.purchase.number) == (1, 1)
     assert not buy.record.purchase.placement
 
 
-def test_a_refused_rung_is_followed_by_the_next() -> None:
+def test_a_refused_candidate_is_followed_by_the_next() -> None:
     refused = replace(bought(), outcome=PurchaseOutcome.REFUSED, kind="capacity")
 
     after = bought(fact(purchases=(refused,)))
 
-    assert (after.climb, after.purchase.number, after.purchase.placement) == (1, 1, False)
+    assert (after.pass_number, after.purchase.number, after.purchase.placement) == (1, 1, False)
     assert after.purchase.token != refused.purchase.token
 
 
-def climbed(
+def all_tried(
     purchases=(), now=NOW, kind="capacity", wish=WISH, **changes
 ) -> tuple[tuple[PurchaseRecord, ...], Wait]:
     """Try until there is no candidate left; each is refused."""
@@ -242,9 +242,9 @@ def climbed(
     raise AssertionError("it never waits")
 
 
-def test_when_no_rung_has_machines_it_waits_longer_each_time() -> None:
-    purchases, wait = climbed()
-    more, longer = climbed(purchases, now=wait.until)
+def test_when_no_candidate_has_machines_it_waits_longer_each_time() -> None:
+    purchases, wait = all_tried()
+    more, longer = all_tried(purchases, now=wait.until)
 
     assert wait.until == NOW + PAUSE_SECONDS[0]
     assert "3 nodes of g4dn.xlarge in a" in wait.why
@@ -253,9 +253,9 @@ def test_when_no_rung_has_machines_it_waits_longer_each_time() -> None:
 
 
 def test_a_wish_made_again_does_not_wait() -> None:
-    purchases, _ = climbed()
+    purchases, _ = all_tried()
 
-    assert bought(fact(purchases=purchases, asked=NOW + 1), now=NOW + 1).climb == 2
+    assert bought(fact(purchases=purchases, asked=NOW + 1), now=NOW + 1).pass_number == 2
 
 
 @pytest.mark.parametrize("kind", ["permission", "configuration"])
@@ -272,15 +272,15 @@ def test_what_only_a_person_can_change_stops_until_they_ask_again(kind) -> None:
 
 @pytest.mark.parametrize("kind", ["quota", "price", "unknown"])
 def test_what_another_way_may_do_is_tried_in_every_way_then_paused_with_its_reason(kind) -> None:
-    purchases, wait = climbed(kind=kind)
+    purchases, wait = all_tried(kind=kind)
 
     assert len(purchases) > 1
     assert wait == Wait(NOW + PAUSE_SECONDS[0], "so the place says.")
-    assert bought(fact(purchases=purchases), now=wait.until).climb == 2
+    assert bought(fact(purchases=purchases), now=wait.until).pass_number == 2
 
 
 def test_a_quota_that_is_used_up_lets_only_fewer_or_other_machines_be_tried() -> None:
-    purchases, _ = climbed(kind="quota")
+    purchases, _ = all_tried(kind="quota")
 
     first, *others = [record.purchase for record in purchases]
     assert all(p.min_nodes < first.min_nodes or {*p.types} > {*first.types} for p in others)
@@ -295,7 +295,7 @@ def test_what_passes_is_paused_with_its_reason_and_begun_again(kind) -> None:
 
     assert planned(seen=seen, now=NOW + 59) == [Wait(NOW + 60, "so the place says.")]
     again = bought(seen, now=NOW + 60)
-    assert (again.climb, again.purchase.number, again.purchase.placement) == (2, 0, True)
+    assert (again.pass_number, again.purchase.number, again.purchase.placement) == (2, 0, True)
     assert again.purchase.token != refused.purchase.token
 
 
@@ -360,7 +360,7 @@ ELSEWHERE = replace(G4, zone="b", price=0.1)
 
 
 def test_what_replaces_a_node_is_in_the_zone_of_the_others() -> None:
-    purchases, wait = climbed(numbers=(1, 2), offers=(G4, ELSEWHERE))
+    purchases, wait = all_tried(numbers=(1, 2), offers=(G4, ELSEWHERE))
 
     assert {record.purchase.zone for record in purchases} == {"a"}
     assert wait.until > NOW
@@ -372,7 +372,7 @@ def test_what_replaces_a_node_is_in_the_zone_of_the_others() -> None:
 def test_with_a_persons_word_a_replacement_comes_from_any_zone() -> None:
     wish = replace(WISH, across_zones=True)
 
-    purchases, wait = climbed(wish=wish, numbers=(1, 2), offers=(G4, ELSEWHERE))
+    purchases, wait = all_tried(wish=wish, numbers=(1, 2), offers=(G4, ELSEWHERE))
 
     assert {record.purchase.zone for record in purchases} == {"a", "b"}
     assert "--across-zones" not in wait.why
@@ -405,7 +405,7 @@ def test_what_is_added_while_the_first_are_not_listed_yet_is_in_their_zone() -> 
     assert (more.purchase.count, more.purchase.zone) == (1, "a")
 
 
-def test_what_is_added_beside_a_machine_whose_zone_is_not_told_yet_is_in_its_zone() -> None:
+def test_what_is_added_beside_a_machine_whose_zone_is_not_known_yet_is_in_its_zone() -> None:
     first = replace(
         bought(wish=replace(WISH, nodes=1, min_nodes=1)), outcome=PurchaseOutcome.BOUGHT
     )
@@ -492,7 +492,7 @@ def test_a_node_that_does_not_come_up_is_released_and_counted() -> None:
     assert of(Buy, actions) == []
 
 
-def test_what_booted_while_nobody_looked_is_tried_first() -> None:
+def test_what_booted_while_no_one_looked_is_tried_first() -> None:
     actions = planned(seen=fact((1, 2, 3), BOOTING, contacts=()))
 
     assert actions == [Open("i-1"), Open("i-2"), Open("i-3")]
@@ -571,12 +571,12 @@ def test_a_node_that_could_not_be_prepared_is_released() -> None:
 
 def test_the_head_is_elected_by_number_once_enough_are_ready() -> None:
     seen = fact((10, 4), READY)
-    nobody = tuple(replace(n, head=False) for n in seen.nodes)
+    no_one = tuple(replace(n, head=False) for n in seen.nodes)
 
-    puts = of(Put, planned(seen=replace(seen, nodes=nobody)))
+    puts = of(Put, planned(seen=replace(seen, nodes=no_one)))
 
     assert [(put.node.id, put.node.head) for put in puts] == [("i-4", True)]
-    one = replace(seen, nodes=(nobody[0], replace(nobody[1], state=VERIFIED)))
+    one = replace(seen, nodes=(no_one[0], replace(no_one[1], state=VERIFIED)))
     assert of(Put, planned(seen=one)) == []
 
 
@@ -599,7 +599,7 @@ def test_a_node_that_failed_on_its_way_is_not_waited_for_with_the_election() -> 
     assert [(put.node.id, put.node.head) for put in puts] == [("i-10", True)]
 
 
-def test_where_a_world_stands_already_a_head_is_elected_at_once() -> None:
+def test_where_a_world_is_up_already_a_head_is_elected_at_once() -> None:
     wish, seen = replace(WISH, min_nodes=1), fact((4, 10), used=frozenset({"i-10"}))
     nodes = (node(4, VERIFIED), replace(seen.nodes[1], head=False))
 
@@ -636,7 +636,7 @@ def test_a_smaller_fleet_lets_its_world_continue_elsewhere_first() -> None:
     ("used", "waited", "ids"),
     [(True, 10, []), (False, 10, ["i-3"]), (True, LEAVE_SECONDS, ["i-3"])],
 )
-def test_a_node_goes_once_no_world_stands_on_it_or_after_a_while(used, waited, ids) -> None:
+def test_a_node_goes_once_no_world_is_on_it_or_after_a_while(used, waited, ids) -> None:
     seen = fact((1, 2, 3))
     leaving = node(3, LEAVING, since=NOW - waited, message="smaller")
     seen = replace(
@@ -721,7 +721,7 @@ def test_all_together_cost_no_more_than_was_said() -> None:
 
 
 def test_what_all_may_cost_has_their_disks() -> None:
-    wish, seen = replace(WISH, max_price=0.5), fact(offers=(replace(G4, beside=0.05),))
+    wish, seen = replace(WISH, max_price=0.5), fact(offers=(replace(G4, extra_price=0.05),))
 
     assert bought(seen, wish).purchase.max_price == pytest.approx(0.2)
     (wait,) = planned(replace(wish, max_price=0.4), seen)
@@ -871,10 +871,10 @@ def test_a_host_that_failed_gets_another_chance_when_asked_again() -> None:
     seen = replace(seen, nodes=(seen.nodes[0], failed))
 
     same = planned(HOSTS, replace(seen, asked=LONG_AGO - 1))
-    anew = planned(HOSTS, replace(seen, asked=NOW))
+    repeated = planned(HOSTS, replace(seen, asked=NOW))
 
     assert same == []
-    assert [(p.node.state, p.node.failed) for p in of(Put, anew)] == [(BOOTING, False)]
+    assert [(p.node.state, p.node.failed) for p in of(Put, repeated)] == [(BOOTING, False)]
 
 
 def test_another_host_takes_the_place_of_one_that_failed() -> None:

@@ -49,7 +49,7 @@ def test_the_head_does_not_depend_on_the_order(addresses, random) -> None:
     assert ipaddress.ip_address(head.address) == min(addresses)
 
 
-def test_a_world_stands_on_ready_nodes_with_a_session_the_head_first() -> None:
+def test_a_world_is_on_ready_nodes_with_a_session_the_head_first() -> None:
     nodes = [
         node("10.0.0.10"),
         node("10.0.0.11", JOINED, head=True),

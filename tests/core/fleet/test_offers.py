@@ -167,7 +167,7 @@ def test_vcpus_are_lacking_only_where_the_quota_is_known() -> None:
 
 def test_all_nodes_cost_what_each_costs_and_its_disk() -> None:
     assert total(replace(GPU, price=0.2), 4) == pytest.approx(0.8)
-    assert total(replace(GPU, price=0.2, beside=0.005), 4) == pytest.approx(0.82)
+    assert total(replace(GPU, price=0.2, extra_price=0.005), 4) == pytest.approx(0.82)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def test_a_door_is_one_address_or_a_private_network(text, network, public):
 
 
 @pytest.mark.parametrize("text", ["0.0.0.0/0", "203.0.113.0/24", "10.0.0.0/7", "::/0", "here", ""])
-def test_what_lets_in_strangers_or_nobody_is_refused(text):
+def test_what_lets_in_strangers_or_no_one_is_refused(text):
     with pytest.raises(InputError):
         check_ssh_source(text)
 

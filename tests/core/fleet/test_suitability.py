@@ -27,7 +27,7 @@ GPU = Offer("g4dn.xlarge", "a", 0.2, 4, 16.0, gpus=1, gpu="T4", network=5.0)
         {"has_driver": False},
     ],
 )
-def test_what_nobody_named_has_to_carry_the_software_all_the_time(changes):
+def test_what_no_one_named_has_to_carry_the_software_all_the_time(changes):
     poor = replace(FINE, **changes)
 
     assert fits(Needs(), FINE)
@@ -107,9 +107,11 @@ def test_an_environment_computes_on_gpus_with_cupy_or_torch(distributions, found
 
 
 def test_gpus_without_cupy_are_reported_with_the_remedy():
-    told = without_cuda(FleetWish(), GPU, False, "add --cuda")
+    reported = without_cuda(FleetWish(), GPU, False, "add --cuda")
 
-    assert "add --cuda to install cupy-cuda12x[ctk]>=14 and nvidia-nccl-cu12 on the nodes" in told
+    assert (
+        "add --cuda to install cupy-cuda12x[ctk]>=14 and nvidia-nccl-cu12 on the nodes" in reported
+    )
     assert without_cuda(FleetWish(cuda=True), GPU, False, "") == ""
     assert without_cuda(FleetWish(), GPU, True, "") == ""
     assert without_cuda(FleetWish(), FINE, False, "") == ""

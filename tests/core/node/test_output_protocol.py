@@ -32,7 +32,7 @@ def test_a_file_is_due_once_it_has_not_changed_for_a_moment():
     assert is_due(seen(file, FileState(20, 2), 105.0), 101.0 + QUIET_SECONDS)
 
 
-def test_a_file_that_changes_all_the_time_is_due_now_and_then():
+def test_a_file_that_changes_all_the_time_is_due_periodically():
     file = None
     for second in range(int(MOST_SECONDS) + 1):
         file = seen(file, FileState(second, second), float(second))

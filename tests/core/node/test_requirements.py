@@ -74,9 +74,9 @@ def test_an_environments_own_tools_do_not_matter():
 
 
 def test_what_a_login_shell_says_first_is_passed_over():
-    told = {"python": "3.11", "package": "p", "distributions": {"numpy": ["2.1", ""]}}
+    reported = {"python": "3.11", "package": "p", "distributions": {"numpy": ["2.1", ""]}}
 
-    assert read_environment(f"Welcome!\n{json.dumps(told)}\n") == environment(numpy="2.1")
+    assert read_environment(f"Welcome!\n{json.dumps(reported)}\n") == environment(numpy="2.1")
     for nothing in ("", "Welcome!", "[]", '{"python": "3"}'):
         with pytest.raises(ValueError):  # noqa: PT011 - JSON's own error is one too
             read_environment(nothing)

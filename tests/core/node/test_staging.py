@@ -168,10 +168,10 @@ def test_a_frame_is_read_as_it_was_written(kind, number, body):
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**12)), max_size=5000))
 def test_what_is_needed_is_read_as_it_was_written_and_has_an_end(needed):
-    told = [read_line(text) for text in need_lines(needed)]
+    reported = [read_line(text) for text in need_lines(needed)]
 
-    assert [tuple(pair) for _, (pairs,) in told for pair in pairs] == needed
-    assert told[-1] == ("need", [[]])
+    assert [tuple(pair) for _, (pairs,) in reported for pair in pairs] == needed
+    assert reported[-1] == ("need", [[]])
 
 
 @given(st.text())

@@ -41,7 +41,7 @@ def survey(count: int = 4, time: float = 0.0, **slow: float) -> Survey:
 
 
 @given(st.integers(0, 40))
-def test_all_meet_once_and_nobody_twice_in_a_round(count: int) -> None:
+def test_all_meet_once_and_no_one_twice_in_a_round(count: int) -> None:
     rounds = tournament(count)
     met = [pair for played in rounds for pair in played]
 

@@ -62,7 +62,7 @@ def test_an_uneven_covariance_counts_by_its_trace() -> None:
     assert run(mean, deviation, 16, 4).scale == pytest.approx(known, rel=0.1)
 
 
-def test_linear_regression_is_gauged_from_its_true_gradients() -> None:
+def test_linear_regression_is_measured_from_its_true_gradients() -> None:
     rng = np.random.default_rng(1)
     weights, off = rng.normal(size=20), 0.3 * rng.normal(size=20)
     inputs = rng.normal(size=(50_000, 20))

@@ -14,7 +14,7 @@ BUSY = {"backward": 0.12, "busy": 0.25, "cores": 1.0}
 OVERLAPS = {"codec none": 1.0, "overlaps": 1.0, "delayed": 0.0, "wire": 150e6}
 
 
-def test_where_nobody_tells_anything_nothing_is_known_to_hide() -> None:
+def test_where_no_one_tells_anything_nothing_is_known_to_hide() -> None:
     assert exchanged(SEEN, []) == SEEN
     assert exchanged(SEEN, [{"nbytes": 1.0}] * 4).overlapped == 0.0
 
@@ -38,9 +38,9 @@ def test_ranks_of_one_node_share_its_cores() -> None:
 
 
 def test_what_hides_is_what_an_exchange_takes_and_a_step_does_not_show() -> None:
-    told = [{**BUSY, **OVERLAPS, "whole": 0.17 + 0.01 * rank} for rank in range(4)]
+    reported = [{**BUSY, **OVERLAPS, "whole": 0.17 + 0.01 * rank} for rank in range(4)]
 
-    seen = exchanged(SEEN, told)
+    seen = exchanged(SEEN, reported)
 
     assert seen.ours
     assert seen.whole == 0.17  # of the last rank, which does not wait
@@ -67,10 +67,10 @@ def test_a_meeting_beside_a_full_link_is_part_of_the_exchange() -> None:
 def test_where_nearly_all_is_hidden_there_may_be_room_for_more() -> None:
     ranks = tuple(RankStep(n, "", 0.2, 0.0, 0.001) for n in range(4))
     seen = Observed(ranks, 1e6, 4)
-    told = {**BUSY, **OVERLAPS, "whole": 0.03}
+    reported = {**BUSY, **OVERLAPS, "whole": 0.03}
 
-    overlaps = exchanged(seen, [told] * 4)
-    delayed = exchanged(seen, [{**told, "delayed": 1.0}] * 4)
+    overlaps = exchanged(seen, [reported] * 4)
+    delayed = exchanged(seen, [{**reported, "delayed": 1.0}] * 4)
 
     assert overlaps.hidden == overlaps.overlapped > 0.03 / 0.2
     assert delayed.hidden == delayed.delayed > overlaps.hidden
@@ -81,9 +81,9 @@ def test_where_nearly_all_is_hidden_there_may_be_room_for_more() -> None:
     [(Codec.FP16, 75e6, 0.5), (Codec.TOPK, 6e6, 0.02), (Codec.NONE, 150e6, 1.0)],
 )
 def test_the_bytes_on_the_wire_say_what_a_codec_leaves(codec, wire, ratio) -> None:
-    told = {**OVERLAPS, "codec none": 0.0, f"codec {codec}": 1.0, "overlaps": 0.0, "wire": wire}
+    reported = {**OVERLAPS, "codec none": 0.0, f"codec {codec}": 1.0, "overlaps": 0.0, "wire": wire}
 
-    seen = exchanged(SEEN, [told] * 4)
+    seen = exchanged(SEEN, [reported] * 4)
 
     assert seen.coding.codec is codec
     assert seen.coding.ratio == pytest.approx(ratio)
@@ -91,8 +91,8 @@ def test_the_bytes_on_the_wire_say_what_a_codec_leaves(codec, wire, ratio) -> No
 
 
 def test_codecs_are_as_they_are_for_this_model_on_this_machine() -> None:
-    told = {"small": 0.1, "powersgd": 0.14, "cost fp16": 4e-9}
-    found = {one.codec: one for one in codings_of(told)}
+    reported = {"small": 0.1, "powersgd": 0.14, "cost fp16": 4e-9}
+    found = {one.codec: one for one in codings_of(reported)}
 
     assert found[Codec.FP16].ratio == pytest.approx(0.1 + 0.9 * 0.5)
     assert found[Codec.POWERSGD].ratio == 0.14

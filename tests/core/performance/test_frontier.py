@@ -60,7 +60,7 @@ def test_cheap_nodes_pay_with_a_codec_and_not_without() -> None:
     assert coded.seconds[0] / coded.seconds[7] > 5
 
 
-def test_nobody_on_the_frontier_is_beaten_in_both() -> None:
+def test_no_one_on_the_frontier_is_beaten_in_both() -> None:
     found = frontier(TASK, [SLOW, FAST], codings=CODINGS)
     seconds = [one.seconds for one in found.choices]
     dollars = [one.dollars for one in found.choices]

@@ -108,9 +108,9 @@ def test_messages_stay_as_they_are_whatever_is_done_about_the_exchange() -> None
 def test_each_codec_gives_what_was_predicted(coding: Coding, nodes: int) -> None:
     before, after = ran(WORK, nodes, SLOW), ran(WORK, nodes, SLOW, coding)
 
-    foretold = speedup(observed(nodes=nodes), Change(coding=coding))
+    prediction = speedup(observed(nodes=nodes), Change(coding=coding))
 
-    assert foretold == pytest.approx(before.total / after.total, rel=0.01)
+    assert prediction == pytest.approx(before.total / after.total, rel=0.01)
 
 
 def test_faster_nodes_give_what_was_predicted() -> None:
@@ -125,11 +125,11 @@ def test_faster_nodes_give_what_was_predicted() -> None:
 
 
 def test_double_buffering_gives_what_was_predicted() -> None:
-    foretold = speedup(observed(), Change(hidden=1.0))
+    prediction = speedup(observed(), Change(hidden=1.0))
 
     came = ran(replace(WORK, hidden=1.0), 4, SLOW)
 
-    assert foretold == pytest.approx(ran(WORK, 4, SLOW).total / came.total, rel=0.01)
+    assert prediction == pytest.approx(ran(WORK, 4, SLOW).total / came.total, rel=0.01)
 
 
 def test_an_exchange_that_is_slower_than_the_link_stays_so() -> None:

@@ -51,7 +51,7 @@ def test_of_the_metadata_the_sizes_of_images_are_carried() -> None:
     assert sizes_from(["image/png"]) == {}
 
 
-def test_words_stand_for_a_display_in_whole_lines() -> None:
+def test_words_replace_a_display_in_whole_lines() -> None:
     assert Display(DISPLAY, 0.0, 1, {"text/plain": "a\nb"}).words == "a\nb\n"
     assert Display(DISPLAY, 0.0, 1, {"text/html": "<b>"}).words == "<text/html>\n"
 

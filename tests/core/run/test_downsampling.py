@@ -182,7 +182,7 @@ def test_a_rank_that_is_far_behind_holds_nothing_up_for_long() -> None:
     ),
     st.integers(2, 8),
 )
-def test_whoever_takes_what_is_offered_each_time_has_everything_at_the_end(
+def test_a_page_that_takes_what_is_offered_each_time_has_everything_at_the_end(
     reports, capacity
 ) -> None:
     curve, taken, version, now = Curve(capacity), {}, 0, 0.0

@@ -72,7 +72,7 @@ types = ["g4dn.xlarge"]
 """
 
 
-def test_a_file_for_nodes_says_what_a_batch_service_was_told():
+def test_a_file_for_nodes_says_what_a_batch_service_was_reported():
     job = parse_job(ON_EC2, "jobs/job.toml")
 
     wish = fleet_wish(job.request(prepare="true"), SPELLING, now=1000.0)
@@ -366,7 +366,7 @@ def test_json_that_is_no_object_is_refused():
         ("7D", 604800.0),
     ],
 )
-def test_a_length_of_time_may_bear_a_unit(text, expected):
+def test_a_length_of_time_may_have_a_unit(text, expected):
     assert seconds(text) == expected
 
 

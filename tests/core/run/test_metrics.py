@@ -59,13 +59,13 @@ def test_a_line_of_one_rank_does_not_keep_the_others_from_folding() -> None:
     assert len(folded) == 3
 
 
-def test_lines_of_their_own_stand_in_the_order_of_the_ranks() -> None:
+def test_lines_of_their_own_are_in_the_order_of_the_ranks() -> None:
     folded = fold_lines({rank: ["epoch 1", f"I am {rank}", "epoch 2", "end"] for rank in (0, 1)})
 
     assert [line.text for line in folded] == ["epoch 1", "I am 0", "I am 1", "epoch 2", "end"]
 
 
-def test_what_nobody_else_wrote_stands_in_the_order_of_the_ranks() -> None:
+def test_what_no_other_rank_wrote_is_in_the_order_of_the_ranks() -> None:
     folded = fold_lines({rank: [f"I am {rank}", f"{rank} again"] for rank in (0, 1)})
 
     assert [line.text for line in folded] == ["I am 0", "0 again", "I am 1", "1 again"]
@@ -196,7 +196,9 @@ def test_the_pace_is_reported_again_soon_after_the_clock_was_set_back() -> None:
     assert pace.rate == 10.0
 
 
-@pytest.mark.parametrize("name", ["step/data", "exchange/bytes", "gauge/noise", "snapshot/seconds"])
+@pytest.mark.parametrize(
+    "name", ["step/data", "exchange/bytes", "gradient_noise/noise", "snapshot/seconds"]
+)
 def test_what_workbench_measures_is_not_drawn_as_a_curve(name) -> None:
     assert [group.names for group in group_names([name, "loss"])] == [("loss",)]
 

@@ -61,7 +61,7 @@ def test_a_node_is_reported_as_it_moves() -> None:
         (NodeState.JOINED, NodeState.READY),
     ],
 )
-def test_what_says_nothing_new_of_a_node_is_not_told(before, state) -> None:
+def test_what_says_nothing_new_of_a_node_is_not_reported(before, state) -> None:
     assert log_messages.node_moved(before, replace(NODE, state=state)) == ""
 
 

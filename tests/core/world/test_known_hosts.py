@@ -65,7 +65,7 @@ def test_the_fingerprint_is_the_one_that_ssh_keygen_shows(tmp_path):
     assert fingerprint(f"10.0.0.4 {KEY}") == shown.stdout.split()[1]
 
 
-def test_the_agent_asks_nobody_and_trusts_only_the_given_file(tmp_path):
+def test_the_agent_asks_no_one_and_trusts_only_the_given_file(tmp_path):
     file = tmp_path / "config"
     hosts = (Host("10.0.0.4", 1, user="ubuntu"), Host("10.0.0.5", 1, port=2222), Host("n3", 1))
     file.write_text(agent_config(hosts, "/run/k nown", "/run/key"))

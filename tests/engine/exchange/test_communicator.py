@@ -52,7 +52,7 @@ def test_views_shared_and_read_only_gradients_are_averaged_once(on_shared_ranks)
 
 
 @pytest.mark.parametrize("size", [pytest.param(2, marks=EITHER), 3])
-def test_what_is_amiss_is_said_alike_on_all_ranks_with_rank_and_parameter(
+def test_what_is_wrong_is_said_alike_on_all_ranks_with_rank_and_parameter(
     on_shared_ranks, size
 ) -> None:
     all_found = on_shared_ranks(PROGRAMS / "refused_gradients.py", size)

@@ -19,7 +19,7 @@ def test_gradients_of_torch_become_their_means_in_place(on_shared_ranks, size) -
         assert [what for what, right in mine["right"].items() if not right] == []
 
 
-def test_what_is_amiss_with_torchs_gradients_is_said_with_rank_and_parameter(
+def test_what_is_wrong_with_torchs_gradients_is_said_with_rank_and_parameter(
     on_shared_ranks,
 ) -> None:
     all_found = on_shared_ranks(GRADIENTS, 2)

@@ -1,4 +1,4 @@
-"""Train a linear regression by ChainerMN as a run does, for programs that gauge or scale it."""
+"""Train a linear regression by ChainerMN as a run does, for programs that measure or scale it."""
 
 from __future__ import annotations
 

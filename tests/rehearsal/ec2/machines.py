@@ -44,7 +44,7 @@ class Machines:
         self._mirror: Mirror | None = None
         self._hosts = Hosts()
         self._found: dict[str, RehearsalHost] = {}
-        self._told: dict[str, str] = {}
+        self._reported: dict[str, str] = {}
         self._ready: set[str] = set()
         self._count = 0
         self._closing = threading.Event()
@@ -165,8 +165,8 @@ class Machines:
 
     def _tell_metadata(self, instance: Any, host: RehearsalHost) -> None:
         text = json.dumps(metadata(instance))
-        if self._told.get(instance.id) != text:
-            self._told[instance.id] = text
+        if self._reported.get(instance.id) != text:
+            self._reported[instance.id] = text
             new = _metadata(host).with_suffix(".new")
             new.write_text(text)
             os.replace(new, _metadata(host))

@@ -140,8 +140,8 @@ class Rehearsed(Fleets, Images):
             if id_ not in MARKET.requests:
                 raise Refused("InvalidSpotInstanceRequestID.NotFound", f"{id_} not found")
             MARKET.requests[id_]["State"] = "cancelled"
-        told = [{"SpotInstanceRequestId": id_, "State": "cancelled"} for id_ in ids]
-        return ActionResult({"CancelledSpotInstanceRequests": told})
+        reported = [{"SpotInstanceRequestId": id_, "State": "cancelled"} for id_ in ids]
+        return ActionResult({"CancelledSpotInstanceRequests": reported})
 
     def create_placement_group(self) -> ActionResult:
         name = self._get_param("GroupName")
@@ -195,7 +195,7 @@ class Rehearsed(Fleets, Images):
         rows = [
             {"ResourceId": id_, "ResourceType": _sort(id_), "Key": key, "Value": value}
             for id_, tags in self.ec2_backend.tags.items()
-            if id_ not in MARKET.fleets or self._is_told(MARKET.fleets[id_])
+            if id_ not in MARKET.fleets or self._is_reported(MARKET.fleets[id_])
             for key, value in tags.items()
         ]
         names = {"resource-type": "ResourceType", "resource-id": "ResourceId"}
@@ -215,7 +215,7 @@ class Rehearsed(Fleets, Images):
             template_ids=self._get_param("LaunchTemplateIds", []),
             filters=self._filters_from_querystring(),
         )
-        told = [
+        reported = [
             {
                 "LaunchTemplateId": one.id,
                 "LaunchTemplateName": one.name,
@@ -225,7 +225,7 @@ class Rehearsed(Fleets, Images):
             for one in templates
             if not self._is_late(late.TEMPLATE, one.name)
         ]
-        return self._page("LaunchTemplates", told)
+        return self._page("LaunchTemplates", reported)
 
     def describe_instance_types(self) -> ActionResult:
         types = self._get_param("InstanceTypes", [])
@@ -274,11 +274,11 @@ class Rehearsed(Fleets, Images):
                 _meets(name, values, thing, tags)
                 for name, values in self._filters_from_querystring().items()
             ):
-                told = [{"Key": key, "Value": value} for key, value in tags.items()]
-                found.append({**thing, "Tags": told})
+                reported = [{"Key": key, "Value": value} for key, value in tags.items()]
+                found.append({**thing, "Tags": reported})
         return found
 
-    def _is_told(self, fleet: dict[str, Any]) -> bool:
+    def _is_reported(self, fleet: dict[str, Any]) -> bool:
         return MARKET.now - fleet["CreateTime"].timestamp() >= MARKET.lag
 
     def _known(self, ids: Iterable[str]) -> None:

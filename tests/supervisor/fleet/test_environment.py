@@ -27,8 +27,8 @@ class Session:
     host = Host("10.0.0.4", 1)
 
     def __init__(self, **changes):
-        told = environment.environment()
-        self.told = told | changes
+        reported = environment.environment()
+        self.reported = reported | changes
         self.ready = self.installed = DONE
         self.brought = DONE
         self.sent = {}
@@ -42,7 +42,7 @@ class Session:
             self.by_root.append(command[-1])
             return self.brought
         if command == [sys.executable, "-I", "-"]:
-            return Completed(0, f"Welcome!\n{json.dumps(self.told)}\n", "")
+            return Completed(0, f"Welcome!\n{json.dumps(self.reported)}\n", "")
         self.scripts.append(input)
         return self.installed
 
@@ -77,9 +77,9 @@ def test_what_is_lacking_is_named_and_installed():
 
 
 def test_what_does_not_take_the_nodes_python_is_installed_in_another_version():
-    told = environment.environment()
-    told["pythons"] = {"numpy": ">=3.11.5"}
-    here = read_environment(json.dumps(told))
+    reported = environment.environment()
+    reported["pythons"] = {"numpy": ">=3.11.5"}
+    here = read_environment(json.dumps(reported))
     session, said = Session(release="3.11.2", distributions=held(numpy=None)), []
 
     assert equip(session, said.append, here) is True
@@ -121,7 +121,7 @@ def test_what_cannot_be_installed_is_reported():
 
 def test_no_python_at_all_is_reported():
     session = Session()
-    session.told = "nothing"
+    session.reported = "nothing"
 
     with pytest.raises(MachineError, match="has no Python at"):
         equip(session, lambda _: None)
@@ -129,7 +129,7 @@ def test_no_python_at_all_is_reported():
 
 SHELL_UV = """\
 #!/bin/sh
-echo "torch=$UV_TORCH_BACKEND $*" >> {told}
+echo "torch=$UV_TORCH_BACKEND $*" >> {reported}
 [ -z "$UV_TORCH_BACKEND" ] || [ ! -e {away} ]
 """
 
@@ -142,12 +142,12 @@ echo "torch=$UV_TORCH_BACKEND $*" >> {told}
 def test_pytorch_for_cpus_stays_so_on_nodes_without_gpus(tmp_path, gpus, away, expected):
     session = Session(distributions=held(torch=None))
     here = read_environment(
-        json.dumps(session.told | {"distributions": {"torch": ["2.1+cpu", ""]}})
+        json.dumps(session.reported | {"distributions": {"torch": ["2.1+cpu", ""]}})
     )
     equip(session, lambda _: None, here)
     [script, *_] = session.scripts
-    told, gone = tmp_path / "environment", tmp_path / "away"
-    (tmp_path / "uv").write_text(SHELL_UV.format(told=told, away=gone))
+    reported, gone = tmp_path / "environment", tmp_path / "away"
+    (tmp_path / "uv").write_text(SHELL_UV.format(reported=reported, away=gone))
     (tmp_path / "uv").chmod(0o700)
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n")
     (tmp_path / "nvidia-smi").chmod(0o700 if gpus else 0o600)
@@ -159,7 +159,7 @@ def test_pytorch_for_cpus_stays_so_on_nodes_without_gpus(tmp_path, gpus, away, e
     path = f"{tmp_path}:/usr/bin:/bin"
     subprocess.run(["sh"], input=script, text=True, check=True, env={"PATH": path})
 
-    calls = told.read_text().splitlines()
+    calls = reported.read_text().splitlines()
     assert [line.split()[0] for line in calls] == [f"torch={one}" for one in expected]
 
 
@@ -177,9 +177,9 @@ FROM_GIT = json.dumps({"url": "https://h/r", "vcs_info": {"vcs": "git", "commit_
 @pytest.mark.parametrize(("origin", "brought"), [(FROM_GIT, 1), ("", 0)], ids=["git", "index"])
 def test_git_comes_first_where_something_is_installed_by_it_and_only_there(origin, brought):
     session = Session()
-    told = session.told | {"distributions": {"mine": ["1.0", origin]}}
+    reported = session.reported | {"distributions": {"mine": ["1.0", origin]}}
 
-    equip(session, lambda _: None, read_environment(json.dumps(told)))
+    equip(session, lambda _: None, read_environment(json.dumps(reported)))
 
     assert len(session.by_root) == brought
     assert all("git" in script for script in session.by_root)
@@ -188,7 +188,7 @@ def test_git_comes_first_where_something_is_installed_by_it_and_only_there(origi
 def test_without_git_a_node_says_which_host_it_could_not_reach():
     session = Session()
     session.brought = Completed(1, "", "  Temporary failure resolving 'deb.example'\n")
-    told = session.told | {"distributions": {"mine": ["1.0", FROM_GIT]}}
+    reported = session.reported | {"distributions": {"mine": ["1.0", FROM_GIT]}}
 
     with pytest.raises(MachineError, match=r"could not reach deb\.example"):
-        equip(session, lambda _: None, read_environment(json.dumps(told)))
+        equip(session, lambda _: None, read_environment(json.dumps(reported)))

@@ -274,10 +274,10 @@ def test_a_place_that_does_not_answer_is_reported_and_asked_again(store) -> None
     stage.ask(1)
 
     stage.turn()
-    told = stage.turn().message
+    reported = stage.turn().message
     stage.ready(1)
 
-    assert "limits the rate of calls" in told
+    assert "limits the rate of calls" in reported
     stage.keeper.close()
 
 
@@ -290,7 +290,7 @@ def test_what_cannot_be_had_is_reported_with_the_remedy(stage) -> None:
     assert stage.paid() == []
 
 
-def test_a_fleet_that_stands_writes_nothing(stage) -> None:
+def test_a_fleet_that_is_complete_writes_nothing(stage) -> None:
     stage.ask(2)
     stage.ready(2)
     other = Store(stage.store.path)

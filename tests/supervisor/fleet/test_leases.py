@@ -73,18 +73,18 @@ class Bench:
         self.expires = 0.0
         self.seconds = 60.0
         self.session = Session()
-        self.attendance = NodeLeases(
+        self.leases = NodeLeases(
             "lab",
             lambda: self.expires,
             seconds=lambda: self.seconds,
             renewal=10,
             clock=lambda: self.now,
         )
-        self.attendance.begin("i-1", self.session)
+        self.leases.begin("i-1", self.session)
 
     def turn(self, seconds=1.0):
         self.now += seconds
-        return self.attendance.turn()
+        return self.leases.turn()
 
     def renewals(self):
         return [one for one in self.session.process.heard if isinstance(one, Renew)]
@@ -104,7 +104,7 @@ def test_one_agent_is_started_and_asked_to_heed_notices(bench):
 
 
 def test_a_lease_that_this_supervisor_started_is_renewed_and_not_started_again(bench):
-    bench.attendance.lease(bench.session)
+    bench.leases.lease(bench.session)
     for _ in range(25):
         bench.turn()
 
@@ -113,7 +113,7 @@ def test_a_lease_that_this_supervisor_started_is_renewed_and_not_started_again(b
 
 
 def test_a_short_lease_is_renewed_more_often(bench):
-    bench.attendance.lease(bench.session)
+    bench.leases.lease(bench.session)
     bench.seconds = 10.0
     for _ in range(25):
         bench.turn()
@@ -135,13 +135,13 @@ def test_a_node_of_a_predecessors_gets_a_lease_again(bench):
 def test_who_is_not_root_ends_the_node_by_sudo(bench):
     other = Session(user="workbench")
 
-    bench.attendance.lease(other)
+    bench.leases.lease(other)
 
     assert other.leases[0][-1] == "sudo -n shutdown -h now"
 
 
 def test_a_longer_time_to_live_is_sent_to_the_node(bench):
-    bench.attendance.lease(bench.session)
+    bench.leases.lease(bench.session)
     bench.turn()
     bench.expires = 2e9
     for _ in range(11):
@@ -151,7 +151,7 @@ def test_a_longer_time_to_live_is_sent_to_the_node(bench):
 
 
 def test_a_lease_that_is_gone_is_started_again(bench):
-    bench.attendance.lease(bench.session)
+    bench.leases.lease(bench.session)
     bench.turn()
     bench.turn()
     bench.session.process.say(Renewed("lab", 30, "No lease of the cluster lab"))
@@ -164,7 +164,7 @@ def test_a_lease_that_does_not_start_is_reported(bench):
     bench.session.refuses = True
 
     with pytest.raises(MachineError, match="no room"):
-        bench.attendance.lease(bench.session)
+        bench.leases.lease(bench.session)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_what_the_place_has_said_outlives_the_session(bench):
     bench.turn()
     bench.session.is_open = False
     lost = bench.turn()
-    bench.attendance.begin("i-1", Session())
+    bench.leases.begin("i-1", Session())
 
     assert lost == bench.turn() == {"i-1"}
 
@@ -202,7 +202,7 @@ def test_an_agent_that_ends_is_started_again_after_a_while(bench):
 
 def test_a_node_that_has_another_version_now_gets_another_agent(bench):
     bench.turn()
-    bench.attendance.restart(bench.session)
+    bench.leases.restart(bench.session)
     bench.turn()
 
     assert len(bench.session.processes) == 2
@@ -213,7 +213,7 @@ def test_a_lost_node_is_not_attended_to(bench):
     bench.turn()
 
     assert bench.session.processes == []
-    assert repr(bench.attendance) == "<NodeLeases of lab: 0 nodes>"
+    assert repr(bench.leases) == "<NodeLeases of lab: 0 nodes>"
 
 
 def test_signs_are_left_from_the_first_log_in_until_the_lease(bench):
@@ -222,7 +222,7 @@ def test_signs_are_left_from_the_first_log_in_until_the_lease(bench):
     for _ in range(25):
         bench.turn()
     before = len(bench.session.signs)
-    bench.attendance.lease(bench.session)
+    bench.leases.lease(bench.session)
     for _ in range(25):
         bench.turn()
 
@@ -231,7 +231,7 @@ def test_signs_are_left_from_the_first_log_in_until_the_lease(bench):
     assert " 60 5000" in bench.session.signs[0][-1]
 
 
-def test_a_node_that_cannot_take_a_sign_keeps_nobody_from_the_others(bench):
+def test_a_node_that_cannot_take_a_sign_keeps_no_one_from_the_others(bench):
     def run(command, *, input="", seconds=60.0):
         raise MachineError("it takes too long")
 
@@ -242,12 +242,12 @@ def test_a_node_that_cannot_take_a_sign_keeps_nobody_from_the_others(bench):
 
 def test_the_lease_of_what_is_to_go_is_renewed_no_longer(bench):
     other = Session()
-    bench.attendance.begin("i-2", other)
+    bench.leases.begin("i-2", other)
     for session in (bench.session, other):
-        bench.attendance.lease(session)
+        bench.leases.lease(session)
     bench.turn()
 
-    bench.attendance.part(["i-1"])
+    bench.leases.part(["i-1"])
     for _ in range(25):
         bench.turn()
 
@@ -268,6 +268,6 @@ def test_a_node_is_shut_down_by_root_and_may_be_cut_off_by_it(bench, user, comma
 
     session.run = run
 
-    bench.attendance.shut_down(session)
+    bench.leases.shut_down(session)
 
     assert session.leases == [command]

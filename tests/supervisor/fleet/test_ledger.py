@@ -12,9 +12,9 @@ from workbench.supervisor.fleet.ledger import Ledger
 START, HOUR = 1_700_000_000.0, 3600.0
 MACHINE = Machine(
     "i-1", MachineState.RUNNING, "10.0.0.1", type="c5.large", zone="a", price=0.1,
-    launched=START, beside=0.02,
+    launched=START, extra_price=0.02,
 )  # fmt: skip
-NODE = Node("i-1", NodeState.BOOTING, type="c5.large", zone="a", launched=START, beside=0.02)
+NODE = Node("i-1", NodeState.BOOTING, type="c5.large", zone="a", launched=START, extra_price=0.02)
 
 
 def ledger(store, received=dict) -> Ledger:
@@ -30,7 +30,9 @@ def test_disk_and_address_are_metered_until_the_machine_is_gone(store) -> None:
 
     again = ledger(store)
     before = again.nodes["i-1"]
-    gone = replace(MACHINE, state=MachineState.GONE, price=0.0, beside=0.0, ended=START + 2 * HOUR)
+    gone = replace(
+        MACHINE, state=MachineState.GONE, price=0.0, extra_price=0.0, ended=START + 2 * HOUR
+    )
     ended = replace(before, state=NodeState.GONE, ended=gone.ended)
     again.put(ended, gone, START + 3 * HOUR)
 
@@ -41,10 +43,12 @@ def test_disk_and_address_are_metered_until_the_machine_is_gone(store) -> None:
 
 def test_a_node_that_ended_unseen_is_metered_as_it_was_offered(store) -> None:
     books = ledger(store)
-    books.offers = (Offer("c5.large", "a", 0.1, 2, 4.0, beside=0.02),)
-    gone = replace(MACHINE, state=MachineState.GONE, price=0.0, beside=0.0, ended=START + HOUR)
+    books.offers = (Offer("c5.large", "a", 0.1, 2, 4.0, extra_price=0.02),)
+    gone = replace(MACHINE, state=MachineState.GONE, price=0.0, extra_price=0.0, ended=START + HOUR)
 
-    books.put(replace(NODE, state=NodeState.GONE, ended=gone.ended, beside=0.0), gone, START + HOUR)
+    books.put(
+        replace(NODE, state=NodeState.GONE, ended=gone.ended, extra_price=0.0), gone, START + HOUR
+    )
 
     assert books.nodes["i-1"].spent == pytest.approx(0.12)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from workbench.supervisor.fleet.lookups import NAME, LookUps
 
 
-def test_whoever_follows_finds_what_was_looked_up(tmp_path):
+def test_the_successor_finds_what_was_looked_up(tmp_path):
     LookUps(tmp_path)["one"] = "/parameter ami-1"
 
     assert dict(LookUps(tmp_path)) == {"one": "/parameter ami-1"}

@@ -87,7 +87,7 @@ def test_a_rented_node_gets_a_host_key_of_its_purchase_and_the_users_public_one(
     assert sys.prefix not in one
 
 
-def test_whoever_is_root_here_is_root_there(store, rent, monkeypatch):
+def test_root_here_is_root_there(store, rent, monkeypatch):
     provider = provider_of(rent(), store)
 
     users = []

@@ -29,13 +29,13 @@ def test_the_users_key_is_made_when_it_is_first_asked_for_and_stays(ring, tmp_pa
     assert KeyRing(tmp_path).public == public
     assert public.startswith("ssh-ed25519 ")
     assert [(p.name, p.stat().st_mode & 0o777) for p in tmp_path.iterdir()] == [("key", 0o600)]
-    told = subprocess.run(
+    reported = subprocess.run(
         ["ssh-keygen", "-y", "-f", tmp_path / "key"], check=True, capture_output=True, text=True
     )
-    assert told.stdout.split()[:2] == public.split()[:2]
+    assert reported.stdout.split()[:2] == public.split()[:2]
 
 
-def test_who_has_an_address_now_had_nobody_elses_key(ring):
+def test_who_has_an_address_now_had_no_one_elses_key(ring):
     ring.note(HostKey("i-1", "10.0.0.4", ONE, shown=True))
     ring.note(HostKey("i-2", "10.0.0.4", TWO))
 

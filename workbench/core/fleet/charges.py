@@ -52,10 +52,10 @@ def elsewhere(nodes: int, training: float = 0.0) -> str:
     )
 
 
-def billed_beside(offer: Offer, nodes: int) -> str:
+def extra_charges(offer: Offer, nodes: int) -> str:
     """Return what the price of nodes contains beside the machines, as part of a sentence."""
     address = ADDRESS_PRICE if offer.has_address else 0.0
-    disks = f"{hourly((offer.beside - address) * nodes)} for their disks"
+    disks = f"{hourly((offer.extra_price - address) * nodes)} for their disks"
     return f"{disks} and {hourly(address * nodes)} for public addresses" if address else disks
 
 

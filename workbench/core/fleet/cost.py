@@ -68,7 +68,7 @@ def storage_price(gibibytes: float) -> float:
     return STORAGE_PRICE * gibibytes
 
 
-def beside(gibibytes: float, *, public: bool) -> float:
+def extra_price(gibibytes: float, *, public: bool) -> float:
     """Return the $/h of what is billed beside a machine of EC2.
 
     Args:
@@ -104,7 +104,7 @@ def node_spent(
     until: float,
     *,
     interrupted: bool = False,
-    beside: float = 0.0,
+    extra_price: float = 0.0,
 ) -> float:
     """Return the $ for one node.
 
@@ -113,14 +113,14 @@ def node_spent(
         launched: 0 if it is not billed yet.
         until: Now, or when it ended.
         interrupted: Whether the provider interrupted it, which is free in the first hour.
-        beside: $/h of what is billed beside it and never refunded: its disk, its address.
+        extra_price: $/h of what is billed beside it and never refunded: its disk, its address.
     """
     if not launched or until < launched:
         return 0.0
     seconds = max(BILLED_AT_LEAST, until - launched)
     free = interrupted and until - launched < CREDITED_SECONDS
     machine = 0.0 if free else charge(prices, launched, launched + seconds)
-    return machine + beside * seconds / HOUR
+    return machine + extra_price * seconds / HOUR
 
 
 def metered(
@@ -133,10 +133,12 @@ def metered(
     """Return the node with its present price and its cost so far."""
     gone = node.state is NodeState.GONE
     until = node.ended if gone and node.ended else now
-    beside = node.beside
-    spent = node_spent(prices, node.launched, until, interrupted=interrupted, beside=beside)
+    extra_price = node.extra_price
+    spent = node_spent(
+        prices, node.launched, until, interrupted=interrupted, extra_price=extra_price
+    )
     spent += node.traffic
-    price = 0.0 if gone or not prices else prices[-1][1] + beside
+    price = 0.0 if gone or not prices else prices[-1][1] + extra_price
     return replace(node, spent=spent, price=price)
 
 

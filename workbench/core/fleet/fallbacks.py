@@ -150,8 +150,8 @@ class _Bound:
 
     def price(self, count: int, offers: Iterable[Offer]) -> float:
         """Return the $/h that one of so many machines may cost; 0 for no limit."""
-        beside = max((offer.beside for offer in offers), default=0.0)
-        return self.room / count - beside if self.room else 0.0
+        extra_price = max((offer.extra_price for offer in offers), default=0.0)
+        return self.room / count - extra_price if self.room else 0.0
 
 
 def _by_zone(offers: Sequence[Offer], make: Callable[[list[Offer]], Candidate]) -> list[Candidate]:

@@ -150,8 +150,8 @@ class Node:
         failed: Whether it did not start, or could not be prepared; ``message`` has the reason.
         network: Gbit/s that it sustains; 0 if unknown.
         flow: Gbit/s of these for one connection; 0 for all.
-        beside: $/h of what is billed beside the machine: its disk, its public address. Included in
-            ``price``.
+        extra_price: $/h of what is billed beside the machine: its disk, its address. Included
+            in ``price``.
         traffic: $ so far for its outbound traffic, estimated. Included in ``spent``.
     """
 
@@ -171,7 +171,7 @@ class Node:
     failed: bool = False
     network: float = 0.0
     flow: float = 0.0
-    beside: float = 0.0
+    extra_price: float = 0.0
     traffic: float = 0.0
 
 
@@ -196,8 +196,8 @@ class Offer:
             flexible type slows down to it.
         has_driver: Whether the default image has a driver for its accelerators; True if it has
             none.
-        beside: $/h of what is billed beside each: its disk, its public address.
-        has_address: Whether each gets a public IPv4 address, which ``beside`` includes.
+        extra_price: $/h of what is billed beside each: its disk, its public address.
+        has_address: Whether each gets a public IPv4 address, which ``extra_price`` includes.
     """
 
     type: str
@@ -217,13 +217,13 @@ class Offer:
     placement: bool = True
     sustained: float = 1.0
     has_driver: bool = True
-    beside: float = 0.0
+    extra_price: float = 0.0
     has_address: bool = False
 
     @property
     def hour(self) -> float:
         """$/h of one, with everything that is billed beside it."""
-        return self.price + self.beside
+        return self.price + self.extra_price
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ class Machine:
         interrupted: Whether the provider interrupted it.
         network: Gbit/s that it sustains; 0 if unknown.
         flow: Gbit/s of these for one connection; 0 for all.
-        beside: $/h of what is billed beside it: its disk, its public address; 0 if unknown.
+        extra_price: $/h of what is billed beside it: its disk, its public address; 0 if unknown.
     """
 
     id: str
@@ -291,7 +291,7 @@ class Machine:
     interrupted: bool = False
     network: float = 0.0
     flow: float = 0.0
-    beside: float = 0.0
+    extra_price: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def _described(node: Node, machine: Machine, now: float) -> Node:
         price=machine.price or node.price,
         network=machine.network or node.network,
         flow=machine.flow or node.flow,
-        beside=machine.beside or node.beside,
+        extra_price=machine.extra_price or node.extra_price,
     )
     if node.state is NodeState.ASKED and machine.state is MachineState.RUNNING:
         return replace(node, state=NodeState.BOOTING, since=now)

@@ -97,8 +97,8 @@ def _repeated(view: FleetView, record: PurchaseRecord, missing: int, room: float
     }
     near = _near(view)
     is_near = near is None or view.wish.across_zones or bought.zone == near[1]
-    beside = max((offer.beside for offer in _offers(view, bought)), default=0.0)
-    price = bought.max_price and bought.max_price + beside
+    extra_price = max((offer.extra_price for offer in _offers(view, bought)), default=0.0)
+    price = bought.max_price and bought.max_price + extra_price
     is_paid = not room or 0 < price * bought.count <= room + _ROUNDING
     is_wanted = bought.count <= missing and does.issuperset(bought.types) and is_paid and is_near
     if not is_wanted or view.now - record.at > REPEAT_SECONDS:
@@ -229,7 +229,7 @@ def _why_not(view: FleetView, missing: int, fewest: int, room: float) -> str:
     cheapest = min(fitting, key=lambda offer: offer.hour)
     price = total(cheapest, fewest)
     if room and price > room + _ROUNDING:
-        disks = ", disks and addresses included" if cheapest.beside else ""
+        disks = ", disks and addresses included" if cheapest.extra_price else ""
         most = hourly(view.wish.max_price)
         return (
             f"{_nodes(fewest)} more would cost {hourly(price)} ({cheapest.type}{disks}), "

@@ -35,7 +35,7 @@ class PurchaseRecord:
     """A purchase and its outcome.
 
     Args:
-        climb: Number of the pass through the candidates that it belongs to, from 1.
+        pass_number: Number of the pass through the candidates that it belongs to, from 1.
         at: Epoch seconds at which it was recorded, and then of the last answer.
         outcome: ``written`` while no answer is known; ``lost`` if it gave no machine.
         tries: Calls that were made with this token.
@@ -44,7 +44,7 @@ class PurchaseRecord:
     """
 
     purchase: Purchase
-    climb: int
+    pass_number: int
     at: float
     outcome: PurchaseOutcome = PurchaseOutcome.WRITTEN
     tries: int = 1
@@ -144,8 +144,8 @@ def next_purchase(
         asked: Epoch seconds of the wish; outcomes before it do not delay it.
     """
     last = purchases[-1] if purchases else None
-    climb = last.climb if last else 0
-    recent = [record for record in purchases if record.climb == climb]
+    pass_number = last.pass_number if last else 0
+    recent = [record for record in purchases if record.pass_number == pass_number]
     over = (
         last is None or last.at < asked or any(o.outcome is PurchaseOutcome.BOUGHT for o in recent)
     )
@@ -165,9 +165,9 @@ def next_purchase(
         until = last.at + _pause(purchases, asked)
         if over and now < until:
             return Pause(until, _why_paused(recent, candidates[0]))
-    number, climb = (0, climb + 1) if over else (len(recent), climb)
-    generation = f"{founded:.6f}/{climb}"
-    return PurchaseRecord(purchase(cluster, generation, number, candidates[0]), climb, now)
+    number, pass_number = (0, pass_number + 1) if over else (len(recent), pass_number)
+    generation = f"{founded:.6f}/{pass_number}"
+    return PurchaseRecord(purchase(cluster, generation, number, candidates[0]), pass_number, now)
 
 
 def _is_vain(candidate: Candidate, before: PurchaseRecord) -> bool:
@@ -203,6 +203,6 @@ def _pause(purchases: Sequence[PurchaseRecord], asked: float) -> float:
     for record in reversed(purchases):
         if record.outcome is PurchaseOutcome.BOUGHT or record.at < asked:
             break
-        failed.add(record.climb)
+        failed.add(record.pass_number)
     first, longest = PAUSE_SECONDS
     return min(first * 2.0 ** min(len(failed) - 1, 8), longest)

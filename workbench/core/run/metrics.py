@@ -20,7 +20,7 @@ MAX_GROUPS = 6
 MOST_DRAWN = 50
 STEP_PREFIX = "step/"
 EXCHANGE_PREFIX = "exchange/"
-NOISE_PREFIX = "gauge/"
+NOISE_PREFIX = "gradient_noise/"
 SNAPSHOT_PREFIX = "snapshot/"
 # Reported by a loop without a trainer, whose exchange may be the framework's own.
 HANDWRITTEN = f"{EXCHANGE_PREFIX}handwritten"

@@ -118,7 +118,7 @@ class ExchangeCommunicator(MpiCommunicatorBase):
         Args:
             parameters: ``model.parameters()`` or ``model.named_parameters()``.
         """
-        allreduce_gradients(parameters, self)
+        allreduce_gradients(parameters, self.mean)
 
     def multi_node_optimizer(
         self, optimizer: Any, communicator: Any, zero_fill: bool, *, double_buffering: bool = False

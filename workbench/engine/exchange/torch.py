@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from workbench.errors import InputError
 
-if TYPE_CHECKING:
-    from workbench.engine.exchange.communicator import ExchangeCommunicator
-
+# Takes names, gradients and shapes; returns the numbers of gradients with their means.
+Mean = Callable[[list[str], list[Any], list[tuple[int, ...]]], list[tuple[int, Any]]]
 # NumPy has no such types, and would misread their bytes.
 _WITHOUT_NUMPY = ("bfloat16", "float8")
 
 
-def allreduce_gradients(parameters: Iterable[Any], communicator: ExchangeCommunicator) -> None:
+def allreduce_gradients(parameters: Iterable[Any], mean: Mean) -> None:
     """Replace the gradients of ``parameters`` by their means over the ranks.
 
     Call it between ``loss.backward()`` and ``optimizer.step()``; parameters without a gradient
@@ -24,6 +23,7 @@ def allreduce_gradients(parameters: Iterable[Any], communicator: ExchangeCommuni
     Args:
         parameters: Such as ``model.parameters()``, the same on all ranks and in the same order;
             or ``model.named_parameters()``, so that an error can name them.
+        mean: Averages over the ranks; see ``ExchangeCommunicator.mean``.
 
     Raises:
         InputError: A gradient has a type that NumPy does not have.
@@ -39,8 +39,8 @@ def allreduce_gradients(parameters: Iterable[Any], communicator: ExchangeCommuni
     before = [*gradients]
     names = [name for name, _ in named]
     shapes = [tuple(parameter.shape) for _, parameter in named]
-    for number, mean in communicator.mean(names, gradients, shapes):
-        gradients[number] = mean
+    for number, gradient in mean(names, gradients, shapes):
+        gradients[number] = gradient
     for tensor, old, new in zip(tensors, before, gradients, strict=True):
         if tensor is not None and (new is not old or tensor.device.type != "cpu"):
             tensor.copy_(_tensor(new, tensor))

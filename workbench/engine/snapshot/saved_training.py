@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from workbench.core.run.snapshots import (
     FIRST_ITERATIONS,
@@ -21,6 +21,7 @@ from workbench.core.run.snapshots import (
     displaced,
     interval,
 )
+from workbench.engine.run_log import RunLog
 from workbench.engine.snapshot.peers import Peers
 from workbench.engine.snapshot.plain_values import PlainValues
 from workbench.engine.snapshot.state import (
@@ -31,12 +32,9 @@ from workbench.engine.snapshot.state import (
     restore,
     restore_random_states,
 )
-from workbench.engine.snapshot.writer import decoded
+from workbench.engine.snapshot.writer import SnapshotWriter, decoded
 from workbench.engine.training_length import training_length
 from workbench.errors import StateError
-
-if TYPE_CHECKING:
-    from workbench.engine.snapshot.run_snapshots import RunSnapshots
 
 _NEVER = 1 << 62
 # From the second iteration on, the optimizers have all their arrays.
@@ -62,6 +60,19 @@ class SaveStatus:
     step: float
 
 
+class SnapshotRun(Protocol):
+    """What a training needs of its run; see ``RunSnapshots``."""
+
+    run: str
+    attempt: int
+    generation: int
+    log: RunLog
+    writer: SnapshotWriter
+
+    def remark(self, text: str) -> None:
+        """Write a line for the user."""
+
+
 class SavedTraining:
     """One training of a run.
 
@@ -72,7 +83,7 @@ class SavedTraining:
         number: Of the training within the run, from 1.
     """
 
-    def __init__(self, run: RunSnapshots, trainer: Any, number: int, peers: Peers) -> None:
+    def __init__(self, run: SnapshotRun, trainer: Any, number: int, peers: Peers) -> None:
         self.number = number
         self.paused: Callable[[], AbstractContextManager[None]] = nullcontext
         """Excludes what happens in the context from the times of steps."""

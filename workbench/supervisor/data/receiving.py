@@ -37,7 +37,7 @@ class Receiving:
         self._temporary = self._path = ""
         self._digest = sha256()
         self._trouble = ""
-        self._nbytes = self._told = 0
+        self._nbytes = self._reported = 0
 
     def begin(self, run: str, path: str) -> None:
         """Begin to receive a file.
@@ -62,7 +62,7 @@ class Receiving:
         """Receive a part of the file."""
         self._nbytes += len(data)
         self._digest.update(data)
-        is_time = self._nbytes - self._told >= TELL_NBYTES
+        is_time = self._nbytes - self._reported >= TELL_NBYTES
         if self._file is not None and self._below is not None:
             try:
                 self._file.write(data)
@@ -71,7 +71,7 @@ class Receiving:
             except (OSError, MachineError) as error:
                 self._fail(error)
         if is_time:
-            self._told = self._nbytes
+            self._reported = self._nbytes
             self._taken(self._nbytes)
 
     def end(self, run: str, path: str, digest: str) -> None:

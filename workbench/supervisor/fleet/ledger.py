@@ -205,8 +205,8 @@ class Ledger:
         ended = machine.ended if machine else 0.0
         until = min(now, ended) if ended else now
         taken = machine is not None and machine.interrupted
-        if not node.beside:
-            node = replace(node, beside=self._offered(node, "beside"))
+        if not node.extra_price:
+            node = replace(node, extra_price=self._offered(node, "extra_price"))
         return metered(node, prices, until, interrupted=taken)
 
 

@@ -1,8 +1,7 @@
-"""Train while every step is gauged: ``… naive``, or a codec of our own communicator."""
+"""Measure the noise scale at every step: ``… naive``, or a codec of our own communicator."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import chainer
@@ -10,15 +9,10 @@ import chainermn
 import numpy as np
 
 import workbench
-from tests.engine.programs.regression import examples, own, run, trainer
+from tests.engine.programs.regression import BATCH, examples, own, run, trainer
 from tests.engine.programs.world import arguments, found, rank, write_found
-from workbench.core.performance.batch_size import add_norms
-from workbench.engine import gradient_noise
 from workbench.engine.exchange import bucket_layout
-
-vars(gradient_noise).update(
-    noise_period=lambda *_: 1, REPORT_SECONDS=0.0, add_norms=partial(add_norms, decay=0.998)
-)
+from workbench.engine.gradient_noise import NoiseScaleMonitor
 
 
 def communicator(name: str) -> Any:
@@ -34,7 +28,11 @@ each: Any = -2 * y * x
 found["exact"] = float(each.var(axis=0).sum() / (each.mean(axis=0) ** 2).sum())
 np.random.seed(rank)
 comm = communicator(arguments[0])
-trainer(comm, chainer.optimizers.SGD(0.0), own(x, y), 1500).run()
+training = trainer(comm, chainer.optimizers.SGD(0.0), own(x, y), 1500)
+# The hook adds no other monitor where there is one.
+monitor = NoiseScaleMonitor(run.log, BATCH, period=lambda *_: 1, decay=0.998, report_seconds=0.0)
+with monitor.installed(training.updater):
+    training.run()
 found["overlaps"] = getattr(comm, "overlaps", False)
 for *_, pairs in run.log._samples:
     found.update(pairs)
