@@ -8,6 +8,7 @@ import type { ClustersModel } from './clusters';
 import type { ClusterState, ICluster } from './protocol';
 import { Controls } from './controls';
 import { NodeList, Purchases } from './nodelist';
+import { said } from './run/phrases';
 import type { ITrans } from './run/trans';
 import { hasNodes, isDeleted } from './sizing';
 import {
@@ -80,6 +81,14 @@ export function ClusterCard(props: {
       <Facts cluster={cluster} trans={trans} />
       {cluster.message && (
         <p className="wb-cluster-message">{cluster.message}</p>
+      )}
+      {cluster.nodes.map(
+        ({ id: node, notice }) =>
+          notice && (
+            <p key={node} className="wb-cluster-message wb-notice">
+              {said(notice, trans)}
+            </p>
+          )
       )}
       <Purchases purchases={cluster.purchases} trans={trans} />
       <NodeList cluster={cluster} trans={trans} />

@@ -5,6 +5,7 @@ import * as React from 'react';
 
 import type { ClustersModel } from './clusters';
 import type { ICluster } from './protocol';
+import { said } from './run/phrases';
 import type { ITrans } from './run/trans';
 import {
   hasNodes,
@@ -123,6 +124,11 @@ export function Controls(props: {
           />
         )}
       </div>
+      {!why.resize && cluster.resizing && (
+        <p className="wb-effect" role="status">
+          {said(cluster.resizing, trans)}
+        </p>
+      )}
       {!isOfNodes && (
         <Oversubscribe
           draft={shown}

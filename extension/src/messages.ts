@@ -107,6 +107,8 @@ export interface INode {
   head: boolean;
   /** One sentence for the reader, or empty. */
   message: string;
+  /** When the provider takes it back; null without an interruption notice. */
+  notice?: IPhrase | null;
 }
 
 /** One purchase that was tried, or is being tried. */
@@ -315,6 +317,8 @@ export interface ICluster extends IFleet {
   runs: IRun[];
   /** Null if no run measured its links. */
   measured: IMeasured | null;
+  /** What a resize means for the run that trains now; null without one. */
+  resizing?: IPhrase | null;
 }
 
 /** All clusters, and the limits of this machine. */

@@ -4,6 +4,7 @@
 import * as React from 'react';
 
 import type { ICluster, INode, IPurchase } from './protocol';
+import { said } from './run/phrases';
 import type { ITrans } from './run/trans';
 import { dollars, hourly, nodesSummary, nodeWord, outcomeWord } from './words';
 
@@ -56,7 +57,11 @@ function NodeLine(props: { node: INode; trans: ITrans }): JSX.Element {
       </span>{' '}
       <span className="wb-node-state">{nodeWord(node, trans)}</span>
       <span className="wb-node-facts">{facts.filter(Boolean).join(' · ')}</span>
-      {node.message && <span className="wb-node-facts">{node.message}</span>}
+      {(node.notice || node.message) && (
+        <span className="wb-node-facts">
+          {node.notice ? said(node.notice, trans) : node.message}
+        </span>
+      )}
     </li>
   );
 }

@@ -162,7 +162,7 @@ class Sequence:
             assert known is None or count <= known.purchase.count
         leaving = {n.id for n in self.nodes() if n.state is NodeState.LEAVING}
         taken = self.stage.cloud.noticed()  # what the place takes back is replaced before it goes
-        assert len({*self.stage.paid()} - leaving - taken) <= self.most
+        assert len({*self.stage.paid()} - leaving - {*taken}) <= self.most
 
     def purchases(self) -> list[PurchaseRecord]:
         return self.store.purchases(self.stage.cluster)

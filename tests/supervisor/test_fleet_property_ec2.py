@@ -91,12 +91,14 @@ class StrictEc2(Ec2):
             if CLUSTER in one["tags"]
         )
 
-    def noticed(self, cluster: str = "") -> frozenset[str]:
+    def noticed(self, cluster: str = "") -> dict[str, float]:
         """Return the interruption notices as nodes receive them."""
         found = self.rehearsed.machines()
-        return frozenset(
-            one["id"] for one in found if one["noticed"] and cluster in ("", one["tags"][CLUSTER])
-        )
+        return {
+            one["id"]: 0.0
+            for one in found
+            if one["noticed"] and cluster in ("", one["tags"][CLUSTER])
+        }
 
 
 class StrictStage(Stage):

@@ -38,6 +38,20 @@ def test_a_mark_says_why_and_at_what_cost(cause, redone, ranks, pause, text) -> 
     assert (made.iteration, english(made.text)) == (120, text)
 
 
+@pytest.mark.parametrize(
+    ("redone", "ranks", "text"),
+    [
+        (0, (4, 3), "moved off r-3, 4 → 3 ranks, 0 steps redone, 800 ms"),
+        (0, (4, 4), "moved off r-3, 0 steps redone, 800 ms"),
+        (7, (4, 4), "moved off r-3, 7 steps redone, 800 ms"),
+    ],
+)
+def test_a_mark_names_the_node_that_was_left_in_time(redone, ranks, text) -> None:
+    where = Continuation(120, ContinuationCause.MOVE, redone, *ranks, 0, "r-3")
+
+    assert english(mark(where, 0.8).text) == text
+
+
 def report(store: Store, execution: str, sequence: int, *samples: tuple[str, int, float]) -> None:
     """Let rank 0 report names at iterations and times."""
     made = tuple(Sample(name, iteration, time, 1.0) for name, iteration, time in samples)

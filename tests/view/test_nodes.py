@@ -9,6 +9,7 @@ import pytest
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider, Purchase
 from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
+from workbench.core.run.model import RunState
 from workbench.view.nodes import (
     MOST_NODES,
     fleet_of,
@@ -18,7 +19,10 @@ from workbench.view.nodes import (
     purchases_table,
     time_to_live,
 )
+from workbench.view.notices import notices
 from workbench.view.page_messages import cluster_message
+from workbench.view.phrase import english
+from workbench.view.run_record import RunRecord
 
 SPOT = FleetWish(Provider.REHEARSAL, nodes=3, min_nodes=2, budget=2.0, expires=7200.0)
 
@@ -112,7 +116,7 @@ def test_the_head_is_first_then_the_furthest(store, spot):
     fleet = fleet_of(store, spot, 0, 1.0)
 
     assert nodes_line(fleet) == "1 of 3 nodes (1 booting, 1 verified)"
-    assert nodes_table(fleet.nodes).rows == (
+    assert nodes_table(fleet.nodes, 1.0).rows == (
         ("i-3 (head)", "–", "verified", "g4dn.xlarge in us-east-1a", "1", "$0.20/h", "–", "Wait"),
         ("i-2", "10.0.0.1", "joined", "g4dn.xlarge in us-east-1a", "1", "$0.20/h", "$0.05", ""),
         ("i-1", "10.0.0.1", "booting", "g4dn.xlarge in us-east-1a", "1", "$0.20/h", "$0.05", ""),
@@ -163,3 +167,31 @@ def test_of_a_large_fleet_not_every_node_is_reported(store, spot):
 
     assert len(message["nodes"]) == MOST_NODES
     assert message["node_states"] == {"joined": MOST_NODES + 10}
+
+
+def test_a_notice_counts_down_wherever_the_node_is_shown(store, spot):
+    leaving = a_node("i-3", NodeState.LEAVING, reclaimed=1118.0, message="taken back")
+    store.put_nodes("default", [leaving, a_node("i-4", NodeState.GONE, reclaimed=1118.0)])
+
+    fleet, message = fleet_of(store, spot, 0, 1000.0), cluster_message(store, "default", 1000.0)
+
+    text = "node i-3 will be reclaimed in 1 min 58 s"
+    assert [english(said) for said in notices(store.reclaimed_nodes("default"), 1000.0)] == [text]
+    assert nodes_table(fleet.nodes, 1000.0).rows[0][-1] == text
+    assert message["nodes"][0]["notice"]["args"] == ["i-3", ["duration", 118.0]]
+    late = notices(store.reclaimed_nodes("default"), 1118.0)
+    assert [english(said) for said in late] == ["node i-3 is being reclaimed"]
+
+
+def test_the_line_of_a_run_has_the_notice_until_it_ends(store, supervisor, spot, queue):
+    run = queue("digits")
+    store.put_nodes("default", [a_node("i-3", NodeState.LEAVING, reclaimed=1118.0)])
+    supervisor.put_run_fact(run.id, state=RunState.RUNNING, iteration=7)
+    record = RunRecord(run)
+    record.look(store)
+    during = record.line(1100.0)
+    supervisor.put_run_fact(run.id, state=RunState.FINISHED)
+    record.look(store)
+
+    assert during == "running · iteration 7 · node i-3 will be reclaimed in 18 s"
+    assert "reclaimed" not in record.line(1100.0)

@@ -58,6 +58,7 @@ from workbench.view.listing import (
     runs_table,
     verdict_lines,
 )
+from workbench.view.phrase import english
 from workbench.view.readiness import (
     cost_sentence,
     deletion_sentence,
@@ -67,6 +68,7 @@ from workbench.view.readiness import (
     wait_down,
     wait_ready,
 )
+from workbench.view.resizing import resize_effect
 from workbench.view.run_record import curves_of
 from workbench.view.state_line import state_line
 from workbench.view.text import summary
@@ -115,9 +117,12 @@ def resize(
             raise StateError(
                 f"Cluster {cluster!r} is not up", f"start it with `workbench up{start}`."
             )
+        effect = resize_effect(store, cluster)
         agree_to_size(
             store, wish, size, yes=yes, across_zones=across_zones, oversubscribe=oversubscribe
         )
+        if effect:
+            click.echo(english(effect), err=True)
         if no_wait:
             click.echo(f"Resizing cluster {cluster!r} to {size}; `workbench status` shows it.")
         else:

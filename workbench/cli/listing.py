@@ -133,7 +133,7 @@ def _nodes(store: Store, wish: ClusterWish, now: float) -> Iterator[RenderableTy
         return  # its price and expiry no longer apply
     yield Text(f"{PLACES[wish.fleet.provider]}: {nodes_line(fleet)}, {money_line(fleet, now)}")
     if fleet.nodes:
-        yield text_table(nodes_table(fleet.nodes))
+        yield text_table(nodes_table(fleet.nodes, now))
     if fleet.purchases:
         yield text_table(purchases_table(fleet.purchases))
 
@@ -146,7 +146,8 @@ def _hang(run: Run) -> list[Text]:
 def _standing(store: Store, run: Run, now: float) -> str:
     cluster = run.wish.cluster
     before = runs_before(run, store.unfinished(cluster))
-    return state_line(run, now, reason(run, store.cluster_fact(cluster), before))
+    why = reason(run, store.cluster_fact(cluster), before)
+    return state_line(run, now, why, reclaimed=store.reclaimed_nodes(cluster))
 
 
 def _run_values(store: Store, run: Run) -> dict[str, object]:

@@ -212,18 +212,18 @@ class RehearsalCloud:
         with self._keeping() as state:
             self._advance(state)
 
-    def noticed(self, cluster: str = "") -> frozenset[str]:
-        """Return the machines that have an interruption notice."""
+    def noticed(self, cluster: str = "") -> dict[str, float]:
+        """Return when each machine with an interruption notice is taken, in epoch seconds."""
         with self._keeping() as state:
             self._advance(state)
-            return frozenset(
-                machine.id
+            return {
+                machine.id: machine.taken
                 for machine in state.machines.values()
                 if cluster in ("", machine.cluster)
                 and machine.taken
                 and not machine.ended
                 and self._clock() >= machine.taken - self.weather.notice
-            )
+            }
 
     def truth(self) -> tuple[Machine, ...]:
         """Return all machines in their true state, listed or not; never fails."""

@@ -19,7 +19,9 @@ from workbench.requests.cloud_queries import ask_host_doctor
 from workbench.requests.cluster import ask_size
 from workbench.requests.measurement import ask_measurement
 from workbench.store import Store
+from workbench.view.phrase import english
 from workbench.view.readiness import gone_sentence, ready_sentence, wait_down, wait_ready
+from workbench.view.resizing import resize_effect
 
 _PLACE = "standing"
 
@@ -33,11 +35,12 @@ def resize(chosen: Namespace) -> str:
     """
     size, cluster = Size(chosen.ranks, chosen.nodes), chosen.cluster
     with Store() as store:
-        has = store.cluster_fact(cluster).ranks
+        has, effect = store.cluster_fact(cluster).ranks, resize_effect(store, cluster)
         _agree_to_size(store, size, chosen)
         if size.nodes is not None:
             has = sum(node.state is NodeState.JOINED for node in store.nodes(cluster))
-    return f"Resizing cluster {cluster!r} to {size}; it has {has} now."
+    said = f"Resizing cluster {cluster!r} to {size}; it has {has} now."
+    return f"{said} {english(effect)}" if effect else said
 
 
 def _agree_to_size(store: Store, size: Size, chosen: Namespace) -> None:

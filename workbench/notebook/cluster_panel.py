@@ -33,6 +33,8 @@ from workbench.requests.cluster import ask_cluster, ask_down, ask_extension, ask
 from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.nodes import PLACES, FleetNodes, fleet_of, money_line
+from workbench.view.phrase import english
+from workbench.view.resizing import resize_effect
 
 REFRESH_SECONDS = 0.5
 CLOCK_SECONDS = 10.0
@@ -102,7 +104,9 @@ class ClusterPanel(ClusterBoxes):
             self._show_state(state, wish, fact, fleet)
             self._show_buttons(state, wish, now)
             self._show_fleet(fleet, now)
-            self.remark.value = said(full_disk(store.path) or fact.message)
+            self.remark.value = said(
+                full_disk(store.path) or fact.message or self._resize_effect(store)
+            )
             self.questions.prove(fleet, fact.state is ClusterState.DOWN)
 
     def begin(self) -> None:
@@ -236,6 +240,11 @@ class ClusterPanel(ClusterBoxes):
         self.provider.disabled = is_up
         # The requirements are chosen at the start; afterwards they are folded.
         show(self.box, not (is_up and isinstance(self.form, MarketForm)))
+
+    def _resize_effect(self, store: Store) -> str:
+        """Return what a resize to the number in the box means for a run; empty for nothing."""
+        effect = None if self.resize.disabled else resize_effect(store, self.cluster)
+        return english(effect) if effect else ""
 
     def _number(self) -> int | None:
         """Return the number of ranks or nodes in the box; None if it is not valid."""

@@ -19,7 +19,7 @@ def fleet_tables(fleet: FleetNodes) -> list[Bundle]:
             )
         )
     if fleet.nodes:
-        parts.append(table(nodes_table(fleet.nodes), "Nodes"))
+        parts.append(table(nodes_table(fleet.nodes, fleet.now), "Nodes"))
     return parts
 
 

@@ -20,6 +20,7 @@ from workbench.store.rows import built, readable, reading
 _COLUMNS = (
     "attempt", "generation", "ranks", "started", "ended", "state", "message", "resumed_at",
     "iteration", "snapshot", "last_point", "is_automatic", "last_output",
+    "left_nodes",
 )  # fmt: skip
 # More than the snapshots that are kept of a training.
 _MOST_REPORTS = 8
@@ -137,7 +138,7 @@ class Attempts(Database):
         with reading(self.path, f"the points of run {run!r}"):
             return [(int(sequence), float(time)) for sequence, time in rows]
 
-    def continue_run(self, past: RunFact, message: str) -> None:
+    def continue_run(self, past: RunFact, message: str, left_nodes: str = "") -> None:
         """Queue the next attempt of a run that has lost or left its world, in its old place.
 
         No effect if that attempt is over already.
@@ -145,11 +146,14 @@ class Attempts(Database):
         Args:
             past: The attempt as it ended.
             message: From where it continues.
+            left_nodes: The nodes that it left because the provider takes them back.
         """
         with self._transaction() as connection:
             number = _number(connection, past)
             if number:
-                self._queue(connection, number, past, message, is_automatic=True)
+                self._queue(
+                    connection, number, past, message, is_automatic=True, left_nodes=left_nodes
+                )
 
     def resume_run(self, past: RunFact, message: str, changes: Changes) -> None:
         """Queue the next attempt of a run that has ended, behind all that wait.
@@ -187,6 +191,7 @@ class Attempts(Database):
         message: str,
         *,
         is_automatic: bool,
+        left_nodes: str = "",
     ) -> None:
         snapshot = self.newest_snapshot(past.id)
         has_trained = past.attempt == 1 or past.resumed_at != NONE
@@ -197,7 +202,7 @@ class Attempts(Database):
                 number, past.attempt, past.generation, past.ranks, past.started, past.ended,
                 past.state, past.message, past.resumed_at, past.iteration, snapshot,
                 last_sequence(connection, "points", number), is_automatic,
-                last_sequence(connection, "output", number),
+                last_sequence(connection, "output", number), left_nodes,
             ),
         )  # fmt: skip
         connection.execute(

@@ -61,6 +61,15 @@ class Fleets(Database):
         )
         return [*readable(self.path, f"a node of {cluster!r}", rows, _node)]
 
+    def reclaimed_nodes(self, cluster: str) -> tuple[Node, ...]:
+        """Return the nodes of ``cluster`` that have an interruption notice, by id."""
+        rows = self._all(
+            f"SELECT {', '.join(_NODE)} FROM nodes "
+            "WHERE cluster = ? AND reclaimed > 0 AND state != ? ORDER BY id",
+            (cluster, NodeState.GONE),
+        )
+        return tuple(readable(self.path, f"a node of {cluster!r}", rows, _node))
+
     # -- money
 
     def put_prices(self, cluster: str, prices: Iterable[tuple[str, float, float]]) -> None:

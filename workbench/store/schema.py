@@ -6,7 +6,7 @@ import sqlite3
 
 from workbench.errors import StoreNewer
 
-VERSION = 15
+VERSION = 16
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -372,6 +372,12 @@ ALTER TABLE attendance RENAME TO open_pages;
 ALTER TABLE doomed RENAME TO deleted_runs
 """
 
+# When the provider takes a node back, and the nodes that an attempt left for that.
+_RECLAIMED = """
+ALTER TABLE nodes ADD COLUMN reclaimed REAL NOT NULL DEFAULT 0;
+ALTER TABLE attempts ADD COLUMN left_nodes TEXT NOT NULL DEFAULT ''
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
 MIGRATIONS: dict[int, str] = {
     0: _TABLES,
@@ -389,6 +395,7 @@ MIGRATIONS: dict[int, str] = {
     12: _ATTEMPTS,
     13: _CONTINUATIONS,
     14: _PLAIN_NAMES,
+    15: _RECLAIMED,
 }
 
 

@@ -17,13 +17,14 @@ from workbench.core.run.hang import decoded, encoded, hang_of
 from workbench.core.run.model import Run, RunFact, RunKind, RunState
 from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
 from workbench.core.run.resumption import (
-    NONE,
-    how_continued,
+    can_move,
+    has_left,
     is_at_fault,
-    is_resumable,
+    leaves,
     loss,
     lost_steps,
     remedy,
+    why_continued,
     why_not,
 )
 from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
@@ -42,7 +43,6 @@ from workbench.core.run.termination import (
     next_steps,
 )
 from workbench.core.supervisor import log_messages
-from workbench.core.units import count
 from workbench.errors import DataRefused, WorkbenchError
 from workbench.store import Store
 
@@ -55,7 +55,6 @@ LAST_WORD_SECONDS = 1.0
 PROGRESS_SECONDS = 0.2
 LOST_VARIABLES = "The ranks are restarted, and the variables of earlier cells are lost."
 FRESH_ENGINES = "Ran on restarted ranks: the variables of earlier cells are lost."
-MOVES = "It leaves its ranks after this iteration, to continue on those of the new size."
 
 
 class Activity:
@@ -88,6 +87,7 @@ class Activity:
         self._active = Active(run.execution, standings, run.wish.grace, cluster.fault_tolerant)
         self._snapshot = store.newest_snapshot(run.id)
         self._is_moving = False
+        self._left_nodes = ""
         self._next: RunFact | None = None  # this attempt as it ended, if another one follows
         self._message = ""
         self._fact = run.fact
@@ -97,7 +97,7 @@ class Activity:
         self._submit: Callable[[], None] | None = None
         self._again_seconds = AGAIN_SECONDS
         self._again = now.steady + AGAIN_SECONDS
-        self._notice = _why_continued(run, store) or (FRESH_ENGINES if fresh else "")
+        self._notice = why_continued(store.attempts(run.id)) or (FRESH_ENGINES if fresh else "")
         self._why_stopped = ""
         self._failed_calls: dict[int, tuple[float, str]] = {}
 
@@ -116,7 +116,7 @@ class Activity:
         """Whether the run can continue in another world; also while it leaves its own."""
         is_stopping = self._active.stop_wished and not self._is_moving
         is_ending = self.is_reported or is_stopping or self._active.failed
-        return is_resumable(self.run.wish.kind) and self._snapshot != NONE and not is_ending
+        return can_move(self.run.wish.kind, self._snapshot) and not is_ending
 
     @property
     def carrier(self) -> tuple[int, int]:
@@ -199,11 +199,16 @@ class Activity:
             if not self.is_reported:
                 self._fact = replace(self._fact, state=RunState.STOPPING)
 
-    def wish_move(self, now: Moment) -> None:
-        """Let the run leave at its next boundary, whenever that is, and continue elsewhere."""
+    def wish_move(self, now: Moment, left_nodes: str = "") -> None:
+        """Let the run leave at its next boundary, whenever that is, and continue elsewhere.
+
+        Args:
+            left_nodes: The nodes that it leaves because the provider takes them back.
+        """
         if self.is_movable and not self._is_moving:
             log.info("Run %r leaves its ranks for a new size.", self.run.wish.name)
-            self._is_moving, self._notice = True, MOVES
+            self._is_moving, self._left_nodes = True, left_nodes
+            self._notice = leaves(left_nodes)
             self._active = replace(self._active, stop_wished=now.steady, grace=math.inf)
 
     def fail_call(self, rank: int, error: str, now: Moment) -> None:
@@ -248,7 +253,7 @@ class Activity:
     def keep(self) -> None:
         """Write the changes of the run's fact; mere progress only once in a while."""
         if self._next is not None:
-            self._store.continue_run(self._next, self._message)
+            self._store.continue_run(self._next, self._message, self._left_nodes)
             return
         old, new = self._kept, self._fact
         moment = time.monotonic()
@@ -366,7 +371,7 @@ class Activity:
 
     def _report_stop(self, now: Moment, lost: str = "") -> None:
         if self._is_moving:
-            left = f"It left its {count(len(self._active.ranks), 'rank')} for another size"
+            left = has_left(len(self._active.ranks), self._left_nodes)
             self._continue(RunState.STOPPED, left, now)
             return
         endings = [rank.ending for rank in self._active.ranks if rank.ending is not None]
@@ -427,7 +432,7 @@ class Activity:
         self._snapshot = self._store.newest_snapshot(self.run.id)
         has_failed = any(e.state == "failed" and not e.secondary for e in endings.values())
         is_stopping = self._active.stop_wished and not self._is_moving
-        has_snapshot = is_resumable(self.run.wish.kind) and self._snapshot != NONE
+        has_snapshot = can_move(self.run.wish.kind, self._snapshot)
         return has_snapshot and not (has_failed or is_stopping or is_at_fault(deaths))
 
     def _continue(self, state: RunState, cause: str, now: Moment) -> None:
@@ -471,9 +476,3 @@ class Activity:
                 epochs_total=batch.progress.epochs_total,
             )
         self._fact = fact
-
-
-def _why_continued(run: Run, store: Store) -> str:
-    """Return why this attempt was begun, if that was not requested."""
-    last = next(reversed(store.attempts(run.id)), None) if run.fact.attempt > 1 else None
-    return how_continued(last) if last and last.is_automatic else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from workbench.cloud.local_session import LocalSession
 from workbench.core.cluster.model import ClusterWish
@@ -102,6 +102,11 @@ class Ground:
         """Return the mark of a simulated node's processes; empty for other hosts."""
         session = self._keeper.session(host) if self._keeper else None
         return session.mark() if isinstance(session, LocalSession) else ""
+
+    def reclaimed(self, addresses: Sequence[str]) -> str:
+        """Return those of these nodes that the provider takes back, as text; empty for none."""
+        nodes = self._fleet.nodes if self._fleet else ()
+        return ", ".join(n.id for n in nodes if n.reclaimed and n.address in addresses)
 
     def why_gone(self, address: str) -> str:
         """Return why no process runs on a node any longer; empty if unknown."""

@@ -346,7 +346,8 @@ class Supervisor:
             case Submit(run, generation):
                 self._submit(next(r for r in self._queue if r.id == run), generation)
             case MoveRun(generation):
-                self._activities[generation].wish_move(now)
+                left = self._ground.reclaimed(self._worlds.placement(generation))
+                self._activities[generation].wish_move(now, left)
             case CloseCluster() if self._ground.is_cleared:
                 self._beat(LONG_SECONDS)
                 self._ground.close()

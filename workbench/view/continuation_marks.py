@@ -41,7 +41,7 @@ def redone_messages(attempts: Iterable[int]) -> tuple[RedoneMessage, ...]:
 def _text(where: Continuation, pause: float) -> Phrase:
     whole, *rest = _causes(where)
     parts: list[Argument] = [*rest]
-    if where.redone:
+    if where.redone or where.left_nodes:
         redone: Argument = ("count", where.redone)
         parts.append(counted("%2 step redone", "%2 steps redone", where.redone, redone))
     if where.cause is not ContinuationCause.REQUEST and pause > 0:
@@ -57,10 +57,12 @@ def _causes(where: Continuation) -> list[Phrase]:
         found.append(phrase("resumed"))
     elif where.cause is ContinuationCause.LOSS:
         found.append(phrase("rank lost"))
+    elif where.left_nodes:
+        found.append(phrase("moved off %1", where.left_nodes))
     if where.before != where.ranks:
         before: Argument = ("count", where.before)
         after: Argument = ("count", where.ranks)
         found.append(counted("%2 → %3 rank", "%2 → %3 ranks", where.ranks, before, after))
-    elif where.cause is ContinuationCause.MOVE:
+    elif not found:
         found.append(phrase("moved"))
     return found

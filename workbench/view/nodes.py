@@ -14,7 +14,9 @@ from workbench.core.fleet.purchases import PurchaseOutcome, PurchaseRecord
 from workbench.core.units import count
 from workbench.store import Store
 from workbench.view.listing import NOTHING, Table
+from workbench.view.notices import notice
 from workbench.view.page_protocol import FleetMessage, NodeMessage, PurchaseMessage
+from workbench.view.phrase import english
 from workbench.view.text import dollars, duration, hourly, moment
 
 # Providers whose nodes cost money, really or simulated.
@@ -44,6 +46,7 @@ class FleetNodes:
         nodes: All that are not gone, the head first, then by progress.
         bill: None if the nodes cost nothing.
         purchases: The purchases tried in the current search for nodes.
+        now: Epoch seconds of all this.
     """
 
     wish: ClusterWish
@@ -51,6 +54,7 @@ class FleetNodes:
     nodes: tuple[Node, ...]
     bill: Bill | None
     purchases: tuple[PurchaseRecord, ...] = ()
+    now: float = 0.0
 
     @property
     def joined(self) -> int:
@@ -81,7 +85,7 @@ def fleet_of(store: Store, wish: ClusterWish, ranks: int, now: float) -> FleetNo
     purchases = store.purchases(wish.name) if found.joined < asked else []
     pass_number = max((record.pass_number for record in purchases), default=0)
     last = tuple(record for record in purchases if record.pass_number == pass_number)
-    return FleetNodes(wish, asked, found.nodes, found.bill, last)
+    return FleetNodes(wish, asked, found.nodes, found.bill, last, now)
 
 
 def fleet_message(fleet: FleetNodes) -> FleetMessage:
@@ -101,7 +105,9 @@ def fleet_message(fleet: FleetNodes) -> FleetMessage:
         budget=wish.budget or None,
         expires=wish.expires or None,
         node_states={} if is_local else _states(fleet.nodes),
-        nodes=() if is_local else tuple(_node(node) for node in fleet.nodes[:MOST_NODES]),
+        nodes=()
+        if is_local
+        else tuple(_node(node, fleet.now) for node in fleet.nodes[:MOST_NODES]),
         purchases=tuple(
             PurchaseMessage(
                 what=str(candidate_of(record.purchase)),
@@ -113,8 +119,8 @@ def fleet_message(fleet: FleetNodes) -> FleetMessage:
     )
 
 
-def nodes_table(nodes: Iterable[Node]) -> Table:
-    """Return the nodes with their states and costs."""
+def nodes_table(nodes: Iterable[Node], now: float) -> Table:
+    """Return the nodes with their states and costs, at ``now``."""
     rows = tuple(
         (
             f"{node.id}{' (head)' if node.head else ''}",
@@ -124,7 +130,7 @@ def nodes_table(nodes: Iterable[Node]) -> Table:
             str(node.slots or NOTHING),
             hourly(node.price) if node.price else NOTHING,
             dollars(node.spent) if node.launched else NOTHING,
-            node.message,
+            _said(node, now),
         )
         for node in nodes
     )
@@ -184,7 +190,13 @@ def _states(nodes: Iterable[Node]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def _node(node: Node) -> NodeMessage:
+def _said(node: Node, now: float) -> str:
+    """Return the message of a node; with an interruption notice, the time that is left."""
+    said = notice(node, now)
+    return english(said) if said else node.message
+
+
+def _node(node: Node, now: float) -> NodeMessage:
     return NodeMessage(
         id=node.id,
         address=node.address,
@@ -199,4 +211,5 @@ def _node(node: Node) -> NodeMessage:
         traffic=node.traffic,
         head=node.head,
         message=node.message,
+        notice=notice(node, now),
     )

@@ -86,13 +86,13 @@ class Feed:
         record, store = self._record, self._store
         # The state first, so that everything written before a run's end is read after its end is
         # seen.
-        before = record.run, record.reason, record.version
+        before = record.run, record.reason, record.version, record.reclaimed
         record.look(store)
         if record.run.fact.iteration:
             record.pace.add(now, record.run.fact.iteration)
         self.behind = record.read_some_points(store)
         self.refresh(now)
-        return (record.run, record.reason, record.version) != before
+        return (record.run, record.reason, record.version, record.reclaimed) != before
 
     def refresh(self, now: float) -> None:
         """Read what changes more slowly than the points.
@@ -167,6 +167,7 @@ class Feed:
             now,
             rate=record.pace.rate,
             waiting=record.reason,
+            reclaimed=record.reclaimed,
             values=self._values,
             displays=self._displays,
             anatomy=self._anatomy,

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy, kept_anatomy
 from workbench.core.cluster.model import ClusterFact, as_next_started, shown_state
+from workbench.core.fleet.model import Node
 from workbench.core.performance.comparison import StepSummary
 from workbench.core.run.downsampling import Curve
 from workbench.core.run.metrics import drawn, fraction_done, group_names, reported, seconds_taken
@@ -39,6 +40,7 @@ from workbench.view.page_protocol import (
     StepsMessage,
     as_values,
 )
+from workbench.view.resizing import resize_effect
 from workbench.view.run_record import runs_before
 from workbench.view.state_line import is_stopping, line_parts, state_word
 from workbench.view.step_rows import is_marked, label, longest, shown, title
@@ -58,6 +60,7 @@ def run_message(
     *,
     rate: float = 0.0,
     waiting: str = "",
+    reclaimed: tuple[Node, ...] = (),
     values: Mapping[str, float] | None = None,
     displays: int = 0,
     anatomy: Anatomy = NOTHING_KNOWN,
@@ -72,6 +75,7 @@ def run_message(
         now: Epoch seconds.
         rate: Recent iterations per second; 0 when unknown.
         waiting: Why it waits.
+        reclaimed: The nodes of its cluster that have an interruption notice.
         values: The last value of every name.
         displays: Number of rank 0's displays.
         anatomy: The step breakdown and its verdict.
@@ -86,6 +90,7 @@ def run_message(
             now,
             rate=rate,
             waiting=waiting,
+            reclaimed=reclaimed,
             values=values,
             displays=displays,
             anatomy=anatomy,
@@ -103,6 +108,7 @@ def _run_message(
     *,
     rate: float = 0.0,
     waiting: str = "",
+    reclaimed: tuple[Node, ...] = (),
     values: Mapping[str, float] | None = None,
     displays: int = 0,
     anatomy: Anatomy = NOTHING_KNOWN,
@@ -136,7 +142,7 @@ def _run_message(
         word=state_word(run),
         line=tuple(
             in_page(one) if isinstance(one, str) else one
-            for one in line_parts(run, now, waiting, rate)
+            for one in line_parts(run, now, waiting, rate, reclaimed)
         ),
         curves=tuple(
             _curve_text(name, curves[name], (values or {}).get(name, math.nan))
@@ -200,13 +206,16 @@ def run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) 
 
 def _run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) -> RunMessage:
     cluster, before = ClusterFact(run.wish.cluster), tuple[Run, ...]()
+    reclaimed: tuple[Node, ...] = ()
     if not run.fact.state.ended:
         cluster = store.cluster_fact(run.wish.cluster)
+        reclaimed = store.reclaimed_nodes(run.wish.cluster)
         before = runs_before(run, store.unfinished(run.wish.cluster))
     return _run_message(
         run,
         now,
         waiting=reason(run, cluster, before),
+        reclaimed=reclaimed,
         values=store.final_values(run.id),
         displays=store.displays(run.id).get(0, 0),
         anatomy=anatomy or kept_anatomy(store, run),
@@ -261,6 +270,7 @@ def cluster_message(store: Store, name: str, now: float) -> Message:
         ranks=tuple(RankMessage(rank=one.rank, host=one.host, pid=one.pid) for one in ranks),
         runs=tuple(_run_now(store, run, now) for run in store.unfinished(name)),
         measured=MeasuredMessage(run=last[0], time=last[1]) if last else None,
+        resizing=resize_effect(store, name),
     )
     return as_values(message)
 

@@ -36,6 +36,7 @@ class NodeMessage:
         spent: Dollars so far.
         traffic: Part of ``spent`` for traffic, estimated.
         message: One sentence for the reader, or empty.
+        notice: When the provider takes it back; null without an interruption notice.
     """
 
     id: str
@@ -51,6 +52,7 @@ class NodeMessage:
     traffic: float
     head: bool
     message: str
+    notice: Phrase | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,6 +308,7 @@ class ClusterMessage(FleetMessage):
         revision: Increases with every wish; the latest one is valid.
         runs: Those that have not ended, oldest first.
         measured: Null if no run measured its links.
+        resizing: What a resize means for the run that trains now; null without one.
     """
 
     name: str
@@ -322,6 +325,7 @@ class ClusterMessage(FleetMessage):
     ranks: tuple[RankMessage, ...]
     runs: tuple[RunMessage, ...]
     measured: MeasuredMessage | None
+    resizing: Phrase | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from workbench.core.cluster.model import ClusterFact
+from workbench.core.fleet.model import Node
 from workbench.core.moment import is_due
 from workbench.core.run.downsampling import DEFAULT_CAPACITY, Curve
 from workbench.core.run.metrics import Pace, is_clock, is_measured
@@ -34,6 +35,7 @@ class RunRecord:
         self.run = run
         self.cluster = ClusterFact(run.wish.cluster)
         self.before: tuple[Run, ...] = ()
+        self.reclaimed: tuple[Node, ...] = ()  # of its cluster, with an interruption notice
         self.curves: dict[str, Curve] = {}
         self.redone: dict[int, dict[str, Curve]] = {}  # stretches by attempt and name
         self.points = 0
@@ -56,7 +58,7 @@ class RunRecord:
 
     def line(self, now: float, remark: str = "") -> str:
         """Return the run's state line, with ``remark`` or else the reason of a wait."""
-        return state_line(self.run, now, remark or self.reason, self.pace.rate)
+        return state_line(self.run, now, remark or self.reason, self.pace.rate, self.reclaimed)
 
     def look(self, store: Store) -> None:
         """Read the state of the run and its cluster."""
@@ -65,6 +67,7 @@ class RunRecord:
         if after.resumed_at >= 0 and after.resumed != before.resumed:
             self._read_again()
         self.cluster = store.cluster_fact(self.run.wish.cluster)
+        self.reclaimed = () if after.state.ended else store.reclaimed_nodes(self.cluster.name)
         if self.run.fact.state is RunState.QUEUED:
             self.before = runs_before(self.run, store.unfinished(self.run.wish.cluster))
 

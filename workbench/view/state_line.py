@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
+from workbench.core.fleet.model import Node
 from workbench.core.run.metrics import iterations_to_do, seconds_left, seconds_taken
 from workbench.core.run.model import Run, RunFact, RunKind, RunState
+from workbench.view.notices import notices
 from workbench.view.phrase import Amount, Phrase, Said, counted, english, phrase
 
 SEPARATOR = " · "
@@ -31,13 +34,16 @@ def is_stopping(run: Run) -> bool:
     return run.wish.stop and not run.fact.state.ended
 
 
-def line_parts(run: Run, now: float, remark: str = "", rate: float = 0.0) -> tuple[Said, ...]:
+def line_parts(
+    run: Run, now: float, remark: str = "", rate: float = 0.0, reclaimed: Iterable[Node] = ()
+) -> tuple[Said, ...]:
     """Return the parts of a run's line, which is shown beside its state.
 
     Args:
         now: Epoch seconds.
         remark: Why it waits, if it does; otherwise what is stored of it is shown.
         rate: Recent iterations per second; 0 when unknown.
+        reclaimed: The nodes of its cluster that have an interruption notice.
     """
     fact = run.fact
     ending, said = _ending(fact)
@@ -54,13 +60,17 @@ def line_parts(run: Run, now: float, remark: str = "", rate: float = 0.0) -> tup
             parts.append(phrase("%1 left", ("duration", left)))
     if fact.state.ended and fact.started:
         parts.append(phrase("took %1", ("duration", seconds_taken(fact, now))))
+    if not fact.state.ended:
+        parts += notices(reclaimed, now)
     last = (remark or said).removesuffix(".")
     return (*parts, last) if last else tuple(parts)
 
 
-def state_line(run: Run, now: float, remark: str = "", rate: float = 0.0) -> str:
+def state_line(
+    run: Run, now: float, remark: str = "", rate: float = 0.0, reclaimed: Iterable[Node] = ()
+) -> str:
     """Return a run's state and its line in English, with the arguments of ``line_parts``."""
-    parts = line_parts(run, now, remark, rate)
+    parts = line_parts(run, now, remark, rate, reclaimed)
     ending, _ = _ending(run.fact)
     whole = parts if ending else (state_word(run), *parts)
     return SEPARATOR.join(map(english, whole))

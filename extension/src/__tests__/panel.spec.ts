@@ -4,6 +4,7 @@ import { Widget } from '@lumino/widgets';
 
 import { ClustersModel } from '../clusters';
 import { TrainingPanel } from '../panel';
+import type { IPhrase } from '../protocol';
 import { Preferences } from '../preferences';
 import { ENGLISH } from '../run/trans';
 import { CommandIDs } from '../tokens';
@@ -11,6 +12,7 @@ import {
   aCluster,
   aDownCluster,
   aFleet,
+  aNode,
   aRun,
   FakeServer,
   Refusal
@@ -337,6 +339,28 @@ describe('clusters', () => {
 
     expect(one('.wb-refusal').textContent).toBe('The store is locked.');
     expect(one('.wb-cluster-message').textContent).toBe('Rank 1 ended.');
+  });
+
+  it('says what is to happen to a node, and to a run when the size is edited', async () => {
+    const notice = {
+      text: 'node %1 will be reclaimed in %2',
+      args: ['i-2', ['duration', 118]] as IPhrase['args']
+    };
+    const resizing = { text: 'A resize waits for the end of run %1.' };
+    server.held = [
+      aFleet({
+        resizing: { ...resizing, args: ['digits'] },
+        nodes: [aNode({ head: true }), aNode({ id: 'i-2', notice })]
+      })
+    ];
+    await look();
+
+    expect(one('.wb-notice').textContent).toBe(
+      'node i-2 will be reclaimed in 1 min 58 s'
+    );
+    expect(all('.wb-effect')).toEqual([]);
+    await type('3');
+    expect(one('.wb-effect').textContent).toContain('run digits');
   });
 
   it('has a name for every control', async () => {

@@ -431,7 +431,7 @@ def test_an_open_call_for_another_zone_is_given_up_when_the_word_is_taken_back()
 
 
 def test_a_node_that_the_place_takes_back_is_replaced_and_left_to_the_place() -> None:
-    seen = fact((1, 2, 3), noticed=frozenset({"i-2"}))
+    seen = fact((1, 2, 3), noticed={"i-2": NOW + 118})
 
     actions = planned(seen=seen)
 
@@ -442,7 +442,7 @@ def test_a_node_that_the_place_takes_back_is_replaced_and_left_to_the_place() ->
 
 def test_a_node_that_was_to_be_taken_back_and_stays_is_ended() -> None:
     taken = node(2, LEAVING, since=NOW - TAKEN_SECONDS, message="taken")
-    seen = fact((1, 2, 3), noticed=frozenset({"i-2"}))
+    seen = fact((1, 2, 3), noticed={"i-2": NOW + 118})
     seen = replace(seen, nodes=(seen.nodes[0], taken, seen.nodes[2]))
 
     assert of(Terminate, planned(seen=seen)) == [Terminate(("i-2",), "taken")]

@@ -15,7 +15,6 @@ from workbench.core.run.resumption import (
     Continuation,
     ContinuationCause,
     continuations,
-    how_continued,
     is_at_fault,
     loss,
     lost_steps,
@@ -23,6 +22,7 @@ from workbench.core.run.resumption import (
     remedy,
     restarts_in_vain,
     stopped_in_queue,
+    why_continued,
     why_not,
 )
 
@@ -81,7 +81,9 @@ def test_what_is_done_again_is_counted_in_steps_and_time(iteration, seconds, tex
 
 
 def test_the_reason_of_a_restart_stays_with_the_run() -> None:
-    assert how_continued(LOST) == "Rank 1 was lost. Continued from iteration 120."
+    assert why_continued([LOST]) == "Rank 1 was lost. Continued from iteration 120."
+    assert why_continued([replace(LOST, is_automatic=False)]) == ""
+    assert why_continued([]) == ""
 
 
 def test_a_loss_names_the_rank_or_else_the_world() -> None:

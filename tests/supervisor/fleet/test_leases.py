@@ -176,7 +176,7 @@ def test_a_notice_counts_and_a_recommendation_does_not(bench, kind, is_taken):
     bench.session.process.say(Notice(kind, 500.0))
     bench.session.process.say(Alive(400.0))
 
-    assert bench.turn() == (frozenset({"i-1"}) if is_taken else frozenset())
+    assert bench.turn() == ({"i-1": 500.0} if is_taken else {})
 
 
 def test_what_the_place_has_said_outlives_the_session(bench):
@@ -187,7 +187,7 @@ def test_what_the_place_has_said_outlives_the_session(bench):
     lost = bench.turn()
     bench.leases.begin("i-1", Session())
 
-    assert lost == bench.turn() == {"i-1"}
+    assert lost == bench.turn() == {"i-1": 500.0}
 
 
 def test_an_agent_that_ends_is_started_again_after_a_while(bench):
@@ -237,7 +237,7 @@ def test_a_node_that_cannot_take_a_sign_keeps_no_one_from_the_others(bench):
 
     bench.session.run = run
 
-    assert bench.turn() == frozenset()
+    assert bench.turn() == {}
 
 
 def test_the_lease_of_what_is_to_go_is_renewed_no_longer(bench):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from workbench.core.fleet.model import Leftover, Machine, Node, Offer
 from workbench.core.fleet.node_health import SessionState
@@ -22,7 +23,8 @@ class FleetFact:
         purchases: All purchases, oldest first.
         offers: None while they are unknown.
         used: Ids of the nodes that have a world.
-        noticed: Ids of the nodes with an interruption notice; a recommendation does not count.
+        noticed: When each node with an interruption notice is taken back, in epoch seconds; 0 if
+            unknown. A recommendation does not count.
         calling: Tokens of the purchases whose call is running.
         waiting: Number of waiting runs.
         idle: Seconds since a run was active or waited.
@@ -40,7 +42,7 @@ class FleetFact:
     offers: tuple[Offer, ...] | None = None
     contacts: tuple[SessionState, ...] = ()
     used: frozenset[str] = frozenset()
-    noticed: frozenset[str] = frozenset()
+    noticed: Mapping[str, float] = field(default_factory=dict)
     calling: frozenset[str] = frozenset()
     waiting: int = 0
     idle: float = 0.0

@@ -153,6 +153,8 @@ class Node:
         extra_price: $/h of what is billed beside the machine: its disk, its address. Included
             in ``price``.
         traffic: $ so far for its outbound traffic, estimated. Included in ``spent``.
+        reclaimed: Epoch seconds at which the provider takes it back, by its interruption notice; 0
+            without one.
     """
 
     id: str
@@ -173,6 +175,7 @@ class Node:
     flow: float = 0.0
     extra_price: float = 0.0
     traffic: float = 0.0
+    reclaimed: float = 0.0
 
 
 @dataclass(frozen=True)

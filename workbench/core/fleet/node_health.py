@@ -60,9 +60,13 @@ def seen_again(node: Node, machine: Machine, contact: SessionState | None, now: 
     return node
 
 
-def noticed(node: Node, now: float) -> Node:
-    """Return a node that has an interruption notice."""
-    return _leaving(node, _TAKEN_BACK, now)
+def noticed(node: Node, reclaimed: float, now: float) -> Node:
+    """Return a node that has an interruption notice.
+
+    Args:
+        reclaimed: Epoch seconds at which it is taken back; 0 if unknown.
+    """
+    return replace(_leaving(node, _TAKEN_BACK, now), reclaimed=reclaimed)
 
 
 def unlisted(node: Node, seen: float, now: float) -> Node:

@@ -117,8 +117,9 @@ class FleetView:
         known = self._written.get(machine.id)
         if known and known.state is not NodeState.GONE:
             node = seen_again(known, machine, self.contacts.get(machine.id), self.now)
-            is_noticed = machine.id in self.fact.noticed and machine.state in ALIVE
-            return noticed(node, self.now) if is_noticed else node
+            reclaimed = self.fact.noticed.get(machine.id)
+            is_noticed = reclaimed is not None and machine.state in ALIVE
+            return noticed(node, reclaimed or 0.0, self.now) if is_noticed else node
         if machine.state in ALIVE and self.is_rented:
             return adopted(machine, known, self.now)
         if known is None and machine.token in tokens:

@@ -38,6 +38,7 @@ class Attempt:
         last_point: The sequence number of the run's newest point then.
         is_automatic: Whether the next attempt followed without a request of the user.
         last_output: The sequence number of its newest piece of output.
+        left_nodes: Ids of the nodes that it left because the provider takes them back, as text.
     """
 
     number: int
@@ -53,6 +54,7 @@ class Attempt:
     last_point: int = 0
     is_automatic: bool = False
     last_output: int = 0
+    left_nodes: str = ""
 
 
 class ContinuationCause(Enum):
@@ -73,6 +75,7 @@ class Continuation:
         before: World size of the last attempt that trained.
         ranks: World size from here on.
         last_point: Sequence number of the run's newest point before.
+        left_nodes: The nodes that it left because the provider takes them back, as text.
     """
 
     iteration: int
@@ -81,6 +84,7 @@ class Continuation:
     before: int
     ranks: int
     last_point: int
+    left_nodes: str = ""
 
 
 _RESUMABLE_STATES = frozenset({RunState.STOPPED, RunState.FAILED, RunState.LOST})
@@ -91,14 +95,22 @@ def is_resumable(kind: RunKind) -> bool:
     return kind in (RunKind.CELL, RunKind.SCRIPT)
 
 
+def can_move(kind: RunKind, snapshot: int) -> bool:
+    """Return whether a run can continue in another world.
+
+    Args:
+        snapshot: The iteration of its newest snapshot; -1 for none.
+    """
+    return is_resumable(kind) and snapshot != NONE
+
+
 def offers_resume(run: Run, snapshot: int) -> bool:
     """Return whether a page offers to resume a run: it ended before it was finished.
 
     Args:
         snapshot: The iteration of its newest snapshot; -1 for none.
     """
-    has_snapshot = is_resumable(run.wish.kind) and snapshot != NONE
-    return has_snapshot and run.fact.state in _RESUMABLE_STATES
+    return can_move(run.wish.kind, snapshot) and run.fact.state in _RESUMABLE_STATES
 
 
 def continuations(past: Sequence[Attempt], present: RunFact) -> list[Continuation]:
@@ -125,7 +137,10 @@ def continuations(past: Sequence[Attempt], present: RunFact) -> list[Continuatio
 def _continuation(before: Sequence[Attempt], iteration: int, ranks: int) -> Continuation:
     first = before[0]
     redone = max(0, max(one.iteration for one in before) - iteration)
-    return Continuation(iteration, _cause(before), redone, first.ranks, ranks, first.last_point)
+    left = next((one.left_nodes for one in before if one.left_nodes), "")
+    return Continuation(
+        iteration, _cause(before), redone, first.ranks, ranks, first.last_point, left
+    )
 
 
 def _cause(before: Sequence[Attempt]) -> ContinuationCause:
@@ -182,9 +197,34 @@ def lost_steps(iteration: int, snapshot: int, seconds: float) -> str:
     return f"Lost {count(lost, 'step')}{f' ({duration(seconds)})' if seconds > 0 else ''}"
 
 
-def how_continued(past: Attempt) -> str:
-    """Return why a run was continued after an attempt, for later."""
-    return f"{past.message} Continued from iteration {past.snapshot:,}."
+def why_continued(past: Sequence[Attempt]) -> str:
+    """Return why the present attempt was begun; empty if it was requested, or is the first."""
+    last = past[-1] if past else None
+    if last is None or not last.is_automatic:
+        return ""
+    return f"{last.message} Continued from iteration {last.snapshot:,}."
+
+
+def leaves(nodes: str) -> str:
+    """Return that a run leaves its ranks.
+
+    Args:
+        nodes: Those that the provider takes back; empty if another size was asked for.
+    """
+    if not nodes:
+        return "It leaves its ranks after this iteration, to continue on those of the new size."
+    return f"It leaves {nodes} after this iteration, because the provider takes it back."
+
+
+def has_left(ranks: int, nodes: str) -> str:
+    """Return why a run has left its ranks, the beginning of a sentence.
+
+    Args:
+        nodes: Those that the provider takes back; empty if another size was asked for.
+    """
+    if nodes:
+        return f"It left {nodes}, because the provider takes it back"
+    return f"It left its {count(ranks, 'rank')} for another size"
 
 
 def stopped_in_queue(fact: RunFact) -> str:

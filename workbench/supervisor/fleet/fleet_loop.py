@@ -107,7 +107,7 @@ class FleetKeeper:
         self._now = 0.0
         self._machines: dict[str, Machine] = {}
         self._seen = 0.0
-        self._noticed: frozenset[str] = frozenset()
+        self._noticed: Mapping[str, float] = {}
         self._offers: tuple[Offer, ...] | None = None
         self._left: tuple[Leftover, ...] | None = None
         self._cleaned = 0.0
@@ -209,7 +209,7 @@ class FleetKeeper:
             self._machines = {machine.id: machine for machine in look.machines}
             self._seen = look.seen
 
-    def _take_notice(self, noticed: frozenset[str] | None, trouble: str) -> None:
+    def _take_notice(self, noticed: Mapping[str, float] | None, trouble: str) -> None:
         self._troubles["notices"] = trouble
         if noticed is not None:
             self._noticed = noticed

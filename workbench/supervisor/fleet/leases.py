@@ -168,8 +168,8 @@ class NodeLeases:
             if node.session is session:
                 node.leased = expires
 
-    def turn(self) -> frozenset[str]:
-        """Do what is due; return the machines with an interruption notice."""
+    def turn(self) -> dict[str, float]:
+        """Do what is due; return when machines with an interruption notice are taken back."""
         nodes = self._all()
         for id_, node in nodes.items():
             self._hear(id_, node)
@@ -187,7 +187,7 @@ class NodeLeases:
         ]
         if due:
             self._renew(due, now)
-        return frozenset(id_ for id_, node in nodes.items() if node.taken)
+        return {id_: min(n.at for n in node.taken) for id_, node in nodes.items() if node.taken}
 
     # -- inside
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.cloud.interface import Cloud
@@ -22,8 +22,9 @@ class NodeProvider:
     Args:
         open: Opens a verified session with a machine; raises ``MachineError``.
         user_data: Returns the user data of a purchase, which is stored with it.
-        noticed: Returns the machines with an interruption notice. It is called every second, by one
-            thread at a time, and also renews leases.
+        noticed: Returns when each machine with an interruption notice is taken back, in epoch
+            seconds; 0 if unknown. It is called every second, by one thread at a time, and also
+            renews leases.
         equip: Installs what every node of the provider needs, before the user's own prepare script;
             raises ``MachineError``.
         forget: Deletes what is stored here for the nodes; they are all gone.
@@ -34,7 +35,7 @@ class NodeProvider:
     cloud: Cloud
     open: Callable[[Machine], Session]
     user_data: Callable[[Purchase], str] = lambda _: ""
-    noticed: Callable[[], frozenset[str]] = frozenset
+    noticed: Callable[[], Mapping[str, float]] = dict
     equip: Callable[[Session, Report], None] = lambda session, report: None
     forget: Callable[[], None] = lambda: None
     part: Callable[[Sequence[str]], None] = lambda ids: None

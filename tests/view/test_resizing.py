@@ -1,0 +1,47 @@
+"""Who resizes a cluster reads before what that means for its run."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.snapshots import SECONDS_NAME
+from workbench.view.page_messages import cluster_message
+from workbench.view.phrase import english
+from workbench.view.resizing import resize_effect
+
+
+@pytest.fixture
+def run(store, supervisor, queue):
+    store.wish_cluster("default", up=True, ranks=2, oversubscribe=False)
+    made = queue("digits")
+    supervisor.put_run_fact(made.id, state=RunState.RUNNING, ranks=2)
+    return made
+
+
+def test_a_run_with_a_snapshot_moves(store, supervisor, run) -> None:
+    before = resize_effect(store, "default")
+    saved = Sample(SECONDS_NAME, 4, 1.0, 0.1)
+    supervisor.add_batches([Batch(run.id, 0, 1, (saved,))])
+
+    after = resize_effect(store, "default")
+
+    assert english(before) == (
+        "A resize waits for the first snapshot of run digits, or for its end if it saves none."
+    )
+    assert english(after).startswith("Run digits moves to the new ranks at its next iteration")
+    assert cluster_message(store, "default", 1.0)["resizing"]["text"] == after.text
+
+
+def test_a_measurement_is_waited_for(store, supervisor) -> None:
+    wish = RunWish("261121-003229-meas", "links", RunKind.MEASUREMENT, "")
+    supervisor.put_run_fact(store.wish_run(wish).id, state=RunState.RUNNING)
+
+    assert english(resize_effect(store, "default")) == "A resize waits for the end of run links."
+
+
+def test_without_a_run_on_the_ranks_nothing_is_said(store, supervisor, run) -> None:
+    supervisor.wish_stop(run.id)
+
+    assert resize_effect(store, "default") is None
