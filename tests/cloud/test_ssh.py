@@ -112,6 +112,23 @@ def test_a_name_that_no_one_knows_is_to_be_corrected():
         first_key(Host("no-such-host.invalid", 1))
 
 
+def test_a_node_that_vanishes_beside_another_is_noticed_in_three_seconds(hosts, host):
+    other = next(one for one in hosts if one is not host)
+    kept = open_session(as_host(other), [other.known_hosts], hosts.key)
+    session = open_session(as_host(host), [host.known_hosts], hosts.key)
+    process = session.start(["sleep", "100"])
+    began = time.monotonic()
+
+    host.cut()
+
+    until(lambda: not session.is_open, "loss of the session")
+    assert time.monotonic() - began < 3.5  # and 0.5 s on a busy machine
+    until(lambda: process.status == -1, "loss of its process")
+    assert kept.run(["echo", "here"]).output == "here\n"
+    session.close()
+    kept.close()
+
+
 def test_a_vanished_node_is_noticed_in_ten_seconds(hosts, host):
     session = open_session(as_host(host), [host.known_hosts], hosts.key)
     process = session.start(["sleep", "100"])

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import asyncssh
 from asyncssh.encryption import get_default_encryption_algs
 
+from workbench.cloud.silence import WATCH
 from workbench.cloud.ssh_process import LOOP, START, Answer, SshProcess
 from workbench.core.world.known_hosts import (
     ALIVE_COUNT,
@@ -32,7 +33,7 @@ from workbench.core.world.world import Host
 from workbench.errors import InputError, KeyUnknown, MachineError
 
 CONNECT_SECONDS = 15.0
-# After two missed keep-alives, 9 s, a node that vanished silently is known to be gone.
+# After two missed keep-alives, 9 s, a host that is frozen, or that is the only one, counts as gone.
 ALIVE_SECONDS = 3.0
 END_SECONDS = 2.0
 CALL_SECONDS = 20.0
@@ -55,6 +56,9 @@ class SshSession:
         self._connection = connection
         self._processes: set[SshProcess] = set()
         self._brought: dict[int, asyncssh.SSHListener] = {}
+        self._probed = 0
+        self._is_lost = False
+        self._probe()
 
     def __repr__(self) -> str:
         return f"<SshSession {self._host.address}, {'open' if self.is_open else 'lost'}>"
@@ -67,7 +71,9 @@ class SshSession:
     @property
     def is_open(self) -> bool:
         """Whether it is open; a lost session does not recover."""
-        return not self._connection.is_closed()
+        if self._probed and WATCH.is_lost(self._probed):
+            self._give_up()
+        return not (self._is_lost or self._connection.is_closed())
 
     @property
     def key_line(self) -> str:
@@ -149,6 +155,7 @@ class SshSession:
 
     def close(self) -> None:
         """Close it, and end the processes that were started through it."""
+        self._unprobe()
         for force in (False, True):
             living = [*self._processes]
             for process in living:
@@ -195,6 +202,23 @@ class SshSession:
             self._connection.abort()
 
     # -- in the caller's thread
+
+    def _probe(self) -> None:
+        """Watch the connection for silence; one through another host has no socket of its own."""
+        connection = self._connection.get_extra_info("socket")
+        if connection is not None and not self._connection.is_closed():
+            with contextlib.suppress(OSError):
+                self._probed = WATCH.add(connection)
+
+    def _unprobe(self) -> None:
+        WATCH.remove(self._probed)
+        self._probed = 0
+
+    def _give_up(self) -> None:
+        """Drop the connection to a node that has fallen silent; it could still hang for long."""
+        self._is_lost = True
+        self._unprobe()
+        LOOP.get().call_soon_threadsafe(self._connection.abort)
 
     def _start(self, command: Sequence[str], unread_nbytes: int, seconds: float) -> SshProcess:
         process = SshProcess(self, unread_nbytes)
