@@ -88,6 +88,7 @@ def test_every_option_comes_into_the_wish(workbench, actor, store, tmp_path):
         cuda=True,
         lease=600.0,
         link=0.1,
+        starts_early=True,
     )
 
 

@@ -69,7 +69,11 @@ HERE = flag("--here", help="Use only this machine.")
 MARKET = [flag("--ec2"), flag("--rehearsal"), REGION]
 HOW_MANY = [
     count("--nodes", show_default="1, or all hosts"),
-    count("--min-nodes", help="Keep running with at least this many nodes.", show_default="1"),
+    count(
+        "--min-nodes",
+        help="Start and keep running with this many nodes while others boot.",
+        show_default="1",
+    ),
     count(
         "--max-nodes",
         help="Scale up to this many nodes while runs are queued.",

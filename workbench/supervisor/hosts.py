@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from workbench.cloud.local_session import LocalSession
+from workbench.core.cluster.joining import shortage, waits_for_more
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.target_world import target_world
-from workbench.core.fleet.model import COMING, ELSEWHERE, NodeState, Provider
+from workbench.core.fleet.model import ELSEWHERE, NodeState, Provider
 from workbench.core.world.remote import LostSession, Session
 from workbench.core.world.world import Host, World
 from workbench.requests.cluster import local_hosts
@@ -33,6 +34,8 @@ class Ground:
         self._keeper: FleetKeeper | None = None
         self._fleet: Fleet | None = None
         self._place = Provider.THIS_MACHINE
+        self._shortage = ""
+        self._now = 0.0
 
     def __repr__(self) -> str:
         return f"<Ground: {self._fleet or 'this machine'}>"
@@ -40,7 +43,8 @@ class Ground:
     @property
     def message(self) -> str:
         """One sentence for the user; empty if there is nothing to report."""
-        return self._fleet.message if self._fleet else ""
+        told = self._fleet.message if self._fleet else ""
+        return " ".join(filter(None, (self._shortage, told)))
 
     @property
     def is_cleared(self) -> bool:
@@ -76,20 +80,28 @@ class Ground:
             self._keeper = self._keeper_of(wish)
             self._place = wish.fleet.provider
         if self._keeper is not None:
-            self._fleet = self._keeper.tick(wish, load, now)
+            self._fleet = fleet = self._keeper.tick(wish, load, now)
+            is_short = wish.up and load.busy and not load.whole
+            price = fleet.bill.price
+            self._shortage = shortage(wish.fleet, len(fleet.hosts), price) if is_short else ""
+            self._now = now
 
-    def target(self, wish: ClusterWish, standing: frozenset[str]) -> World | None:
-        """Return the desired world; None while it is not known yet.
-
-        Args:
-            standing: Addresses of the hosts that have a world now.
-        """
+    def target(self, wish: ClusterWish, load: Load) -> World | None:
+        """Return the desired world; None while it is not known yet."""
         if wish.fleet.provider is Provider.THIS_MACHINE:
             return target_world(wish, local_hosts())
         if self._fleet is None:
             return None
-        coming = any(n.state in COMING and not n.failed for n in self._fleet.nodes)
-        return target_world(wish, self._fleet.hosts, standing=standing, coming=coming)
+        waits = waits_for_more(
+            self._fleet.nodes,
+            {host.address for host in self._fleet.hosts},
+            load.used,
+            starts_early=wish.fleet.starts_early,
+            has_begun=load.busy,
+            has_work=load.busy or load.waiting > 0,
+            now=self._now,
+        )
+        return target_world(wish, self._fleet.hosts, waits=waits)
 
     def reach(self, host: Host) -> Session | None:
         """Return the session with a host; None for this machine."""

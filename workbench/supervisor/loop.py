@@ -307,7 +307,7 @@ class Supervisor:
         return Load(waiting, bool(self._activities or self._queue[waiting:]), used, whole)
 
     def _plan(self, now: Moment) -> list[Action]:
-        self._target = self._ground.target(self._wish, self._load().used)
+        self._target = self._ground.target(self._wish, self._load())
         return plan(
             self._wish,
             self._target,

@@ -178,9 +178,11 @@ def _is_ready(store: Store, wish: ClusterWish, fact: ClusterFact, waited: float)
     nodes = store.nodes(wish.name)
     if wish.fleet.nodes == 0:
         return not nodes and fact.state in (ClusterState.READY, ClusterState.PAUSED)
+    joined = sum(node.state is NodeState.JOINED for node in nodes)
+    if wish.fleet.starts_early and fact.ranks and joined >= wish.fleet.min_nodes:
+        return True
     if fact.state is not ClusterState.READY or not fact.ranks:
         return False
-    joined = sum(node.state is NodeState.JOINED for node in nodes)
     if joined == wish.fleet.nodes == len(nodes):
         return True
     # Some nodes may be unavailable for hours; the present ones can be used meanwhile.

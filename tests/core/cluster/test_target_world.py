@@ -70,10 +70,7 @@ def test_no_nodes_are_a_world_without_ranks() -> None:
     assert target_world(wish, ()) == World((), 0)
 
 
-def test_a_world_waits_for_nodes_that_are_on_their_way() -> None:
+def test_a_world_that_waits_is_unknown() -> None:
     wish = ClusterWish("default", up=True, ranks=0, fleet=BOUGHT)
-    two = frozenset({NODES[0].address, NODES[1].address})
 
-    assert target_world(wish, NODES[:2], coming=True) is None
-    assert target_world(wish, NODES[:2], standing=two, coming=True) is None
-    assert target_world(wish, NODES[1:], standing=two, coming=True) == World(NODES[1:], 4)
+    assert target_world(wish, NODES[:2], waits=True) is None

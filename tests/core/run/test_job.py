@@ -89,6 +89,7 @@ def test_a_file_for_nodes_says_what_a_batch_service_was_reported():
         data="s3://bucket/digits",
         output="s3://bucket/results",
         prepare="true",
+        starts_early=True,
     )
     assert job.prepare == "jobs/prepare.sh"
     assert job.shrink == "continue"

@@ -38,23 +38,21 @@ def target_world(
     wish: ClusterWish,
     hosts: tuple[Host, ...],
     *,
-    standing: frozenset[str] = frozenset(),
-    coming: bool = False,
+    waits: bool = False,
 ) -> World | None:
     """Return the desired world; None while it is unknown.
 
     Args:
         hosts: The ready nodes, the head first; this machine for a cluster without nodes.
-        standing: Addresses of the hosts that have a world now.
-        coming: Whether more nodes are starting. A healthy world, or a cluster without one, waits
-            for them, since each change of members costs a new world.
+        waits: Whether a healthy world, or a cluster without one, is to wait for nodes that are
+            starting; see ``joining.waits_for_more``.
     """
     fleet = wish.fleet
     if fleet.nodes == 0:
         return World((), 0)
     if len(hosts) < min(fleet.min_nodes, fleet.nodes):
         return None
-    if coming and standing <= {host.address for host in hosts}:
+    if waits:
         return None
     slots = sum(host.slots for host in hosts)
     # Missing nodes reduce the number of ranks; the requested number does not change.

@@ -28,6 +28,7 @@ class FleetFact:
         calling: Tokens of the purchases whose call is running.
         waiting: Number of waiting runs.
         idle: Seconds since a run was active or waited.
+        has_begun: Whether a run is active, or waits to continue from snapshots on the nodes.
         left: The resources that the last clean-up left; None before the first.
         cleaned: Epoch seconds at which that clean-up began.
     """
@@ -46,6 +47,7 @@ class FleetFact:
     calling: frozenset[str] = frozenset()
     waiting: int = 0
     idle: float = 0.0
+    has_begun: bool = False
     left: tuple[Leftover, ...] | None = None
     cleaned: float = 0.0
 

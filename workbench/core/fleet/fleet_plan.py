@@ -61,6 +61,8 @@ __all__ = [
 
 # A node that is to end may carry its world for so long, until the next one is up elsewhere.
 LEAVE_SECONDS = 180.0
+# Nodes below the minimum may wait for others so long, and are then released.
+WAIT_SECONDS = 900.0
 # An interrupted node is free in its first hour, unless we end it ourselves.
 TAKEN_SECONDS = 300.0
 _SMALLER = "the fleet was made smaller"
@@ -98,6 +100,7 @@ def _keep(view: FleetView) -> list[Action]:
         _choose_hosts(view, target)
     _take_back(view, target)
     _fit_price(view, least)
+    _release_waiting(view, least)
     for node in by_worth(view.kept, view.fact.used)[target:]:
         view.leave(node, _SMALLER)
     _elect(view, least)
@@ -186,6 +189,22 @@ def _fit_price(view: FleetView, least: int) -> None:
     for node in view.kept:
         if node.id not in ids:
             view.leave(node, f"together the nodes cost more than the max price of {hourly(most)}")
+
+
+def _release_waiting(view: FleetView, least: int) -> None:
+    """Release nodes that have long been too few for a world, while no other is coming.
+
+    The minimum is then bought together or not at all. Nodes with the snapshots of a run that waits
+    to continue are kept.
+    """
+    if not view.is_rented or view.fact.used or view.fact.has_begun:
+        return
+    waiting = [node for node in view.kept if has_data(node)]
+    is_over = all(view.now - node.since >= WAIT_SECONDS for node in waiting)
+    if is_over and len(waiting) < least and len(waiting) == len(view.kept):
+        minutes = f"{WAIT_SECONDS / 60:.0f} minutes"
+        for node in waiting:
+            view.leave(node, f"it waited {minutes} for a minimum of {least} nodes")
 
 
 def _elect(view: FleetView, least: int) -> None:

@@ -101,6 +101,7 @@ class FleetWish:
             traffic between zones is billed.
         link: Limit in Gbit/s on a rank's connection to one of another node in a rehearsal; 0 for
             none.
+        starts_early: Whether a world starts with ``min_nodes`` while the other nodes boot.
     """
 
     provider: Provider = Provider.THIS_MACHINE
@@ -124,6 +125,7 @@ class FleetWish:
     lease: float = LEASE_SECONDS
     across_zones: bool = False
     link: float = 0.0
+    starts_early: bool = False
 
     @property
     def role(self) -> str:

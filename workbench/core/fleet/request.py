@@ -237,6 +237,7 @@ def fleet_wish(
             lease=request.lease or LEASE_SECONDS,
             across_zones=bool(request.across_zones),
             link=request.link or 0.0,
+            starts_early=request.min_nodes is not None and request.min_nodes < request.size,
         )
     )
 

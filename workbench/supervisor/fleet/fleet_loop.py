@@ -248,6 +248,7 @@ class FleetKeeper:
             calling=frozenset(t for t in self._ledger.purchases if self._tasks.is_on(("buy", t))),
             waiting=load.waiting,
             idle=now - self._active,
+            has_begun=load.busy,
             left=self._left,
             cleaned=self._cleaned,
         )
