@@ -108,6 +108,15 @@ def test_a_snapshot_whose_report_was_lost_is_known_by_what_the_ranks_read(store,
     assert iterations(store, saved) == [1, 2, 3, 4, 5]
 
 
+def test_a_damaged_snapshot_after_one_without_a_report_is_passed_over(store, saved) -> None:
+    execution = resumed(store, saved, 5)  # its report was lost
+    report(store, execution, *losses(6, 8), (SECONDS_NAME, 8), *losses(9, 9))
+
+    resumed(store, saved, 5)
+
+    assert iterations(store, saved) == [1, 2, 3, 4, 5]
+
+
 def test_a_second_loss_sets_only_its_own_points_aside(store, saved) -> None:
     execution = resumed(store, saved, 4)
     report(store, execution, *losses(5, 6), (SECONDS_NAME, 6), *losses(7, 9))

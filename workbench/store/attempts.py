@@ -270,10 +270,15 @@ def _beginning(connection: sqlite3.Connection, run: int, iteration: int, last: i
         "AND metric = (SELECT number FROM metrics WHERE name = ?) ORDER BY sequence DESC LIMIT ?",
         (run, last, SECONDS_NAME, _MOST_REPORTS),
     ).fetchall()
-    reports = [(int(sequence), int(at)) for sequence, at in rows]
-    place = next((n for n, (_, at) in enumerate(reports) if at == iteration), -1)
-    # A snapshot whose report was lost with its rank is newer than all of these.
-    return next((sequence for sequence, _ in reports[place + 1 :]), 0)
+    # The report of the very snapshot may be lost with its rank, and newer ones may be there: they
+    # are passed over if their snapshot could not be read. A greater iteration before a smaller one
+    # is of an earlier training.
+    later = None
+    for sequence, at in [(int(sequence), int(at)) for sequence, at in rows]:
+        if at < iteration or (later is not None and at > later):
+            return sequence
+        later = at
+    return 0
 
 
 def _number(connection: sqlite3.Connection, past: RunFact) -> int:

@@ -15,10 +15,12 @@ from workbench.core.cluster.generation import Death, WorldFact
 from workbench.core.moment import Moment
 from workbench.core.run.hang import decoded, encoded, hang_of
 from workbench.core.run.model import Run, RunFact, RunKind, RunState
+from workbench.core.run.progress import newest_snapshot, progressed
 from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
 from workbench.core.run.resumption import (
     can_move,
     has_left,
+    has_left_unasked,
     is_at_fault,
     leaves,
     loss,
@@ -27,7 +29,6 @@ from workbench.core.run.resumption import (
     why_continued,
     why_not,
 )
-from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.core.run.termination import (
     Active,
     AskPulses,
@@ -356,7 +357,11 @@ class Activity:
         if self.is_reported:
             return
         endings = [rank.ending for rank in self._active.ranks if rank.ending is not None]
+        # A supervisor that stored the endings may have ended before it stored the progress.
+        self._fact = replace(self._fact, iteration=self._furthest())
         if any(ending.state != "finished" for ending in endings):
+            unasked = has_left_unasked(endings, self._active.stop_wished)
+            self._is_moving |= self.is_movable and unasked
             self._report_stop(now)
         else:
             self._report(RunState.FINISHED, self._notice, now)
@@ -374,11 +379,14 @@ class Activity:
             left = has_left(len(self._active.ranks), self._left_nodes)
             self._continue(RunState.STOPPED, left, now)
             return
-        endings = [rank.ending for rank in self._active.ranks if rank.ending is not None]
-        iteration = max([self._fact.iteration, *(e.iteration for e in endings)])
+        iteration = self._furthest()
         self._report(RunState.STOPPED, f"Stopped at iteration {iteration}.", now)
         self._fact = replace(self._fact, stopped_at=iteration)
         self._add(f"{self._why_stopped} {lost}")
+
+    def _furthest(self) -> int:
+        endings = (rank.ending.iteration for rank in self._active.ranks if rank.ending)
+        return max(self._fact.iteration, *endings, 0)
 
     def _report_failure(
         self, rank: int, error: str, traceback: str, now: Moment, whole: str = ""
@@ -456,23 +464,6 @@ class Activity:
         return ending if ending is not None and ending.state == "failed" else None
 
     def _note_progress(self, batch: Batch, now: Moment) -> None:
-        if self.is_reported:
-            return
-        fact = self._fact
-        if fact.state is RunState.SUBMITTED:
-            fact = replace(fact, state=RunState.RUNNING, started=fact.started or now.wall)
-        for sample in batch.samples if batch.rank == 0 else ():
-            if sample.name == SECONDS_NAME:
-                self._snapshot = sample.iteration
-            elif sample.name == RESUMED_NAME:
-                at = sample.iteration
-                fact = replace(fact, resumed_at=at, resumed=now.wall, iteration=at)
-        if batch.progress is not None and batch.progress.iteration >= fact.iteration:
-            fact = replace(
-                fact,
-                iteration=batch.progress.iteration,
-                iterations_total=batch.progress.iterations_total,
-                epoch=batch.progress.epoch,
-                epochs_total=batch.progress.epochs_total,
-            )
-        self._fact = fact
+        if not self.is_reported:
+            self._snapshot = newest_snapshot(batch, self._snapshot)
+            self._fact = progressed(self._fact, batch, now.wall)

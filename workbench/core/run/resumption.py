@@ -16,6 +16,7 @@ from itertools import takewhile
 
 from workbench.core.cluster.generation import Death
 from workbench.core.run.model import Run, RunFact, RunKind, RunState
+from workbench.core.run.rank_protocol import Ending
 from workbench.core.units import count, duration
 
 MOST_RESTARTS = 3
@@ -156,6 +157,18 @@ def _cause(before: Sequence[Attempt]) -> ContinuationCause:
 def is_at_fault(deaths: Sequence[Death]) -> bool:
     """Return whether a rank ended the world by itself."""
     return any(death.is_abort for death in deaths[:1])
+
+
+def has_left_unasked(endings: Sequence[Ending], stop_wished: float) -> bool:
+    """Return whether ranks left at a boundary for another world, as an earlier supervisor asked.
+
+    A stop by the user or a limit is known from the store, and an interrupt has an error.
+
+    Args:
+        stop_wished: When a stop was requested; 0 if it was not.
+    """
+    stopped = [ending for ending in endings if ending.state == "stopped"]
+    return bool(stopped) and not stop_wished and not any(ending.error for ending in stopped)
 
 
 def restarts_in_vain(past: Sequence[Attempt], snapshot: int) -> int:

@@ -1,0 +1,532 @@
+"""Nodes, worlds and a training as values and a clock, for the real supervisor to decide about.
+
+The training visits each example of an epoch once; its state is what a snapshot holds. Every node
+has a disk for snapshots. What must never happen raises where it would.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy
+
+from workbench.core.cluster.generation import Death, FailedCall, WorldFact, WorldState
+from workbench.core.cluster.joining import waits_for_more
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.cluster.target_world import target_world
+from workbench.core.fleet.membership import by_worth, members
+from workbench.core.fleet.model import COMING, Node, NodeState
+from workbench.core.run.model import Assignment
+from workbench.core.run.rank_protocol import (
+    Acknowledge,
+    AskPulse,
+    Batch,
+    Command,
+    Ending,
+    Interrupt,
+    Letter,
+    Progress,
+    Pulse,
+    Sample,
+    StopAt,
+)
+from workbench.core.run.remaining_examples import dealt
+from workbench.core.run.snapshots import (
+    RESUMED_NAME,
+    SECONDS_NAME,
+    SnapshotManifest,
+    for_training,
+    superfluous,
+)
+from workbench.core.world.world import Host, RankFact, World
+from workbench.supervisor.fleet.provider import Load
+
+EXAMPLES = 48
+BATCH = 2
+STEP_SECONDS = 0.5
+EVERY = 5
+END_SECONDS = 0.5
+REPEAT_SECONDS = 2.0
+
+
+class Clock:
+    """The time of a history, which passes on request."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The state of the training: what a snapshot holds.
+
+    Args:
+        rest: The examples of the epoch that each rank has still to visit.
+        visited: Those that were visited, in any order.
+        spare: How many of them may be visited twice, because ranks get equal numbers.
+    """
+
+    iteration: int = 0
+    epoch: int = 0
+    rest: tuple[tuple[int, ...], ...] = ()
+    visited: tuple[int, ...] = ()
+    spare: int = 0
+
+    def on(self, ranks: int) -> Lineage:
+        """Return it dealt out to so many ranks."""
+        if len(self.rest) == ranks:
+            return self
+        rest = [numpy.array(one, int) for one in self.rest]
+        if not rest:
+            rest = [numpy.arange(EXAMPLES)]
+        return replace(
+            self,
+            rest=tuple(tuple(map(int, dealt(rest, r, ranks))) for r in range(ranks)),
+            spare=self.spare + ranks - 1,
+        )
+
+    def stepped(self) -> Lineage:
+        """Return it after one iteration."""
+        taken = [example for one in self.rest for example in one[:BATCH]]
+        rest = tuple(one[BATCH:] for one in self.rest)
+        step = replace(
+            self, iteration=self.iteration + 1, rest=rest, visited=(*self.visited, *taken)
+        )
+        if any(rest):
+            return step
+        counts = Counter(step.visited)
+        assert set(counts) == {*range(EXAMPLES)}, "an example was left out of an epoch"
+        assert len(step.visited) - EXAMPLES <= step.spare, "an example was visited twice"
+        return Lineage(step.iteration, self.epoch + 1).on(len(rest))
+
+
+Saved = tuple[SnapshotManifest, Lineage]
+
+
+class Places:
+    """The nodes: they boot, are noticed, vanish and come back; see ``supervisor.hosts.Ground``."""
+
+    message = ""
+
+    def __init__(self, clock: Clock, chance: random.Random) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.disks: dict[str, list[Saved]] = {}
+        self.cut: set[str] = set()
+        self.taken: dict[str, float] = {}
+        self._due: dict[str, float] = {}
+        self._clock = clock
+        self._chance = chance
+        self._count = 0
+
+    # -- for the supervisor
+
+    @property
+    def is_cleared(self) -> bool:
+        """Whether no node is left."""
+        return True
+
+    def take_up(self, wish: ClusterWish, used: frozenset[str], clock: object) -> None:
+        """Do nothing: nodes answer at once."""
+
+    def keep(self, wish: ClusterWish, load: Load, now: float) -> None:
+        """Order what is missing, let the rest boot, and release what is not wanted."""
+        self.turn()
+        for node in [*self.nodes.values()]:
+            is_in = node.address in load.used
+            if node.state in (NodeState.READY, NodeState.JOINED):
+                state = NodeState.JOINED if is_in else NodeState.READY
+                self._put(node, state)
+            elif node.state is NodeState.LEAVING and not is_in and node.id not in self.taken:
+                del self.nodes[node.id]
+        kept = [node for node in self.nodes.values() if node.state is not NodeState.LEAVING]
+        lost = [node for node in kept if node.address in self.cut]
+        wanted = wish.fleet.nodes if wish.up else 0
+        for node in by_worth(kept, load.used)[wanted:]:
+            self._put(node, NodeState.LEAVING)
+        for _ in range(wanted - len(kept)):
+            self._order()
+        assert len(kept) - len(lost) <= max(wanted, len(kept)), "more nodes than agreed"
+        if not any(node.head for node in self._able()) and self._able():
+            first = self._able()[0]
+            self.nodes[first.id] = replace(first, head=True)
+
+    def target(self, wish: ClusterWish, load: Load) -> World | None:
+        """Return the desired world, as for real nodes."""
+        hosts = tuple(Host(node.address, 1) for node in self._able())
+        waits = waits_for_more(
+            [*self.nodes.values()],
+            {host.address for host in hosts},
+            load.used,
+            starts_early=wish.fleet.starts_early,
+            has_begun=load.busy,
+            has_work=load.busy or load.waiting > 0,
+            now=self._clock.now,
+        )
+        return target_world(wish, hosts, waits=waits)
+
+    def reach(self, host: Host) -> None:
+        """Return None: every node counts as this machine."""
+
+    def why_gone(self, address: str) -> str:
+        """Return why a node is gone."""
+        there = {node.address for node in self.nodes.values()}
+        return "its node is gone" if address in self.cut or address not in there else ""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    # -- for the history
+
+    def up(self, address: str) -> bool:
+        """Whether processes on a node run and can be reached."""
+        return address not in self.cut and any(n.address == address for n in self.nodes.values())
+
+    def reachable(self) -> list[str]:
+        """Return the addresses of the nodes that may carry a world."""
+        return [node.address for node in self._able()]
+
+    def turn(self) -> None:
+        """Let the time that has passed change nodes."""
+        for node in [*self.nodes.values()]:
+            if self._due.get(node.id, 0.0) <= self._clock.now and node.state in COMING:
+                after = {NodeState.ASKED: NodeState.VERIFIED, NodeState.VERIFIED: NodeState.READY}
+                self._put(node, after[node.state])
+                self._due[node.id] = self._clock.now + self._chance.choice([0.2, 1.0, 5.0])
+            if self.taken.get(node.id, self._clock.now + 1) <= self._clock.now:
+                del self.nodes[node.id], self.taken[node.id]
+
+    def lose(self, address: str) -> None:
+        """A node is gone for good, without a word."""
+        for id_ in [node.id for node in self.nodes.values() if node.address == address]:
+            del self.nodes[id_]
+            self.taken.pop(id_, None)
+
+    def notice(self, address: str, seconds: float) -> None:
+        """A node is to be taken back."""
+        for node in [node for node in self.nodes.values() if node.address == address]:
+            self._put(node, NodeState.LEAVING)
+            self.taken[node.id] = self._clock.now + seconds
+
+    def _able(self) -> tuple[Node, ...]:
+        open_ = {node.id for node in self.nodes.values() if node.address not in self.cut}
+        return members(self.nodes.values(), open_)
+
+    def _order(self) -> None:
+        self._count += 1
+        id_, address = f"i-{self._count:05}", f"10.0.{self._count >> 8}.{self._count & 255}"
+        self.nodes[id_] = Node(id_, NodeState.ASKED, address, 1, since=self._clock.now)
+        self._due[id_] = self._clock.now + self._chance.choice([0.5, 3.0, 60.0])
+        self.disks[address] = []
+
+    def _put(self, node: Node, state: NodeState) -> None:
+        if node.state is not state:
+            self.nodes[node.id] = replace(node, state=state, since=self._clock.now)
+
+
+@dataclass
+class _World:
+    """One MPI world of the simulation."""
+
+    generation: int
+    world: World
+    ready_at: float
+    deaths: tuple[Death, ...] = ()
+    ended_at: float = 0.0
+    assignment: Assignment | None = None
+    lineage: Lineage | None = None
+    first: int = 0
+    next_step: float = 0.0
+    stop_at: int | None = None
+    is_over: bool = True
+    writing: tuple[float, Saved] | None = None
+    sent: dict[tuple[str, int], list[Batch]] = field(default_factory=dict)
+    acknowledged: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    @property
+    def boundary(self) -> int:
+        """Iterations of this attempt."""
+        return self.lineage.iteration - self.first if self.lineage else 0
+
+
+class SimulatedCluster:
+    """Worlds that train on the nodes of ``Places``; see ``cluster.interface.Cluster``.
+
+    Attributes:
+        total: Iterations of a training.
+        is_kind: Whether each world comes up that is started from now on.
+    """
+
+    connection_file = ""
+    fault_tolerant = True
+
+    def __init__(self, clock: Clock, places: Places, chance: random.Random, total: int) -> None:
+        self.total = total
+        self.worlds: dict[int, _World] = {}
+        self.is_kind = False
+        self._repeated = 0.0
+        self._clock = clock
+        self._places = places
+        self._chance = chance
+        self._inbox: list[Letter] = []
+        self._failed: list[FailedCall] = []
+        self._attempts: dict[str, int] = {}
+
+    # -- for the supervisor
+
+    def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
+        """Connect again: ranks repeat what nobody acknowledged."""
+        self._repeat()
+
+    def _repeat(self) -> None:
+        self._inbox, self._repeated = [], self._clock.now
+        for world in self.worlds.values():
+            for key, batches in world.sent.items():
+                for batch in batches[world.acknowledged.get(key, 0) :]:
+                    self._inbox.append(Letter(world.generation, batch))
+
+    def start_world(self, generation: int, world: World) -> None:
+        """Start a world; now and then one never comes up."""
+        assert generation not in self.worlds
+        seconds = self._chance.choice([0.5, 1.5, 4.0, 4.0, 4.0 if self.is_kind else 200.0])
+        self.worlds[generation] = _World(generation, world, self._clock.now + seconds)
+
+    def observe(self) -> tuple[WorldFact, ...]:
+        """Return the facts, and drop worlds that have ended."""
+        facts = tuple(self._fact(world) for world in self.worlds.values())
+        for fact in facts:
+            if fact.state is WorldState.ENDED:
+                del self.worlds[fact.generation]
+        return facts
+
+    def submit(self, generation: int, assignment: Assignment) -> None:
+        """Begin to train, from the newest snapshot that a node of the world has."""
+        world = self.worlds[generation]
+        begun = world.assignment.execution if world.assignment else ""
+        if world.deaths or world.ended_at or begun == assignment.execution:
+            return
+        for other in self.worlds.values():
+            assert other is world or not self._trains(other), "two worlds train at once"
+        last = self._attempts.get(assignment.run, 0)
+        assert assignment.attempt > last, "an attempt began twice"
+        self._attempts[assignment.run] = assignment.attempt
+        world.assignment, world.is_over, world.stop_at = assignment, False, None
+        world.next_step = self._clock.now + self._chance.choice([0.2, 1.0])
+        world.lineage, world.first = Lineage(), 0
+        self._say(world)
+        if assignment.resume:
+            self._resume(world)
+        else:
+            world.lineage = world.lineage.on(world.world.size)
+
+    def failed_calls(self) -> tuple[FailedCall, ...]:
+        """Return nothing: every engine can begin."""
+        return ()
+
+    def warm_up(self, generation: int) -> None:
+        """Do nothing."""
+
+    def recover(self, generation: int) -> None:
+        """Do nothing."""
+
+    def recovered(self, generation: int) -> bool | None:
+        """Succeed."""
+        return True
+
+    def send(self, generation: int, ranks: Sequence[int], command: Command) -> None:
+        """Do what a rank does with it."""
+        world = self.worlds.get(generation)
+        if world is None or world.assignment is None:
+            return
+        if isinstance(command, Acknowledge):
+            for rank in ranks:
+                key = command.run, rank
+                world.acknowledged[key] = max(world.acknowledged.get(key, 0), command.sequence)
+                for batch in world.sent.get(key, [])[command.sequence :] if command.resend else ():
+                    self._inbox.append(Letter(generation, batch))
+        elif world.is_over or world.assignment.execution != command.run:
+            return
+        elif isinstance(command, StopAt):
+            world.stop_at = command.boundary
+        elif isinstance(command, AskPulse):
+            self._pulse(world)
+        elif isinstance(command, Interrupt) and world.lineage is not None:
+            self._leave(world, Ending("stopped", world.lineage.iteration, "interrupted"))
+
+    def receive(self, seconds: float) -> list[Letter]:
+        """Return what the ranks sent; a pulse among it, so that nobody waits for more."""
+        letters, self._inbox = self._inbox, []
+        for world in self.worlds.values():
+            if self._trains(world):
+                self._pulse(world)
+        return letters + self._take()
+
+    def end_world(self, generation: int) -> None:
+        """End the ranks of a world, which takes a moment."""
+        if (world := self.worlds.get(generation)) is not None and not world.ended_at:
+            world.ended_at = self._clock.now + END_SECONDS
+            self._drop(world)
+
+    def close(self) -> None:
+        """End all worlds."""
+        self.worlds.clear()
+
+    # -- for the history
+
+    def kill(self, generation: int, rank: int) -> None:
+        """Kill a rank; Open MPI then ends the others."""
+        world = self.worlds[generation]
+        self._die(world, rank, "killed by signal 9")
+
+    def turn(self) -> None:
+        """Let time pass on the ranks."""
+        if self._clock.now - self._repeated >= REPEAT_SECONDS:
+            self._repeat()
+        for world in self.worlds.values():
+            for rank, address in enumerate(world.world.placement):
+                if not self._places.up(address) and self._clock.now >= world.ready_at:
+                    self._die(world, rank, "its host is out of reach")
+            if world.writing is not None and world.writing[0] <= self._clock.now:
+                self._saved(world)
+            while self._trains(world) and world.next_step <= self._clock.now:
+                world.next_step += STEP_SECONDS
+                self._step(world)
+
+    # -- inside
+
+    def _trains(self, world: _World) -> bool:
+        stands = not (world.deaths or world.ended_at or world.is_over)
+        return stands and all(map(self._places.up, world.world.placement))
+
+    def _fact(self, world: _World) -> WorldFact:
+        state, reason = WorldState.READY, ""
+        if world.ended_at:
+            state = WorldState.ENDED if self._clock.now >= world.ended_at else WorldState.BROKEN
+        elif world.deaths:
+            state, reason = WorldState.BROKEN, "a rank is gone"
+        elif self._clock.now < world.ready_at:
+            state = WorldState.STARTING
+        ranks = tuple(
+            RankFact(world.generation, n, address, pid=0, engine=n, address=address)
+            for n, address in enumerate(world.world.placement)
+        )
+        started = self._clock.now >= world.ready_at
+        return WorldFact(
+            world.generation,
+            world.world.size,
+            state,
+            ranks if started else (),
+            world.deaths,
+            reason,
+        )
+
+    def _die(self, world: _World, rank: int, cause: str) -> None:
+        if rank not in {death.rank for death in world.deaths} and not world.ended_at:
+            host = world.world.placement[rank]
+            world.deaths += (Death(rank, host, cause),)
+            self._drop(world)
+
+    def _drop(self, world: _World) -> None:
+        """Leave a snapshot torn that was being written."""
+        world.writing, world.is_over = None, True
+
+    def _resume(self, world: _World) -> None:
+        assert world.assignment is not None
+        run = world.assignment.run
+        there = {m: s for a in world.world.placement for m, s in self._on(a, run)}
+        chosen = for_training(there, 1)
+        newest = for_training({m for a in self._places.reachable() for m, _ in self._on(a, run)}, 1)
+        is_newest = not newest or (chosen and chosen[0].age >= newest[0].age)
+        assert is_newest, (
+            f"progress behind the newest snapshot, {newest[:1]}: {chosen[:1]} on "
+            f"{world.world.placement} of {self._places.reachable()}"
+        )
+        if not chosen:
+            ending = Ending("failed", 0, "StateError: No complete snapshot of this run")
+            self._leave(world, ending)
+            return
+        world.lineage = there[chosen[0]].on(world.world.size)
+        world.first = chosen[0].iteration
+        self._say(world, (Sample(RESUMED_NAME, world.first, self._clock.now, 1.0),))
+
+    def _on(self, address: str, run: str) -> list[Saved]:
+        return [one for one in self._places.disks.get(address, []) if one[0].run == run]
+
+    def _step(self, world: _World) -> None:
+        assert world.lineage is not None
+        assert world.assignment is not None
+        world.lineage = world.lineage.stepped()
+        iteration = world.lineage.iteration
+        self._say(world, (Sample("loss", iteration, self._clock.now, 1.0),))
+        if iteration >= self.total:
+            self._leave(world, Ending("finished", iteration))
+        elif world.stop_at is not None and world.boundary >= world.stop_at:
+            self._write(world, 0.0)
+            self._saved(world)
+            self._leave(world, Ending("stopped", iteration))
+        elif iteration % EVERY == 0 and world.writing is None:
+            self._write(world, self._chance.choice([0.0, 0.3, 2.0]))
+
+    def _write(self, world: _World, seconds: float) -> None:
+        assert world.assignment is not None
+        assert world.lineage is not None
+        newest = self._attempts[world.assignment.run]
+        assert world.assignment.attempt == newest, "an earlier generation writes a snapshot"
+        manifest = SnapshotManifest(
+            world.assignment.run,
+            world.assignment.attempt,
+            world.generation,
+            1,
+            world.lineage.iteration,
+            world.lineage.epoch,
+            world.world.size,
+            final=False,
+        )
+        world.writing = (self._clock.now + seconds, (manifest, world.lineage))
+
+    def _saved(self, world: _World) -> None:
+        assert world.writing is not None
+        _, saved = world.writing
+        world.writing = None
+        for address in {*world.world.placement}:
+            disk = self._places.disks[address]
+            disk.append(saved)
+            old = superfluous([one for one, _ in self._on(address, saved[0].run)])
+            disk[:] = [one for one in disk if one[0] not in old]
+        sample = Sample(SECONDS_NAME, saved[0].iteration, self._clock.now, 0.01)
+        self._say(world, (sample,))
+
+    def _leave(self, world: _World, ending: Ending) -> None:
+        self._drop(world)
+        self._say(world, ending=ending)
+
+    def _say(
+        self, world: _World, samples: tuple[Sample, ...] = (), ending: Ending | None = None
+    ) -> None:
+        assert world.assignment is not None
+        assert world.lineage is not None
+        for rank in range(world.world.size):
+            sent = world.sent.setdefault((world.assignment.execution, rank), [])
+            batch = Batch(
+                world.assignment.execution,
+                rank,
+                len(sent) + 1,
+                samples if rank == 0 else (),
+                (),
+                Progress(world.lineage.iteration),
+                ending,
+            )
+            sent.append(batch)
+            self._inbox.append(Letter(world.generation, batch))
+
+    def _pulse(self, world: _World) -> None:
+        assert world.assignment is not None
+        for rank in range(world.world.size):
+            pulse = Pulse(world.assignment.execution, rank, world.boundary, 1 / STEP_SECONDS)
+            self._inbox.append(Letter(world.generation, pulse))
+
+    def _take(self) -> list[Letter]:
+        letters, self._inbox = self._inbox, []
+        return letters

@@ -1,0 +1,240 @@
+"""Whatever happens to nodes, ranks and supervisor, a run continues and each step counts once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.supervisor.simulated import Clock, Lineage, Places, SimulatedCluster
+from tests.weekly import WEEKLY
+from workbench.core.fleet.model import FleetWish, NodeState, Provider
+from workbench.core.moment import Moment
+from workbench.core.run.model import Run, RunKind, RunState, RunWish
+from workbench.errors import StoreUnavailable
+from workbench.store import Store
+from workbench.supervisor.loop import Supervisor
+
+HISTORIES = 10_000 if WEEKLY else 25
+BATCH = 25
+EVENTS = 12
+TOTAL = 60
+MOST_SECONDS = 1_500.0
+TURN_SECONDS = 0.2
+DEEDS = (
+    ("cluster", ("start_world", "submit", "end_world", "send")),
+    ("own", ("put_run_fact", "continue_run", "put_cluster_fact", "put_ranks", "add_batches")),
+)
+
+
+class Killed(BaseException):
+    """The supervisor ends here, as by SIGKILL."""
+
+
+class NoOutputs:
+    """Runs of a history write no files."""
+
+    message = ""
+
+    def open(self) -> None: ...
+    def begin(self, run: str, hosts: object, destination: str) -> None: ...
+    def place(self, run: str, hosts: object) -> str:
+        return ""
+
+    def end(self, run: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class History:
+    """One seeded life of a run, on nodes that come and go."""
+
+    def __init__(self, store: Store, own: Store, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.store, self.own, self.name = store, own, f"c{seed}"
+        self.clock = Clock()
+        self.places = Places(self.clock, self.chance)
+        self.cluster = SimulatedCluster(self.clock, self.places, self.chance, TOTAL)
+        self.share = self.chance.choice([0.0, 0.0, 0.01, 0.03])
+        self.is_away = False
+        self.is_kind = False
+        self.lost = 0
+        for thing, names in DEEDS:
+            for name in names:
+                self._endanger(getattr(self, thing), name)
+        self.nodes = self.chance.randint(1, 4)
+        self.ask(self.nodes)
+        self.run = f"260101-{seed // 10**6:06}-aaaa"
+        wish = RunWish(f"260101-{seed % 10**6:06}-aaaa", f"run{seed}", RunKind.CELL, "", self.name)
+        self.run = self.store.wish_run(wish).id
+        self.start()
+
+    # -- what happens
+
+    def live(self) -> Run:
+        """Let everything happen, and then nothing more until the run has ended."""
+        for _ in range(EVENTS):
+            for _ in range(self.chance.randint(1, 40)):
+                self.turn()
+            for _ in range(self.chance.choice([1, 1, 1, 2, 3])):
+                self.chance.choice(self.events())()
+        self.is_kind, self.is_away = True, False
+        self.cluster.is_kind = True
+        self.places.cut.clear()
+        self.ask(self.nodes)  # after three worlds that did not start, a cluster waits for a wish
+        end = self.clock.now + MOST_SECONDS
+        while not self.fact().state.ended:
+            assert self.clock.now < end, f"{self.fact()} {self.cluster.worlds} {self.places.nodes}"
+            self.turn()
+        return self.store.run(self.run)
+
+    def events(self) -> list[Callable[[], None]]:
+        return [
+            self.resize, self.resize, self.kill, self.kill, self.lose, self.notice, self.flap,
+            self.revive, self.away,
+        ]  # fmt: skip
+
+    def resize(self) -> None:
+        self.ask(self.chance.randint(1, 5))
+
+    def kill(self) -> None:
+        worlds = [w for w in self.cluster.worlds.values() if self.clock.now >= w.ready_at]
+        if worlds:
+            world = self.chance.choice(worlds)
+            self.cluster.kill(world.generation, self.chance.randrange(world.world.size))
+
+    def lose(self) -> None:
+        if address := self.some_node():
+            self.places.lose(address)
+            self.lost += 1
+
+    def notice(self) -> None:
+        if address := self.some_node():
+            self.places.notice(address, self.chance.choice([5.0, 120.0]))
+            self.lost += 1
+
+    def flap(self) -> None:
+        if address := self.some_node():
+            self.places.cut ^= {address}
+
+    def away(self) -> None:
+        self.is_away = not self.is_away
+
+    def revive(self) -> None:
+        """Kill the supervisor, and start another after a moment."""
+        self.is_away = False
+        for _ in range(self.chance.choice([0, 5, 50])):
+            self.clock.now += TURN_SECONDS
+            self.cluster.turn()
+            self.places.turn()
+        self.start()
+
+    # -- how it is played
+
+    def start(self) -> None:
+        for _ in range(50):
+            try:
+                self.supervisor = Supervisor(
+                    self.name,
+                    self.own,
+                    self.cluster,
+                    self.moment,
+                    self.places,
+                    NoOutputs(),  # type: ignore[arg-type]  # simulated
+                )
+                self.supervisor.open()
+                return
+            except Killed:
+                continue
+        raise AssertionError("it was killed too often")
+
+    def moment(self) -> Moment:
+        return Moment(1.7e9 + self.clock.now, self.clock.now)
+
+    def ask(self, nodes: int) -> None:
+        least = self.chance.randint(1, nodes)
+        early = self.chance.random() < 0.5
+        fleet = FleetWish(
+            Provider.REHEARSAL, nodes=nodes, min_nodes=least, slots=1, starts_early=early
+        )
+        self.store.wish_cluster(self.name, up=True, ranks=0, fleet=fleet)
+
+    def turn(self) -> None:
+        self.clock.now += self.chance.choice([0.05, TURN_SECONDS, TURN_SECONDS, 0.5])
+        self.cluster.turn()
+        try:
+            assert self.supervisor.tick()
+        except Killed:
+            self.revive()
+        attempts = [a.resumed_at for a in self.store.attempts(self.run)]
+        assert attempts == sorted(attempts) or -1 in attempts, "progress was given up"
+
+    def fact(self):
+        return self.store.run(self.run).fact
+
+    def some_node(self) -> str:
+        able = [n for n in self.places.nodes.values() if n.state is not NodeState.LEAVING]
+        return self.chance.choice(able).address if able else ""
+
+    def relent(self) -> None:
+        for thing, names in DEEDS:
+            for name in names:
+                delattr(getattr(self, thing), name)
+
+    def _endanger(self, thing: object, name: str) -> None:
+        deed = getattr(thing, name)
+
+        def do(*args: object, **options: object) -> object:
+            if self.is_away and thing is self.own:
+                raise StoreUnavailable("The store is locked", "wait.")
+            if not self.is_kind and self.chance.random() < self.share:
+                raise Killed
+            answer = deed(*args, **options)
+            if not self.is_kind and self.chance.random() < self.share:
+                raise Killed
+            return answer
+
+        setattr(thing, name, do)
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, Store]]:
+    # One file for all: each history has a cluster of its own name.
+    path = Path(tmp_path_factory.mktemp("histories")) / "store.sqlite3"
+    with Store(path) as store, Store(path) as own:
+        for one in (store, own):
+            one._connection.execute("PRAGMA synchronous = OFF")
+        yield store, own
+
+
+@pytest.mark.parametrize("first", range(0, HISTORIES, BATCH))
+def test_a_run_comes_to_its_end_with_each_step_once(stores, first) -> None:
+    for seed in range(first, first + BATCH):
+        print(f"seed {seed}")  # the last one shown is the one that failed
+        history = History(*stores, seed)
+        run = history.live()
+        history.relent()
+        iterations = [p.iteration for p in history.store.points(run.id) if p.name == "loss"]
+        assert len({*iterations}) == len(iterations), "a step was counted twice"
+        assert run.fact.state is RunState.FINISHED or _may_end(history, run), run.fact
+        if run.fact.state is RunState.FINISHED:
+            assert run.fact.iteration == max(iterations) == TOTAL
+
+
+def _may_end(history: History, run: Run) -> bool:
+    """Return whether a run ended for a reason that is nobody's fault here."""
+    snapshot = history.store.newest_snapshot(run.id)
+    no_snapshot = snapshot == -1 or "No complete snapshot" in run.fact.message
+    return no_snapshot or "restarted 3 times" in run.fact.message
+
+
+def test_an_example_that_is_visited_twice_is_found() -> None:
+    once = Lineage().on(2)
+    twice = Lineage(rest=((0, 1), ()), visited=tuple(range(48)))
+
+    for _ in range(12):
+        once = once.stepped()
+    assert (once.epoch, once.iteration) == (1, 12)
+    with pytest.raises(AssertionError, match="twice"):
+        twice.stepped()

@@ -1,0 +1,39 @@
+"""Update a run's observed state by what a rank reports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from workbench.core.run.model import RunFact, RunState
+from workbench.core.run.rank_protocol import Batch
+from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
+
+
+def newest_snapshot(batch: Batch, known: int) -> int:
+    """Return the iteration of the run's newest snapshot after a batch; ``known`` is that before."""
+    samples = batch.samples if batch.rank == 0 else ()
+    return next((s.iteration for s in reversed(samples) if s.name == SECONDS_NAME), known)
+
+
+def progressed(fact: RunFact, batch: Batch, now: float) -> RunFact:
+    """Return the state of a run that has not ended, after a batch.
+
+    Args:
+        now: Epoch seconds.
+    """
+    if fact.state is RunState.SUBMITTED:
+        fact = replace(fact, state=RunState.RUNNING, started=fact.started or now)
+    for sample in batch.samples if batch.rank == 0 else ():
+        if sample.name == RESUMED_NAME:
+            at = sample.iteration
+            fact = replace(fact, resumed_at=at, resumed=now, iteration=at)
+    progress = batch.progress
+    if progress is None or progress.iteration < fact.iteration:
+        return fact
+    return replace(
+        fact,
+        iteration=progress.iteration,
+        iterations_total=progress.iterations_total,
+        epoch=progress.epoch,
+        epochs_total=progress.epochs_total,
+    )
