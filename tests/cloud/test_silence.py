@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 
-from workbench.cloud.silence import LOOK_SECONDS, Watch, probe, silence
+from workbench.cloud.silence import LOOK_SECONDS, SilenceWatch, probe, silence
 
 
 def connected() -> tuple[socket.socket, socket.socket]:
@@ -41,14 +41,14 @@ def test_the_kernel_probes_an_idle_connection() -> None:
 
 def test_a_lost_connection_stays_lost_and_a_closed_one_is_dropped() -> None:
     now, silent = 0.0, {}
-    watch = Watch(lambda one: silent.get(one, 0.0), lambda: now)
+    watch = SilenceWatch(lambda one: silent.get(one, 0.0), lambda: now)
     pairs = [connected() for _ in range(3)]
     first, second, third = (watch.add(here) for here, _ in pairs)
     silent[pairs[0][0]], silent[pairs[1][0]] = 2.9, None
     now += LOOK_SECONDS
 
     assert [watch.is_lost(key) for key in (first, second, third)] == [True, False, False]
-    assert repr(watch) == "<Watch of 2 connections, 1 lost>"
+    assert repr(watch) == "<SilenceWatch of 2 connections, 1 lost>"
     silent[pairs[0][0]] = 0.0
     now += LOOK_SECONDS
     assert watch.is_lost(first)

@@ -277,7 +277,7 @@ class SimulatedCluster:
     # -- for the supervisor
 
     def open(self, known: Mapping[int, Sequence[RankFact]]) -> None:
-        """Connect again: ranks repeat what nobody acknowledged."""
+        """Connect again: ranks repeat what was not acknowledged."""
         self._repeat()
 
     def _repeat(self) -> None:
@@ -288,7 +288,7 @@ class SimulatedCluster:
                     self._inbox.append(Letter(world.generation, batch))
 
     def start_world(self, generation: int, world: World) -> None:
-        """Start a world; now and then one never comes up."""
+        """Start a world; one in five never comes up."""
         assert generation not in self.worlds
         seconds = self._chance.choice([0.5, 1.5, 4.0, 4.0, 4.0 if self.is_kind else 200.0])
         self.worlds[generation] = _World(generation, world, self._clock.now + seconds)
@@ -356,7 +356,7 @@ class SimulatedCluster:
             self._leave(world, Ending("stopped", world.lineage.iteration, "interrupted"))
 
     def receive(self, seconds: float) -> list[Letter]:
-        """Return what the ranks sent; a pulse among it, so that nobody waits for more."""
+        """Return what the ranks sent; a pulse among it, so that the turn does not wait for more."""
         letters, self._inbox = self._inbox, []
         for world in self.worlds.values():
             if self._trains(world):
@@ -397,8 +397,8 @@ class SimulatedCluster:
     # -- inside
 
     def _trains(self, world: _World) -> bool:
-        stands = not (world.deaths or world.ended_at or world.is_over)
-        return stands and all(map(self._places.up, world.world.placement))
+        is_up = not (world.deaths or world.ended_at or world.is_over)
+        return is_up and all(map(self._places.up, world.world.placement))
 
     def _fact(self, world: _World) -> WorldFact:
         state, reason = WorldState.READY, ""

@@ -223,7 +223,7 @@ def test_a_run_comes_to_its_end_with_each_step_once(stores, first) -> None:
 
 
 def _may_end(history: History, run: Run) -> bool:
-    """Return whether a run ended for a reason that is nobody's fault here."""
+    """Return whether a run ended for a reason that is no fault of the supervisor."""
     snapshot = history.store.newest_snapshot(run.id)
     is_unheard = not run.fact.started  # the store was away while it trained
     no_snapshot = snapshot == -1 or is_unheard or "No complete snapshot" in run.fact.message

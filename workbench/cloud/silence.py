@@ -41,7 +41,7 @@ def silence(connection: socket.socket) -> float | None:
     return float(min(since_data, since_acknowledgement)) / 1000.0
 
 
-class Watch:
+class SilenceWatch:
     """Finds the connections of this process whose other end is lost.
 
     Args:
@@ -62,7 +62,7 @@ class Watch:
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"<Watch of {len(self._connections)} connections, {len(self._lost)} lost>"
+        return f"<SilenceWatch of {len(self._connections)} connections, {len(self._lost)} lost>"
 
     def add(self, connection: socket.socket) -> int:
         """Begin to watch a connection; return its key."""
@@ -95,4 +95,4 @@ class Watch:
         )
 
 
-WATCH = Watch()
+WATCH = SilenceWatch()

@@ -43,8 +43,8 @@ class Ground:
     @property
     def message(self) -> str:
         """One sentence for the user; empty if there is nothing to report."""
-        told = self._fleet.message if self._fleet else ""
-        return " ".join(filter(None, (self._shortage, told)))
+        message = self._fleet.message if self._fleet else ""
+        return " ".join(filter(None, (self._shortage, message)))
 
     @property
     def is_cleared(self) -> bool:

@@ -29,7 +29,7 @@ def waits(ready, *, coming=1, standing=(), after=0.0, early=True, begun=False, w
     )
 
 
-def test_nobody_waits_when_nothing_comes() -> None:
+def test_no_world_waits_when_nothing_comes() -> None:
     assert not waits(HERE[:2], coming=0, early=False)
     assert not waits(HERE[:3], coming=0, standing=HERE[:2])
 
@@ -51,7 +51,7 @@ def test_the_first_world_waits_for_all_unless_it_may_start_early(
 
 
 def test_a_world_grows_once_waiting_has_cost_as_much_as_the_move() -> None:
-    # Three nodes train and would stand still; one is ready.
+    # Three nodes train and would pause; one is ready.
     assert waits(HERE[:4], standing=HERE[:3], after=3 * MOVE_SECONDS - 0.1)
     assert not waits(HERE[:4], standing=HERE[:3], after=3 * MOVE_SECONDS)
     # Three are ready: their time is worth as much after a third of it.

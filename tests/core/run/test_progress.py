@@ -10,7 +10,7 @@ from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
 FACT = RunFact("260101-000000-aaaa", RunState.SUBMITTED)
 
 
-def test_a_run_begins_with_its_first_batch_and_only_goes_on() -> None:
+def test_a_run_begins_with_its_first_batch_and_never_goes_back() -> None:
     begun = progressed(FACT, Batch(FACT.id, 1, 1), 5.0)
     further = progressed(begun, Batch(FACT.id, 1, 2, progress=Progress(7, 9)), 6.0)
     behind = progressed(further, Batch(FACT.id, 0, 2, progress=Progress(6, 9)), 7.0)

@@ -1,16 +1,16 @@
 """Decide how long a world waits for nodes that are on their way, and say what a wait costs.
 
-Each change of members is a new world, and a run stands still while it moves there. So moving for
+Each change of members is a new world, and a run pauses while it moves there. So moving for
 each node as it comes costs pauses, and waiting for the last one costs the time of those that are
-ready. Nobody knows how long a node still takes. The rule is that of any rent-or-buy decision with
+ready. It is unknown how long a node still takes. The rule is that of any rent-or-buy decision with
 an unknown end: nodes that are ready wait for others until their idle time has cost as much as the
 move that the wait saves. That costs at most twice as much as knowing would have. ::
 
     no world yet      wait for all nodes; with an explicit minimum, or for a run that has begun,
                       until idle node-seconds >= MOVE_SECONDS x nodes that would train
-    a healthy world   the same, with the nodes that train now and would stand still; without a run
+    a healthy world   the same, with the nodes that train now and would pause; without a run
                       there is no hurry, and all are waited for
-    a world that lost a node   nobody waits: the next world starts on what is left
+    a world that lost a node   no wait: the next world starts on what is left
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from workbench.core.fleet.model import COMING, FleetWish, Node
 from workbench.core.units import count, hourly
 
 MOVE_SECONDS = 2.0
-"""A run stands still for about so long while it moves; 0.7 s on one machine, more over ssh."""
+"""A run pauses for about so long while it moves; 0.7 s on one machine, more over ssh."""
 
 
 def waits_for_more(
