@@ -6,6 +6,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # typing itself would cost every start of Python more than all of this file
     from typing import Any
 
+    from workbench.engine.elastic.global_batches import GlobalBatches
+    from workbench.engine.elastic.loop import elastic
     from workbench.engine.exchange.create import create_communicator
     from workbench.engine.linear_scaling import LinearScaling
     from workbench.engine.report import report
@@ -14,10 +16,12 @@ if TYPE_CHECKING:  # typing itself would cost every start of Python more than al
 
 __version__ = "0.1.0"
 __all__ = [
+    "GlobalBatches",
     "LinearScaling",
     "Store",
     "client",
     "create_communicator",
+    "elastic",
     "load_ipython_extension",
     "report",
     "unload_ipython_extension",
@@ -26,9 +30,11 @@ __all__ = [
 # Nothing is imported before it is asked for: every Python start runs through this file once the
 # wheel's .pth is in place, and a rank needs no notebook.
 _HOMES = {
+    "GlobalBatches": "workbench.engine.elastic.global_batches",
     "LinearScaling": "workbench.engine.linear_scaling",
     "Store": "workbench.store",
     "create_communicator": "workbench.engine.exchange.create",
+    "elastic": "workbench.engine.elastic.loop",
     "report": "workbench.engine.report",
     "unload_ipython_extension": "workbench.notebook",
 }

@@ -19,7 +19,7 @@ from workbench.engine.step_time import StepTime
 from workbench.engine.training_length import training_length
 
 if TYPE_CHECKING:
-    from workbench.engine.snapshot.saved_training import SavedTraining
+    from workbench.engine.snapshot.saved_trainer import SavedTrainer
 
 TRAINER = "chainer.training.trainer"
 EXTENSION_NAME = "workbench"
@@ -43,7 +43,8 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def run(trainer: Any, *args: Any, **kwargs: Any) -> None:
         here = current()
-        if here is None or EXTENSION_NAME in trainer._extensions:
+        # A trainer inside of an elastic loop is a part of that loop's step.
+        if here is None or here.in_loop or EXTENSION_NAME in trainer._extensions:
             original(trainer, *args, **kwargs)
             return
         training = here.snapshots.begin(trainer) if here.snapshots is not None else None
@@ -70,7 +71,7 @@ class _OrStop:
     Between two iterations it is the only part of a training that runs, so snapshots are saved here.
     """
 
-    def __init__(self, original: Any, run: Current, training: SavedTraining | None) -> None:
+    def __init__(self, original: Any, run: Current, training: SavedTrainer | None) -> None:
         self._original = original
         self._run = run
         self._training = training

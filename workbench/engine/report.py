@@ -58,7 +58,8 @@ def report(
     run.log.progress = progress
     if run.is_boundary(values):
         run.boundaries.passed()
-    run.boundaries.check()
+    if not run.in_loop:  # else it stops at the end of the step, where its state is saved
+        run.boundaries.check()
 
 
 def _number(name: str, value: Any) -> float:

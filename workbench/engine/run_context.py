@@ -23,6 +23,8 @@ class Current:
         snapshots: Of the run's trainings; None if none are saved.
         closing: Called at the run's end, while its log still takes values.
         own_names: What the user's program reports by ``workbench.report``.
+        in_loop: The number of the iteration that an elastic loop is in, from 1; 0 outside of one.
+            The ends of its steps are then the only boundaries.
     """
 
     log: RunLog
@@ -33,6 +35,7 @@ class Current:
     snapshots: RunSnapshots | None = None
     closing: list[Callable[[], None]] = field(default_factory=list)
     own_names: set[str] = field(default_factory=set)
+    in_loop: int = 0
     _is_counted: bool = False
     _reported: set[str] = field(default_factory=set)
 
@@ -44,6 +47,8 @@ class Current:
         """
         self._is_counted = True
         self._reported.clear()
+        if self.in_loop:
+            return
         before, own = self.log.progress, self.own_names
         if "iteration" not in own:
             self.iteration = iteration
@@ -56,6 +61,8 @@ class Current:
 
     def next_iteration(self) -> int:
         """Return the iteration of values that are reported without one."""
+        if self.in_loop and "iteration" not in self.own_names:
+            return self.in_loop
         return self.iteration + (not self._is_counted or "iteration" in self.own_names)
 
     def is_boundary(self, names: Collection[str]) -> bool:
@@ -64,6 +71,8 @@ class Current:
         It is not if it adds to the values of an optimizer's step, which was one: often one rank
         alone reports. The same name again, without a step between, is of another loop.
         """
+        if self.in_loop:
+            return False
         adds = self._is_counted and self._reported.isdisjoint(names)
         self._reported.update(names)
         return not adds

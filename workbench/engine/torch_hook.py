@@ -209,7 +209,8 @@ class _Hooks:
 
     def after_step(self, optimizer: Any, *_: Any) -> None:
         """Report an optimizer's step; the run may stop here."""
-        if (here := self.watched()) is not None and here.count(optimizer):
+        here = self.watched()
+        if here is not None and here.count(optimizer) and not here.run.in_loop:
             here.run.boundaries.passed()
             here.run.boundaries.check()
 

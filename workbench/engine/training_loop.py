@@ -67,6 +67,7 @@ class TrainingLoop:
         self._run = run
         self._fetch_numbers, self._ask_exchange = fetch, exchange
         self._exchange, self._asked = 0.0, -FETCH_SECONDS
+        self._counted_to = 0
         self._counter, self._epochs, self._loss = StepCounter(), EpochCounter(), StepLoss()
         self._time = LoopTime(now())
         self._timing: StepTime | None = None
@@ -123,7 +124,7 @@ class TrainingLoop:
             rate: The optimizer's learning rate: a number, a scalar on a device, or None.
         """
         number, label = self._number(optimizer)
-        iteration = self._counter.iteration
+        iteration = self._iteration
         loss = self._loss.end_step()
         self._show_held()
         if loss is not None or self._begins:
@@ -140,7 +141,13 @@ class TrainingLoop:
         self._show_held()
         self._fetch(wait=True)
         if self._timing is not None:
-            self._timing.finish(self._counter.iteration)
+            self._timing.finish(self._counted_to)
+
+    @property
+    def _iteration(self) -> int:
+        """The present iteration; an elastic loop counts it, also those of earlier attempts."""
+        self._counted_to = self._run.in_loop or self._counter.iteration
+        return self._counted_to
 
     def _number(self, optimizer: Any, name: Callable[[], str] = str) -> tuple[int, str]:
         """Return the optimizer's number, and what its values are called if it is not the main."""

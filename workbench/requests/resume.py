@@ -18,8 +18,8 @@ from workbench.store.paths import snapshot_directory
 
 _NAMES = {RunKind.SETUP: "set-up cell", RunKind.MEASUREMENT: "measurement"}
 _SAVERS = (
-    "run it again; trainings by Chainer's Trainer save snapshots, on several ranks with a "
-    "multi-node optimizer."
+    "run it again; loops of workbench.elastic save snapshots, and trainings by Chainer's Trainer, "
+    "on several ranks with a multi-node optimizer."
 )
 
 

@@ -64,8 +64,20 @@ def own_iterators(updater: Any) -> dict[str, Any]:
     """Return the iterators of an updater by name; ChainerMN's synchronized ones unwrapped."""
     found = getattr(updater, "_iterators", None)
     items = found.items() if isinstance(found, dict) else ()
-    return {
-        name: one.actual_iterator if type(one).__name__ == _WRAPPER else one for name, one in items
+    return {name: own_iterator(one) for name, one in items}
+
+
+def own_iterator(iterator: Any) -> Any:
+    """Return an iterator; the actual one of ChainerMN's synchronized iterator."""
+    return iterator.actual_iterator if type(iterator).__name__ == _WRAPPER else iterator
+
+
+def iterator_values(iterator: Any) -> dict[str, Any]:
+    """Return copies of what Chainer saves of a known iterator; its order is None without one."""
+    order = iterator._state.order
+    return {name: getattr(iterator, name) for name in _FIELDS} | {
+        "order": None if order is None else numpy.array(order),
+        "previous_epoch_detail": iterator._previous_epoch_detail,
     }
 
 

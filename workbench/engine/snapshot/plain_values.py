@@ -13,19 +13,23 @@ Numbers = dict[str, dict[str, float]]
 
 
 class PlainValues:
-    """The numbers of a training's optimizers and of its triggers that Chainer does not save.
+    """The numbers of optimizers and triggers that Chainer does not save.
 
     ``parts`` has the serializable parts of triggers that are not serializable themselves, such as
     ``EarlyStoppingTrigger``.
+
+    Args:
+        optimizers: By name; also multi-node optimizers.
+        triggers: By name.
     """
 
-    def __init__(self, trainer: Any) -> None:
+    def __init__(self, optimizers: dict[str, Any], triggers: dict[str, Any]) -> None:
         triggers = {
             name: trigger
-            for name, trigger in _triggers(trainer).items()
+            for name, trigger in triggers.items()
             if not hasattr(trigger, "serialize") and hasattr(trigger, "__dict__")
         }
-        self._objects = _optimizers(trainer) | triggers
+        self._objects = _with_hyperparam(optimizers) | triggers
         self.parts = {
             f"workbench/{name}/{attribute}/": part
             for name, trigger in triggers.items()
@@ -52,9 +56,14 @@ class PlainValues:
                     vars(one)[attribute] = value
 
 
-def _optimizers(trainer: Any) -> dict[str, Any]:
+def plain_values_of(trainer: Any) -> PlainValues:
+    """Return the numbers of a training that Chainer does not save."""
+    return PlainValues(trainer.updater.get_all_optimizers(), _triggers(trainer))
+
+
+def _with_hyperparam(optimizers: dict[str, Any]) -> dict[str, Any]:
     found = {}
-    for name, optimizer in trainer.updater.get_all_optimizers().items():
+    for name, optimizer in optimizers.items():
         actual = vars(optimizer).get("actual_optimizer", optimizer)
         found[f"optimizer:{name}"] = actual
         if hasattr(actual, "hyperparam"):

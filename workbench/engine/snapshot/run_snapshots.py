@@ -16,7 +16,8 @@ from workbench.errors import StateError
 
 if TYPE_CHECKING:
     from workbench.engine.snapshot.peers import Peers
-    from workbench.engine.snapshot.saved_training import SavedTraining
+    from workbench.engine.snapshot.saved_trainer import SavedTrainer
+    from workbench.engine.snapshot.saved_training import SavedTraining, TrainingState
 
 NEW_RUN = "start it as a new run."
 
@@ -41,8 +42,8 @@ class RunSnapshots:
         self._trainings = 0
         self._holders: dict[SnapshotManifest, list[int]] | None = None
 
-    def begin(self, trainer: Any) -> SavedTraining | None:
-        """Prepare to save a training, and resume it; None if it cannot be saved.
+    def begin(self, trainer: Any) -> SavedTrainer | None:
+        """Prepare to save a trainer's training, and resume it; None if it cannot be saved.
 
         Collective over the run's ranks.
 
@@ -51,21 +52,37 @@ class RunSnapshots:
         """
         # Chainer is imported by the training, and MPI's part is not needed without one.
         from workbench.engine.snapshot.peers import Peers, world_size
-        from workbench.engine.snapshot.saved_training import SavedTraining
+        from workbench.engine.snapshot.saved_trainer import SavedTrainer
         from workbench.engine.snapshot.state import unsavable
 
         if why := unsavable(trainer.updater, world_size()):
             self._refuse(why)
             return None
-        peers = Peers()
+        training = SavedTrainer(self, trainer, self._trainings + 1, Peers())
+        self._begin(training)
+        return training
+
+    def begin_loop(self, state: TrainingState, peers: Peers) -> SavedTraining:
+        """Prepare to save a loop that is written by hand, and resume it.
+
+        Collective over the run's ranks.
+
+        Raises:
+            StateError: The run resumes, and there is nothing that it could resume from.
+        """
+        from workbench.engine.snapshot.saved_training import SavedTraining
+
+        training = SavedTraining(self, state, self._trainings + 1, peers)
+        self._begin(training)
+        return training
+
+    def _begin(self, training: SavedTraining) -> None:
         self._trainings += 1
-        training = SavedTraining(self, trainer, self._trainings, peers)
-        if peers.is_leader and self._trainings == 1:
+        if training.peers.is_leader and self._trainings == 1:
             with suppress(OSError):  # the first snapshot says it
                 self.folder.claim(self.attempt)
         if self._resumes:
-            self._resume(training, peers)
-        return training
+            self._resume(training, training.peers)
 
     def close(self) -> None:
         """Wait until the last snapshot is complete."""

@@ -8,7 +8,7 @@ normalization. Both together are what ``chainer.serializers.load_npz`` reads int
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,29 +55,37 @@ class OwnState:
     compression: dict[str, Any] = field(default_factory=dict)
 
 
-class _Writer(DictionarySerializer):
+class DividingWriter(DictionarySerializer):
     """Divides what is written, and copies it, so that the training can continue.
 
     Args:
         common: Receives the common state; None to leave it out.
+        own: Receives what is a rank's own.
+        is_shared: Returns whether a name is of the common state.
         spare: Arrays that may be overwritten.
     """
 
     is_writer = True
 
     def __init__(
-        self, common: Arrays | None, own: Arrays, shared: frozenset[str], spare: Arrays, path: str
+        self,
+        common: Arrays | None,
+        own: Arrays,
+        is_shared: Callable[[str], bool],
+        spare: Arrays,
+        path: str = "",
     ) -> None:
         super().__init__(own, path)
-        self._common, self._own, self._shared, self._spare = common, own, shared, spare
+        self._common, self._own, self._is_shared, self._spare = common, own, is_shared, spare
 
-    def __getitem__(self, key: str) -> _Writer:
+    def __getitem__(self, key: str) -> DividingWriter:
         path = f"{self.path}{key.strip('/')}/"
-        return _Writer(self._common, self._own, self._shared, self._spare, path)
+        return DividingWriter(self._common, self._own, self._is_shared, self._spare, path)
 
     def __call__(self, key: str, value: Any) -> Any:
+        """Copy one value."""
         name = self.path + key.lstrip("/")
-        if name not in self._shared and not name.startswith("updater/optimizer:"):
+        if not self._is_shared(name):
             self._own[name] = copied(value)
         elif self._common is not None:
             self._common[name] = copied(value, self._spare.get(name))
@@ -101,15 +109,16 @@ def copied(value: Any, spare: Any = None) -> Any:
     return found.copy()
 
 
-class _Layout(DictionarySerializer):
+class LayoutWriter(DictionarySerializer):
     """Notes shape and type of each array of the common state, and copies nothing."""
 
     is_writer = True
 
-    def __getitem__(self, key: str) -> _Layout:
-        return _Layout(self.target, f"{self.path}{key.strip('/')}/")
+    def __getitem__(self, key: str) -> LayoutWriter:
+        return LayoutWriter(self.target, f"{self.path}{key.strip('/')}/")
 
     def __call__(self, key: str, value: Any) -> Any:
+        """Note one value."""
         if isinstance(value, numpy.ndarray):
             self.target[self.path + key.lstrip("/")] = (value.shape, value.dtype)
         return value
@@ -118,7 +127,7 @@ class _Layout(DictionarySerializer):
 def layout(trainer: Any) -> dict[str, tuple[tuple[int, ...], Any]]:
     """Return shape and type of the common state's arrays in host memory, by name."""
     found: dict[str, tuple[tuple[int, ...], Any]] = {}
-    writer = _Layout(found, "updater/")
+    writer = LayoutWriter(found, "updater/")
     for name, optimizer in trainer.updater.get_all_optimizers().items():
         optimizer.serialize(writer[f"optimizer:{name}"])
         for path, parameter in optimizer.target.namedparams():
@@ -142,8 +151,12 @@ def capture(
         for name, optimizer in optimizers.items()
         for path, _ in optimizer.target.namedparams()
     )
+
+    def is_shared(name: str) -> bool:
+        return name in shared or name.startswith("updater/optimizer:")
+
     with serialized_apart(trainer.updater):
-        writer = _Writer(common, values, shared, spare or {}, "")
+        writer = DividingWriter(common, values, is_shared, spare or {})
         trainer.serialize(writer)
     for path, part in plain.parts.items():
         part.serialize(writer[path])
@@ -160,13 +173,23 @@ def capture(
         numbers=plain.now(),
     )
     for name, optimizer in optimizers.items():
-        if common is not None and hasattr(type(optimizer), "held_back"):
-            for number, mean in enumerate(optimizer.held_back() or ()):
-                if mean is not None:
-                    common[_MEANS.format(name) + str(number)] = numpy.array(mean)
-        if exchanger := _exchanger(optimizer):
-            own.compression[name] = exchanger.compression()
+        kept = capture_exchange(name, optimizer, common)
+        if kept is not None:
+            own.compression[name] = kept
     return common, own
+
+
+def capture_exchange(name: str, optimizer: Any, common: Arrays | None) -> Any:
+    """Return what compression keeps on this rank, or None.
+
+    Gradients that are held back go into ``common``.
+    """
+    if common is not None and hasattr(type(optimizer), "held_back"):
+        for number, mean in enumerate(optimizer.held_back() or ()):
+            if mean is not None:
+                common[_MEANS.format(name) + str(number)] = numpy.array(mean)
+    exchanger = _exchanger(optimizer)
+    return exchanger.compression() if exchanger else None
 
 
 def restore(
@@ -192,7 +215,8 @@ def restore(
     plain.restore(own.first, own.numbers)
     trainer.observation = dict(own.observation)
     for name, optimizer in updater.get_all_optimizers().items():
-        _restore_optimizer(name, optimizer, common, own, existed=rank < len(owns))
+        kept = own.compression.get(name) if rank < len(owns) else None
+        restore_exchange(name, optimizer, common, kept, existed=rank < len(owns))
     remarks = []
     for name, iterator in own_iterators(updater).items():
         if is_known(iterator) and all(name in one.places for one in owns):
@@ -223,9 +247,15 @@ def _restore_rest(trainer: Any, plain: PlainValues, values: Arrays) -> None:
     trainer._snapshot_elapsed_time = 0.0 if elapsed is None else float(elapsed)
 
 
-def _restore_optimizer(
-    name: str, optimizer: Any, common: Arrays, own: OwnState, *, existed: bool
+def restore_exchange(
+    name: str, optimizer: Any, common: Arrays, kept: Any, *, existed: bool
 ) -> None:
+    """Continue the exchange of an optimizer's gradients.
+
+    Args:
+        kept: What compression kept on this rank.
+        existed: Whether the snapshot has this rank.
+    """
     if hasattr(optimizer, "target_params"):
         # Else the first step would only send the parameters to all ranks.
         known = [
@@ -239,7 +269,7 @@ def _restore_optimizer(
         optimizer.hold_back([means.get(str(n)) for n in range(amount)] if means else None)
     exchanger = _exchanger(optimizer)
     if exchanger and existed:
-        exchanger.resume(own.compression.get(name))
+        exchanger.resume(kept)
 
 
 def _exchanger(optimizer: Any) -> Any:

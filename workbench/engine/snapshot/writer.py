@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
-import pickle
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy
 
 from workbench.core.run.snapshots import SnapshotManifest
-from workbench.engine.snapshot.folder import SnapshotFolder
+from workbench.engine.snapshot.folder import SnapshotFolder, Write
 
-TRAINER, RANKS = "trainer.npz", "ranks.pickle"
+Contents = Callable[[], Mapping[str, Write]]
+"""Returns what writes each file of a snapshot, by its name."""
+
 LONGEST_SECONDS = 120.0
 _NICE = 10
 
@@ -37,29 +37,26 @@ class SnapshotWriter:
         self.busy_seconds = 0.0
         """Processor time of the last snapshot."""
 
-    def prepare(self, arrays: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
-        """Allocate the arrays that the first snapshot overwrites, without waiting for it.
+    def prepare(self, allocate: Callable[[], dict[str, Any]]) -> None:
+        """Allocate what the first snapshot overwrites, without waiting for it.
 
         New memory costs several times as much as a copy, when it is first written.
 
         Args:
-            arrays: Shape and type by name.
+            allocate: Returns it; called by a thread.
         """
         self._memory = threading.Thread(
-            target=self._allocate, args=(arrays,), name="workbench-snapshot-memory", daemon=True
+            target=self._allocate, args=(allocate,), name="workbench-snapshot-memory", daemon=True
         )
         self._memory.start()
 
-    def _allocate(self, arrays: Mapping[str, tuple[tuple[int, ...], Any]]) -> None:
+    def _allocate(self, allocate: Callable[[], dict[str, Any]]) -> None:
         _go_after_training()
-        for name, (shape, kind) in arrays.items():
-            if not numpy.dtype(kind).hasobject:
-                self._spare[name] = one = numpy.empty(shape, kind)
-                numpy.copyto(one, 0)  # it releases the GIL
+        self._spare = allocate()
 
     @property
     def spare(self) -> dict[str, Any]:
-        """The arrays of the last snapshot, to be overwritten by the next one."""
+        """What the last snapshot has in common, to be overwritten by the next one."""
         if self._memory is not None:
             self._memory.join(LONGEST_SECONDS)
             self._memory = None
@@ -78,20 +75,20 @@ class SnapshotWriter:
     def start(
         self,
         manifest: SnapshotManifest,
-        common: dict[str, Any],
-        owns: Sequence[bytes],
+        contents: Contents,
+        spare: dict[str, Any],
         saved: Callable[[SnapshotManifest], None],
     ) -> None:
         """Begin to write a snapshot.
 
         Args:
-            common: The arrays that all ranks have in common.
-            owns: Each rank's own state, pickled.
+            contents: Called by the writer's thread.
+            spare: What may be overwritten once the snapshot is complete.
             saved: Called when it is complete.
         """
         self._thread = threading.Thread(
             target=self._write,
-            args=(manifest, common, owns, saved),
+            args=(manifest, contents, spare, saved),
             name="workbench-snapshot",
             daemon=True,  # a snapshot that is not complete when the process ends is ignored
         )
@@ -100,19 +97,14 @@ class SnapshotWriter:
     def _write(
         self,
         manifest: SnapshotManifest,
-        common: dict[str, Any],
-        owns: Sequence[bytes],
+        contents: Contents,
+        spare: dict[str, Any],
         saved: Callable[[SnapshotManifest], None],
     ) -> None:
         _go_after_training()
         begun = time.thread_time()
         try:
-            values = common | pickle.loads(owns[0]).values
-            contents: dict[str, Callable[[IO[bytes]], None]] = {
-                TRAINER: lambda file: _save_arrays(file, values),
-                RANKS: lambda file: pickle.dump(list(owns), file),
-            }
-            saved(self._folder.write(manifest, contents))
+            saved(self._folder.write(manifest, contents()))
         except Exception as error:  # noqa: BLE001  # a snapshot never ends the training
             if not self._has_failed:
                 self._has_failed = True
@@ -120,15 +112,8 @@ class SnapshotWriter:
         else:
             self._has_failed = False
         finally:
-            self._spare = common
+            self._spare = spare
             self.busy_seconds = time.thread_time() - begun
-
-
-def decoded(contents: dict[str, bytearray]) -> tuple[dict[str, Any], list[Any]]:
-    """Return the arrays of ``trainer.npz``, and each rank's own state."""
-    with numpy.load(io.BytesIO(contents[TRAINER]), allow_pickle=True) as arrays:
-        common = {name: arrays[name] for name in arrays.files}
-    return common, [pickle.loads(one) for one in pickle.loads(contents[RANKS])]
 
 
 def _go_after_training() -> None:
@@ -137,5 +122,15 @@ def _go_after_training() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
-def _save_arrays(file: IO[bytes], values: dict[str, Any]) -> None:
-    numpy.savez(file, **values)
+def new_arrays(layout: Mapping[str, tuple[tuple[int, ...], Any]]) -> dict[str, Any]:
+    """Return new arrays whose memory has been written.
+
+    Args:
+        layout: Shape and type by name.
+    """
+    found = {}
+    for name, (shape, kind) in layout.items():
+        if not numpy.dtype(kind).hasobject:
+            found[name] = one = numpy.empty(shape, kind)
+            numpy.copyto(one, 0)  # it releases the GIL
+    return found

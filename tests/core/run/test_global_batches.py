@@ -1,0 +1,49 @@
+"""Shares of a batch: each example once, of the right weight, on any number of ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.core.run.global_batches import epoch_order, share
+
+
+@given(st.integers(1, 40), st.integers(1, 9))
+def test_the_shares_of_a_batch_have_each_example_once(length, ranks) -> None:
+    batch = np.arange(length) * 3
+
+    shares = [share(batch, rank, ranks) for rank in range(ranks)]
+
+    counted = [part for part, weight in shares if weight]
+    np.testing.assert_array_equal(np.concatenate(counted), batch)
+    assert max(map(len, counted)) - min(map(len, counted)) <= 1
+
+
+@given(st.integers(1, 40), st.integers(1, 9))
+def test_the_mean_of_weighted_means_is_the_mean_of_the_batch(length, ranks) -> None:
+    batch = np.random.RandomState(length).permutation(length)
+
+    means = [
+        part.mean() * weight for part, weight in (share(batch, r, ranks) for r in range(ranks))
+    ]
+
+    np.testing.assert_allclose(np.mean(means), batch.mean())
+
+
+def test_equal_shares_have_the_weight_one() -> None:
+    assert [share(np.arange(8), rank, 4)[1] for rank in range(4)] == [1.0] * 4
+
+
+def test_a_rank_without_a_share_has_an_example_of_no_weight() -> None:
+    part, weight = share(np.array([5, 6]), 2, 3)
+
+    assert (part.tolist(), weight) == ([5], 0.0)
+
+
+def test_the_order_depends_on_seed_and_epoch_alone() -> None:
+    orders = [epoch_order(30, seed, epoch).tolist() for seed in (0, 1) for epoch in (0, 1)]
+
+    assert all(sorted(one) == [*range(30)] for one in orders)
+    assert len({tuple(one) for one in orders}) == 4
+    assert epoch_order(30, 1, 1).tolist() == orders[3]

@@ -1,0 +1,130 @@
+"""Train by an elastic loop as one attempt of a run, for tests that resume it.
+
+``… OPTIONS``: a JSON object; ``DEFAULTS`` has its names.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import random
+import signal
+import warnings
+import zlib
+from contextlib import redirect_stderr
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
+from workbench.engine.boundary import RunStopped
+from workbench.engine.run_context import Current, set_current
+from workbench.engine.run_log import RunLog
+from workbench.engine.snapshot import saved_training
+from workbench.engine.snapshot.run_snapshots import RunSnapshots
+from workbench.errors import WorkbenchError
+
+DEFAULTS: dict[str, Any] = {
+    "kind": "numpy",  # whose loop: numpy, chainer or torch
+    "folder": "",  # of the snapshots; none are saved without
+    "attempt": 1,
+    "resume": False,
+    "stop": None,  # the boundary at which the run stops
+    "steps": [12],  # of each loop
+    "epochs": None,
+    "every": 3,  # iterations between snapshots
+    "fail": None,  # the step after which the training fails
+    "kill": None,  # [rank, step] after which it is killed
+    "examples": 50,
+    "batch": 7,
+    "data": "batches",
+    "units": 3,
+    "more": None,  # [rank, name] of an entry that this rank alone has
+    "scatter": True,
+    "workers": 0,
+}
+options = {**DEFAULTS, **json.loads(arguments[0])}
+warnings.simplefilter("ignore")
+world = worlds.offer(0)
+run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
+if options["folder"]:
+    run.snapshots = RunSnapshots(
+        run.log,
+        options["folder"].format(rank=rank),
+        run="a-run",
+        attempt=options["attempt"],
+        generation=1,
+        resumes=options["resume"],
+    )
+vars(saved_training)["interval"] = lambda cost, step, nodes: options["every"]
+if options["stop"] is not None:
+    run.boundaries.stop_at(options["stop"])
+found |= {"ended": "finished", "losses": {}, "visited": [], "resets": []}
+found |= {"weights": [], "epochs": []}
+
+
+def noted(loop: int, step: Any, loss: float, visited: list[int]) -> None:
+    """Note a step, and disturb the training where it was asked for."""
+    mean = world.allreduce(loss * step.weight) / size
+    found["losses"][f"{loop} {int(step) + 1}"] = mean
+    if step.weight:
+        found["visited"].append([step.epoch, visited])
+    found["epochs"].append([step.epoch, step.ends_epoch])
+    if run.snapshots is not None:
+        run.snapshots.writer.wait()  # so that the next one is not left out
+    if options["fail"] == step + 1:
+        raise ValueError("the training fails here")
+    if options["kill"] == [rank, step + 1]:
+        (folder / "killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def ended(*arrays: Any) -> None:
+    """Note the state of a loop at its end."""
+    found["weights"].append([zlib.crc32(np.asarray(one).tobytes()) for one in arrays])
+
+
+def main() -> None:
+    np.random.seed(rank)
+    random.seed(rank)
+    name = f"tests.engine.elastic.programs.{options['kind']}_loop"
+    train = importlib.import_module(name).train
+    here = SimpleNamespace(
+        options=SimpleNamespace(**options),
+        rank=rank,
+        size=size,
+        world=world,
+        noted=noted,
+        ended=ended,
+        found=found,
+    )
+    set_current(run)
+    errors = io.StringIO()
+    try:
+        with redirect_stderr(errors):
+            for number, steps in enumerate(options["steps"]):
+                train(here, number, steps)
+    except RunStopped:
+        found["ended"] = "stopped"
+    except (ValueError, WorkbenchError) as error:
+        found["ended"] = str(error)
+    finally:
+        set_current(None)
+        if run.snapshots is not None:
+            run.snapshots.close()
+    samples = [(at, name, one) for at, _, pairs in run.log._samples for name, one in pairs]
+    found["snapshots"] = [at for at, name, _ in samples if name == "snapshot/seconds"]
+    found["resumed"] = [(at, one) for at, name, one in samples if name == "snapshot/resumed"]
+    found["reported"] = [(at, one) for at, name, one in samples if name == "loss"]
+    chunks = "".join(getattr(one, "text", "") for one in run.log._chunks)
+    found["said"] = errors.getvalue() + chunks
+    found["boundaries"], found["iteration"] = run.boundaries.count, run.iteration
+    found["progress"] = run.log.progress.__dict__
+    found["after"] = [np.random.rand(), random.random()]
+    write_found()
+
+
+main()

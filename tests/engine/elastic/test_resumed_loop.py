@@ -1,0 +1,165 @@
+"""An elastic loop that is resumed from a snapshot is the loop that was never interrupted."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workbench.engine.snapshot.folder import SnapshotFolder
+
+pytestmark = [pytest.mark.mpi, pytest.mark.contract]
+
+PROGRAM = Path(__file__).parent / "programs" / "elastic_training.py"
+EXAMPLES = 50
+SECONDS = 60.0
+Found = list[dict[str, Any]]
+Train = Callable[..., Found]
+
+
+@pytest.fixture
+def snapshots(tmp_path) -> Path:
+    return tmp_path / "snapshots"
+
+
+@pytest.fixture
+def train(on_shared_ranks, snapshots) -> Train:
+    """Train on some ranks with the program's options; snapshots are in one folder."""
+
+    def train(size: int, **options: Any) -> Found:
+        return on_shared_ranks(PROGRAM, size, json.dumps({"folder": str(snapshots), **options}))
+
+    return train
+
+
+def losses(*attempts: Found) -> dict[str, float]:
+    """Return the losses of the whole batches by loop and step, of several attempts together."""
+    return {name: value for found in attempts for name, value in found[0]["losses"].items()}
+
+
+def visits(*attempts: Found) -> dict[int, Counter[int]]:
+    """Return for each epoch how often each example was visited, by all ranks."""
+    epochs: dict[int, Counter[int]] = {}
+    for found in attempts:
+        for rank in found:
+            for epoch, numbers in rank["visited"]:
+                epochs.setdefault(epoch, Counter()).update(numbers)
+    return epochs
+
+
+def once(epochs: int) -> dict[int, Counter[int]]:
+    return {epoch: Counter(range(EXAMPLES)) for epoch in range(epochs)}
+
+
+EXACT: dict[str, tuple[int, dict[str, Any]]] = {
+    "arrays and plain values": (1, {}),
+    "on two ranks": (2, {}),
+    "links of Chainer on two ranks": (2, {"kind": "chainer"}),
+}
+
+
+@pytest.mark.parametrize(("size", "options"), EXACT.values(), ids=EXACT)
+def test_it_is_the_same_loop(train, size, options) -> None:
+    whole = train(size, **{**options, "folder": ""})
+
+    first = train(size, **options, stop=7)
+    second = train(size, **options, attempt=2, resume=True)
+
+    assert {one["ended"] for one in first} == {"stopped"}
+    assert {one["iteration"] for one in first} == {7}
+    assert losses(first, second) == losses(whole)
+    for mine, theirs in zip(second, whole, strict=True):
+        assert mine["boundaries"] == 12 - 7
+        for name in ("ended", "weights", "iteration", "progress", "after"):
+            assert mine[name] == theirs[name], name
+    assert second[0]["resumed"] == [[7, 1.0]]
+    assert [at for at, _ in second[0]["reported"]] == [8, 9, 10, 11, 12]
+    assert first[0]["said"] + second[0]["said"] == ""
+
+
+def test_the_curve_is_the_same_on_changing_ranks(train) -> None:
+    whole = train(1, steps=[None], epochs=3, folder="")
+
+    two = train(2, steps=[None], epochs=3, stop=5)
+    three = train(3, steps=[None], epochs=3, stop=6, attempt=2, resume=True)
+    one = train(1, steps=[None], epochs=3, attempt=3, resume=True)
+
+    mine, theirs = losses(two, three, one), losses(whole)
+    assert [*mine] == [*theirs]
+    np.testing.assert_allclose([*mine.values()], [*theirs.values()], rtol=1e-9)
+    assert visits(two, three, one) == visits(whole) == once(3)
+    assert one[0]["progress"] == whole[0]["progress"]
+
+
+def test_an_iterator_of_chainer_visits_each_example_once_on_changing_ranks(train) -> None:
+    options = {"kind": "chainer", "batch": 5, "steps": [None], "epochs": 2}
+
+    two = train(2, **options, stop=2)
+    one = train(1, **options, attempt=2, resume=True)
+
+    assert [found[0]["ended"] for found in (two, one)] == ["stopped", "finished"]
+    assert visits(two, one) == once(2)
+    assert two[0]["said"] + one[0]["said"] == ""
+
+
+def test_a_killed_rank_costs_the_steps_since_the_newest_snapshot(
+    train, start_ranks, snapshots
+) -> None:
+    whole = train(2, folder="")
+
+    world = start_ranks(PROGRAM, 2, json.dumps({"folder": str(snapshots), "kill": [1, 10]}))
+    deadline = time.monotonic() + SECONDS
+    while not (world.folder / "killed").exists():
+        assert time.monotonic() < deadline, world.said
+        time.sleep(0.01)
+    world.close()
+    second = train(2, attempt=2, resume=True)
+
+    assert {**losses(whole), **losses(second)} == losses(whole)
+    assert [*second[0]["losses"]] == [f"0 {n}" for n in range(9, 13)]
+
+
+def test_a_loop_that_has_ended_is_not_repeated(train, snapshots) -> None:
+    options = {"steps": [12, 9]}
+    whole = train(1, **options, folder="")
+
+    first = train(1, **options, stop=18)
+    second = train(1, **options, attempt=2, resume=True)
+
+    assert losses(first, second) == losses(whole)
+    assert second[0]["weights"] == whole[0]["weights"]
+    assert second[0]["boundaries"] == 3
+    kept = SnapshotFolder(snapshots, "a-run").manifests()
+    assert {(1, 12, True), (2, 9, True)} <= {(k.training, k.iteration, k.final) for k in kept}
+
+
+def test_ranks_with_different_entries_are_refused(train) -> None:
+    for one in train(2, more=[1, "extra"]):
+        assert one["ended"] == (
+            "state['extra'] is absent on rank 0 and a plain value on rank 1; give all ranks the "
+            "same entries."
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"more": [0, "extra"]}, "has state['extra'] as nothing, and this loop as a plain value"),
+        ({"units": 4}, "of shape (4,), and that of the snapshot is of float64 of shape (3,)"),
+        ({"examples": 60}, "GlobalBatches have examples=60, and those of the snapshot examples=50"),
+        ({"kind": "chainer"}, "has state['history'] as a plain value, and this loop as nothing"),
+    ],
+    ids=["another entry", "another shape", "other data", "another loop"],
+)
+def test_a_snapshot_of_another_state_is_refused(train, options, sentence) -> None:
+    train(1, stop=7)
+
+    (found,) = train(1, **options, attempt=2, resume=True)
+
+    assert sentence in found["ended"]

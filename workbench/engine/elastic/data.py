@@ -1,0 +1,90 @@
+"""Choose what gives an elastic loop its batches, and keeps its place in them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from workbench.engine.elastic.global_batches import GlobalBatches
+from workbench.engine.elastic.loop_data import LoopData
+from workbench.errors import InputError, StateError
+
+
+class GlobalBatchesData(LoopData):
+    """The numbers of a rank's examples, as a NumPy array."""
+
+    kind = "GlobalBatches"
+
+    @property
+    def epoch(self) -> float:
+        """Epochs done, such as 1.5."""
+        batches: GlobalBatches = self.value
+        return batches.epoch + batches.position / batches.examples
+
+    @property
+    def epochs_before(self) -> int:
+        """Whole epochs that were done before the present batch."""
+        return int(self.value.epoch)
+
+    @property
+    def ends_epoch(self) -> bool:
+        """Whether the present batch is the last of its epoch."""
+        return bool(self.value.is_last)
+
+    def give(self) -> tuple[Any, float]:
+        """Return this rank's share of the present batch, and its weight."""
+        batches: GlobalBatches = self.value
+        return batches.present()
+
+    def trained(self) -> None:
+        """Go to the next batch."""
+        self.value.advance()
+
+    def own(self) -> Any:
+        """Return the place, and what the order depends on."""
+        return {name: getattr(self.value, name) for name in (*_ORDER, "epoch", "position")}
+
+    def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
+        """Set the place; another batch size continues the same order."""
+        restore_batches(self.value, owns[0])
+        return ""
+
+
+_ORDER = ("examples", "seed", "shuffle")
+
+
+def restore_batches(batches: GlobalBatches, saved: dict[str, Any]) -> None:
+    """Set the place of batches.
+
+    Raises:
+        StateError: Their order is another one now.
+    """
+    for name in _ORDER:
+        if saved[name] != (present := getattr(batches, name)):
+            raise StateError(
+                f"The loop's GlobalBatches have {name}={present}, and those of the snapshot "
+                f"{name}={saved[name]}",
+                "resume with the data that the snapshot was saved from.",
+            )
+    batches.epoch, batches.position = saved["epoch"], saved["position"]
+
+
+def loop_data(data: Any) -> LoopData:
+    """Return what gives a loop the batches of ``data``.
+
+    Raises:
+        InputError: It is nothing that keeps a place.
+    """
+    if isinstance(data, GlobalBatches):
+        return GlobalBatchesData(data)
+    if "chainer" in sys.modules:
+        from workbench.engine.elastic.chainer_entries import ChainerData, is_iterator
+
+        if is_iterator(data):
+            return ChainerData(data)
+    raise InputError(
+        f"elastic(data=…) takes GlobalBatches or an iterator of Chainer, "
+        f"not a {type(data).__name__}",
+        "put what knows its place in the data into the state, and read the batches yourself.",
+    )

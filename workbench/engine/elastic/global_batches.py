@@ -1,0 +1,98 @@
+"""Give each rank its share of batches whose size does not depend on the number of ranks."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+
+from workbench.core.run.global_batches import epoch_order, share
+from workbench.engine.elastic.membership import membership
+from workbench.errors import InputError
+
+
+class GlobalBatches:
+    """The numbers of the examples of each batch, divided among the ranks.
+
+    All ranks together train on ``size`` examples in a step, on any number of ranks, in an order
+    that depends on ``seed`` and the epoch alone. Each example is visited once in an epoch, whose
+    last batch is smaller if ``size`` does not divide ``examples``. Pass it to
+    ``workbench.elastic(state, data=…)``.
+
+    Args:
+        examples: Number of examples.
+        size: Examples of a batch, of all ranks together.
+        seed: Of the order.
+        shuffle: Whether each epoch has another order; else it is that of the data.
+
+    Raises:
+        InputError: An argument is invalid.
+    """
+
+    def __init__(self, examples: int, size: int, *, seed: int = 0, shuffle: bool = True) -> None:
+        self.examples, self.size = _positive("examples", examples), _positive("size", size)
+        self.seed, self.shuffle = _whole("seed", seed, 0), bool(shuffle)
+        self.epoch = 0
+        """Epochs done."""
+        self.position = 0
+        """Examples of the present epoch that were trained on."""
+        self._ordered = -1, numpy.arange(0)
+
+    def __repr__(self) -> str:
+        return (
+            f"<GlobalBatches of {self.size} of {self.examples} examples, "
+            f"epoch {self.epoch}, position {self.position}>"
+        )
+
+    def __len__(self) -> int:
+        """Return the number of batches that are left in the present epoch."""
+        return math.ceil((self.examples - self.position) / self.size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield this rank's share of each batch that is left in the present epoch."""
+        order = self._order()
+        for position in range(self.position, self.examples, self.size):
+            yield share(order[position : position + self.size], *membership())[0].tolist()
+
+    def present(self) -> tuple[Any, float]:
+        """Return this rank's share of the present batch as a NumPy array, and its weight."""
+        batch = self._order()[self.position : self.position + self.size]
+        return share(batch, *membership())
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the present batch is the last of its epoch."""
+        return self.position + self.size >= self.examples
+
+    def advance(self) -> None:
+        """Count the present batch as trained on."""
+        self.position += self.size
+        if self.position >= self.examples:
+            self.epoch, self.position = self.epoch + 1, 0
+
+    def _order(self) -> Any:
+        if not self.shuffle:
+            return numpy.arange(self.examples)
+        if self._ordered[0] != self.epoch:
+            self._ordered = self.epoch, epoch_order(self.examples, self.seed, self.epoch)
+        return self._ordered[1]
+
+
+def _positive(name: str, value: Any) -> int:
+    return _whole(name, value, 1)
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise InputError(
+            f"GlobalBatches({name}=…) takes a whole number from {least}, not {value!r:.80}",
+            "pass len(…) of the data and the batch size of all ranks together.",
+        )
+    return number

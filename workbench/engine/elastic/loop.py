@@ -1,0 +1,314 @@
+"""A training loop that is written by hand, and stops, continues and moves at the end of a step."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from workbench.core.run.rank_protocol import Progress
+from workbench.engine.boundary import RunStopped
+from workbench.engine.elastic.data import loop_data
+from workbench.engine.elastic.loop_data import LoopData
+from workbench.engine.elastic.state import ElasticState, difference_of
+from workbench.engine.run_context import Current, current
+from workbench.errors import InputError, StateError
+
+if TYPE_CHECKING:
+    from workbench.engine.snapshot.peers import Peers
+    from workbench.engine.snapshot.saved_training import SavedTraining
+
+_ROUNDING = 1e-6
+_iterating: list[object] = []
+
+
+class ElasticStep(int):
+    """A step of an elastic loop; as a number, how many steps were done before it.
+
+    Args:
+        epoch: Epochs done before it, a whole number; 0 without data.
+        batch: What the loop's data gives this rank; None without data.
+        weight: The factor for this rank's mean loss, so that gradients that are averaged over
+            ranks are those of the whole batch; 1 unless the ranks' shares differ.
+        ends_epoch: Whether its batch is the last of the epoch.
+    """
+
+    epoch: int
+    batch: Any
+    weight: float
+    ends_epoch: bool
+
+    def __new__(
+        cls, number: int, epoch: int, batch: Any, weight: float, ends_epoch: bool
+    ) -> ElasticStep:
+        """Return a step."""
+        step = super().__new__(cls, number)
+        step.epoch, step.batch, step.weight, step.ends_epoch = epoch, batch, weight, ends_epoch
+        return step
+
+
+class ElasticLoop:
+    """A loop whose state is saved between steps; ``workbench.elastic`` returns it.
+
+    ``for step in loop:`` calls ``restore`` first, ``commit`` at the end of each step, and
+    ``finish`` after the last one. A loop of another form calls them itself.
+    """
+
+    def __init__(
+        self,
+        state: MutableMapping[str, Any],
+        *,
+        steps: int | None,
+        epochs: float | None,
+        data: LoopData | None,
+    ) -> None:
+        self.step = 0
+        """Steps done."""
+        self._steps, self._epochs, self._data = steps, epochs, data
+        self._state = ElasticState(state, self, data)
+        self._callbacks: list[Callable[[], object]] = []
+        self._run: Current | None = None
+        self._saved: SavedTraining | None = None
+        self._has_begun = self._has_finished = False
+        self._first = 0  # the step that it continued from
+
+    def __repr__(self) -> str:
+        return f"<ElasticLoop of {', '.join(sorted(self._state.names))}, {self.step} steps done>"
+
+    def __iter__(self) -> Iterator[ElasticStep]:
+        """Yield the steps that are left.
+
+        Raises:
+            StateError: It is inside of another elastic loop.
+        """
+        if _iterating and not self._has_begun:
+            raise _nested()
+        _iterating.append(self)
+        try:
+            self.restore()
+            while not self._is_over() and (step := self._next()) is not None:
+                yield step
+                self.commit()
+            self.finish()
+        finally:
+            _iterating.remove(self)
+            self._leave()
+
+    @property
+    def epoch(self) -> float:
+        """Epochs done, such as 1.5; 0 without data."""
+        return self._data.epoch if self._data is not None else 0.0
+
+    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
+        """Have functions called when the loop continues on another number of ranks.
+
+        They are called after the state was restored, for example to scale the learning rate.
+        """
+        self._callbacks.extend(callbacks)
+
+    def restore(self) -> bool:
+        """Begin the loop; return whether it continues from a snapshot.
+
+        Collective over the run's ranks; calls after the first do nothing.
+
+        Raises:
+            StateError: The snapshot is of another state, or the loop is inside of another one.
+            InputError: The ranks have different entries in their states.
+        """
+        if self._has_begun:
+            return False
+        run = self._run = current()
+        if run is not None and run.in_loop:
+            raise _nested()
+        self._has_begun = True
+        owns, rank = self._resumed(run) if run is not None else ([], 0)
+        if self._data is not None:
+            self._data.begin()
+        if owns:
+            from workbench.engine.snapshot.random_state import restore_random
+
+            restore_random([one["random"] for one in owns], rank, self.step)
+        if run is not None:
+            if run.boundaries.due:
+                raise RunStopped(f"stopped at iteration {self.step}")
+            run.in_loop = self.step + 1
+            self._report(run)
+        return bool(owns)
+
+    def commit(self) -> None:
+        """End a step: the run may be saved, stopped or moved here.
+
+        All ranks end the same steps.
+
+        Raises:
+            InputError: Entries of the state were added or removed.
+        """
+        self._state.check_names()
+        if self._data is not None:
+            self._data.trained()
+        self.step += 1
+        if (run := self._run) is None:
+            return
+        self._report(run)
+        run.boundaries.passed()
+        is_due = run.boundaries.due
+        # After the last step, ``finish`` saves what is final.
+        if self._saved is not None and (is_due or not self._is_over()):
+            self._saved.passed(is_due=is_due)
+        if is_due:
+            raise RunStopped(f"stopped at iteration {self.step}")
+        run.in_loop = self.step + 1
+
+    def finish(self) -> None:
+        """End the loop: its final state is saved, and a resumed run does not repeat it."""
+        if self._has_finished:
+            return
+        self._has_finished = True
+        run, saved = self._run, self._saved
+        is_repeated = saved is not None and saved.resumed is not None and saved.resumed.final
+        if saved is not None and not (is_repeated and self.step == self._first):
+            saved.end(totals_reached=True)
+        self._leave()
+        if run is not None and run.boundaries.due:
+            raise RunStopped(f"stopped at iteration {self.step}")
+
+    def _leave(self) -> None:
+        if self._run is not None:
+            self._run.in_loop = 0
+
+    def _is_over(self) -> bool:
+        if self._steps is not None and self.step >= self._steps:
+            return True
+        return self._epochs is not None and self.epoch >= self._epochs - _ROUNDING
+
+    def _next(self) -> ElasticStep | None:
+        """Return the next step; None if there is none."""
+        data = self._data
+        if data is None:
+            return ElasticStep(self.step, 0, None, 1.0, False)
+        try:
+            while (given := data.give()) is None:
+                if self._is_over():
+                    return None
+        except StopIteration:
+            return None
+        return ElasticStep(self.step, data.epochs_before, *given, data.ends_epoch)
+
+    def _resumed(self, run: Current) -> tuple[list[Any], int]:
+        """Resume from a snapshot; return the own states of its ranks, and this rank."""
+        if run.snapshots is None:
+            return [], 0
+        from workbench.engine.snapshot.peers import Peers
+
+        peers = Peers()
+        self._check_ranks(peers)
+        saved = self._saved = run.snapshots.begin_loop(self._state, peers)
+        saved.begin()
+        self._first = self.step
+        owns, saved.owns = saved.owns, []
+        if saved.resumed is not None and saved.resumed.ranks != peers.size:
+            for callback in self._callbacks:
+                callback()
+        return owns, peers.rank
+
+    def _check_ranks(self, peers: Peers) -> None:
+        first, *others = peers.gather(self._state.kinds)
+        for rank, kinds in enumerate(others, 1):
+            if difference := difference_of(first, kinds):
+                name, there, here = difference
+                raise InputError(
+                    f"state[{name!r}] is {there or 'absent'} on rank 0 and {here or 'absent'} on "
+                    f"rank {rank}",
+                    "give all ranks the same entries.",
+                )
+
+    def _report(self, run: Current) -> None:
+        """Report the progress."""
+        run.iteration = self.step
+        epoch, epochs = self.epoch, self._epochs or 0.0
+        total = self._steps or 0
+        if not total and epochs and epoch:
+            total = self.step + max(0, math.ceil(self.step * (epochs / epoch - 1) - _ROUNDING))
+        run.log.progress = Progress(self.step, total, epoch, float(epochs))
+
+
+def elastic(
+    state: MutableMapping[str, Any],
+    *,
+    steps: int | None = None,
+    epochs: float | None = None,
+    data: Any = None,
+) -> ElasticLoop:
+    """Return a training loop that can stop, resume and move to other ranks between its steps.
+
+    The end of a step is the end of the loop's body::
+
+        state = {"model": model, "optimizer": optimizer, "best": 0.0}
+        for step in workbench.elastic(state, data=batches, epochs=10):
+            x, y = images[step.batch], labels[step.batch]
+            ...
+
+    In a run the state is saved at the end of steps, at intervals that cost little, where the run
+    stops, and at the end. A run that is resumed, moved to another number of ranks, or lost
+    continues from the newest snapshot. All ranks do the same steps. Elsewhere it is a plain loop.
+
+    Args:
+        state: By name: models, optimizers and schedulers of PyTorch or Chainer, objects with
+            ``state_dict``, iterators of Chainer, arrays, random generators, and plain values
+            (numbers, texts, and lists and dictionaries of them). Models, optimizers and arrays
+            have to be equal on all ranks, as data parallelism keeps them; of everything else each
+            rank has its own. The loop sets the entries when it continues, so read a plain value
+            from ``state``.
+        steps: Ends the loop after so many steps, those of earlier attempts included.
+        epochs: Ends it after so many epochs of ``data``.
+        data: ``workbench.GlobalBatches``, or an iterator of Chainer. Each step's batch is
+            ``step.batch``.
+
+    Raises:
+        InputError: An argument is invalid, or an entry of the state cannot be saved.
+    """
+    if not isinstance(state, MutableMapping):
+        raise InputError(
+            f"elastic(state) takes a dictionary, not a {type(state).__name__}",
+            "name what is to be saved, as in {'model': model, 'optimizer': optimizer}.",
+        )
+    if data is not None and any(value is data for value in state.values()):
+        raise InputError(
+            "elastic(state, data=…) has the data in its state too", "leave it out there."
+        )
+    if epochs is not None and data is None:
+        raise InputError("elastic(epochs=…) needs the data whose epochs it counts", "give data=….")
+    return ElasticLoop(
+        state,
+        steps=None if steps is None else _steps(steps),
+        epochs=None if epochs is None else _epochs(epochs),
+        data=None if data is None else loop_data(data),
+    )
+
+
+def _steps(value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise InputError(f"elastic(steps=…) takes a whole number from 0, not {value!r:.80}")
+    return number
+
+
+def _epochs(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 <= number < math.inf:
+        raise InputError(f"elastic(epochs=…) takes a number from 0, not {value!r:.80}")
+    return number
+
+
+def _nested() -> StateError:
+    return StateError(
+        "An elastic loop begins inside of another one",
+        "let one loop have the steps, and use a plain loop inside of a step.",
+    )

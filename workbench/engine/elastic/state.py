@@ -1,0 +1,277 @@
+"""The state of an elastic loop: its entries, how they are written, and how they are restored."""
+
+from __future__ import annotations
+
+import functools
+import io
+import pickle
+import sys
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import IO, Any, Protocol
+
+import numpy
+
+from workbench.engine.elastic.entries import (
+    ARRAYS,
+    DATA,
+    TENSORS,
+    ArrayEntry,
+    GeneratorEntry,
+    PlainEntry,
+    StateDictEntry,
+    StateEntry,
+    is_array,
+    is_generator,
+    is_plain,
+)
+from workbench.engine.snapshot.folder import Write
+from workbench.engine.snapshot.random_state import random_states
+from workbench.errors import InputError, StateError
+
+_SAME = "resume with the state that the snapshot was saved from."
+
+
+class Counters(Protocol):
+    """What the loop has counted."""
+
+    step: int
+
+    @property
+    def epoch(self) -> float:
+        """Epochs done."""
+
+
+class ElasticState:
+    """What a loop's snapshots have.
+
+    Args:
+        state: What the user passed.
+        data: The loop's place in its data, if it has one.
+
+    Raises:
+        InputError: An entry cannot be saved.
+    """
+
+    def __init__(
+        self, state: MutableMapping[str, Any], loop: Counters, data: StateEntry | None
+    ) -> None:
+        self._state, self._loop, self._data = state, loop, data
+        self.names = frozenset(state)
+        entries = [entry_of(state, name) for name in state] + ([data] if data is not None else [])
+        self.entries = {one.name: one for one in sorted(entries, key=lambda one: one.order)}
+        _check_parameters(self.entries)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """What each entry is; equal on all ranks, and in a snapshot."""
+        return {name: one.kind for name, one in self.entries.items()}
+
+    @property
+    def iteration(self) -> int:
+        """Steps done."""
+        return self._loop.step
+
+    @property
+    def epoch(self) -> float:
+        """Epochs done; 0 if unknown."""
+        return self._loop.epoch
+
+    def check_names(self) -> None:
+        """Refuse entries that were added or removed since the loop began.
+
+        Raises:
+            InputError: There are such.
+        """
+        if self._state.keys() != self.names:
+            changed = sorted(map(str, self._state.keys() ^ self.names))
+            raise InputError(
+                f"The state's entries changed during the loop ({', '.join(changed):.200})",
+                "give all of them before workbench.elastic(state) is called.",
+            )
+
+    def settle(self) -> None:
+        """Complete what is still exchanged."""
+        for entry in self.entries.values():
+            entry.settle()
+
+    def memory(self) -> Callable[[], dict[str, Any]]:
+        """Return what allocates memory for a copy of the common state."""
+        parts = {name: one.memory() for name, one in self.entries.items() if one.file}
+        return lambda: {name: allocate() for name, allocate in parts.items()}
+
+    def capture(self, spare: dict[str, Any] | None) -> tuple[dict[str, Any] | None, Any]:
+        """Return copies of what all ranks have in common, and of this rank's own."""
+        entries = self.entries
+        common = None
+        if spare is not None:
+            common = {
+                name: one.common(spare.get(name)) for name, one in entries.items() if one.file
+            }
+        own = {
+            "kinds": self.kinds,
+            "step": self._loop.step,
+            "entries": {name: one.own() for name, one in entries.items()},
+            "random": random_states(),
+        }
+        return common, own
+
+    def files(self, common: dict[str, Any], owns: Sequence[bytes]) -> dict[str, Write]:
+        """Return what writes ``state.npz`` and ``state.pt``; one without entries is left out."""
+        first = pickle.loads(owns[0])["entries"]
+        content = {
+            name: one.readable(common.get(name), first[name]) for name, one in self.entries.items()
+        }
+        tensors = self._of_file(content, TENSORS)
+        plain = {
+            name: one for name, one in content.items() if _is_readable(self.entries[name], one)
+        }
+        files: dict[str, Write] = {}
+        if tensors:
+            files[TENSORS] = functools.partial(_save_tensors, tensors | plain)
+        if not tensors or self._of_file(content, ARRAYS):
+            arrays = _flat(self._of_file(content, ARRAYS)) | ({} if tensors else plain)
+            files[ARRAYS] = functools.partial(_save_arrays, arrays)
+        return files
+
+    def _of_file(self, content: dict[str, Any], file: str) -> dict[str, Any]:
+        return {name: one for name, one in content.items() if self.entries[name].file == file}
+
+    def restore(
+        self, contents: Mapping[str, bytearray], owns: Sequence[Any], rank: int, ranks: int
+    ) -> list[str]:
+        """Continue from a snapshot's files, except for random numbers; return what is not exact.
+
+        Raises:
+            StateError: The snapshot is of another state.
+        """
+        self._check_kinds(owns[0]["kinds"], owns[0]["step"])
+        tensors = _loaded_tensors(contents[TENSORS]) if TENSORS in contents else {}
+        arrays = _loaded_arrays(contents[ARRAYS]) if ARRAYS in contents else {}
+        remarks = []
+        for name, entry in self.entries.items():
+            own = [one["entries"][name] for one in owns]
+            common = tensors.get(name) if entry.file == TENSORS else _below(arrays, name)
+            remarks.append(entry.restore(common, own, rank, ranks))
+        self._loop.step = owns[0]["step"]
+        return [one for one in remarks if one]
+
+    def _check_kinds(self, saved: dict[str, str], step: int) -> None:
+        if difference := difference_of(saved, self.kinds):
+            name, there, here = difference
+            called = "the loop's data" if name == DATA else f"state[{name!r}]"
+            raise StateError(
+                f"The snapshot at iteration {step} has {called} as {there or 'nothing'}, and this "
+                f"loop as {here or 'nothing'}",
+                _SAME,
+            )
+
+
+def difference_of(first: dict[str, str], second: dict[str, str]) -> tuple[str, str, str] | None:
+    """Return the name of an entry that differs, with what it is in each; None without one."""
+    for name in sorted(first.keys() | second.keys()):
+        if first.get(name) != second.get(name):
+            return name, first.get(name, ""), second.get(name, "")
+    return None
+
+
+def entry_of(state: MutableMapping[str, Any], name: Any) -> StateEntry:
+    """Return how an entry is saved.
+
+    Raises:
+        InputError: It cannot be saved, or its name cannot be used.
+    """
+    if not isinstance(name, str) or not name or "/" in name:
+        raise InputError(
+            f"The state has an entry named {name!r:.80}",
+            "name each entry by a text without '/', such as 'model'.",
+        )
+    value = state[name]
+    found = _library_entry(name, value) or _plain_entry(value)
+    if found is None:
+        raise InputError(
+            f"state[{name!r}] is a {type(value).__name__}, which has neither state_dict nor "
+            "serialize, and is not a plain value",
+            "leave it out, or give its values as numbers, texts, lists, dictionaries or arrays.",
+        )
+    return found(state, name)
+
+
+def _library_entry(name: str, value: Any) -> type[StateEntry] | None:
+    if isinstance(value, type):
+        return None
+    if "torch" in sys.modules:
+        from workbench.engine.elastic.torch_entries import torch_entry
+
+        if (entry := torch_entry(name, value)) is not None:
+            return entry
+    if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
+        return StateDictEntry
+    if "chainer" in sys.modules and hasattr(value, "serialize"):
+        from workbench.engine.elastic.chainer_entries import chainer_entry
+
+        return chainer_entry(value)
+    return None
+
+
+def _plain_entry(value: Any) -> type[StateEntry] | None:
+    if is_array(value):
+        return ArrayEntry
+    if is_generator(value):
+        return GeneratorEntry
+    return PlainEntry if is_plain(value) else None
+
+
+def _check_parameters(entries: Mapping[str, StateEntry]) -> None:
+    """Refuse an optimizer whose parameters would not be saved."""
+    for name, entry in entries.items():
+        if why := entry.lacks(entries):
+            raise InputError(
+                f"state[{name!r}] updates parameters that are in no entry of the state ({why})",
+                "give its model too, as in {'model': model, 'optimizer': optimizer}.",
+            )
+
+
+def _is_readable(entry: StateEntry, value: Any) -> bool:
+    return not entry.file and isinstance(value, bool | int | float | str)
+
+
+def _flat(content: dict[str, Any]) -> dict[str, Any]:
+    return {
+        f"{name}/{path}" if path else name: one
+        for name, values in content.items()
+        for path, one in values.items()
+    }
+
+
+def _below(arrays: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the values of an entry; an array by itself has the empty name."""
+    found = {
+        path.removeprefix(f"{name}/"): one
+        for path, one in arrays.items()
+        if path.startswith(f"{name}/")
+    }
+    return found | ({"": arrays[name]} if name in arrays else {})
+
+
+def _save_arrays(values: dict[str, Any], file: IO[bytes]) -> None:
+    numpy.savez(file, **values)
+
+
+def _loaded_arrays(content: bytearray) -> dict[str, Any]:
+    with numpy.load(io.BytesIO(content), allow_pickle=True) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def _save_tensors(values: dict[str, Any], file: IO[bytes]) -> None:
+    import torch
+
+    torch.save(values, file)
+
+
+def _loaded_tensors(content: bytearray) -> dict[str, Any]:
+    import torch
+
+    try:
+        return dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
+    except pickle.UnpicklingError:  # a state_dict with an object of the user's own
+        return dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=False))

@@ -1,0 +1,127 @@
+"""Save and resume the training of a Chainer trainer, without a change to its code."""
+
+from __future__ import annotations
+
+import functools
+import io
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any
+
+import numpy
+
+from workbench.engine.snapshot.folder import Write
+from workbench.engine.snapshot.peers import Peers
+from workbench.engine.snapshot.plain_values import plain_values_of
+from workbench.engine.snapshot.saved_training import SavedTraining, SnapshotRun
+from workbench.engine.snapshot.state import (
+    Arrays,
+    OwnState,
+    capture,
+    layout,
+    restore,
+    restore_random_states,
+)
+from workbench.engine.snapshot.writer import new_arrays
+from workbench.engine.training_length import training_length
+
+TRAINER = "trainer.npz"
+
+
+class TrainerState:
+    """The state of a trainer; ``trainer.npz`` is what Chainer's ``load_npz`` reads into it."""
+
+    def __init__(self, trainer: Any) -> None:
+        self._trainer = trainer
+        self._plain = plain_values_of(trainer)
+
+    @property
+    def iteration(self) -> int:
+        """Iterations done."""
+        return int(self._trainer.updater.iteration)
+
+    @property
+    def epoch(self) -> float:
+        """Epochs done; 0 if unknown."""
+        return float(getattr(self._trainer.updater, "epoch_detail", 0.0))
+
+    def settle(self) -> None:
+        """Complete the exchange of gradients that are held back."""
+        for optimizer in self._trainer.updater.get_all_optimizers().values():
+            if hasattr(type(optimizer), "held_back"):
+                optimizer.held_back()
+
+    def memory(self) -> Callable[[], Arrays]:
+        """Return what allocates arrays for a copy of the common state."""
+        return functools.partial(new_arrays, layout(self._trainer))
+
+    def capture(self, spare: Arrays | None) -> tuple[Arrays | None, OwnState]:
+        """Return copies of the common state and of this rank's own."""
+        return capture(self._trainer, self._plain, spare)
+
+    def files(self, common: Arrays, owns: Sequence[bytes]) -> dict[str, Write]:
+        """Return what writes ``trainer.npz``."""
+        values = common | pickle.loads(owns[0]).values
+
+        def write(file: IO[bytes]) -> None:
+            numpy.savez(file, **values)
+
+        return {TRAINER: write}
+
+    def restore(
+        self, contents: Mapping[str, bytearray], owns: Sequence[OwnState], rank: int, ranks: int
+    ) -> list[str]:
+        """Continue from a snapshot's files; return what is not exact."""
+        with numpy.load(io.BytesIO(contents[TRAINER]), allow_pickle=True) as arrays:
+            common = {name: arrays[name] for name in arrays.files}
+        return restore(self._trainer, self._plain, common, owns, rank, ranks)
+
+
+class SavedTrainer(SavedTraining):
+    """One trainer's training of a run."""
+
+    def __init__(self, run: SnapshotRun, trainer: Any, number: int, peers: Peers) -> None:
+        super().__init__(run, TrainerState(trainer), number, peers)
+        self._trainer = trainer
+        self._has_begun = False
+
+    def ends(self, original: Callable[[Any], bool], *, is_due: bool) -> bool:
+        """Return whether the training ends at this boundary; save it here if it is time.
+
+        Args:
+            original: The trainer's stop trigger.
+            is_due: Whether the run stops at this boundary.
+        """
+        trainer = self._trainer
+        if not self._has_begun:
+            return self._begins_at_its_end(original) or is_due
+        # Before the stop trigger is asked, which may keep what it has seen.
+        self.passed(is_due=is_due)
+        if is_due:
+            return True
+        if not original(trainer):
+            return False
+        self.end(totals_reached=self._has_reached(*training_length(original)))
+        return True
+
+    def _begins_at_its_end(self, original: Callable[[Any], bool]) -> bool:
+        """Return whether the training has ended before its first iteration here."""
+        self._has_begun = True
+        # An extension that loads a snapshot of its own has done so by now.
+        self.begin()
+        trainer, manifest = self._trainer, self.resumed
+        if manifest is None:
+            return bool(original(trainer))
+        # The extensions have been initialized, so the next random number is the training's.
+        restore_random_states(self.owns, self.peers.rank, trainer.updater.iteration)
+        self.owns = []
+        iterations, epochs = training_length(original)
+        if not manifest.final or not (iterations or epochs):
+            return bool(original(trainer))
+        return not manifest.totals_reached or self._has_reached(iterations, epochs)
+
+    def _has_reached(self, iterations: int, epochs: float) -> bool:
+        updater = self._trainer.updater
+        if iterations:
+            return bool(updater.iteration >= iterations)
+        return bool(epochs and updater.epoch_detail >= epochs)
