@@ -170,6 +170,11 @@ class Places:
     def reach(self, host: Host) -> None:
         """Return None: every node counts as this machine."""
 
+    def reclaimed(self, addresses: Sequence[str]) -> str:
+        """Return the nodes that are taken back."""
+        nodes = [self.nodes[id_] for id_ in self.taken]
+        return ", ".join(node.id for node in nodes if node.address in addresses)
+
     def why_gone(self, address: str) -> str:
         """Return why a node is gone."""
         there = {node.address for node in self.nodes.values()}
