@@ -37,7 +37,6 @@ FIELDS = {
     "host_file": "A host file, relative to the job file's folder.",
     "needs": "What each node needs at least; see the fields below.",
     "shrink": "After the loss of a node: continue with the others, or wait for new ones.",
-    "snapshots": "Saved by themselves; a job file with this field is refused.",
 }
 
 
@@ -76,7 +75,7 @@ def fields() -> Iterator[str]:
             example = json.dumps((field.examples or [""])[0])
             if isinstance((field.examples or [""])[0], dict):
                 example = re.sub(r'"(\w+)": ', r"\1 = ", example)
-            shown = f"`{example}`" if name != "snapshots" else ""
+            shown = f"`{example}`"
             default = "" if field.default in (None, "", 0, 0.0) else _default(field.default)
             value = _cell(f"{field.description}{default}")
             meaning = meaning.replace("; repeatable", "")

@@ -173,7 +173,7 @@ def test_a_run_whose_world_is_lost_has_all_of_its_output_collected(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[str] = []
-    monkeypatch.setattr(stage.supervisor._outputs, "end", ended.append)
+    monkeypatch.setattr(stage.supervisor._files, "end", ended.append)
     stage.up(2)
 
     run = stage.ended(stage.ask("kill()"))

@@ -120,6 +120,10 @@ DATA = [
         "--output", metavar="PLACE",
         help="Copy what runs write to this folder or s3://bucket/prefix.",
     ),
+    option(
+        "--snapshots", metavar="PLACE", show_default="this computer",
+        help="Copy snapshots to this folder that all nodes share, or to s3://bucket/prefix.",
+    ),
     option("--prepare", type=FILE, metavar="FILE", help="Run this script on each node first."),
     option(
         "--image", metavar="IMAGE", show_default="debian-12, with GPUs gpu-ubuntu-24.04",

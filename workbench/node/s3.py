@@ -22,6 +22,7 @@ from workbench.errors import MachineError
 AT_ONCE = 16
 _DENIED = frozenset({"AccessDenied", "403", "Forbidden"})
 _CHANGED = frozenset({"PreconditionFailed", "412"})
+_CONFLICT = frozenset({"ConditionalRequestConflict", "409"})
 _ABSENT = frozenset({"NoSuchBucket", "NoSuchKey", "404"})
 
 
@@ -120,17 +121,71 @@ class S3Bucket:
         Raises:
             MachineError: S3 does not answer, or denies access.
         """
-        name = f"{self.prefix}/{key}".lstrip("/")
         with self._explained():
             self._s3().upload_fileobj(
                 file,
                 self.bucket,
-                name,
+                self._name(key),
                 ExtraArgs={"ChecksumAlgorithm": "SHA256"},
                 Config=TransferConfig(multipart_threshold=16 << 20, max_concurrency=4),
             )
 
+    def read_small(self, key: str) -> tuple[bytes, str] | None:
+        """Return content and ETag of a small object; None if there is none."""
+        with self._explained():
+            try:
+                answer = self._s3().get_object(Bucket=self.bucket, Key=self._name(key))
+            except ClientError as error:
+                if error.response["Error"]["Code"] == "NoSuchKey":
+                    return None
+                raise
+            with contextlib.closing(answer["Body"]) as body:
+                return body.read(), answer["ETag"]
+
+    def replace(self, key: str, data: bytes, etag: str) -> bool:
+        """Write a small object if it has not changed; return false if it has.
+
+        Args:
+            etag: As it was read; empty for an object that did not exist.
+        """
+        condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
+        with self._explained():
+            try:
+                self._s3().put_object(
+                    Bucket=self.bucket, Key=self._name(key), Body=data, **condition
+                )
+            except ClientError as error:
+                # 409: another conditional write of the object was under way.
+                if error.response["Error"]["Code"] in {*_CHANGED, *_ABSENT, *_CONFLICT}:
+                    return False
+                raise
+        return True
+
+    def read_file(self, key: str, take: Callable[[bytes], None]) -> bool:
+        """Read an object of the prefix, piece by piece; return false if there is none."""
+        with self._explained():
+            try:
+                answer = self._s3().get_object(Bucket=self.bucket, Key=self._name(key))
+            except ClientError as error:
+                if error.response["Error"]["Code"] == "NoSuchKey":
+                    return False
+                raise
+            _pass_on(answer["Body"], take)
+        return True
+
+    def remove(self, prefix: str) -> None:
+        """Delete all objects whose keys begin with ``prefix``, below this one's own prefix."""
+        with self._explained():
+            client = self._s3()
+            pages = client.get_paginator("list_objects_v2")
+            for page in pages.paginate(Bucket=self.bucket, Prefix=self._name(prefix)):
+                for item in page.get("Contents", ()):
+                    client.delete_object(Bucket=self.bucket, Key=item["Key"])
+
     # -- inside
+
+    def _name(self, key: str) -> str:
+        return f"{self.prefix}/{key}".lstrip("/")
 
     def _s3(self) -> Any:
         if self._client is None:

@@ -46,6 +46,11 @@ class ExtrasForm:
         self.output = text(
             "Output", "folder or s3://bucket/prefix", "Where files of runs are copied to"
         )
+        self.snapshots = text(
+            "Snapshots",
+            "this computer, s3://bucket/prefix, or a shared folder",
+            "Where snapshots are copied to, for when all nodes are lost",
+        )
         self.image = text(
             "Image", "debian-12 (default), ubuntu-24.04, ami-…", "Image that each node boots"
         )
@@ -70,8 +75,8 @@ class ExtrasForm:
         show(self.across_zones, place in COSTLY)
         show(self.link, place is Provider.REHEARSAL)
         self._boxes = row(
-            self.slots, self.data, self.output, self.image, self.disk, self.ssh_from,
-            self.subnets, self.lease, self.link, self.across_zones, self.prepare,
+            self.slots, self.data, self.output, self.snapshots, self.image, self.disk,
+            self.ssh_from, self.subnets, self.lease, self.link, self.across_zones, self.prepare,
         )  # fmt: skip
         show(self._boxes, False)
         self.more = widgets.ToggleButton(
@@ -94,6 +99,7 @@ class ExtrasForm:
             slots=at_least(self.slots),
             data=self.data.value.strip(),
             output=self.output.value.strip(),
+            snapshots=self.snapshots.value.strip(),
             image=self.image.value.strip(),
             disk=self.wished_disk(),
             ssh_from=str(check_ssh_source(door)) if (door := self.ssh_from.value.strip()) else "",
@@ -127,6 +133,7 @@ class ExtrasForm:
                 (self.slots, wish.slots),
                 (self.data, wish.data),
                 (self.output, wish.output),
+                (self.snapshots, wish.snapshots),
                 (self.image, wish.image),
                 (self.disk, wish.disk or DISK_GIB),
                 (self.ssh_from, wish.ssh_from),

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from workbench.core.run.model import ENDED
 from workbench.core.run.retention import KeptRun, Retention
+from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.core.run_id import is_run_id
 from workbench.errors import StoreError
 from workbench.store.database import Database
@@ -21,6 +22,8 @@ from workbench.store.disk import used_nbytes
 PIECE_ROWS = 10_000
 PIECE_PAGES = 500
 _POINT_NBYTES = 40
+# Deleted runs whose snapshots are removed from nodes when these are seen.
+MOST_REMOVED = 1_000
 _ROWS = ("points", "superseded", "output", "displays")  # of one run, by sequence
 _FEW = ("latest", "deliveries", "attempts")  # a handful of rows each
 _RETENTION = "retention"
@@ -103,6 +106,7 @@ class Removal(Database):
             if found is None:
                 return False
             connection.execute("INSERT OR IGNORE INTO deleted_runs VALUES (?, ?)", (found[0], run))
+            _note_snapshots(connection, int(found[0]), run)
             connection.execute("DELETE FROM runs WHERE number = ?", found)
             for table in ("surveys", "open_pages", "conclusions"):
                 connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
@@ -110,6 +114,13 @@ class Removal(Database):
             for table in _FEW:
                 connection.execute(f"DELETE FROM {table} WHERE run = ?", found)
         return True
+
+    def removed_snapshots(self, cluster: str) -> list[str]:
+        """Return the deleted runs of a cluster that had snapshots, the newest first."""
+        rows = self._all(
+            "SELECT run FROM removed_snapshots WHERE cluster = ? ORDER BY number DESC", (cluster,)
+        )
+        return [str(run) for (run,) in rows]
 
     def sweep(self) -> bool:
         """Delete a piece of the data of deleted runs; false if nothing is left.
@@ -202,6 +213,21 @@ class Removal(Database):
         if spare <= PIECE_PAGES:
             self._all("PRAGMA wal_checkpoint(TRUNCATE)")
         return bool(spare > PIECE_PAGES)
+
+
+def _note_snapshots(connection: sqlite3.Connection, number: int, run: str) -> None:
+    """Note that snapshots of a run may be on nodes, which are not all there now."""
+    connection.execute(
+        "INSERT OR IGNORE INTO removed_snapshots SELECT number, id, cluster FROM runs "
+        "WHERE number = ? AND EXISTS (SELECT 1 FROM latest JOIN metrics "
+        "ON metrics.number = metric WHERE run = runs.number AND metrics.name = ?)",
+        (number, SECONDS_NAME),
+    )
+    connection.execute(
+        "DELETE FROM removed_snapshots WHERE number <= (SELECT number FROM removed_snapshots "
+        "ORDER BY number DESC LIMIT 1 OFFSET ?)",
+        (MOST_REMOVED,),
+    )
 
 
 def _delete_piece(connection: sqlite3.Connection, table: str, run: int) -> bool:

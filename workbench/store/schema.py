@@ -6,7 +6,7 @@ import sqlite3
 
 from workbench.errors import StoreNewer
 
-VERSION = 16
+VERSION = 17
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -378,6 +378,15 @@ ALTER TABLE nodes ADD COLUMN reclaimed REAL NOT NULL DEFAULT 0;
 ALTER TABLE attempts ADD COLUMN left_nodes TEXT NOT NULL DEFAULT ''
 """
 
+# Deleted runs that had snapshots: nodes that are seen later may still have these.
+_REMOVED_SNAPSHOTS = """
+CREATE TABLE removed_snapshots (
+    number INTEGER PRIMARY KEY,
+    run TEXT NOT NULL,
+    cluster TEXT NOT NULL
+);
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
 MIGRATIONS: dict[int, str] = {
     0: _TABLES,
@@ -396,6 +405,7 @@ MIGRATIONS: dict[int, str] = {
     13: _CONTINUATIONS,
     14: _PLAIN_NAMES,
     15: _RECLAIMED,
+    16: _REMOVED_SNAPSHOTS,
 }
 
 

@@ -41,8 +41,7 @@ from workbench.store.reserve import with_reserve
 from workbench.supervisor.activity import Activity
 from workbench.supervisor.assignment import assignment_of
 from workbench.supervisor.clock import moment
-from workbench.supervisor.data.outputs import Outputs
-from workbench.supervisor.data.snapshots import snapshot_place
+from workbench.supervisor.data.run_files import RunFiles
 from workbench.supervisor.data.staging import data_place
 from workbench.supervisor.fleet.provider import Load
 from workbench.supervisor.heartbeat import LONG_SECONDS, Heart
@@ -67,7 +66,7 @@ class Supervisor:
         name: The cluster's name.
         now: The clocks.
         ground: Keeps the nodes of the cluster (default: this machine alone).
-        outputs: Collects what runs write (default: it is left where it is).
+        files: Collects what runs leave on nodes (default: it is left where it is).
         heart: Writes a heartbeat for other processes; None for none.
     """
 
@@ -78,7 +77,7 @@ class Supervisor:
         cluster: Cluster,
         now: Callable[[], Moment] = moment,
         ground: Ground | None = None,
-        outputs: Outputs | None = None,
+        files: RunFiles | None = None,
         heart: Heart | None = None,
     ) -> None:
         self._name = name
@@ -86,7 +85,7 @@ class Supervisor:
         self._cluster = cluster
         self._now = now
         self._ground = ground or Ground()
-        self._outputs = outputs or Outputs(name, self._ground.reach)
+        self._files = files or RunFiles(name, self._ground.reach)
         self._wish = ClusterWish(name, up=False, ranks=0)
         self._target: World | None = None
         self._queue: list[Run] = []
@@ -132,7 +131,7 @@ class Supervisor:
         self._look()
         self._used = self._worlds.take_up(self._setup_names())
         self._take_up_runs()
-        self._outputs.open()
+        self._files.open()
 
     def tick(self) -> bool:
         """Do one turn; return false when the cluster is deleted and the supervisor can end.
@@ -196,6 +195,7 @@ class Supervisor:
             if wish.revision != self._wish.revision:
                 self._failures, self._message = 0, ""
             self._wish = wish
+            self._files.keep(wish.fleet)
             self._end_in_time()
         self._setups = self._store.setups(self._name)
         self._queue = []
@@ -292,7 +292,7 @@ class Supervisor:
         if activity.continues:
             self._version = -1  # own changes are not noticed
         else:
-            self._outputs.end(activity.run.id)
+            self._files.end(activity.run.id)
             self._deadlines.forget(activity.run.id)
 
     # -- plan
@@ -351,7 +351,7 @@ class Supervisor:
             case CloseCluster() if self._ground.is_cleared:
                 self._beat(LONG_SECONDS)
                 self._ground.close()
-                self._outputs.close()
+                self._files.close()
                 self._cluster.close()
                 self._fact = replace(self._fact, ranks=0, connection_file="")
                 self._closed = True
@@ -390,6 +390,8 @@ class Supervisor:
 
     def _submit(self, run: Run, generation: int) -> None:
         world = self._worlds.of(generation)
+        if not self._files.can_begin(run, self._worlds.placement(generation), self._wish.fleet):
+            return  # its snapshots are on their way there
         self._queue = [queued for queued in self._queue if queued.id != run.id]
         ranks = run.wish.ranks or world.size
         if run.fact.attempt > 1:
@@ -411,15 +413,13 @@ class Supervisor:
         activity = Activity(run, world, self._store, self._cluster, now=self._now(), fresh=fresh)
         self._activities[world.generation] = activity
         hosts = self._worlds.placement(world.generation)
-        if run.wish.kind is not RunKind.SETUP:
-            self._outputs.begin(run.id, hosts, self._wish.fleet.output)
+        self._files.begin(run, hosts, self._wish.fleet)
         if run.fact.state is RunState.SUBMITTED:
-            output = "" if run.wish.kind is RunKind.SETUP else self._outputs.place(run.id, hosts)
             assignment = assignment_of(
                 run,
                 data=self._data_place(hosts),
-                output=output,
-                snapshots=snapshot_place(run, self._wish.fleet.provider),
+                output=self._files.output_folder(run, hosts),
+                snapshots=self._files.snapshot_folder(run, self._wish.fleet),
             )
             activity.begin(partial(self._cluster.submit, world.generation, assignment))
 
@@ -467,7 +467,7 @@ class Supervisor:
             state=ClusterState.DOWN if self._closed else state,
             ranks=usable[-1].size if usable and not self._closed else 0,
             generation=usable[-1].generation if usable else self._fact.generation,
-            message=self._message or self._ground.message or self._outputs.message,
+            message=self._message or self._ground.message or self._files.message,
             supervisor=0 if self._closed else os.getpid(),
             connection_file="" if self._closed else self._cluster.connection_file,
         )
@@ -476,5 +476,6 @@ class Supervisor:
             self._bridge.write("fact", partial(self._store.put_cluster_fact, self._fact))
 
     def _standings(self) -> list[ObservedWorld]:
-        movable = [g for g, activity in self._activities.items() if activity.is_movable]
-        return self._worlds.standings(self._setup_names(), self._activities, movable)
+        movable = [(g, one.run.id) for g, one in self._activities.items() if one.is_movable]
+        copied = {generation: self._files.has_copy(run) for generation, run in movable}
+        return self._worlds.standings(self._setup_names(), self._activities, copied)

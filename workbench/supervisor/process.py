@@ -24,7 +24,7 @@ from workbench.requests.supervisor import LOCK_NAME, LOG_NAME, wake_supervisor
 from workbench.store import Store
 from workbench.store.paths import cluster_directory, owners_only
 from workbench.store.reserve import take_back_reserve
-from workbench.supervisor.data.outputs import Outputs
+from workbench.supervisor.data.run_files import RunFiles
 from workbench.supervisor.final_message import store_failure
 from workbench.supervisor.fleet.fleet_loop import FleetKeeper
 from workbench.supervisor.heartbeat import Heart
@@ -85,10 +85,10 @@ def _work(store: Store, cluster: str, folder: Path, heart: Heart) -> bool:
     """Supervise until the end; return true if the cluster is wanted again by then."""
     try:
         install_profile()
-        ground = Ground(lambda wish: _keeper_of(wish, store, mpi, outputs))
+        ground = Ground(lambda wish: _keeper_of(wish, store, mpi, files))
         mpi = MpiCluster(folder, ground.reach, lambda hosts: _login_of(cluster), mark=ground.mark)
-        outputs = Outputs(cluster, ground.reach, folder)
-        supervisor = Supervisor(cluster, store, mpi, ground=ground, outputs=outputs, heart=heart)
+        files = RunFiles(cluster, ground.reach, folder)
+        supervisor = Supervisor(cluster, store, mpi, ground=ground, files=files, heart=heart)
         supervisor.open()
         while supervisor.tick():
             pass
@@ -107,7 +107,7 @@ def _work(store: Store, cluster: str, folder: Path, heart: Heart) -> bool:
     return False
 
 
-def _keeper_of(wish: ClusterWish, store: Store, mpi: MpiCluster, outputs: Outputs) -> FleetKeeper:
+def _keeper_of(wish: ClusterWish, store: Store, mpi: MpiCluster, files: RunFiles) -> FleetKeeper:
     # ssh and the clouds' libraries are slow to load, and most clusters need none.
     from workbench.supervisor.fleet.provider_factory import provider_of
 
@@ -116,17 +116,17 @@ def _keeper_of(wish: ClusterWish, store: Store, mpi: MpiCluster, outputs: Output
             wish.name,
             store,
             provider_of(wish, store),
-            save=outputs.flush,
-            received=outputs.take_received,
+            save=files.flush,
+            received=files.take_received,
         )
 
     # Other hosts are kept as they are; a rented node is deleted with all that is on it.
     def leave(session: Session) -> None:
-        outputs.flush(session)
+        files.flush(session)
         mpi.leave(session)
 
     provider = provider_of(wish, store)
-    return FleetKeeper(wish.name, store, provider, leave=leave, save=outputs.flush)
+    return FleetKeeper(wish.name, store, provider, leave=leave, save=files.flush)
 
 
 def _login_of(cluster: str) -> Login:

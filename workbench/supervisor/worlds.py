@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from workbench.core.cluster.generation import Death, ObservedWorld, WorldFact, WorldState
 from workbench.core.world.world import RankFact
@@ -92,14 +93,18 @@ class Worlds:
         return [world for world in self.seen if world.ranks]
 
     def standings(
-        self, setups: Sequence[str], busy: Collection[int], movable: Collection[int] = ()
+        self,
+        setups: Sequence[str],
+        busy: Collection[int],
+        movable: Mapping[int, bool] = MappingProxyType({}),
     ) -> list[ObservedWorld]:
         """Return all worlds as values for a plan.
 
         Args:
             setups: Names of the set-up cells that each world needs.
             busy: Generations with an active run.
-            movable: Those of them whose run can continue in another world.
+            movable: Those of them whose run can continue in another world; whether it can do so on
+                any hosts.
         """
         return [
             ObservedWorld(
@@ -110,6 +115,7 @@ class Worlds:
                 busy=world.generation in busy,
                 placement=self.placement(world.generation),
                 is_movable=world.generation in movable,
+                is_copied=movable.get(world.generation, False),
             )
             for world in self.seen
         ]

@@ -399,6 +399,15 @@ def test_a_run_does_not_move_to_hosts_that_have_none_of_its_snapshots() -> None:
     assert actions == []
 
 
+def test_a_run_moves_to_any_hosts_once_a_snapshot_is_in_a_durable_place() -> None:
+    elsewhere = World((Host("10.0.0.9", 2),), 2)
+    copied = replace(standing(size=4, busy=True, movable=True), is_copied=True)
+
+    actions = planned(UP, [copied], target=elsewhere)
+
+    assert actions == [StartWorld(2, elsewhere)]
+
+
 @pytest.mark.parametrize("given", [{"target": None}, {"failures": MOST_FAILURES}])
 def test_a_run_does_not_leave_for_a_world_that_cannot_be_started(given) -> None:
     worlds = [standing(size=4, busy=True, movable=True)]

@@ -212,9 +212,9 @@ def test_a_host_file_is_found_from_the_job_file():
         ),
         (
             'provider = "ec2"\nsnapshots.every = "10m"\n',
-            "job.toml, line 3: snapshots: trainings by Chainer's Trainer save them by themselves; "
-            "leave it out. Other programs can write what they need into the folder that "
-            "WORKBENCH_OUTPUT names, which is kept as it comes.",
+            "job.toml, line 3: snapshots must be a folder that all nodes share, or "
+            "s3://bucket/prefix, but snapshots is {'every': '10m'}; write for example "
+            'snapshots = "s3://bucket/snapshots"',
         ),
         (
             'provider = "ec2"\nranks = 3\n',

@@ -112,6 +112,7 @@ class ObservedWorld:
         placement: The host address of every rank, in rank order.
         is_movable: Whether its run has saved a snapshot, and can continue in another world; also
             while it leaves.
+        is_copied: Whether a snapshot of its run is in a durable place, for hosts that have none.
     """
 
     fact: WorldFact
@@ -120,6 +121,7 @@ class ObservedWorld:
     busy: bool
     placement: tuple[str, ...]
     is_movable: bool = False
+    is_copied: bool = False
 
     @property
     def usable(self) -> bool:
@@ -131,10 +133,10 @@ class ObservedWorld:
         return target is None or self.placement == target.placement
 
     def can_move_to(self, target: World | None) -> bool:
-        """Return whether its run can continue there, where a host has its snapshots."""
+        """Return whether its run can continue there, where a host has or gets its snapshots."""
         if target is None or not self.is_movable:
             return False
-        return not {*self.placement}.isdisjoint(target.placement)
+        return self.is_copied or not {*self.placement}.isdisjoint(target.placement)
 
 
 @dataclass(frozen=True)

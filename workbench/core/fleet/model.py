@@ -89,7 +89,9 @@ class FleetWish:
         budget: Limit in $ for the cluster's whole life; 0 for no limit.
         expires: Epoch seconds at which everything is deleted; 0 for never.
         data: A folder or ``s3://bucket/prefix`` that every node gets before it may join.
-        output: A folder or ``s3://bucket/prefix`` for results, snapshots and logs.
+        output: A folder or ``s3://bucket/prefix`` for results and logs.
+        snapshots: A folder that all nodes share, or ``s3://bucket/prefix``, for copies of
+            snapshots; empty for this computer.
         prepare: A shell script that each node runs before it may join.
         image: An image of the user; empty for the default one.
         disk: GiB of each node's root volume; 0 for the default. The image may need more.
@@ -117,6 +119,7 @@ class FleetWish:
     expires: float = 0.0
     data: str = ""
     output: str = ""
+    snapshots: str = ""
     prepare: str = ""
     image: str = ""
     disk: int = 0
@@ -130,7 +133,9 @@ class FleetWish:
     @property
     def role(self) -> str:
         """Name of the role that its nodes need; empty if they need no permission in AWS."""
-        needs_one = any(place.startswith("s3://") for place in (self.data, self.output))
+        needs_one = any(
+            place.startswith("s3://") for place in (self.data, self.output, self.snapshots)
+        )
         return NODE_ROLE if self.provider is Provider.EC2 and needs_one else ""
 
 

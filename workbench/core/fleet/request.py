@@ -31,8 +31,8 @@ _BOUGHT = (
     "max_price", "budget", "image", "disk", "cuda", "ssh_from", "lease", "across_zones",
 )  # fmt: skip
 _ANY = (
-    "nodes", "min_nodes", "max_nodes", "slots", "ttl", "data", "output", "prepare", "link",
-    *_BOUGHT,
+    "nodes", "min_nodes", "max_nodes", "slots", "ttl", "data", "output", "snapshots", "prepare",
+    "link", *_BOUGHT,
 )  # fmt: skip
 # GiB of a root volume: the default image, and the limit of one gp3 volume (EBS guide).
 SMALLEST_DISK, LARGEST_DISK = 8, 16384
@@ -84,6 +84,7 @@ class FleetRequest:
     ttl: float | None = None
     data: str | None = None
     output: str | None = None
+    snapshots: str | None = None
     prepare: str | None = None
     image: str | None = None
     disk: int | None = None
@@ -179,6 +180,8 @@ def problems(
     for name in request.given(("data", "output")):
         if sentence := _no_place(getattr(request, name)):
             yield name, sentence
+    if request.snapshots and (sentence := _no_shared_place(request, spelling)):
+        yield "snapshots", sentence
     if request.ssh_from is not None and (sentence := _why_not(check_ssh_source, request.ssh_from)):
         yield "ssh_from", sentence
     if request.prepare is not None and not request.prepare.strip():
@@ -229,6 +232,7 @@ def fleet_wish(
             expires=now + lives if lives else 0.0,
             data=request.data or "",
             output=request.output or "",
+            snapshots=request.snapshots or "",
             prepare=request.prepare or "",
             image=request.image or "",
             disk=request.disk or 0,
@@ -319,6 +323,20 @@ def _no_place(place: str) -> str:
         parse_bucket(place) if is_bucket(place) else check_folder_name(place)
     except InputError as error:
         return str(error)
+    return ""
+
+
+def _no_shared_place(request: FleetRequest, spelling: Spelling) -> str:
+    """Return why snapshots cannot be kept somewhere; empty if they can."""
+    place, option = request.snapshots or "", spelling.name("snapshots")
+    if sentence := _no_place(place):
+        return sentence
+    if is_bucket(place):
+        return ""
+    if request.resolved_provider is Provider.EC2:
+        return f"{option}: nodes of EC2 share no folder; give s3://bucket/prefix, or leave it out."
+    if not place.startswith("/"):
+        return f"{option}: {place!r} is not an absolute path; give one that all nodes share."
     return ""
 
 

@@ -1,7 +1,7 @@
 """The fields of a job file, with its durations and parameters.
 
-The fields are those of a batch service's job file. Fields that have no effect are errors, such as
-``snapshots``, which are saved by themselves. ``shrink`` says where a run that loses a node
+The fields are those of a batch service's job file. Fields that have no effect are errors.
+``shrink`` says where a run that loses a node
 continues from its newest snapshot: on the remaining nodes, or once others have replaced it.
 """
 
@@ -44,10 +44,6 @@ AFTERWARDS = {
     CONTINUE: "on the nodes that are left, or ends if it has none.",
     WAIT: "when the node is replaced, or ends if it has none.",
 }
-NO_CHOICE = (
-    "trainings by Chainer's Trainer save them by themselves; leave it out. Other programs can "
-    "write what they need into the folder that WORKBENCH_OUTPUT names, which is kept as it comes."
-)
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
@@ -175,10 +171,6 @@ class JobNeeds(BaseModel):
     subnets: tuple[str, ...] | None = _optional("a list of texts", ["subnet-0a1b2c3d"])
 
 
-def _refused(_: object) -> None:
-    raise ValueError(NO_CHOICE)
-
-
 class Job(BaseModel):
     """The content of a job file; a field's description completes "must be …"."""
 
@@ -232,6 +224,9 @@ class Job(BaseModel):
     ttl: Seconds | None = _optional("a length of time", "8h")
     data: str | None = _optional("a folder, or s3://bucket/prefix", "s3://bucket/digits")
     output: str | None = _optional("a folder, or s3://bucket/prefix", "s3://bucket/results")
+    snapshots: str | None = _optional(
+        "a folder that all nodes share, or s3://bucket/prefix", "s3://bucket/snapshots"
+    )
     prepare: str | None = _optional("the path of a shell script", "prepare.sh")
     image: str | None = _optional("the id of an image", "ami-0123456789abcdef0")
     disk: int | None = _whole(8, 200)
@@ -244,7 +239,6 @@ class Job(BaseModel):
         default=None, strict=True, description="true or false", examples=[True]
     )
     link: float | None = _amount("Gbit/s that join a rehearsal's nodes", 0.1)
-    snapshots: Annotated[Any, BeforeValidator(_refused)] = _optional("left out", "")
     shrink: Literal["continue", "wait"] | None = _optional(
         '"continue" with the nodes that are left or "wait" for others', CONTINUE
     )
@@ -292,7 +286,8 @@ class Job(BaseModel):
 
 _OF_NODES = (
     "nodes", "min_nodes", "max_nodes", "slots", "region", "max_price", "budget", "ttl", "data",
-    "output", "image", "disk", "cuda", "ssh_from", "lease", "across_zones", "link",
+    "output", "snapshots", "image", "disk", "cuda", "ssh_from", "lease", "across_zones",
+    "link",
 )  # fmt: skip
 SPELLING = Spelling(
     lambda name: f"needs.{name}" if name in JobNeeds.model_fields else name,

@@ -1,12 +1,55 @@
-"""Where the ranks of a cluster save their snapshots."""
+"""Keep the snapshots of a cluster's runs: where ranks save them, copies, and removal.
+
+Snapshots on other machines are copied in the background to this one, into the run's folder, or to
+the durable place that the cluster names. Before a run resumes on nodes that have no snapshot, one
+of them gets it. All of this happens on a separate thread.
+"""
 
 from __future__ import annotations
 
-from workbench.core.fleet.model import ELSEWHERE, Provider
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from workbench.core.fleet.model import ELSEWHERE, FleetWish, Provider
+from workbench.core.node.snapshot_protocol import FETCH, LIMIT, REMOVE, STORE
 from workbench.core.node.staging import snapshot_folder
 from workbench.core.run.model import Run
 from workbench.core.run.resumption import is_resumable
+from workbench.core.run.snapshot_copies import (
+    SHARE_OF_DISK,
+    SHARE_OF_LINK,
+    pause_after,
+    to_bring,
+    to_copy,
+)
+from workbench.core.run.snapshots import SnapshotManifest
+from workbench.core.world.remote import Session
+from workbench.core.world.world import Host
+from workbench.errors import MachineError, WorkbenchError
+from workbench.store import Store
 from workbench.store.paths import snapshot_directory
+from workbench.supervisor.data.snapshot_client import (
+    HERE,
+    LONG_SECONDS,
+    Broken,
+    Reach,
+    SnapshotAgents,
+    SnapshotClient,
+    transfer,
+)
+
+log = logging.getLogger("workbench.supervisor")
+
+LOOK_SECONDS = 1.0
+WAIT_SECONDS = 0.05
+AGAIN_SECONDS = 5.0
+FLUSH_SECONDS = 60.0
+REMOVAL_SECONDS = 10.0
+TRIES = 3
 
 
 def snapshot_place(run: Run, provider: Provider) -> str:
@@ -19,3 +62,373 @@ def snapshot_place(run: Run, provider: Provider) -> str:
     if provider in ELSEWHERE:
         return snapshot_folder(run.wish.cluster, run.id)
     return str(snapshot_directory(run.id))
+
+
+def _are_copied(fleet: FleetWish) -> bool:
+    return fleet.provider in ELSEWHERE or bool(fleet.snapshots)
+
+
+@dataclass
+class RunCopies:
+    """A run whose snapshots are copied.
+
+    Args:
+        folder: Of its snapshots on each node.
+        hosts: Addresses of the nodes that had ranks of it, those of the present attempt first.
+        durable: A folder or ``s3://bucket/prefix``; empty for the run's folder on this machine.
+        is_metered: Whether the traffic to this machine costs money.
+        copied: What the durable place has; None while unknown.
+        due: When the next copy may begin, by the monotonic clock.
+        over: Whether the run has ended.
+        failures: Attempts in a row that failed.
+    """
+
+    run: str
+    folder: str
+    hosts: tuple[str, ...]
+    durable: str
+    is_metered: bool
+    copied: set[SnapshotManifest] | None = None
+    due: float = 0.0
+    looked: float = 0.0
+    over: bool = False
+    failures: int = 0
+
+
+@dataclass
+class Wanted:
+    """Nodes that are to have a run's snapshots before it resumes there."""
+
+    copies: RunCopies
+    attempt: int
+    hosts: tuple[str, ...]
+    failures: int = 0
+    damaged: set[tuple[str, str]] = field(default_factory=set)
+
+
+class Snapshots:
+    """The snapshots of a cluster's runs.
+
+    Args:
+        reach: Returns the session with a host; None for this machine.
+    """
+
+    def __init__(self, cluster: str, reach: Reach) -> None:
+        self._cluster, self._reach = cluster, reach
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._closing = 0.0
+        self._message = ""
+        self._runs: dict[str, RunCopies] = {}
+        self._hosts: dict[str, tuple[str, ...]] = {}
+        self._wanted: dict[str, Wanted] = {}
+        self._placed: dict[str, tuple[int, tuple[str, ...]]] = {}
+        self._agents = SnapshotAgents(cluster, reach)
+        self._flushing: dict[str, float] = {}
+        self._removed: set[tuple[str, str]] = set()
+        self._limited: set[str] = set()
+        self._removal_due = 0.0
+        self._fleet = FleetWish()
+
+    def __repr__(self) -> str:
+        return f"<Snapshots of {self._cluster}: {len(self._runs)} runs>"
+
+    @property
+    def message(self) -> str:
+        """One sentence for the user; empty if there is nothing to report."""
+        return self._message
+
+    def begin(self, run: Run, hosts: Sequence[str], fleet: FleetWish) -> None:
+        """Copy the snapshots of a run that begins, or continues, on some hosts."""
+        if is_resumable(run.wish.kind) and _are_copied(fleet):
+            copies = self._copies_of(run, hosts, fleet)
+            with self._lock:
+                self._runs[run.id] = copies
+            self._start()
+
+    def end(self, run: str) -> None:
+        """Copy the last snapshots of a run that has ended."""
+        if kept := self._runs.get(run):
+            kept.over, kept.due = True, 0.0
+            self._wake.set()
+
+    def are_placed(self, run: Run, hosts: Sequence[str], fleet: FleetWish) -> bool:
+        """Return whether a run can begin on some hosts; if not, its snapshots are brought there."""
+        needs_some = run.fact.attempt > 1 and is_resumable(run.wish.kind)
+        if not (needs_some and _are_copied(fleet)):
+            return True
+        wanted = (run.fact.attempt, self._addresses(hosts))
+        if self._placed.get(run.id) == wanted:
+            return True
+        with self._lock:
+            known = self._wanted.get(run.id)
+            if known is None or (known.attempt, known.hosts) != wanted:
+                self._wanted[run.id] = Wanted(self._copies_of(run, hosts, fleet), *wanted)
+        self._start()
+        return False
+
+    def has_copy(self, run: str) -> bool:
+        """Return whether a snapshot of a run is in a durable place."""
+        kept = self._runs.get(run)
+        return kept is not None and bool(kept.copied)
+
+    def flush(self, session: Session, seconds: float = FLUSH_SECONDS) -> None:
+        """Wait until a node's snapshots are copied, at most for a while; from any thread."""
+        address, deadline = session.host.address, time.monotonic() + seconds
+        if not any(address in kept.hosts for kept in [*self._runs.values()]):
+            return
+        self._flushing[address] = deadline
+        self._wake.set()
+        while address in self._flushing and time.monotonic() < deadline:
+            time.sleep(WAIT_SECONDS)
+        self._flushing.pop(address, None)
+
+    def received(self) -> dict[str, int]:
+        """Return the bytes received from each other node since the last call, by address."""
+        return self._agents.take_received()
+
+    def close(self, seconds: float = FLUSH_SECONDS) -> None:
+        """End when the snapshots of ended runs are copied, or after a while."""
+        self._closing = time.monotonic() + seconds
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._agents.close()
+
+    def keep(self, fleet: FleetWish) -> None:
+        """Remove the snapshots of deleted runs from the nodes of a fleet, from now on."""
+        self._fleet = fleet
+        if _are_copied(fleet):
+            self._start()
+
+    # -- on any thread
+
+    def _addresses(self, hosts: Sequence[str]) -> tuple[str, ...]:
+        return tuple(
+            dict.fromkeys(
+                HERE if self._reach(Host(address, 1)) is None else address for address in hosts
+            )
+        )
+
+    def _copies_of(self, run: Run, hosts: Sequence[str], fleet: FleetWish) -> RunCopies:
+        known = self._runs.get(run.id)
+        all_ = dict.fromkeys((*self._addresses(hosts), *self._hosts.get(run.id, ())))
+        self._hosts[run.id] = tuple(all_)
+        return RunCopies(
+            run.id,
+            snapshot_place(run, fleet.provider),
+            tuple(all_),
+            fleet.snapshots,
+            is_metered=fleet.provider is Provider.EC2 and not fleet.snapshots,
+            copied=known.copied if known else None,
+        )
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="snapshots", daemon=True)
+                self._thread.start()
+        self._wake.set()
+
+    # -- on its thread
+
+    def _work(self) -> None:
+        with Store() as store:
+            while not self._is_done():
+                try:
+                    is_busy = self._turn(store, time.monotonic())
+                except WorkbenchError as error:
+                    log.warning("snapshots: %s", error)
+                    is_busy = False
+                except Exception:  # without this thread no run resumes on other nodes
+                    log.exception("snapshots failed")
+                    is_busy = False
+                    self._wake.wait(AGAIN_SECONDS)
+                if not is_busy:
+                    self._wake.wait(WAIT_SECONDS if self._wanted else LOOK_SECONDS)
+                    self._wake.clear()
+
+    def _is_done(self) -> bool:
+        if not self._closing:
+            return False
+        waiting = [kept for kept in [*self._runs.values()] if kept.over and kept.failures < TRIES]
+        return not waiting or time.monotonic() > self._closing
+
+    def _turn(self, store: Store, now: float) -> bool:
+        """Do what is due; return whether anything was done."""
+        for run, wanted in [*self._wanted.items()]:
+            self._place(run, wanted)
+        for kept in [*self._runs.values()]:
+            if self._wanted:
+                break  # a run that waits goes first
+            is_flushed = any(address in self._flushing for address in kept.hosts)
+            if is_flushed or kept.over or now - kept.looked >= LOOK_SECONDS:
+                kept.looked = now
+                self._copy(kept, now, at_once=is_flushed or kept.over)
+        for address in [*self._flushing]:
+            self._flushing.pop(address, None)
+        if now >= self._removal_due:
+            self._removal_due = now + REMOVAL_SECONDS
+            self._remove(store)
+        return bool(self._wanted)
+
+    def _copy(self, kept: RunCopies, now: float, *, at_once: bool) -> None:
+        """Copy what a run has and its durable place lacks, if it is due."""
+        if now < kept.due and not at_once:
+            return
+        try:
+            is_whole = self._copy_from(kept, at_once=at_once)
+        except WorkbenchError as error:
+            kept.failures += 1
+            kept.due = now + AGAIN_SECONDS
+            log.warning("snapshots of run %s are not copied: %s", kept.run, error)
+            self._message = f"The snapshots of run {kept.run} are not copied: {error}."
+            is_whole = kept.failures >= TRIES
+        else:
+            kept.failures, self._message = 0, ""
+        with self._lock:
+            if kept.over and is_whole and self._runs.get(kept.run) is kept:
+                del self._runs[kept.run]
+
+    def _copy_from(self, kept: RunCopies, *, at_once: bool) -> bool:
+        """Copy from the first node that can be reached; return whether nothing is left to copy."""
+        source = self._source(kept)
+        if source is None:
+            return True  # if a node comes back, the next attempt of the run looks for it
+        held = source.manifests(kept.run, kept.folder)
+        if kept.copied is None:
+            kept.copied = set(self._durable(kept, source))
+        for manifest in to_copy(held, kept.copied):
+            begun = time.monotonic()
+            if kept.durable:
+                source.ask(STORE, kept.run, kept.folder, manifest.name, seconds=LONG_SECONDS)
+            else:
+                self._bring(manifest, source, kept, self._agents.of(HERE), at_once=at_once)
+            kept.copied.add(manifest)
+            seconds = time.monotonic() - begun
+            nbytes = sum(file.nbytes for file in manifest.files)
+            log.info("Copied snapshot %s of run %s (%.1f s).", manifest.name, kept.run, seconds)
+            pause = pause_after(nbytes, seconds, is_metered=kept.is_metered)
+            kept.due = begun + pause
+        return True
+
+    def _durable(self, kept: RunCopies, source: SnapshotClient) -> list[SnapshotManifest]:
+        """Return what the durable place has already."""
+        if kept.durable:
+            return []  # its index is compared when a snapshot is stored
+        return self._here_has(kept.run)
+
+    def _here_has(self, run: str) -> list[SnapshotManifest]:
+        return self._agents.of(HERE).manifests(run, str(snapshot_directory(run)))
+
+    def _bring(
+        self,
+        manifest: SnapshotManifest,
+        source: SnapshotClient,
+        kept: RunCopies,
+        here: SnapshotClient,
+        *,
+        at_once: bool,
+    ) -> None:
+        """Copy a snapshot to this machine."""
+        try:
+            transfer(
+                manifest,
+                source,
+                kept.folder,
+                here,
+                str(snapshot_directory(kept.run)),
+                share=1.0 if at_once else SHARE_OF_LINK,
+                interrupted=lambda: bool(self._wanted) and not at_once,
+            )
+        except Broken:
+            self._agents.drop(source)
+            self._agents.drop(here)
+            raise
+
+    def _source(self, kept: RunCopies) -> SnapshotClient | None:
+        """Return the agent of the first node that can be reached."""
+        for address in kept.hosts:
+            with contextlib.suppress(MachineError):
+                return self._agents.of(address, kept.durable)
+        return None
+
+    # -- before a run resumes
+
+    def _place(self, run: str, wanted: Wanted) -> None:
+        """Bring what a run needs to its nodes, if they do not have it."""
+        try:
+            self._bring_to(wanted.copies, wanted)
+        except WorkbenchError as error:
+            wanted.failures += 1
+            log.warning("snapshots of run %s are not placed: %s", run, error)
+            if wanted.failures < TRIES:
+                return
+        with self._lock:
+            if self._wanted.get(run) is wanted:
+                del self._wanted[run]
+                self._placed[run] = (wanted.attempt, wanted.hosts)
+
+    def _bring_to(self, kept: RunCopies, wanted: Wanted) -> None:
+        first = wanted.hosts[0]
+        target = self._agents.of(first, kept.durable)
+        if kept.durable:
+            target.ask(FETCH, kept.run, kept.folder, wanted.attempt, seconds=LONG_SECONDS)
+        places = dict.fromkeys((HERE, *wanted.hosts, *kept.hosts))
+        held = {address: self._held(address, kept) for address in places}
+        is_here = HERE in wanted.hosts
+        while moves := to_bring(held, wanted.hosts, wanted.damaged):
+            move = moves[0]
+            is_from_here = move.source == HERE and not is_here
+            folder = str(snapshot_directory(kept.run)) if is_from_here else kept.folder
+            source = self._agents.of(move.source, "" if is_from_here else kept.durable)
+            try:
+                transfer(move.manifest, source, folder, target, kept.folder, share=1.0)
+            except Broken:
+                self._agents.drop(source)
+                raise
+            except MachineError as error:
+                log.warning("snapshot %s is passed over: %s", move.manifest.name, error)
+                wanted.damaged.add((move.source, move.manifest.name))
+            else:
+                log.info("Placed snapshot %s on %s.", move.manifest.name, first)
+                held[first] = [*held[first], move.manifest]
+
+    def _held(self, address: str, kept: RunCopies) -> list[SnapshotManifest]:
+        """Return what a node has of a run; nothing if it cannot be reached."""
+        with contextlib.suppress(MachineError):
+            if address == HERE:
+                return self._here_has(kept.run)
+            return self._agents.of(address, kept.durable).manifests(kept.run, kept.folder)
+        return []
+
+    # -- removal
+
+    def _remove(self, store: Store) -> None:
+        """Remove the snapshots of deleted runs from every node that is there."""
+        fleet = self._fleet
+        gone = store.removed_snapshots(self._cluster)
+        nodes = store.nodes(self._cluster) if fleet.provider in ELSEWHERE else []
+        for address in (HERE, *(node.address for node in nodes if node.address)):
+            left = [run for run in gone if (address, run) not in self._removed]
+            is_limited = fleet.provider is Provider.HOSTS and address not in self._limited
+            with contextlib.suppress(MachineError):  # it is removed when the node is seen next
+                for run in left:
+                    folder = self._folder_of(address, run)
+                    self._agents.of(address, fleet.snapshots).ask(REMOVE, run, folder)
+                    self._removed.add((address, run))
+                if is_limited and address != HERE:
+                    self._limit(store, address)
+
+    def _limit(self, store: Store, address: str) -> None:
+        """Remove the snapshots of the oldest ended runs from a host, beyond a limit."""
+        client, root = self._agents.of(address, self._fleet.snapshots), self._folder_of(address, "")
+        ended = sorted(store.kept(), key=lambda run: run.ended)
+        client.ask(LIMIT, root.rstrip("/"), SHARE_OF_DISK, [run.id for run in ended])
+        self._limited.add(address)
+
+    def _folder_of(self, address: str, run: str) -> str:
+        if address == HERE:
+            return str(snapshot_directory(run))
+        return snapshot_folder(self._cluster, run)

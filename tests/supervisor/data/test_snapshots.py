@@ -1,0 +1,261 @@
+"""Snapshots outlive their nodes: copied, placed on new nodes, and removed with their run."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.rehearsal.hosts import until
+from workbench.cloud.local_session import LocalSession
+from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
+from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
+from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.snapshots import (
+    MANIFEST,
+    SECONDS_NAME,
+    SnapshotFile,
+    SnapshotManifest,
+    encode_manifest,
+)
+from workbench.core.world.remote import LostSession
+from workbench.core.world.world import Host
+from workbench.node.snapshot_folder import manifests
+from workbench.store import Store
+from workbench.store.paths import snapshot_directory
+from workbench.supervisor.data.snapshots import Snapshots
+
+RUN = "261121-120000-abcd"
+WISH = RunWish(RUN, "a run", RunKind.CELL, "pass", "c", created=1.0)
+HOSTS = FleetWish(provider=Provider.HOSTS, nodes=2)
+
+
+class Far(LocalSession):
+    """A session with another machine, though it is this one."""
+
+
+class Nodes:
+    """Nodes with homes of their own, some of which are gone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sessions: dict[str, Far] = {}
+
+    def add(self, address: str) -> Path:
+        """Add a node, and return the folder of the run's snapshots there."""
+        home = self.folder / address
+        home.mkdir()
+        self.sessions[address] = Far(Host(address, 1), home, {"HOME": str(home)})
+        return home / "workbench-snapshots" / "c" / RUN
+
+    def lose(self, address: str) -> None:
+        self.sessions.pop(address).close()
+
+    def reach(self, host: Host) -> Far | LostSession:
+        return self.sessions.get(host.address) or LostSession(host)
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch) -> Iterator[Store]:
+    monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
+    (tmp_path / "person").mkdir()
+    with Store() as store:
+        store.wish_run(WISH)
+        yield store
+
+
+@pytest.fixture
+def nodes(tmp_path) -> Iterator[Nodes]:
+    made = Nodes(tmp_path)
+    yield made
+    for address in [*made.sessions]:
+        made.lose(address)
+
+
+@pytest.fixture
+def keeper(store, nodes) -> Iterator[Callable[[], Snapshots]]:
+    """Make the keeper of the cluster's snapshots, or its successor."""
+    all_: list[Snapshots] = []
+
+    def make() -> Snapshots:
+        all_.append(Snapshots("c", nodes.reach))
+        return all_[-1]
+
+    yield make
+    for one in all_:
+        one.close(0.0)
+
+
+def save(folder: Path, iteration: int, *, attempt: int = 1, final=False) -> SnapshotManifest:
+    """Write a snapshot as the ranks of a node do."""
+    data = bytes(range(256)) * 4_000 + b"%d" % iteration
+    files = (SnapshotFile("trainer.npz", len(data), zlib.crc32(data)),)
+    manifest = SnapshotManifest(RUN, attempt, 1, 1, iteration, 0.5, 2, final=final, files=files)
+    part = folder / f".{manifest.name}.part"
+    part.mkdir(parents=True)
+    (part / "trainer.npz").write_bytes(data)
+    (part / MANIFEST).write_text(encode_manifest(manifest))
+    part.rename(folder / manifest.name)
+    return manifest
+
+
+def here() -> list[SnapshotManifest]:
+    return manifests(snapshot_directory(RUN), RUN)
+
+
+def attempt(number: int) -> Run:
+    return Run(WISH, RunFact(RUN, state=RunState.QUEUED, attempt=number))
+
+
+def place(snapshots: Snapshots, number: int, *hosts: str, fleet: FleetWish = HOSTS) -> None:
+    until(lambda: snapshots.are_placed(attempt(number), hosts, fleet), "the snapshots' place")
+
+
+def test_the_newest_snapshot_is_copied_to_this_machine_while_the_run_trains(nodes, keeper) -> None:
+    folder, _ = nodes.add("10.0.0.4"), nodes.add("10.0.0.5")
+    snapshots = keeper()
+    save(folder, 5)
+    newest = save(folder, 9)
+
+    snapshots.begin(attempt(1), ["10.0.0.4", "10.0.0.5"], HOSTS)
+    until(lambda: snapshots.has_copy(RUN), "the copy")
+
+    assert here() == [newest]
+    data = (snapshot_directory(RUN) / newest.name / "trainer.npz").read_bytes()
+    assert data == (folder / newest.name / "trainer.npz").read_bytes()
+    assert snapshots.received().keys() == {"10.0.0.4"}
+
+
+def test_what_a_run_saved_at_its_end_is_copied_at_once(nodes, keeper) -> None:
+    folder = nodes.add("10.0.0.4")
+    snapshots = keeper()
+    save(folder, 5)
+    snapshots.begin(attempt(1), ["10.0.0.4"], HOSTS)
+    until(lambda: snapshots.has_copy(RUN), "the copy")
+    end = save(folder, 9, final=True)
+
+    snapshots.end(RUN)
+    snapshots.close(20.0)
+
+    assert here()[-1] == end
+
+
+def test_a_node_that_leaves_is_waited_for(nodes, keeper) -> None:
+    folder = nodes.add("10.0.0.4")
+    snapshots = keeper()
+    first = save(folder, 5)
+    snapshots.begin(attempt(1), ["10.0.0.4"], HOSTS)
+    until(lambda: snapshots.has_copy(RUN), "the copy")
+    second = save(folder, 9)
+
+    snapshots.flush(nodes.sessions["10.0.0.4"])
+
+    assert here() == [first, second]
+
+
+def test_a_run_that_lost_all_nodes_gets_its_snapshot_on_new_ones(nodes, keeper) -> None:
+    folder = nodes.add("10.0.0.4")
+    snapshots = keeper()
+    newest = save(folder, 9)
+    snapshots.begin(attempt(1), ["10.0.0.4"], HOSTS)
+    until(lambda: snapshots.has_copy(RUN), "the copy")
+    nodes.lose("10.0.0.4")
+    new = nodes.add("10.0.0.8")
+    nodes.add("10.0.0.9")
+
+    place(snapshots, 2, "10.0.0.8", "10.0.0.9")
+
+    assert manifests(new, RUN) == [newest]
+    assert new.stat().st_mode & 0o077 == 0
+
+
+def test_a_later_supervisor_places_what_an_earlier_one_copied(nodes, keeper) -> None:
+    save(snapshot_directory(RUN), 9)
+    new = nodes.add("10.0.0.8")
+
+    place(keeper(), 2, "10.0.0.8")
+
+    assert [one.iteration for one in manifests(new, RUN)] == [9]
+
+
+def test_a_move_to_other_nodes_takes_what_only_the_old_ones_have(nodes, keeper) -> None:
+    old, new = nodes.add("10.0.0.4"), nodes.add("10.0.0.8")
+    snapshots = keeper()
+    save(old, 5)
+    snapshots.begin(attempt(1), ["10.0.0.4"], HOSTS)
+    until(lambda: snapshots.has_copy(RUN), "the copy")
+    newest = save(old, 9)
+
+    place(snapshots, 2, "10.0.0.8")
+
+    assert manifests(new, RUN) == [newest]
+
+
+def test_nothing_is_moved_where_a_survivor_has_it(nodes, keeper) -> None:
+    old, new = nodes.add("10.0.0.4"), nodes.add("10.0.0.8")
+    save(old, 9)
+
+    place(keeper(), 2, "10.0.0.8", "10.0.0.4")
+
+    assert manifests(new, RUN) == here() == []
+
+
+def test_a_damaged_copy_is_passed_over_for_the_one_before(nodes, keeper) -> None:
+    before = save(snapshot_directory(RUN), 5)
+    newest = save(snapshot_directory(RUN), 9)
+    (snapshot_directory(RUN) / newest.name / "trainer.npz").write_bytes(b"torn")
+    new = nodes.add("10.0.0.8")
+
+    place(keeper(), 2, "10.0.0.8")
+
+    assert manifests(new, RUN) == [before]
+    assert [path.name for path in new.iterdir()] == [before.name]
+
+
+def test_a_run_without_a_snapshot_anywhere_does_not_wait_for_one(nodes, keeper) -> None:
+    nodes.add("10.0.0.8")
+
+    place(keeper(), 2, "10.0.0.8")
+    assert keeper().are_placed(attempt(1), ["10.0.0.8"], HOSTS)
+
+
+def test_a_folder_that_nodes_share_is_the_durable_place(nodes, keeper, tmp_path) -> None:
+    fleet = FleetWish(provider=Provider.HOSTS, nodes=2, snapshots=str(tmp_path / "shared"))
+    folder = nodes.add("10.0.0.4")
+    snapshots = keeper()
+    newest = save(folder, 9)
+    snapshots.begin(attempt(1), ["10.0.0.4"], fleet)
+    until(lambda: snapshots.has_copy(RUN), "the copy")
+    nodes.lose("10.0.0.4")
+    new = nodes.add("10.0.0.8")
+
+    place(snapshots, 2, "10.0.0.8", fleet=fleet)
+
+    assert manifests(new, RUN) == [newest]
+    assert here() == []
+    assert (tmp_path / "shared" / "c" / RUN / "snapshots" / newest.name / MANIFEST).exists()
+
+
+def test_a_deleted_run_leaves_no_snapshots_on_nodes(nodes, keeper, store, monkeypatch) -> None:
+    monkeypatch.setattr("workbench.supervisor.data.snapshots.REMOVAL_SECONDS", 0.1)
+    first, late = nodes.add("10.0.0.4"), "10.0.0.5"
+    save(first, 9)
+    (first / "notes.txt").write_text("somebody's")
+    states = [Node(a, state=NodeState.JOINED, address=a) for a in ("10.0.0.4", late)]
+    store.put_nodes("c", states)
+    store.add_batches([Batch(RUN, 0, 1, (Sample(SECONDS_NAME, 9, 2.0, 0.5),), ())])
+    store.put_run_fact(RUN, state=RunState.FINISHED, ended=time.time())
+    keeper_ = keeper()
+    keeper_.keep(HOSTS)
+
+    store.doom(RUN)
+    until(lambda: not manifests(first, RUN), "the removal")
+    second = nodes.add(late)  # it is back
+    save(second, 9)
+
+    until(lambda: not second.exists(), "the removal")
+    assert [path.name for path in first.iterdir()] == ["notes.txt"]

@@ -1,0 +1,179 @@
+"""Read, receive and remove the snapshots in a run's folder of this node."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from workbench.core.node.staging import check_path
+from workbench.core.run.snapshots import (
+    MANIFEST,
+    SnapshotFile,
+    SnapshotManifest,
+    decode_manifest,
+    encode_manifest,
+    superfluous,
+)
+from workbench.core.units import size_text
+from workbench.errors import MachineError
+
+CHUNK_NBYTES = 1 << 20
+SPARE_NBYTES = 64 << 20
+PART = ".part"
+_OURS = (".attempt-", ".claimed-by-attempt-")
+
+
+def manifests(folder: Path, run: str) -> list[SnapshotManifest]:
+    """Return the manifests of a run's complete snapshots; others are passed over."""
+    found = []
+    for path in sorted(folder.glob(f"*/{MANIFEST}")):
+        with contextlib.suppress(OSError, ValueError):
+            manifest = decode_manifest(path.read_text(encoding="utf-8"))
+            if manifest.run == run and manifest.name == path.parent.name:
+                found.append(manifest)
+    return found
+
+
+@contextlib.contextmanager
+def opened(
+    folder: Path, manifest: SnapshotManifest
+) -> Iterator[Sequence[tuple[SnapshotFile, IO[bytes]]]]:
+    """Yield the open files of a snapshot: it can be read to its end even if it is removed.
+
+    Raises:
+        MachineError: One cannot be opened.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            files = [
+                (one, stack.enter_context((folder / manifest.name / one.name).open("rb")))
+                for one in manifest.files
+            ]
+        except OSError as error:
+            raise MachineError(f"{manifest.name} cannot be read ({error.strerror})") from error
+        yield files
+
+
+def read_pieces(file: SnapshotFile, source: IO[bytes], nbytes: int) -> Iterator[bytes]:
+    """Yield the content of a file in pieces.
+
+    Raises:
+        MachineError: It is not what the manifest says; raised after the last piece.
+    """
+    checksum = total = 0
+    while data := source.read(nbytes):
+        checksum, total = zlib.crc32(data, checksum), total + len(data)
+        yield data
+    if (total, checksum) != (file.nbytes, file.checksum):
+        raise MachineError(f"{file.name} of the snapshot is damaged")
+
+
+class Arrival:
+    """A snapshot that is being received; complete and checked, or not there at all.
+
+    Args:
+        folder: The folder of the run's snapshots; created for its owner alone.
+    """
+
+    def __init__(self, folder: Path, manifest: SnapshotManifest) -> None:
+        self.manifest = manifest
+        self._folder = folder
+        self._files = {one.name: one for one in manifest.files}
+        self._part = folder / f".{manifest.name}.arriving-{os.getpid()}{PART}"
+        self._sums: dict[str, tuple[int, int]] = {}
+        for place in (*reversed(folder.parents), folder):
+            if not place.exists():
+                place.mkdir(mode=0o700)
+        needs = sum(one.nbytes for one in manifest.files) + SPARE_NBYTES
+        if (free := shutil.disk_usage(folder).free) < needs:
+            raise MachineError(
+                f"{size_text(needs)} are needed in {folder}, and {size_text(free)} are free"
+            )
+        shutil.rmtree(self._part, ignore_errors=True)
+        self._part.mkdir(mode=0o700)
+
+    def add(self, name: str, data: bytes) -> None:
+        """Append a piece to a file.
+
+        Raises:
+            MachineError: The manifest has no such file, or it would be too long.
+        """
+        expected = self._files.get(name)
+        nbytes, checksum = self._sums.get(name, (0, 0))
+        if expected is None or nbytes + len(data) > expected.nbytes:
+            raise MachineError(f"{self.manifest.name} has no such part of {name!r:.80}")
+        path = self._part / check_path(name)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as file:
+            file.write(data)
+        self._sums[name] = nbytes + len(data), zlib.crc32(data, checksum)
+
+    def end(self) -> None:
+        """Check the files, write the manifest, and give the folder its name.
+
+        Raises:
+            MachineError: A file is damaged, or missing.
+        """
+        for one in self.manifest.files:
+            if not one.nbytes:
+                self.add(one.name, b"")
+            if self._sums.get(one.name) != (one.nbytes, one.checksum):
+                raise MachineError(f"{one.name} of {self.manifest.name} came damaged")
+        text = encode_manifest(self.manifest)
+        with open(os.open(self._part / MANIFEST, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+            file.write(text)
+        for path in (*self._part.rglob("*"), self._part):
+            _sync(path)
+        place = self._folder / self.manifest.name
+        if not (place / MANIFEST).exists():
+            shutil.rmtree(place, ignore_errors=True)
+            self._part.rename(place)
+            _sync(self._folder)
+        self.drop()
+
+    def drop(self) -> None:
+        """Remove what has come of a snapshot that is not complete."""
+        shutil.rmtree(self._part, ignore_errors=True)
+
+
+def prune(folder: Path, run: str) -> None:
+    """Remove the snapshots that are no longer needed."""
+    for old in superfluous(manifests(folder, run)):
+        shutil.rmtree(folder / old.name, ignore_errors=True)
+
+
+def remove_run(folder: Path, run: str) -> None:
+    """Remove the snapshots of a run; what else is in the folder stays."""
+    for manifest in manifests(folder, run):
+        shutil.rmtree(folder / manifest.name, ignore_errors=True)
+    for name in _OURS:
+        for path in folder.glob(f"{name}*"):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+        folder.parent.rmdir()  # it was the last run of the cluster
+
+
+def sizes(root: Path, is_run: Callable[[str], bool]) -> dict[str, int]:
+    """Return the bytes of each run's snapshots below a cluster's folder."""
+    return {
+        path.name: sum(file.nbytes for one in manifests(path, path.name) for file in one.files)
+        for path in (sorted(root.iterdir()) if root.is_dir() else ())
+        if is_run(path.name)
+    }
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

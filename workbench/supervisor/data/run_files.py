@@ -1,0 +1,84 @@
+"""What a cluster's runs leave on its nodes: output, and snapshots."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from workbench.core.fleet.model import FleetWish
+from workbench.core.run.model import Run, RunKind
+from workbench.core.world.remote import Session
+from workbench.supervisor.data.outputs import Outputs
+from workbench.supervisor.data.snapshot_client import Reach
+from workbench.supervisor.data.snapshots import Snapshots, snapshot_place
+
+
+class RunFiles:
+    """The output and the snapshots of a cluster's runs.
+
+    Args:
+        reach: Returns the session with a host; None for this machine.
+        folder: The folder of the cluster, for a successor.
+    """
+
+    def __init__(self, cluster: str, reach: Reach, folder: Path | None = None) -> None:
+        self._outputs = Outputs(cluster, reach, folder)
+        self._snapshots = Snapshots(cluster, reach)
+
+    def __repr__(self) -> str:
+        return f"<RunFiles: {self._outputs!r}, {self._snapshots!r}>"
+
+    @property
+    def message(self) -> str:
+        """One sentence for the user; empty if there is nothing to report."""
+        return self._outputs.message or self._snapshots.message
+
+    def open(self) -> None:
+        """Start, once all runs of a predecessor have been passed to ``begin``."""
+        self._outputs.open()
+
+    def begin(self, run: Run, hosts: Sequence[str], fleet: FleetWish) -> None:
+        """Collect what a run leaves on some hosts."""
+        if run.wish.kind is not RunKind.SETUP:
+            self._outputs.begin(run.id, hosts, fleet.output)
+            self._snapshots.begin(run, hosts, fleet)
+
+    def end(self, run: str) -> None:
+        """Collect the rest of what a run has left."""
+        self._outputs.end(run)
+        self._snapshots.end(run)
+
+    def output_folder(self, run: Run, hosts: Sequence[str]) -> str:
+        """Return the folder that the ranks of a run write to; empty for none."""
+        return "" if run.wish.kind is RunKind.SETUP else self._outputs.place(run.id, hosts)
+
+    def snapshot_folder(self, run: Run, fleet: FleetWish) -> str:
+        """Return the folder that the ranks of a run save snapshots in; empty for none."""
+        return snapshot_place(run, fleet.provider)
+
+    def keep(self, fleet: FleetWish) -> None:
+        """Remove from the nodes of a fleet what deleted runs have left there."""
+        self._snapshots.keep(fleet)
+
+    def can_begin(self, run: Run, hosts: Sequence[str], fleet: FleetWish) -> bool:
+        """Return whether hosts have what a run needs; if not, it is brought there."""
+        return self._snapshots.are_placed(run, hosts, fleet)
+
+    def has_copy(self, run: str) -> bool:
+        """Return whether a run can resume on hosts that it has never had."""
+        return self._snapshots.has_copy(run)
+
+    def flush(self, session: Session) -> None:
+        """Wait until a node has sent everything, at most for a while; from any thread."""
+        self._snapshots.flush(session)
+        self._outputs.flush(session)
+
+    def take_received(self) -> dict[str, int]:
+        """Return the bytes received from each other node since the last call, by address."""
+        return dict(Counter(self._outputs.take_received()) + Counter(self._snapshots.received()))
+
+    def close(self) -> None:
+        """End when everything has been collected, or after a while."""
+        self._snapshots.close()
+        self._outputs.close()
