@@ -7,6 +7,7 @@ import re
 import pytest
 
 from tests.supervisor.conftest import NAME, Stage
+from workbench.core.cluster.generation import Submit
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch, Letter, Sample
 from workbench.core.run.snapshots import SECONDS_NAME
@@ -179,6 +180,28 @@ def test_a_run_whose_world_is_lost_has_all_of_its_output_collected(
     run = stage.ended(stage.ask("kill()"))
 
     assert ended == [run.id]
+
+
+def test_a_run_waits_until_its_new_hosts_have_its_snapshots(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    are_placed: list[bool] = []
+    monkeypatch.setattr(
+        stage.supervisor._files,
+        "can_begin",
+        lambda run, hosts, fleet: run.fact.attempt == 1 or bool(are_placed),
+    )
+    stage.up(2)
+    run = stage.ask(DIES_ONCE)
+    stage.until(lambda: stage.store.run(run).fact.attempt == 2 and stage.store.ranks(NAME, 2))
+    for _ in range(5):
+        stage.supervisor._act(Submit(run, 2), stage.supervisor._now())
+    waiting = stage.store.run(run).fact
+
+    are_placed.append(True)
+
+    assert waiting.state is RunState.QUEUED
+    assert stage.ended(run).fact.resumed_at == 4
 
 
 def test_no_more_nodes_are_bought_for_a_run_that_continues(

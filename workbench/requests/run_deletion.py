@@ -57,8 +57,8 @@ def what_goes(runs: Sequence[KeptRun]) -> str:
     what = "run" if len(runs) == 1 else "runs"
     size = size_text(sum(run.nbytes for run in runs))
     return (
-        f"{len(runs):,} {what} ({names}{more}), about {size}: curves, output, and their files in "
-        "the data directory."
+        f"{len(runs):,} {what} ({names}{more}), about {size}: curves, output, snapshots on every "
+        "node, and their files in the data directory."
     )
 
 

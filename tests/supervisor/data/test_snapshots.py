@@ -252,7 +252,7 @@ def test_a_deleted_run_leaves_no_snapshots_on_nodes(nodes, keeper, store, monkey
     keeper_ = keeper()
     keeper_.keep(HOSTS)
 
-    store.doom(RUN)
+    store.delete_run(RUN)
     until(lambda: not manifests(first, RUN), "the removal")
     second = nodes.add(late)  # it is back
     save(second, 9)
