@@ -42,7 +42,7 @@ from workbench.core.run.snapshots import SnapshotManifest, decode_manifest, enco
 from workbench.core.run_id import is_run_id
 from workbench.errors import MachineError, WorkbenchError
 from workbench.node.snapshot_folder import (
-    Arrival,
+    ArrivingSnapshot,
     manifests,
     opened,
     prune,
@@ -77,7 +77,7 @@ class SnapshotAgent:
         self._waiting: deque[tuple[str, list[Any]]] = deque()
         self._taken = 0
         self._place: SnapshotPlace | None = None
-        self._arrival: Arrival | None = None
+        self._arrival: ArrivingSnapshot | None = None
         self._trouble: WorkbenchError | OSError | None = None
         self._got = self._acknowledged = 0
         self._kinds: dict[str, Callable[..., Any]] = {
@@ -161,7 +161,7 @@ class SnapshotAgent:
             raise MachineError(f"The manifest cannot be used: {error}") from None
         if manifest.run != run:
             raise MachineError(f"The manifest is of run {manifest.run!r:.80}")
-        self._arrival = Arrival(_folder(folder), manifest)
+        self._arrival = ArrivingSnapshot(_folder(folder), manifest)
 
     def _take(self, path: str, data: str) -> None:
         """Receive a piece; an error is the answer to the request at the end."""

@@ -73,7 +73,7 @@ def read_pieces(file: SnapshotFile, source: IO[bytes], nbytes: int) -> Iterator[
         raise MachineError(f"{file.name} of the snapshot is damaged")
 
 
-class Arrival:
+class ArrivingSnapshot:
     """A snapshot that is being received; complete and checked, or not there at all.
 
     Args:

@@ -1,7 +1,7 @@
 """Keep the snapshots of runs in a durable place: a folder on a shared disk, or S3.
 
 A small file, the index, names the complete snapshots of a run and the attempt that may write. It is
-replaced only if nobody has changed it since it was read. So an attempt that was replaced can write
+replaced only if it has not changed since it was read. So an attempt that was replaced can write
 files, but never an index that names them, and every reader finds whole snapshots.
 """
 
@@ -27,7 +27,7 @@ from workbench.core.run.snapshot_copies import (
 )
 from workbench.core.run.snapshots import MANIFEST, SnapshotManifest, encode_manifest
 from workbench.errors import MachineError
-from workbench.node.snapshot_folder import CHUNK_NBYTES, Arrival, manifests, opened
+from workbench.node.snapshot_folder import CHUNK_NBYTES, ArrivingSnapshot, manifests, opened
 
 INDEX = "index.json"
 TRIES = 20
@@ -284,7 +284,7 @@ class SnapshotPlace:
             self._storage.remove(_root(run))
 
     def _fetch(self, folder: Path, manifest: SnapshotManifest) -> None:
-        arrival = Arrival(folder, manifest)
+        arrival = ArrivingSnapshot(folder, manifest)
         root = f"{_root(manifest.run)}/{manifest.name}"
         try:
             with _explained(self._storage):

@@ -244,7 +244,7 @@ def test_a_deleted_run_leaves_no_snapshots_on_nodes(nodes, keeper, store, monkey
     monkeypatch.setattr("workbench.supervisor.data.snapshots.REMOVAL_SECONDS", 0.1)
     first, late = nodes.add("10.0.0.4"), "10.0.0.5"
     save(first, 9)
-    (first / "notes.txt").write_text("somebody's")
+    (first / "notes.txt").write_text("mine")
     states = [Node(a, state=NodeState.JOINED, address=a) for a in ("10.0.0.4", late)]
     store.put_nodes("c", states)
     store.add_batches([Batch(RUN, 0, 1, (Sample(SECONDS_NAME, 9, 2.0, 0.5),), ())])

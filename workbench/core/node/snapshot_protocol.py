@@ -46,7 +46,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Taken:
+class Acknowledged:
     """How many bytes of a snapshot have been received."""
 
     nbytes: int
@@ -88,7 +88,7 @@ def piece_data(data: str) -> bytes:
     return found
 
 
-def read_answer(text: str) -> Piece | Taken | Answer | Failed | None:
+def read_answer(text: str) -> Piece | Acknowledged | Answer | Failed | None:
     """Return the message in a node's line; None for a stray print.
 
     Raises:
@@ -102,7 +102,7 @@ def read_answer(text: str) -> Piece | Taken | Answer | Failed | None:
         path, data = take(kind, values, str, str)
         return Piece(path, data, len(piece_data(data)))
     if kind == TAKEN:
-        return Taken(take_count(kind, values))
+        return Acknowledged(take_count(kind, values))
     if kind == ANSWER and len(values) == 2 and type(values[0]) is int:
         return Answer(values[0], values[1])
     if kind == FAILED:

@@ -19,10 +19,10 @@ from workbench.core.node.snapshot_protocol import (
     PIECE,
     SEND,
     TAKEN,
+    Acknowledged,
     Answer,
     Failed,
     Piece,
-    Taken,
     read_answer,
     texts,
 )
@@ -119,7 +119,7 @@ class SnapshotClient:
         """Send a line."""
         self._process.write(text)
 
-    def messages(self) -> list[Piece | Taken | Answer | Failed]:
+    def messages(self) -> list[Piece | Acknowledged | Answer | Failed]:
         """Return what has come, without waiting.
 
         Raises:
@@ -181,7 +181,7 @@ def transfer(
             elif isinstance(found, Answer) and found.number == number:
                 target.ask(END, run, target_folder, seconds=LONG_SECONDS)
                 return
-        taken = [one.nbytes for one in target.messages() if isinstance(one, Taken)]
+        taken = [one.nbytes for one in target.messages() if isinstance(one, Acknowledged)]
         if taken:
             source.write(line(TAKEN, taken[-1]))
         if news or taken:
