@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.performance.exchange_model import Algorithm, Link, choose, gathering, seconds
+from workbench.core.performance.exchange_model import (
+    Algorithm,
+    AlgorithmTrial,
+    Link,
+    choose,
+    corrected_seconds,
+    gathering,
+    possible_algorithms,
+    seconds,
+)
 
 SLOW = Link(50e-6, 1.38e9 / 8)
 MEMORY = Link(2e-6, 4e9)
@@ -101,3 +110,40 @@ def test_small_messages_double_and_large_ones_go_round() -> None:
 
 def test_within_one_node_the_library_adds_in_shared_memory() -> None:
     assert choose(1e8, 1, 4, SLOW, MEMORY) is Algorithm.MPI
+
+
+MEASURED = (
+    AlgorithmTrial(Algorithm.RING, 1e5, 8e-3),
+    AlgorithmTrial(Algorithm.RING, 1e6, 2e-2),
+    AlgorithmTrial(Algorithm.MPI, 1e5, 4e-3),
+    AlgorithmTrial(Algorithm.MPI, 1e6, 1e-2),
+    AlgorithmTrial(Algorithm.DOUBLING, 1e5, 6e-3),
+)
+
+
+@given(SIZES)
+def test_within_the_tried_sizes_the_quickest_trial_is_chosen(nbytes: float) -> None:
+    nbytes = min(1e6, max(1e5, nbytes))
+
+    assert choose(nbytes, 4, 1, SLOW, MEMORY, MEASURED) is Algorithm.MPI
+
+
+def test_a_trial_itself_is_predicted_as_measured() -> None:
+    for trial in MEASURED:
+        took = corrected_seconds(trial.algorithm, trial.nbytes, 4, 1, SLOW, MEMORY, MEASURED)
+        assert took == pytest.approx(trial.seconds)
+
+
+def test_far_beyond_the_tried_sizes_the_model_decides() -> None:
+    assert choose(1e8, 4, 1, SLOW, MEMORY, MEASURED) is Algorithm.RING
+
+
+def test_without_trials_the_model_is_not_corrected() -> None:
+    shape = (1e6, 4, 1, SLOW, MEMORY)
+
+    assert corrected_seconds(Algorithm.RING, *shape, ()) == seconds(Algorithm.RING, *shape)
+
+
+def test_with_one_rank_on_each_node_there_is_no_hierarchy() -> None:
+    assert Algorithm.HIERARCHICAL not in possible_algorithms(1)
+    assert Algorithm.HIERARCHICAL in possible_algorithms(2)

@@ -13,9 +13,10 @@ rank adds ``γ`` bytes per second to its own. The sources of the formulas:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 # Single precision, added in place by one core of a current machine.
 REDUCTION = 4e9
@@ -57,6 +58,15 @@ class Algorithm(StrEnum):
     DOUBLING = "recursive doubling"
     HIERARCHICAL = "hierarchical"
     MPI = "mpi"  # the library's own choice
+
+
+@dataclass(frozen=True)
+class AlgorithmTrial:
+    """The measured seconds of an exchange of ``nbytes`` over all ranks."""
+
+    algorithm: Algorithm
+    nbytes: float
+    seconds: float
 
 
 class Codec(StrEnum):
@@ -146,20 +156,68 @@ def seconds(
 
 
 def choose(
-    nbytes: float, nodes: int, ranks_per_node: int, link: Link, memory: Link = MEMORY
+    nbytes: float,
+    nodes: int,
+    ranks_per_node: int,
+    link: Link,
+    memory: Link = MEMORY,
+    trials: Sequence[AlgorithmTrial] = (),
 ) -> Algorithm:
     """Return the algorithm that is fastest by the model, for the arguments of ``seconds``.
 
     Within one node it is the library's own: it adds in shared memory, without the copies that every
     algorithm on top of it has to make.
+
+    Args:
+        trials: What was measured there. It corrects the model, which knows no cost of a message
+            besides the link's latency.
     """
     if nodes <= 1:
         return Algorithm.MPI
-    took = {one: seconds(one, nbytes, nodes, ranks_per_node, link, memory) for one in Algorithm}
-    took[Algorithm.MPI] /= LIBRARY_MARGIN
-    if ranks_per_node == 1:
-        del took[Algorithm.HIERARCHICAL]  # the same as the ring
+    shape = (nodes, ranks_per_node, link, memory)
+    took = {
+        one: corrected_seconds(one, nbytes, *shape, trials)
+        for one in possible_algorithms(ranks_per_node)
+    }
+    if nbytes > max((one.nbytes for one in trials), default=0.0):
+        took[Algorithm.MPI] /= LIBRARY_MARGIN
     return min(took, key=lambda one: took[one])
+
+
+def possible_algorithms(ranks_per_node: int) -> tuple[Algorithm, ...]:
+    """Return the algorithms between nodes; with one rank each, the hierarchy is the ring."""
+    return tuple(
+        one for one in Algorithm if ranks_per_node > 1 or one is not Algorithm.HIERARCHICAL
+    )
+
+
+def corrected_seconds(
+    algorithm: Algorithm,
+    nbytes: float,
+    nodes: int,
+    ranks_per_node: int,
+    link: Link,
+    memory: Link,
+    trials: Sequence[AlgorithmTrial],
+) -> float:
+    """Return the modelled seconds plus what trials of the algorithm took in excess.
+
+    The excess is interpolated between two sizes; beyond them it is that of the nearest.
+    """
+    shape = (nodes, ranks_per_node, link, memory)
+    tried = sorted((one.nbytes, one.seconds) for one in trials if one.algorithm is algorithm)
+    excess = [(size, took - seconds(algorithm, size, *shape)) for size, took in tried]
+    return max(0.0, seconds(algorithm, nbytes, *shape) + _interpolated(nbytes, excess))
+
+
+def _interpolated(x: float, points: Sequence[tuple[float, float]]) -> float:
+    """Return the value at ``x`` between points in ascending order; 0 without any."""
+    if not points or x <= points[0][0]:
+        return points[0][1] if points else 0.0
+    for (left, low), (right, high) in pairwise(points):
+        if x <= right:
+            return low + (high - low) * (x - left) / (right - left)
+    return points[-1][1]
 
 
 def gathering(

@@ -10,7 +10,15 @@ from dataclasses import replace
 import numpy
 from mpi4py import MPI
 
-from workbench.core.performance.exchange_model import Algorithm, Link, choose, seconds
+from workbench.core.performance.exchange_model import (
+    Algorithm,
+    AlgorithmTrial,
+    Link,
+    choose,
+    corrected_seconds,
+    possible_algorithms,
+    seconds,
+)
 from workbench.engine.exchange.chunks import ArraySlice, cut
 from workbench.engine.exchange.nonfinite import Findings, is_suspect
 from workbench.engine.exchange.parallel_sockets import Lanes, open_lanes, wished_sockets
@@ -26,6 +34,10 @@ _MEMORY_PROBES = 12
 _LARGE_BYTES = 256 << 10
 _TRIAL_BYTES = 4 << 20
 _TRIALS = 4
+# Between nodes: sizes at which each algorithm is tried, while the model says that it is over soon.
+_LINK_TRIAL_BYTES = (4 << 10, 32 << 10, 256 << 10, 2 << 20)
+_LINK_TRIALS = 3
+_LINK_TRIAL_SECONDS = 0.05
 # Other programs on the cores make both equally slow; without them shared memory is faster.
 _DOUBT = 1.25
 
@@ -50,10 +62,13 @@ class Reducer:
         self.lanes = self._opened()
         self._cuts: dict[tuple[int, ...], list[list[ArraySlice]]] = {}
         self._room = numpy.empty(0, numpy.uint8)
+        self._trials: tuple[AlgorithmTrial, ...] = ()
         self.memory, self.link, self.shares = self._measured()
         for ring in (self._ring, self._across):
             if ring is not None:
                 ring.bandwidth = self.link.bandwidth
+        if self.nodes > 1 and algorithm is None:
+            self._trials = self._tried()
 
     def algorithm(self, nbytes: int) -> Algorithm:
         """Return the algorithm for ``nbytes``; the same on all ranks."""
@@ -62,12 +77,14 @@ class Reducer:
         if self.nodes == 1:
             large = nbytes >= _LARGE_BYTES and self.shares
             return Algorithm.HIERARCHICAL if large else Algorithm.MPI
-        return self._possible(choose(nbytes, self.nodes, self.per_node, self.link, self.memory))
+        shape = (self.nodes, self.per_node, self.link, self.memory)
+        return self._possible(choose(nbytes, *shape, self._trials))
 
     def expected(self, nbytes: float) -> float:
         """Return the modelled seconds of an average of ``nbytes``."""
         one = self.algorithm(int(nbytes))
-        return seconds(one, nbytes, self.nodes, self.per_node, self.link, self.memory)
+        shape = (self.nodes, self.per_node, self.link, self.memory)
+        return corrected_seconds(one, nbytes, *shape, self._trials)
 
     def mean(self, arrays: Sequence[Array], findings: Findings | None = None) -> Algorithm:
         """Replace flat arrays of one type by their mean over the ranks.
@@ -187,19 +204,34 @@ class Reducer:
 
     def _sharing_pays(self) -> bool:
         """Measure whether shared memory is faster than MPI; alternately, each once to warm up."""
-        array, findings = numpy.zeros(_TRIAL_BYTES // 4, "f4"), Findings()
+        took = self._took((Algorithm.HIERARCHICAL, Algorithm.MPI), _TRIAL_BYTES, _TRIALS)
+        return took[Algorithm.HIERARCHICAL] < _DOUBT * took[Algorithm.MPI]
+
+    def _tried(self) -> tuple[AlgorithmTrial, ...]:
+        """Measure each algorithm between nodes with small messages; the same on all ranks."""
+        shape = (self.nodes, self.per_node, self.link, self.memory)
+        ways = [one for one in possible_algorithms(self.per_node) if self._possible(one) is one]
+        found: list[AlgorithmTrial] = []
+        for nbytes in _LINK_TRIAL_BYTES:
+            soon = [one for one in ways if seconds(one, nbytes, *shape) < _LINK_TRIAL_SECONDS]
+            took = self._took(soon, nbytes, _LINK_TRIALS)
+            found += [AlgorithmTrial(one, nbytes, took[one]) for one in soon]
+        return tuple(found)
+
+    def _took(self, ways: Sequence[Algorithm], nbytes: int, trials: int) -> dict[Algorithm, float]:
+        """Return the shortest seconds of each way, of the slowest rank; each once to warm up."""
+        array, findings = numpy.zeros(nbytes // 4, "f4"), Findings()
         took: dict[Algorithm, float] = {}
         before = self.forced
-        for trial in range(1 + _TRIALS):
-            for one in (Algorithm.HIERARCHICAL, Algorithm.MPI):
+        for trial in range(1 + trials):
+            for one in ways:
                 self.forced = one
                 self.transport.comm.Barrier()
                 seconds_ = _seconds(lambda: self.mean([array], findings))
                 if trial:
                     took[one] = min(seconds_, took.get(one, seconds_))
         self.forced = before
-        shared, library = (self.transport.largest(seconds_) for seconds_ in took.values())
-        return shared < _DOUBT * library
+        return {one: self.transport.largest(seconds_) for one, seconds_ in took.items()}
 
 
 def reducer_of(transport: Transport, algorithm: Algorithm | None) -> Reducer:
