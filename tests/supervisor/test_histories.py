@@ -17,8 +17,8 @@ from workbench.errors import StoreUnavailable
 from workbench.store import Store
 from workbench.supervisor.loop import Supervisor
 
-HISTORIES = 10_000 if WEEKLY else 25
-BATCH = 25
+HISTORIES = 10_000 if WEEKLY else 40
+BATCH = 40
 EVENTS = 12
 TOTAL = 60
 MOST_SECONDS = 1_500.0

@@ -89,8 +89,8 @@ class Worlds:
         return next(world for world in self.seen if world.generation == generation)
 
     def standing(self) -> list[WorldFact]:
-        """Return the worlds that have ranks."""
-        return [world for world in self.seen if world.ranks]
+        """Return the worlds that have ranks; one that has ended is not reported again."""
+        return [w for w in self.seen if w.ranks and w.state is not WorldState.ENDED]
 
     def standings(
         self,
