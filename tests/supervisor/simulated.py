@@ -287,7 +287,7 @@ class SimulatedCluster:
 
     def _repeat(self) -> None:
         self._inbox, self._repeated = [], self._clock.now
-        for world in self.worlds.values():
+        for world in [one for one in self.worlds.values() if not one.deaths]:
             for key, batches in world.sent.items():
                 for batch in batches[world.acknowledged.get(key, 0) :]:
                     self._inbox.append(Letter(world.generation, batch))
