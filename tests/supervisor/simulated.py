@@ -18,8 +18,8 @@ from workbench.core.cluster.joining import waits_for_more
 from workbench.core.cluster.model import ClusterWish
 from workbench.core.cluster.target_world import target_world
 from workbench.core.fleet.membership import by_worth, members
-from workbench.core.fleet.model import COMING, Node, NodeState
-from workbench.core.run.model import Assignment
+from workbench.core.fleet.model import COMING, FleetWish, Node, NodeState
+from workbench.core.run.model import Assignment, Run
 from workbench.core.run.rank_protocol import (
     Acknowledge,
     AskPulse,
@@ -254,6 +254,57 @@ class _World:
     def boundary(self) -> int:
         """Iterations of this attempt."""
         return self.lineage.iteration - self.first if self.lineage else 0
+
+
+class Copies:
+    """The files of runs: snapshots are copied to this machine, and brought to nodes without one."""
+
+    message = ""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._copies: dict[str, Saved] = {}
+
+    def open(self) -> None:
+        """Do nothing: copies outlive a supervisor."""
+
+    def begin(self, run: Run, hosts: Sequence[str], fleet: FleetWish) -> None:
+        """Do nothing."""
+
+    def end(self, run: str) -> None:
+        """Do nothing."""
+
+    def keep(self, fleet: FleetWish) -> None:
+        """Copy the newest snapshots that can be reached."""
+        for address in self._places.reachable():
+            for saved in self._places.disks[address]:
+                known = self._copies.get(saved[0].run)
+                if known is None or saved[0].age > known[0].age:
+                    self._copies[saved[0].run] = saved
+
+    def can_begin(self, run: Run, hosts: Sequence[str], fleet: FleetWish) -> bool:
+        """Bring the newest snapshot to the hosts of a run that continues."""
+        if run.fact.attempt > 1:
+            self.keep(fleet)
+            if saved := self._copies.get(run.id):
+                disk = self._places.disks[hosts[0]]
+                disk += [saved] if saved not in disk else []
+        return True
+
+    def has_copy(self, run: str) -> bool:
+        """Return whether there is a copy here."""
+        return run in self._copies
+
+    def output_folder(self, run: Run, hosts: Sequence[str]) -> str:
+        """Return nothing: runs write no files."""
+        return ""
+
+    def snapshot_folder(self, run: Run, fleet: FleetWish) -> str:
+        """Return nothing."""
+        return ""
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
 class SimulatedCluster:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.supervisor.simulated import Clock, Lineage, Places, SimulatedCluster
+from tests.supervisor.simulated import Clock, Copies, Lineage, Places, SimulatedCluster
 from tests.weekly import WEEKLY
 from workbench.core.fleet.model import FleetWish, NodeState, Provider
 from workbench.core.moment import Moment
@@ -33,20 +33,6 @@ class Killed(BaseException):
     """The supervisor ends here, as by SIGKILL."""
 
 
-class NoOutputs:
-    """Runs of a history write no files."""
-
-    message = ""
-
-    def open(self) -> None: ...
-    def begin(self, run: str, hosts: object, destination: str) -> None: ...
-    def place(self, run: str, hosts: object) -> str:
-        return ""
-
-    def end(self, run: str) -> None: ...
-    def close(self) -> None: ...
-
-
 class History:
     """One seeded life of a run, on nodes that come and go."""
 
@@ -56,6 +42,7 @@ class History:
         self.clock = Clock()
         self.places = Places(self.clock, self.chance)
         self.cluster = SimulatedCluster(self.clock, self.places, self.chance, TOTAL)
+        self.files = Copies(self.places)
         self.share = self.chance.choice([0.0, 0.0, 0.01, 0.03])
         self.is_away = False
         self.is_kind = False
@@ -141,7 +128,7 @@ class History:
                     self.cluster,
                     self.moment,
                     self.places,
-                    NoOutputs(),  # type: ignore[arg-type]  # simulated
+                    self.files,  # type: ignore[arg-type]  # simulated
                 )
                 self.supervisor.open()
                 return

@@ -419,3 +419,10 @@ def test_a_run_is_not_moved_away_when_no_ranks_are_wanted() -> None:
     worlds = [standing(size=2, busy=True, movable=True)]
 
     assert planned(UP, worlds, target=World((), 0)) == []
+
+
+def test_a_world_whose_hosts_are_unknown_is_replaced() -> None:
+    unknown = ObservedWorld(WorldFact(1, 2, STARTING), 0.0, False, False, ())
+
+    assert planned(UP, [unknown]) == [EndWorld(1, "another size was requested meanwhile")]
+    assert planned(UP, [unknown], target=None) == planned(UP, [unknown])

@@ -129,8 +129,11 @@ class ObservedWorld:
         return self.fact.state is WorldState.READY and self.prepared
 
     def fits(self, target: World | None) -> bool:
-        """Return whether it has the desired ranks and hosts; true while these are unknown."""
-        return target is None or self.placement == target.placement
+        """Return whether it has the desired ranks and hosts; true while these are unknown.
+
+        A world that a supervisor was starting when it ended has no known hosts, and is replaced.
+        """
+        return bool(self.placement) and (target is None or self.placement == target.placement)
 
     def can_move_to(self, target: World | None) -> bool:
         """Return whether its run can continue there, where a host has or gets its snapshots."""
