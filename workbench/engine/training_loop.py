@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from workbench.core.performance.loop_time import Instant, LoopTime
@@ -18,6 +18,7 @@ from workbench.engine.run_context import Current
 from workbench.engine.step_time import StepTime
 
 FETCH_SECONDS = 0.25
+_NONE: Mapping[str, Any] = {}
 Fetch = Callable[[Sequence[Any]], Sequence[float]]
 
 
@@ -117,18 +118,19 @@ class TrainingLoop:
             self._run.counted(self._counter.iteration, self._epochs.epoch)
         return self._begins
 
-    def end_step(self, optimizer: Any, rate: Any) -> None:
+    def end_step(self, optimizer: Any, rate: Any, values: Mapping[str, Any] = _NONE) -> None:
         """Report the step that was counted last.
 
         Args:
             rate: The optimizer's learning rate: a number, a scalar on a device, or None.
+            values: What else is to be reported of it.
         """
         number, label = self._number(optimizer)
         iteration = self._iteration
         loss = self._loss.end_step()
         self._show_held()
-        if loss is not None or self._begins:
-            self._held = number, label, iteration, {"loss": loss, "lr": rate}
+        if loss is not None or self._begins or values:
+            self._held = number, label, iteration, {"loss": loss, "lr": rate} | dict(values)
             # Only the next step tells whether a new optimizer is the main one, and whether the
             # training reports its first iteration by itself, which counts.
             if number in self._seen:

@@ -1,0 +1,194 @@
+"""Have Chainer's hand-written loops report losses, values and step times, and stop at boundaries.
+
+A loop without a ``Trainer`` is watched at ``Variable.backward``, optimizers' ``update``, iterators
+and ``chainer.report``. What a ``Trainer`` does is left to its own hook.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from workbench.engine.import_hook import when_imported
+from workbench.engine.run_context import Current
+from workbench.engine.training_loop import Pass, now
+from workbench.engine.watched_loop import WatchedLoop, watchable_run
+
+PASS = "_workbench_pass"
+_ITERATORS = ("SerialIterator", "MultiprocessIterator", "MultithreadIterator")
+
+
+def hook_chainer_loops() -> None:
+    """Watch Chainer's hand-written loops, now or as soon as ``chainer`` is imported."""
+    when_imported("chainer", _wrap)
+    when_imported("chainermn.optimizers", _wrap_multi_node)
+
+
+def _wrap(chainer: Any) -> None:
+    hooks = _hooks
+    if hooks.chainer is chainer:
+        return
+    hooks.chainer = chainer
+    chainer.Variable.backward = hooks.backward(chainer.Variable.backward)
+    for kind in (chainer.Optimizer, chainer.GradientMethod):
+        kind.update = hooks.update(kind.update)
+    for name in _ITERATORS:
+        kind = getattr(chainer.iterators, name)
+        kind.next = kind.__next__ = hooks.fetched(kind.__next__)
+    chainer.report = chainer.reporter.report = hooks.reported(chainer.reporter.report)
+
+
+def _wrap_multi_node(module: Any) -> None:
+    for kind in (module._MultiNodeOptimizer, module._DoubleBufferingOptimizer):
+        if hasattr(kind.update, "__wrapped__"):
+            return
+        kind.update = _hooks.update(kind.update)
+
+
+class _ChainerLoop(WatchedLoop):
+    """The loop of one run, and what it has reported since the last step."""
+
+    def __init__(self, run: Current) -> None:
+        super().__init__(run, _numbers)
+        self.values: dict[str, Any] = {}
+        self.is_updating = False
+
+    def taken(self) -> Mapping[str, Any]:
+        """Return the reported values, which belong to the step that ends."""
+        values, self.values = self.values, {}
+        return values
+
+
+class _ChainerHooks:
+    """The functions that are put around Chainer's own."""
+
+    chainer: Any = None
+
+    def __init__(self) -> None:
+        self._watched: _ChainerLoop | None = None
+
+    def watched(self) -> _ChainerLoop | None:
+        """Return the present run's loop; None outside of a run, and inside of a trainer."""
+        if (run := watchable_run()) is None:
+            return None
+        if self._watched is None or self._watched.run is not run:
+            self._watched = _ChainerLoop(run)
+            run.closing.append(self._forget)
+        return self._watched
+
+    def _forget(self) -> None:
+        self._watched = None
+
+    def backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``Variable.backward`` which also notes the loss that it is called on."""
+
+        @functools.wraps(original)
+        def backward(variable: Any, *args: Any, **kwargs: Any) -> Any:
+            # With a gradient it starts from no loss.
+            if (here := self.watched()) is None or variable.grad is not None:
+                return original(variable, *args, **kwargs)
+            here.do(here.loop.backward)
+            result = original(variable, *args, **kwargs)
+            if variable.array is not None and variable.array.size == 1:
+                here.do(lambda: here.loop.add_loss(_scalar(variable)))
+            return result
+
+        return backward
+
+    def update(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return an optimizer's ``update`` whose end is a step; one inside another is none."""
+
+        @functools.wraps(original)
+        def update(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            here = self.watched()
+            if here is None or here.is_updating:
+                return original(optimizer, *args, **kwargs)
+            here.is_updating = True
+            try:
+                result = original(optimizer, *args, **kwargs)
+            finally:
+                here.is_updating = False
+            here.ended_step(optimizer, _no_name, _rate, here.taken)
+            return result
+
+        return update
+
+    def fetched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return an iterator's ``__next__``, timed."""
+
+        @functools.wraps(original)
+        def get(iterator: Any) -> Any:
+            if (here := self.watched()) is None:
+                return original(iterator)
+            asked = now()
+            batch = original(iterator)
+            here.do(lambda: here.loop.fetched(_pass(iterator), asked))
+            return batch
+
+        return get
+
+    def reported(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``chainer.report`` whose values become points of the next step."""
+
+        @functools.wraps(original)
+        def report(values: Any, observer: Any = None) -> None:
+            here = self.watched()
+            if here is not None and self.chainer.config.train:
+                here.do(lambda: here.values.update(_plain(values)))
+            original(values, observer)
+
+        return report
+
+
+_hooks = _ChainerHooks()
+
+
+def _pass(iterator: Any) -> Pass:
+    """Return an iterator's present pass over its data; another one begins after an epoch's end."""
+    known = vars(iterator).get(PASS)
+    if known is None or known[1] != iterator.epoch - bool(iterator.is_new_epoch):
+        epoch = iterator.epoch - bool(iterator.is_new_epoch)
+        length = math.ceil(len(iterator.dataset) / iterator.batch_size)
+        given = Pass(id(iterator.dataset), lambda: length, iterator.batch_size)
+        known = (given, epoch)
+        setattr(iterator, PASS, known)
+    found: Pass = known[0]
+    return found
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the scalars among values, except the loss, which the backward pass has."""
+    found = {}
+    for name, value in values.items():
+        array = getattr(value, "array", value)
+        if name == "loss" or getattr(array, "size", 1) != 1:
+            continue
+        if hasattr(array, "__cuda_array_interface__"):
+            found[name] = array
+        else:
+            with contextlib.suppress(TypeError, ValueError):  # anything may be reported
+                found[name] = float(array)
+    return found
+
+
+def _scalar(variable: Any) -> Any:
+    array = variable.array
+    return array if hasattr(array, "__cuda_array_interface__") else float(array)
+
+
+def _numbers(values: Sequence[Any]) -> list[float]:
+    return [float(value) for value in values]
+
+
+def _no_name(optimizer: Any) -> str:
+    return ""
+
+
+def _rate(optimizer: Any) -> Any:
+    """Return the learning rate, which Adam calls alpha; None for an optimizer without one."""
+    hyperparameters = getattr(optimizer, "hyperparam", None)
+    rate = getattr(hyperparameters, "lr", getattr(hyperparameters, "alpha", None))
+    return float(rate) if isinstance(rate, int | float) else None
