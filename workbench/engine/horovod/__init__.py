@@ -1,0 +1,1 @@
+"""What scripts import as ``horovod`` on a rank, where Horovod itself is not installed."""
