@@ -107,3 +107,21 @@ def test_what_our_communicator_exchanges_in_a_loop_is_judged(table: Table) -> No
     assert run.fact.state is RunState.FINISHED, run.fact.error
     assert all(parts["communication"] > 1e-4 for parts in table.store.steps(run.id).values())
     assert anatomy_of(table.store, run).says
+
+
+@pytest.mark.parametrize("where", ["backward", "worker", "all_reduce"])
+def test_all_ranks_leave_when_one_raises_where_others_wait_for_it(table: Table, where: str) -> None:
+    run = table.ended(
+        table.start((LOOPS / "failing.py").read_text(), environment=(("FAILS", where),))
+    )
+    until(lambda: len(table.store.endings(run.id)) == 2)
+    seconds = time.time() - float(table.written(run)[1].split("at ")[1].split()[0])
+
+    assert run.fact.state is RunState.FAILED
+    assert f"RuntimeError: this {where} is broken" in (run.fact.error or "")
+    assert table.store.endings(run.id)[0].secondary
+    assert seconds < 2  # gloo waits 30 minutes
+    # The world is the same, and takes the next training although this one ended no group.
+    again = table.do((LOOPS / "ddp.py").read_text())
+    assert again.fact.state is RunState.FINISHED, again.fact.error
+    assert again.fact.generation == run.fact.generation

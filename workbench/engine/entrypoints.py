@@ -9,9 +9,11 @@ from typing import Any
 
 from workbench.core.run.model import Assignment, RunKind
 from workbench.engine.chainer_hook import hook_chainer
+from workbench.engine.chainer_loop import hook_chainer_loops
 from workbench.engine.channel import Address
 from workbench.engine.display_capture import route_displays
 from workbench.engine.execution import execute
+from workbench.engine.horovod.finder import offer_horovod
 from workbench.engine.progress_bars import draw_bars_as_text
 from workbench.engine.rank import Rank
 from workbench.engine.stdin_errors import refuse_questions
@@ -35,7 +37,9 @@ def join(
         refuse_questions()
         draw_bars_as_text()
         hook_chainer()
+        hook_chainer_loops()
         hook_torch()
+        offer_horovod()
         _rank = Rank(generation, address, fault_tolerant=fault_tolerant, crash_folder=crash_folder)
     return asdict(_rank.fact(_shell().kernel.engine_id))
 

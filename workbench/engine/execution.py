@@ -24,6 +24,7 @@ from workbench.engine.display_capture import figures_shown, show_value
 from workbench.engine.exchange.create import substituted
 from workbench.engine.forked_children import ended_if_forked
 from workbench.engine.mpi_calls import is_echo
+from workbench.engine.process_groups import gave_up, groups
 from workbench.engine.process_state import restored
 from workbench.engine.rank import Rank
 from workbench.engine.run_context import Current
@@ -46,6 +47,8 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
             ending = _attempt(rank, run, assignment, shell)
     finally:
         run.close()
+        if ending.state == "failed":
+            groups.free()  # the others may wait for this rank
         rank.leave(run, ending)
 
 
@@ -76,7 +79,7 @@ def _failed(error: BaseException, run: Current, *, exited: bool = False, stale: 
     text, whole = _own_traceback(error, run)
     if stale:
         return Ending("failed", run.iteration, stale, f"{stale}\n{text}", whole=whole)
-    echo = is_echo(error)
+    echo = is_echo(error) or gave_up(error)
     return Ending("failed", run.iteration, last_line(error), text, exited, echo, whole=whole)
 
 

@@ -30,6 +30,7 @@ from workbench.engine.forked_children import Children
 from workbench.engine.mpi_calls import GenerationWorlds, is_revoked, watch
 from workbench.engine.node_emulation import host_name, node_of, slow_links
 from workbench.engine.output_capture import catch_up_by
+from workbench.engine.process_groups import gave_up, groups
 from workbench.engine.run_context import Current, current, set_current
 from workbench.engine.run_log import RunLog, owners_only
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
@@ -178,6 +179,8 @@ class Rank:
     def stale(self, error: BaseException) -> str:
         """Return the message for an error that is due to a communicator from before a failure."""
         worlds = self.worlds
+        if gave_up(error) and groups.are_stale:
+            return sentence("A process group that is used here", worlds.lost)
         if not is_revoked(error) or not worlds.lost or worlds.revoked:
             return ""
         return sentence("A communicator that is used here", worlds.lost)
@@ -191,6 +194,7 @@ class Rank:
         """Free the main thread, whether it is in MPI or in Python; called by the channel."""
         self._interrupt_wanted = True
         self.worlds.revoke()
+        groups.free()
         if self._interruptible:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 

@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import functools
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from workbench.engine.import_hook import when_imported
+from workbench.engine.process_groups import hook_process_groups
 from workbench.engine.run_context import Current, current
 from workbench.engine.training_loop import Pass, TrainingLoop, now
+from workbench.engine.watched_loop import WatchedLoop, watchable_run
 
 UNSCALED = "_workbench_unscaled"
 PASS = "_workbench_pass"
 # Names that say nothing about which optimizer it is.
 _GENERIC = frozenset({"self", "opt", "optim", "optimizer"})
-_MAIN = threading.main_thread().ident
 
 
 def hook_torch() -> None:
     """Watch PyTorch's training loops, now or as soon as ``torch`` is imported."""
     when_imported("torch", _wrap)
+    hook_process_groups()
 
 
 def _wrap(torch: Any) -> None:
@@ -97,55 +98,16 @@ def _refusing(original: Callable[..., Any], what: str) -> Callable[..., Any]:
     return make
 
 
-class _Watched:
-    """The loop of one run; a defect of ours ends its curves, and never the training."""
+class _Watched(WatchedLoop):
+    """The loop of one run, and its replicas."""
 
     def __init__(self, run: Current, torch: Any) -> None:
         # What exchanges is not needed before there is a loop.
         from workbench.engine.exchange.replicas import Replicas, exchange_options
 
-        self.run = run
+        super().__init__(run, functools.partial(_numbers, torch), self._exchange)
         self.replicas = Replicas(torch, exchange_options())
-        self.loop = TrainingLoop(run, functools.partial(_numbers, torch), self._exchange)
-        self._torch = torch
-        self.is_broken = False
-        run.closing.append(self._close)
-
-    def do(self, function: Callable[..., Any], *args: Any) -> None:
-        """Call ``function``; after an error, which is written once, nothing more is called."""
-        if self.is_broken:
-            return
-        try:
-            function(*args)
-        except Exception as error:  # noqa: BLE001  # a training is worth more than its curve
-            self._end(error)
-
-    def count(self, optimizer: Any) -> bool:
-        """Report an optimizer's step; return whether it is a boundary, also after an error."""
-        begins = True
-        try:
-            begins = self.loop.count(optimizer, functools.partial(_name, optimizer))
-        except Exception as error:  # noqa: BLE001  # likewise
-            self._end(error)
-        self.do(self._report, optimizer)
-        return begins
-
-    def _report(self, optimizer: Any) -> None:
-        self.loop.end_step(optimizer, _rate(self._torch, optimizer))
-
-    def _end(self, error: Exception) -> None:
-        if not self.is_broken:
-            self.is_broken = True
-            self.run.log.note(
-                "stderr",
-                f"workbench: this loop's curves and step times end here ({error!r:.500}); "
-                "the training continues, and workbench.report works.\n",
-            )
-
-    def _close(self) -> None:
-        global _watched  # noqa: PLW0603  # it is done with
-        self.do(self.loop.finish)
-        _watched = None
+        run.closing.append(_forget)
 
     def _exchange(self) -> float:
         """Return the seconds of a backward pass in which replicas only exchanged by themselves.
@@ -164,6 +126,11 @@ class _Watched:
 _watched: _Watched | None = None
 
 
+def _forget() -> None:
+    global _watched  # noqa: PLW0603  # the run is done with
+    _watched = None
+
+
 class _Hooks:
     """The functions that are put around PyTorch's own."""
 
@@ -176,9 +143,7 @@ class _Hooks:
         global _watched  # noqa: PLW0603  # a process hosts one run at a time
         if self._is_compiling():  # the compiler traces what it is shown, and fails at our state
             return None
-        run = current()
-        # A trainer that counts iterations itself is hooked on its own.
-        if run is None or run.log.progress_source is not None or threading.get_ident() != _MAIN:
+        if (run := watchable_run()) is None:
             return None
         if _watched is None or _watched.run is not run:
             _watched = _Watched(run, self._torch)
@@ -209,10 +174,8 @@ class _Hooks:
 
     def after_step(self, optimizer: Any, *_: Any) -> None:
         """Report an optimizer's step; the run may stop here."""
-        here = self.watched()
-        if here is not None and here.count(optimizer) and not here.run.in_loop:
-            here.run.boundaries.passed()
-            here.run.boundaries.check()
+        if (here := self.watched()) is not None:
+            here.ended_step(optimizer, _name, functools.partial(_rate, self._torch))
 
     def iterated(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``DataLoader.__iter__`` whose iterator knows where its batches come from."""
