@@ -117,7 +117,7 @@ def _check_source(run: Run, source: str | None, path: str | None) -> None:
 def _snapshot_of(store: Store, run: Run, fleet: FleetWish) -> int:
     """Return the iteration of the run's newest snapshot; -1 if only the ranks know it."""
     called, iteration = f"Run {run.wish.name!r}", store.newest_snapshot(run.id)
-    if fleet.provider in ELSEWHERE:
+    if fleet.provider in ELSEWHERE or fleet.snapshots:
         if iteration == NONE:
             raise StateError(f"{called} has no snapshot", _SAVERS)
         return iteration

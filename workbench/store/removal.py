@@ -115,6 +115,14 @@ class Removal(Database):
                 connection.execute(f"DELETE FROM {table} WHERE run = ?", found)
         return True
 
+    def ended_runs(self, cluster: str) -> list[str]:
+        """Return the runs of a cluster that have ended, the one that ended first before others."""
+        rows = self._all(
+            f"SELECT id FROM runs WHERE cluster = ? AND state IN ({_MARKS}) ORDER BY ended, number",
+            (cluster, *_ENDED),
+        )
+        return [str(run) for (run,) in rows]
+
     def removed_snapshots(self, cluster: str) -> list[str]:
         """Return the deleted runs of a cluster that had snapshots, the newest first."""
         rows = self._all(

@@ -16,6 +16,7 @@ from workbench.core.units import count, milliseconds
 from workbench.core.world.world import RankFact
 from workbench.store import Store
 from workbench.view.html import Html, element, sentence
+from workbench.view.newest_snapshot import newest_snapshot_text
 from workbench.view.text import duration, moment, number, values_line
 
 Row = tuple[str, ...]
@@ -176,6 +177,9 @@ def _compared(store: Store, runs: Sequence[Run], now: float) -> Iterator[Row]:
     yield "ranks", *(str(run.fact.ranks or NOTHING) for run in runs)
     yield "iterations", *(f"{run.fact.iteration:,}" for run in runs)
     yield "duration", *(_duration(run, now) for run in runs)
+    snapshots = [newest_snapshot_text(store, run) for run in runs]
+    if any(snapshots):
+        yield "newest snapshot", *(text or NOTHING for text in snapshots)
     given = [dict(run.wish.parameters) for run in runs]
     for name in sorted({name for parameters in given for name in parameters}):
         yield name, *(str(parameters.get(name, NOTHING)) for parameters in given)

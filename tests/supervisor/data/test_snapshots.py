@@ -259,3 +259,35 @@ def test_a_deleted_run_leaves_no_snapshots_on_nodes(nodes, keeper, store, monkey
 
     until(lambda: not second.exists(), "the removal")
     assert [path.name for path in first.iterdir()] == ["notes.txt"]
+
+
+def test_on_a_host_the_oldest_ended_runs_make_room(nodes, keeper, store, monkeypatch) -> None:
+    monkeypatch.setattr("workbench.supervisor.data.snapshots.SHARE_OF_DISK", 0.0)
+    folder = nodes.add("10.0.0.4")
+    active = folder.with_name("261121-130000-abcd")
+    save(folder, 9)
+    (active / "left").mkdir(parents=True)
+    store.put_nodes("c", [Node("10.0.0.4", state=NodeState.JOINED, address="10.0.0.4")])
+    store.put_run_fact(RUN, state=RunState.FINISHED, ended=time.time())
+
+    keeper().keep(HOSTS)
+
+    until(lambda: not folder.exists(), "the removal")
+    assert active.exists()
+
+
+def test_a_copy_that_fails_is_said_until_it_succeeds(nodes, keeper, monkeypatch) -> None:
+    monkeypatch.setattr("workbench.supervisor.data.snapshots.AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr("workbench.supervisor.data.snapshots.LOOK_SECONDS", 0.1)
+    folder = nodes.add("10.0.0.4")
+    newest = save(folder, 9)
+    data = (folder / newest.name / "trainer.npz").read_bytes()
+    (folder / newest.name / "trainer.npz").write_bytes(b"torn")
+    snapshots = keeper()
+
+    snapshots.begin(attempt(1), ["10.0.0.4"], HOSTS)
+    until(lambda: "trainer.npz of the snapshot is damaged" in snapshots.message, "a sentence")
+    assert here() == []
+    (folder / newest.name / "trainer.npz").write_bytes(data)
+
+    until(lambda: here() == [newest] and not snapshots.message, "the copy")

@@ -93,6 +93,7 @@ class RunCopies:
     looked: float = 0.0
     over: bool = False
     failures: int = 0
+    trouble: str = ""
 
 
 @dataclass
@@ -103,6 +104,7 @@ class Wanted:
     attempt: int
     hosts: tuple[str, ...]
     failures: int = 0
+    due: float = 0.0
     damaged: set[tuple[str, str]] = field(default_factory=set)
 
 
@@ -119,7 +121,6 @@ class Snapshots:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._closing = 0.0
-        self._message = ""
         self._runs: dict[str, RunCopies] = {}
         self._hosts: dict[str, tuple[str, ...]] = {}
         self._wanted: dict[str, Wanted] = {}
@@ -137,7 +138,7 @@ class Snapshots:
     @property
     def message(self) -> str:
         """One sentence for the user; empty if there is nothing to report."""
-        return self._message
+        return next((kept.trouble for kept in [*self._runs.values()] if kept.trouble), "")
 
     def begin(self, run: Run, hosts: Sequence[str], fleet: FleetWish) -> None:
         """Copy the snapshots of a run that begins, or continues, on some hosts."""
@@ -237,17 +238,14 @@ class Snapshots:
         with Store() as store:
             while not self._is_done():
                 try:
-                    is_busy = self._turn(store, time.monotonic())
+                    self._turn(store, time.monotonic())
                 except WorkbenchError as error:
                     log.warning("snapshots: %s", error)
-                    is_busy = False
                 except Exception:  # without this thread no run resumes on other nodes
                     log.exception("snapshots failed")
-                    is_busy = False
                     self._wake.wait(AGAIN_SECONDS)
-                if not is_busy:
-                    self._wake.wait(WAIT_SECONDS if self._wanted else LOOK_SECONDS)
-                    self._wake.clear()
+                self._wake.wait(WAIT_SECONDS if self._wanted else LOOK_SECONDS)
+                self._wake.clear()
 
     def _is_done(self) -> bool:
         if not self._closing:
@@ -255,23 +253,24 @@ class Snapshots:
         waiting = [kept for kept in [*self._runs.values()] if kept.over and kept.failures < TRIES]
         return not waiting or time.monotonic() > self._closing
 
-    def _turn(self, store: Store, now: float) -> bool:
-        """Do what is due; return whether anything was done."""
+    def _turn(self, store: Store, now: float) -> None:
+        """Do what is due."""
         for run, wanted in [*self._wanted.items()]:
-            self._place(run, wanted)
+            if now >= wanted.due:
+                self._place(run, wanted)
+        if self._wanted:
+            return  # a run that waits goes first
+        flushing = [*self._flushing]
         for kept in [*self._runs.values()]:
-            if self._wanted:
-                break  # a run that waits goes first
-            is_flushed = any(address in self._flushing for address in kept.hosts)
+            is_flushed = any(address in flushing for address in kept.hosts)
             if is_flushed or kept.over or now - kept.looked >= LOOK_SECONDS:
                 kept.looked = now
                 self._copy(kept, now, at_once=is_flushed or kept.over)
-        for address in [*self._flushing]:
+        for address in flushing:
             self._flushing.pop(address, None)
         if now >= self._removal_due:
             self._removal_due = now + REMOVAL_SECONDS
             self._remove(store)
-        return bool(self._wanted)
 
     def _copy(self, kept: RunCopies, now: float, *, at_once: bool) -> None:
         """Copy what a run has and its durable place lacks, if it is due."""
@@ -283,10 +282,10 @@ class Snapshots:
             kept.failures += 1
             kept.due = now + AGAIN_SECONDS
             log.warning("snapshots of run %s are not copied: %s", kept.run, error)
-            self._message = f"The snapshots of run {kept.run} are not copied: {error}."
+            kept.trouble = f"The snapshots of run {kept.run} are not copied: {error}."
             is_whole = kept.failures >= TRIES
         else:
-            kept.failures, self._message = 0, ""
+            kept.failures, kept.trouble = 0, ""
         with self._lock:
             if kept.over and is_whole and self._runs.get(kept.run) is kept:
                 del self._runs[kept.run]
@@ -362,6 +361,7 @@ class Snapshots:
             self._bring_to(wanted.copies, wanted)
         except WorkbenchError as error:
             wanted.failures += 1
+            wanted.due = time.monotonic() + wanted.failures
             log.warning("snapshots of run %s are not placed: %s", run, error)
             if wanted.failures < TRIES:
                 return
@@ -424,8 +424,8 @@ class Snapshots:
     def _limit(self, store: Store, address: str) -> None:
         """Remove the snapshots of the oldest ended runs from a host, beyond a limit."""
         client, root = self._agents.of(address, self._fleet.snapshots), self._folder_of(address, "")
-        ended = sorted(store.kept(), key=lambda run: run.ended)
-        client.ask(LIMIT, root.rstrip("/"), SHARE_OF_DISK, [run.id for run in ended])
+        ended = store.ended_runs(self._cluster)
+        client.ask(LIMIT, root.rstrip("/"), SHARE_OF_DISK, ended)
         self._limited.add(address)
 
     def _folder_of(self, address: str, run: str) -> str:

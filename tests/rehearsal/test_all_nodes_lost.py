@@ -1,0 +1,61 @@
+"""All nodes of a training are taken back at once; it continues on others, and its end is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.rehearsal.ec2.endpoint import Endpoint
+from tests.rehearsal.test_ec2_cluster import NAME, Shell, open_shell, until
+from workbench.core.fleet.model import NodeState
+from workbench.core.run.model import RunKind
+from workbench.node.snapshot_folder import manifests
+from workbench.requests.run import ask_run, ask_stop
+from workbench.store.paths import snapshot_directory
+
+pytestmark = [
+    pytest.mark.root, pytest.mark.mpi, pytest.mark.weekly, pytest.mark.timeout(600),
+]  # fmt: skip
+PROGRAMS = Path(__file__).parents[1] / "supervisor" / "programs"
+TRAINING = (PROGRAMS / "slow_training.py").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def shell(one_endpoint: Endpoint, tmp_path: Path) -> Iterator[Shell]:
+    with open_shell(one_endpoint, tmp_path) as shell:
+        yield shell
+
+
+def test_a_training_outlives_all_of_its_nodes(shell: Shell) -> None:
+    store = shell.store
+    shell.up(2)
+    first = until(lambda: shell.joined(2), "two nodes", said=shell.log)
+    endless = (("epochs", 100_000),)
+    run = ask_run(store, kind=RunKind.CELL, source=TRAINING, cluster=NAME, parameters=endless).id
+    until(lambda: manifests(snapshot_directory(run), run), "a copy here", said=shell.log)
+
+    for node in first:
+        shell.endpoint.interrupt(node.id, 0)
+
+    until(lambda: store.run(run).fact.resumed_at > 0, "the next attempt", said=shell.log)
+    there = {node.id for node in shell.nodes(NodeState.JOINED)}
+    fact = store.run(run).fact
+    assert there.isdisjoint(node.id for node in first)
+    assert fact.attempt > 1
+    assert fact.resumed_at >= 5
+    resumed_at = fact.resumed_at
+    until(lambda: store.run(run).fact.iteration > resumed_at, "an iteration", said=shell.log)
+
+    ask_stop(store, run, NAME)
+    until(lambda: store.run(run).fact.state.ended, "the end", said=shell.log)
+    stopped_at = store.run(run).fact.stopped_at
+
+    def last() -> int:
+        return max(one.iteration for one in manifests(snapshot_directory(run), run))
+
+    until(lambda: last() == stopped_at, "the copy of its end", said=shell.log)
+    shell.do("delete", "--cluster", NAME)
+    assert last() == stopped_at
+    shell.nothing_is_left()

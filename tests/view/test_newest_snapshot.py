@@ -1,0 +1,33 @@
+"""A run's page says which snapshot is the newest, and where it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.run.snapshots import SnapshotFile, SnapshotManifest
+from workbench.view.newest_snapshot import described
+
+ELSEWHERE = FleetWish(provider=Provider.HOSTS)
+IN_S3 = FleetWish(provider=Provider.EC2, snapshots="s3://bucket/prefix")
+
+
+def saved(iteration: int) -> SnapshotManifest:
+    files = (SnapshotFile("trainer.npz", 1_500_000, 7),)
+    return SnapshotManifest("a-run", 1, 1, 1, iteration, 0.5, 2, final=False, files=files)
+
+
+@pytest.mark.parametrize(
+    ("reported", "here", "fleet", "text"),
+    [
+        (-1, [], FleetWish(), ""),
+        (1200, [saved(1200)], FleetWish(), "iteration 1,200, 1.5 MB on this machine"),
+        (9, [], FleetWish(), "iteration 9"),
+        (9, [], ELSEWHERE, "iteration 9 on its nodes alone"),
+        (9, [saved(5), saved(9)], ELSEWHERE, "iteration 9, 1.5 MB; copied to this machine"),
+        (9, [saved(5)], ELSEWHERE, "iteration 9; copied to this machine: 5"),
+        (9, [], IN_S3, "iteration 9 on its nodes; copies in s3://bucket/prefix"),
+    ],
+)
+def test_the_newest_snapshot_is_said_with_its_place(reported, here, fleet, text) -> None:
+    assert described(reported, here, fleet) == text
