@@ -36,6 +36,7 @@ NAMES = (
     "exchange_epoch",
     "plan",
     "staging",
+    "goodput",
 )
 
 
