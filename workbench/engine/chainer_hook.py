@@ -12,6 +12,7 @@ import numpy
 
 from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
+from workbench.engine.echo_messages import without_echoes
 from workbench.engine.gradient_noise import NoiseScaleMonitor
 from workbench.engine.import_hook import when_imported
 from workbench.engine.run_context import Current, current
@@ -42,6 +43,8 @@ def _wrap(module: Any) -> None:
 def _reporting(original: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(original)
     def run(trainer: Any, *args: Any, **kwargs: Any) -> None:
+        from workbench.engine.mpi_calls import is_echo  # which initializes MPI
+
         here = current()
         # A trainer inside of an elastic loop is a part of that loop's step.
         if here is None or here.in_loop or EXTENSION_NAME in trainer._extensions:
@@ -57,6 +60,7 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
         with (
             extension.timing.installed(trainer.updater),
             extension.noise.installed(trainer.updater),
+            without_echoes(is_echo),
         ):
             original(trainer, *args, **kwargs)
         if here.boundaries.due:
