@@ -10,6 +10,7 @@ from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch, Chunk, Sample
 from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.store import Store
+from workbench.store.attempts import Changes
 from workbench.view.attempt_headings import AttemptHeadings, output_before
 
 LOST = "Rank 1 on node-1 was lost (killed by signal 9). Lost 41 steps (6.2 s)."
@@ -83,3 +84,13 @@ def test_who_resumes_a_run_does_not_read_what_it_wrote_before(store, supervisor,
 
     assert before == 0
     assert found == [SECOND, "three\n"]
+
+
+def test_an_attempt_that_was_requested_is_only_resumed(store, supervisor, run) -> None:
+    supervisor.put_run_fact(run, state=RunState.STOPPED, message="Stopped at iteration 161.")
+    supervisor.resume_run(supervisor.run(run).fact, "Continues.", Changes(1.0))
+    prints(supervisor, run, 1, "three")
+
+    assert "attempt 2, 4 ranks, from iteration 120: resumed" in said(
+        AttemptHeadings(run), store, run
+    )

@@ -57,4 +57,5 @@ def heading(run: Run, past: Sequence[Attempt], place: int) -> str:
     parts = [f"attempt {place + 1}", f"{changed}{count(ranks, 'rank')}"]
     if before.snapshot != NONE:
         parts.append(f"from iteration {before.snapshot:,}")
-    return f"{', '.join(parts)}: {before.message}".removesuffix(": ")
+    why = before.message if before.is_automatic else "resumed"
+    return f"{', '.join(parts)}: {why}"

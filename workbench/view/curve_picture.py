@@ -10,7 +10,7 @@ from typing import Any
 
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy
 from workbench.core.run.axes import axis_of
-from workbench.core.run.smoothing import FEW, smooth
+from workbench.core.run.smoothing import FEW, REACH, smooth
 from workbench.view import step_bars
 from workbench.view.curve_layout import Panel
 from workbench.view.page_protocol import MarkMessage
@@ -113,12 +113,16 @@ class Plot:
     def redo(self, panel: Panel) -> None:
         """Draw the stretches that later attempts did again."""
         for line in panel.lines:
+            x = line.trace.iterations
             for trace in line.redone:
+                own = trace.iterations
+                # As far as the average of the whole curve reaches.
+                reach = REACH * (x[-1] - x[0]) / max(1, own[-1] - own[0]) if len(x) > FEW else 0.0
                 self.axes.plot(
-                    trace.iterations,
-                    trace.mean,
+                    own,
+                    smooth(own, trace.mean, reach),
                     color=line.style.colour,
-                    linewidth=1,
+                    linewidth=1.2,
                     alpha=_REDONE,
                 )
 

@@ -97,17 +97,26 @@ export function layOut(
   shown: Range | null = null,
   width = Infinity
 ): ILayout {
+  const smoothed = (curve: ICurve, x: Float64Array, values: Float32Array) => {
+    const [first, last] = shown ?? curve.series.span ?? [0, 0];
+    return isSmoothed(curve, style)
+      ? smooth(x, values, (style.smoothing / 100) * (last - first))
+      : values;
+  };
   const drawn = curves.map(curve => {
     const { x, median, slowest } = curve.series;
-    const [first, last] = shown ?? curve.series.span ?? [0, 0];
-    const smoothed = (values: Float32Array) =>
-      isSmoothed(curve, style)
-        ? smooth(x, values, (style.smoothing / 100) * (last - first))
-        : values;
-    const lines = { line: smoothed(median), slowest: smoothed(slowest) };
+    const lines = {
+      line: smoothed(curve, x, median),
+      slowest: smoothed(curve, x, slowest)
+    };
     return inSight(curve.series, lines, shown, width);
   });
-  const redone = curves.map(curve => stretches(curve, shown));
+  const redone = curves.map(curve =>
+    (curve.redone ?? []).map(({ series }) => ({
+      x: series.x,
+      line: smoothed(curve, series.x, series.median)
+    }))
+  );
   const x = union([...drawn, ...redone.flat()].map(one => one.x));
   const places = drawn.map(one => placesIn(x, one.x));
   const lines = linesOf(curves, style);
@@ -120,16 +129,6 @@ export function layOut(
   });
   const data = [x, ...rows] as uPlot.AlignedData;
   return { lines, data, drawn, places, redone };
-}
-
-/** The stretches of a curve that were done again, where they are in sight. */
-function stretches({ redone }: ICurve, shown: Range | null): IStretch[] {
-  return (redone ?? []).map(({ series }) => {
-    const { x, median } = series;
-    const first = shown ? Math.max(0, series.nearest(shown[0]) - 1) : 0;
-    const end = shown ? series.nearest(shown[1]) + 2 : series.length;
-    return { x: x.subarray(first, end), line: median.subarray(first, end) };
-  });
 }
 
 /** The lines to draw, the most important last, so that it is on top. */

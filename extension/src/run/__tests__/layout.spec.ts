@@ -164,7 +164,6 @@ describe('what a later attempt did again', () => {
     expect(heightOf([again], layOut([again], PLAIN), [0, 4], false)).toEqual([
       0, 9
     ]);
-    expect(layOut([again], PLAIN, [3, 4]).redone[0][0].x.length).toBe(3);
   });
 
   test('is named where it is pointed at, and nowhere else', () => {
