@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from workbench.core.cluster.size import Size
-from workbench.core.run.model import RunKind
+from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.requests.cluster import ask_size
 from workbench.requests.resume import ask_resume
@@ -29,6 +29,8 @@ SECONDS = 120.0
 AFTER = 5  # iterations on the new ranks
 LAST_STEP_SECONDS = 0.1  # a step may still end right after the kill
 OURS, BY_HAND = "resize", "stop, resize, resume"
+WAIT = "import time\ntime.sleep(60)"
+ALLREDUCE = "from mpi4py import MPI\nassert MPI.COMM_WORLD.allreduce(1) == 2"
 NOTE = "100 MB of parameters and momentum, real steps; without a step's own time"
 
 
@@ -36,6 +38,7 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     """Resize and kill trainings, in turn, and read the times of their iterations."""
     stalls: list[float] = []
     killed: list[float] = []
+    crashed: list[float] = []
     with cluster(2), Store() as store:
         ways = {
             OURS: partial(_resized, store, stalls, by_hand=False),
@@ -44,7 +47,9 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
         found = interleaved(rounds, ways, say)
         for number in range(1, rounds + 1):
             killed.append(_killed(store, stalls))
-            say(f"round {number} of {rounds}: rank killed {killed[-1]:.5g}")
+            crashed.append(_next_cell(store))
+            line = f"rank killed {killed[-1]:.5g}, next cell {crashed[-1]:.5g}"
+            say(f"round {number} of {rounds}: {line}")
     return [
         Row(
             "pause of a training that is resized between 1 and 2 ranks",
@@ -57,6 +62,13 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
             "s",
             Series("continues by itself", tuple(killed)),
             note=NOTE,
+        ),
+        Row(
+            "SIGKILL of a rank in one cell to the end of the next cell, 2 ranks",
+            "s",
+            Series("next cell", tuple(crashed)),
+            limit=1.0,
+            note="the next cell is an allreduce, and is asked for when the first has failed",
         ),
         Row(
             "stall of a snapshot",
@@ -92,6 +104,26 @@ def _killed(store: Store, stalls: list[float]) -> float:
         os.kill(victim.pid, signal.SIGKILL)
         _continued(store, run, 1)
         return min(t for t in _times(store, run) if t > asked + LAST_STEP_SECONDS) - asked
+
+
+def _next_cell(store: Store) -> float:
+    """Return the time from the end of a rank in one cell to the end of the cell after it."""
+    first = _started(store, WAIT)
+    _until(lambda: store.run(first).fact.state is RunState.RUNNING)
+    victim = store.ranks(NAME, store.run(first).fact.generation)[1]
+    killed = time.time()
+    os.kill(victim.pid, signal.SIGKILL)
+    _until(lambda: store.run(first).fact.state.ended)
+    second = _started(store, ALLREDUCE)
+    _until(lambda: store.run(second).fact.state.ended)
+    fact = store.run(second).fact
+    if fact.state is not RunState.FINISHED:
+        raise BenchmarkFailed(f"The cell after a crash is {fact.state}: {fact.message}")
+    return fact.ended - killed
+
+
+def _started(store: Store, source: str) -> str:
+    return ask_run(store, kind=RunKind.CELL, source=source, cluster=NAME).id
 
 
 @contextmanager

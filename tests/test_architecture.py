@@ -49,6 +49,7 @@ CORE = ("world", "node", "fleet", "cluster", "performance", "run", "supervisor")
 BY_NAME = {
     # What the cluster has engines do in their own processes, by name.
     ("cluster", "workbench.engine.entrypoints"),
+    ("cluster", "workbench.engine.mpi_start"),
     ("cluster", "workbench.engine.output_capture"),
 }
 # What has state, waits or looks at the world has no place among decisions.

@@ -29,12 +29,14 @@ from workbench.cluster.mpi_installation import (
     mpiexec_arguments,
     rank_environment,
 )
+from workbench.cluster.warm_ranks import PRELOADED, VARIABLE, are_wanted, server_command
 from workbench.core.node.findings import (
     Finding,
     judge_blas,
     judge_chainer,
     judge_directory,
     judge_disk,
+    judge_forks,
     judge_host_name,
     judge_interfaces,
     judge_mpi,
@@ -43,7 +45,7 @@ from workbench.core.node.findings import (
     judge_versions,
     judge_world,
 )
-from workbench.core.world.world import Host, RankFact, plan_world
+from workbench.core.world.world import Host, RankFact, blas_environment, plan_world
 from workbench.errors import MachineError
 
 WORLD_DEADLINE_SECONDS = 20.0
@@ -97,6 +99,19 @@ def examine_chainer() -> Finding:
     return judge_chainer(output.strip() if code == 0 else "", lines[-1])
 
 
+def examine_forks() -> Finding:
+    """Import what a fork server does, and let it check whether it may fork then."""
+    if not are_wanted():
+        return judge_forks(0, (), f"{VARIABLE} says so")
+    command = [*server_command(Path(tempfile.gettempdir()), PRELOADED), "--check"]
+    code, output, errors = _execute(command, IMPORT_DEADLINE_SECONDS, blas_environment(1))
+    lines = errors.strip().splitlines() or ["the fork server printed no message"]
+    if code:
+        return judge_forks(0, (), lines[-1])
+    found = json.loads(output.strip().rpartition("\n")[2])
+    return judge_forks(found["modules"], found["late"], "")
+
+
 def examine_host_name() -> Finding:
     """Resolve this machine's own name."""
     name = socket.gethostname()
@@ -143,6 +158,7 @@ def examine(data: Path, ranks: Sequence[RankFact]) -> list[Finding]:
         judge_shared_memory(shutil.disk_usage(shared).total if shared.is_dir() else 0),
         judge_interfaces(interfaces),
         examine_chainer(),
+        examine_forks(),
         judge_versions(ranks),
     ]
 

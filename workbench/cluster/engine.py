@@ -53,4 +53,5 @@ def _set_open_mpi_up() -> None:
 
 if __name__ == "__main__":
     _set_open_mpi_up()
+    import_module("workbench.engine.mpi_start").begin()
     Engine.launch_instance()

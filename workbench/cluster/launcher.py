@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from workbench.cluster.mpi_installation import (
     mpiexec_arguments,
     rank_environment,
 )
-from workbench.core.world.world import WORLD_VARIABLE, Host, World
+from workbench.core.world.world import FOREIGN, WORLD_VARIABLE, Host, World
 
 HEARTBEAT_SECONDS = 0.5
 GENERATION_VARIABLE = "WORKBENCH_GENERATION"
@@ -27,13 +28,17 @@ _MARKED = (
     'cut -d \' \' -f $((${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}} + 1)))" "$@"'
 )
 
-# Variables of a kernel or server that a rank must not inherit.
-FOREIGN = ("JPY_PARENT_PID", "JPY_SESSION_NAME", "MPLBACKEND", "PYDEVD_USE_FRAME_EVAL")
+_STUB = Path(__file__).parents[1] / "node" / "fork_stub.py"
 
 
 def patience_option(seconds: float) -> str:
     """Return the controller's option for the time until it gives up unreachable engines."""
     return f"--HeartMonitor.max_heartmonitor_misses={int(seconds / HEARTBEAT_SECONDS)}"
+
+
+def through_stub(program: Sequence[str], path: str) -> list[str]:
+    """Return a rank's command, by way of the fork server at ``path`` if there is one."""
+    return [program[0], "-I", "-S", str(_STUB), path, *program] if path else [*program]
 
 
 def engine_program(
@@ -95,6 +100,7 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
         config=True,
         help="Whether each engine has ipyparallel's nanny process, which forwards signals.",
     )
+    forks = Unicode("", help="Socket of the fork server; empty to start every rank by itself.")
     mpi_args: Any
     marks: Any = List(help="NAME=value of each rank, in rank order, where ranks differ.")
     rank_environment = Dict(help="Additional environment of every rank.", config=True)
@@ -131,7 +137,7 @@ class WorldEngineSetLauncher(MPIEngineSetLauncher):
     def program(self) -> list[str]:
         """Return the command of an engine, with this Python."""
         marked = ["sh", "-c", _MARKED, "sh"] if self.marks else []
-        return [*marked, *engine_program(nanny=self.nanny)]
+        return [*marked, *through_stub(engine_program(nanny=self.nanny), self.forks)]
 
     def get_env(self) -> dict[str, str]:
         """Return the environment, without variables of the starting process."""

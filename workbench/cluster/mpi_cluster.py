@@ -33,6 +33,7 @@ from workbench.cluster.multihost import Spreading, engine_ports, folder_of
 from workbench.cluster.process_monitor import LocalProcessMonitor
 from workbench.cluster.rank_router import Mailbox
 from workbench.cluster.remote_hosts import Login, Mark, Nodes, Reach, remove
+from workbench.cluster.warm_ranks import WarmRanks, forks_of
 from workbench.core.cluster.generation import FailedCall, WorldFact, WorldState
 from workbench.core.node.validation import built, fitted, parsed
 from workbench.core.quote import one_line
@@ -61,6 +62,7 @@ class MpiCluster:
         login: Returns what a world's first host needs to log in to its hosts.
         patience: Seconds that ranks on other hosts keep running without a supervisor.
         mark: Identifies the processes of each host, where hosts are simulated.
+        forks: The fork server, if it was started before.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class MpiCluster:
         login: Callable[[Sequence[Host]], Login] = lambda hosts: Login(),
         patience: float = PATIENCE_SECONDS,
         mark: Mark = lambda host: "",
+        forks: WarmRanks | None = None,
     ) -> None:
         self._folder = folder
         self._mailbox = Mailbox(folder / "mailbox.json")
@@ -78,6 +81,7 @@ class MpiCluster:
         self._patience = patience
         self._mark = mark
         self._monitor = LocalProcessMonitor()
+        self._forks = forks or forks_of(folder)
         self._cluster: Any = None
         self._client: Any = None
         self._worlds: dict[int, MpiWorld] = {}
@@ -129,6 +133,7 @@ class MpiCluster:
 
     def observe(self) -> tuple[WorldFact, ...]:
         """Examine every world, and continue those that are starting or ending."""
+        self._forks.look()
         if self._has_controller():
             self._assign_engines()
         else:
@@ -204,6 +209,7 @@ class MpiCluster:
         while self._worlds and time.monotonic() < deadline:
             self.observe()
             time.sleep(0.05)
+        self._forks.close()
         if self._client is not None:
             self._client.close()
         if self._cluster is not None:
@@ -274,6 +280,7 @@ class MpiCluster:
 
     def _started_here(self, generation: int, world: World) -> Any:
         marks = {host.address: self._mark(host) for host in world.hosts}
+        self._forks.start()
         self._cluster.start_engines_sync(
             n=world.size,
             engine_set_id=f"g{generation}",
@@ -284,6 +291,7 @@ class MpiCluster:
             generation=generation,
             mark=mark_of(self._key(), generation),
             nanny=False,
+            forks=self._forks.path,
         )
         return self._cluster.engines[f"g{generation}"]
 
@@ -332,7 +340,7 @@ class MpiCluster:
                 continue
             self._asked[engine] = None
             try:
-                generation, parent = fitted(tuple[int, int], parsed(answer.get()[0]))
+                generation, parent, started = fitted(tuple[int, int, int], parsed(answer.get()[0]))
             except (ipp.RemoteError, ipp.CompositeError, MachineError) as error:
                 if _is_engine_gone(error):
                     del self._asked[engine]  # another engine may get the same id
@@ -342,6 +350,7 @@ class MpiCluster:
             world = self._worlds.get(generation)
             if world is not None:
                 world.engines.add(engine)
+                world.launched[engine] = started
                 if world.generation in self._spreading:
                     world.parents[engine] = parent
 
@@ -409,11 +418,17 @@ class MpiCluster:
 
 
 def _generation(nbytes: int) -> bytes:
-    """Return an engine's generation and its parent process; pickled by value."""
+    """Return an engine's generation, and what mpiexec knows it by; pickled by value.
+
+    These are the process that mpiexec's daemon started for it, and the daemon itself, in reverse.
+    """
     import json
     import os
 
-    answer = [int(os.environ.get("WORKBENCH_GENERATION", "-1")), os.getppid()]
+    # A forked rank has another parent; see workbench.node.fork_adoption.
+    started, _, parent = os.environ.get("WORKBENCH_STUB", "").partition(" ")
+    ids = [int(parent or os.getppid()), int(started or os.getpid())]
+    answer = [int(os.environ.get("WORKBENCH_GENERATION", "-1")), *ids]
     return json.dumps(answer).ljust(nbytes).encode()
 
 

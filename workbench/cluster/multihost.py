@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from workbench.cluster.launcher import FOREIGN, GENERATION_VARIABLE, engine_program
+from workbench.cluster.launcher import GENERATION_VARIABLE, engine_program
 from workbench.cluster.leftover_processes import mark_of
 from workbench.cluster.mpi_installation import (
     HostNetwork,
@@ -45,7 +45,7 @@ from workbench.core.node.launch_protocol import (
 from workbench.core.node.validation import fitted, parsed
 from workbench.core.world.known_hosts import agent_config, known_hosts
 from workbench.core.world.remote import Completed, Session, python_of
-from workbench.core.world.world import WORLD_VARIABLE, Host, World, network_of
+from workbench.core.world.world import FOREIGN, WORLD_VARIABLE, Host, World, network_of
 from workbench.errors import ClusterError, MachineError
 
 PID_SECONDS = 5.0

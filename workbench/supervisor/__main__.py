@@ -25,6 +25,9 @@ def main() -> None:
 
 
 def _supervise(writer: int) -> None:
+    from workbench.supervisor.early_start import begin
+
+    forks = begin(sys.argv[1])
     from workbench.supervisor.process import supervise
 
     def begun() -> None:
@@ -32,7 +35,7 @@ def _supervise(writer: int) -> None:
             os.write(writer, b"1")
             os.close(writer)
 
-    supervise(sys.argv[1], begun)
+    supervise(sys.argv[1], begun, forks)
 
 
 def _attend(child: int, reader: int) -> None:

@@ -53,7 +53,6 @@ from workbench.supervisor.worlds import Worlds
 
 log = logging.getLogger("workbench.supervisor")
 
-LOOK_SECONDS = 0.15
 READ_SECONDS = 1.0
 EXPIRES = "expires"
 TIME_IS_OVER = "Its time to live is over, and everything is deleted."
@@ -144,7 +143,7 @@ class Supervisor:
             time.sleep(READ_SECONDS)
             self._bridge.turn(self._now().steady)
             return not self._bridge.has_all
-        letters = self._mail.gather()
+        letters = self._mail.gather(self._worlds.look_seconds)
         now, over = self._now(), self._bridge.over
         self._bridge.is_leaving = not self._wish.up
         self._bridge.turn(now.steady)
@@ -155,7 +154,7 @@ class Supervisor:
             wished = self._store_changed(now)
             if wished:
                 self._read_wishes()
-        due = now.steady - self._looked >= LOOK_SECONDS
+        due = now.steady - self._looked >= self._worlds.look_seconds
         if due:
             self._looked = now.steady
             with over():

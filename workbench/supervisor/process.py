@@ -15,6 +15,7 @@ from typing import BinaryIO
 from workbench.cluster.mpi_cluster import MpiCluster
 from workbench.cluster.profile import install_profile
 from workbench.cluster.remote_hosts import Login
+from workbench.cluster.warm_ranks import WarmRanks
 from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.fleet.model import Provider
 from workbench.core.world.remote import Session
@@ -36,11 +37,14 @@ log = logging.getLogger("workbench.supervisor")
 LOCK_TRIES = 10
 
 
-def supervise(cluster: str, begun: Callable[[], None] = lambda: None) -> None:
+def supervise(
+    cluster: str, begun: Callable[[], None] = lambda: None, forks: WarmRanks | None = None
+) -> None:
     """Supervise ``cluster`` until it is deleted; return at once if another process does.
 
     Args:
         begun: Called once errors are reported in the store from then on.
+        forks: Its fork server, if it was started before.
     """
     folder = cluster_directory(cluster)
     begin_log(folder / LOG_NAME)
@@ -53,7 +57,7 @@ def supervise(cluster: str, begun: Callable[[], None] = lambda: None) -> None:
         heart = Heart(folder)
         with _opened() as store:
             begun()
-            while _work(store, cluster, folder, heart):
+            while _work(store, cluster, folder, heart, forks):
                 log.info("Cluster %r was started again during its deletion.", cluster)
         log.info("The supervisor of cluster %r ends.", cluster)
     _wake_successor(cluster)
@@ -81,12 +85,18 @@ def _opened() -> Store:
         return store
 
 
-def _work(store: Store, cluster: str, folder: Path, heart: Heart) -> bool:
+def _work(store: Store, cluster: str, folder: Path, heart: Heart, forks: WarmRanks | None) -> bool:
     """Supervise until the end; return true if the cluster is wanted again by then."""
     try:
         install_profile()
         ground = Ground(lambda wish: _keeper_of(wish, store, mpi, files))
-        mpi = MpiCluster(folder, ground.reach, lambda hosts: _login_of(cluster), mark=ground.mark)
+        mpi = MpiCluster(
+            folder,
+            ground.reach,
+            lambda hosts: _login_of(cluster),
+            mark=ground.mark,
+            forks=forks,
+        )
         files = RunFiles(cluster, ground.reach, folder)
         supervisor = Supervisor(cluster, store, mpi, ground=ground, files=files, heart=heart)
         supervisor.open()

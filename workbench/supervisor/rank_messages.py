@@ -37,12 +37,15 @@ class Mail:
         self._confirmed: dict[tuple[str, int], float] = {}  # run and rank, to a moment
         self._strangers: set[tuple[int, int, str]] = set()
 
-    def gather(self) -> list[Letter]:
+    def gather(self, seconds: float = TURN_SECONDS) -> list[Letter]:
         """Wait for messages, and a moment longer for more, to store them in one transaction.
 
         Training may need the same cores, so fewer, larger turns are better.
+
+        Args:
+            seconds: The longest wait for the first.
         """
-        letters = self._cluster.receive(TURN_SECONDS)
+        letters = self._cluster.receive(min(seconds, TURN_SECONDS))
         deadline = time.monotonic() + GATHER_SECONDS
         while letters and not any(is_urgent(letter.message) for letter in letters):
             left = deadline - time.monotonic()

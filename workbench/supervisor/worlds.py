@@ -9,6 +9,9 @@ from types import MappingProxyType
 from workbench.core.cluster.generation import Death, ObservedWorld, WorldFact, WorldState
 from workbench.core.world.world import RankFact
 
+LOOK_SECONDS = 0.15
+STARTING_SECONDS = 0.02  # a start has several steps, each of which waits for a look
+
 
 class Worlds:
     """The worlds of one cluster, by generation.
@@ -78,6 +81,12 @@ class Worlds:
         return sorted(warm.difference(busy))
 
     # -- observed state
+
+    @property
+    def look_seconds(self) -> float:
+        """How often to look at the worlds now."""
+        changing = WorldState.STARTING, WorldState.BROKEN
+        return STARTING_SECONDS if any(w.state in changing for w in self.seen) else LOOK_SECONDS
 
     @property
     def newest(self) -> int:

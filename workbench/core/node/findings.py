@@ -190,6 +190,20 @@ def judge_shared_memory(nbytes: int) -> Finding:
     )
 
 
+def judge_forks(modules: int, late: Sequence[str], error: str) -> Finding:
+    """Judge whether ranks can be forked from a process that has imported what they need.
+
+    Args:
+        modules: How many it imports; 0 if it failed.
+        late: What each rank has to import itself, with the reasons.
+        error: Why it failed, or is not wanted; empty otherwise.
+    """
+    if error:
+        return Finding("warm ranks", None, f"every rank starts by itself: {error}")
+    found = f"ranks are forked with {modules} modules imported"
+    return Finding("warm ranks", True, "; each rank itself imports ".join([found, *late]))
+
+
 def judge_interfaces(names: Sequence[str]) -> Finding:
     """Report the active network interfaces; on one machine none of them matters."""
     found = ", ".join(names) or "loopback only"

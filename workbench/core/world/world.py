@@ -15,6 +15,8 @@ NODE_VARIABLE = "WORKBENCH_REHEARSAL_NODE"
 # Bytes per second that simulated nodes send each other at most.
 LINK_VARIABLE = "WORKBENCH_REHEARSAL_LINK"
 WORLD_VARIABLE = "WORKBENCH_WORLD"
+# Variables of a kernel or server that a rank must not inherit.
+FOREIGN = ("JPY_PARENT_PID", "JPY_SESSION_NAME", "MPLBACKEND", "PYDEVD_USE_FRAME_EVAL")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,216 @@
+"""The fork server of this machine: starts it, keeps it, and makes mpiexec's ranks use it.
+
+Without it, or where it refuses, a rank starts as it would without workbench, only slower.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from workbench.core.node.forking import END, KEEP, PAD_VARIABLE, SOCKET
+from workbench.core.quote import one_line
+from workbench.core.world.world import FOREIGN, WORLD_VARIABLE, blas_environment
+
+log = logging.getLogger("workbench.supervisor")
+
+# For debugging, and where forking after imports is not safe.
+VARIABLE = "WORKBENCH_WARM_RANKS"
+PRELOADED = (
+    "workbench.engine.output_capture:route_output",
+    "workbench.engine.mpi_start:defer",
+    "ipyparallel.engine.app",
+    "workbench.cluster.fabric",
+    "workbench.cluster.shared_memory",
+    "workbench.engine.entrypoints",
+    "chainermn",
+)
+"""What every rank needs; the first comes before anything can bind a stream."""
+
+PAD_NBYTES = 100_000  # <linux/binfmts.h> allows 131,072 in one variable
+END_SECONDS = 3.0
+SHORT_SECONDS = 10.0
+MOST_FAILURES = 3
+
+
+def are_wanted() -> bool:
+    """Whether ranks are to be forked where they can be."""
+    return os.environ.get(VARIABLE, "").lower() not in ("0", "off", "no")
+
+
+class WarmRanks:
+    """The fork server for a cluster's ranks on this machine.
+
+    Args:
+        folder: Of its socket and its log.
+        names: What it imports.
+    """
+
+    def __init__(self, folder: Path, names: Sequence[str] = PRELOADED) -> None:
+        self._folder = folder
+        self._names = (*names,)
+        self._path = folder / SOCKET
+        self._keeper: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._older: list[subprocess.Popen[bytes]] = []
+        self._began = 0.0
+        self._failures = 0
+
+    @property
+    def path(self) -> str:
+        """Path of its socket; empty where ranks start by themselves."""
+        return str(self._path) if self._keeper is not None else ""
+
+    @property
+    def process(self) -> int:
+        """The process id of a server that was started here; 0 for another."""
+        return self._process.pid if self._process else 0
+
+    def start(self) -> None:
+        """Take up the one that is there, or begin to start one; does not wait for its imports."""
+        if self._keeper is not None or self._failures == MOST_FAILURES or not are_wanted():
+            return
+        try:
+            self._folder.mkdir(exist_ok=True, mode=0o700)
+            self._keeper = _connected(self._path)
+        except OSError:
+            try:
+                self._launch()
+                self._keeper = _connected(self._path)
+            except OSError as error:
+                self._failures = MOST_FAILURES
+                log.warning("Ranks start without the fork server: %s.", error)
+                return
+        self._keeper.sendall(KEEP)
+        self._keeper.setblocking(False)
+
+    def look(self) -> None:
+        """Log what it reports, and start another if it has ended or its modules have changed."""
+        self._older = [process for process in self._older if process.poll() is None]
+        if self._keeper is None:
+            return
+        try:
+            text = self._keeper.recv(1 << 16)
+        except BlockingIOError:
+            text = b" "
+        except OSError:
+            text = b""
+        for line in text.decode(errors="replace").splitlines():
+            if line.strip():
+                log.warning("Fork server: %s", one_line(line))
+        if text and self._path.exists():
+            return
+        self.leave()
+        is_short = time.monotonic() - self._began < SHORT_SECONDS
+        self._failures = self._failures + 1 if is_short else 0
+        if self._failures == MOST_FAILURES:
+            log.warning("The fork server ends as soon as it starts; see %s.", self._log)
+        self.start()
+
+    def close(self) -> None:
+        """End it, and return when it has ended; ranks that are left keep it."""
+        if self._keeper is not None:
+            with contextlib.suppress(OSError):
+                self._keeper.sendall(END)
+        self.leave()
+        for process in self._older:
+            try:
+                process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.terminate()  # it still imports
+                process.wait(END_SECONDS)
+        self._older.clear()
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def leave(self) -> None:
+        """Keep it no longer; with ranks or another keeper it stays."""
+        if self._keeper is not None:
+            self._keeper.close()
+        if self._process is not None:
+            self._older.append(self._process)
+        self._keeper = self._process = None
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / "fork-server.log"
+
+    def _launch(self) -> None:
+        self._began = time.monotonic()
+        listener = _listening(self._path)
+        command = server_command(self._folder, self._names)
+        descriptor = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            self._process = subprocess.Popen(
+                [*command, "--listener", str(listener.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=descriptor,
+                env=server_environment(),
+                cwd="/",
+                start_new_session=True,
+                pass_fds=[listener.fileno()],
+            )
+        finally:
+            os.close(descriptor)
+            listener.close()
+
+
+def forks_of(folder: Path) -> WarmRanks:
+    """Return the fork server of the cluster with this folder, which is not started."""
+    return WarmRanks(folder / "ranks")
+
+
+def server_command(folder: Path, names: Sequence[str]) -> list[str]:
+    """Return the command of a fork server."""
+    command = [sys.executable, "-m", "workbench.node.fork_server", str(folder), *names]
+    # Ranks show their own command line in the memory of this one.
+    return [*command, "--pad", "." * 1_000]
+
+
+def server_environment() -> dict[str, str]:
+    """Return what a fork server starts with: the ranks' own environment, and room for theirs."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in FOREIGN and name != WORLD_VARIABLE
+    }
+    pads = {f"{PAD_VARIABLE}{number}": "." * PAD_NBYTES for number in range(2)}
+    return {**kept, **blas_environment(1), **pads}
+
+
+def _connected(path: Path) -> socket.socket:
+    found = socket.socket(socket.AF_UNIX)
+    try:
+        with _short(path) as short:
+            found.connect(short)
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
+def _listening(path: Path) -> socket.socket:
+    found = socket.socket(socket.AF_UNIX)
+    path.unlink(missing_ok=True)
+    with _short(path) as short:
+        found.bind(short)
+    found.listen(128)
+    return found
+
+
+@contextlib.contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """Give a path of the same file that fits into the 108 bytes of a socket's address."""
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
