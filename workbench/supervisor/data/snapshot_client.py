@@ -242,6 +242,11 @@ class SnapshotAgents:
         client.end()
         self._clients = {key: one for key, one in self._clients.items() if one is not client}
 
+    def end_all(self) -> None:
+        """End all agents; the next request to one starts it again."""
+        for client in [*self._clients.values()]:
+            self.drop(client)
+
     def take_received(self) -> dict[str, int]:
         """Return the bytes received from each other node since the last call; on any thread."""
         with self._lock:
@@ -250,8 +255,7 @@ class SnapshotAgents:
 
     def close(self) -> None:
         """End all agents."""
-        for client in self._clients.values():
-            client.end()
+        self.end_all()
         if self._here is not None:
             self._here.close()
 

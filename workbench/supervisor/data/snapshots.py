@@ -11,7 +11,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from workbench.core.fleet.model import ELSEWHERE, FleetWish, Provider
@@ -130,6 +130,7 @@ class Snapshots:
         self._removed: set[tuple[str, str]] = set()
         self._limited: set[str] = set()
         self._removal_due = 0.0
+        self._removal: Iterator[None] = iter(())
         self._fleet = FleetWish()
 
     def __repr__(self) -> str:
@@ -268,9 +269,12 @@ class Snapshots:
                 self._copy(kept, now, at_once=is_flushed or kept.over)
         for address in flushing:
             self._flushing.pop(address, None)
-        if now >= self._removal_due:
+        # A node at a time: a run may have to be placed meanwhile.
+        if now >= self._removal_due and next(self._removal, self) is self:
             self._removal_due = now + REMOVAL_SECONDS
-            self._remove(store)
+            self._removal = self._remove(store)
+        if not (self._runs or self._wanted):
+            self._agents.end_all()
 
     def _copy(self, kept: RunCopies, now: float, *, at_once: bool) -> None:
         """Copy what a run has and its durable place lacks, if it is due."""
@@ -405,12 +409,12 @@ class Snapshots:
 
     # -- removal
 
-    def _remove(self, store: Store) -> None:
-        """Remove the snapshots of deleted runs from every node that is there."""
+    def _remove(self, store: Store) -> Iterator[None]:
+        """Remove the snapshots of deleted runs from every node that is there, one after another."""
         fleet = self._fleet
         gone = store.removed_snapshots(self._cluster)
-        nodes = store.nodes(self._cluster) if fleet.provider in ELSEWHERE else []
-        for address in (HERE, *(node.address for node in nodes if node.address)):
+        nodes = [node.address for node in store.nodes(self._cluster) if node.address]
+        for address in nodes if fleet.provider in ELSEWHERE else [HERE]:
             left = [run for run in gone if (address, run) not in self._removed]
             is_limited = fleet.provider is Provider.HOSTS and address not in self._limited
             with contextlib.suppress(MachineError):  # it is removed when the node is seen next
@@ -418,8 +422,10 @@ class Snapshots:
                     folder = self._folder_of(address, run)
                     self._agents.of(address, fleet.snapshots).ask(REMOVE, run, folder)
                     self._removed.add((address, run))
-                if is_limited and address != HERE:
+                if is_limited:
                     self._limit(store, address)
+            if left or is_limited:
+                yield
 
     def _limit(self, store: Store, address: str) -> None:
         """Remove the snapshots of the oldest ended runs from a host, beyond a limit."""
