@@ -46,7 +46,7 @@ LANES := root browser quick ranks kernels mpich
 JOBS := $(shell nproc)
 
 # Folders are called docs and extension, too.
-.PHONY: help demo lab extension watch test test-all test-fast test-torch test-extension lint format docs bench \
+.PHONY: help demo lab extension watch test test-all test-fast test-torch test-extension lint format docs bench chaos \
 	constraints clean check-python chromium machines uv $(LANES:%=lane-%)
 
 help: ## say what can be made
@@ -135,6 +135,10 @@ docs: $(VENV)/made-docs ## build the documentation into docs/_build/html; warnin
 
 bench: $(VENV)/made-bench $(VENV)/made-lab chromium ## measure the figures of docs/benchmarks.md
 	$(BIN)/python -m benchmarks
+
+N := 1000
+chaos: $(VENV)/made-test ## kill ranks, worlds and supervisors N times; SEED=1 repeats the faults
+	$(BIN)/python -m tests.chaos --faults $(N) $(if $(SEED),--seed $(SEED))
 
 # setuptools is bounded for the build of chainer's sdist; at run time any version does.
 constraints: | $(UV) ## choose the newest versions that fit together

@@ -6,7 +6,7 @@ import pytest
 
 from workbench.cluster import shared_memory
 from workbench.cluster.leftover_processes import Remains
-from workbench.cluster.shared_memory import segment_folder, segment_settings
+from workbench.cluster.shared_memory import left_marks, segment_folder, segment_settings
 
 MARK = "0123456789ab.3"
 
@@ -55,3 +55,14 @@ def test_segments_go_with_the_last_process_of_their_world() -> None:
 
     assert not segment_folder(MARK).exists()
     assert segment_folder("0123456789ab.4").exists()
+
+
+def test_the_worlds_of_one_cluster_that_left_a_folder_are_found() -> None:
+    segment_folder(f"{MARK}.1").mkdir()
+    segment_folder(f"{MARK}.12").mkdir()
+    try:
+        assert left_marks(MARK) == [f"{MARK}.1", f"{MARK}.12"]
+        assert left_marks(f"{MARK}.1") == []
+    finally:
+        segment_folder(f"{MARK}.1").rmdir()
+        segment_folder(f"{MARK}.12").rmdir()

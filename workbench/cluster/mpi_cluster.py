@@ -24,7 +24,7 @@ from workbench.cluster.launcher import (
     WorldEngineSetLauncher,
     patience_option,
 )
-from workbench.cluster.leftover_processes import mark_of
+from workbench.cluster.leftover_processes import Remains, mark_of
 from workbench.cluster.loopback import hear_loopback_alone
 from workbench.cluster.mpi_installation import Mpi, find_mpi
 from workbench.cluster.mpi_world import Footing, MpiWorld
@@ -33,6 +33,7 @@ from workbench.cluster.multihost import Spreading, engine_ports, folder_of
 from workbench.cluster.process_monitor import LocalProcessMonitor
 from workbench.cluster.rank_router import Mailbox
 from workbench.cluster.remote_hosts import Login, Mark, Nodes, Reach, remove
+from workbench.cluster.shared_memory import left_marks
 from workbench.cluster.warm_ranks import WarmRanks, forks_of
 from workbench.core.cluster.generation import FailedCall, WorldFact, WorldState
 from workbench.core.node.validation import built, fitted, parsed
@@ -85,6 +86,7 @@ class MpiCluster:
         self._cluster: Any = None
         self._client: Any = None
         self._worlds: dict[int, MpiWorld] = {}
+        self._orphans: list[Remains] = []
         self._asked: dict[int, Any] = {}
         self._calls: list[tuple[str, int, Any]] = []  # run, rank and the engine's result
         self._mpi: Mpi | None = None
@@ -108,6 +110,7 @@ class MpiCluster:
         self._mailbox.open()
         self._cluster = self._taken_up()
         if self._cluster is None:
+            self._end_orphans()
             return
         self._client = connected(self._cluster, CONTROLLER_SECONDS)
         for key, engines in self._cluster.engines.items():
@@ -115,6 +118,12 @@ class MpiCluster:
             self._take_up(generation, engines.n, self._local(engines, generation), known)
         for record, footing in self._spreading.take_up(self._ports()):
             self._take_up(record.generation, record.world.size, footing, known)
+        self._end_orphans()
+
+    def _end_orphans(self) -> None:
+        """End what is left of worlds whose mpiexec ended while no supervisor ran."""
+        known = {mark_of(self._key(), generation) for generation in self._worlds}
+        self._orphans = [Remains(one) for one in left_marks(self._key()) if one not in known]
 
     def start_world(self, generation: int, world: World) -> None:
         """Start one mpiexec beside the running ones, and the controller before the first."""
@@ -138,6 +147,8 @@ class MpiCluster:
             self._assign_engines()
         else:
             self._drop_controller()
+        now = time.monotonic()
+        self._orphans = [one for one in self._orphans if not one.press(now)]
         facts = []
         for world in [*self._worlds.values()]:
             fact = self._look(world)
@@ -206,7 +217,7 @@ class MpiCluster:
         for generation in self._worlds:
             self.end_world(generation)
         deadline = time.monotonic() + ENDING_SECONDS
-        while self._worlds and time.monotonic() < deadline:
+        while (self._worlds or self._orphans) and time.monotonic() < deadline:
             self.observe()
             time.sleep(0.05)
         self._forks.close()

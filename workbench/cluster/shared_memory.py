@@ -20,6 +20,16 @@ def segment_folder(mark: str) -> Path:
     return SHARED_MEMORY / f"workbench-{os.geteuid()}-{mark}"
 
 
+def left_marks(cluster: str) -> list[str]:
+    """Return the marks of a cluster's worlds that have a folder.
+
+    Args:
+        cluster: The part of a mark that names the cluster.
+    """
+    paths = SHARED_MEMORY.glob(f"{segment_folder(cluster).name}.*")
+    return sorted(path.name.removeprefix(segment_folder("").name) for path in paths)
+
+
 def segment_settings(mark: str) -> dict[str, str]:
     """Create a world's folder, and return the variables that make Open MPI use it.
 
