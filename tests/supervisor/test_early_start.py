@@ -1,0 +1,127 @@
+"""With a minimum, a run begins on the first nodes and grows; below it, it waits and says so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from workbench.cloud.rehearsal import RehearsalCloud, Weather
+from workbench.cluster.fake import FakeCluster
+from workbench.core.fleet.model import FleetWish, Needs, NodeState, Provider
+from workbench.core.moment import Moment
+from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.store import Store
+from workbench.supervisor.clock import moment
+from workbench.supervisor.fleet.fleet_loop import FleetKeeper
+from workbench.supervisor.fleet.provider import NodeProvider
+from workbench.supervisor.hosts import Ground
+from workbench.supervisor.loop import Supervisor
+
+NAME = "early"
+RUN = "260101-000000-aaaa"
+TURN_SECONDS = 0.5  # passes in each turn, though no one waits
+DEADLINE = 30.0
+# The nodes boot in 1 to 40 s: with this seed, one long before the others.
+WEATHER = Weather(boot=(1.0, 40.0), lag=0.0)
+SOURCE = """
+first = resume()
+for iteration in range(first, 5000):
+    report(loss=1.0)
+    if iteration == first + 1:
+        snapshot()
+    if size == 3 and iteration > first + 3:
+        break
+    sleep(0.01)
+"""
+
+
+class Early:
+    """A supervisor on simulated nodes, with a clock that runs fast."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store, self.own = Store(folder / "store.sqlite3"), Store(folder / "store.sqlite3")
+        self.later = 0.0
+        self.cloud = RehearsalCloud(clock=lambda: self.moment().wall, weather=WEATHER, seed=1)
+        provider = NodeProvider(self.cloud, lambda machine: self.cloud.session(machine.id))
+        ground = Ground(lambda wish: FleetKeeper(wish.name, self.own, provider))
+        self.cluster = FakeCluster()
+        self.supervisor = Supervisor(NAME, self.own, self.cluster, self.moment, ground)
+
+    def moment(self) -> Moment:
+        now = moment()
+        return Moment(now.wall + self.later, now.steady + self.later)
+
+    def ask(self, min_nodes: int, *, starts_early: bool) -> None:
+        fleet = FleetWish(
+            Provider.REHEARSAL,
+            nodes=3,
+            min_nodes=min_nodes,
+            slots=1,
+            needs=Needs(types=("cpu.2",)),
+            starts_early=starts_early,
+        )
+        self.store.wish_cluster(NAME, up=True, ranks=0, fleet=fleet)
+        self.store.wish_run(RunWish(RUN, "early", RunKind.CELL, SOURCE, NAME, created=time.time()))
+        self.supervisor.open()
+
+    def until(self, look: Callable[[], object]) -> None:
+        deadline = time.monotonic() + DEADLINE
+        while not look():
+            assert time.monotonic() < deadline, f"{self.store.run(RUN).fact}"
+            self.later += TURN_SECONDS
+            self.supervisor.tick()
+
+    def close(self) -> None:
+        self.store.wish_cluster(NAME, up=False, ranks=0)
+        self.until(lambda: not self.supervisor.tick())
+        self.store.close()
+        self.own.close()
+
+
+@pytest.fixture
+def early(tmp_path: Path) -> Iterator[Early]:
+    made = Early(tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_run_begins_on_the_first_node_and_grows_with_the_others(early: Early) -> None:
+    early.ask(1, starts_early=True)
+
+    early.until(lambda: early.store.run(RUN).fact.state is RunState.RUNNING)
+    begun = early.store.run(RUN).fact
+    early.until(lambda: early.store.run(RUN).fact.state.ended)
+
+    fact = early.store.run(RUN).fact
+    assert begun.ranks < 3
+    assert (fact.state, fact.ranks) == (RunState.FINISHED, 3), fact
+    assert all(past.state is RunState.STOPPED for past in early.store.attempts(RUN))
+
+
+def test_without_a_given_minimum_the_first_world_has_all_nodes(early: Early) -> None:
+    early.ask(1, starts_early=False)
+
+    early.until(lambda: early.store.run(RUN).fact.state.ended)
+
+    assert (early.store.run(RUN).fact.attempt, early.store.run(RUN).fact.ranks) == (1, 3)
+
+
+def test_below_the_minimum_a_run_waits_says_for_what_and_continues(early: Early) -> None:
+    early.ask(2, starts_early=True)
+    early.until(lambda: early.store.newest_snapshot(RUN) >= 0)
+    lost = [n for n in early.store.nodes(NAME) if n.state is NodeState.JOINED]
+
+    for node in lost[1:]:
+        early.cloud.interrupt(node.id, 0.0)
+    generation = early.store.run(RUN).fact.generation
+    early.cluster._worlds[generation].die(0)
+    early.until(lambda: "of at least 2 nodes" in early.store.cluster_fact(NAME).message)
+    message = early.store.cluster_fact(NAME).message
+    early.until(lambda: early.store.run(RUN).fact.state.ended)
+
+    assert "the run waits for" in message
+    assert "/h meanwhile" in message
+    assert early.store.run(RUN).fact.state is RunState.FINISHED
