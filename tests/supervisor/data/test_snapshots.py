@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -263,6 +264,7 @@ def test_a_deleted_run_leaves_no_snapshots_on_nodes(nodes, keeper, store, monkey
 
 def test_on_a_host_the_oldest_ended_runs_make_room(nodes, keeper, store, monkeypatch) -> None:
     monkeypatch.setattr("workbench.supervisor.data.snapshots.SHARE_OF_DISK", 0.0)
+    monkeypatch.setattr("workbench.supervisor.data.snapshots.REMOVAL_SECONDS", 0.1)
     folder = nodes.add("10.0.0.4")
     active = folder.with_name("261121-130000-abcd")
     save(folder, 9)
@@ -270,10 +272,16 @@ def test_on_a_host_the_oldest_ended_runs_make_room(nodes, keeper, store, monkeyp
     store.put_nodes("c", [Node("10.0.0.4", state=NodeState.JOINED, address="10.0.0.4")])
     store.put_run_fact(RUN, state=RunState.FINISHED, ended=time.time())
 
-    keeper().keep(HOSTS)
+    snapshots = keeper()
+    snapshots.keep(HOSTS)
 
     until(lambda: not folder.exists(), "the removal")
     assert active.exists()
+    save(folder, 12)
+    other = Run(replace(WISH, id="261121-130000-abcd"), RunFact("261121-130000-abcd"))
+    snapshots.begin(other, ["10.0.0.4"], HOSTS)
+
+    until(lambda: not folder.exists(), "the removal")
 
 
 def test_a_copy_that_fails_is_said_until_it_succeeds(nodes, keeper, monkeypatch) -> None:

@@ -147,6 +147,7 @@ class Snapshots:
             copies = self._copies_of(run, hosts, fleet)
             with self._lock:
                 self._runs[run.id] = copies
+            self._limited.difference_update(copies.hosts)
             self._start()
 
     def end(self, run: str) -> None:
@@ -433,6 +434,8 @@ class Snapshots:
         ended = store.ended_runs(self._cluster)
         client.ask(LIMIT, root.rstrip("/"), SHARE_OF_DISK, ended)
         self._limited.add(address)
+        if not any(kept.hosts[0] == address for kept in [*self._runs.values()]):
+            self._agents.drop(client)  # nothing is copied from there
 
     def _folder_of(self, address: str, run: str) -> str:
         if address == HERE:
