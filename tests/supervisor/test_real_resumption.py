@@ -20,7 +20,9 @@ pytestmark = [
     pytest.mark.mpi, pytest.mark.contract, pytest.mark.either_mpi, pytest.mark.timeout(180),
 ]  # fmt: skip
 
-TRAINING = (Path(__file__).parent / "programs" / "slow_training.py").read_text(encoding="utf-8")
+PROGRAMS = Path(__file__).parent / "programs"
+TRAINING = (PROGRAMS / "slow_training.py").read_text(encoding="utf-8")
+LOOP = (PROGRAMS / "slow_loop.py").read_text(encoding="utf-8")
 ITERATIONS = 90  # on two ranks
 
 
@@ -30,18 +32,24 @@ def table() -> Iterator[Table]:
         yield made
 
 
-def begun(table: Table, iteration: int = 1, **options: object) -> str:
+def begun(table: Table, iteration: int = 1, source: str = TRAINING, **options: object) -> str:
     """Start a training, and return its id once it has saved a snapshot and done an iteration."""
-    run = table.start(TRAINING, **options)
+    run = table.start(source, **options)
     until(lambda: table.store.newest_snapshot(run) >= 0 or table.store.run(run).fact.state.ended)
     until(lambda: table.store.run(run).fact.iteration >= iteration)
     return run
 
 
-def drawn(table: Table, run: Run) -> list[int]:
+def drawn(table: Table, run: Run, name: str = "main/loss") -> list[int]:
     """Return the iterations of rank 0's curve, in order."""
     points = table.store.points(run.id)
-    return [p.iteration for p in points if p.name == "main/loss" and p.rank == 0]
+    return [p.iteration for p in points if p.name == name and p.rank == 0]
+
+
+def curve(table: Table, run: str) -> dict[int, float]:
+    """Return rank 0's losses by iteration; of one that was done again, the last."""
+    points = table.store.points(run)
+    return {p.iteration: p.value for p in points if p.name == "loss" and p.rank == 0}
 
 
 def test_a_stopped_training_is_resumed_in_the_same_world(table: Table) -> None:
@@ -89,3 +97,22 @@ def test_a_training_moves_to_another_number_of_ranks(table: Table) -> None:
     assert left.message == "It left its 2 ranks for another size."
     assert left.iteration == left.snapshot == moved.resumed_at
     assert drawn(table, ended) == [*range(1, fact.iteration + 1)]
+
+
+def test_an_elastic_loop_is_killed_and_moves_on_the_same_curve(table: Table) -> None:
+    whole = table.ended(table.start(LOOP))
+    ranks = whole.fact.ranks
+    run = begun(table, 12, LOOP, parameters=(("slow_ranks", ranks),))
+    fact = table.store.run(run).fact
+    os.kill(table.store.ranks(NAME, fact.generation)[1].pid, signal.SIGKILL)
+    until(lambda: table.store.run(run).fact.attempt == 2)
+    until(lambda: table.store.run(run).fact.iteration > 20)
+    other = 2 if ranks == 3 else 3
+    ask_size(table.store, Size(other, None), cluster=NAME, oversubscribe=True)
+
+    ended = table.ended(run)
+
+    assert ended.fact.state is RunState.FINISHED, ended.fact.message
+    assert (ended.fact.attempt, ended.fact.ranks) == (3, other)
+    assert [*curve(table, run)] == [*range(1, 81)]
+    assert curve(table, run) == pytest.approx(curve(table, whole.id), rel=1e-6)

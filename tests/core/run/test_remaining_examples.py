@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from workbench.core.run.remaining_examples import dealt, order_with_rest, smallest
+from workbench.core.run.remaining_examples import are_divided, dealt, order_with_rest, smallest
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5, 8])
@@ -33,6 +33,14 @@ def test_an_example_that_two_ranks_had_is_dealt_out_once() -> None:
     remaining = [np.array([1, 2, 3]), np.array([3, 4])]
 
     assert Counter(dealt(remaining, 0, 1).tolist()) == {1: 1, 2: 1, 3: 1, 4: 1}
+
+
+def test_ranks_with_different_examples_are_distinguished() -> None:
+    first, second = np.array([0, 2, 4]), np.array([1, 3, 0])
+
+    assert are_divided([first, second])
+    assert not are_divided([first, first])
+    assert are_divided([first[:0], second[:0]])
 
 
 def test_what_a_rank_repeats_on_purpose_is_repeated() -> None:

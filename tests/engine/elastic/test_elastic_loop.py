@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -200,6 +202,30 @@ def test_a_longer_loop_continues_where_the_shorter_one_ended(start) -> None:
         state["seen"].append(int(step))
 
     assert state["seen"] == [0, 1, 2, 3, 4]
+
+
+def test_nothing_keeps_the_state_after_the_loop(start) -> None:
+    class Kept:
+        def state_dict(self) -> dict[str, int]:
+            return {}
+
+        def load_state_dict(self, _: dict[str, int]) -> None:
+            """Take nothing."""
+
+    def train() -> weakref.ref[Kept]:
+        kept = Kept()
+        for _ in workbench.elastic({"kept": kept}, steps=7):
+            pass
+        return weakref.ref(kept)
+
+    run = start()
+    gc.disable()
+    try:
+        found = train()
+        run.snapshots.close()
+        assert found() is None
+    finally:
+        gc.enable()
 
 
 # -- what is refused

@@ -35,6 +35,12 @@ def dealt(remaining: Sequence[Indices], rank: int, ranks: int) -> Indices:
     return values[rank::ranks]
 
 
+def are_divided(remaining: Sequence[Indices]) -> bool:
+    """Return whether ranks have different examples, but for those that make lengths equal."""
+    values = numpy.concatenate([numpy.asarray(one, numpy.int64) for one in remaining])
+    return len(numpy.unique(values)) > len(values) - len(remaining)
+
+
 def order_with_rest(rest: int, length: int) -> tuple[Indices, int]:
     """Return an iterator's order that ends with ``rest`` further examples, and where they begin.
 

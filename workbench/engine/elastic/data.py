@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from workbench.engine.elastic.global_batches import GlobalBatches
+from workbench.engine.elastic.global_batches import GlobalBatches, batches_state, restore_batches
 from workbench.engine.elastic.loop_data import LoopData
-from workbench.errors import InputError, StateError
+from workbench.errors import InputError
 
 
 class GlobalBatchesData(LoopData):
@@ -43,31 +43,12 @@ class GlobalBatchesData(LoopData):
 
     def own(self) -> Any:
         """Return the place, and what the order depends on."""
-        return {name: getattr(self.value, name) for name in (*_ORDER, "epoch", "position")}
+        return batches_state(self.value)
 
     def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
         """Set the place; another batch size continues the same order."""
         restore_batches(self.value, owns[0])
         return ""
-
-
-_ORDER = ("examples", "seed", "shuffle")
-
-
-def restore_batches(batches: GlobalBatches, saved: dict[str, Any]) -> None:
-    """Set the place of batches.
-
-    Raises:
-        StateError: Their order is another one now.
-    """
-    for name in _ORDER:
-        if saved[name] != (present := getattr(batches, name)):
-            raise StateError(
-                f"The loop's GlobalBatches have {name}={present}, and those of the snapshot "
-                f"{name}={saved[name]}",
-                "resume with the data that the snapshot was saved from.",
-            )
-    batches.epoch, batches.position = saved["epoch"], saved["position"]
 
 
 def loop_data(data: Any) -> LoopData:
@@ -78,13 +59,18 @@ def loop_data(data: Any) -> LoopData:
     """
     if isinstance(data, GlobalBatches):
         return GlobalBatchesData(data)
+    if "torch" in sys.modules:
+        from workbench.engine.elastic.torch_data import loader_data
+
+        if (found := loader_data(data)) is not None:
+            return found
     if "chainer" in sys.modules:
         from workbench.engine.elastic.chainer_entries import ChainerData, is_iterator
 
         if is_iterator(data):
             return ChainerData(data)
     raise InputError(
-        f"elastic(data=…) takes GlobalBatches or an iterator of Chainer, "
+        f"elastic(data=…) takes GlobalBatches, a DataLoader or an iterator of Chainer, "
         f"not a {type(data).__name__}",
         "put what knows its place in the data into the state, and read the batches yourself.",
     )

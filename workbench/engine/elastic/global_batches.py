@@ -11,7 +11,9 @@ import numpy
 
 from workbench.core.run.global_batches import epoch_order, share
 from workbench.engine.elastic.membership import membership
-from workbench.errors import InputError
+from workbench.errors import InputError, StateError
+
+_ORDER = ("examples", "seed", "shuffle")
 
 
 class GlobalBatches:
@@ -20,7 +22,7 @@ class GlobalBatches:
     All ranks together train on ``size`` examples in a step, on any number of ranks, in an order
     that depends on ``seed`` and the epoch alone. Each example is visited once in an epoch, whose
     last batch is smaller if ``size`` does not divide ``examples``. Pass it to
-    ``workbench.elastic(state, data=…)``.
+    ``workbench.elastic(state, data=…)``, or to PyTorch's ``DataLoader(data, batch_sampler=…)``.
 
     Args:
         examples: Number of examples.
@@ -79,6 +81,27 @@ class GlobalBatches:
         if self._ordered[0] != self.epoch:
             self._ordered = self.epoch, epoch_order(self.examples, self.seed, self.epoch)
         return self._ordered[1]
+
+
+def batches_state(batches: GlobalBatches) -> dict[str, Any]:
+    """Return the place of batches, and what their order depends on."""
+    return {name: getattr(batches, name) for name in (*_ORDER, "epoch", "position")}
+
+
+def restore_batches(batches: GlobalBatches, saved: dict[str, Any]) -> None:
+    """Set the place of batches.
+
+    Raises:
+        StateError: Their order is another one now.
+    """
+    for name in _ORDER:
+        if saved[name] != (present := getattr(batches, name)):
+            raise StateError(
+                f"The loop's GlobalBatches have {name}={present}, and those of the snapshot "
+                f"{name}={saved[name]}",
+                "resume with the data that the snapshot was saved from.",
+            )
+    batches.epoch, batches.position = saved["epoch"], saved["position"]
 
 
 def _positive(name: str, value: Any) -> int:

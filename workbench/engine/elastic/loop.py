@@ -11,7 +11,7 @@ from workbench.core.run.rank_protocol import Progress
 from workbench.engine.boundary import RunStopped
 from workbench.engine.elastic.data import loop_data
 from workbench.engine.elastic.loop_data import LoopData
-from workbench.engine.elastic.state import ElasticState, difference_of
+from workbench.engine.elastic.state import ElasticState, StepCount, difference_of
 from workbench.engine.run_context import Current, current
 from workbench.errors import InputError, StateError
 
@@ -63,10 +63,9 @@ class ElasticLoop:
         epochs: float | None,
         data: LoopData | None,
     ) -> None:
-        self.step = 0
-        """Steps done."""
+        self._count = StepCount()
         self._steps, self._epochs, self._data = steps, epochs, data
-        self._state = ElasticState(state, self, data)
+        self._state = ElasticState(state, self._count, data)
         self._callbacks: list[Callable[[], object]] = []
         self._run: Current | None = None
         self._saved: SavedTraining | None = None
@@ -96,9 +95,14 @@ class ElasticLoop:
             self._leave()
 
     @property
+    def step(self) -> int:
+        """Steps done."""
+        return self._count.done
+
+    @property
     def epoch(self) -> float:
         """Epochs done, such as 1.5; 0 without data."""
-        return self._data.epoch if self._data is not None else 0.0
+        return self._state.epoch
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], object]]) -> None:
         """Have functions called when the loop continues on another number of ranks.
@@ -147,7 +151,7 @@ class ElasticLoop:
         self._state.check_names()
         if self._data is not None:
             self._data.trained()
-        self.step += 1
+        self._count.done += 1
         if (run := self._run) is None:
             return
         self._report(run)
@@ -174,6 +178,8 @@ class ElasticLoop:
             raise RunStopped(f"stopped at iteration {self.step}")
 
     def _leave(self) -> None:
+        if self._data is not None:
+            self._data.close()
         if self._run is not None:
             self._run.in_loop = 0
 
@@ -245,8 +251,8 @@ def elastic(
     The end of a step is the end of the loop's body::
 
         state = {"model": model, "optimizer": optimizer, "best": 0.0}
-        for step in workbench.elastic(state, data=batches, epochs=10):
-            x, y = images[step.batch], labels[step.batch]
+        for step in workbench.elastic(state, data=loader, epochs=10):
+            x, y = step.batch
             ...
 
     In a run the state is saved at the end of steps, at intervals that cost little, where the run
@@ -262,8 +268,8 @@ def elastic(
             from ``state``.
         steps: Ends the loop after so many steps, those of earlier attempts included.
         epochs: Ends it after so many epochs of ``data``.
-        data: ``workbench.GlobalBatches``, or an iterator of Chainer. Each step's batch is
-            ``step.batch``.
+        data: ``workbench.GlobalBatches``, a ``DataLoader`` of PyTorch, or an iterator of Chainer.
+            Each step's batch is ``step.batch``.
 
     Raises:
         InputError: An argument is invalid, or an entry of the state cannot be saved.

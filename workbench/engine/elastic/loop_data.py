@@ -41,5 +41,8 @@ class LoopData(StateEntry):
         """
         raise NotImplementedError
 
+    def close(self) -> None:
+        """End what reads ahead; no further batch is asked for."""
+
     def trained(self) -> None:
         """Count the batch that was given last as trained on."""

@@ -7,7 +7,8 @@ import io
 import pickle
 import sys
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from typing import IO, Any, Protocol
+from dataclasses import dataclass
+from typing import IO, Any
 
 import numpy
 
@@ -24,6 +25,7 @@ from workbench.engine.elastic.entries import (
     is_generator,
     is_plain,
 )
+from workbench.engine.elastic.loop_data import LoopData
 from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.random_state import random_states
 from workbench.errors import InputError, StateError
@@ -31,14 +33,11 @@ from workbench.errors import InputError, StateError
 _SAME = "resume with the state that the snapshot was saved from."
 
 
-class Counters(Protocol):
-    """What the loop has counted."""
+@dataclass
+class StepCount:
+    """The steps that a loop has done."""
 
-    step: int
-
-    @property
-    def epoch(self) -> float:
-        """Epochs done."""
+    done: int = 0
 
 
 class ElasticState:
@@ -46,6 +45,7 @@ class ElasticState:
 
     Args:
         state: What the user passed.
+        steps: Shared with the loop; what refers to the loop itself would keep the state alive.
         data: The loop's place in its data, if it has one.
 
     Raises:
@@ -53,9 +53,9 @@ class ElasticState:
     """
 
     def __init__(
-        self, state: MutableMapping[str, Any], loop: Counters, data: StateEntry | None
+        self, state: MutableMapping[str, Any], steps: StepCount, data: LoopData | None
     ) -> None:
-        self._state, self._loop, self._data = state, loop, data
+        self._state, self._steps, self._data = state, steps, data
         self.names = frozenset(state)
         entries = [entry_of(state, name) for name in state] + ([data] if data is not None else [])
         self.entries = {one.name: one for one in sorted(entries, key=lambda one: one.order)}
@@ -69,12 +69,12 @@ class ElasticState:
     @property
     def iteration(self) -> int:
         """Steps done."""
-        return self._loop.step
+        return self._steps.done
 
     @property
     def epoch(self) -> float:
         """Epochs done; 0 if unknown."""
-        return self._loop.epoch
+        return self._data.epoch if self._data is not None else 0.0
 
     def check_names(self) -> None:
         """Refuse entries that were added or removed since the loop began.
@@ -109,7 +109,7 @@ class ElasticState:
             }
         own = {
             "kinds": self.kinds,
-            "step": self._loop.step,
+            "step": self._steps.done,
             "entries": {name: one.own() for name, one in entries.items()},
             "random": random_states(),
         }
@@ -152,7 +152,7 @@ class ElasticState:
             own = [one["entries"][name] for one in owns]
             common = tensors.get(name) if entry.file == TENSORS else _below(arrays, name)
             remarks.append(entry.restore(common, own, rank, ranks))
-        self._loop.step = owns[0]["step"]
+        self._steps.done = owns[0]["step"]
         return [one for one in remarks if one]
 
     def _check_kinds(self, saved: dict[str, str], step: int) -> None:

@@ -211,7 +211,7 @@ def torch_entry(name: str, value: Any) -> type[StateEntry] | None:
     if is_place and not hasattr(value, "state_dict"):
         raise InputError(
             f"state[{name!r}] is a {type(value).__name__}, which does not say its place",
-            "leave it out, and choose the examples by workbench.GlobalBatches.",
+            "pass the DataLoader as workbench.elastic(state, data=…), and use step.batch.",
         )
     return None
 

@@ -44,7 +44,8 @@ DEFAULTS: dict[str, Any] = {
     "units": 3,
     "more": None,  # [rank, name] of an entry that this rank alone has
     "scatter": True,
-    "workers": 0,
+    "workers": 0,  # processes of a loader
+    "noise": 0.0,  # of the data that is read
 }
 options = {**DEFAULTS, **json.loads(arguments[0])}
 warnings.simplefilter("ignore")
@@ -97,6 +98,7 @@ def main() -> None:
         rank=rank,
         size=size,
         world=world,
+        folder=folder,
         noted=noted,
         ended=ended,
         found=found,

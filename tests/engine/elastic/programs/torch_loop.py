@@ -1,0 +1,82 @@
+"""A network that ``DistributedDataParallel`` trains by gloo, with a ``DataLoader``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset
+
+import workbench
+
+
+class Numbers(Dataset[tuple[Any, Any, int]]):
+    """Examples that know their number; what is read is disturbed by random numbers."""
+
+    def __init__(self, examples: int, noise: float) -> None:
+        generator = torch.Generator().manual_seed(1)
+        self.x = torch.rand(examples, 2, generator=generator, dtype=torch.float64)
+        self.noise = noise
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, number: int) -> tuple[Any, Any, int]:
+        x = self.x[number]
+        return x + self.noise * torch.rand(2), x.sum(0, keepdim=True) ** 2, number
+
+
+class Stream(IterableDataset[tuple[Any, Any, int]]):
+    """A rank's part of the same, in a random order, without a length."""
+
+    def __init__(self, data: Numbers, rank: int, ranks: int) -> None:
+        self.data, self.rank, self.ranks = data, rank, ranks
+
+    def __iter__(self) -> Iterator[tuple[Any, Any, int]]:
+        for number in torch.randperm(len(self.data) // self.ranks).tolist():
+            yield self.data[number * self.ranks + self.rank]
+
+
+def loader(here: Any, seed: int) -> Any:
+    options = here.options
+    data = Numbers(options.examples, options.noise)
+    if options.data == "global":
+        chosen = workbench.GlobalBatches(len(data), options.batch, seed=seed)
+        return DataLoader(data, batch_sampler=chosen, num_workers=options.workers)
+    if options.data == "stream":
+        return DataLoader(Stream(data, here.rank, here.size), options.batch)
+    sampler = None
+    if options.data == "distributed":
+        sampler = DistributedSampler(data, here.size, here.rank, seed=seed)
+    return DataLoader(
+        data, options.batch, shuffle=sampler is None, sampler=sampler, num_workers=options.workers
+    )
+
+
+def train(here: Any, number: int, steps: int | None) -> None:
+    options = here.options
+    torch.manual_seed(10 + here.rank * options.noise)
+    torch.distributed.init_process_group(
+        "gloo", f"file://{here.folder}/store-{number}", rank=here.rank, world_size=here.size
+    )
+    try:
+        model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        replica = DistributedDataParallel(model.double())
+        optimizer = torch.optim.Adam(replica.parameters(), lr=0.05)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.5)
+        state = {"model": replica, "optimizer": optimizer, "scheduler": scheduler, "best": 9.0}
+        data = loader(here, number)
+        for step in workbench.elastic(state, steps=steps, epochs=options.epochs, data=data):
+            x, y, numbers = step.batch
+            optimizer.zero_grad()
+            loss = (replica(x) - y).square().mean()
+            (loss * step.weight).backward()
+            optimizer.step()
+            scheduler.step()
+            state["best"] = min(state["best"], loss.item())
+            here.noted(number, step, loss.item(), numbers.tolist())
+        here.ended(*(one.detach().numpy() for one in model.parameters()), scheduler.last_epoch)
+    finally:
+        torch.distributed.destroy_process_group()

@@ -1,0 +1,114 @@
+"""A loop of PyTorch that is resumed on real ranks is the loop that was never interrupted."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytestmark = [pytest.mark.mpi, pytest.mark.torch]
+
+PROGRAM = Path(__file__).parent / "programs" / "elastic_training.py"
+EXAMPLES = 48
+Found = list[dict[str, Any]]
+Train = Callable[..., Found]
+
+
+@pytest.fixture
+def train(on_shared_ranks, tmp_path) -> Train:
+    """Train on some ranks with the program's options; snapshots are in one folder."""
+
+    def train(size: int, **options: Any) -> Found:
+        base = {"kind": "torch", "folder": str(tmp_path / "snapshots"), "examples": EXAMPLES}
+        return on_shared_ranks(PROGRAM, size, json.dumps({**base, **options}))
+
+    return train
+
+
+def losses(*attempts: Found) -> dict[str, float]:
+    """Return the losses of the whole batches by loop and step, of several attempts together."""
+    return {name: value for found in attempts for name, value in found[0]["losses"].items()}
+
+
+def visits(*attempts: Found) -> dict[int, Counter[int]]:
+    """Return for each epoch how often each example was visited, by all ranks."""
+    epochs: dict[int, Counter[int]] = {}
+    for found in attempts:
+        for rank in found:
+            for epoch, numbers in rank["visited"]:
+                epochs.setdefault(epoch, Counter()).update(numbers)
+    return epochs
+
+
+def once(epochs: int) -> dict[int, Counter[int]]:
+    return {epoch: Counter(range(EXAMPLES)) for epoch in range(epochs)}
+
+
+EXACT: dict[str, tuple[int, dict[str, Any]]] = {
+    "a plain loader": (1, {"data": "plain", "noise": 0.1}),
+    "at the end of an epoch": (1, {"data": "plain", "noise": 0.1, "batch": 8, "stop": 6}),
+    "a stream": (1, {"data": "stream", "noise": 0.1}),
+    "batches of all ranks": (2, {"data": "global", "noise": 0.1}),
+    "a distributed sampler": (2, {"data": "distributed", "noise": 0.1}),
+    "processes that read": (2, {"data": "distributed", "workers": 1}),
+}
+
+
+@pytest.mark.parametrize(("size", "options"), EXACT.values(), ids=EXACT)
+def test_it_is_the_same_loop(train, size, options) -> None:
+    stop = options.get("stop", 7)
+    whole = train(size, **{**options, "folder": "", "stop": None})
+
+    first = train(size, **{**options, "stop": stop})
+    second = train(size, **{**options, "stop": None, "attempt": 2, "resume": True})
+
+    assert {one["ended"] for one in first} == {"stopped"}
+    assert losses(first, second) == losses(whole)
+    for mine, theirs in zip(second, whole, strict=True):
+        for name in ("ended", "weights", "iteration", "progress", "after"):
+            assert mine[name] == theirs[name], name
+        assert mine["epochs"] == theirs["epochs"][stop:]
+    assert first[0]["said"] + second[0]["said"] == ""
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_curve_is_the_same_on_changing_ranks(train, workers) -> None:
+    options = {"data": "global", "steps": [None], "epochs": 3, "batch": 7, "workers": workers}
+    whole = train(1, **options, folder="")
+
+    two = train(2, **options, stop=5)
+    three = train(3, **options, stop=6, attempt=2, resume=True)
+    one = train(1, **options, attempt=3, resume=True)
+
+    mine, theirs = losses(two, three, one), losses(whole)
+    assert [*mine] == [*theirs]
+    np.testing.assert_allclose([*mine.values()], [*theirs.values()], rtol=1e-9)
+    assert visits(two, three, one) == visits(whole) == once(3)
+
+
+def test_a_distributed_sampler_visits_each_example_once_on_changing_ranks(train) -> None:
+    options = {"data": "distributed", "steps": [None], "epochs": 2, "batch": 2}
+
+    two = train(2, **options, stop=6)
+    three = train(3, **options, stop=2, attempt=2, resume=True)
+    one = train(1, **{**options, "data": "plain"}, attempt=3, resume=True)
+
+    assert [found[0]["ended"] for found in (two, three, one)] == ["stopped", "stopped", "finished"]
+    assert visits(two, three, one) == once(2)
+    assert two[0]["said"] + three[0]["said"] + one[0]["said"] == ""
+    assert one[0]["progress"]["epoch"] == 2.0
+
+
+def test_data_that_is_not_divided_is_reported(train) -> None:
+    train(2, data="plain", stop=3)
+
+    (found,) = train(1, data="stream", attempt=2, resume=True)[:1]
+
+    assert found["ended"] == "finished"
+    assert "has no indices" in found["said"]
