@@ -170,7 +170,7 @@ def test_a_node_that_is_taken_back_takes_its_rank_along_and_is_replaced(
     failed = rehearsal.ended(run).fact
     assert failed.failed_host == taken
     assert "its node is gone, or unreachable" in failed.message
-    assert failed.message.endswith("Run the cell again; no snapshot of it was saved.")
+    assert failed.message.endswith("Loops of `workbench.elastic` save them.")
     until(lambda: taken not in {node.id for node in rehearsal.nodes})
     replaced = rehearsal.ready(3)
     assert len(replaced & nodes) == 2

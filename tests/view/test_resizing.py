@@ -28,7 +28,8 @@ def test_a_run_with_a_snapshot_moves(store, supervisor, run) -> None:
     after = resize_effect(store, "default")
 
     assert english(before) == (
-        "A resize waits for the first snapshot of run digits, or for its end if it saves none."
+        "A resize waits for the first snapshot of run digits, or for its end if it saves none; "
+        "loops of workbench.elastic save them."
     )
     assert english(after).startswith("Run digits moves to the new ranks at its next iteration")
     assert cluster_message(store, "default", 1.0)["resizing"]["text"] == after.text

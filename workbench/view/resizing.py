@@ -24,6 +24,7 @@ def resize_effect(store: Store, cluster: str) -> Phrase | None:
             run.wish.name,
         )
     return phrase(
-        "A resize waits for the first snapshot of run %1, or for its end if it saves none.",
+        "A resize waits for the first snapshot of run %1, or for its end if it saves none; "
+        "loops of workbench.elastic save them.",
         run.wish.name,
     )

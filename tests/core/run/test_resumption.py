@@ -94,7 +94,9 @@ def test_a_loss_names_the_rank_or_else_the_world() -> None:
 
 
 def test_the_remedy_is_to_resume_where_a_snapshot_is() -> None:
-    assert remedy(RUN, NONE, "") == "Run the cell again; no snapshot of it was saved."
+    assert remedy(RUN, NONE, "") == (
+        "Run the cell again; no snapshot of it was saved. Loops of `workbench.elastic` save them."
+    )
     assert remedy(RUN, 120, "") == "Resume it with `workbench run --resume 'two words'`."
     assert remedy(RUN, 120, "so").startswith("It does not continue by itself: so. Resume it with")
 

@@ -92,6 +92,22 @@ def test_the_curve_is_the_same_on_changing_ranks(train, workers) -> None:
     assert visits(two, three, one) == visits(whole) == once(3)
 
 
+@pytest.mark.weekly
+def test_the_curve_is_the_same_on_two_four_three_one_and_four_ranks(train) -> None:
+    options = {"data": "global", "batch": 7, "steps": [None], "epochs": 5}
+    whole = train(2, **options, folder="")
+
+    attempts = [
+        train(size, **options, stop=None if number == 5 else 6, attempt=number, resume=number > 1)
+        for number, size in enumerate([2, 4, 3, 1, 4], 1)
+    ]
+
+    mine, theirs = losses(*attempts), losses(whole)
+    assert [*mine] == [*theirs]
+    np.testing.assert_allclose([*mine.values()], [*theirs.values()], rtol=1e-8)
+    assert visits(*attempts) == once(5)
+
+
 def test_a_distributed_sampler_visits_each_example_once_on_changing_ranks(train) -> None:
     options = {"data": "distributed", "steps": [None], "epochs": 2, "batch": 2}
 

@@ -253,7 +253,12 @@ def remedy(run: Run, snapshot: int, why_not: str) -> str:
     Args:
         why_not: Why it does not continue by itself, or empty.
     """
-    if snapshot == NONE or not is_resumable(run.wish.kind):
+    if not is_resumable(run.wish.kind):
         return f"Run the {run.wish.kind} again; no snapshot of it was saved."
+    if snapshot == NONE:
+        return (
+            f"Run the {run.wish.kind} again; no snapshot of it was saved. Loops of "
+            "`workbench.elastic` save them."
+        )
     why = f"It does not continue by itself: {why_not}. " if why_not else ""
     return f"{why}Resume it with `workbench run --resume {shlex.quote(run.wish.name)}`."
