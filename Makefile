@@ -41,13 +41,16 @@ WITH_NODE = export PATH="$(CURDIR)/$(BIN):$(if $(NODE_BIN),$(NODE_BIN):)$$PATH";
 	export YARN_NPM_REGISTRY_SERVER="$${YARN_NPM_REGISTRY_SERVER:-$$(npm config get registry 2>/dev/null)}"; \
 	if [ -z "$$YARN_NPM_REGISTRY_SERVER" ]; then unset YARN_NPM_REGISTRY_SERVER; fi;
 
-# The lanes of make test, the longest first, one for each core: with more, what is measured differs.
-LANES := root browser quick ranks kernels mpich
-JOBS := $(shell nproc)
+# The lanes of make test, the longest first: one for each core, and one while others wait.
+LANES := quick root browser ranks kernels mpich
+CORES := $(shell nproc)
+JOBS := $(shell expr $(CORES) + 1)
+# make test-fast deals its modules out to as many processes as there are cores.
+PARTS := $(shell seq $(CORES))
 
 # Folders are called docs and extension, too.
 .PHONY: help demo lab extension watch test test-all test-fast test-torch test-extension lint format docs bench chaos \
-	constraints clean check-python chromium machines uv $(LANES:%=lane-%)
+	constraints clean check-python chromium machines uv $(LANES:%=lane-%) $(PARTS:%=fast-%)
 
 help: ## say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,7 +98,10 @@ test-torch: $(TORCH)/made ## run the tests that need PyTorch, in an environment 
 	$(TORCH)/bin/python $(LANE) -m torch
 
 test-fast: $(VENV)/made-test ## run the tests that take less than a minute together
-	$(BIN)/python $(PYTEST) -n auto --dist loadfile -m '$(QUICK) and not slow'
+	@$(MAKE) --no-print-directory --keep-going --jobs $(CORES) --output-sync=target $(PARTS:%=fast-%)
+
+$(PARTS:%=fast-%): fast-%:
+	$(BIN)/python $(PYTEST) -p no:xdist --part $*/$(CORES) -m '$(QUICK) and not slow'
 
 lane-quick:
 	$(BIN)/python $(LANE) -m '$(QUICK)'

@@ -15,19 +15,22 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.lanes import can_choose, marks_possible
+from tests.lanes import can_choose, marks_possible, modules_of_part
 from tests.weekly import WEEKLY
 
 # Pure tests first: what is cheap to find out is found out first.
 STAGES = ("contract", "packaging", "mpi", "kernel", "notebook", "browser")
 FOLDER = pytest.StashKey[Path]()
 SEED = pytest.StashKey[int]()
+PART = pytest.StashKey[tuple[int, int]]()
 LEFT = pytest.StashKey[list[str]]()
 GRACE_SECONDS = 5.0
 # Images of containers set it to stay small. Each process would then compile again what it imports,
 # which takes half of the time of most programs that tests start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# jsonschema checks IRIs with it where it is there, and its grammar takes a second to load.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # as if it were not installed
 # Modules that start programs or servers, wait for moments, or try very many examples.
 SLOW = {
     f"tests/{name}.py"
@@ -53,6 +56,15 @@ SLOW = {
 }  # fmt: skip
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--part",
+        default="1/1",
+        metavar="N/M",
+        help="only the N-th of M parts of the modules (default: 1/1)",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # A shell has what it starts in the background ignore interrupts, which tests send.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -65,6 +77,8 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     given = getattr(config, "workerinput", {}).get("seed") or os.environ.get("WORKBENCH_TEST_SEED")
+    part, _, parts = config.option.part.partition("/")
+    config.stash[PART] = (int(part), int(parts))
     config.stash[SEED] = int(given or random.randrange(2**32))
     config.stash[LEFT] = []
     if _deals_out(config):
@@ -121,7 +135,12 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out the modules that have no test for ``-m``: importing all takes 10 s."""
     expression = config.option.markexpr
-    if not expression or not collection_path.match("test_*.py"):
+    if not collection_path.match("test_*.py"):
+        return None
+    part, parts = config.stash[PART]
+    if parts > 1:
+        return None if collection_path in modules_of_part(expression, part, parts) else True
+    if not expression:
         return None
     return None if can_choose(expression, marks_possible(collection_path)) else True
 

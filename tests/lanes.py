@@ -34,6 +34,20 @@ def can_choose(expression: str, possible: frozenset[str]) -> bool:
     )
 
 
+@functools.cache
+def modules_of_part(expression: str, part: int, parts: int) -> frozenset[Path]:
+    """Return the modules of one of several parts that together have all that can be chosen.
+
+    Args:
+        part: From 1 to ``parts``.
+    """
+    every = sorted(TESTS.rglob("test_*.py"))
+    chosen = [
+        path for path in every if not expression or can_choose(expression, marks_possible(path))
+    ]
+    return frozenset(chosen[part - 1 :: parts])
+
+
 def _is_in(given: tuple[str, ...], name: str, /, **_: object) -> bool:
     """Answer for a mark; what its arguments are is known only to pytest."""
     return name in given

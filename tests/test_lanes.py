@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
-from tests.lanes import TESTS, can_choose, marks_possible
+from tests.lanes import TESTS, can_choose, marks_possible, modules_of_part
 
 MAKEFILE = (Path(__file__).parents[1] / "Makefile").read_text(encoding="utf-8")
 LANES = {name: Expression.compile(rule) for name, rule in re.findall(
@@ -54,3 +54,14 @@ def test_a_module_is_left_out_if_no_test_of_it_can_be_chosen(
     expression: str, marks: set[str], chooses: bool
 ) -> None:
     assert can_choose(expression, frozenset(marks)) is chooses
+
+
+@pytest.mark.parametrize("expression", ["", "mpi"])
+def test_parts_have_each_module_once(expression: str) -> None:
+    whole = modules_of_part(expression, 1, 1)
+
+    parts = [modules_of_part(expression, number, 3) for number in (1, 2, 3)]
+
+    assert frozenset().union(*parts) == whole
+    assert sum(map(len, parts)) == len(whole)
+    assert TESTS / "engine" / "test_rank.py" in whole

@@ -575,7 +575,7 @@ def test_a_node_that_shuts_itself_down_is_gone(ec2, endpoint):
 def test_offers_say_the_baseline_the_price_and_its_history(ec2, endpoint):
     endpoint.price(TYPE, ZONE, 0.0123)
 
-    [offer] = ec2.offers(Needs(types=(TYPE,), zones=(ZONE,)), 7200)
+    [offer] = ec2.offers(Needs(types=(TYPE,), zones=(ZONE,)), 86_400)
 
     assert offer.price == 0.0123
     assert (offer.network, offer.burst) == (0.75, 10.0)

@@ -307,9 +307,8 @@ def test_from_the_shell_two_nodes_then_three_then_two_then_nothing(shell: Shell)
 TRAINED = f"%%dist_train --cluster {NAME} --name {{}}\n{TRAIN}"
 
 
-@pytest.mark.parametrize(
-    "sizes", [(2,), pytest.param((3, 4, 2), marks=pytest.mark.weekly)], ids=["two", "three sizes"]
-)
+@pytest.mark.weekly  # the shell's life of the same nodes is above
+@pytest.mark.parametrize("sizes", [(2,), (3, 4, 2)], ids=["two", "three sizes"])
 def test_from_a_notebook_nodes_train_in_each_size_and_nothing_is_left(
     shell: Shell, sizes: tuple[int, ...]
 ) -> None:

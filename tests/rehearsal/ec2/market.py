@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 HOUR = 3600.0
+CHANGE = 6 * HOUR  # between two changes of a price
 LIST_PRICE = 0.05  # $ a vCPU and hour, roughly; GPUs cost as much as eight
 QUOTAS = {
     "L-34B43A08": 640, "L-3819A6DF": 256, "L-7212CCBC": 128, "L-C4BD4855": 192,
@@ -117,14 +118,14 @@ class Market:
             return standing[-1]
         full = LIST_PRICE * (vcpus + 8 * gpus)
         phase = sum(map(ord, type_ + zone))
-        return round(full * (0.33 + 0.08 * math.sin(at // HOUR + phase)), 6)
+        return round(full * (0.33 + 0.08 * math.sin(at // CHANGE + phase)), 6)
 
     def history(
         self, type_: str, zone: str, vcpus: int, gpus: int, since: float
     ) -> list[tuple[float, float]]:
         """Return the changes of price since then, newest first, and the price at that time."""
-        hours = range(int(since // HOUR), int(self.now // HOUR) + 1)
-        times = {hour * HOUR for hour in hours}
+        changes = range(int(since // CHANGE), int(self.now // CHANGE) + 1)
+        times = {number * CHANGE for number in changes}
         times |= {at for at, _ in self.fixed.get((type_, zone), ()) if at >= since}
         return [
             (at, self.price(type_, zone, vcpus, gpus, at)) for at in sorted(times, reverse=True)
