@@ -7,6 +7,7 @@ import pytest
 from workbench.cluster.exit_cause import (
     UNKNOWN,
     cause_of_end,
+    cause_of_status,
     is_abort,
     last_words,
     lost_host,
@@ -150,3 +151,16 @@ def test_last_words_are_what_no_one_has_read() -> None:
     )
     assert last_words("\0" * 100) == ""
     assert len(last_words("x" * 10_000)) < 5_000
+
+
+@pytest.mark.parametrize(
+    ("status", "cause"),
+    [
+        (9, "ended by signal 9 (Killed), often because the machine ran out of memory"),
+        (11 | 0x80, "ended by signal 11 (Segmentation fault)"),  # with a core dump
+        (3 << 8, "its process ended with exit status 3"),
+        (0, ""),
+    ],
+)
+def test_the_status_of_a_forked_rank_is_its_cause(status: int, cause: str) -> None:
+    assert cause_of_status(status) == cause

@@ -124,6 +124,14 @@ def test_death_by_a_signal_is_passed_on(forks: WarmRanks, number: int) -> None:
     assert run(forks.path, "end", "", str(int(number))).returncode == -number
 
 
+def test_a_keeper_hears_how_a_rank_ended(forks: WarmRanks) -> None:
+    with standing(forks.path) as (_, rank):
+        rank.kill()
+        until(lambda: forks.look() or rank.pid in forks.statuses)
+
+    assert forks.statuses[rank.pid] == signal.SIGKILL
+
+
 def test_standard_input_reaches_the_rank(forks: WarmRanks) -> None:
     assert run(forks.path, "read", "", input="abc").stdout == "cba\n"
 

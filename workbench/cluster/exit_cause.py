@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 
 _SIGNALED = re.compile(
     r"process rank (?P<rank>\d+) .*?exited on\s+signal (?P<signal>\d+) \((?P<name>[^)]+)\)", re.S
@@ -39,6 +41,15 @@ def cause_of_end(log: str, rank: int | None) -> str:
     if rank is None and lines:
         return f"mpiexec ended; its last words: {lines[-1][:200]}"
     return UNKNOWN
+
+
+def cause_of_status(status: int) -> str:
+    """Return the cause of the end of a rank from its wait status; empty after exit status 0."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return f"ended by signal {number} ({signal.strsignal(number)}){OFTEN.get(number, '')}"
+    code = os.waitstatus_to_exitcode(status)
+    return f"its process ended with exit status {code}" if code else ""
 
 
 def is_abort(log: str) -> bool:

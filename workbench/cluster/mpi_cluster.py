@@ -311,7 +311,10 @@ class MpiCluster:
         mpiexec = LocalMpiexec(launcher, self._monitor)
         crashes = str(self._folder / "crashes")
         mark = mark_of(self._key(), generation)
-        footing.set_result(Footing(mpiexec, (self._monitor,), crashes, mark=mark))
+        statuses = self._forks.statuses
+        footing.set_result(
+            Footing(mpiexec, (self._monitor,), crashes, mark=mark, statuses=statuses)
+        )
         return footing
 
     def _take_up(

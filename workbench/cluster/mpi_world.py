@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.cluster.exit_cause import (
+    UNKNOWN,
     cause_of_end,
+    cause_of_status,
     is_abort,
     last_words,
     lost_host,
@@ -40,6 +42,7 @@ class Footing:
         crashes: The folder in which a crash leaves its Python stack, on each host.
         world: The placement of ranks on hosts, where there are several.
         mark: Identifies the world's processes.
+        statuses: The wait status of forked ranks that have ended, by process id.
     """
 
     mpiexec: Mpiexec
@@ -47,6 +50,7 @@ class Footing:
     crashes: str
     world: World | None = None
     mark: str = ""
+    statuses: Mapping[int, int] = field(default_factory=dict)
 
     def monitor_of(self, rank: RankFact) -> ProcessMonitor:
         """Return the monitor of ``rank``'s host."""
@@ -267,16 +271,28 @@ class MpiWorld:
         ]
         if not new or self._may_say_more(new, gone):
             return bool(new)
+        if any(self._is_unreported(rank, footing) for rank in new) and not self._is_late():
+            return True
         text = footing.mpiexec.log()
         left = {rank.rank: _left(footing, rank) for rank in new}
         if (text is None or any(None in of for of in left.values())) and not self._is_late():
             return True
-        self._note_deaths(
-            new, text or "", {n: [part or "" for part in of] for n, of in left.items()}
-        )
+        said = {n: [part or "" for part in of] for n, of in left.items()}
+        self._note_deaths(new, text or "", said, footing.statuses)
         return False
 
-    def _note_deaths(self, new: list[RankFact], text: str, left: dict[int, list[str]]) -> None:
+    def _is_unreported(self, rank: RankFact, footing: Footing) -> bool:
+        """Return whether the fork server has yet to report how a rank ended."""
+        is_forked = self.launched.get(rank.engine, rank.pid) != rank.pid
+        return is_forked and rank.pid not in footing.statuses
+
+    def _note_deaths(
+        self,
+        new: list[RankFact],
+        text: str,
+        left: dict[int, list[str]],
+        statuses: Mapping[int, int],
+    ) -> None:
         traces = {number: stack_of_crash(of[0]) for number, of in left.items()}
         blamed, out_of_reach = named_processes(text), lost_host(text)
         # mpiexec ends the others after one failure: the first one has the cause.
@@ -290,6 +306,8 @@ class MpiWorld:
         for rank in new:
             trace, words = traces[rank.rank], last_words(*left[rank.rank][1:])
             cause = trace.partition("\n")[0] or cause_of_end(f"{text}\n{words}", rank.rank)
+            if cause == UNKNOWN and rank.pid in statuses:
+                cause = cause_of_status(statuses[rank.pid]) or cause
             if rank.host == out_of_reach:
                 cause = f"{rank.host} is out of reach of the other hosts"
             self.deaths += (

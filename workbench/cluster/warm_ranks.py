@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from workbench.core.node.forking import END, KEEP, PAD_VARIABLE, SOCKET
+from workbench.core.node.forking import END, KEEP, PAD_VARIABLE, RANK_ENDED, SOCKET
 from workbench.core.quote import one_line
 from workbench.core.world.world import FOREIGN, WORLD_VARIABLE, blas_environment
 
@@ -38,6 +39,7 @@ PAD_NBYTES = 100_000  # <linux/binfmts.h> allows 131,072 in one variable
 END_SECONDS = 3.0
 SHORT_SECONDS = 10.0
 MOST_FAILURES = 3
+_ENDED = re.compile(rf"{RANK_ENDED} (?P<rank>[0-9]+) (?P<status>[0-9]+)", re.ASCII)
 
 
 def are_wanted() -> bool:
@@ -51,6 +53,9 @@ class WarmRanks:
     Args:
         folder: Of its socket and its log.
         names: What it imports.
+
+    Attributes:
+        statuses: The wait status of each rank that has ended, by process id.
     """
 
     def __init__(self, folder: Path, names: Sequence[str] = PRELOADED) -> None:
@@ -60,6 +65,7 @@ class WarmRanks:
         self._keeper: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._older: list[subprocess.Popen[bytes]] = []
+        self.statuses: dict[int, int] = {}
         self._began = 0.0
         self._failures = 0
 
@@ -103,7 +109,9 @@ class WarmRanks:
         except OSError:
             text = b""
         for line in text.decode(errors="replace").splitlines():
-            if line.strip():
+            if ended := _ENDED.fullmatch(line):
+                self.statuses[int(ended["rank"])] = int(ended["status"])
+            elif line.strip():
                 log.warning("Fork server: %s", one_line(line))
         if text and self._path.exists():
             return

@@ -32,6 +32,7 @@ from workbench.core.node.forking import (
     END,
     KEEP,
     PAD_VARIABLE,
+    RANK_ENDED,
     SOCKET,
     RankRequest,
     Surroundings,
@@ -250,6 +251,7 @@ class ForkServer:
             _, status = os.waitpid(rank, 0)
             self._leave(handle)
             os.close(self._handles.pop(rank))
+            self._report(f"{RANK_ENDED} {rank} {status}")
             self._let_go(rank, ENDED + b"%d" % status)
 
         def stub_is_gone() -> None:
@@ -316,11 +318,12 @@ class ForkServer:
     def _tell(self, sentence: str) -> None:
         """Tell all keepers, and the log."""
         print(sentence, file=sys.stderr, flush=True)
+        self._report(sentence)
+
+    def _report(self, line: str) -> None:
         for connection in self._keepers.values():
-            try:
-                connection.sendall(sentence.encode(errors="replace") + b"\n")
-            except OSError:
-                continue  # its end is noticed by reading
+            with contextlib.suppress(OSError):  # its end is noticed by reading
+                connection.sendall(line.encode(errors="replace") + b"\n")
 
 
 def _surroundings() -> Surroundings:

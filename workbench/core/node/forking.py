@@ -11,6 +11,9 @@ SOCKET = "forks"
 KEEP, END = b"K", b"E"
 """What a keeper sends a fork server: that it is to stay, and that it is to end."""
 
+RANK_ENDED = "ended"
+"""Begins a keeper's line on the end of a rank; its process id and its wait status follow."""
+
 PAD_VARIABLE = "WORKBENCH_PAD"
 """Begins the names of variables that only fill memory, for the environments of ranks."""
 
