@@ -72,7 +72,12 @@ class SnapshotClient:
         self._number = 0
 
     def __repr__(self) -> str:
-        return f"<SnapshotClient of {self.address or 'this machine'}>"
+        return f"<SnapshotClient of {self.name}>"
+
+    @property
+    def name(self) -> str:
+        """The name of its node, for messages."""
+        return self.address or "this machine"
 
     @property
     def is_gone(self) -> bool:
@@ -106,8 +111,13 @@ class SnapshotClient:
                 if isinstance(found, Failed) and found.number == number:
                     raise MachineError(found.why)
             if time.monotonic() > deadline or interrupted():
-                raise Broken(f"{self!r} did not answer")
+                raise self.broken("it did not answer")
             time.sleep(LOOK_SECONDS)
+
+    def broken(self, why: str) -> Broken:
+        """End the agent, and return the error that says why; another is started when needed."""
+        self.end()
+        return Broken(f"{self.name}: {why.rstrip('.')}")
 
     def post(self, kind: str, *values: Any) -> int:
         """Send a request, and return its number."""
@@ -129,10 +139,10 @@ class SnapshotClient:
         try:
             found = [one for text in lines if (one := read_answer(text)) is not None]
         except ProtocolError as error:
-            raise Broken(f"{self!r}: {error}") from error
+            raise self.broken(str(error)) from error
         self._received(sum(len(text) + 1 for text in lines))
         if is_gone and not found:
-            raise Broken(f"{self!r} is gone")
+            raise self.broken("it is gone")
         return found
 
     def manifests(self, run: str, folder: str) -> list[SnapshotManifest]:
@@ -144,7 +154,7 @@ class SnapshotClient:
         try:
             found = [decode_manifest(one) for one in texts(LIST, self.ask(LIST, run, folder))]
         except (ProtocolError, ValueError) as error:
-            raise Broken(f"{self!r}: {error}") from error
+            raise self.broken(str(error)) from error
         return [one for one in found if one.run == run]
 
 
@@ -170,9 +180,12 @@ def transfer(
     run = manifest.run
     target.ask(BEGIN, run, target_folder, encode_manifest(manifest))
     number = source.post(SEND, run, source_folder, manifest.name, share)
-    moved = time.monotonic()
+    moved, left = time.monotonic(), sum(file.nbytes for file in manifest.files)
     while True:
         news = source.messages()
+        left -= sum(one.nbytes for one in news if isinstance(one, Piece))
+        if left < 0:
+            raise source.broken(f"it sent more than there is of {manifest.name}")
         for found in news:
             if isinstance(found, Piece):
                 target.write(line(PIECE, found.path, found.data))
@@ -186,8 +199,10 @@ def transfer(
             source.write(line(TAKEN, taken[-1]))
         if news or taken:
             moved = time.monotonic()
-        elif time.monotonic() - moved > STALL_SECONDS or interrupted():
-            raise Broken(f"{source!r} sends nothing more")
+        elif interrupted():
+            raise source.broken("a run that waits goes first")
+        elif time.monotonic() - moved > STALL_SECONDS:
+            raise source.broken("it sends nothing more")
         else:
             time.sleep(LOOK_SECONDS)
 
