@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import boto3
 import pytest
 
+from tests.cloud.conftest import one_endpoint
 from tests.rehearsal.hosts import until
 from workbench.cloud.local_session import LocalSession
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
@@ -28,6 +30,8 @@ from workbench.node.snapshot_folder import manifests
 from workbench.store import Store
 from workbench.store.paths import snapshot_directory
 from workbench.supervisor.data.snapshots import Snapshots
+
+__all__ = ["one_endpoint"]
 
 RUN = "261121-120000-abcd"
 WISH = RunWish(RUN, "a run", RunKind.CELL, "pass", "c", created=1.0)
@@ -241,6 +245,29 @@ def test_a_folder_that_nodes_share_is_the_durable_place(nodes, keeper, tmp_path)
     assert (tmp_path / "shared" / "c" / RUN / "snapshots" / newest.name / MANIFEST).exists()
 
 
+@pytest.mark.contract
+def test_nodes_keep_snapshots_in_s3_by_themselves(nodes, keeper, one_endpoint, monkeypatch) -> None:
+    one_endpoint.reset()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", one_endpoint.url)
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="digits")
+    fleet = FleetWish(provider=Provider.HOSTS, nodes=2, snapshots="s3://digits/kept")
+    folder = nodes.add("10.0.0.4")
+    snapshots = keeper()
+    newest = save(folder, 9)
+    snapshots.begin(attempt(1), ["10.0.0.4"], fleet)
+    until(lambda: snapshots.has_copy(RUN), "the copy")
+    nodes.lose("10.0.0.4")
+    new = nodes.add("10.0.0.8")
+
+    place(snapshots, 2, "10.0.0.8", fleet=fleet)
+
+    assert manifests(new, RUN) == [newest]
+    keys = [one["Key"] for one in client.list_objects_v2(Bucket="digits")["Contents"]]
+    assert f"kept/c/{RUN}/snapshots/{newest.name}/trainer.npz" in keys
+    client.close()
+
+
 def test_a_deleted_run_leaves_no_snapshots_on_nodes(nodes, keeper, store, monkeypatch) -> None:
     monkeypatch.setattr("workbench.supervisor.data.snapshots.REMOVAL_SECONDS", 0.1)
     first, late = nodes.add("10.0.0.4"), "10.0.0.5"
@@ -299,3 +326,25 @@ def test_a_copy_that_fails_is_said_until_it_succeeds(nodes, keeper, monkeypatch)
     (folder / newest.name / "trainer.npz").write_bytes(data)
 
     until(lambda: here() == [newest] and not snapshots.message, "the copy")
+
+
+def test_a_deleted_run_leaves_nothing_in_its_durable_place(
+    nodes, keeper, store, monkeypatch, tmp_path
+) -> None:
+    monkeypatch.setattr("workbench.supervisor.data.snapshots.REMOVAL_SECONDS", 0.1)
+    shared = tmp_path / "shared"
+    fleet = FleetWish(provider=Provider.HOSTS, nodes=1, snapshots=str(shared))
+    save(nodes.add("10.0.0.4"), 9)
+    store.put_nodes("c", [Node("10.0.0.4", state=NodeState.JOINED, address="10.0.0.4")])
+    store.add_batches([Batch(RUN, 0, 1, (Sample(SECONDS_NAME, 9, 2.0, 0.5),), ())])
+    store.put_run_fact(RUN, state=RunState.FINISHED, ended=time.time())
+    snapshots = keeper()
+    snapshots.begin(attempt(1), ["10.0.0.4"], fleet)
+    until(lambda: snapshots.has_copy(RUN), "the copy")
+    snapshots.end(RUN)
+    snapshots.keep(fleet)
+
+    store.delete_run(RUN)
+
+    until(lambda: not (shared / "c" / RUN).exists(), "the removal")
+    assert (shared / "c").exists()
