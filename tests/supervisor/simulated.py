@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy
@@ -25,6 +25,7 @@ from workbench.core.run.rank_protocol import (
     AskPulse,
     Batch,
     Command,
+    ContinueAs,
     Ending,
     Interrupt,
     Letter,
@@ -34,13 +35,16 @@ from workbench.core.run.rank_protocol import (
     StopAt,
 )
 from workbench.core.run.remaining_examples import dealt
+from workbench.core.run.replay import KNOWN
 from workbench.core.run.snapshots import (
+    EDGE_NAME,
     RESUMED_NAME,
     SECONDS_NAME,
     SnapshotManifest,
     for_training,
     superfluous,
 )
+from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import Host, RankFact, World
 from workbench.supervisor.fleet.provider import Load
 
@@ -246,6 +250,7 @@ class _World:
     next_step: float = 0.0
     stop_at: int | None = None
     is_over: bool = True
+    at_edge: bool = False
     writing: tuple[float, Saved] | None = None
     sent: dict[tuple[str, int], list[Batch]] = field(default_factory=dict)
     acknowledged: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -299,7 +304,9 @@ class Copies:
         """Return nothing: runs write no files."""
         return ""
 
-    def snapshot_folder(self, run: Run, fleet: FleetWish) -> str:
+    def snapshot_folder(
+        self, run: Run, fleet: FleetWish, has_snapshot: Callable[[str], bool]
+    ) -> str:
         """Return nothing."""
         return ""
 
@@ -317,6 +324,7 @@ class SimulatedCluster:
 
     connection_file = ""
     fault_tolerant = True
+    names = KNOWN
 
     def __init__(self, clock: Clock, places: Places, chance: random.Random, total: int) -> None:
         self.total = total
@@ -363,6 +371,15 @@ class SimulatedCluster:
         begun = world.assignment.execution if world.assignment else ""
         if world.deaths or world.ended_at or begun == assignment.execution:
             return
+        if assignment.continues:
+            world.assignment, world.is_over, world.at_edge = assignment, False, True
+            world.lineage, world.stop_at = Lineage(), None
+            self._say(world)
+            self._say(world, (Sample(EDGE_NAME, 0, self._clock.now, 1.0),))
+            return
+        self._begin(world, assignment)
+
+    def _begin(self, world: _World, assignment: Assignment) -> None:
         for other in self.worlds.values():
             assert other is world or not self._trains(other), "two worlds train at once"
         last = self._attempts.get(assignment.run, 0)
@@ -404,6 +421,17 @@ class SimulatedCluster:
                     self._inbox.append(Letter(generation, batch))
         elif world.is_over or world.assignment.execution != command.run:
             return
+        elif world.at_edge and isinstance(command, ContinueAs):
+            run, attempt = run_and_attempt(command.into)
+            self._leave(world, Ending("finished", 0))
+            world.at_edge = False
+            self._begin(
+                world,
+                replace(world.assignment, run=run, attempt=attempt, continues="", resume=True),
+            )
+        elif world.at_edge and isinstance(command, Interrupt):
+            world.at_edge = False
+            self._leave(world, Ending("stopped", 0, "interrupted"))
         elif isinstance(command, StopAt):
             world.stop_at = command.boundary
         elif isinstance(command, AskPulse):
@@ -453,7 +481,7 @@ class SimulatedCluster:
     # -- inside
 
     def _trains(self, world: _World) -> bool:
-        is_up = not (world.deaths or world.ended_at or world.is_over)
+        is_up = not (world.deaths or world.ended_at or world.is_over or world.at_edge)
         return is_up and all(map(self._places.up, world.world.placement))
 
     def _fact(self, world: _World) -> WorldFact:

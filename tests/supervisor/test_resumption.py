@@ -131,7 +131,8 @@ def test_a_run_without_snapshots_ends_before_the_size_changes(stage: Stage) -> N
 
 def test_a_run_that_moves_can_be_stopped(stage: Stage) -> None:
     stage.up(1)
-    run = stage.ask("report(loss=1)\nsnapshot()\nwhile True:\n    sleep(0.01)", grace=0.1)
+    source = "resume()\nreport(loss=1)\nsnapshot()\nwhile True:\n    sleep(0.01)"
+    run = stage.ask(source, grace=0.1)
     stage.until(lambda: stage.store.newest_snapshot(run) == 1)
     stage.store.wish_cluster(NAME, up=True, ranks=2, oversubscribe=True)
     stage.until(lambda: "new size" in stage.store.run(run).fact.message)

@@ -25,6 +25,7 @@ from workbench.core.run.rank_protocol import (
     Batch,
     Chunk,
     Command,
+    ContinueAs,
     Ending,
     Interrupt,
     Letter,
@@ -33,10 +34,15 @@ from workbench.core.run.rank_protocol import (
     Sample,
     StopAt,
 )
-from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
+from workbench.core.run.replay import KNOWN
+from workbench.core.run.snapshots import EDGE_NAME, RESUMED_NAME, SECONDS_NAME
+from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import RankFact, World
 
 HOST = "fakehost"
+_NAMES = frozenset(
+    {"rank", "size", "report", "barrier", "print", "resume", "snapshot", "kill", "spoil", "sleep"}
+)
 
 
 class _Stopped(BaseException):
@@ -62,6 +68,7 @@ class _Rank(threading.Thread):
         self.saves = False
         self.stop_at: int | None = None
         self.interrupted = False
+        self.next_execution = ""  # the execution that this one continues as
         self.call = ""
 
     @property
@@ -72,7 +79,9 @@ class _Rank(threading.Thread):
         self.send_batch()
         ending: Ending | None
         try:
-            exec(compile(self._assignment.source, "<cell>", "exec"), self._namespace())
+            space = self._world.spaces.setdefault(self.number, {})
+            space.update(self._namespace())
+            exec(compile(self._assignment.source, "<cell>", "exec"), space)
             ending = Ending("finished", self.iteration)
         except _Stopped:
             if self.saves:
@@ -121,6 +130,8 @@ class _Rank(threading.Thread):
                 self.stop_at = boundary
             case Interrupt():
                 self.interrupted = True
+            case ContinueAs(_, into):
+                self.next_execution = into
 
     def pulse(self) -> Pulse:
         return Pulse(self._assignment.execution, self.number, self.boundary, 1.0, self.call)
@@ -154,10 +165,24 @@ class _Rank(threading.Thread):
         self._say(SECONDS_NAME, 0.01)
 
     def _resume(self) -> int:
+        if self._assignment.continues:
+            self._wait_at_edge()
         if self._assignment.resume:
             self.first = self._world.snapshots[self._assignment.run]
             self._say(RESUMED_NAME, self.first)
         return self.first
+
+    def _wait_at_edge(self) -> None:
+        self._barrier()
+        self._say(EDGE_NAME, 1.0)
+        while not self.next_execution:
+            self._sleep(0.01)
+        self.send_batch(ending=Ending("finished", 0))
+        run, attempt = run_and_attempt(self.next_execution)
+        self._assignment = replace(self._assignment, run=run, attempt=attempt, replays="")
+        self.batches = []
+        self._world.running[self.next_execution, self.number] = self
+        self.send_batch()
 
     def _say(self, name: str, value: float) -> None:
         if self.number == 0:
@@ -207,6 +232,7 @@ class _World:
         self.ended = False
         self.seen = False
         self.spoiled: set[int] = set()  # ranks that cannot begin another run
+        self.spaces: dict[int, dict[str, Any]] = {}  # what cells have left on each rank
         self._barriers: dict[str, tuple[int, threading.Event]] = {}
         self._lock = threading.Lock()
 
@@ -257,6 +283,7 @@ class FakeCluster:
     """
 
     connection_file = ""
+    names = KNOWN | _NAMES
 
     def __init__(self, *, fault_tolerant: bool = True) -> None:
         self.fault_tolerant = fault_tolerant

@@ -20,6 +20,11 @@ class Cluster(Protocol):
         ...
 
     @property
+    def names(self) -> frozenset[str]:
+        """The names that every rank has before the first cell."""
+        ...
+
+    @property
     def fault_tolerant(self) -> bool:
         """Whether ranks can get new communicators after a failed cell."""
         ...

@@ -40,6 +40,7 @@ from workbench.core.node.validation import built, fitted, parsed
 from workbench.core.quote import one_line
 from workbench.core.run.model import Assignment
 from workbench.core.run.rank_protocol import ERROR_CHARACTERS, Command, Letter, shortened
+from workbench.core.run.replay import KNOWN
 from workbench.core.world.remote import Session
 from workbench.core.world.world import Host, RankFact, World
 from workbench.errors import ClusterError, MachineError
@@ -97,6 +98,11 @@ class MpiCluster:
         if self._cluster is None:
             return ""
         return str(self._folder / "profile" / "security" / "ipcontroller-client.json")
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of Python and of IPython."""
+        return KNOWN
 
     @property
     def fault_tolerant(self) -> bool:

@@ -63,7 +63,7 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
             without_echoes(is_echo),
         ):
             original(trainer, *args, **kwargs)
-        if here.boundaries.due:
+        if here.boundaries.due or (training is not None and training.was_stopped):
             raise RunStopped(f"stopped at iteration {here.iteration}")
 
     return run

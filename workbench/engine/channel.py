@@ -25,6 +25,7 @@ from workbench.core.run.rank_protocol import (
     Acknowledge,
     AskPulse,
     Command,
+    ContinueAs,
     Hello,
     Interrupt,
     Pulse,
@@ -68,6 +69,7 @@ class Channel:
         pulse: Returns the present activity of the rank in its run.
         stop_at: Called with the boundary at which the run must stop.
         interrupt: Called from the channel's thread to free the main thread.
+        open_edge: Called with the execution that the rank becomes one of.
         gather: Called in each cycle, to collect captured output.
         died: Called with its traceback if the thread fails: the rank cannot continue without it.
     """
@@ -81,6 +83,7 @@ class Channel:
         pulse: Callable[[str], Pulse],
         stop_at: Callable[[int], None],
         interrupt: Callable[[], None],
+        open_edge: Callable[[str], None] = lambda execution: None,
         gather: Callable[[], None] = lambda: None,
         died: Callable[[str], None] = lambda trace: None,
     ) -> None:
@@ -90,6 +93,7 @@ class Channel:
         self._pulse = pulse
         self._stop_at = stop_at
         self._interrupt = interrupt
+        self._open_edge = open_edge
         self._gather = gather
         self._died = died
         self._left: set[str] = set()
@@ -245,6 +249,8 @@ class Channel:
             self._stop_at(command.boundary)
         elif isinstance(command, Interrupt):
             self._interrupt()
+        elif isinstance(command, ContinueAs):
+            self._open_edge(command.into)
 
 
 def _post(socket: zmq.Socket[bytes], line: bytes) -> bool:

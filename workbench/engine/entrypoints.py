@@ -50,7 +50,8 @@ def run(assignment: dict[str, Any]) -> None:
     A supervisor that was killed before it recorded the call repeats it.
     """
     made = Assignment(**{**assignment, "kind": RunKind(assignment["kind"])})
-    if made.execution in _begun or _joined().is_cancelled(made.execution):
+    rank, execution = _joined(), made.execution
+    if execution in _begun or rank.is_cancelled(execution) or rank.has_continued(execution):
         return
     _begun.add(made.execution)
     execute(_joined(), made, _shell())

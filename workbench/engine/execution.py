@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType
@@ -54,7 +54,7 @@ def execute(rank: Rank, assignment: Assignment, shell: Any) -> None:
 
 def _attempt(rank: Rank, run: Current, assignment: Assignment, shell: Any) -> Ending:
     try:
-        body = _BODIES.get(assignment.kind, _cell)
+        body = _body(assignment)
         with own_loop(), rank.interruptible(), substituted(), figures_shown(), ended_if_forked():
             body(run, assignment, shell)
     except RunStopped:
@@ -135,7 +135,11 @@ def _measurement(run: Current, assignment: Assignment, _: Any) -> None:
     measure(run, MPI.COMM_WORLD, **dict(assignment.parameters))
 
 
-_BODIES = {RunKind.SCRIPT: _script, RunKind.MEASUREMENT: _measurement}
+def _body(assignment: Assignment) -> Callable[[Current, Assignment, Any], None]:
+    """Return what executes a run: as a script if it has a path, also where it is repeated."""
+    if assignment.kind is RunKind.MEASUREMENT:
+        return _measurement
+    return _script if assignment.path else _cell
 
 
 @contextmanager

@@ -22,9 +22,12 @@ from mpi4py import MPI
 
 from workbench.core.run.model import Assignment
 from workbench.core.run.rank_protocol import Ending, Pulse
+from workbench.core.run_id import run_and_attempt
 from workbench.core.world.world import RankFact, torch_environment
+from workbench.engine.boundary import RunStopped
 from workbench.engine.channel import Address, Channel
 from workbench.engine.descriptor_capture import Descriptors
+from workbench.engine.edge import Edge
 from workbench.engine.exit_report import report_exits
 from workbench.engine.forked_children import Children
 from workbench.engine.mpi_calls import GenerationWorlds, is_revoked, watch
@@ -60,6 +63,7 @@ class Rank:
         self.worlds = GenerationWorlds(fault_tolerant=fault_tolerant, on_abort=self._aborting)
         self._interruptible = self._interrupt_wanted = False
         self._sampler, self._run_name = Sampler(), ""
+        self._continued = set[str]()
         slow_links(MPI.COMM_WORLD)
         self._local_rank, self._leader, self._master = _place(MPI.COMM_WORLD)
         self._ports = _free_ports(MPI.COMM_WORLD) if _head() else ()
@@ -76,6 +80,7 @@ class Rank:
             pulse=self._pulse,
             stop_at=self._stop_at,
             interrupt=self._interrupt,
+            open_edge=self._open_edge,
             gather=self._gather,
             died=self._cut_off,
         )
@@ -108,14 +113,19 @@ class Rank:
         attempt = f"-{assignment.attempt}" * (assignment.attempt > 1)
         path = Path(assignment.directory) / f"rank-{self.number}{attempt}.log"
         run = Current(RunLog(assignment.execution, self.number, path), leader=self._leader)
+        if assignment.continues:
+            folder = Path(assignment.continues)
+            run.edge = Edge(lambda execution: self._continue_as(run, execution, folder))
         if assignment.snapshots:
             run.snapshots = RunSnapshots(
                 run.log,
                 assignment.snapshots,
-                run=assignment.run,
+                run=assignment.replays or assignment.run,
                 attempt=assignment.attempt,
                 generation=self.generation,
                 resumes=assignment.resume,
+                replays=bool(assignment.replays),
+                edge=run.edge,
             )
         self._gather()  # earlier output does not belong to this run
         set_current(run)
@@ -134,6 +144,25 @@ class Rank:
         if not self._ports:
             return assignment.master_port
         return self._ports[zlib.crc32(assignment.execution.encode()) % len(self._ports)]
+
+    def has_continued(self, execution: str) -> bool:
+        """Return whether this rank has become one of an execution at the edge of its training."""
+        return execution in self._continued
+
+    def _continue_as(self, run: Current, execution: str, folder: Path) -> RunLog:
+        """End the present execution here, and make the rest of the run's code another one's."""
+        attempt = run_and_attempt(execution)[1]
+        self._continued.add(execution)
+        self._finish(run, Ending("finished", 0))
+        with self._descriptors.lock:
+            run.edge, run.log = (
+                None,
+                RunLog(execution, self.number, folder / f"rank-{self.number}-{attempt}.log"),
+            )
+        self._channel.carry(run.log)
+        if self._channel.is_cancelled(execution):
+            raise RunStopped("stopped before it continued")
+        return run.log
 
     def leave(self, run: Current, ending: Ending) -> None:
         """End a run; its log is sent until the supervisor has all of it."""
@@ -197,6 +226,11 @@ class Rank:
         groups.free()
         if self._interruptible:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def _open_edge(self, execution: str) -> None:
+        run = current()
+        if run is not None and run.edge is not None:
+            run.edge.open(execution)
 
     def _stop_at(self, boundary: int) -> None:
         if run := current():

@@ -11,6 +11,7 @@ from workbench.engine.boundary import Boundaries
 from workbench.engine.run_log import RunLog
 
 if TYPE_CHECKING:
+    from workbench.engine.edge import Edge
     from workbench.engine.snapshot.run_snapshots import RunSnapshots
 
 
@@ -21,6 +22,7 @@ class Current:
     Args:
         leader: The lowest rank on this rank's node.
         snapshots: Of the run's trainings; None if none are saved.
+        edge: Where the rank waits to continue another execution; None if it does not.
         closing: Called at the run's end, while its log still takes values.
         own_names: What the user's program reports by ``workbench.report``.
         in_loop: The number of the iteration that an elastic loop is in, from 1; 0 outside of one.
@@ -33,6 +35,7 @@ class Current:
     source_name: str = ""
     leader: int = 0
     snapshots: RunSnapshots | None = None
+    edge: Edge | None = None
     closing: list[Callable[[], None]] = field(default_factory=list)
     own_names: set[str] = field(default_factory=set)
     in_loop: int = 0

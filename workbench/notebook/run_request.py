@@ -177,7 +177,7 @@ def say_wait(store: Store, wish: RunWish) -> None:
     """Print which earlier run is active, perhaps of another kernel, and how to stop it."""
     before = runs_before(store.run(wish.id), store.unfinished(wish.cluster))
     # Repeated set-up cells are short, and not the user's present request.
-    names = [run.wish.name for run in before if run.wish.kind is not RunKind.SETUP]
+    names = [run.wish.name for run in before if not run.wish.kind.prepares]
     if names:
         say(
             f"Run {names[0]!r} is still active, and this one waits for it. To stop that "

@@ -6,7 +6,7 @@ import sqlite3
 
 from workbench.errors import StoreNewer
 
-VERSION = 17
+VERSION = 18
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -387,6 +387,12 @@ CREATE TABLE removed_snapshots (
 );
 """
 
+# What a run repeats on new ranks, and since when a cluster has what its cells left.
+_REPLAYS = """
+ALTER TABLE runs ADD COLUMN replays TEXT NOT NULL DEFAULT '';
+ALTER TABLE cluster_facts ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
 MIGRATIONS: dict[int, str] = {
     0: _TABLES,
@@ -406,6 +412,7 @@ MIGRATIONS: dict[int, str] = {
     14: _PLAIN_NAMES,
     15: _RECLAIMED,
     16: _REMOVED_SNAPSHOTS,
+    17: _REPLAYS,
 }
 
 

@@ -114,7 +114,7 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, Removal):
         values = tuple(asdict(fact).values())
         with self._transaction() as connection:
             connection.execute(
-                "INSERT OR REPLACE INTO cluster_facts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values
+                "INSERT OR REPLACE INTO cluster_facts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values
             )
 
     def put_ranks(self, cluster: str, ranks: Sequence[RankFact]) -> None:
@@ -188,7 +188,8 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, Removal):
             connection.execute(
                 "INSERT INTO runs (number, id, name, cluster, kind, source, path, folder, "
                 "arguments, parameters, environment, wished_ranks, grace, wall_clock_limit, "
-                "created, setup, turn) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+                "created, setup, replays, turn) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
                 "(SELECT coalesce(max(turn), 0) + 1 FROM runs))",
                 (
                     _next_number(connection),
@@ -207,6 +208,7 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, Removal):
                     wish.wall_clock_limit,
                     wish.created,
                     wish.setup,
+                    wish.replays,
                 ),
             )
         return wish
@@ -334,13 +336,14 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, Removal):
         setups: bool = False,
         printed: bool = True,
     ) -> list[Run]:
-        """Return the newest runs first; repeats of set-up cells only on request.
+        """Return the newest runs first; set-up cells and repeated cells only on request.
 
         Args:
             printed: Whether to include cells that only printed.
         """
         rows = self._all(
-            "SELECT * FROM runs WHERE (? IS NULL OR cluster = ?) AND (? OR kind != 'setup') "
+            "SELECT * FROM runs WHERE (? IS NULL OR cluster = ?) "
+            "AND (? OR kind NOT IN ('setup', 'replay')) "
             f"AND (? OR NOT ({_ONLY_PRINTED})) ORDER BY number DESC LIMIT ?",
             (cluster, cluster, setups, printed, limit),
         )
@@ -355,13 +358,40 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, Removal):
         )
         return int(row[0]) if row else 0
 
-    def unfinished(self, cluster: str) -> list[Run]:
-        """Return the runs of ``cluster`` that have not ended, oldest first."""
+    def cells(self, cluster: str, since: int) -> list[Run]:
+        """Return the cells and scripts that have ended on a cluster, in the order of their starts.
+
+        Those that were repeated are among them, once for each time.
+
+        Args:
+            since: The first generation that counts.
+        """
+        rows = self._all(
+            "SELECT * FROM runs WHERE cluster = ? AND generation >= ? AND started > 0 "
+            "AND ended > 0 AND kind IN ('cell', 'script', 'replay') ORDER BY started, number",
+            (cluster, since),
+        )
+        return [*readable(self.path, "a run", rows, _run)]
+
+    def replays(self, run: str, generation: int) -> list[Run]:
+        """Return the repetitions of a run in a generation, oldest first."""
+        rows = self._all(
+            "SELECT * FROM runs WHERE replays = ? AND generation = ? ORDER BY number",
+            (run, generation),
+        )
+        return [*readable(self.path, "a run", rows, _run)]
+
+    def unfinished(self, cluster: str, *, replays: bool = False) -> list[Run]:
+        """Return the runs of ``cluster`` that have not ended, oldest first.
+
+        Args:
+            replays: Whether to include repetitions of earlier cells, which no user requested.
+        """
         marks = ", ".join("?" * len(_ENDED))
         rows = self._all(
             f"SELECT * FROM runs WHERE cluster = ? AND state NOT IN ({marks}) "
-            "ORDER BY turn, number",
-            (cluster, *_ENDED),
+            "AND (? OR kind != 'replay') ORDER BY turn, number",
+            (cluster, *_ENDED, replays),
         )
         return [*readable(self.path, "a run", rows, _run)]
 
@@ -404,12 +434,12 @@ def _free_name(connection: sqlite3.Connection, name: str) -> str:
 
 
 def _run(row: tuple[Any, ...]) -> Run:
-    # The columns of the table, in its order: number, the wish's but for ``setup``, the fact's
+    # The columns of the table, in its order: number, the wish's but for the last two, the fact's
     # but for those of its attempt.
-    *columns, setup, attempt, resumed_at, resumed, _turn, ranks_before = row
+    *columns, setup, attempt, resumed_at, resumed, _turn, ranks_before, replays = row
     attempt_columns = (attempt, resumed_at, resumed, ranks_before)
     fact = dict(zip(_FACT_COLUMNS, (columns[1], *columns[16:], *attempt_columns), strict=True))
-    return Run(_run_wish((*columns[1:16], setup)), built(RunFact, fact))
+    return Run(_run_wish((*columns[1:16], setup, replays)), built(RunFact, fact))
 
 
 def _rank(row: tuple[Any, ...]) -> RankFact:
@@ -421,7 +451,7 @@ def _rank(row: tuple[Any, ...]) -> RankFact:
 @lru_cache(maxsize=64)  # a run is read again and again, and its wish never changes
 def _run_wish(columns: tuple[Any, ...]) -> RunWish:
     (id_, name, cluster, kind, source, path, folder, arguments, parameters) = columns[:9]
-    (environment, ranks, grace, limit, created, stop, setup) = columns[9:]
+    (environment, ranks, grace, limit, created, stop, setup, replays) = columns[9:]
     values = {
         "id": id_,
         "name": name,
@@ -439,5 +469,6 @@ def _run_wish(columns: tuple[Any, ...]) -> RunWish:
         "created": created,
         "stop": stop,
         "setup": setup,
+        "replays": replays,
     }
     return built(RunWish, values)

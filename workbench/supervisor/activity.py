@@ -29,6 +29,7 @@ from workbench.core.run.resumption import (
     why_continued,
     why_not,
 )
+from workbench.core.run.snapshots import EDGE_NAME
 from workbench.core.run.termination import (
     Active,
     AskPulses,
@@ -55,15 +56,13 @@ AGAIN_SECONDS = 5.0
 LAST_WORD_SECONDS = 1.0
 PROGRESS_SECONDS = 0.2
 LOST_VARIABLES = "The ranks are restarted, and the variables of earlier cells are lost."
-FRESH_ENGINES = "Ran on restarted ranks: the variables of earlier cells are lost."
 
 
 class Activity:
     """A run on a generation, from its submission until its world can take the next one.
 
     Args:
-        fresh: Whether its engines differ from those of the run before, so that the variables of
-            earlier cells are lost, which the message must mention.
+        notice: What the message has to say of the ranks; empty for nothing.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class Activity:
         cluster: Cluster,
         *,
         now: Moment,
-        fresh: bool = False,
+        notice: str = "",
     ) -> None:
         self.run = run
         self.world = world
@@ -89,6 +88,7 @@ class Activity:
         self._snapshot = store.newest_snapshot(run.id)
         self._is_moving = False
         self._left_nodes = ""
+        self._is_at_edge = bool(store.measured(run.id, EDGE_NAME))
         self._next: RunFact | None = None  # this attempt as it ended, if another one follows
         self._message = ""
         self._fact = run.fact
@@ -98,8 +98,8 @@ class Activity:
         self._submit: Callable[[], None] | None = None
         self._again_seconds = AGAIN_SECONDS
         self._again = now.steady + AGAIN_SECONDS
-        self._notice = why_continued(store.attempts(run.id)) or (FRESH_ENGINES if fresh else "")
-        self._why_stopped = ""
+        self._notice = " ".join(filter(None, (why_continued(store.attempts(run.id)), notice)))
+        self._why_stopped = self._passing = ""
         self._failed_calls: dict[int, tuple[float, str]] = {}
 
     @property
@@ -118,6 +118,16 @@ class Activity:
         is_stopping = self._active.stop_wished and not self._is_moving
         is_ending = self.is_reported or is_stopping or self._active.failed
         return can_move(self.run.wish.kind, self._snapshot) and not is_ending
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether it leaves its world, to continue in another one."""
+        return self._is_moving
+
+    @property
+    def is_at_edge(self) -> bool:
+        """Whether its ranks wait at the edge of a training, for the run that it repeats."""
+        return self._is_at_edge and not self.is_reported
 
     @property
     def carrier(self) -> tuple[int, int]:
@@ -212,6 +222,10 @@ class Activity:
             self._notice = leaves(left_nodes)
             self._active = replace(self._active, stop_wished=now.steady, grace=math.inf)
 
+    def note(self, remark: str) -> None:
+        """Show a remark while the run lasts."""
+        self._passing = remark
+
     def fail_call(self, rank: int, error: str, now: Moment) -> None:
         """Record that an engine reports that its rank could not begin, or not end, the run."""
         self._failed_calls.setdefault(rank, (now.steady, error))
@@ -287,7 +301,7 @@ class Activity:
     def _waiting(self, now: Moment) -> str:
         if self._fact.state is RunState.SUBMITTED and now.steady - self._submitted > SUBMIT_SECONDS:
             return "The engines are busy, with a %%px cell or with imports; this run comes next."
-        return self._notice
+        return self._notice if self._is_moving else self._passing or self._notice
 
     def _look_for_hang(self, now: Moment) -> None:
         """Note which rank waits for which, until the ranks are interrupted."""
@@ -465,5 +479,6 @@ class Activity:
 
     def _note_progress(self, batch: Batch, now: Moment) -> None:
         if not self.is_reported:
+            self._is_at_edge |= any(sample.name == EDGE_NAME for sample in batch.samples)
             self._snapshot = newest_snapshot(batch, self._snapshot)
             self._fact = progressed(self._fact, batch, now.wall)

@@ -8,13 +8,17 @@ from workbench.core.run.model import Assignment, Run
 from workbench.store.paths import run_directory
 
 
-def assignment_of(run: Run, *, data: str, output: str, snapshots: str) -> Assignment:
+def assignment_of(
+    run: Run, *, data: str, output: str, snapshots: str, to_edge: bool = False
+) -> Assignment:
     """Return the assignment of a run that was submitted.
 
     Args:
         data: The folder of the data on each rank.
         output: The folder for the run's output; empty for none.
-        snapshots: The folder for its snapshots, likewise.
+        snapshots: The folder for its snapshots, likewise; of a run that is repeated for its own.
+        to_edge: Whether its ranks wait at the edge of its training, to continue the run that it
+            repeats.
     """
     wish = run.wish
     return Assignment(
@@ -34,7 +38,9 @@ def assignment_of(run: Run, *, data: str, output: str, snapshots: str) -> Assign
         name=wish.name,
         attempt=run.fact.attempt,
         snapshots=snapshots,
-        resume=run.fact.attempt > 1,
+        resume=run.fact.attempt > 1 or bool(wish.replays and snapshots),
+        replays=wish.replays,
+        continues=str(run_directory(wish.replays)) if to_edge else "",
     )
 
 

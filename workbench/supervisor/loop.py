@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -18,7 +18,7 @@ from workbench.core.cluster.generation import (
     EndWorld,
     MoveRun,
     ObservedWorld,
-    Queued,
+    RunReplay,
     RunSetup,
     StartWorld,
     Submit,
@@ -30,24 +30,23 @@ from workbench.core.cluster.generation import (
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
 from workbench.core.fleet.model import NodeState
 from workbench.core.moment import Deadlines, Moment, Reckoning
-from workbench.core.run.model import Run, RunKind, RunState, RunWish, length
+from workbench.core.run.model import Run, RunState, length
 from workbench.core.run.resumption import stopped_in_queue
 from workbench.core.supervisor import log_messages
 from workbench.core.supervisor.heartbeat import PATIENCE_SECONDS
-from workbench.core.world.world import Host, World
-from workbench.requests.run import new_run_id
+from workbench.core.world.world import World
 from workbench.store import Store
 from workbench.store.reserve import with_reserve
 from workbench.supervisor.activity import Activity
-from workbench.supervisor.assignment import assignment_of
 from workbench.supervisor.clock import moment
 from workbench.supervisor.data.run_files import RunFiles
-from workbench.supervisor.data.staging import data_place
 from workbench.supervisor.fleet.provider import Load
 from workbench.supervisor.heartbeat import LONG_SECONDS, Heart
 from workbench.supervisor.hosts import Ground
 from workbench.supervisor.housekeeping import Housekeeping
+from workbench.supervisor.preparation import Preparation
 from workbench.supervisor.rank_messages import Mail, is_urgent
+from workbench.supervisor.run_start import RunStart
 from workbench.supervisor.store_outage import Bridge
 from workbench.supervisor.worlds import Worlds
 
@@ -96,7 +95,8 @@ class Supervisor:
         self._housekeeping = Housekeeping(
             store, name, lambda: [world.generation for world in self._worlds.standing()]
         )
-        self._setups: list[tuple[str, str]] = []
+        self._preparation = Preparation(store, name, cluster.names)
+        self._start = RunStart(store, cluster, self._ground, self._files, self._preparation, now)
         self._used = 0
         self._failures = 0
         self._message = ""
@@ -117,7 +117,8 @@ class Supervisor:
         """
         self._beat(LONG_SECONDS)
         before = self._store.cluster_fact(self._name)
-        self._fact = before
+        was_down = before.state is ClusterState.DOWN
+        self._fact = replace(before, since=before.generation + 1 if was_down else before.since)
         known = {
             generation: self._store.ranks(self._name, generation)
             for generation in (before.generation - 1, before.generation)
@@ -128,7 +129,7 @@ class Supervisor:
         self._ground.take_up(self._wish, frozenset(n.address for n in joined), self._reckon)
         self._cluster.open({g: ranks for g, ranks in known.items() if ranks})
         self._look()
-        self._used = self._worlds.take_up(self._setup_names())
+        self._used = self._worlds.take_up(self._preparation.setup_names)
         self._take_up_runs()
         self._files.open()
 
@@ -193,19 +194,21 @@ class Supervisor:
         if wish is not None:
             if wish.revision != self._wish.revision:
                 self._failures, self._message = 0, ""
+                self._preparation.try_again(self._worlds.newest)
             self._wish = wish
             self._files.keep(wish.fleet)
             self._end_in_time()
-        self._setups = self._store.setups(self._name)
+        self._preparation.read(self._fact.since)
         self._queue = []
-        for run in self._store.unfinished(self._name):
+        for run in self._store.unfinished(self._name, replays=True):
             activity = self._activity_of(run.execution)
             limit = "" if run.wish.stop else self._over_limit(run)
             stop = run.wish.stop or bool(limit)
+            is_left = bool(run.wish.replays)  # a supervisor died before it submitted that
             if activity is not None and stop:
                 activity.wish_stop(self._now(), limit)
             elif activity is None and run.fact.state is RunState.QUEUED:
-                self._queue_or_stop(run, stop or not self._wish.up)
+                self._queue_or_stop(run, stop or is_left or not self._wish.up)
 
     def _end_in_time(self) -> None:
         """Request the cluster's deletion when its time to live is over."""
@@ -228,7 +231,7 @@ class Supervisor:
     def _queue_or_stop(self, run: Run, stop: bool) -> None:
         if stop:
             with self._bridge.over():  # if it fails, it is repeated at the next look
-                self._end_unstarted(run, RunState.STOPPED, stopped_in_queue(run.fact))
+                self._start.end_unstarted(run, RunState.STOPPED, stopped_in_queue(run.fact))
         else:
             self._queue.append(run)
 
@@ -288,16 +291,16 @@ class Supervisor:
     def _keep_last(self, activity: Activity) -> None:
         """Write how an attempt ended, or queue the next one."""
         self._bridge.write(("run", activity.run.id), activity.keep)
+        self._preparation.forget()
         if activity.continues:
             self._version = -1  # own changes are not noticed
+            with self._bridge.over():
+                self._read_wishes()  # before another run takes its place
         else:
             self._files.end(activity.run.id)
             self._deadlines.forget(activity.run.id)
 
     # -- plan
-
-    def _setup_names(self) -> list[str]:
-        return [name for name, _ in self._setups]
 
     def _load(self) -> Load:
         used, whole = self._worlds.hosts()
@@ -307,11 +310,14 @@ class Supervisor:
 
     def _plan(self, now: Moment) -> list[Action]:
         self._target = self._ground.target(self._wish, self._load())
+        worlds = self._standings()
+        self._preparation.say_what_stays(worlds, self._activities, self._target)
+        newest = max((world.fact.generation for world in worlds if world.usable), default=0)
         return plan(
             self._wish,
             self._target,
-            self._standings(),
-            [Queued(run.id, run.wish.ranks) for run in self._queue],
+            worlds,
+            self._preparation.queued(self._queue, newest),
             next_generation=max(self._fact.generation, self._worlds.newest) + 1,
             failures=self._failures,
             now=now.steady,
@@ -342,6 +348,10 @@ class Supervisor:
                 self._end_world(generation, reason)
             case RunSetup(generation):
                 self._prepare(generation, now)
+            case RunReplay(run, generation):
+                size = self._worlds.of(generation).size
+                again = self._preparation.replay_run(run, generation, size, now.wall)
+                self._submit(again, generation)
             case Submit(run, generation):
                 self._submit(next(r for r in self._queue if r.id == run), generation)
             case MoveRun(generation):
@@ -357,7 +367,8 @@ class Supervisor:
 
     def _warm_up(self) -> None:
         """Let idle new worlds import in advance; a waiting run has priority, and imports itself."""
-        for generation in self._worlds.to_warm_up(self._setup_names(), self._activities):
+        names = self._preparation.setup_names
+        for generation in self._worlds.to_warm_up(names, self._activities):
             self._cluster.warm_up(generation)
 
     def _end_world(self, generation: int, reason: str) -> None:
@@ -372,20 +383,9 @@ class Supervisor:
 
     def _prepare(self, generation: int, now: Moment) -> None:
         """Run the next set-up cell there; if it is queued as a run, that run counts."""
-        name = self._worlds.prepare(generation, self._setup_names())
-        source = dict(self._setups)[name]
-        waiting = next(
-            (r for r in self._queue if r.wish.kind is RunKind.SETUP and r.wish.source == source),
-            None,
-        )
-        if waiting is None:
-            id_ = new_run_id(now.wall)
-            text = f"{name} in generation {generation} of {self._name}"
-            wish = RunWish(
-                id_, text, RunKind.SETUP, source, self._name, created=now.wall, setup=name
-            )
-            waiting = self._store.run(self._store.wish_run(wish).id)
-        self._submit(waiting, generation)
+        name = self._worlds.prepare(generation, self._preparation.setup_names)
+        run = self._preparation.setup_run(name, self._queue, generation, now.wall)
+        self._submit(run, generation)
 
     def _submit(self, run: Run, generation: int) -> None:
         world = self._worlds.of(generation)
@@ -397,40 +397,36 @@ class Supervisor:
             ranks = min(ranks, world.size)  # it continues on what is left
         if ranks > world.size:
             text = f"It asks for {ranks} ranks, but the cluster was resized to {world.size}."
-            self._end_unstarted(run, RunState.FAILED, text)
+            self._start.end_unstarted(run, RunState.FAILED, text)
             return
+        if text := self._preparation.why_not_continued(run, generation):
+            self._start.end_unstarted(run, RunState.FAILED, text)
+            return
+        if (waiting := self._activities.pop(generation, None)) is not None:
+            self._start.end_waiting(waiting.run, run)
         fact = replace(run.fact, state=RunState.SUBMITTED, generation=generation, ranks=ranks)
         self._store.put_run_fact(run.id, state=fact.state, generation=generation, ranks=ranks)
         log.info("%s", log_messages.begins(run.wish.name, generation, ranks))
         self._begin(Run(run.wish, fact), world)
 
     def _begin(self, run: Run, world: WorldFact) -> None:
-        fresh = False
-        if run.wish.kind is not RunKind.SETUP:
+        notice, is_asked = "", not run.wish.kind.prepares
+        if is_asked:
             fresh = self._used not in (0, world.generation)
             self._used = world.generation
-        activity = Activity(run, world, self._store, self._cluster, now=self._now(), fresh=fresh)
+            notice = self._preparation.notice(run, world.generation, fresh=fresh)
+        activity = Activity(run, world, self._store, self._cluster, now=self._now(), notice=notice)
         self._activities[world.generation] = activity
         hosts = self._worlds.placement(world.generation)
         self._files.begin(run, hosts, self._wish.fleet)
         if run.fact.state is RunState.SUBMITTED:
-            assignment = assignment_of(
-                run,
-                data=self._data_place(hosts),
-                output=self._files.output_folder(run, hosts),
-                snapshots=self._files.snapshot_folder(run, self._wish.fleet),
-            )
-            activity.begin(partial(self._cluster.submit, world.generation, assignment))
-
-    def _data_place(self, hosts: Sequence[str]) -> str:
-        sessions = [self._ground.reach(Host(address, 1)) for address in hosts]
-        beyond = next((session for session in sessions if session is not None), None)
-        return data_place(self._name, self._wish.fleet, beyond)
+            to_edge = any(one.run.id == run.wish.replays for one in self._activities.values())
+            self._start.submit(activity, hosts, self._wish.fleet, to_edge=to_edge)
 
     def _take_up_runs(self) -> None:
         """Continue the runs of a predecessor; an engine ignores a run that it has begun."""
         worlds = {world.generation: world for world in self._worlds.standing()}
-        for run in self._store.unfinished(self._name):
+        for run in self._store.unfinished(self._name, replays=True):
             if run.fact.state is RunState.QUEUED:
                 continue
             world = worlds.get(run.fact.generation)
@@ -442,17 +438,6 @@ class Supervisor:
                 gone = Activity(run, ended, self._store, self._cluster, now=self._now())
                 gone.bury((), "its ranks ended while no supervisor ran", self._now())
                 self._keep_last(gone)
-
-    def _end_unstarted(self, run: Run, state: RunState, message: str) -> None:
-        was_stopped = state is RunState.STOPPED and run.fact.attempt > 1
-        self._store.put_run_fact(
-            run.id,
-            state=state,
-            message=message,
-            ended=self._now().wall,
-            stopped_at=run.fact.iteration if was_stopped else -1,
-        )
-        log.info("%s", log_messages.run_ended(run.wish.name, state, message))
 
     def _activity_of(self, execution: str) -> Activity | None:
         return next((a for a in self._activities.values() if a.run.execution == execution), None)
@@ -477,4 +462,5 @@ class Supervisor:
     def _standings(self) -> list[ObservedWorld]:
         movable = [(g, one.run.id) for g, one in self._activities.items() if one.is_movable]
         copied = {generation: self._files.has_copy(run) for generation, run in movable}
-        return self._worlds.standings(self._setup_names(), self._activities, copied)
+        worlds = self._worlds.standings(self._preparation.setup_names, self._activities, copied)
+        return self._preparation.judged(worlds, self._activities)

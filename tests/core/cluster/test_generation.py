@@ -18,6 +18,7 @@ from workbench.core.cluster.generation import (
     MoveRun,
     ObservedWorld,
     Queued,
+    RunReplay,
     RunSetup,
     StartWorld,
     Submit,
@@ -104,6 +105,29 @@ def planned(wish, worlds, queue=(), *, failures=0, now=1.0, **given) -> list[Act
     ],
 )
 def test_a_cluster_that_is_wanted_gets_what_it_needs_next(worlds, queue, actions) -> None:
+    assert planned(UP, worlds, queue) == actions
+
+
+NEEDY = replace(standing(size=4, busy=True, movable=True), replays=("data", "model"))
+
+
+@pytest.mark.parametrize(
+    ("worlds", "queue", "actions"),
+    [
+        ([NEEDY, standing(2)], WAITING, [RunReplay("data", 2)]),
+        ([NEEDY, standing(2, busy=True)], WAITING, []),
+        ([replace(NEEDY, replays=()), standing(2)], WAITING, [MoveRun(1)]),
+        (
+            [replace(NEEDY, is_movable=False, refusal="It failed."), standing(2)],
+            WAITING,
+            [EndWorld(2, "It failed.")],
+        ),
+        ([replace(NEEDY, is_movable=False)], WAITING, []),
+        ([standing()], [Queued("first", 0, ("data",))], [RunReplay("data", 1)]),
+        ([standing(busy=True)], [Queued("first", 0, ("data",))], []),
+    ],
+)
+def test_earlier_cells_are_repeated_before_the_run_that_needs_them(worlds, queue, actions) -> None:
     assert planned(UP, worlds, queue) == actions
 
 
@@ -229,7 +253,7 @@ def test_no_world_is_started_while_another_is_coming(wish, worlds, queue, failur
 
 @PROFILE
 @given(wishes, facts, queues, st.integers(0, 4), moments)
-def test_a_run_goes_only_to_a_free_world_of_the_right_size(
+def test_a_run_next_executionly_to_a_free_world_of_the_right_size(
     wish, worlds, queue, failures, now
 ) -> None:
     actions = planned(wish, worlds, queue, failures=failures, now=now)

@@ -19,6 +19,7 @@ from workbench.core.run.rank_protocol import (
     AskPulse,
     Batch,
     Chunk,
+    ContinueAs,
     Ending,
     Hello,
     Interrupt,
@@ -70,6 +71,7 @@ others = st.one_of(
     st.builds(AskPulse, runs),
     st.builds(StopAt, runs, number),
     st.builds(Interrupt, runs),
+    st.builds(ContinueAs, runs, runs),
 )
 CHUNKS = (Chunk("stdout", 4.5, "hi\n"), Display(DISPLAY, 4.5, 1, {"image/png": "AAAA"}))
 BATCH = Batch(RUN, 1, 2, (Sample("loss", 3, 4.5, 0.25),), CHUNKS)

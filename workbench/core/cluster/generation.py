@@ -4,7 +4,7 @@ A generation is one MPI world with fixed ranks, because MPI worlds can neither l
 grow over hosts. So each change of size or of hosts is a new generation: it starts beside the one
 that runs, and takes over once it is ready and that one's run has ended or has left it. ::
 
-    StartWorld ──▶ starting ──▶ ready ──▶ set-up cells ──▶ usable ──▶ busy with a run
+    StartWorld ──▶ starting ──▶ ready ──▶ set-up cells ──▶ usable ──▶ busy with a run or a replay
                       │           │            │             │              │
                       │           │            │             └── EndWorld ◀─┘ once it is idle and
                       │           │            │                 a newer one is usable, or no
@@ -17,6 +17,17 @@ A new world is started only if none fits, none is starting, and the newest usabl
 its run saves snapshots. Such a run leaves its world at the next boundary once the new one is
 usable, and continues there before any other run. If the new world does not become ready, the run
 has lost nothing. Any other run is waited for.
+Before a run goes to a world, the earlier cells that it needs are repeated there, while it still
+runs in its old world. Then its own cell begins there, and waits at the edge of its training::
+
+    usable ──▶ earlier cells ──▶ the run's cell ──▶ at the edge ──▶ busy with the run
+                   │                  │                 │      MoveRun: the run leaves its old world
+                   └──────────────────┴──▶ EndWorld ◀───┘      at a boundary, or loses it
+                        one failed, or another size       the run has ended
+                        is wanted meanwhile
+
+So whatever fails before the edge costs the run nothing, and the run pauses only while its state is
+saved and read.
 ``MOST_FAILURES`` worlds in a row that did not become ready stop this until the wish changes.
 """
 
@@ -31,6 +42,7 @@ from workbench.core.world.world import RankFact, World
 
 START_SECONDS = 90.0
 MOST_FAILURES = 3
+OTHER_SIZE = "another size was requested meanwhile"
 NOT_READY = f"it was not ready within {START_SECONDS:.0f} s"
 
 
@@ -113,6 +125,11 @@ class ObservedWorld:
         is_movable: Whether its run has saved a snapshot, and can continue in another world; also
             while it leaves.
         is_copied: Whether a snapshot of its run is in a durable place, for hosts that have none.
+        replays: Earlier cells that its run needs and that the newest usable world lacks, by run.
+        refusal: Why its run cannot continue in the newest usable world; empty if it can.
+        run: The run that is active there; for a replay the one that is repeated.
+        replaying: Whether that is a replay.
+        at_edge: Whether all ranks wait at the edge of the training of ``run``.
     """
 
     fact: WorldFact
@@ -122,6 +139,11 @@ class ObservedWorld:
     placement: tuple[str, ...]
     is_movable: bool = False
     is_copied: bool = False
+    replays: tuple[str, ...] = ()
+    refusal: str = ""
+    run: str = ""
+    replaying: bool = False
+    at_edge: bool = False
 
     @property
     def usable(self) -> bool:
@@ -144,10 +166,16 @@ class ObservedWorld:
 
 @dataclass(frozen=True)
 class Queued:
-    """A waiting run; ``ranks`` is 0 if it takes all."""
+    """A waiting run.
+
+    Args:
+        ranks: 0 if it takes all.
+        replays: Earlier cells that it needs and that the newest usable world lacks, by run.
+    """
 
     run: str
     ranks: int
+    replays: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -174,6 +202,14 @@ class RunSetup:
 
 
 @dataclass(frozen=True)
+class RunReplay:
+    """Repeat an earlier run's cell there, or begin that of the run that is to move there."""
+
+    run: str
+    generation: int
+
+
+@dataclass(frozen=True)
 class Submit:
     """Submit a run to a generation."""
 
@@ -193,7 +229,7 @@ class CloseCluster:
     """End the controller, and then the supervisor."""
 
 
-Action = StartWorld | EndWorld | RunSetup | Submit | MoveRun | CloseCluster
+Action = StartWorld | EndWorld | RunSetup | RunReplay | Submit | MoveRun | CloseCluster
 
 
 def plan(
@@ -235,11 +271,12 @@ def plan(
     why = "no ranks are wanted" if _is_empty(target) else "replaced by the next generation"
     superfluous = usable if _is_empty(target) else usable[:-1]
     actions += [EndWorld(world.fact.generation, why) for world in superfluous if not world.busy]
-    if newest is not None and fits and not newest.busy:
-        leaving = [world for world in usable[:-1] if world.busy and world.can_move_to(target)]
-        actions += [MoveRun(world.fact.generation) for world in leaving]
-        if queue and not leaving:
-            actions.append(Submit(queue[0].run, newest.fact.generation))
+    if newest is not None:
+        older = [world for world in usable[:-1] if world.busy]
+        if fits and (newest.at_edge or not newest.busy):
+            actions += _occupy(newest, older, queue, target)
+        elif not fits and newest.replaying and older:
+            actions.append(EndWorld(newest.fact.generation, OTHER_SIZE))
     return actions
 
 
@@ -264,6 +301,39 @@ def _may_start(newest: ObservedWorld | None, target: World | None) -> bool:
     return newest is None or not newest.busy or newest.can_move_to(target)
 
 
+def _occupy(
+    newest: ObservedWorld,
+    older: Sequence[ObservedWorld],
+    queue: Sequence[Queued],
+    target: World | None,
+) -> list[Action]:
+    """Give the newest world, which is idle, a run of an older one, or else the next that waits."""
+    generation = newest.fact.generation
+    if refusals := [world.refusal for world in older if world.refusal]:
+        return [EndWorld(generation, refusals[0])]
+    leaving = [world for world in older if world.can_move_to(target)]
+    if newest.at_edge:
+        return _release(newest, leaving, queue)
+    lacking = [world.replays for world in leaving] or [one.replays for one in queue[:1]]
+    if replays := next(filter(None, lacking), ()):
+        return [RunReplay(replays[0], generation)]
+    if leaving:
+        return [MoveRun(world.fact.generation) for world in leaving]
+    return [Submit(one.run, generation) for one in queue[:1]]
+
+
+def _release(
+    newest: ObservedWorld, leaving: Sequence[ObservedWorld], queue: Sequence[Queued]
+) -> list[Action]:
+    """Bring the run that is awaited at the edge there, if it is still to come."""
+    generation = newest.fact.generation
+    if moves := [world for world in leaving if world.run == newest.run]:
+        return [MoveRun(world.fact.generation) for world in moves]
+    if any(one.run == newest.run for one in queue):
+        return [Submit(newest.run, generation)]
+    return [EndWorld(generation, "the run that was to continue there has ended")]
+
+
 def _take_down(worlds: Sequence[ObservedWorld]) -> list[Action]:
     if not worlds:
         return [CloseCluster()]
@@ -277,7 +347,7 @@ def _is_empty(target: World | None) -> bool:
 def _bring_up(world: ObservedWorld, target: World | None, now: float) -> list[Action]:
     generation = world.fact.generation
     if not world.fits(target):
-        return [EndWorld(generation, "another size was requested meanwhile")]
+        return [EndWorld(generation, OTHER_SIZE)]
     if world.fact.state is WorldState.READY and not world.busy:
         return [RunSetup(generation)]
     if world.fact.state is WorldState.STARTING and now - world.since > START_SECONDS:

@@ -58,6 +58,7 @@ class ClusterFact:
         supervisor: Process id of the supervisor; 0 when it has ended.
         connection_file: Path of the ipyparallel client's connection file, or empty.
         updated: Epoch seconds of the last change.
+        since: The first generation after the cluster was last started; what ran before is gone.
     """
 
     name: str
@@ -68,6 +69,7 @@ class ClusterFact:
     supervisor: int = 0
     connection_file: str = ""
     updated: float = 0.0
+    since: int = 0
 
     def __repr__(self) -> str:
         return f"<Cluster {self.name}: {self.state}, {self.ranks} ranks, gen {self.generation}>"

@@ -22,6 +22,12 @@ class RunKind(StrEnum):
     SCRIPT = "script"
     SETUP = "setup"
     MEASUREMENT = "measurement"
+    REPLAY = "replay"
+
+    @property
+    def prepares(self) -> bool:
+        """Whether it only brings ranks to where a run can begin, and was not requested itself."""
+        return self in (RunKind.SETUP, RunKind.REPLAY)
 
 
 class RunState(StrEnum):
@@ -62,6 +68,7 @@ class RunWish:
         stop: Whether a stop was requested.
         wall_clock_limit: Seconds after which the run is stopped; 0 for none.
         setup: The set-up cell's own name; empty for every other run.
+        replays: The id of the run that it repeats; empty for every other run.
     """
 
     id: str
@@ -80,6 +87,7 @@ class RunWish:
     created: float = 0.0
     stop: bool = False
     setup: str = ""
+    replays: str = ""
 
 
 @dataclass(frozen=True)
@@ -168,6 +176,9 @@ class Assignment:
         attempt: 1 for the run's first start, and one more for each time that it was resumed.
         snapshots: Folder for the run's snapshots on each rank's host, likewise; empty for none.
         resume: Whether the run continues from its newest complete snapshot.
+        replays: The id of the run that it repeats, whose snapshots it reads; empty otherwise.
+        continues: Folder of the rank's logs of that run if this execution waits at the edge of its
+            training, to continue as the run's next attempt; empty otherwise.
     """
 
     run: str
@@ -187,6 +198,8 @@ class Assignment:
     attempt: int = 1
     snapshots: str = ""
     resume: bool = False
+    replays: str = ""
+    continues: str = ""
 
     @property
     def execution(self) -> str:

@@ -158,8 +158,16 @@ class Interrupt:
     run: str
 
 
+@dataclass(frozen=True)
+class ContinueAs:
+    """Leave the edge of the training in ``run``, and continue as execution ``into``."""
+
+    run: str
+    into: str
+
+
 Message = Batch | Pulse | Hello
-Command = Acknowledge | AskPulse | StopAt | Interrupt
+Command = Acknowledge | AskPulse | StopAt | Interrupt | ContinueAs
 
 
 @dataclass(frozen=True)

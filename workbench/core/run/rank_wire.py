@@ -25,6 +25,7 @@ from workbench.core.run.rank_protocol import (
     Batch,
     Chunk,
     Command,
+    ContinueAs,
     Ending,
     Hello,
     Interrupt,
@@ -290,4 +291,5 @@ _MADE: dict[str, Check] = {
     "AskPulse": _made(AskPulse, {"run": _run}),
     "StopAt": _made(StopAt, {"run": _run, "boundary": _whole}),
     "Interrupt": _made(Interrupt, {"run": _run}),
+    "ContinueAs": _made(ContinueAs, {"run": _run, "into": _run}),
 }

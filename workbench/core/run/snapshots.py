@@ -36,6 +36,10 @@ RESUMED_NAME = "snapshot/resumed"
 from. Trainings that had ended before that one are not reported."""
 
 
+EDGE_NAME = "snapshot/edge"
+"""Rank 0 reports this when all ranks wait at the edge of the training that the run continues."""
+
+
 @dataclass(frozen=True)
 class SnapshotFile:
     """One file of a snapshot.

@@ -212,6 +212,8 @@ class ElasticLoop:
         saved = self._saved = run.snapshots.begin_loop(self._state, peers)
         saved.begin()
         self._first = self.step
+        if saved.was_stopped:
+            raise RunStopped(f"stopped at iteration {self.step}")
         owns, saved.owns = saved.owns, []
         if saved.resumed is not None and saved.resumed.ranks != peers.size:
             for callback in self._callbacks:

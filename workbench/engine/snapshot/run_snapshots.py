@@ -8,13 +8,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workbench.core.run.snapshots import RESUMED_NAME, SnapshotManifest, for_training
+from workbench.core.run.snapshots import (
+    EDGE_NAME,
+    RESUMED_NAME,
+    SnapshotManifest,
+    for_training,
+)
+from workbench.core.run_id import run_and_attempt
 from workbench.engine.run_log import RunLog
 from workbench.engine.snapshot.folder import SnapshotFolder
 from workbench.engine.snapshot.writer import SnapshotWriter
 from workbench.errors import StateError
 
 if TYPE_CHECKING:
+    from workbench.engine.edge import Edge
     from workbench.engine.snapshot.peers import Peers
     from workbench.engine.snapshot.saved_trainer import SavedTrainer
     from workbench.engine.snapshot.saved_training import SavedTraining, TrainingState
@@ -30,15 +37,28 @@ class RunSnapshots:
         run: The run's id.
         attempt: The number of this start of the run.
         resumes: Whether the run continues from its newest snapshot.
+        replays: Whether it repeats the run whose snapshots these are: its trainings end where they
+            ended then, and none is saved.
+        edge: Where this rank waits before the training that the run continues, and becomes one of
+            its next attempt; None if it does not.
     """
 
     def __init__(
-        self, log: RunLog, folder: str, *, run: str, attempt: int, generation: int, resumes: bool
+        self,
+        log: RunLog,
+        folder: str,
+        *,
+        run: str,
+        attempt: int,
+        generation: int,
+        resumes: bool,
+        replays: bool = False,
+        edge: Edge | None = None,
     ) -> None:
         self.log, self.run, self.attempt, self.generation = log, run, attempt, generation
         self.folder = SnapshotFolder(Path(folder).expanduser(), run)
         self.writer = SnapshotWriter(self.folder, self._complain)
-        self._resumes = resumes
+        self._resumes, self.replays, self._edge = resumes, replays, edge
         self._trainings = 0
         self._holders: dict[SnapshotManifest, list[int]] | None = None
 
@@ -78,9 +98,8 @@ class RunSnapshots:
 
     def _begin(self, training: SavedTraining) -> None:
         self._trainings += 1
-        if training.peers.is_leader and self._trainings == 1:
-            with suppress(OSError):  # the first snapshot says it
-                self.folder.claim(self.attempt)
+        if self._trainings == 1 and not self.replays:
+            self._claim(training.peers)
         if self._resumes:
             self._resume(training, training.peers)
 
@@ -91,27 +110,53 @@ class RunSnapshots:
     def _refuse(self, why: str) -> None:
         if not self._resumes:
             return
-        if not self.folder.manifests():
+        if self._edge is not None or not self.folder.manifests():
             raise StateError(f"This training cannot be resumed, because {why}", NEW_RUN)
         self.remark(f"a training starts from its beginning, because {why}")
 
     def _resume(self, training: SavedTraining, peers: Peers) -> None:
         if self._holders is None:
-            present = self.folder.manifests() if peers.is_leader else []
-            self._holders = {}
-            for rank, manifests in enumerate(peers.gather(present)):
-                for one in manifests:
-                    self._holders.setdefault(one, []).append(rank)
+            self._holders = self._present(peers)
+        if self._edge is not None and not self._has_ended(training.number):
+            self._wait_at(self._edge, peers)
         if not self._holders:
             raise StateError("No complete snapshot of this run is on its nodes", NEW_RUN)
         for manifest, contents in self._complete(training.number, peers):
             remarks = training.resume(manifest, contents)
-            if peers.rank == 0:
+            if peers.rank == 0 and not self.replays:
                 if manifest.training == max(one.training for one in self._holders):
                     self.log.add(RESUMED_NAME, manifest.iteration, float(training.number))
                 for one in remarks:
                     self.remark(one)
             return
+
+    def _present(self, peers: Peers) -> dict[SnapshotManifest, list[int]]:
+        """Return all snapshots, with the ranks that can read each."""
+        holders: dict[SnapshotManifest, list[int]] = {}
+        present = self.folder.manifests() if peers.is_leader else []
+        for rank, manifests in enumerate(peers.gather(present)):
+            for one in manifests:
+                holders.setdefault(one, []).append(rank)
+        return holders
+
+    def _has_ended(self, training: int) -> bool:
+        return any(one.final and one.training == training for one in self._holders or ())
+
+    def _wait_at(self, edge: Edge, peers: Peers) -> None:
+        """Wait with all ranks until the ranks of the last attempt have saved and left."""
+        self._edge = None
+        peers.gather(None)
+        if peers.rank == 0:
+            self.log.add(EDGE_NAME, 0, 1.0)
+        self.log = edge.wait()
+        self.attempt, self.replays = run_and_attempt(self.log.run)[1], False
+        self._claim(peers)
+        self._holders = self._present(peers)
+
+    def _claim(self, peers: Peers) -> None:
+        if peers.is_leader:
+            with suppress(OSError):  # the first snapshot says it
+                self.folder.claim(self.attempt)
 
     def _complete(
         self, training: int, peers: Peers

@@ -115,6 +115,8 @@ class SavedTrainer(SavedTraining):
         # The extensions have been initialized, so the next random number is the training's.
         restore_random_states(self.owns, self.peers.rank, trainer.updater.iteration)
         self.owns = []
+        if self.is_replay:
+            return True
         iterations, epochs = training_length(original)
         if not manifest.final or not (iterations or epochs):
             return bool(original(trainer))

@@ -104,6 +104,7 @@ class SnapshotRun(Protocol):
     generation: int
     log: RunLog
     writer: SnapshotWriter
+    replays: bool
 
     def remark(self, text: str) -> None:
         """Write a line for the user."""
@@ -152,10 +153,20 @@ class SavedTraining:
         self.resumed = manifest
         return remarks
 
+    @property
+    def is_replay(self) -> bool:
+        """Whether an earlier run is repeated, so that the training ends where it ended then."""
+        return self._run.replays
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether the run that is repeated was stopped in this training."""
+        return self._run.replays and self.resumed is not None and not self.resumed.final
+
     def begin(self) -> None:
         """Count from here; the training has been resumed if it was to be."""
         first = self._state.iteration
-        self._next = first + FIRST_ITERATIONS
+        self._next = _NEVER if self._run.replays else first + FIRST_ITERATIONS
         self._allocates = first + ALLOCATED_ITERATIONS
         self._mark(first)
 

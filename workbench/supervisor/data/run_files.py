@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from workbench.core.fleet.model import FleetWish
@@ -40,7 +40,7 @@ class RunFiles:
 
     def begin(self, run: Run, hosts: Sequence[str], fleet: FleetWish) -> None:
         """Collect what a run leaves on some hosts."""
-        if run.wish.kind is not RunKind.SETUP:
+        if not run.wish.kind.prepares:
             self._outputs.begin(run.id, hosts, fleet.output)
             self._snapshots.begin(run, hosts, fleet)
 
@@ -50,12 +50,22 @@ class RunFiles:
         self._snapshots.end(run)
 
     def output_folder(self, run: Run, hosts: Sequence[str]) -> str:
-        """Return the folder that the ranks of a run write to; empty for none."""
-        return "" if run.wish.kind is RunKind.SETUP else self._outputs.place(run.id, hosts)
+        """Return the folder that the ranks of a run write to; empty for none.
 
-    def snapshot_folder(self, run: Run, fleet: FleetWish) -> str:
-        """Return the folder that the ranks of a run save snapshots in; empty for none."""
-        return snapshot_place(run, fleet.provider)
+        A run that is repeated writes to the same one again.
+        """
+        owner = run.wish.replays or run.id
+        return "" if run.wish.kind is RunKind.SETUP else self._outputs.place(owner, hosts)
+
+    def snapshot_folder(
+        self, run: Run, fleet: FleetWish, has_snapshot: Callable[[str], bool]
+    ) -> str:
+        """Return the folder that the ranks of a run save snapshots in; empty for none.
+
+        Args:
+            has_snapshot: Returns whether a run has saved any.
+        """
+        return snapshot_place(run, fleet.provider, has_snapshot)
 
     def keep(self, fleet: FleetWish) -> None:
         """Remove from the nodes of a fleet what deleted runs have left there."""

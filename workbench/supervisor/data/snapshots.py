@@ -11,13 +11,13 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from workbench.core.fleet.model import ELSEWHERE, FleetWish, Provider
 from workbench.core.node.snapshot_protocol import FETCH, LIMIT, REMOVE, STORE
 from workbench.core.node.staging import snapshot_folder
-from workbench.core.run.model import Run
+from workbench.core.run.model import Run, RunKind
 from workbench.core.run.resumption import is_resumable
 from workbench.core.run.snapshot_copies import (
     SHARE_OF_DISK,
@@ -52,16 +52,21 @@ REMOVAL_SECONDS = 10.0
 TRIES = 3
 
 
-def snapshot_place(run: Run, provider: Provider) -> str:
+def snapshot_place(
+    run: Run, provider: Provider, has_snapshot: Callable[[str], bool] = lambda run: False
+) -> str:
     """Return the folder for a run's snapshots on each rank's host; empty for none.
 
     It depends on the provider alone: the run may continue on other hosts of the cluster.
+    A run that repeats another one reads from that one's folder, if it has any.
     """
-    if not is_resumable(run.wish.kind):
+    owner = run.wish.replays or run.id
+    reads = run.wish.kind is RunKind.REPLAY and has_snapshot(owner)
+    if not (reads or is_resumable(run.wish.kind)):
         return ""
     if provider in ELSEWHERE:
-        return snapshot_folder(run.wish.cluster, run.id)
-    return str(snapshot_directory(run.id))
+        return snapshot_folder(run.wish.cluster, owner)
+    return str(snapshot_directory(owner))
 
 
 def _are_copied(fleet: FleetWish) -> bool:

@@ -1,0 +1,144 @@
+"""The earlier cells that a run needs on other ranks, and those that cannot run again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from workbench.core.run.cell_names import names_of
+from workbench.core.run.model import RunState
+from workbench.core.run.replay import KNOWN, REPEATED_SECONDS, PastCell, Replays, replays
+
+
+def past(**sources: str) -> list[PastCell]:
+    return [
+        PastCell(name, name, names_of(text), RunState.FINISHED) for name, text in sources.items()
+    ]
+
+
+def changed(cells: list[PastCell], name: str, **fields: object) -> list[PastCell]:
+    return [
+        replace(one, **fields) if one.run == name else one  # type: ignore[arg-type]  # of several types
+        for one in cells
+    ]
+
+
+def needed(source: str, cells: list[PastCell]) -> Replays:
+    return replays(names_of(source), cells, known=KNOWN)
+
+
+NOTEBOOK = past(
+    imports="import numpy as np, chainer",
+    data="data = np.arange(10)",
+    other="other = np.ones(3)\nfor _ in range(9):\n    other *= 2",
+    model="def net(n):\n    return chainer.Link(n)\nmodel = net(2)",
+    look="print(len(data))",
+)
+
+
+def test_the_cells_that_made_its_names_run_again_in_order_and_no_others() -> None:
+    found = needed("train(model, data)\ndef train(*_): pass", NOTEBOOK)
+
+    assert found == Replays(("imports", "data", "model", "look"))
+
+
+def test_a_cell_that_uses_nothing_of_earlier_ones_needs_none() -> None:
+    assert needed("x = 1\nprint(x)", NOTEBOOK) == Replays()
+
+
+def test_a_later_assignment_replaces_an_earlier_one() -> None:
+    assert needed("print(x)", past(a="x = 1", b="x = 2")) == Replays(("b",))
+
+
+def test_one_that_may_not_have_assigned_does_not_replace_it() -> None:
+    assert needed("print(x)", past(a="x = 1", b="if False:\n    x = 2")).runs == ("a", "b")
+
+
+def test_a_cell_that_names_a_value_may_have_changed_it() -> None:
+    cells = past(a="model = []", b="model.append(1)", c="f = 1")
+
+    assert needed("print(model)", cells).runs == ("a", "b")
+
+
+def test_a_cell_that_calls_a_function_of_an_earlier_one_has_not_changed_it() -> None:
+    cells = past(a="def f(): pass", b="y = f()")
+
+    assert needed("f()", cells).runs == ("a",)
+
+
+def test_a_cell_that_sets_up_a_module_runs_again() -> None:
+    cells = past(a="import numpy", b="numpy.random.seed(0)", c="import time\ntime.sleep(9)")
+
+    assert needed("x = numpy.ones(1)", cells).runs == ("a", "b")
+
+
+def test_all_run_again_where_a_source_does_not_tell() -> None:
+    assert needed("exec(text)", NOTEBOOK).runs == tuple(one.run for one in NOTEBOOK)
+
+
+def test_what_is_on_the_ranks_does_not_run_again() -> None:
+    cells = changed(changed(NOTEBOOK, "data", is_present=True), "imports", is_present=True)
+
+    assert needed("f(data, model)\ndef f(*_): pass", cells).runs == ("model", "look")
+
+
+def test_nothing_that_a_later_cell_has_left_is_overwritten() -> None:
+    cells = changed(past(a="x = 1\ni = 0", b="i = 7"), "b", is_present=True)
+
+    found = needed("print(x)", cells)
+
+    assert found.why_not == ("It uses `x` of run 'a', which would overwrite `i` of a later cell.")
+
+
+@pytest.mark.parametrize("state", [RunState.FAILED, RunState.LOST])
+def test_what_a_failed_cell_may_have_made_cannot_be_repeated(state: RunState) -> None:
+    cells = changed(past(a="x = 1", b="x = 2\nraise ValueError"), "b", state=state)
+
+    assert needed("print(x)", cells).hindrance == "It uses `x` of run 'b', which did not finish."
+
+
+def test_a_failed_cell_that_only_used_a_value_is_passed_over() -> None:
+    cells = changed(past(a="x = []", b="print(x)\nraise ValueError"), "b", state=RunState.FAILED)
+
+    assert needed("print(x)", cells).runs == ("a",)
+
+
+def test_a_failed_cell_that_ran_again_is_passed_over() -> None:
+    cells = changed(past(a="x = f()", b="x = 1"), "a", state=RunState.FAILED)
+
+    assert needed("print(x)", cells).runs == ("b",)
+
+
+def test_a_long_training_needs_a_snapshot_to_run_again() -> None:
+    cells = past(a="m = 1", b="m = train(m)\ndef train(m): return m")
+    cells = changed(cells, "b", trained=True, seconds=REPEATED_SECONDS + 1)
+
+    assert needed("print(m)", cells).why_not == (
+        "It uses `m` of run 'b', which trained for 61 s and saved no snapshot."
+    )
+    assert needed("print(m)", changed(cells, "b", saved=True)).runs == ("a", "b")
+
+
+def test_a_name_that_no_cell_has_made_is_named() -> None:
+    found = needed("print(x, y)", past(a="x = 1"))
+
+    assert found == Replays(("a",), unknown=("y",))
+    assert found.hindrance == "It uses `y`, which no cell on record has made."
+
+
+def test_set_up_cells_and_parameters_make_names_too() -> None:
+    cells = past(a="x = z")
+
+    found = replays(
+        names_of("print(x, y, lr)", frozenset({"lr"})),
+        cells,
+        known=KNOWN,
+        prepared=[names_of("y = 1\nz = 2")],
+    )
+
+    assert found == Replays(("a",))
+
+
+def test_a_star_import_may_have_made_any_name() -> None:
+    assert needed("print(y)", past(a="from os import *")).unknown == ()

@@ -1,0 +1,92 @@
+"""Begin runs on the ranks of a world, or end them before they have begun."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from workbench.cluster.interface import Cluster
+from workbench.core.fleet.model import FleetWish
+from workbench.core.moment import Moment
+from workbench.core.run.model import Assignment, Run, RunState
+from workbench.core.run.rank_protocol import ContinueAs
+from workbench.core.supervisor import log_messages
+from workbench.core.world.world import Host
+from workbench.store import Store
+from workbench.supervisor.activity import Activity
+from workbench.supervisor.assignment import assignment_of
+from workbench.supervisor.data.run_files import RunFiles
+from workbench.supervisor.data.staging import data_place
+from workbench.supervisor.hosts import Ground
+from workbench.supervisor.preparation import Preparation
+
+log = logging.getLogger("workbench.supervisor")
+
+
+class RunStart:
+    """Begins the runs of one cluster."""
+
+    def __init__(
+        self,
+        store: Store,
+        cluster: Cluster,
+        ground: Ground,
+        files: RunFiles,
+        preparation: Preparation,
+        now: Callable[[], Moment],
+    ) -> None:
+        self._store, self._cluster, self._now = store, cluster, now
+        self._ground, self._files, self._preparation = ground, files, preparation
+
+    def submit(
+        self, activity: Activity, hosts: Sequence[str], fleet: FleetWish, *, to_edge: bool
+    ) -> None:
+        """Submit a run to its ranks.
+
+        Args:
+            hosts: The host address of each rank.
+            to_edge: Whether it waits at the edge of its training, to continue another run.
+        """
+        run = activity.run
+        assignment = assignment_of(
+            run,
+            data=self._data_place(run.wish.cluster, hosts, fleet),
+            output=self._files.output_folder(run, hosts),
+            snapshots=self._files.snapshot_folder(run, fleet, self._preparation.has_snapshot),
+            to_edge=to_edge,
+        )
+        edge = self._preparation.waiting(run, activity.world.generation)
+        activity.begin(partial(self._send, *activity.carrier, assignment, edge))
+
+    def end_waiting(self, waiting: Run, run: Run) -> None:
+        """End what waits at the edge of a run's training: its ranks continue as the run's."""
+        self._store.put_run_fact(
+            waiting.id,
+            state=RunState.FINISHED,
+            ended=self._now().wall,
+            message=f"Its ranks continued run {run.wish.name!r}.",
+        )
+
+    def end_unstarted(self, run: Run, state: RunState, message: str) -> None:
+        """End a run that waits."""
+        was_stopped = state is RunState.STOPPED and run.fact.attempt > 1
+        self._store.put_run_fact(
+            run.id,
+            state=state,
+            message=message,
+            ended=self._now().wall,
+            stopped_at=run.fact.iteration if was_stopped else -1,
+        )
+        log.info("%s", log_messages.run_ended(run.wish.name, state, message))
+
+    def _send(self, generation: int, ranks: int, assignment: Assignment, edge: str) -> None:
+        """Let ranks begin a run, or continue it from its edge; those that have begun ignore it."""
+        if edge:
+            self._cluster.send(generation, range(ranks), ContinueAs(edge, assignment.execution))
+        self._cluster.submit(generation, assignment)
+
+    def _data_place(self, cluster: str, hosts: Sequence[str], fleet: FleetWish) -> str:
+        sessions = [self._ground.reach(Host(address, 1)) for address in hosts]
+        beyond = next((session for session in sessions if session is not None), None)
+        return data_place(cluster, fleet, beyond)
