@@ -6,8 +6,9 @@ import io
 
 from rich.console import Console
 
-from workbench.cli.screen import LiveScreen, RankOutput, picture, sparkline
+from workbench.cli.screen import LiveScreen, PlainScreen, RankOutput, picture, sparkline
 from workbench.core.cluster.model import ClusterFact, ClusterState
+from workbench.core.fleet.model import Node, NodeState
 from workbench.core.run.downsampling import Curve
 from workbench.core.run.metrics import FoldedLine
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
@@ -133,3 +134,16 @@ def test_only_the_rank_that_is_wanted_comes():
     output.feed(1, "one\n", 0.0)
 
     assert output.take(1.0) == [FoldedLine((1,), "one")]
+
+
+def test_a_notice_is_written_once_without_a_terminal():
+    console = Console(file=io.StringIO(), width=120)
+    screen, running = PlainScreen(console, console), record(iteration=7)
+    screen.draw(running, 10.0)
+    running.reclaimed = (Node("i-3", NodeState.LEAVING, reclaimed=128.0),)
+    for now in (10.0, 11.0, 12.0):
+        screen.draw(running, now)
+
+    lines = console.file.getvalue().splitlines()
+    assert len(lines) == 2
+    assert lines[1].endswith("node i-3 will be reclaimed in 1 min 58 s")

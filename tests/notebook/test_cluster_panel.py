@@ -10,6 +10,7 @@ import pytest
 
 from workbench.core.cluster.model import ClusterFact, ClusterState
 from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.notebook.cluster_panel import ClusterPanel, close_all, panel_for
 from workbench.view.page_messages import cluster_message
 
@@ -71,6 +72,20 @@ def test_it_is_starting_from_the_click_on(panel, no_one, store) -> None:
     assert (panel.start.disabled, panel.message.value) == (True, "")
     message = cluster_message(store, "default", time.time())
     assert message["state"] == "starting"
+
+
+def test_before_a_resize_it_says_what_that_means_for_the_run(panel, no_one, store) -> None:
+    store.wish_cluster("default", up=True, ranks=2, oversubscribe=True)
+    store.put_cluster_fact(READY)
+    wish = RunWish("261121-003229-aaaa", "digits", RunKind.CELL, "pass")
+    store.put_run_fact(store.wish_run(wish).id, state=RunState.RUNNING)
+    panel.refresh(store)
+    before = read(panel.remark)
+
+    panel.ranks.value = 1
+
+    assert before == ""
+    assert read(panel.remark).startswith("A resize waits for the first snapshot of run digits")
 
 
 def test_a_box_follows_what_is_asked_for_elsewhere(panel, no_one, store) -> None:

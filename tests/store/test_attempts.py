@@ -237,3 +237,10 @@ def test_the_time_of_lost_steps_is_that_since_the_snapshot_or_since_it_was_read(
     store.add_batches([Batch(execution, 0, 2, (Sample("loss", 5, 153.0, 1.0),))])
 
     assert (unknown, since_snapshot, store.seconds_since(run, 4)) == (0.0, 2.0, 3.0)
+
+
+def test_a_small_curve_has_no_step_where_points_were_done_again(store, saved) -> None:
+    execution = resumed(store, saved, 4)
+    report(store, execution, *losses(5, 7))
+
+    assert store.spark(saved, "loss", 40) == [1.0, 2.0, 3.0, 4.0, 5.0, 5.0, 5.0, 6.0, 7.0]

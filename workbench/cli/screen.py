@@ -130,7 +130,8 @@ class PlainScreen:
         if final:
             return
         tenth = math.floor(10 * (fraction_done(run.fact) or 0))
-        stage = f"{run.fact.state} {tenth} {record.reason}"
+        leaving = [node.id for node in record.reclaimed]
+        stage = f"{run.fact.state} {tenth} {record.reason} {leaving}"
         running = run.fact.state is RunState.RUNNING
         if stage != self._said or (running and is_due(self._when, now, REMIND_SECONDS)):
             self._said, self._when = stage, now

@@ -185,7 +185,8 @@ class RunView:
     @property
     def _state(self) -> str:
         run = self.record.run
-        return f"{run.fact.state} {self.record.reason} {self._remark} {hang_line(run)}"
+        leaving = [node.id for node in self.record.reclaimed]
+        return f"{run.fact.state} {self.record.reason} {self._remark} {hang_line(run)} {leaving}"
 
     def _draw_figure(self) -> None:
         panels = panels_of({"": self.record.curves})

@@ -233,8 +233,9 @@ class Points(Displays, Conclusions):
     def spark(self, run: str, name: str, amount: int) -> list[float]:
         """Return about ``amount`` values of ``name``, evenly spread over all points of ``run``.
 
-        They are of one rank, since values of different ranks would make a zigzag. The cost does not
-        depend on the number of points. ``nan`` where there is no such value nearby.
+        They are of one rank, since values of different ranks would make a zigzag; those that were
+        done again have no place. The cost does not depend on the number of points. ``nan`` where
+        there is no such value nearby.
         """
         rows = self._all(
             "WITH RECURSIVE chosen AS (SELECT runs.number AS run, metrics.number AS metric, "
@@ -247,7 +248,8 @@ class Points(Displays, Conclusions):
             "SELECT (SELECT value FROM points WHERE points.run = chosen.run "
             "  AND points.metric = chosen.metric AND points.rank = chosen.rank "
             "  AND sequence >= place AND sequence < place + ? ORDER BY sequence LIMIT 1) "
-            "FROM places, chosen WHERE last IS NOT NULL ORDER BY place",
+            "FROM places, chosen WHERE last IS NOT NULL AND NOT EXISTS (SELECT 1 FROM superseded "
+            "  WHERE superseded.run = chosen.run AND sequence = place) ORDER BY place",
             (run, name, amount, amount, _NEARBY),
         )
         with reading(self.path, f"the points of run {run!r}"):
