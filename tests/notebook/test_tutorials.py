@@ -62,12 +62,13 @@ def saved(request) -> nbformat.NotebookNode:
 
 
 def test_there_are_tutorials() -> None:
-    assert [path.stem for path in NOTEBOOKS][:5] == [
+    assert [path.stem for path in NOTEBOOKS][:6] == [
         "00_offline_tour",
         "01_dist_train",
         "02_live_view",
         "03_spot_cluster",
         "04_bandwidth",
+        "05_spot_interruption",
     ]
 
 
@@ -91,7 +92,9 @@ def test_three_runs_are_kept_each_as_picture_and_curves(saved) -> None:
     shown = runs(saved)
 
     assert len(shown) >= 3
-    assert len({data[RUN].run for data in shown}) == len(shown)  # one output a run
+    # One output a run, and one more where a run is resumed that had ended.
+    ends = {(data[RUN].run, data[RUN].saved.run.ended) for data in shown}
+    assert len(ends) == len(shown)
     for data in shown:
         assert data[RUN].saved.run.is_ended
         assert len(base64.b64decode(data[RUN].saved.frame)) > 1_000

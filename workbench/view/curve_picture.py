@@ -221,7 +221,7 @@ def png(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a font without the glyphs of someone's metric name
         canvas.draw()
-    return png_of(canvas)
+    return png_of(canvas, is_kept=True)
 
 
 def save(panels: Sequence[Panel], path: str) -> None:

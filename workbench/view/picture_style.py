@@ -48,13 +48,19 @@ def ink(axes: Any, *, grid: bool = True) -> None:
         words.set_parse_math(False)
 
 
-def png_of(canvas: Any) -> bytes:
-    """Return the canvas as a small PNG with a transparent background."""
+def png_of(canvas: Any, *, is_kept: bool = False) -> bytes:
+    """Return the canvas as a small PNG with a transparent background.
+
+    Args:
+        is_kept: Whether to take some 30 ms more for a file that is a tenth smaller.
+    """
     from PIL import Image
 
     # A palette makes the picture three times smaller without a visible difference.
     pixels = bytes(canvas.buffer_rgba())
     picture = Image.frombytes("RGBA", canvas.get_width_height(), pixels)
     buffer = io.BytesIO()
-    picture.quantize(_PALETTE, method=Image.Quantize.FASTOCTREE).save(buffer, "png")
+    picture.quantize(_PALETTE, method=Image.Quantize.FASTOCTREE).save(
+        buffer, "png", optimize=is_kept
+    )
     return buffer.getvalue()
