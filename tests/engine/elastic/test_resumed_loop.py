@@ -155,6 +155,15 @@ def test_a_loop_that_has_ended_is_not_repeated(train, snapshots) -> None:
     assert {(1, 12, True), (2, 9, True)} <= {(k.training, k.iteration, k.final) for k in kept}
 
 
+def test_ranks_that_train_on_their_own_are_not_saved(train, snapshots) -> None:
+    first, second = train(2, alone=True)
+
+    assert first["ended"] == second["ended"] == "finished"
+    assert first["snapshots"] == []
+    assert first["said"].count("state['w'] differs between ranks 0 and 1") == 1
+    assert [*snapshots.glob("attempt-*")] == []
+
+
 def test_ranks_with_different_entries_are_refused(train) -> None:
     for one in train(2, more=[1, "extra"]):
         assert one["ended"] == (

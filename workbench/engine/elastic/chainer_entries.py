@@ -13,7 +13,7 @@ from typing import Any
 import chainer
 from chainer.serializers import NpzDeserializer
 
-from workbench.engine.elastic.entries import ARRAYS, StateEntry, own_of
+from workbench.engine.elastic.entries import ARRAYS, SAMPLED, StateEntry, own_of, sampled
 from workbench.engine.elastic.loop_data import LoopData
 from workbench.engine.snapshot.iterators import (
     is_known,
@@ -84,6 +84,11 @@ class LinkEntry(SerializableEntry):
     """A link: its parameters are equal on all ranks, its persistent values are a rank's own."""
 
     kind = "a link"
+
+    def sample(self) -> list[float]:
+        """Return some numbers of the parameters."""
+        first = sorted(self.value.namedparams())[:SAMPLED]
+        return [number for _, one in first for number in sampled(one.array)]
 
     def shared(self) -> frozenset[str]:
         """Return the names of the parameters."""

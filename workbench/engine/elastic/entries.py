@@ -23,6 +23,8 @@ ARRAYS, TENSORS = "state.npz", "state.pt"
 DATA = "workbench/data"
 """The name of the loop's place in its data, beside the user's entries."""
 
+SAMPLED = 4
+
 _NUMBERS = (bool, int, float, complex, str, bytes, type(None), numpy.generic)
 
 
@@ -59,6 +61,10 @@ class StateEntry:
         """Return what allocates memory for ``common``, later and in another thread."""
         return lambda: None
 
+    def sample(self) -> list[float]:
+        """Return some numbers that are equal on all ranks, but for rounding."""
+        return []
+
     def common(self, spare: Any) -> Any:
         """Return a copy of what all ranks have in common.
 
@@ -84,6 +90,13 @@ class StateEntry:
             rank: This rank, of now ``ranks``.
         """
         return ""
+
+
+def sampled(array: Any) -> list[float]:
+    """Return some numbers of an array in host memory; none of another one."""
+    if not isinstance(array, numpy.ndarray) or array.dtype.kind not in "fiu":
+        return []
+    return [float(one) for one in array.flat[:: max(1, array.size // SAMPLED)]][:SAMPLED]
 
 
 def own_of(owns: Sequence[Any], rank: int) -> Any:
@@ -146,6 +159,10 @@ class ArrayEntry(StateEntry):
 
     kind = "an array"
     file = ARRAYS
+
+    def sample(self) -> list[float]:
+        """Return some of its numbers."""
+        return sampled(self.value)
 
     def memory(self) -> Callable[[], Any]:
         """Return what allocates an array for a copy; one of a device is copied into a new one."""

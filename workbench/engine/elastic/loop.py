@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from workbench.engine.snapshot.saved_training import SavedTraining
 
 _ROUNDING = 1e-6
-_iterating: list[object] = []
 
 
 class ElasticStep(int):
@@ -81,7 +80,8 @@ class ElasticLoop:
         Raises:
             StateError: It is inside of another elastic loop.
         """
-        if _iterating and not self._has_begun:
+        # An iterator that a user has kept from an earlier run is over with it.
+        if any(one is not self and one._run is current() for one in _iterating):
             raise _nested()
         _iterating.append(self)
         try:
@@ -239,6 +239,9 @@ class ElasticLoop:
         if not total and epochs and epoch:
             total = self.step + max(0, math.ceil(self.step * (epochs / epoch - 1) - _ROUNDING))
         run.log.progress = Progress(self.step, total, epoch, float(epochs))
+
+
+_iterating: list[ElasticLoop] = []
 
 
 def elastic(

@@ -30,6 +30,7 @@ from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.random_state import random_states
 from workbench.errors import InputError, StateError
 
+_ROUNDING = 1e-4
 _SAME = "resume with the state that the snapshot was saved from."
 
 
@@ -93,6 +94,21 @@ class ElasticState:
         """Complete what is still exchanged."""
         for entry in self.entries.values():
             entry.settle()
+
+    def sample(self) -> dict[str, list[float]]:
+        """Return some numbers of the entries that are to be equal on all ranks."""
+        return {name: one.sample() for name, one in self.entries.items()}
+
+    def difference(self, samples: Sequence[dict[str, Any]]) -> str:
+        """Return which entry the ranks have differently; empty if there is none."""
+        for rank, other in enumerate(samples):
+            for name, first in samples[0].items():
+                if not _are_close(first, other.get(name, [])):
+                    return (
+                        f"state[{name!r}] differs between ranks 0 and {rank}; give what each rank "
+                        "has for itself in a list"
+                    )
+        return ""
 
     def memory(self) -> Callable[[], dict[str, Any]]:
         """Return what allocates memory for a copy of the common state."""
@@ -233,6 +249,12 @@ def _check_parameters(entries: Mapping[str, StateEntry]) -> None:
 
 def _is_readable(entry: StateEntry, value: Any) -> bool:
     return not entry.file and isinstance(value, bool | int | float | str)
+
+
+def _are_close(first: Sequence[float], second: Sequence[float]) -> bool:
+    return len(first) == len(second) and numpy.allclose(
+        first, second, rtol=_ROUNDING, atol=_ROUNDING, equal_nan=True
+    )
 
 
 def _flat(content: dict[str, Any]) -> dict[str, Any]:

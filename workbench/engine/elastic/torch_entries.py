@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from workbench.engine.elastic.entries import TENSORS, StateEntry, own_of
+from workbench.engine.elastic.entries import SAMPLED, TENSORS, StateEntry, own_of
 from workbench.engine.snapshot.random_state import saved_random
 from workbench.errors import InputError, StateError
 
@@ -43,6 +43,11 @@ class ModuleEntry(StateEntry):
         return {
             name: one for name, one in found.items() if isinstance(one, is_shared) is parameters
         }
+
+    def sample(self) -> list[float]:
+        """Return some numbers of the parameters."""
+        first = [*self.value.parameters()][:SAMPLED]
+        return [number for one in first for number in _sampled(one)]
 
     def memory(self) -> Callable[[], Any]:
         """Return what allocates tensors for the parameters."""
@@ -113,6 +118,10 @@ class TensorEntry(StateEntry):
     kind = "a tensor"
     file = TENSORS
 
+    def sample(self) -> list[float]:
+        """Return some of its numbers."""
+        return _sampled(self.value)
+
     def common(self, spare: Any) -> Any:
         """Return a copy in host memory."""
         return copied(self.value, spare)
@@ -141,6 +150,15 @@ class TorchGeneratorEntry(StateEntry):
         if (saved := saved_random(owns, rank)) is not None:
             self.value.set_state(torch.from_numpy(saved.copy()))
         return ""
+
+
+def _sampled(tensor: Any) -> list[float]:
+    """Return some numbers of a tensor in host memory; none of one that would have to be fetched."""
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.is_complex():
+        return []
+    flat = tensor.detach().reshape(-1)
+    found: list[float] = flat[:: max(1, len(flat) // SAMPLED)][:SAMPLED].double().tolist()
+    return found
 
 
 def copied(value: Any, spare: Any) -> Any:

@@ -51,6 +51,14 @@ class TrainerState:
             if hasattr(type(optimizer), "held_back"):
                 optimizer.held_back()
 
+    def sample(self) -> dict[str, Any]:
+        """Return nothing: a multi-node optimizer keeps the ranks equal."""
+        return {}
+
+    def difference(self, samples: Sequence[dict[str, Any]]) -> str:
+        """Return that nothing differs."""
+        return ""
+
     def memory(self) -> Callable[[], Arrays]:
         """Return what allocates arrays for a copy of the common state."""
         return functools.partial(new_arrays, layout(self._trainer))

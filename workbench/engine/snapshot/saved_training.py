@@ -10,7 +10,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from workbench.core.run.snapshots import (
@@ -50,6 +50,16 @@ class TrainingState(Protocol):
     def settle(self) -> None:
         """Complete what is still exchanged; may raise an error of the training."""
 
+    def difference(self, samples: Sequence[dict[str, Any]]) -> str:
+        """Return why the ranks' common states are not equal; empty if they are.
+
+        Args:
+            samples: What ``sample`` returned on each rank.
+        """
+
+    def sample(self) -> dict[str, Any]:
+        """Return some numbers of what is to be equal on all ranks, for ``difference``."""
+
     def memory(self) -> Callable[[], dict[str, Any]]:
         """Return what allocates memory for a copy of the common state, later and elsewhere."""
 
@@ -87,6 +97,7 @@ class SaveStatus:
         error: Why it cannot save; empty if it can.
         cost: Seconds that a snapshot costs it.
         step: Seconds of an iteration.
+        sample: Of the common state.
     """
 
     iteration: int
@@ -94,6 +105,7 @@ class SaveStatus:
     error: str
     cost: float
     step: float
+    sample: dict[str, Any] = field(default_factory=dict)
 
 
 class SnapshotRun(Protocol):
@@ -229,16 +241,21 @@ class SavedTraining:
         try:
             common, own = self._state.capture(spare)
             content, error = pickle.dumps(own, pickle.HIGHEST_PROTOCOL), ""
+            sample = self._state.sample()
         except Exception as problem:  # noqa: BLE001  # code of the user; the training continues
-            common, content, error = None, b"", repr(problem)[:300]
-        return common, content, SaveStatus(iteration, False, error, self._cost(begun), step)
+            common, content, error, sample = None, b"", repr(problem)[:300], {}
+        cost = self._cost(begun)
+        return common, content, SaveStatus(iteration, False, error, cost, step, sample)
 
     def _agree(self, own: SaveStatus) -> bool:
         """Decide with all ranks whether to save here, and when to save next; collective."""
         ranks: list[SaveStatus] = self.peers.gather(own)
         cost = max(one.cost for one in ranks)
         self._next = own.iteration + interval(cost, ranks[0].step, self.peers.nodes)
-        if error := next((one.error for one in ranks if one.error), ""):
+        error = next((one.error for one in ranks if one.error), "")
+        if not error and not any(one.busy for one in ranks):
+            error = self._state.difference([one.sample for one in ranks])
+        if error:
             self._next = _NEVER
             if self.peers.rank == 0:
                 self._run.remark(f"no snapshots of this training are saved ({error})")

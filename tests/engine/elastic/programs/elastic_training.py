@@ -44,6 +44,7 @@ DEFAULTS: dict[str, Any] = {
     "units": 3,
     "more": None,  # [rank, name] of an entry that this rank alone has
     "scatter": True,
+    "alone": False,  # whether ranks keep their gradients for themselves
     "workers": 0,  # processes of a loader
     "noise": 0.0,  # of the data that is read
 }

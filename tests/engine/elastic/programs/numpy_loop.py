@@ -28,7 +28,8 @@ def train(here: Any, number: int, steps: int | None) -> None:
     for step in loop:
         error = x[step.batch] @ w - y[step.batch]
         gradient = 2 * x[step.batch].T @ error / len(error) * step.weight
-        here.world.Allreduce(MPI.IN_PLACE, gradient)
+        if not options.alone:
+            here.world.Allreduce(MPI.IN_PLACE, gradient)
         momentum[:] = 0.5 * momentum + gradient / here.size + 1e-3 * noise.normal(size=len(w))
         w -= state["rate"] * momentum
         state["rate"] *= 0.99
