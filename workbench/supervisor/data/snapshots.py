@@ -242,17 +242,16 @@ class Snapshots:
     # -- on its thread
 
     def _work(self) -> None:
-        with Store() as store:
-            while not self._is_done():
-                try:
-                    self._turn(store, time.monotonic())
-                except WorkbenchError as error:
-                    log.warning("snapshots: %s", error)
-                except Exception:  # without this thread no run resumes on other nodes
-                    log.exception("snapshots failed")
-                    self._wake.wait(AGAIN_SECONDS)
-                self._wake.wait(WAIT_SECONDS if self._wanted else LOOK_SECONDS)
-                self._wake.clear()
+        while not self._is_done():
+            try:
+                self._turn(time.monotonic())
+            except WorkbenchError as error:
+                log.warning("snapshots: %s", error)
+            except Exception:  # without this thread no run resumes on other nodes
+                log.exception("snapshots failed")
+                self._wake.wait(AGAIN_SECONDS)
+            self._wake.wait(WAIT_SECONDS if self._wanted else LOOK_SECONDS)
+            self._wake.clear()
 
     def _is_done(self) -> bool:
         if not self._closing:
@@ -260,7 +259,7 @@ class Snapshots:
         waiting = [kept for kept in [*self._runs.values()] if kept.over and kept.failures < TRIES]
         return not waiting or time.monotonic() > self._closing
 
-    def _turn(self, store: Store, now: float) -> None:
+    def _turn(self, now: float) -> None:
         """Do what is due."""
         for run, wanted in [*self._wanted.items()]:
             if now >= wanted.due:
@@ -278,7 +277,7 @@ class Snapshots:
         # A node at a time: a run may have to be placed meanwhile.
         if now >= self._removal_due and next(self._removal, self) is self:
             self._removal_due = now + REMOVAL_SECONDS
-            self._removal = self._remove(store)
+            self._removal = self._remove()
         if not (self._runs or self._wanted):
             self._agents.end_all()
 
@@ -415,11 +414,13 @@ class Snapshots:
 
     # -- removal
 
-    def _remove(self, store: Store) -> Iterator[None]:
+    def _remove(self) -> Iterator[None]:
         """Remove the snapshots of deleted runs from every node that is there, one after another."""
         fleet = self._fleet
-        gone = store.removed_snapshots(self._cluster)
-        nodes = [node.address for node in store.nodes(self._cluster) if node.address]
+        with Store() as store:
+            gone = store.removed_snapshots(self._cluster)
+            nodes = [node.address for node in store.nodes(self._cluster) if node.address]
+            ended = store.ended_runs(self._cluster)
         for address in nodes if fleet.provider in ELSEWHERE else [HERE]:
             left = [run for run in gone if (address, run) not in self._removed]
             is_limited = fleet.provider is Provider.HOSTS and address not in self._limited
@@ -429,15 +430,14 @@ class Snapshots:
                     self._agents.of(address, fleet.snapshots).ask(REMOVE, run, folder)
                     self._removed.add((address, run))
                 if is_limited:
-                    self._limit(store, address)
+                    self._limit(address, ended)
             if left or is_limited:
                 yield
 
-    def _limit(self, store: Store, address: str) -> None:
+    def _limit(self, address: str, ended: Sequence[str]) -> None:
         """Remove the snapshots of the oldest ended runs from a host, beyond a limit."""
         client, root = self._agents.of(address, self._fleet.snapshots), self._folder_of(address, "")
-        ended = store.ended_runs(self._cluster)
-        client.ask(LIMIT, root.rstrip("/"), SHARE_OF_DISK, ended)
+        client.ask(LIMIT, root.rstrip("/"), SHARE_OF_DISK, [*ended])
         self._limited.add(address)
         if not any(kept.hosts[0] == address for kept in [*self._runs.values()]):
             self._agents.drop(client)  # nothing is copied from there
