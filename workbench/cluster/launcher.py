@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from workbench.cluster.mpi_installation import (
 from workbench.core.world.world import FOREIGN, WORLD_VARIABLE, Host, World
 
 HEARTBEAT_SECONDS = 0.5
+LOOK_SECONDS = 0.01
 GENERATION_VARIABLE = "WORKBENCH_GENERATION"
 MARKS_VARIABLE = "WORKBENCH_MARKS"
 # All ranks of one mpiexec start alike; each rank of a simulated node sets its own mark.
@@ -78,6 +82,20 @@ class CurveControllerLauncher(LocalControllerLauncher):
             f"--HeartMonitor.period={int(self.heartbeat_seconds * 1000)}",
             *super().cluster_args,
         ]
+
+    async def get_connection_info(self, timeout: float | None = None) -> Any:
+        """Return the connections' content once the controller has written them.
+
+        ipyparallel looks ten times a second; a start waits for that.
+        """
+        waits = self.connection_info_timeout if timeout is None else timeout
+        deadline = time.monotonic() + waits if waits >= 0 else math.inf
+        paths = [Path(path) for path in self.connection_files.values()]
+        while time.monotonic() < deadline and not all(path.exists() for path in paths):
+            if self.poll() is not None:
+                break  # its error is ipyparallel's to raise
+            await asyncio.sleep(LOOK_SECONDS)
+        return await super().get_connection_info(timeout)
 
 
 class WorldEngineSetLauncher(MPIEngineSetLauncher):

@@ -117,6 +117,9 @@ class MpiCluster:
         self._cluster = self._taken_up()
         if self._cluster is None:
             self._end_orphans()
+            if self._forks.path:  # ranks are wanted here; it starts while their modules load
+                with contextlib.suppress(ClusterError):  # the first world's start reports that
+                    self._cluster = self._started(0.0)
             return
         self._client = connected(self._cluster, CONTROLLER_SECONDS)
         for key, engines in self._cluster.engines.items():
@@ -137,6 +140,7 @@ class MpiCluster:
         if self._cluster is None or not self._has_controller():
             self._drop_controller()
             self._cluster = self._started(self._patience if spread else 0.0)
+        if self._client is None:
             self._client = connected(self._cluster, CONTROLLER_SECONDS)
         if spread:
             footing = self._spreading.start(
@@ -288,7 +292,8 @@ class MpiCluster:
         # Its schedulers are processes of its group, and do not notice its end.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._cluster.controller.pid, signal.SIGKILL)
-        self._client.close()
+        if self._client is not None:
+            self._client.close()
         self._cluster = self._client = None
         self._asked.clear()
         self._calls.clear()

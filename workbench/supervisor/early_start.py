@@ -18,7 +18,7 @@ def begin(cluster: str) -> WarmRanks | None:
             wish = store.cluster_wish(cluster)
     except WorkbenchError:
         return None  # the supervisor meets the same error, and reports it
-    if wish is None or not wish.up or wish.fleet.provider not in HERE:
+    if wish is None or not (wish.up and wish.ranks) or wish.fleet.provider not in HERE:
         return None
     forks = forks_of(cluster_directory(cluster))
     forks.start()
