@@ -17,7 +17,7 @@ export type NodeState =
 export type PurchaseOutcome = 'written' | 'bought' | 'refused' | 'lost';
 
 /** What a run executes on every rank. */
-export type RunKind = 'cell' | 'script' | 'setup' | 'measurement';
+export type RunKind = 'cell' | 'script' | 'setup' | 'measurement' | 'replay';
 
 /** The state of a run. */
 export type RunState =

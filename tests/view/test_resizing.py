@@ -46,3 +46,10 @@ def test_without_a_run_on_the_ranks_nothing_is_said(store, supervisor, run) -> N
     supervisor.wish_stop(run.id)
 
     assert resize_effect(store, "default") is None
+
+
+def test_a_cell_that_is_repeated_for_the_run_is_not_meant(store, supervisor, run) -> None:
+    wish = RunWish("261121-003100-repl", "data", RunKind.REPLAY, "pass")
+    supervisor.put_run_fact(store.wish_run(wish).id, state=RunState.RUNNING)
+
+    assert resize_effect(store, "default").args == ("digits",)

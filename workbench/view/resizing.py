@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workbench.core.run.model import RunKind, RunState
+from workbench.core.run.model import RunState
 from workbench.core.run.resumption import can_move, is_resumable
 from workbench.store import Store
 from workbench.view.phrase import Phrase, phrase
@@ -12,9 +12,9 @@ _BUSY = (RunState.SUBMITTED, RunState.RUNNING)
 
 def resize_effect(store: Store, cluster: str) -> Phrase | None:
     """Return what a resize of ``cluster`` means for its run; None if no run is on its ranks."""
-    runs = store.unfinished(cluster)
+    runs = (one for one in store.unfinished(cluster) if not one.wish.kind.prepares)
     run = next((one for one in runs if one.fact.state in _BUSY and not one.wish.stop), None)
-    if run is None or run.wish.kind is RunKind.SETUP:
+    if run is None:
         return None
     if not is_resumable(run.wish.kind):
         return phrase("A resize waits for the end of run %1.", run.wish.name)
