@@ -125,3 +125,14 @@ def test_all_ranks_leave_when_one_raises_where_others_wait_for_it(table: Table, 
     again = table.do((LOOPS / "ddp.py").read_text())
     assert again.fact.state is RunState.FINISHED, again.fact.error
     assert again.fact.generation == run.fact.generation
+
+
+def test_a_divided_model_is_judged_by_its_messages(table: Table) -> None:
+    run = table.do((LOOPS / "divided.py").read_text())
+
+    assert run.fact.state is RunState.FINISHED, run.fact.error
+    for parts in table.store.steps(run.id).values():
+        assert parts["point-to-point"] > 0.001
+    says = " ".join(anatomy_of(table.store, run).says)
+    assert "messages between ranks" in says
+    assert "several small batches" in says

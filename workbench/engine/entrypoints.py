@@ -13,6 +13,7 @@ from workbench.engine.chainer_loop import hook_chainer_loops
 from workbench.engine.channel import Address
 from workbench.engine.display_capture import route_displays
 from workbench.engine.execution import execute
+from workbench.engine.framework_values import hook_frameworks
 from workbench.engine.horovod.finder import offer_horovod
 from workbench.engine.progress_bars import draw_bars_as_text
 from workbench.engine.rank import Rank
@@ -39,6 +40,7 @@ def join(
         hook_chainer()
         hook_chainer_loops()
         hook_torch()
+        hook_frameworks()
         offer_horovod()
         _rank = Rank(generation, address, fault_tolerant=fault_tolerant, crash_folder=crash_folder)
     return asdict(_rank.fact(_shell().kernel.engine_id))

@@ -14,7 +14,7 @@ def when_imported(name: str, wrap: Callable[[Any], object]) -> None:
     """Call ``wrap`` with the module ``name``: now, or as soon as it has been imported."""
     if name in sys.modules:
         wrap(sys.modules[name])
-    elif not any(isinstance(one, _Finder) and one.name == name for one in sys.meta_path):
+    elif not any(isinstance(one, _Finder) and one.awaits(name, wrap) for one in sys.meta_path):
         sys.meta_path.insert(0, _Finder(name, wrap))
 
 
@@ -24,6 +24,10 @@ class _Finder:
     def __init__(self, name: str, wrap: Callable[[Any], object]) -> None:
         self.name = name
         self._wrap = wrap
+
+    def awaits(self, name: str, wrap: Callable[[Any], object]) -> bool:
+        """Return whether it has this function called for the module."""
+        return (self.name, _code(self._wrap)) == (name, _code(wrap))
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name != self.name:
@@ -39,3 +43,8 @@ class _Finder:
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # this spec alone
         return spec
+
+
+def _code(function: Callable[[Any], object]) -> object:
+    """Return what two functions that are made at the same place have in common."""
+    return getattr(function, "__code__", function)

@@ -15,6 +15,7 @@ from typing import Any
 from workbench.engine.import_hook import when_imported
 from workbench.engine.process_groups import hook_process_groups
 from workbench.engine.run_context import Current, current
+from workbench.engine.torch_calls import hook_torch_calls
 from workbench.engine.training_loop import Pass, TrainingLoop, now
 from workbench.engine.watched_loop import WatchedLoop, watchable_run
 
@@ -28,6 +29,7 @@ def hook_torch() -> None:
     """Watch PyTorch's training loops, now or as soon as ``torch`` is imported."""
     when_imported("torch", _wrap)
     hook_process_groups()
+    hook_torch_calls()
 
 
 def _wrap(torch: Any) -> None:

@@ -1,0 +1,55 @@
+"""Lightning, Hugging Face's Trainer and accelerate train on our ranks without a launcher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.supervisor.real import NAME, Table, real_table
+from workbench.core.run.model import RunKind, RunState
+from workbench.requests.run import ask_run
+
+pytest.importorskip("torch", reason="torch is an extra that the tests do without")
+
+pytestmark = [pytest.mark.torch, pytest.mark.mpi, pytest.mark.timeout(180)]
+PROGRAMS = Path(__file__).parent / "programs" / "frameworks"
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[Table]:
+    with real_table() as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("framework", "program", "logged"),
+    [
+        ("lightning", "lightning_module", {"train_loss", "halved"}),
+        ("transformers", "transformers_trainer", {"grad_norm"}),
+        ("accelerate", "accelerate_loop", {"final"}),
+    ],
+)
+def test_an_unmodified_script_has_its_steps_and_what_it_logs(
+    table: Table, framework: str, program: str, logged: set[str]
+) -> None:
+    pytest.importorskip(framework, reason=f"{framework} is installed by hand into .venv-torch")
+    path = PROGRAMS / f"{program}.py"
+
+    asked = ask_run(
+        table.store,
+        kind=RunKind.SCRIPT,
+        source=path.read_text(),
+        path=str(path),
+        cluster=NAME,
+    )
+    run = table.ended(asked.id)
+
+    assert run.fact.state is RunState.FINISHED, run.fact.error
+    for rank, text in table.written(run).items():
+        # The script's own count of ranks and steps.
+        assert f"ranks 2 rank {rank} steps {run.fact.iteration}" in text
+    names = {row.name for row in table.store.points(run.id)}
+    assert {"loss", "lr"} | logged <= names
+    assert run.fact.epoch == 3.0
