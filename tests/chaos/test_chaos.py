@@ -9,12 +9,12 @@ import pytest
 
 from tests.chaos.examples import visits, wrong
 from tests.chaos.play import Play, cluster
-from tests.weekly import WEEKLY
 from workbench.store import Store
 
-FAULTS = 30 if WEEKLY else 4
+FAULTS = 30
 
 
+@pytest.mark.weekly
 @pytest.mark.mpi
 @pytest.mark.timeout(900)
 def test_no_run_and_no_example_is_lost_by_faults(tmp_path: Path, seed: int) -> None:

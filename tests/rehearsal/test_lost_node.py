@@ -20,11 +20,12 @@ from workbench.requests.supervisor import supervisor_is_awake
 from workbench.store import Store
 from workbench.store.paths import cluster_directory
 
-pytestmark = [pytest.mark.root, pytest.mark.mpi, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.root, pytest.mark.mpi, pytest.mark.weekly, pytest.mark.timeout(300),
+]  # fmt: skip
 
 NAME = "lost"
 TRAINING = Path(__file__).parents[1] / "supervisor" / "programs" / "slow_training.py"
-SECONDS = 8.0  # on a busy machine; 3 of them until the loss is noticed
 LAST_STEP_SECONDS = 0.3
 
 
@@ -86,4 +87,3 @@ def test_a_run_continues_seconds_after_the_cable_of_a_node_was_pulled(hosts: Hos
 
     assert (fact.attempt, fact.ranks) == (2, 2)
     assert "out of reach" in fact.message or "its node is gone" in fact.message
-    assert seconds < SECONDS

@@ -172,7 +172,7 @@ class MpiCluster:
         engines = self._in_rank_order(generation)[: assignment.ranks or None]
         for rank, engine in enumerate(engines):
             answer = self._apply([engine], _call, "run", asdict(assignment))
-            self._calls.append((assignment.execution, rank, answer))
+            self._calls += [] if answer is None else [(assignment.execution, rank, answer)]
 
     def failed_calls(self) -> tuple[FailedCall, ...]:
         """Return the engines that answered with an error, and drop all that have answered."""
@@ -359,7 +359,8 @@ class MpiCluster:
             return
         for engine in self._client.ids:
             if engine not in self._asked:
-                self._asked[engine] = self._apply([engine], _generation)
+                answer = self._apply([engine], _generation)
+                self._asked |= {} if answer is None else {engine: answer}
         for engine, answer in [*self._asked.items()]:
             if answer is None or not answer.ready():
                 continue
@@ -438,7 +439,11 @@ class MpiCluster:
         return [rank.engine for rank in self._worlds[generation].ranks]
 
     def _apply(self, engines: Sequence[int], function: Any, *arguments: Any) -> Any:
-        view = self._client.direct_view(list(engines))
+        """Call a function on engines; None if one of them is gone, which its world reports."""
+        try:
+            view = self._client.direct_view(list(engines))
+        except (KeyError, IndexError):  # the client's thread may remove one at any moment
+            return None
         return view.apply_async(function, APART_NBYTES, *arguments)
 
 

@@ -35,6 +35,11 @@ from workbench.supervisor.loop import Supervisor
 
 log = logging.getLogger("workbench.supervisor")
 LOCK_TRIES = 10
+# An unexpected error may pass with a new process, as a lost connection does; after so many in a row
+# the cluster has failed.
+MOST_CRASHES = 3
+STEADY_SECONDS = 60.0
+CRASHES_VARIABLE = "WORKBENCH_SUPERVISOR_CRASHES"
 
 
 def supervise(
@@ -87,6 +92,7 @@ def _opened() -> Store:
 
 def _work(store: Store, cluster: str, folder: Path, heart: Heart, forks: WarmRanks | None) -> bool:
     """Supervise until the end; return true if the cluster is wanted again by then."""
+    began = time.monotonic()
     try:
         install_profile()
         ground = Ground(lambda wish: _keeper_of(wish, store, mpi, files))
@@ -112,9 +118,22 @@ def _work(store: Store, cluster: str, folder: Path, heart: Heart, forks: WarmRan
         store_failure(store, cluster, str(error))
     except Exception as error:  # the process's outermost edge
         log.exception("The supervisor failed.")
+        if may_start_again(time.monotonic() - began):
+            return False
         store_failure(store, cluster, f"The supervisor failed ({error!r}); see its log.")
     heart.end()
     return False
+
+
+def may_start_again(worked: float) -> bool:
+    """Return whether another supervisor follows one that crashed; counts in its environment.
+
+    Args:
+        worked: Seconds until the crash.
+    """
+    before = 0 if worked >= STEADY_SECONDS else int(os.environ.get(CRASHES_VARIABLE, "0"))
+    os.environ[CRASHES_VARIABLE] = str(before + 1)
+    return before < MOST_CRASHES
 
 
 def _keeper_of(wish: ClusterWish, store: Store, mpi: MpiCluster, files: RunFiles) -> FleetKeeper:
