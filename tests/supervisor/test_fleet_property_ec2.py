@@ -11,6 +11,7 @@ import pytest
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.supervisor.fleets import Clock, Stage
 from tests.supervisor.test_fleet_property import Sequence
+from tests.weekly import WEEKLY
 from workbench.cloud.ec2 import Ec2
 from workbench.cloud.inventory import STATES
 from workbench.cloud.tags import CLUSTER, TOKEN
@@ -21,7 +22,7 @@ from workbench.core.world.world import Host
 from workbench.store import Store
 from workbench.supervisor.fleet.fleet_loop import Load
 
-SEQUENCES = 6
+SEQUENCES = 6 if WEEKLY else 3
 REGION = "us-east-1"
 TYPES, ZONES = ("c5.large", "c5.xlarge", "t3.large"), ("us-east-1a", "us-east-1b", "us-east-1e")
 QUOTA = "L-34B43A08"
