@@ -240,6 +240,8 @@ def refused() -> dict[str, str]:
 uninitialized = refusal(hvd.rank)
 begin()
 ranks_and_values()
+set_current(None)
+right["stays"] = hvd.is_initialized() and hvd.rank() == rank  # for the cells of later runs
 begin()  # another run on the same ranks
 optimizers()
 joined()

@@ -72,7 +72,7 @@ _world: HorovodWorld | None = None
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:
-    """Begin; a second call in the same run does nothing.
+    """Begin; a second call in the same run does nothing, and later cells need none.
 
     Raises:
         InputError: Not all ranks of the run are meant.
@@ -94,8 +94,8 @@ def shutdown() -> None:
 
 
 def is_initialized() -> bool:
-    """Return whether ``init`` was called in this run."""
-    return _world is not None and _world.run is current()
+    """Return whether ``init`` was called, in this run or in an earlier one on these ranks."""
+    return _world is not None
 
 
 def world() -> HorovodWorld:
@@ -104,7 +104,7 @@ def world() -> HorovodWorld:
     Raises:
         ValueError: Horovod was not initialized, as Horovod says it too.
     """
-    if _world is None or _world.run is not current():
+    if _world is None:
         raise ValueError("Horovod has not been initialized; use hvd.init().")
     return _world
 
