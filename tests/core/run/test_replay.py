@@ -73,6 +73,14 @@ def test_a_cell_that_sets_up_a_module_runs_again() -> None:
     assert needed("x = numpy.ones(1)", cells).runs == ("a", "b")
 
 
+def test_a_training_that_set_up_a_module_does_not_run_again_for_that() -> None:
+    cells = past(a="import numpy", b="numpy.random.seed(0)\nother = 1")
+
+    found = needed("x = numpy.ones(1)", changed(cells, "b", trained=True))
+
+    assert found.runs == ("a",)
+
+
 def test_all_run_again_where_a_source_does_not_tell() -> None:
     assert needed("exec(text)", NOTEBOOK).runs == tuple(one.run for one in NOTEBOOK)
 

@@ -194,10 +194,10 @@ class _Search:
         return self._everything or names.is_open or bool(self._touched(names))
 
     def _may_set_up(self, past: PastCell) -> bool:
-        """Return whether a cell has set up a module, and can do so again."""
+        """Return whether a cell has set up a module; one that trained did so for itself."""
         names = past.names
         sets_up = bool((names.effects & self._modules) - _HARMLESS)
-        return sets_up and not past.obstacle and self._kept.isdisjoint(names.may_bind)
+        return sets_up and not past.trained and self._kept.isdisjoint(names.may_bind)
 
 
 def _sentence(names: Iterable[str], past: PastCell, why: str) -> str:
