@@ -96,6 +96,18 @@ def test_a_run_that_uses_what_no_cell_has_made_keeps_its_ranks(stage: Stage) -> 
     assert (fact.state, fact.attempt, repeated(stage)) == (RunState.FINISHED, 1, [])
 
 
+def test_a_cell_that_may_not_matter_may_fail_on_the_new_ranks(stage: Stage) -> None:
+    stage.up(2)
+    stage.ended(stage.ask("import math\nmath.sqrt(2 - size)"))
+    run = at_snapshot(stage, "import math\nmodel = [1]\n" + TRAINING)
+    resize(stage, 3)
+
+    fact = stage.ended(run).fact
+
+    assert (fact.state, fact.ranks) == (RunState.FINISHED, 3), fact.message
+    assert [one.fact.state for one in repeated(stage)] == [RunState.FAILED, RunState.FINISHED]
+
+
 def test_the_cells_are_repeated_after_a_loss(stage: Stage) -> None:
     stage.up(2)
     cell = stage.ended(stage.ask("model = [7]")).id

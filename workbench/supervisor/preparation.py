@@ -207,7 +207,7 @@ class Preparation:
     def _refused(self, run: Run) -> str:
         """Return why something that the run needs failed in a newer world than its own."""
         after = max(run.fact.generation, self._forgiven)
-        needed = {*self._needed(run, 0).runs, run.id}
+        needed = {*_certain(self._needed(run, 0)), run.id}
         failures = self._failures.items()
         found = (why for (at, one), why in failures if at > after and one in needed)
         return next(found, "")
@@ -254,7 +254,7 @@ class Preparation:
 
     def _refusal(self, run: Run, generation: int) -> str:
         """Return why an earlier cell that a run needs could not be repeated there."""
-        needed = self._needed(run, generation).runs
+        needed = _certain(self._needed(run, generation))
         tried = (self._failures.get((generation, one)) for one in needed)
         return next(filter(None, tried), "")
 
@@ -313,6 +313,10 @@ class Preparation:
 
 def _names(wish: RunWish) -> CellNames:
     return names_of(wish.source, frozenset(dict(wish.parameters)))
+
+
+def _certain(needed: Replays) -> list[str]:
+    return [one for one in needed.runs if one not in needed.in_doubt]
 
 
 def _with_run(world: ObservedWorld, activity: MovingRun | None) -> ObservedWorld:

@@ -81,6 +81,16 @@ def test_a_training_that_set_up_a_module_does_not_run_again_for_that() -> None:
     assert found.runs == ("a",)
 
 
+def test_what_may_not_matter_is_in_doubt_and_never_a_reason_to_stay() -> None:
+    cells = past(a="import numpy", b="numpy.random.seed(0)", c="long = 1", d="x = 1")
+    cells = changed(cells, "c", trained=True, seconds=REPEATED_SECONDS + 1)
+
+    found = needed("exec(text + numpy.name + str(x))", cells)
+
+    assert (found.runs, found.in_doubt) == (("a", "b", "d"), {"b"})
+    assert found.hindrance == ""
+
+
 def test_all_run_again_where_a_source_does_not_tell() -> None:
     assert needed("exec(text)", NOTEBOOK).runs == tuple(one.run for one in NOTEBOOK)
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 # A line that only IPython understands: a magic, or a command of the shell.
 _FOREIGN = re.compile(r"^([ \t]*)[%!?].*$", re.MULTILINE)
-_ANY_NAME = frozenset({"eval", "exec", "globals"})
+_ANY_NAME = frozenset({"eval", "exec"})
 Names = frozenset[str]
 
 

@@ -73,11 +73,14 @@ class Replays:
 
     Args:
         runs: The ids of earlier cells, in the order in which they run.
+        in_doubt: Those of them that may have changed something that it uses, or may not: it can
+            do without.
         why_not: Why what it uses cannot be brought there, one sentence; empty if it can.
         unknown: Names that it uses and that no cell on record has made.
     """
 
     runs: tuple[str, ...] = ()
+    in_doubt: frozenset[str] = frozenset()
     why_not: str = ""
     unknown: tuple[str, ...] = ()
 
@@ -115,7 +118,7 @@ def replays(
             return Replays(why_not=search.why_not)
     is_sure = not any(one.is_open for one in (cell, *every))
     unknown = tuple(sorted(search.missing)) if is_sure else ()
-    return Replays((*reversed(search.found),), unknown=unknown)
+    return Replays((*reversed(search.found),), frozenset(search.in_doubt), unknown=unknown)
 
 
 def _all(past: Sequence[PastCell], prepared: Sequence[CellNames]) -> list[CellNames]:
@@ -139,6 +142,7 @@ class _Search:
         fixed: frozenset[str],
     ) -> None:
         self.found: list[str] = []
+        self.in_doubt = set[str]()
         self.why_not = ""
         self._known, self._modules, self._fixed = known, modules, fixed
         self._everything = cell.is_open
@@ -163,8 +167,10 @@ class _Search:
         elif past.state not in _DONE:
             if bound and not self._everything:
                 self.why_not = _sentence(bound, past, past.obstacle)
-        elif bound or self._is_touched_by(names) or self._may_set_up(past):
+        elif bound or self._touched(names):
             self._take(past, bound)
+        elif self._everything or names.is_open or self._may_set_up(past):
+            self._take_in_doubt(past)
 
     def _take(self, past: PastCell, bound: frozenset[str]) -> None:
         over = self._kept & past.names.may_bind
@@ -180,6 +186,11 @@ class _Search:
         self._want(past.names)
         self._everything = self._everything or past.names.is_open
 
+    def _take_in_doubt(self, past: PastCell) -> None:
+        if not past.obstacle and self._kept.isdisjoint(past.names.may_bind):
+            self.in_doubt.add(past.run)
+            self._take(past, frozenset())
+
     def _want(self, names: CellNames) -> None:
         self._wanted |= (names.needs | names.may_need) - self._known
         self._sought |= names.needs - self._known
@@ -190,14 +201,10 @@ class _Search:
     def _touched(self, names: CellNames) -> frozenset[str]:
         return names.reads & (self._wanted - self._fixed)
 
-    def _is_touched_by(self, names: CellNames) -> bool:
-        return self._everything or names.is_open or bool(self._touched(names))
-
     def _may_set_up(self, past: PastCell) -> bool:
         """Return whether a cell has set up a module; one that trained did so for itself."""
         names = past.names
-        sets_up = bool((names.effects & self._modules) - _HARMLESS)
-        return sets_up and not past.trained and self._kept.isdisjoint(names.may_bind)
+        return bool((names.effects & self._modules) - _HARMLESS) and not past.trained
 
 
 def _sentence(names: Iterable[str], past: PastCell, why: str) -> str:
