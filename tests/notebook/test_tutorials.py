@@ -17,6 +17,7 @@ RUN = "application/vnd.workbench.run+json"
 MOST_BYTES = 100_000
 # The others run weekly; test_tutorial_order.py begins each.
 OFTEN = "01_dist_train"
+WITH_TORCH = "06_pytorch"
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -133,11 +134,18 @@ def test_no_widget_and_no_path_of_the_authors_machine_is_saved(saved) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, marks=[] if path.stem == OFTEN else pytest.mark.weekly, id=path.stem)
+        pytest.param(
+            path,
+            marks=[pytest.mark.weekly] * (path.stem != OFTEN)
+            + [pytest.mark.torch] * (path.stem == WITH_TORCH),
+            id=path.stem,
+        )
         for path in NOTEBOOKS
     ],
 )
 def test_a_tutorial_runs_from_top_to_bottom(path, tmp_path, monkeypatch) -> None:
+    if path.stem == WITH_TORCH:
+        pytest.importorskip("torch", reason="torch is an extra that the tests do without")
     monkeypatch.setenv("WORKBENCH_HOME", str(tmp_path / "home"))
 
     done = save_tutorials.execute(path, tmp_path)
