@@ -108,6 +108,18 @@ def test_a_cell_that_may_not_matter_may_fail_on_the_new_ranks(stage: Stage) -> N
     assert [one.fact.state for one in repeated(stage)] == [RunState.FAILED, RunState.FINISHED]
 
 
+def test_a_cell_is_repeated_on_the_ranks_of_the_run_that_needs_it(stage: Stage) -> None:
+    stage.up(2)
+    stage.ended(stage.ask("model = [size]", ranks=2))
+    run = at_snapshot(stage, TRAINING)
+    resize(stage, 3)
+
+    fact = stage.ended(run).fact
+
+    assert (fact.state, fact.ranks) == (RunState.FINISHED, 3), fact.message
+    assert set(losses(stage, run, fact.iteration)) == {3.0}
+
+
 def test_the_cells_are_repeated_after_a_loss(stage: Stage) -> None:
     stage.up(2)
     cell = stage.ended(stage.ask("model = [7]")).id

@@ -64,6 +64,7 @@ class Preparation:
         self._present = set[tuple[int, str]]()  # generation and run
         self._failures: dict[tuple[int, str], str] = {}  # why that run was not repeated there
         self._asked: dict[tuple[str, int], list[str]] = {}  # names, by run and generation
+        self._ranks: dict[str, int] = {}  # those of the run that needs an earlier one
         self._saved: dict[str, bool] = {}
         self._is_current = False
         self._needs: dict[tuple[str, int], Replays] = {}
@@ -129,7 +130,7 @@ class Preparation:
             wish,
             name=f"{wish.name:.40} again in generation {generation}",
             kind=RunKind.REPLAY,
-            ranks=min(wish.ranks, size),
+            ranks=min(self._ranks.get(run, wish.ranks), size),
             replays=run,
             stop=False,
             wall_clock_limit=REPLAY_SECONDS,
@@ -248,6 +249,7 @@ class Preparation:
         """Return the earlier runs whose cells have yet to run there."""
         needed = self._needed(run, generation).runs
         names = {one.id: one.wish.name for one in self._past}
+        self._ranks.update(dict.fromkeys(needed, run.wish.ranks))
         if needed:
             self._asked.setdefault((run.id, generation), [names[one] for one in needed])
         return tuple(one for one in needed if (generation, one) not in self._failures)
