@@ -22,6 +22,7 @@ NAMES = (
     "iteration",
     "anatomy",
     "first_iteration",
+    "torch_step",
     "output_bytes",
     "points",
     "live_view",
