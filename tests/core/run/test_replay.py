@@ -91,6 +91,13 @@ def test_what_may_not_matter_is_in_doubt_and_never_a_reason_to_stay() -> None:
     assert found.hindrance == ""
 
 
+def test_the_variable_of_an_own_loop_is_no_reason_to_stay() -> None:
+    found = needed("for step in range(9):\n    pass\nprint(step)", past(a="step = 1"))
+
+    assert (found.runs, found.in_doubt) == (("a",), {"a"})
+    assert needed("step = step + 1", past(a="step = 1")).in_doubt == frozenset()
+
+
 def test_all_run_again_where_a_source_does_not_tell() -> None:
     assert needed("exec(text)", NOTEBOOK).runs == tuple(one.run for one in NOTEBOOK)
 

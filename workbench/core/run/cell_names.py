@@ -26,6 +26,7 @@ class CellNames:
         may_bind: Bound or deleted on some ways, those of ``binds`` included.
         needs: Read, and never bound: something else has to have bound them.
         may_need: Read on some way before they are bound.
+        first: Those of them that are read where no way before has bound them.
         reads: All that are read, inside of functions too.
         fixed: Bound by imports, functions and classes alone: reading one changes nothing.
         imports: Bound by imports.
@@ -39,6 +40,7 @@ class CellNames:
     may_bind: Names = frozenset()
     needs: Names = frozenset()
     may_need: Names = frozenset()
+    first: Names = frozenset()
     reads: Names = frozenset()
     fixed: Names = frozenset()
     imports: Names = frozenset()
@@ -68,6 +70,7 @@ def names_of(source: str, given: Names = frozenset()) -> CellNames:
         may_bind=frozenset(reader.bound),
         needs=needs,
         may_need=frozenset(reader.early) - needs,
+        first=frozenset(reader.first) - needs,
         reads=frozenset(reader.reads),
         fixed=frozenset(reader.fixed - reader.assigned - given),
         imports=frozenset(reader.imports),
@@ -93,6 +96,7 @@ class _Reader:
         self.certain = set[str]()
         self.bound = set[str]()
         self.early = set[str]()
+        self.first = set[str]()
         self.reads = set[str]()
         self.fixed = set[str]()
         self.assigned = set[str]()
@@ -194,6 +198,7 @@ class _Reader:
     def _read_name_set(self, names: set[str]) -> None:
         self._note_reads(names)
         self.early |= names - self.certain
+        self.first |= names - self.bound
 
     def _note_reads(self, names: set[str]) -> None:
         self.reads |= names

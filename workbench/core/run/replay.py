@@ -147,6 +147,7 @@ class _Search:
         self._known, self._modules, self._fixed = known, modules, fixed
         self._everything = cell.is_open
         self._wanted = set[str]()
+        self._firm = set[str]()  # those of them that something cannot do without
         self._sought = set[str]()
         self._kept = set[str]()  # bound on these ranks by later cells, whose values must stay
         self._want(cell)
@@ -159,9 +160,9 @@ class _Search:
     def look_at(self, past: PastCell) -> None:
         """Decide about the cell before those that were looked at."""
         names = past.names
-        bound = self._bound_by(names)
+        bound = names.may_bind & self._firm
         if past.is_present:
-            self._wanted -= names.binds
+            self._forget(names.binds)
             self._sought -= names.may_bind
             self._kept |= names.may_bind
         elif past.state not in _DONE:
@@ -169,7 +170,7 @@ class _Search:
                 self.why_not = _sentence(bound, past, past.obstacle)
         elif bound or self._touched(names):
             self._take(past, bound)
-        elif self._everything or names.is_open or self._may_set_up(past):
+        elif self._is_in_doubt(past):
             self._take_in_doubt(past)
 
     def _take(self, past: PastCell, bound: frozenset[str]) -> None:
@@ -181,7 +182,7 @@ class _Search:
             self.why_not = _sentence(bound or self._touched(past.names), past, why)
             return
         self.found.append(past.run)
-        self._wanted -= past.names.binds
+        self._forget(past.names.binds)
         self._sought -= past.names.may_bind
         self._want(past.names)
         self._everything = self._everything or past.names.is_open
@@ -193,13 +194,20 @@ class _Search:
 
     def _want(self, names: CellNames) -> None:
         self._wanted |= (names.needs | names.may_need) - self._known
+        self._firm |= (names.needs | names.first) - self._known
         self._sought |= names.needs - self._known
 
-    def _bound_by(self, names: CellNames) -> frozenset[str]:
-        return names.may_bind & self._wanted
+    def _forget(self, names: frozenset[str]) -> None:
+        self._wanted -= names
+        self._firm -= names
+
+    def _is_in_doubt(self, past: PastCell) -> bool:
+        names = past.names
+        may_matter = self._everything or names.is_open or bool(names.may_bind & self._wanted)
+        return may_matter or self._may_set_up(past)
 
     def _touched(self, names: CellNames) -> frozenset[str]:
-        return names.reads & (self._wanted - self._fixed)
+        return names.reads & (self._firm - self._fixed)
 
     def _may_set_up(self, past: PastCell) -> bool:
         """Return whether a cell has set up a module; one that trained did so for itself."""
