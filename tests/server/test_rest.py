@@ -445,7 +445,7 @@ async def test_a_run_that_was_stopped_is_resumed(ask, store, cluster, run) -> No
     ("state", "sentence"),
     [
         (RunState.RUNNING, "is running; wait for it, or stop it (Stop)."),
-        (RunState.STOPPED, "has no snapshot; run it again; trainings by Chainer's Trainer"),
+        (RunState.STOPPED, "has no snapshot; run it again; loops of workbench.elastic"),
     ],
 )
 async def test_a_run_that_cannot_be_resumed_is_refused(ask, store, run, state, sentence) -> None:
