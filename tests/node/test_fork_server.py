@@ -67,6 +67,7 @@ def standing(path: str) -> Iterator[tuple[subprocess.Popen[str], psutil.Process]
         assert stub.stdout is not None
         rank = psutil.Process(int(stub.stdout.readline()))
         try:
+            assert rank.pid != stub.pid  # else its parent is this process, which tests would end
             yield stub, rank
         finally:
             stub.kill()

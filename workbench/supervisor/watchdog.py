@@ -32,9 +32,9 @@ def main() -> None:
 
 def watch(folder: str, cluster: str) -> None:
     """Check the supervisor periodically until its heartbeat's file is deleted."""
-    wait, failures = LOOK_SECONDS, 0
+    wait, failures, due = LOOK_SECONDS, 0, 0.0
     while failures < MOST_FAILURES:
-        time.sleep(wait)
+        time.sleep(LOOK_SECONDS)
         try:
             with open(os.path.join(folder, "heartbeat.json"), encoding="utf-8") as file:
                 beat = json.load(file)
@@ -44,10 +44,11 @@ def watch(folder: str, cluster: str) -> None:
         except (ValueError, KeyError, TypeError):
             is_well = is_held(folder)
         if is_well:
-            wait, failures = LOOK_SECONDS, 0
-            continue
-        failures += not rouse(cluster)
-        wait = min(2 * wait, MOST_SECONDS)
+            wait, failures, due = LOOK_SECONDS, 0, 0.0
+        elif time.monotonic() >= due:
+            failures += not rouse(cluster)
+            wait = min(2 * wait, MOST_SECONDS)
+            due = time.monotonic() + wait
 
 
 def is_held(folder: str) -> bool:

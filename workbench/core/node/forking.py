@@ -23,10 +23,12 @@ SET_BY_LAUNCHERS = (
     "PMIX_", "PMI_", "PRTE_", "UCX_", "WORKBENCH_",
 )  # fmt: skip
 # Each is read later than the imports, or set again in the rank. mpiexec of the wheels adds its own
-# folder to LD_LIBRARY_PATH, which the libraries beside it do not need.
+# folder to LD_LIBRARY_PATH, which the libraries beside it do not need. Libraries of MPI set
+# …_NO_BACKTRACE in a process that imports them, which its children inherit.
 SET_LATER = frozenset(
     {
-        "COLUMNS", "GFORTRAN_UNBUFFERED_PRECONNECTED", "HOME", "IPYTHONDIR", "LINES",
+        "COLUMNS", "GFORTRAN_UNBUFFERED_PRECONNECTED", "HFI_NO_BACKTRACE", "HOME",
+        "IPATH_NO_BACKTRACE", "IPYTHONDIR", "LINES",
         "LD_LIBRARY_PATH", "MKL_NUM_THREADS", "MPI_LOCALNRANKS", "MPI_LOCALRANKID", "MPLBACKEND",
         "OLDPWD", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "PWD", "SHLVL",
         "PYDEVD_USE_FRAME_EVAL", "PYTEST_CURRENT_TEST", "TMPDIR", "TZ", "_",
