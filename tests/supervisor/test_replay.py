@@ -159,3 +159,14 @@ def test_a_run_ends_if_a_cell_cannot_be_repeated_after_a_loss(stage: Stage) -> N
 def by_hand(stage: Stage, name: str) -> None:
     """Give the ranks a variable that no cell has made, as %%px does."""
     stage.cluster._worlds[1].spaces = {n: {name: [1]} for n in range(2)}
+
+
+def test_what_may_have_broken_ranks_is_not_repeated_on_the_next(stage: Stage) -> None:
+    stage.up(2)
+    stage.ended(stage.ask("import math\nmath.other = 1\nspoil()"))
+    stage.ended(stage.ask("print('it cannot begin')"))
+
+    fact = stage.ended(stage.ask("import math\nprint(math)")).fact
+
+    assert fact.state is RunState.FINISHED, fact.message
+    assert repeated(stage) == []

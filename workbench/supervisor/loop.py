@@ -268,6 +268,7 @@ class Supervisor:
         for call in self._cluster.failed_calls():
             if (activity := self._activity_of(call.run)) is not None:
                 activity.fail_call(call.rank, call.error, now)
+                self._preparation.distrust(activity.run.fact.generation)
         for world in self._worlds.seen:
             if world.state in (WorldState.BROKEN, WorldState.ENDED):
                 self._bury(world, now)

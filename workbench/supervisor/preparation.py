@@ -69,6 +69,7 @@ class Preparation:
         self._is_current = False
         self._needs: dict[tuple[str, int], Replays] = {}
         self._forgiven = 0
+        self._harmful = set[str]()
 
     # -- events
 
@@ -84,6 +85,12 @@ class Preparation:
         self._saved.clear()
         self._is_current = False
         self._needs.clear()
+
+    def distrust(self, generation: int) -> None:
+        """Repeat nothing that ran there: one of its ranks could begin no other run."""
+        self._read_past()
+        self._harmful |= {run for at, run in self._present if at == generation}
+        self.forget()
 
     def try_again(self, newest: int) -> None:
         """Let runs move that a failed replay has kept where they are: a new size is wanted.
@@ -304,6 +311,7 @@ class Preparation:
             seconds=seconds,
             trained=trained,
             saved=trained and self.has_snapshot(run.id),
+            is_harmful=run.id in self._harmful,
         )
 
     def has_snapshot(self, run: str) -> bool:

@@ -123,6 +123,15 @@ def test_what_a_failed_cell_may_have_made_cannot_be_repeated(state: RunState) ->
     assert needed("print(x)", cells).hindrance == "It uses `x` of run 'b', which did not finish."
 
 
+def test_a_cell_that_left_ranks_unable_to_begin_another_is_not_repeated() -> None:
+    cells = changed(past(a="import sys\nx = 1", b="sys.path.append(str())"), "b", is_harmful=True)
+
+    assert needed("print(x, sys)", cells).runs == ("a",)
+    assert needed("print(x)", changed(cells, "a", is_harmful=True)).why_not == (
+        "It uses `x` of run 'a', which ran on ranks that could begin no other cell afterwards."
+    )
+
+
 def test_a_failed_cell_that_only_used_a_value_is_passed_over() -> None:
     cells = changed(past(a="x = []", b="print(x)\nraise ValueError"), "b", state=RunState.FAILED)
 

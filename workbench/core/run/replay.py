@@ -46,6 +46,7 @@ class PastCell:
         seconds: How long it took.
         trained: Whether it did iterations.
         saved: Whether it has a snapshot.
+        is_harmful: Whether it may have left ranks that could begin no other cell.
     """
 
     run: str
@@ -56,12 +57,20 @@ class PastCell:
     seconds: float = 0.0
     trained: bool = False
     saved: bool = False
+    is_harmful: bool = False
+
+    @property
+    def can_be_repeated(self) -> bool:
+        """Whether it came to its end, and left its ranks whole."""
+        return self.state in _DONE and not self.is_harmful
 
     @property
     def obstacle(self) -> str:
         """Why it cannot run again; empty if it can."""
         if self.state not in _DONE:
             return "did not finish"
+        if self.is_harmful:
+            return "ran on ranks that could begin no other cell afterwards"
         if self.trained and not self.saved and self.seconds > REPEATED_SECONDS:
             return f"trained for {self.seconds:.0f} s and saved no snapshot"
         return ""
@@ -165,7 +174,7 @@ class _Search:
             self._forget(names.binds)
             self._sought -= names.may_bind
             self._kept |= names.may_bind
-        elif past.state not in _DONE:
+        elif not past.can_be_repeated:
             if bound and not self._everything:
                 self.why_not = _sentence(bound, past, past.obstacle)
         elif bound or self._touched(names):
