@@ -42,7 +42,8 @@ class Footing:
         crashes: The folder in which a crash leaves its Python stack, on each host.
         world: The placement of ranks on hosts, where there are several.
         mark: Identifies the world's processes.
-        statuses: The wait status of forked ranks that have ended, by process id.
+        statuses: The wait status of forked ranks that have ended, by process id, the first one
+            first.
     """
 
     mpiexec: Mpiexec
@@ -295,11 +296,13 @@ class MpiWorld:
     ) -> None:
         traces = {number: stack_of_crash(of[0]) for number, of in left.items()}
         blamed, out_of_reach = named_processes(text), lost_host(text)
+        ends = [] if is_abort(text) else [*statuses]
         # mpiexec ends the others after one failure: the first one has the cause.
         new.sort(
             key=lambda rank: (
                 rank.host != out_of_reach,
                 not traces[rank.rank],
+                ends.index(rank.pid) if rank.pid in ends else len(ends),
                 self.launched.get(rank.engine, rank.pid) not in blamed,
             )
         )
