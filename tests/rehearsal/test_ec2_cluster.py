@@ -433,7 +433,7 @@ def test_a_node_ends_itself_when_no_one_attends_to_it_any_longer(possible: None)
         leases.lease(session)
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
-            assert leases.turn() == frozenset()
+            assert leases.turn() == {}
             time.sleep(0.2)
         lived = hosts[0].is_up
 

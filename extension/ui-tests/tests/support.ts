@@ -417,6 +417,23 @@ export async function expectMore(
   return points(view);
 }
 
+/** Move a curve's cursor back from its end, until what it says matches. */
+export async function moveBackTo(
+  cursor: Locator,
+  pattern: RegExp
+): Promise<void> {
+  await cursor.press('End');
+  await expect
+    .poll(async () => {
+      const said = (await cursor.getAttribute('aria-valuetext')) ?? '';
+      if (!pattern.test(said)) {
+        await cursor.press('PageDown');
+      }
+      return said;
+    })
+    .toMatch(pattern);
+}
+
 // -- a shell
 
 /** All that we display as HTML, by the name of what makes it. */

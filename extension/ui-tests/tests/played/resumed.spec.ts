@@ -3,6 +3,7 @@ import {
   ask,
   expect,
   expectMore,
+  moveBackTo,
   openLab,
   openRun,
   picture,
@@ -34,11 +35,7 @@ test('a stopped run continues, and its curves show where and what it does again'
     /; iteration \d+: resumed, 400 steps redone$/
   );
   const cursor = run.getByRole('slider', { name: 'Cursor of loss' });
-  await cursor.press('End');
-  await expect(cursor).toHaveAttribute(
-    'aria-valuetext',
-    /; attempt 1, redone: 0\.\d+$/
-  );
+  await moveBackTo(cursor, /; attempt 1, redone: 0\.\d+$/);
   await expect(run.locator('.wb-chartnote').first()).toContainText(
     'attempt 1, redone'
   );

@@ -5,6 +5,7 @@ import {
   expectResult,
   expectState,
   LOADING,
+  moveBackTo,
   openLab,
   openPanel,
   picture,
@@ -75,11 +76,7 @@ test('a cell goes on after a lost rank and a resize, and its curve says so', asy
   await expect.poll(() => marks(view)).toMatch(/iteration \d+: rank lost/);
   if (/[1-9]\d* steps? redone/.test(await marks(view))) {
     const cursor = view.getByRole('slider', { name: 'Cursor of loss' });
-    await cursor.press('End');
-    await expect(cursor).toHaveAttribute(
-      'aria-valuetext',
-      /attempt 1, redone: /
-    );
+    await moveBackTo(cursor, /attempt 1, redone: /);
     await picture(view, 'elastic-lost');
     await cursor.blur();
   }
@@ -102,4 +99,5 @@ test('a cell goes on after a lost rank and a resize, and its curve says so', asy
   const bundle = await expectResult(path, 1);
   expect(text(bundle['text/plain'])).toContain('iteration 260 of 260');
   await picture(page, 'elastic-finished');
+  await workbench('resize', '2'); // as the next one expects it
 });
