@@ -54,13 +54,12 @@ def test_a_run_whose_cell_cannot_begin_fails_and_the_next_one_runs(place: Place)
 
 def test_what_a_cell_starts_ends_with_its_world(place: Place) -> None:
     place.train(source_of("leave_processes"), 20)
-    sleeping = sleepers(place)
+    wait_until(lambda: len(sleepers(place)) == 3 * place.ranks, 20)  # they may still begin
 
     with Store() as store:
         ask_down(store)
-    wait_until(lambda: not sleepers(place), 20)
 
-    assert len(sleeping) == 3 * place.ranks
+    wait_until(lambda: not sleepers(place), 20)
 
 
 def test_what_a_cell_starts_ends_with_a_rank_that_is_killed(place: Place) -> None:

@@ -126,6 +126,7 @@ def _is_ignored(number: int) -> bool:
 def main() -> None:
     """Have the rank forked, or become it."""
     path, *command = sys.argv[1:]
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         server = connected(path)
         server.settimeout(ANSWER_SECONDS)
@@ -133,12 +134,15 @@ def main() -> None:
         files = [int(number) for number in fields[-1].split()]
         if len(files) > MOST_DESCRIPTORS:
             raise OSError
+        # The rank may begin before signals can be passed on to it; they wait until then.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         socket.send_fds(server, [RANK], files)
         server.sendall(packed(fields))
         answer, received, _, _ = socket.recv_fds(server, 1, 1)
     except (OSError, ValueError):
         answer, received = b"", []
     if answer != FORKED or not received:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         os.execv(command[0], command)
     _stand_for(received[0], server, files)
 
