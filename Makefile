@@ -45,8 +45,8 @@ WITH_NODE = export PATH="$(CURDIR)/$(BIN):$(if $(NODE_BIN),$(NODE_BIN):)$$PATH";
 LANES := quick root browser ranks kernels mpich
 CORES := $(shell nproc)
 JOBS := $(shell expr $(CORES) + 1)
-# make test-fast deals its modules out to as many processes as there are cores.
-PARTS := $(shell seq $(CORES))
+# make test-fast deals its modules out to two processes for each core: some of them wait.
+PARTS := $(shell seq $$((2 * $(CORES))))
 
 # Folders are called docs and extension, too.
 .PHONY: help demo lab extension watch test test-all test-fast test-torch test-extension lint format docs bench chaos \
@@ -98,10 +98,10 @@ test-torch: $(TORCH)/made ## run the tests that need PyTorch, in an environment 
 	$(TORCH)/bin/python $(LANE) -m torch
 
 test-fast: $(VENV)/made-test ## run the tests that take less than a minute together
-	@$(MAKE) --no-print-directory --keep-going --jobs $(CORES) --output-sync=target $(PARTS:%=fast-%)
+	@$(MAKE) --no-print-directory --keep-going --jobs --output-sync=target $(PARTS:%=fast-%)
 
 $(PARTS:%=fast-%): fast-%:
-	$(BIN)/python $(PYTEST) -p no:xdist --part $*/$(CORES) -m '$(QUICK) and not slow'
+	$(BIN)/python $(PYTEST) -p no:xdist --part $*/$(words $(PARTS)) -m '$(QUICK) and not slow'
 
 lane-quick:
 	$(BIN)/python $(LANE) -m '$(QUICK)'

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from workbench.cluster import shared_memory
 from workbench.cluster.leftover_processes import Remains
 from workbench.cluster.shared_memory import left_marks, segment_folder, segment_settings
 
-MARK = "0123456789ab.3"
+# Other tests run beside this one, and look for processes with their own marks.
+MARK = f"{os.getpid():012x}.3"
+OTHER = f"{os.getpid():012x}.4"
 
 
 @pytest.fixture(autouse=True)
@@ -48,13 +52,13 @@ def test_without_shared_memory_open_mpi_chooses_itself(monkeypatch, tmp_path) ->
 def test_segments_go_with_the_last_process_of_their_world() -> None:
     segment_settings(MARK)
     (segment_folder(MARK) / "sm_segment").touch()
-    segment_settings("0123456789ab.4")
+    segment_settings(OTHER)
 
     assert Remains(MARK).press(0.0)
     assert Remains("").press(0.0)
 
     assert not segment_folder(MARK).exists()
-    assert segment_folder("0123456789ab.4").exists()
+    assert segment_folder(OTHER).exists()
 
 
 def test_the_worlds_of_one_cluster_that_left_a_folder_are_found() -> None:
