@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.engine.trainings import Found, losses, once, visits
 from workbench.engine.snapshot.folder import SnapshotFolder
 
 pytestmark = [pytest.mark.mpi, pytest.mark.contract]
@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.mpi, pytest.mark.contract]
 PROGRAM = Path(__file__).parent / "programs" / "elastic_training.py"
 EXAMPLES = 50
 SECONDS = 60.0
-Found = list[dict[str, Any]]
 Train = Callable[..., Found]
 
 
@@ -36,25 +35,6 @@ def train(on_shared_ranks, snapshots) -> Train:
         return on_shared_ranks(PROGRAM, size, json.dumps({"folder": str(snapshots), **options}))
 
     return train
-
-
-def losses(*attempts: Found) -> dict[str, float]:
-    """Return the losses of the whole batches by loop and step, of several attempts together."""
-    return {name: value for found in attempts for name, value in found[0]["losses"].items()}
-
-
-def visits(*attempts: Found) -> dict[int, Counter[int]]:
-    """Return for each epoch how often each example was visited, by all ranks."""
-    epochs: dict[int, Counter[int]] = {}
-    for found in attempts:
-        for rank in found:
-            for epoch, numbers in rank["visited"]:
-                epochs.setdefault(epoch, Counter()).update(numbers)
-    return epochs
-
-
-def once(epochs: int) -> dict[int, Counter[int]]:
-    return {epoch: Counter(range(EXAMPLES)) for epoch in range(epochs)}
 
 
 EXACT: dict[str, tuple[int, dict[str, Any]]] = {
@@ -93,7 +73,7 @@ def test_the_curve_is_the_same_on_changing_ranks(train) -> None:
     mine, theirs = losses(two, three, one), losses(whole)
     assert [*mine] == [*theirs]
     np.testing.assert_allclose([*mine.values()], [*theirs.values()], rtol=1e-9)
-    assert visits(two, three, one) == visits(whole) == once(3)
+    assert visits(two, three, one) == visits(whole) == once(3, EXAMPLES)
     assert one[0]["progress"] == whole[0]["progress"]
 
 
@@ -110,7 +90,7 @@ def test_the_curve_is_the_same_on_two_four_three_one_and_four_ranks(train) -> No
     mine, theirs = losses(*attempts), losses(whole)
     assert [*mine] == [*theirs]
     np.testing.assert_allclose([*mine.values()], [*theirs.values()], rtol=1e-8)
-    assert visits(*attempts) == once(5)
+    assert visits(*attempts) == once(5, EXAMPLES)
 
 
 def test_an_iterator_of_chainer_visits_each_example_once_on_changing_ranks(train) -> None:
@@ -120,7 +100,7 @@ def test_an_iterator_of_chainer_visits_each_example_once_on_changing_ranks(train
     one = train(1, **options, attempt=2, resume=True)
 
     assert [found[0]["ended"] for found in (two, one)] == ["stopped", "finished"]
-    assert visits(two, one) == once(2)
+    assert visits(two, one) == once(2, EXAMPLES)
     assert two[0]["said"] + one[0]["said"] == ""
 
 

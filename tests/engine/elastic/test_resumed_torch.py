@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.engine.trainings import Found, losses, once, visits
+
 pytest.importorskip("torch")
 pytestmark = [pytest.mark.mpi, pytest.mark.torch]
 
 PROGRAM = Path(__file__).parent / "programs" / "elastic_training.py"
 EXAMPLES = 48
-Found = list[dict[str, Any]]
 Train = Callable[..., Found]
 
 
@@ -29,25 +29,6 @@ def train(on_shared_ranks, tmp_path) -> Train:
         return on_shared_ranks(PROGRAM, size, json.dumps({**base, **options}))
 
     return train
-
-
-def losses(*attempts: Found) -> dict[str, float]:
-    """Return the losses of the whole batches by loop and step, of several attempts together."""
-    return {name: value for found in attempts for name, value in found[0]["losses"].items()}
-
-
-def visits(*attempts: Found) -> dict[int, Counter[int]]:
-    """Return for each epoch how often each example was visited, by all ranks."""
-    epochs: dict[int, Counter[int]] = {}
-    for found in attempts:
-        for rank in found:
-            for epoch, numbers in rank["visited"]:
-                epochs.setdefault(epoch, Counter()).update(numbers)
-    return epochs
-
-
-def once(epochs: int) -> dict[int, Counter[int]]:
-    return {epoch: Counter(range(EXAMPLES)) for epoch in range(epochs)}
 
 
 EXACT: dict[str, tuple[int, dict[str, Any]]] = {
@@ -89,7 +70,7 @@ def test_the_curve_is_the_same_on_changing_ranks(train, workers) -> None:
     mine, theirs = losses(two, three, one), losses(whole)
     assert [*mine] == [*theirs]
     np.testing.assert_allclose([*mine.values()], [*theirs.values()], rtol=1e-9)
-    assert visits(two, three, one) == visits(whole) == once(3)
+    assert visits(two, three, one) == visits(whole) == once(3, EXAMPLES)
 
 
 @pytest.mark.weekly
@@ -105,7 +86,7 @@ def test_the_curve_is_the_same_on_two_four_three_one_and_four_ranks(train) -> No
     mine, theirs = losses(*attempts), losses(whole)
     assert [*mine] == [*theirs]
     np.testing.assert_allclose([*mine.values()], [*theirs.values()], rtol=1e-8)
-    assert visits(*attempts) == once(5)
+    assert visits(*attempts) == once(5, EXAMPLES)
 
 
 def test_a_distributed_sampler_visits_each_example_once_on_changing_ranks(train) -> None:
@@ -116,7 +97,7 @@ def test_a_distributed_sampler_visits_each_example_once_on_changing_ranks(train)
     one = train(1, **{**options, "data": "plain"}, attempt=3, resume=True)
 
     assert [found[0]["ended"] for found in (two, three, one)] == ["stopped", "stopped", "finished"]
-    assert visits(two, three, one) == once(2)
+    assert visits(two, three, one) == once(2, EXAMPLES)
     assert two[0]["said"] + three[0]["said"] + one[0]["said"] == ""
     assert one[0]["progress"]["epoch"] == 2.0
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.engine.trainings import Found, losses, once, visits
 from workbench.engine.snapshot.folder import SnapshotFolder
 
 pytestmark = [pytest.mark.mpi, pytest.mark.contract]
@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.mpi, pytest.mark.contract]
 PROGRAM = Path(__file__).parent / "programs" / "resumed_training.py"
 EXAMPLES = 72
 SECONDS = 60.0
-Found = list[dict[str, Any]]
 Train = Callable[..., Found]
 SIZES = pytest.mark.parametrize("size", [1, 2], ids="{} ranks".format)
 
@@ -37,21 +36,6 @@ def train(on_shared_ranks, snapshots) -> Train:
         return on_shared_ranks(PROGRAM, size, json.dumps({"folder": str(snapshots), **options}))
 
     return train
-
-
-def losses(*attempts: Found) -> dict[str, float]:
-    """Return rank 0's losses by training and iteration, of several attempts together."""
-    return {name: value for found in attempts for name, value in found[0]["losses"].items()}
-
-
-def visits(*attempts: Found) -> dict[int, Counter[int]]:
-    """Return for each epoch how often each example was visited, by all ranks."""
-    epochs: dict[int, Counter[int]] = {}
-    for found in attempts:
-        for rank in found:
-            for epoch, numbers in rank["visited"]:
-                epochs.setdefault(epoch, Counter()).update(numbers)
-    return epochs
 
 
 def iterations(folder: Path) -> list[tuple[int, int, bool]]:
@@ -145,9 +129,7 @@ def test_each_example_is_visited_once_in_an_epoch_on_changing_ranks(train, optio
     one = train(1, **options, until=[[2, "epoch"]], attempt=3, resume=True)
 
     assert [found[0]["ended"] for found in (two, three, one)] == ["stopped", "stopped", "finished"]
-    assert visits(two, three, one) == {
-        epoch: Counter(dict.fromkeys(range(EXAMPLES), 1)) for epoch in (0, 1)
-    }
+    assert visits(two, three, one) == once(2, EXAMPLES)
     assert one[0]["iterations"] == [3 + 2 + 6 + 18]
     assert [*losses(two, three, one)] == [f"0 {n}" for n in range(1, 30)]
     assert two[0]["said"] + three[0]["said"] + one[0]["said"] == ""
@@ -157,9 +139,7 @@ def test_each_example_is_visited_once_if_it_was_scattered_differently(train) -> 
     first = train(2, scatter="random", stop=3)
     second = train(2, scatter="random", until=[[2, "epoch"]], attempt=2, resume=True)
 
-    assert visits(first, second) == {
-        epoch: Counter(dict.fromkeys(range(EXAMPLES), 1)) for epoch in (0, 1)
-    }
+    assert visits(first, second) == once(2, EXAMPLES)
 
 
 def test_parts_that_we_cannot_divide_are_reported(train) -> None:

@@ -184,10 +184,6 @@ class Scaling:
         level = np.einsum("el,eln->n", self.weights, self._means(nodes))
         return np.asarray(np.exp(level) / nodes)
 
-    def speedup(self, nodes: int) -> float:
-        """Return the speed of so many nodes relative to one."""
-        return self.epoch(1).seconds / self.epoch(nodes).seconds
-
     def _means(self, nodes: NDArray[np.int64]) -> Array:
         """Return means of the logarithm of node-seconds, shape (explanations, losses, nodes)."""
         curves = {

@@ -158,11 +158,6 @@ def is_clock(name: str) -> bool:
     return _parts(name)[-1] in _CLOCKS
 
 
-def is_step_time(name: str) -> bool:
-    """Return whether ``name`` is a part of the step time, in seconds per step."""
-    return name.startswith(STEP_PREFIX)
-
-
 def is_measured(name: str) -> bool:
     """Return whether ``name`` was measured by workbench, and not reported by the training."""
     return name.startswith((STEP_PREFIX, EXCHANGE_PREFIX, NOISE_PREFIX, SNAPSHOT_PREFIX))
