@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -34,6 +35,8 @@ class DataCache:
         self.parts = self._own / PARTS
         self._index = self._own / INDEX
         self._held: dict[str, Held] = {}
+        # Folders that were found or created inside of this one, and checked, since it was opened.
+        self._checked: set[str] = set()
 
     def __repr__(self) -> str:
         return f"<DataCache {self.folder}: {len(self._held)} files>"
@@ -46,6 +49,7 @@ class DataCache:
         with (self._own / "lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._held = self._read()
+            self._checked.clear()
             with self._index.open("a", encoding="utf-8") as self._journal:
                 yield
 
@@ -75,24 +79,25 @@ class DataCache:
                 "free some space there, or choose nodes with larger disks (on EC2: --disk).",
             )
 
-    def part(self, entry: Entry) -> Path:
+    def part(self, entry: Entry) -> str:
         """Return the file that collects the parts of a file until it is complete."""
         name = f"{entry.digest} {entry.nbytes} {entry.path}"
-        return self.parts / sha256(name.encode(errors="surrogateescape")).hexdigest()[:32]
+        return f"{self.parts}/{sha256(name.encode(errors='surrogateescape')).hexdigest()[:32]}"
 
-    def keep(self, entry: Entry, part: Path) -> None:
+    def keep(self, entry: Entry, part: str | Path) -> None:
         """Move a complete and checked file to its place.
 
         Raises:
             MachineError: A symbolic link leads out of the folder.
         """
-        path = self._place(entry.path)
-        self._clear_way(entry.path)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if path.is_dir() and not path.is_symlink():
+        self._prepare_folder(entry.path)
+        path = f"{self.folder}/{entry.path}"
+        try:
+            os.replace(part, path)
+        except IsADirectoryError:
             shutil.rmtree(path)
-        os.replace(part, path)
-        self._note(entry, path.stat().st_mtime_ns)
+            os.replace(part, path)
+        self._note(entry, os.stat(path).st_mtime_ns)
 
     def finish(self, entries: Sequence[Entry]) -> None:
         """Remove files that are no longer part of the data, and write the index."""
@@ -120,8 +125,17 @@ class DataCache:
             )
         return place
 
+    def _prepare_folder(self, path: str) -> None:
+        """Create the folder of a file; a file where the data has a folder now is removed."""
+        parent = path.rpartition("/")[0]
+        if parent in self._checked:
+            return
+        place = self._place(path)
+        self._clear_way(path)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._checked.add(parent)
+
     def _clear_way(self, path: str) -> None:
-        """Remove a file where the data has a folder now."""
         for parent in list(Path(path).parents)[:-1]:
             place = self.folder / parent
             if place.is_file():
@@ -137,11 +151,13 @@ class DataCache:
 
     def _adopt(self, entry: Entry) -> bool:
         """Return whether an unlisted file is complete; only a sha256 can show that."""
-        path = self.folder / entry.path
-        if len(entry.digest) != 64 or path.is_symlink() or not path.is_file():
+        try:
+            status = os.lstat(f"{self.folder}/{entry.path}")
+        except OSError:
             return False
-        status = path.stat()
-        if status.st_size != entry.nbytes or digest_of(path) != entry.digest:
+        if len(entry.digest) != 64 or not stat.S_ISREG(status.st_mode):
+            return False
+        if status.st_size != entry.nbytes or digest_of(self.folder / entry.path) != entry.digest:
             return False
         self._note(entry, status.st_mtime_ns)
         return True

@@ -84,7 +84,7 @@ class Fetching:
         yield total, total, self._fetched
 
     def _coming(self, key: str, entry: Entry) -> Coming:
-        item = Coming(key, entry, self._cache.part(entry), [(0, entry.nbytes)])
+        item = Coming(key, entry, Path(self._cache.part(entry)), [(0, entry.nbytes)])
         if not item.is_small:
             done = _offsets(item.journal) if item.part.exists() else set()
             item.left = [

@@ -12,8 +12,9 @@ import threading
 import time
 from collections.abc import Callable
 from hashlib import sha256
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from workbench.core.node.staging import CHUNK_NBYTES, Entry, check_entries
 from workbench.core.node.transfer_protocol import (
@@ -49,16 +50,18 @@ class Cut(Exception):
 class Arrival:
     """One file that is being received, with what an interrupted transfer left of it."""
 
-    def __init__(self, entry: Entry, part: Path) -> None:
+    def __init__(self, entry: Entry, part: str) -> None:
         self.entry = entry
         self.part = part
         self._digest = sha256()
-        self._file: IO[bytes] | None = None
-        self.nbytes = min(part.stat().st_size, entry.nbytes) if part.exists() else 0
+        self._file: FileIO | None = None
+        self.nbytes = arrived_nbytes(entry, part)
 
     def add(self, data: bytes) -> None:
         """Append the next bytes."""
-        self._open().write(data)
+        file, left = self._open(), memoryview(data)
+        while left:
+            left = left[file.write(left) :]
         self._digest.update(data)
         self.nbytes += len(data)
 
@@ -72,17 +75,27 @@ class Arrival:
         if self._file is not None:
             self._file.close()
 
-    def _open(self) -> IO[bytes]:
+    def _open(self) -> FileIO:
+        """Open the file without a buffer: the sender's pieces are large, or are whole files."""
         if self._file is None:
-            handle = os.open(self.part, os.O_RDWR | os.O_CREAT, 0o600)
-            self._file = open(handle, "r+b")  # noqa: SIM115  # closed when the file is complete
-            self._file.truncate(self.nbytes)
+            fresh = 0 if self.nbytes else os.O_TRUNC
+            self._file = FileIO(os.open(self.part, os.O_RDWR | os.O_CREAT | fresh, 0o600), "r+b")
+            if self.nbytes:
+                self._file.truncate(self.nbytes)
             left = self.nbytes
             while left:
                 data = self._file.read(min(left, 4 * CHUNK_NBYTES))
                 self._digest.update(data)
                 left -= len(data)
         return self._file
+
+
+def arrived_nbytes(entry: Entry, part: str) -> int:
+    """Return how much of a file an interrupted transfer left."""
+    try:
+        return min(os.stat(part).st_size, entry.nbytes)
+    except FileNotFoundError:
+        return 0
 
 
 class Receiver:
@@ -130,7 +143,7 @@ class Receiver:
             if not entry.nbytes:
                 self._close(number, Arrival(entry, self._cache.part(entry)))
                 continue
-            offset = Arrival(entry, self._cache.part(entry)).nbytes
+            offset = arrived_nbytes(entry, self._cache.part(entry))
             needed.append((number, offset))
             lacking += entry.nbytes - offset
         self._cache.check_room(lacking)
@@ -156,7 +169,7 @@ class Receiver:
         if arrival.is_sound():
             self._cache.keep(arrival.entry, arrival.part)
         else:
-            arrival.part.unlink(missing_ok=True)
+            os.unlink(arrival.part)
             self._again.append(number)
 
     def _ends(self) -> bool:

@@ -6,9 +6,10 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 
 from workbench.core.node.staging import CHUNK_NBYTES, Entry, check_entries
@@ -63,8 +64,8 @@ class Source:
             time.monotonic(),
         )
         with ThreadPoolExecutor(AT_ONCE, "hash") as pool:
-            for path, entry in zip(fresh, pool.map(self._entry, fresh), strict=True):
-                known[path] = seen[path], entry
+            for entry in chain.from_iterable(pool.map(self._read, _batches(fresh, seen))):
+                known[entry.path] = seen[entry.path], entry
                 if time.monotonic() - reported >= REPORT_SECONDS:
                     reported = time.monotonic()
                     percent = min(99, 100 * (self._hashed - began) // max(1, total))
@@ -74,10 +75,13 @@ class Source:
         check_entries(entries)
         return entries
 
+    def _read(self, paths: Sequence[str]) -> list[Entry]:
+        return [self._entry(path) for path in paths]
+
     def _entry(self, path: str) -> Entry:
         found, nbytes = sha256(), 0
         try:
-            with (self.folder / path).open("rb", buffering=0) as file:
+            with open(f"{self.folder}/{path}", "rb", buffering=0) as file:
                 while data := file.read(4 * CHUNK_NBYTES):
                     found.update(data)
                     nbytes += len(data)
@@ -107,6 +111,20 @@ class Source:
                             yield path, _seen(found.path, status)
             except OSError as error:
                 raise _unreadable(Path(error.filename or folder), error) from error
+
+
+def _batches(paths: Sequence[str], seen: Mapping[str, _Seen]) -> Iterator[list[str]]:
+    """Yield groups of small files, and large files alone: a task costs more than a small file."""
+    batch: list[str] = []
+    nbytes = 0
+    for path in paths:
+        batch.append(path)
+        nbytes += seen[path][0]
+        if nbytes >= CHUNK_NBYTES:
+            yield batch
+            batch, nbytes = [], 0
+    if batch:
+        yield batch
 
 
 def _seen(path: str, status: os.stat_result) -> _Seen:

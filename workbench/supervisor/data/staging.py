@@ -296,9 +296,9 @@ class Sending:
     def _send_file(self, number: int, offset: int) -> None:
         entry = self._entries[number]
         left = entry.nbytes - offset
-        path = self._folder / entry.path
+        path = f"{self._folder}/{entry.path}"
         try:
-            with path.open("rb", buffering=0) as file:
+            with open(path, "rb", buffering=0) as file:
                 file.seek(offset)
                 while left:
                     data = file.read(min(left, CHUNK_NBYTES))
