@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from workbench.analysis.plan_inputs import Asked, basis_of, market_of, nbytes_of
+from workbench.analysis.plan_inputs import Asked, basis_of, market_of
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer, Provider
 from workbench.core.run.model import RunState
 from workbench.core.world.world import Host
@@ -232,19 +232,6 @@ def test_this_machine_offers_nothing_and_hosts_what_they_are(store, supervisor) 
     supervisor.wish_cluster("default", up=True, ranks=2, fleet=hosts)
     with pytest.raises(StateError, match="`workbench bandwidth`"):
         market_of(store, "default", Needs(), None, "")
-
-
-@pytest.mark.parametrize(
-    ("text", "nbytes"), [("98MB", 98e6), ("25.6e6", 25.6e6), ("4 MiB", 4 << 20), ("1G", 1e9)]
-)
-def test_bytes_are_read_as_people_write_them(text: str, nbytes: float) -> None:
-    assert nbytes_of(text) == pytest.approx(nbytes)
-
-
-@pytest.mark.parametrize("text", ["", "many", "-3MB", "1.2.3", ".", "5 pounds"])
-def test_what_are_no_bytes_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="98MB"):
-        nbytes_of(text)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 
 from workbench.analysis.predictions import (
@@ -19,7 +18,7 @@ from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer,
 from workbench.core.fleet.offers import fits, why_none
 from workbench.core.performance.calibration import Correction
 from workbench.core.performance.exchange_model import CARRIED
-from workbench.core.performance.frontier import Interruptions
+from workbench.core.performance.interruptions import Interruptions
 from workbench.core.performance.step_model import Work
 from workbench.core.performance.what_if import Observed
 from workbench.core.run.model import Run
@@ -219,16 +218,3 @@ def _examples(run: Run, observed: Observed) -> float:
     else:
         return 0.0
     return iterations * observed.batch * len(observed.ranks)
-
-
-def nbytes_of(text: str) -> float:
-    """Return a number of bytes from a text like ``98MB`` or ``25.6e6``.
-
-    Raises:
-        InputError: It is not one.
-    """
-    found = re.fullmatch(r"([0-9.]+(?:e[0-9]+)?)\s*([kMG]i?)?B?", text.strip())
-    if found is None or found[1].count(".") > 1 or found[1] == ".":
-        raise InputError(f"{text!r} is not a number of bytes", "write for example 98MB.")
-    base = 1024 if (unit := found[2] or "").endswith("i") else 1000
-    return float(found[1]) * float(base ** " kMG".index(unit[:1] or " "))

@@ -21,10 +21,10 @@ from workbench.core.cluster.model import DEFAULT_CLUSTER
 from workbench.core.fleet.cost import DISK_GIB
 from workbench.view.option_help import HELP
 
-SECONDS = Checked("duration", "core.run.job:seconds")
-PARAMETER = Checked("name=value", "core.run.job:parameter")
+SECONDS = Checked("duration", "core.option_values:seconds")
+PARAMETER = Checked("name=value", "core.option_values:parameter")
 AMOUNT = Checked("amount", "cli.fleet_options:amount")
-NBYTES = Checked("bytes", "analysis.plan_inputs:nbytes_of")
+NBYTES = Checked("bytes", "core.option_values:nbytes_of")
 SIZE = Checked("size", "core.run.retention:parse_size")
 KEPT_TIME = Checked("duration", "cli.run_deletion:age")
 KEPT_SIZE = Checked("size", "cli.run_deletion:nbytes")

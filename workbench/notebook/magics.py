@@ -22,7 +22,6 @@ from workbench.notebook.cluster_panel import ClusterPanel, panel_for
 from workbench.notebook.handle import RunHandle, watch
 from workbench.notebook.magicspecs import explained, parser, read
 from workbench.notebook.options import split_script
-from workbench.notebook.plan_view import planned
 from workbench.notebook.run_listing import (
     cluster_status,
     comparison,
@@ -116,6 +115,9 @@ class WorkbenchMagics(Magics):
     @explained
     def dist_plan(self, line: str) -> None:
         """Predict time and cost of an epoch for numbers of nodes, and where more stop paying."""
+        # Imported here, because the models take as long as the rest of %load_ext.
+        from workbench.notebook.plan_view import planned
+
         chosen = read("%dist_plan", line)
         with Store() as store:
             display(dict(planned(store, chosen)), raw=True)

@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from workbench.analysis.plan_inputs import RATE, nbytes_of
 from workbench.core.cluster.model import check_cluster_name
-from workbench.core.run.job import parameter, seconds
+from workbench.core.option_values import nbytes_of, parameter, seconds
+from workbench.core.performance.interruptions import Interruptions
 from workbench.core.run.model import DEFAULT_GRACE
 from workbench.core.run.retention import parse_size
 from workbench.notebook.chosen_cluster import chosen_cluster
@@ -59,7 +59,7 @@ PLAN = (
     _number("--max-nodes", default=64),
     MagicOption("--plain"),
     MagicOption("--total-batch"),
-    _rate("--interruptions", "R", default=RATE),
+    _rate("--interruptions", "R", default=Interruptions().rate),
     MagicOption("--step", "SECONDS", read=seconds, default=0.0),
     MagicOption("--gradients", "BYTES", read=nbytes_of, default=0.0),
     _number("--batch", default=0),

@@ -16,12 +16,12 @@ from workbench.core.performance.exchange_model import CODINGS, PLAIN, Codec
 from workbench.core.performance.frontier import (
     Choice,
     Frontier,
-    Interruptions,
     MeasuredSizes,
     Task,
     TypeCurve,
     frontier,
 )
+from workbench.core.performance.interruptions import Interruptions
 from workbench.core.performance.prediction import Forecasts, Predictor
 from workbench.core.performance.recommendation import recommended
 from workbench.core.performance.scaling import BatchPolicy

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from workbench.core.fleet.model import FleetWish, Needs, Provider
 from workbench.core.fleet.request import fleet_wish
-from workbench.core.run.job import SPELLING, parameter, seconds
+from workbench.core.run.job import SPELLING
 from workbench.core.run.jobfile import parse_job
 from workbench.core.world.world import Host
 from workbench.errors import InputError
@@ -352,56 +350,3 @@ def test_json_that_is_no_object_is_refused():
     assert refusal("[1]", "job.json") == (
         'job.json must hold one object, as in {"script": "train.py"}.'
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (5, 5.0),
-        ("0.5", 0.5),
-        ("250ms", 0.25),
-        ("30s", 30.0),
-        ("90m", 5400.0),
-        ("1h30m", 5400.0),
-        ("1.5 h", 5400.0),
-        ("7D", 604800.0),
-    ],
-)
-def test_a_length_of_time_may_have_a_unit(text, expected):
-    assert seconds(text) == expected
-
-
-@pytest.mark.parametrize("text", ["", "soon", "-5", "5 parsecs", "1.2.3", "nan", "inf", True, None])
-def test_what_is_no_length_of_time_is_refused(text):
-    with pytest.raises(InputError, match="is not a length of time"):
-        seconds(text)
-
-
-@given(st.floats(min_value=0, allow_infinity=False))
-def test_a_number_of_seconds_is_itself(value):
-    assert seconds(value) == value
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("lr=0.1", ("lr", 0.1)),
-        ("n = 3", ("n", 3)),
-        ("name=digits", ("name", "digits")),
-        ("layers=[1, 2]", ("layers", [1, 2])),
-        ("flag=True", ("flag", True)),
-        ("text='3'", ("text", "3")),
-        ("formula=a=b", ("formula", "a=b")),
-        ("empty=", ("empty", "")),
-        ("pair=(1, 2)", ("pair", "(1, 2)")),
-        ("by_number={1: 2}", ("by_number", "{1: 2}")),
-    ],
-)
-def test_a_parameter_is_a_literal_or_else_text(text, expected):
-    assert parameter(text) == expected
-
-
-@pytest.mark.parametrize("text", ["lr", "=3", "1x=3", "a b=3", "class=3"])
-def test_what_is_no_parameter_is_refused(text):
-    with pytest.raises(InputError, match=r"is not a parameter; write --param name=value"):
-        parameter(text)

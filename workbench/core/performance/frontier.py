@@ -15,6 +15,7 @@ from workbench.core.fleet.model import Offer
 from workbench.core.fleet.suitability import ranks_of
 from workbench.core.performance.exchange_model import CARRIED, MEMORY, PLAIN, Codec, Coding, Link
 from workbench.core.performance.gpu_datasheets import relative_speed
+from workbench.core.performance.interruptions import Interruptions
 from workbench.core.performance.scaling import (
     MEASURED,
     NOISE,
@@ -38,24 +39,6 @@ PAYS = 0.5
 WORTH_CODING = 1.01
 # The typical error of an estimate of another GPU's speed.
 GUESSED = 0.4
-
-
-@dataclass(frozen=True)
-class Interruptions:
-    """The cost of interruptions by the provider.
-
-    Args:
-        rate: Interruptions of one node per hour.
-        seconds: Lost by all nodes per interruption: hand-over, and the steps since the last
-            snapshot.
-    """
-
-    rate: float = 0.01
-    seconds: float = 60.0
-
-    def overhead(self, nodes: Array) -> Array:
-        """Return the expected share of time that is lost, for each number of nodes."""
-        return nodes * self.rate * self.seconds / HOUR
 
 
 @dataclass(frozen=True)

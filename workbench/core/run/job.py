@@ -1,4 +1,4 @@
-"""The fields of a job file, with its durations and parameters.
+"""The fields of a job file.
 
 The fields are those of a batch service's job file. Fields that have no effect are errors.
 ``shrink`` says where a run that loses a node
@@ -7,11 +7,7 @@ continues from its newest snapshot: on the remaining nodes, or once others have 
 
 from __future__ import annotations
 
-import ast
 import json
-import keyword
-import math
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -32,6 +28,7 @@ from workbench.core.fleet.request import (
     FleetRequest,
     Spelling,
 )
+from workbench.core.option_values import seconds
 from workbench.core.run.exchange_options import check_codec, check_communicator
 from workbench.core.run.model import DEFAULT_GRACE, check_run_name
 from workbench.core.world.hostfile import parse_hosts
@@ -44,46 +41,6 @@ AFTERWARDS = {
     CONTINUE: "on the nodes that are left, or ends if it has none.",
     WAIT: "when the node is replaced, or ends if it has none.",
 }
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
-_SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-
-
-def seconds(value: object) -> float:
-    """Return a length of time in seconds, from a number or a text like ``90m`` or ``1h30m``.
-
-    Raises:
-        InputError: It is neither.
-    """
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf:
-        return float(value)
-    text = value.replace(" ", "").lower() if isinstance(value, str) else ""
-    if re.fullmatch(r"\d+(\.\d+)?", text):
-        return float(text)
-    parts = _PART.findall(text)
-    if parts and "".join(number + unit for number, unit in parts) == text:
-        return sum(float(number) * _SECONDS[unit] for number, unit in parts)
-    raise InputError(
-        f"{value!r} is not a length of time",
-        "write seconds, or a number with a unit: 30s, 90m, 7d.",
-    )
-
-
-def parameter(text: str) -> tuple[str, object]:
-    """Return name and value of ``name=value``; the value is a Python literal, or else text.
-
-    Raises:
-        InputError: There is no ``=``, or the name is not one that Python takes.
-    """
-    name, equals, value = (part.strip() for part in text.partition("="))
-    if not equals or not name.isidentifier() or keyword.iskeyword(name):
-        raise InputError(f"{text!r} is not a parameter", "write --param name=value, as in lr=0.1.")
-    try:
-        literal = ast.literal_eval(value)
-        # What JSON, in which the store keeps it, would change stays text.
-        kept = json.loads(json.dumps(literal))
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        return name, value
-    return name, literal if kept == literal else value
 
 
 def _explained(check: Callable[[Any], Any]) -> Callable[[Any], Any]:

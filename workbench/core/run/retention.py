@@ -94,8 +94,8 @@ def chosen(
 def parse_size(text: str) -> int:
     """Return bytes from a text like ``1GB``, ``500 MB`` or ``2GiB``.
 
-    InputError: The text is invalid.
-        InputError: It is none.
+    Raises:
+        InputError: The text is invalid.
     """
     found = _SIZE.fullmatch(text.strip())
     if not found:
