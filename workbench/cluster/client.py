@@ -51,6 +51,11 @@ class DataClient(ipp.Client):
         context.MAXMSGSIZE = MOST_MESSAGE_NBYTES
         super().__init__(connection, context=context, timeout=timeout)
 
+    def engines(self) -> set[tuple[int, str]]:
+        """Return the engines' ids, each with its name, which no other engine ever has."""
+        # The client's thread changes it at any moment; a dictionary's own copy is made at once.
+        return {*dict.copy(self._engines).items()}
+
     def close(self, linger: int | None = None) -> None:
         """Close the sockets."""
         super().close(linger=linger)

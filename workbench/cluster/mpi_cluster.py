@@ -88,7 +88,7 @@ class MpiCluster:
         self._client: Any = None
         self._worlds: dict[int, MpiWorld] = {}
         self._orphans: list[Remains] = []
-        self._asked: dict[int, Any] = {}
+        self._asked: dict[tuple[int, str], Any] = {}  # by id and name
         self._calls: list[tuple[str, int, Any]] = []  # run, rank and the engine's result
         self._mpi: Mpi | None = None
 
@@ -357,20 +357,20 @@ class MpiCluster:
         starting = [world for world in self._worlds.values() if not world.ranks]
         if not starting:
             return
-        for engine in self._client.ids:
-            if engine not in self._asked:
-                answer = self._apply([engine], _generation)
-                self._asked |= {} if answer is None else {engine: answer}
-        for engine, answer in [*self._asked.items()]:
+        # Ids are given out again, also while the answer of a dead engine is still awaited.
+        present = self._client.engines()
+        self._asked = {one: answer for one, answer in self._asked.items() if one in present}
+        for one in present - self._asked.keys():
+            answer = self._apply(one[:1], _generation)
+            self._asked |= {} if answer is None else {one: answer}
+        for (engine, name), answer in [*self._asked.items()]:
             if answer is None or not answer.ready():
                 continue
-            self._asked[engine] = None
+            self._asked[engine, name] = None
             try:
                 generation, parent, started = fitted(tuple[int, int, int], parsed(answer.get()[0]))
             except (ipp.RemoteError, ipp.CompositeError, MachineError) as error:
-                if _is_engine_gone(error):
-                    del self._asked[engine]  # another engine may get the same id
-                else:
+                if not _is_engine_gone(error):
                     log.warning("ignored engine %d: %s", engine, one_line(str(error)))
                 continue
             world = self._worlds.get(generation)
@@ -423,7 +423,6 @@ class MpiCluster:
             self._cluster.update_cluster_file()
             close_below(self._folder)
         for engine in world.engines:
-            self._asked.pop(engine, None)
             if world.generation in self._spreading and self._client is not None:
                 self._unregister(engine)
         world.remove_crashes()
