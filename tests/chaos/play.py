@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from statistics import median
+from typing import Protocol
 
 from tests.chaos.examples import visits, wrong
 from tests.chaos.faults import Faults, marks
+from tests.chaos.tally import Tally
 from workbench.cluster.shared_memory import segment_folder
 from workbench.core.cluster.model import ClusterState
 from workbench.core.run.model import RunKind
@@ -22,6 +23,7 @@ from workbench.requests.cluster import ask_cluster, ask_down
 from workbench.requests.run import ask_run, ask_stop
 from workbench.requests.supervisor import rouse, supervisor_is_awake
 from workbench.store import Store
+from workbench.store.points import PointRow
 
 CLUSTER = "chaos"
 SOURCE = Path(__file__).parent / "programs" / "known_examples.py"
@@ -29,50 +31,39 @@ EXAMPLES = 192
 DEADLINE = 120.0
 AFTER = 8  # iterations after a fault, which have a snapshot among them
 LAST_STEP_SECONDS = 0.1  # a step may still end right after a kill
+Fault = Callable[[], None]
 
 
-@dataclass
-class Tally:
-    """What happened in one run of faults.
+class Stage(Protocol):
+    """Where a play takes place."""
 
-    Args:
-        lost: The messages of runs that ended by themselves.
-        stuck: Faults after which no iteration came in time.
-        planned: Iterations redone after a mere change of size.
-        seconds: From a fault to the next iteration, by fault.
-    """
+    def faults(self, run: str, chance: Random) -> Sequence[Fault]:
+        """Return the faults that can happen there; one that is named twice happens more often."""
+        ...
 
-    faults: int = 0
-    lost: list[str] = field(default_factory=list)
-    stuck: list[str] = field(default_factory=list)
-    planned: int = 0
-    redone: int = 0
-    repeated: int = 0
-    left_out: int = 0
-    drawn_twice: int = 0
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    def is_settled(self) -> bool:
+        """Return whether there is enough for the next fault."""
+        ...
 
-    def __str__(self) -> str:
-        lines = [
-            f"{self.faults} faults: {len(self.lost)} runs lost, {len(self.stuck)} stuck, "
-            f"{self.planned} steps redone after a resize, {self.redone} after losses, "
-            f"{self.repeated} examples repeated, {self.left_out} left out, "
-            f"{self.drawn_twice} steps drawn twice",
-            *(f"lost: {one}" for one in self.lost),
-            *(f"stuck: {one}" for one in self.stuck),
-        ]
-        for name, values in sorted(self.seconds.items()):
-            lines.append(
-                f"  {name}: {len(values)} times, {median(values):.2f} s to the next step "
-                f"(at most {max(values):.2f})"
-            )
-        return "\n".join(lines)
+    def settle(self) -> None:
+        """Repair what a fault has left behind, such as a cable that is still pulled."""
+        ...
 
-    @property
-    def is_well(self) -> bool:
-        """Whether nothing was lost but steps after unannounced losses."""
-        wrong = (self.planned, self.repeated, self.left_out, self.drawn_twice)
-        return not (self.lost or self.stuck or any(wrong))
+
+class Machine:
+    """This machine as the stage."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def faults(self, run: str, chance: Random) -> Sequence[Fault]:
+        return Faults(self._store, CLUSTER, run, chance).all
+
+    def is_settled(self) -> bool:
+        return True
+
+    def settle(self) -> None:
+        return None
 
 
 class Play:
@@ -80,37 +71,59 @@ class Play:
 
     Args:
         folder: Where trainings record their examples.
+        stage: This machine by default.
+        together: How many faults may follow each other at once, without a step between them.
     """
 
-    def __init__(self, store: Store, folder: Path, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        folder: Path,
+        chance: Random,
+        say: Callable[[str], None],
+        *,
+        stage: Stage | None = None,
+        together: Sequence[int] = (1,),
+    ) -> None:
         self.tally = Tally()
         self._store = store
         self._folder = folder
-        self._chance = Random(seed)
+        self._chance = chance
         self._say = say
+        self._stage = stage or Machine(store)
+        self._together = together
         self._run = ""
         self._marks: set[str] = set()
 
     def go(self, faults: int, names: Sequence[str] = ()) -> None:
         """Play so many faults, of these names if there are any."""
         self._begin()
-        for number in range(1, faults + 1):
-            faults_of = Faults(self._store, CLUSTER, self._run, self._chance)
-            among = [one for one in faults_of.all if not names or one.__name__ in names]
-            fault = self._chance.choice(among)
-            began = time.time()
-            fault()
-            self.tally.faults += 1
+        while self.tally.faults < faults:
+            number = min(self._chance.choice(self._together), faults - self.tally.faults)
+            turn = self._chosen(number, names)
+            words = " + ".join(one.__name__ for one in turn)
+            newest, began = _newest(self._store, self._run), time.time()
+            for fault in turn:
+                fault()
+            self._stage.settle()
+            self.tally.faults += len(turn)
+            for name, count in Counter(one.__name__ for one in turn).items():
+                self.tally.played[name] = self.tally.played.get(name, 0) + count
             self._marks |= marks()
-            if not self._continues(fault.__name__, began):
+            if not self._continues(words, began, newest):
                 self._finish()
                 self._begin()
-            self._say(f"{number}: {fault.__name__}, {time.time() - began:.1f} s")
+            self._say(f"{self.tally.faults}: {words}, {time.time() - began:.1f} s")
         self._finish()
 
     def segments(self) -> list[str]:
         """Return the folders in shared memory that the worlds have left."""
         return [folder.name for folder in map(segment_folder, self._marks) if folder.exists()]
+
+    def _chosen(self, number: int, names: Sequence[str]) -> list[Fault]:
+        every = self._stage.faults(self._run, self._chance)
+        among = [one for one in every if not names or one.__name__ in names]
+        return [self._chance.choice(among) for _ in range(number)]
 
     def _begin(self) -> None:
         record = self._folder / "record"
@@ -118,86 +131,88 @@ class Play:
         record.mkdir()
         source = SOURCE.read_text(encoding="utf-8")
         parameters = (("record", str(record)),)
+        self.tally.runs += 1
         self._run = ask_run(
             self._store, kind=RunKind.CELL, source=source, cluster=CLUSTER, parameters=parameters
         ).id
-        if not _until(lambda: self._store.newest_snapshot(self._run) != NONE):
+        if not until(lambda: self._store.newest_snapshot(self._run) != NONE):
             raise AssertionError(f"a training did not begin: {self._store.run(self._run).fact}")
 
-    def _continues(self, fault: str, began: float) -> bool:
-        """Return whether the run has trained on after a fault, and note how long that took."""
-        done, beyond = time.time() + LAST_STEP_SECONDS, _Iterations(self._store, self._run)
+    def _continues(self, turn: str, began: float, newest: PointRow | None) -> bool:
+        """Return whether the run has trained on after faults, and note how long that took.
 
-        def is_settled() -> bool:
+        Args:
+            newest: The newest point before them.
+        """
+        done = time.time() + LAST_STEP_SECONDS
+
+        def later() -> list[float]:
+            after = newest.sequence if newest else 0
+            return [point.time for point in iterations(self._store.points(self._run, after))]
+
+        def has_settled() -> bool:
             rouse(CLUSTER)
             fact = self._store.run(self._run).fact
-            return fact.state.ended or beyond.since(done) >= AFTER
+            if fact.state.ended:
+                return True
+            is_on = sum(1 for moment in later() if moment >= done) >= AFTER
+            return is_on and self._stage.is_settled()
 
-        if not _until(is_settled):
-            self.tally.stuck.append(f"{fault}: {self._store.run(self._run).fact}")
+        if not until(has_settled):
+            self.tally.stuck.append(f"{turn}: {self._store.run(self._run).fact}")
             return False
         fact = self._store.run(self._run).fact
         if fact.state.ended:
-            self.tally.lost.append(f"{fault}: {fact.message}")
+            self.tally.lost.append(f"{turn}: {fact.message}")
             return False
-        gap = max(beyond.longest_gap(began), beyond.first_after(done) - done)
-        self.tally.seconds.setdefault(fault, []).append(gap)
+        times = sorted([newest.time if newest else began, *later()])
+        gap = max(b - a for a, b in itertools.pairwise(times))
+        self.tally.seconds.setdefault(turn, []).append(gap)
         return True
 
     def _finish(self) -> None:
         if not self._store.run(self._run).fact.state.ended:
             ask_stop(self._store, self._run, CLUSTER)
-            if not _until(lambda: self._store.run(self._run).fact.state.ended):
+            if not until(lambda: self._store.run(self._run).fact.state.ended):
                 self.tally.stuck.append(f"at its end: {self._store.run(self._run).fact}")
         for past in self._store.attempts(self._run):
             redone = max(0, past.iteration - past.snapshot)
-            if past.state == "stopped":
-                self.tally.planned += redone
-            else:
+            if past.state != "stopped":
                 self.tally.redone += redone
+            elif past.left_nodes:
+                self.tally.noticed += redone
+            else:
+                self.tally.planned += redone
         repeated, left_out = wrong(visits(self._folder / "record"), EXAMPLES)
         self.tally.repeated += repeated
         self.tally.left_out += left_out
-        drawn = [n for n, _ in _Iterations(self._store, self._run).all()]
+        drawn = [point.iteration for point in iterations(self._store.points(self._run))]
         self.tally.drawn_twice += len(drawn) - len({*drawn})
 
 
-class _Iterations:
-    """The iterations of rank 0 as the store has them."""
+def iterations(points: Iterable[PointRow]) -> list[PointRow]:
+    """Return the iterations of rank 0."""
+    return [point for point in points if point.name == "main/loss" and point.rank == 0]
 
-    def __init__(self, store: Store, run: str) -> None:
-        self._store, self._run = store, run
 
-    def all(self) -> list[tuple[int, float]]:
-        points = self._store.points(self._run)
-        return [(p.iteration, p.time) for p in points if p.name == "main/loss" and p.rank == 0]
-
-    def since(self, moment: float) -> int:
-        return sum(1 for _, time_ in self.all() if time_ >= moment)
-
-    def first_after(self, moment: float) -> float:
-        return min(time_ for _, time_ in self.all() if time_ > moment)
-
-    def longest_gap(self, began: float) -> float:
-        """Return the longest time without an iteration since shortly before ``began``."""
-        times = sorted(time_ for _, time_ in self.all())
-        later = [time_ for time_ in times if time_ >= began - 0.5]
-        return max((b - a for a, b in itertools.pairwise(later)), default=0.0)
+def _newest(store: Store, run: str) -> PointRow | None:
+    return max(iterations(store.points(run)), key=lambda point: point.time, default=None)
 
 
 @contextmanager
 def cluster(store: Store) -> Iterator[None]:
     """Have a cluster of two ranks of this machine."""
     ask_cluster(store, 2, cluster=CLUSTER, oversubscribe=True)
-    assert _until(lambda: store.cluster_fact(CLUSTER).state is ClusterState.READY)
+    assert until(lambda: store.cluster_fact(CLUSTER).state is ClusterState.READY)
     try:
         yield
     finally:
         ask_down(store, cluster=CLUSTER)
-        assert _until(lambda: not supervisor_is_awake(CLUSTER))
+        assert until(lambda: not supervisor_is_awake(CLUSTER))
 
 
-def _until(look: Callable[[], object], seconds: float = DEADLINE) -> bool:
+def until(look: Callable[[], object], seconds: float = DEADLINE) -> bool:
+    """Wait until ``look`` finds something true; return whether it did in time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if look():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -12,6 +13,21 @@ from tests.chaos.play import Play, cluster
 from workbench.store import Store
 
 FAULTS = 30
+# They wait for nothing, so that several can follow each other at once.
+BRIEF = ("kill_rank", "kill_mpiexec", "kill_supervisor", "resize", "torn_snapshot")
+AT_ONCE = 6
+
+
+@pytest.mark.mpi
+def test_no_run_and_no_example_is_lost_by_several_faults_at_once(tmp_path: Path, seed: int) -> None:
+    with Store() as store:
+        play = Play(store, tmp_path, Random(seed), print, together=(AT_ONCE,))
+        with cluster(store):
+            play.go(FAULTS, BRIEF)
+
+    assert play.tally.is_well, str(play.tally)
+    assert play.tally.faults == FAULTS
+    assert play.segments() == []
 
 
 @pytest.mark.weekly
@@ -19,7 +35,7 @@ FAULTS = 30
 @pytest.mark.timeout(900)
 def test_no_run_and_no_example_is_lost_by_faults(tmp_path: Path, seed: int) -> None:
     with Store() as store:
-        play = Play(store, tmp_path, seed, print)
+        play = Play(store, tmp_path, Random(seed), print)
         with cluster(store):
             play.go(FAULTS)
 
