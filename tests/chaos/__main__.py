@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -62,13 +62,13 @@ def play(stage: str, seed: int, chapter: int, faults: int, only: Sequence[str]) 
     # Not in /tmp, which hosts have of their own.
     with (
         tempfile.TemporaryDirectory(prefix="wb-chaos-", dir="/run") as folder,
+        Nodes() if stage == "nodes" else nullcontext(None) as there,
         Place() as place,
         Store() as store,
-        _others(stage, store) as there,
     ):
         made = Play(store, Path(folder), chance, say, stage=there, together=TOGETHER)
         try:
-            with cluster(store) if there is None else there.cluster():
+            with cluster(store) if there is None else there.cluster(store):
                 made.go(min(CHAPTER, faults), only)
         except AssertionError as error:
             made.tally.stuck.append(f"the cluster: {error}")
@@ -77,10 +77,6 @@ def play(stage: str, seed: int, chapter: int, faults: int, only: Sequence[str]) 
         lines = [" ".join([str(one.pid), *one.cmdline()])[:200] for one in place.processes()]
         made.tally.left += [*lines, *made.segments(), *(there.left() if there else ())]
     return made.tally
-
-
-def _others(stage: str, store: Store) -> AbstractContextManager[Nodes | None]:
-    return Nodes(store) if stage == "nodes" else nullcontext(None)
 
 
 if __name__ == "__main__":

@@ -41,8 +41,7 @@ ENVIRONMENT = {
 class Nodes:
     """A cluster of spot nodes; a context, at whose end the place and its hosts are gone."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self) -> None:
         self._endpoint = Endpoint(machines=True)
         self._ends = ExitStack()
         self._pulled: list[Node] = []
@@ -56,8 +55,9 @@ class Nodes:
         self._ends.close()
 
     @contextmanager
-    def cluster(self) -> Iterator[None]:
+    def cluster(self, store: Store) -> Iterator[None]:
         """Have a cluster of three nodes with a rank on each."""
+        self._store = store
         fleet = FleetWish(
             Provider.EC2,
             nodes=NODES,
