@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import workbench.compat
-from workbench.core.run.snapshots import NBYTES_NAME, SECONDS_NAME
+from workbench.core.run.snapshots import NBYTES_NAME, RESUMED_NAME, SECONDS_NAME
 from workbench.engine.chainer_hook import hook_chainer
 from workbench.engine.run_context import Current, set_current
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
@@ -231,6 +231,26 @@ def test_a_rate_that_the_code_sets_otherwise_now_is_the_new_one(start, rate, exp
     second.run()
 
     assert second.updater.get_optimizer("main").lr == expected
+
+
+def test_a_training_whose_snapshots_are_all_damaged_is_done_again_from_its_beginning(
+    trainer, start, taken, tmp_path, capsys
+) -> None:
+    run = start()
+    trainer(10, settled).run()
+    run.snapshots.close()
+    taken()
+    for path in (tmp_path / "snapshots").glob("attempt-*/trainer.npz"):
+        path.write_bytes(b"")
+
+    start(attempt=2)
+    again = trainer(3)
+    again.run()
+
+    assert again.updater.iteration == 3
+    # The points of the first attempt are set aside by that.
+    assert reported(taken, RESUMED_NAME) == {0: 1.0}
+    assert "none of its snapshots can be read" in capsys.readouterr().err
 
 
 def test_a_run_without_snapshots_writes_none(trainer, current_run, tmp_path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,12 +123,20 @@ class RunSnapshots:
             raise StateError("No complete snapshot of this run is on its nodes", NEW_RUN)
         for manifest, contents in self._complete(training.number, peers):
             remarks = training.resume(manifest, contents)
-            if peers.rank == 0 and not self.replays:
-                if manifest.training == max(one.training for one in self._holders):
-                    self.log.add(RESUMED_NAME, manifest.iteration, float(training.number))
-                for one in remarks:
-                    self.remark(one)
+            self._tell(peers, training.number, manifest.iteration, remarks)
             return
+        if for_training(self._holders, training.number):
+            why = "none of its snapshots can be read"
+            self._tell(peers, training.number, 0, [f"a training starts from its beginning: {why}"])
+
+    def _tell(self, peers: Peers, training: int, iteration: int, remarks: Sequence[str]) -> None:
+        """Report from where a training continues, if it is the one that the run continues."""
+        assert self._holders is not None
+        if peers.rank == 0 and not self.replays:
+            if training == max(one.training for one in self._holders):
+                self.log.add(RESUMED_NAME, iteration, float(training))
+            for one in remarks:
+                self.remark(one)
 
     def _present(self, peers: Peers) -> dict[SnapshotManifest, list[int]]:
         """Return all snapshots, with the ranks that can read each."""
