@@ -143,7 +143,7 @@ bench: $(VENV)/made-bench $(VENV)/made-lab chromium ## measure the figures of do
 	$(BIN)/python -m benchmarks
 
 N := 1000
-chaos: $(VENV)/made-test ## kill ranks, worlds and supervisors N times; SEED=1 repeats the faults
+chaos: $(VENV)/made-test ## lose ranks, nodes and supervisors N times; the same SEED continues
 	$(BIN)/python -m tests.chaos --faults $(N) $(if $(SEED),--seed $(SEED))
 
 # setuptools is bounded for the build of chainer's sdist; at run time any version does.

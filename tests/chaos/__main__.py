@@ -7,7 +7,9 @@ chapter is written as it ends, and a play that was interrupted continues with th
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
+import signal
 import sys
 import tempfile
 import time
@@ -23,13 +25,14 @@ from benchmarks.place import Place
 from tests.chaos.nodes import Nodes
 from tests.chaos.play import Play, cluster
 from tests.chaos.tally import Record, Tally, total
+from tests.rehearsal.hosts import why_not
 from workbench.store import Store
 
 ENDING_SECONDS = 15.0
 CHAPTER = 20
-TOGETHER = (1, 2, 3)
+TOGETHER = (1, 2, 3, 4)
 FOLDER = Path("build/chaos")
-STAGES = ("machine", "nodes")
+STAGES = ("both", "machine", "nodes")
 
 
 def main() -> int:
@@ -37,22 +40,43 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--faults", type=int, default=30)
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
-    parser.add_argument("--stage", choices=STAGES, default="machine")
+    parser.add_argument("--stage", choices=STAGES, default="both")
     parser.add_argument("--only", action="append", default=[], help="Play this fault alone.")
     options = parser.parse_args()
-    record = Record(FOLDER / f"{options.stage}-{options.seed}.jsonl")
-    print(f"seed {options.seed}, {record.path}", flush=True)
-    played = record.chapters()
-    chapter, began = 0, time.monotonic()
-    while (left := options.faults - sum(one.faults for one in played.values())) > 0:
-        if chapter not in played:
-            played[chapter] = play(options.stage, options.seed, chapter, left, options.only)
-            record.write(chapter, played[chapter])
-            print(total(played.values()), flush=True)
-        chapter += 1
-    found = total(played.values())
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
+        signal.signal(number, signal.default_int_handler)
+    began, tallies = time.monotonic(), []
+    for stage, faults in shares(options.stage, options.faults).items():
+        tallies += continued(stage, options.seed, faults, options.only)
+    found = total(tallies)
     print(f"{found}\n{time.monotonic() - began:.0f} s in all")
     return 0 if found.is_well else 1
+
+
+def shares(stage: str, faults: int) -> dict[str, int]:
+    """Return how many faults are played where."""
+    if stage != "both":
+        return {stage: faults}
+    if reason := why_not():
+        print(f"All on this machine: {reason}.")
+        return {"machine": faults}
+    return {"machine": faults - faults // 5, "nodes": faults // 5}
+
+
+def continued(stage: str, seed: int, faults: int, only: Sequence[str]) -> list[Tally]:
+    """Play the chapters that are not in the record yet; return the tallies of all."""
+    record = Record(FOLDER / f"{stage}-{seed}.jsonl")
+    print(f"seed {seed}, {record.path}", flush=True)
+    played = record.chapters()
+    for chapter in itertools.count():
+        left = faults - sum(one.faults for one in played.values())
+        if left <= 0:
+            break
+        if chapter not in played:
+            played[chapter] = play(stage, seed, chapter, left, only)
+            record.write(chapter, played[chapter])
+            print(total(played.values()), flush=True)
+    return [*played.values()]
 
 
 def play(stage: str, seed: int, chapter: int, faults: int, only: Sequence[str]) -> Tally:

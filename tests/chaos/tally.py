@@ -91,7 +91,7 @@ class Record:
         """Add a chapter that was played."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"chapter": chapter} | asdict(tally)) + "\n")
+            file.write("\n" + json.dumps({"chapter": chapter} | asdict(tally)))
 
     def chapters(self) -> dict[int, Tally]:
         """Return the chapters that were played so far; half a line at the end does not count."""
@@ -101,7 +101,8 @@ class Record:
                 values = json.loads(line)
             except ValueError:
                 continue
-            found[values.pop("chapter")] = Tally(**values)
+            chapter = values.pop("chapter")
+            found[chapter] = Tally(**values)
         return found
 
     def _lines(self) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.chaos.examples import visits, wrong
 from tests.chaos.play import Play, cluster
+from tests.chaos.tally import Record, Tally, total
 from workbench.store import Store
 
 FAULTS = 30
@@ -54,3 +55,33 @@ def test_iterations_of_an_earlier_world_count_until_a_later_one_repeats_them(tmp
     assert wrong(found, 5) == (0, 1)
     (tmp_path / "2-1.txt").write_text("2 0:1\n")
     assert wrong(visits(tmp_path), 4) == (1, 0)
+
+
+def test_a_long_play_is_continued_after_its_last_whole_chapter(tmp_path: Path) -> None:
+    record = Record(tmp_path / "machine-1.jsonl")
+    record.write(0, Tally(faults=20, runs=1, seconds={"kill_rank": [1.0]}, played={"kill_rank": 1}))
+    record.write(1, Tally(faults=20, runs=2, lost=["why"], seconds={"kill_rank": [3.0]}))
+    with record.path.open("a") as file:
+        file.write('{"chapter": 2, "faul')
+
+    found = record.chapters()
+
+    assert [*found] == [0, 1]
+    both = total(found.values())
+    assert (both.faults, both.runs, both.lost) == (40, 3, ["why"])
+    assert both.seconds == {"kill_rank": [1.0, 3.0]}
+    assert not both.is_well
+    assert found[0].is_well
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"stuck": ["one"]}, {"noticed": 1}, {"planned": 1}, {"repeated": 1}, {"left_out": 1},
+        {"drawn_twice": 1}, {"left": ["a process"]},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_nothing_but_steps_after_losses_may_be_lost(wrong) -> None:
+    assert Tally(faults=1, redone=7).is_well
+    assert not Tally(faults=1, **wrong).is_well
