@@ -76,7 +76,7 @@ class Nodes:
             assert until(lambda: not supervisor_is_awake(CLUSTER)), "the supervisor did not end"
 
     def left(self) -> list[str]:
-        """Return the instances that nobody has ended."""
+        """Return the instances that are still there."""
         return [one["id"] for one in self._endpoint.machines() if one["state"] in LIVING]
 
     def is_settled(self) -> bool:

@@ -62,7 +62,7 @@ def test_a_long_play_is_continued_after_its_last_whole_chapter(tmp_path: Path) -
     record.write(0, Tally(faults=20, runs=1, seconds={"kill_rank": [1.0]}, played={"kill_rank": 1}))
     record.write(1, Tally(faults=20, runs=2, lost=["why"], seconds={"kill_rank": [3.0]}))
     with record.path.open("a") as file:
-        file.write('{"chapter": 2, "faul')
+        file.write('\n{"chapter": 2, "faul')
 
     found = record.chapters()
 
