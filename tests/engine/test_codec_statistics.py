@@ -13,6 +13,7 @@ from workbench.engine.codec_statistics import (
     is_small,
     left,
     parameters_of,
+    shapes_of,
 )
 
 assert workbench.compat
@@ -33,7 +34,7 @@ class Updater:
 
 
 def test_the_bytes_of_a_model_and_what_codecs_leave_of_them_are_reported() -> None:
-    reported = gradient_statistics(Updater())
+    reported = gradient_statistics(shapes_of(Updater()))
 
     weights, biases = 6 * 450 * 450, 6 * 450
     assert reported["gradients"] == 4 * (weights + biases)
@@ -46,7 +47,7 @@ def test_the_bytes_of_a_model_and_what_codecs_leave_of_them_are_reported() -> No
 
 
 def test_who_has_no_models_tells_nothing() -> None:
-    assert gradient_statistics(object()) == {}
+    assert gradient_statistics(shapes_of(object())) == {}
 
 
 def test_what_no_codec_takes_stays_as_it_is() -> None:

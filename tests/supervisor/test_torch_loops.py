@@ -12,6 +12,7 @@ import pytest
 from tests.supervisor.real import NAME, Table, real_table, until
 from workbench.analysis.step_breakdown import anatomy_of
 from workbench.core.run.exchange_options import exchange_environment
+from workbench.core.run.metrics import EXCHANGE_PREFIX
 from workbench.core.run.model import Run, RunState
 from workbench.requests.run import ask_stop
 
@@ -75,9 +76,7 @@ def test_steps_are_divided_into_parts_on_each_rank(table: Table) -> None:
         assert 0.01 <= parts["other"] < 0.05
 
 
-def test_the_exchange_of_replicas_is_a_part_of_the_step_and_nothing_is_advised(
-    table: Table,
-) -> None:
+def test_the_exchange_of_replicas_is_divided_and_judged(table: Table) -> None:
     run = table.do((LOOPS / "wide_ddp.py").read_text())
 
     assert run.fact.state is RunState.FINISHED, run.fact.error
@@ -85,7 +84,22 @@ def test_the_exchange_of_replicas_is_a_part_of_the_step_and_nothing_is_advised(
     assert [*steps] == [0, 1]
     for parts in steps.values():
         assert 0.001 < parts["communication"] < sum(parts.values()) * 0.95
-    assert anatomy_of(table.store, run).says == ()
+        assert parts["waiting"] + parts["moving"] == pytest.approx(parts["communication"])
+    measured = table.store.measured(run.id, EXCHANGE_PREFIX)
+    assert {one["nbytes"] for one in measured.values()} == {4 * (2 * 1024 * 2048 + 2048 + 1024)}
+    assert anatomy_of(table.store, run).says
+
+
+def test_a_rank_that_computes_longer_is_named_and_its_gloo_does_not_wait(table: Table) -> None:
+    source = (LOOPS / "wide_ddp.py").read_text()
+    late = "        time.sleep(0.06 * dist.get_rank())\n        optimizer.step()\n"
+    slowed = "import time\n" + source.replace("from __future__ import annotations\n", "")
+    run = table.do(slowed.replace("        optimizer.step()\n", late))
+
+    assert run.fact.state is RunState.FINISHED, run.fact.error
+    waited, late_one = (table.store.mean_steps(run.id)[rank]["waiting"] for rank in (0, 1))
+    assert waited > 0.03 > late_one
+    assert anatomy_of(table.store, run).says[0].startswith("Straggler: rank 1 ")
 
 
 @pytest.mark.parametrize("codec", [None, "powersgd"])

@@ -23,14 +23,13 @@ PASSES, FIRST_PASS = 3, 3
 _ITEM = 4
 
 
-def gradient_statistics(updater: Any) -> dict[str, float]:
-    """Return the statistics of an updater's gradients; empty if it has no models.
+def gradient_statistics(shapes: Sequence[tuple[int, ...]]) -> dict[str, float]:
+    """Return the statistics of gradients; empty if there are none.
 
     ``gradients`` is their bytes and ``arrays`` their number; ``small`` is the share of the bytes
     that no codec compresses, ``powersgd`` the share that PowerSGD leaves; ``cost CODEC`` is the
     seconds to encode and decode a byte once.
     """
-    shapes = [parameter.data.shape for parameter in parameters_of(updater)]
     nbytes = _ITEM * sum(math.prod(shape) for shape in shapes)
     if not nbytes:
         return {}
@@ -39,6 +38,11 @@ def gradient_statistics(updater: Any) -> dict[str, float]:
     values["powersgd"] = sum(_ITEM * left(shape, RANK) for shape in shapes) / nbytes
     codecs = (codec for codec in Codec if codec is not Codec.NONE)
     return values | {f"cost {codec}": _cost(codec) / _ITEM for codec in codecs}
+
+
+def shapes_of(updater: Any) -> list[tuple[int, ...]]:
+    """Return the shapes of all parameters that an updater's optimizers train."""
+    return [parameter.data.shape for parameter in parameters_of(updater)]
 
 
 def parameters_of(updater: Any) -> list[Any]:

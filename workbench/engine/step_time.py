@@ -13,10 +13,10 @@ import functools
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from workbench.core.performance.loop_time import StepParts
 from workbench.core.performance.step_sampling import PASSING, split
@@ -32,6 +32,21 @@ REPORT_SECONDS = 0.5
 LOOKS = 15
 
 
+class Exchanged(NamedTuple):
+    """What a framework exchanged by itself in a step, otherwise than by MPI.
+
+    Args:
+        seconds: In which the rank only exchanged.
+        sample: Seconds of waiting and of moving in a sampled step.
+    """
+
+    seconds: float = 0.0
+    sample: tuple[float, float] | None = None
+
+
+NOTHING_EXCHANGED = Exchanged()
+
+
 class StepTime:
     """Adds up the parts of steps, and reports their means from time to time.
 
@@ -40,12 +55,20 @@ class StepTime:
     Args:
         leader: The lowest rank on this rank's node.
         batch: Examples of a step on this rank; 0 if unknown.
+        shapes: Returns the shapes of the gradients of a loop that has no updater.
     """
 
-    def __init__(self, log: RunLog, *, leader: int = 0, batch: int = 0) -> None:
+    def __init__(
+        self,
+        log: RunLog,
+        *,
+        leader: int = 0,
+        batch: int = 0,
+        shapes: Callable[[], Sequence[tuple[int, ...]]] = tuple,
+    ) -> None:
         self._log = log
         self._shape = {"leader": float(leader), "batch": float(batch)}
-        self._updater: Any = None
+        self._shapes: Callable[[], Sequence[tuple[int, ...]]] | None = shapes
         self._arrivals: codec_statistics.Arrivals | None = None
         watch.begin()
         self._update = self._data = self._inside = self._backward = self._busy = 0.0
@@ -64,7 +87,7 @@ class StepTime:
         """Time ``updater`` for as long as the context lasts."""
         patched: list[tuple[Any, str]] = []
         if self._arrivals is None:  # else the training continues, and was reported already
-            self._updater = updater
+            self._shapes = functools.partial(codec_statistics.shapes_of, updater)
             self._arrivals = codec_statistics.Arrivals(codec_statistics.parameters_of(updater))
         self._wrap(updater, "update", self._timed_update, patched)
         iterators = getattr(updater, "_iterators", None)
@@ -116,16 +139,18 @@ class StepTime:
             self._communicated += watch.seconds - communicated
             self._passed += watch.passed - passed
 
-    def spend(self, parts: StepParts, exchange: float) -> None:
-        """Add the parts of a step of a loop that has no updater to time.
-
-        Args:
-            exchange: Seconds of the update in which it exchanged gradients otherwise than by MPI.
-        """
+    def spend(self, parts: StepParts, exchanged: Exchanged) -> None:
+        """Add the parts of a step of a loop that has no updater to time."""
         self._update += parts.update
         self._inside += parts.inside
         self._data += parts.data
-        self._beside += max(0.0, min(exchange, parts.update - parts.inside - parts.data))
+        most = parts.update - parts.inside - parts.data
+        self._beside += max(0.0, min(exchanged.seconds, most))
+        if exchanged.sample is not None:
+            waited, moved = exchanged.sample
+            self._moved.append(moved)
+            self._looks, self._seen = self._looks + 1, self._seen + moved
+            self._looked += waited + moved
 
     def finish(self, iteration: int) -> None:
         """Report the remaining values at the end of the training."""
@@ -146,18 +171,18 @@ class StepTime:
         if self._passes:
             self._log.add(f"step/{PASSING}", iteration, passing / self._steps)
         if self._moved:
-            for name, seconds in zip(SPLIT, self._apart(communication), strict=True):
+            for name, seconds in zip(SPLIT, self._apart(communication + self._beside), strict=True):
                 self._log.add(name, iteration, seconds / self._steps)
         self._report_exchange(iteration)
         self._update = self._data = self._inside = self._backward = self._busy = 0.0
         self._beside = 0.0
         self._steps = 0
         self._since = now
-        if self._updater is not None:
+        if self._shapes is not None:
             # This takes a moment without training, so it does not count as part of a step.
             begun = time.perf_counter()
-            self._report_all(iteration, codec_statistics.gradient_statistics(self._updater))
-            self._updater = None
+            self._report_all(iteration, codec_statistics.gradient_statistics(self._shapes()))
+            self._shapes = None
             self._stepped += time.perf_counter() - begun
             self._since += time.perf_counter() - begun
         self._communicated, self._passed = watch.seconds, watch.passed

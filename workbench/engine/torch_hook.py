@@ -107,22 +107,9 @@ class _Watched(WatchedLoop):
         # What exchanges is not needed before there is a loop.
         from workbench.engine.exchange.replicas import Replicas, exchange_options
 
-        super().__init__(run, functools.partial(_numbers, torch), self._exchange)
         self.replicas = Replicas(torch, exchange_options())
+        super().__init__(run, functools.partial(_numbers, torch), self.replicas)
         run.closing.append(_forget)
-
-    def _exchange(self) -> float:
-        """Return the seconds of a backward pass in which replicas only exchanged by themselves.
-
-        DistributedDataParallel measures this, in a sample of its iterations.
-        """
-        seconds = 0.0
-        for replica in self.replicas.by_themselves:
-            known = replica._get_ddp_logging_data()
-            if known.get("backend_name") == "gloo":  # of others, it measures the device's time
-                together = known.get("avg_backward_compute_comm_overlap_time", 0)
-                seconds += (known.get("avg_backward_comm_time", 0) - together) / 1e9
-        return seconds
 
 
 _watched: _Watched | None = None

@@ -8,18 +8,42 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from workbench.core.performance.loop_time import Instant, LoopTime
 from workbench.core.run.metrics import HANDWRITTEN
 from workbench.core.run.training_steps import EpochCounter, StepCounter, StepLoss
 from workbench.engine.mpi_calls import watch
 from workbench.engine.run_context import Current
-from workbench.engine.step_time import StepTime
+from workbench.engine.step_time import NOTHING_EXCHANGED, Exchanged, StepTime
 
 FETCH_SECONDS = 0.25
 _NONE: Mapping[str, Any] = {}
 Fetch = Callable[[Sequence[Any]], Sequence[float]]
+
+
+class OwnExchange(Protocol):
+    """The exchange of gradients that a framework does by itself."""
+
+    def step(self) -> Exchanged:
+        """Return what it did in the step that has ended."""
+        ...
+
+    def shapes(self) -> Sequence[tuple[int, ...]]:
+        """Return the shapes of the model's gradients; empty if unknown."""
+        ...
+
+
+class NoExchange:
+    """That of a loop which exchanges by MPI, or not at all."""
+
+    def step(self) -> Exchanged:
+        """Return that nothing was exchanged."""
+        return NOTHING_EXCHANGED
+
+    def shapes(self) -> Sequence[tuple[int, ...]]:
+        """Return no shapes."""
+        return ()
 
 
 class Pass:
@@ -61,13 +85,12 @@ class TrainingLoop:
 
     Args:
         fetch: Returns the numbers of scalars that are on a device.
-        exchange: Returns the seconds of a step in which the framework exchanges gradients.
+        exchange: Of gradients, by the framework itself.
     """
 
-    def __init__(self, run: Current, fetch: Fetch, exchange: Callable[[], float]) -> None:
+    def __init__(self, run: Current, fetch: Fetch, exchange: OwnExchange) -> None:
         self._run = run
-        self._fetch_numbers, self._ask_exchange = fetch, exchange
-        self._exchange, self._asked = 0.0, -FETCH_SECONDS
+        self._fetch_numbers, self._exchange = fetch, exchange
         self._counted_to = 0
         self._counter, self._epochs, self._loss = StepCounter(), EpochCounter(), StepLoss()
         self._time = LoopTime(now())
@@ -164,12 +187,12 @@ class TrainingLoop:
         parts = self._time.step(now())
         if self._timing is None:  # the first step is mostly start-up, and is not measured
             leader = self._run.leader
-            self._timing = StepTime(self._run.log, leader=leader, batch=self._examples)
+            self._timing = StepTime(
+                self._run.log, leader=leader, batch=self._examples, shapes=self._exchange.shapes
+            )
             self._run.log.add(HANDWRITTEN, iteration, 1.0)
             return
-        if parts.ended - self._asked >= FETCH_SECONDS:
-            self._exchange, self._asked = self._ask_exchange(), parts.ended
-        self._timing.spend(parts, self._exchange)
+        self._timing.spend(parts, self._exchange.step())
         if self._begins:
             self._timing.step(iteration)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workbench.engine.run_context import Current, current
-from workbench.engine.training_loop import Fetch, TrainingLoop
+from workbench.engine.training_loop import Fetch, NoExchange, OwnExchange, TrainingLoop
 
 _MAIN = threading.main_thread().ident
 
@@ -27,12 +27,12 @@ class WatchedLoop:
 
     Args:
         fetch: Returns the numbers of scalars that are on a device.
-        exchange: Returns the seconds of a step in which the framework exchanges gradients.
+        exchange: Of gradients, by the framework itself; None for none.
     """
 
-    def __init__(self, run: Current, fetch: Fetch, exchange: Callable[[], float] = float) -> None:
+    def __init__(self, run: Current, fetch: Fetch, exchange: OwnExchange | None = None) -> None:
         self.run = run
-        self.loop = TrainingLoop(run, fetch, exchange)
+        self.loop = TrainingLoop(run, fetch, exchange or NoExchange())
         self.is_broken = False
         run.closing.append(lambda: self.do(self.loop.finish))
 

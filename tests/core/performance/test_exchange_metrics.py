@@ -47,6 +47,16 @@ def test_what_hides_is_what_an_exchange_takes_and_a_step_does_not_show() -> None
     assert seen.hidden == pytest.approx((0.17 - MOVING) / 0.2)
 
 
+def test_what_a_framework_sends_by_itself_hides_alike() -> None:
+    reported = {**BUSY, "overlaps": 1.0, "whole": 0.17}
+
+    seen = exchanged(SEEN, [reported] * 4)
+
+    assert not seen.ours
+    assert (seen.whole, seen.coding.codec) == (0.17, Codec.NONE)
+    assert seen.hidden == pytest.approx((0.17 - MOVING) / 0.2)
+
+
 def test_no_more_hides_than_there_is_room_for() -> None:
     """A bucket waits for the others' gradients, and is then longer on its way than it moves."""
     seen = exchanged(SEEN, [{**BUSY, **OVERLAPS, "early": 0.5, "whole": 0.5}] * 4)

@@ -38,7 +38,7 @@ def exchanged(seen: Observed, reports: Collection[Report]) -> Observed:
         ours=marked_codec(first) is not None,
         stale=bool(first.get("delayed")),
     )
-    return _carried(seen, reports, first, compute) if seen.ours else seen
+    return _carried(seen, reports, first, compute) if seen.ours or first.get("overlaps") else seen
 
 
 def codings_of(report: Report) -> tuple[Coding, ...]:
@@ -62,8 +62,8 @@ def _coding(usual: Coding, small: float, report: Report) -> Coding:
 def _carried(
     seen: Observed, reports: Collection[Report], first: Report, compute: float
 ) -> Observed:
-    """Return the observed run if our communicator carries the gradients."""
-    codec = marked_codec(first)
+    """Return the observed run if the way in which its gradients travel is known."""
+    codec = marked_codec(first) or Codec.NONE
     coding = next(one for one in seen.codings if one.codec is codec)
     ranks = len(seen.ranks)
     if codec is not Codec.NONE and seen.nbytes and ranks > 1:

@@ -21,6 +21,8 @@ from workbench.core.run.exchange_options import (
 )
 from workbench.engine.exchange.bucket_exchange import BucketExchange, ExchangeOptions, HostBucket
 from workbench.engine.exchange.create import ALGORITHMS, asked_option
+from workbench.engine.replica_times import ReplicaTimes
+from workbench.engine.step_time import Exchanged
 from workbench.errors import InputError
 
 # NumPy sums these as they are; others travel in single precision.
@@ -60,21 +62,28 @@ class Replicas:
         self._all, self._hooked = weakref.WeakSet[Any](), weakref.WeakSet[Any]()
         self._made: list[weakref.ref[Any]] = []
         self._exchanges = weakref.WeakKeyDictionary[Any, BucketExchange]()
+        self._times = ReplicaTimes()
 
-    @property
-    def by_themselves(self) -> list[Any]:
-        """The replicas that our exchange does not carry."""
-        return [one for one in self._all if one not in self._exchanges]
+    def step(self) -> Exchanged:
+        """Return what replicas that our exchange does not carry exchanged in the latest step."""
+        return self._times.step()
+
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Return the shapes of all replicas' gradients."""
+        parameters = (parameter for one in self._all for parameter in one.parameters())
+        return [tuple(one.shape) for one in parameters if one.requires_grad]
 
     def made(self, replica: Any) -> None:
         """Note a replica; its own hook may still be registered before its first backward pass."""
         self._all.add(replica)
+        self._times.add(replica)
         if self._options is not None:
             self._made.append(weakref.ref(replica))
 
     def hooked(self, replica: Any) -> None:
         """Note that the program has registered a hook of its own."""
         self._hooked.add(replica)
+        self._times.hooked(replica)
 
     def before_backward(self) -> None:
         """Register our hook with the replicas that were made since; collective over theirs."""
@@ -95,6 +104,7 @@ class Replicas:
                     flush=True,
                 )
             return
+        self._times.remove(replica)
         exchange = self._exchanges[replica] = BucketExchange(comm, self._options)
         names = {id(p): name for name, p in replica.module.named_parameters()}
         hook = _Hook(self._torch, exchange, names)
