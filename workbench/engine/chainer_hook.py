@@ -6,6 +6,7 @@ import functools
 import math
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -60,6 +61,7 @@ def _reporting(original: Callable[..., None]) -> Callable[..., None]:
         with (
             extension.timing.installed(trainer.updater),
             extension.noise.installed(trainer.updater),
+            nullcontext() if training is None else training.weighted(),
             without_echoes(is_echo),
         ):
             original(trainer, *args, **kwargs)
@@ -101,7 +103,8 @@ class ReportExtension:
         self._note_progress(trainer.updater)
         batch = _batch(trainer.updater)
         self.timing = StepTime(run.log, leader=run.leader, batch=batch)
-        self.noise = NoiseScaleMonitor(run.log, batch)
+        # Gradients of unequal shares are weighted, and so are no samples of one batch size.
+        self.noise = NoiseScaleMonitor(run.log, batch if _is_even(trainer.updater) else 0)
         run.log.progress_source = self.progress
 
     def __call__(self, trainer: Any) -> None:
@@ -168,7 +171,16 @@ class ReportExtension:
 
 def _batch(updater: Any) -> int:
     """Return the examples of a step on this rank; 0 if the updater does not have them."""
-    iterators = getattr(updater, "_iterators", None)
-    main = iterators.get("main") if isinstance(iterators, dict) else None
-    size = getattr(main, "batch_size", 0)
+    size = getattr(_main_iterator(updater), "batch_size", 0)
     return size if isinstance(size, int) else 0
+
+
+def _is_even(updater: Any) -> bool:
+    """Return whether all ranks have as many examples in a step."""
+    sampler = getattr(_main_iterator(updater), "order_sampler", None)
+    return bool(getattr(sampler, "is_even", True))
+
+
+def _main_iterator(updater: Any) -> Any:
+    iterators = getattr(updater, "_iterators", None)
+    return iterators.get("main") if isinstance(iterators, dict) else None

@@ -12,6 +12,7 @@ from typing import Any
 from chainer.training import Extension
 
 from workbench.core.performance.batch_size import WARM_UP_EPOCHS, WarmUp, warm_up
+from workbench.engine.snapshot.batches import kept_batch
 from workbench.errors import InputError
 
 _NAMES = ("lr", "alpha")
@@ -82,10 +83,11 @@ class LinearScaling(Extension):
             self._base = float(getattr(self._optimizer, self._attr))
         iterator = updater.get_iterator("main")
         own = int(iterator.batch_size)
+        total, kept = own * self._ranks, kept_batch(iterator)
+        if kept is not None:  # on other ranks than the first, whose batch of all ranks stays
+            own, total = kept.first, kept.total
         examples = len(iterator.dataset) * self._ranks
-        plan = warm_up(
-            self._base, self._batch or own, own * self._ranks, examples, epochs=self._epochs
-        )
+        plan = warm_up(self._base, self._batch or own, total, examples, epochs=self._epochs)
         iterations = plan.iterations if self._iterations is None else self._iterations
         self.plan = WarmUp(plan.start, plan.peak, iterations)
         self._set(self.plan.at(updater.iteration))

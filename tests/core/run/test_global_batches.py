@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.core.run.global_batches import epoch_order, share
+from workbench.core.run.global_batches import epoch_order, share, total_batch
 
 
 @given(st.integers(1, 40), st.integers(1, 9))
@@ -47,3 +48,23 @@ def test_the_order_depends_on_seed_and_epoch_alone() -> None:
     assert all(sorted(one) == [*range(30)] for one in orders)
     assert len({tuple(one) for one in orders}) == 4
     assert epoch_order(30, 1, 1).tolist() == orders[3]
+
+
+@pytest.mark.parametrize(
+    ("now", "total"),
+    [
+        ([32, 32, 32], 64),  # a rank's batch is as large as before
+        ([21, 21, 21], 64),  # the code divides 64 by the number of ranks
+        ([22, 21, 21], 64),
+        ([64], 64),
+        ([48, 48, 48], 144),  # the code asks for another one
+        ([16], 16),
+    ],
+)
+def test_the_batch_of_all_ranks_stays_unless_the_code_changes_it(now, total) -> None:
+    assert total_batch([32, 32], 64, now) == total
+
+
+def test_a_batch_that_was_divided_is_known_by_its_total() -> None:
+    assert total_batch([21, 21, 21], 64, [16, 16, 16, 16]) == 64
+    assert total_batch([32, 32, 32], 64, [32]) == 64

@@ -111,6 +111,8 @@ def test_what_the_exchange_keeps_from_step_to_step_is_kept(train, options) -> No
 
 # -- other ranks
 
+BATCHES = [[4, 4], [3, 3, 2], [8]]
+
 
 @pytest.mark.parametrize(
     "options",
@@ -130,9 +132,99 @@ def test_each_example_is_visited_once_in_an_epoch_on_changing_ranks(train, optio
 
     assert [found[0]["ended"] for found in (two, three, one)] == ["stopped", "stopped", "finished"]
     assert visits(two, three, one) == once(2, EXAMPLES)
-    assert one[0]["iterations"] == [3 + 2 + 6 + 18]
-    assert [*losses(two, three, one)] == [f"0 {n}" for n in range(1, 30)]
+    assert [[rank["batch"] for rank in found] for found in (two, three, one)] == BATCHES
+    assert one[0]["iterations"] == [2 * EXAMPLES // 8]
+    assert [*losses(two, three, one)] == [f"0 {n}" for n in range(1, 19)]
     assert two[0]["said"] + three[0]["said"] + one[0]["said"] == ""
+
+
+def test_each_example_is_visited_once_where_a_rank_keeps_its_batch(train) -> None:
+    options = {"batches": "per-rank"}
+    two = train(2, **options, stop=3)
+    three = train(3, **options, stop=2, attempt=2, resume=True)
+    one = train(1, **options, until=[[2, "epoch"]], attempt=3, resume=True)
+
+    assert visits(two, three, one) == once(2, EXAMPLES)
+    assert one[0]["iterations"] == [3 + 2 + 6 + 18]
+    assert {rank["batch"] for found in (two, three, one) for rank in found} == {4}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"overlap": True, "units": 64},
+        {"double": True},
+        {"clip": True},
+        {"updater": "own"},
+        {"iterator": "multithread", "examples": 30, "until": [[14, "iteration"]]},
+        {"divides": True, "batch": 8},
+    ],
+    ids=[
+        "ChainerMN's",
+        "overlapped",
+        "double buffering",
+        "clipped",
+        "an updater of one's own",
+        "batches of two epochs",
+        "divided by the code",
+    ],
+)
+def test_a_training_is_the_same_on_any_ranks_that_it_moves_to(train, snapshots, options) -> None:
+    train(2, **options, stop=3)
+    moved = {size: snapshots.with_name(f"on {size} ranks") for size in (3, 1)}
+    for folder in moved.values():
+        shutil.copytree(snapshots, folder)
+
+    three, one = (
+        train(size, **options, attempt=2, resume=True, folder=str(folder))
+        for size, folder in moved.items()
+    )
+
+    assert three[0]["parameters"] == three[2]["parameters"]
+    assert three[0]["parameters"] == pytest.approx(one[0]["parameters"], rel=1e-4, abs=1e-5)
+    assert [rank["batch"] for rank in three] == BATCHES[1]
+    assert three[0]["iterations"] == one[0]["iterations"]
+
+
+@pytest.mark.parametrize("shift", ["", "scaling"], ids=["by the code", "by LinearScaling"])
+def test_a_rate_for_the_batch_of_all_ranks_stays_with_it(train, shift) -> None:
+    options = {"optimizer": "momentum", "scaled": not shift, "shift": shift}
+    whole = train(2, **options, folder="")
+
+    train(2, **options, stop=5)
+    found = train(3, **options, attempt=2, resume=True)
+
+    assert found[0]["rates"] == {name: whole[0]["rates"][name] for name in found[0]["rates"]}
+    assert len({*whole[0]["rates"].values()}) > 1
+
+
+def test_a_batch_that_the_code_changes_is_the_new_one(train) -> None:
+    train(2, stop=3)
+
+    found = train(3, batch=6, attempt=2, resume=True)
+
+    assert [rank["batch"] for rank in found] == [6, 6, 6]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"iterator": "own sampler"}, "order sampler of its own"),
+        ({"iterator": "own"}, "not all iterators of its updater are Chainer's own"),
+        ({"scatter": "none"}, "the data is not divided by chainermn.scatter_dataset"),
+    ],
+    ids=["a sampler", "an iterator", "parts of the user's own"],
+)
+def test_a_batch_that_cannot_be_divided_stays_that_of_a_rank(train, options, why) -> None:
+    train(2, **options, stop=3)
+
+    found = train(3, **options, attempt=2, resume=True)
+
+    assert found[0]["iterations"] == [12]
+    assert [rank["batch"] for rank in found] == [4, 4, 4]
+    assert "each rank keeps its batch" in found[0]["said"]
+    assert why in found[0]["said"]
 
 
 def test_each_example_is_visited_once_if_it_was_scattered_differently(train) -> None:

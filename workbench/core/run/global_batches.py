@@ -6,6 +6,7 @@ neighbours in it. So any number of ranks trains on the same batches in the same 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
@@ -29,7 +30,31 @@ def share(batch: Indices, rank: int, ranks: int) -> tuple[Indices, float]:
     """
     most, more = divmod(len(batch), ranks)
     start = rank * most + min(rank, more)
-    part = batch[start : start + most + (rank < more)]
-    if not len(part):
-        return batch[:1], 0.0
-    return part, len(part) * ranks / len(batch)
+    part = batch[start : start + length(len(batch), rank, ranks)]
+    return (part if len(part) else batch[:1]), weight(len(batch), rank, ranks)
+
+
+def length(batch: int, rank: int, ranks: int) -> int:
+    """Return the number of examples of a rank's share of a batch."""
+    most, more = divmod(batch, ranks)
+    return most + (rank < more)
+
+
+def weight(batch: int, rank: int, ranks: int) -> float:
+    """Return the length of a rank's share divided by the mean length."""
+    return length(batch, rank, ranks) * ranks / batch
+
+
+def total_batch(code: Sequence[int], total: int, now: Sequence[int]) -> int:
+    """Return the batch of all ranks of a training that continues.
+
+    It stays, if the code does: where a rank's batch is as large as before, and where the code
+    divides the batch itself, as in ``64 // comm.size``. Else the code asks for another one.
+
+    Args:
+        code: The batch that the code gave each rank of the training when it was saved.
+        total: The batch of all of them.
+        now: The batch that it gives each rank now.
+    """
+    divides = all(abs(one * len(now) - total) < len(now) for one in now)
+    return total if divides or {*now} <= {*code} else sum(now)

@@ -21,6 +21,18 @@ def dealt(remaining: Sequence[Indices], rank: int, ranks: int) -> Indices:
     Args:
         remaining: For each of the earlier ranks the examples that it had not visited yet.
     """
+    values = merged(remaining)
+    if len(values):
+        values = numpy.resize(values, -(-len(values) // ranks) * ranks)
+    return values[rank::ranks]
+
+
+def merged(remaining: Sequence[Indices]) -> Indices:
+    """Return the examples that ranks have to visit, each once, in about the order of the visits.
+
+    Args:
+        remaining: The examples of each rank, in its order.
+    """
     lists = [numpy.asarray(one, numpy.int64) for one in remaining]
     values = numpy.concatenate(lists) if lists else numpy.zeros(0, numpy.int64)
     places = numpy.concatenate([numpy.arange(len(one)) for one in lists] or [values])
@@ -29,10 +41,8 @@ def dealt(remaining: Sequence[Indices], rank: int, ranks: int) -> Indices:
     numpy.minimum.at(first, values, owners)
     own = first[values] == owners
     values, places, owners = values[own], places[own], owners[own]
-    values = values[numpy.lexsort((owners, places))]
-    if len(values):
-        values = numpy.resize(values, -(-len(values) // ranks) * ranks)
-    return values[rank::ranks]
+    found: Indices = values[numpy.lexsort((owners, places))]
+    return found
 
 
 def are_divided(remaining: Sequence[Indices]) -> bool:

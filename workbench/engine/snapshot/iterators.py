@@ -18,6 +18,7 @@ from chainer.iterators import MultiprocessIterator, MultithreadIterator, SerialI
 from chainer.iterators._statemachine import IteratorState
 
 from workbench.core.run.remaining_examples import dealt, order_with_rest, smallest
+from workbench.engine.snapshot.global_order import GlobalOrder
 
 _KNOWN = (SerialIterator, MultithreadIterator, MultiprocessIterator)
 _FIELDS = ("current_position", "epoch", "is_new_epoch")
@@ -103,9 +104,13 @@ def _write(iterator: Any, serializer: Any) -> None:
     """Write what Chainer's ``serialize`` writes; ``MultiprocessIterator`` would start again."""
     if not getattr(serializer, "is_writer", False):
         return
+    position, order = iterator.current_position, iterator._state.order
+    if isinstance(iterator.order_sampler, GlobalOrder):
+        # Chainer can only continue with this rank's part of the data, at about the same place.
+        size = len(iterator.dataset)
+        position, order = position * size // len(order), numpy.arange(size)
     for name in _FIELDS:
-        serializer(name, getattr(iterator, name))
-    order = iterator._state.order
+        serializer(name, position if name == "current_position" else getattr(iterator, name))
     if isinstance(iterator, MultithreadIterator):
         serializer("_order", order)
     elif order is not None:
@@ -148,37 +153,49 @@ def restore_iterator(
     if is_same and (sampler := _own_random(iterator)) is not None and "sampler" in place:
         sampler.set_state(place["sampler"])
     if is_same and place.get("drawn") is not None and place["length"] == len(iterator.dataset):
-        owner = _sampling(iterator)
+        owner = order_sampler_of(iterator)
         owner.order_sampler = DrawnOrder(owner, place["drawn"])
     if is_same and not place.get("has_rest") and _is_place_of(place, iterator):
-        _place(iterator, state, state["order"])
+        set_order(iterator, state, state["order"])
         return ""
     if part is not None and all(one["remaining"] is not None for one in places):
         lists = [one["remaining"].astype(numpy.int64) for one in places]
-        rest = lists[rank] if is_same else dealt(lists, rank, ranks)
+        is_own = is_same and "seed" not in place
+        rest = lists[rank] if is_own else dealt(lists, rank, ranks)
         _continue(iterator, part, state, rest)
         return ""
     length, before = len(iterator.dataset), max(1, place["length"])
     position = min(length - 1, int(state["current_position"]) * length // before)
-    _place(iterator, {**state, "current_position": position}, iterator._state.order)
+    set_order(iterator, {**state, "current_position": position}, iterator._state.order)
     return NOT_SCATTERED if position else ""
 
 
 def _continue(iterator: Any, part: Any, saved: dict[str, Any], rest: Any) -> None:
     """Let an iterator visit examples of the whole before its own next epoch."""
+    order, position = order_with_rest(len(rest), part._size)
+    order[position:] += _add_rest(part, rest) - part._size
+    set_order(iterator, {**saved, "current_position": position}, order)
+
+
+def further_examples(part: Any, whole: int) -> int:
+    """Let a part have all examples of the whole too; return the number of the first of them."""
+    return _add_rest(part, numpy.arange(whole))
+
+
+def _add_rest(part: Any, rest: Any) -> int:
+    """Add further examples to a part; return the number of the first of them."""
     if not isinstance(part, SubDatasetWithRest):
         part.__class__ = SubDatasetWithRest
         part._rest = rest[:0]
     before = len(part._rest)  # of another iterator over the same part
     part._rest = numpy.concatenate([part._rest, rest])
-    order, position = order_with_rest(len(rest), part._size)
-    order[position:] += before
-    _place(iterator, {**saved, "current_position": position}, order)
+    return int(part._size + before)
 
 
-def _place(iterator: Any, saved: dict[str, Any], order: Any) -> None:
+def set_order(iterator: Any, saved: dict[str, Any], order: Any) -> None:
+    """Set an iterator's order, and the rest of its state as it was saved."""
     if order is not None and iterator.order_sampler is None:
-        iterator.order_sampler = _sampling(iterator).order_sampler = InOrder()
+        iterator.order_sampler = order_sampler_of(iterator).order_sampler = InOrder()
     order = None if order is None else numpy.array(order)
     state = IteratorState(
         int(saved["current_position"]), int(saved["epoch"]), bool(saved["is_new_epoch"]), order
@@ -192,7 +209,12 @@ def _place(iterator: Any, saved: dict[str, Any], order: Any) -> None:
     iterator._previous_epoch_detail = float(saved["previous_epoch_detail"])
 
 
-def _sampling(iterator: Any) -> Any:
+def set_batch(iterator: Any, size: int) -> None:
+    """Set the number of examples of this rank's batches."""
+    iterator.batch_size = order_sampler_of(iterator).batch_size = size
+
+
+def order_sampler_of(iterator: Any) -> Any:
     """Return the object whose sampler draws the next epoch's order."""
     is_apart = isinstance(iterator, MultiprocessIterator)
     return iterator._prefetch_loop if is_apart else iterator
@@ -211,6 +233,11 @@ def _own_random(iterator: Any) -> Any:
     found = getattr(iterator.order_sampler, "_random", None)
     is_own = isinstance(found, numpy.random.RandomState) and found is not _SHARED
     return found if is_own else None
+
+
+def examples_of(part: Any) -> Any:
+    """Return the numbers in the whole data set of all examples of a part."""
+    return _in_whole(part, numpy.arange(part._size))
 
 
 def _in_whole(part: Any, numbers: Any) -> Any:

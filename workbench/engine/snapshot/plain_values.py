@@ -6,6 +6,7 @@ learning rate that was edited since is the new one.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 Numbers = dict[str, dict[str, float]]
@@ -42,18 +43,32 @@ class PlainValues:
         """Return the present values."""
         return {name: _numbers(vars(one)) for name, one in self._objects.items()}
 
-    def restore(self, first: Numbers, saved: Numbers) -> None:
+    def restore(
+        self, first: Numbers, saved: Numbers, *, ranks: float = 1.0, batch: float = 1.0
+    ) -> None:
         """Set what had changed.
+
+        A learning rate that the code scales with the number of ranks follows the batch of all
+        ranks instead: where that stays, so does the rate.
 
         Args:
             first: The values when the earlier training began.
             saved: The values when it was saved.
+            ranks: How many times as many ranks there are now.
+            batch: How many times as many examples all of them have in a step.
         """
         for name, one in self._objects.items():
             before = first.get(name, {})
             for attribute, value in saved.get(name, {}).items():
-                if attribute in before and self.first[name].get(attribute) == before[attribute]:
+                if attribute not in before:
+                    continue
+                now, then = self.first[name].get(attribute), before[attribute]
+                if now == then:
                     vars(one)[attribute] = value
+                elif (
+                    now and then and name.startswith("hyperparam:") and _follows(now / then, ranks)
+                ):
+                    vars(one)[attribute] = value if batch == 1.0 else value * now / then
 
 
 def plain_values_of(trainer: Any) -> PlainValues:
@@ -75,6 +90,11 @@ def _triggers(trainer: Any) -> dict[str, Any]:
     entries = trainer._extensions.items()
     extensions = {f"extension_triggers/{name}": entry.trigger for name, entry in entries}
     return {"stop_trigger": trainer.stop_trigger, **extensions}
+
+
+def _follows(factor: float, ranks: float) -> bool:
+    """Return whether a factor is that of the ranks, or its square root."""
+    return any(math.isclose(factor, one) for one in (ranks, math.sqrt(ranks)))
 
 
 def _numbers(values: dict[str, Any]) -> dict[str, float]:

@@ -6,11 +6,15 @@ import functools
 import io
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import IO, Any
 
 import numpy
 
+from workbench.engine.snapshot.batches import parts_of
 from workbench.engine.snapshot.folder import Write
+from workbench.engine.snapshot.global_order import weighted_gradients
+from workbench.engine.snapshot.iterators import is_known, own_iterators
 from workbench.engine.snapshot.peers import Peers
 from workbench.engine.snapshot.plain_values import plain_values_of
 from workbench.engine.snapshot.saved_training import SavedTraining, SnapshotRun
@@ -31,8 +35,8 @@ TRAINER = "trainer.npz"
 class TrainerState:
     """The state of a trainer; ``trainer.npz`` is what Chainer's ``load_npz`` reads into it."""
 
-    def __init__(self, trainer: Any) -> None:
-        self._trainer = trainer
+    def __init__(self, trainer: Any, peers: Peers) -> None:
+        self._trainer, self._peers = trainer, peers
         self._plain = plain_values_of(trainer)
 
     @property
@@ -65,7 +69,7 @@ class TrainerState:
 
     def capture(self, spare: Arrays | None) -> tuple[Arrays | None, OwnState]:
         """Return copies of the common state and of this rank's own."""
-        return capture(self._trainer, self._plain, spare)
+        return capture(self._trainer, self._plain, spare, self._peers.rank, self._peers.size)
 
     def files(self, common: Arrays, owns: Sequence[bytes]) -> dict[str, Write]:
         """Return what writes ``trainer.npz``."""
@@ -80,18 +84,26 @@ class TrainerState:
         self, contents: Mapping[str, bytearray], owns: Sequence[OwnState], rank: int, ranks: int
     ) -> list[str]:
         """Continue from a snapshot's files; return what is not exact."""
+        # Before what may fail on one rank alone.
+        parts = self._peers.gather(parts_of(self._trainer.updater))
         with numpy.load(io.BytesIO(contents[TRAINER]), allow_pickle=True) as arrays:
             common = {name: arrays[name] for name in arrays.files}
-        return restore(self._trainer, self._plain, common, owns, rank, ranks)
+        return restore(self._trainer, self._plain, common, owns, rank, parts)
 
 
 class SavedTrainer(SavedTraining):
     """One trainer's training of a run."""
 
     def __init__(self, run: SnapshotRun, trainer: Any, number: int, peers: Peers) -> None:
-        super().__init__(run, TrainerState(trainer), number, peers)
+        super().__init__(run, TrainerState(trainer, peers), number, peers)
         self._trainer = trainer
         self._has_begun = False
+
+    def weighted(self) -> AbstractContextManager[None]:
+        """Weight gradients by the share of the batch, for as long as the context lasts."""
+        updater = self._trainer.updater
+        known = {name: one for name, one in own_iterators(updater).items() if is_known(one)}
+        return weighted_gradients(updater, known)
 
     def ends(self, original: Callable[[Any], bool], *, is_due: bool) -> bool:
         """Return whether the training ends at this boundary; save it here if it is time.

@@ -8,7 +8,7 @@ normalization. Both together are what ``chainer.serializers.load_npz`` reads int
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,13 +16,8 @@ import numpy
 from chainer.backends import _cpu
 from chainer.serializers import DictionarySerializer, NpzDeserializer
 
-from workbench.engine.snapshot.iterators import (
-    is_known,
-    own_iterators,
-    place_in_data,
-    restore_iterator,
-    serialized_apart,
-)
+from workbench.engine.snapshot.batches import Part, place, restore_iterators
+from workbench.engine.snapshot.iterators import is_known, own_iterators, serialized_apart
 from workbench.engine.snapshot.plain_values import Numbers, PlainValues
 from workbench.engine.snapshot.random_state import random_states, restore_random
 
@@ -136,7 +131,7 @@ def layout(trainer: Any) -> dict[str, tuple[tuple[int, ...], Any]]:
 
 
 def capture(
-    trainer: Any, plain: PlainValues, spare: Arrays | None
+    trainer: Any, plain: PlainValues, spare: Arrays | None, rank: int, ranks: int
 ) -> tuple[Arrays | None, OwnState]:
     """Return copies of the common state and of this rank's own.
 
@@ -163,7 +158,7 @@ def capture(
     own = OwnState(
         values=values,
         places={
-            name: place_in_data(one)
+            name: place(one, rank, ranks)
             for name, one in own_iterators(trainer.updater).items()
             if is_known(one)
         },
@@ -198,13 +193,14 @@ def restore(
     common: Arrays,
     owns: Sequence[OwnState],
     rank: int,
-    ranks: int,
+    parts: Sequence[Mapping[str, Part]],
 ) -> list[str]:
     """Continue from a snapshot, except for random numbers; return what is not exact.
 
     Args:
         owns: The own state of each rank of the snapshot.
-        rank: This rank, of now ``ranks``.
+        rank: This rank.
+        parts: For each rank of now, what ``parts_of`` returned of its updater.
     """
     own = owns[rank] if rank < len(owns) else owns[0]
     values = common | own.values
@@ -212,21 +208,15 @@ def restore(
     with serialized_apart(updater):
         updater.serialize(NpzDeserializer(values, "updater/"))
     _restore_rest(trainer, plain, values)
-    plain.restore(own.first, own.numbers)
     trainer.observation = dict(own.observation)
     for name, optimizer in updater.get_all_optimizers().items():
         kept = own.compression.get(name) if rank < len(owns) else None
         restore_exchange(name, optimizer, common, kept, existed=rank < len(owns))
-    remarks = []
-    for name, iterator in own_iterators(updater).items():
-        if is_known(iterator) and all(name in one.places for one in owns):
-            saved = [_iterator_values(name, one.values) for one in owns]
-            places = [one.places[name] for one in owns]
-            remarks.append(restore_iterator(iterator, saved, places, rank, ranks))
-        elif ranks != len(owns):
-            kind = type(iterator).__name__
-            remarks.append(f"a {kind} cannot be divided among another number of ranks")
-    return [one for one in remarks if one]
+    saved = [{name: _iterator_values(name, one.values) for name in one.places} for one in owns]
+    places = [one.places for one in owns]
+    remarks, batch = restore_iterators(updater, saved, places, parts, rank)
+    plain.restore(own.first, own.numbers, ranks=len(parts) / len(owns), batch=batch)
+    return remarks
 
 
 def restore_random_states(owns: Sequence[OwnState], rank: int, iteration: int) -> None:

@@ -24,10 +24,12 @@ from chainer.training import extensions
 from mpi4py import MPI
 
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
+from workbench.core.run.batch_option import BATCH_VARIABLE
 from workbench.core.world.world import NODE_VARIABLE
 from workbench.engine.boundary import RunStopped
 from workbench.engine.chainer_hook import hook_chainer
 from workbench.engine.exchange.create import create_communicator
+from workbench.engine.linear_scaling import LinearScaling
 from workbench.engine.mpi_calls import is_revoked
 from workbench.engine.run_context import Current, set_current
 from workbench.engine.run_log import RunLog
@@ -61,14 +63,25 @@ DEFAULTS: dict[str, Any] = {
     "nodes": False,  # whether each rank is a node of its own
     "limit": 0,  # bytes of the longest file that can be written
     "revoke": False,  # whether rank 1 fails at iteration 5 and frees the others
+    "batches": "",  # the run's option
+    "divides": False,  # whether the code divides the batch by the number of ranks
+    "overlap": False,  # whether gradients are sent during the backward pass
+    "clip": False,
+    "updater": "standard",
+    "scaled": False,  # whether the code scales the rate with the number of ranks
+    "shift": "",  # an extension that sets the rate
     "alone": False,  # whether each rank trains without the others
 }
 options = {**DEFAULTS, **json.loads(arguments[0])}
-BATCH = options["batch"]
+BATCH = options["batch"] // size if options["divides"] else options["batch"]
 warnings.simplefilter("ignore")
 hook_chainer()
 if options["nodes"]:
     os.environ[NODE_VARIABLE] = f"node-{rank}"
+if options["batches"]:
+    os.environ[BATCH_VARIABLE] = options["batches"]
+else:
+    os.environ.pop(BATCH_VARIABLE, None)
 world = worlds.offer(0)
 run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
 if options["folder"]:
@@ -85,11 +98,13 @@ if options["stop"] is not None:
     run.boundaries.stop_at(options["stop"])
 visited: list[list[Any]] = []
 losses: dict[str, float] = {}
+rates: dict[int, float] = {}
 
 
 def communicator() -> Any:
-    if options["compress"] or options["double"]:
-        return create_communicator("mpi", world, compress=options["compress"])
+    if options["compress"] or options["double"] or options["overlap"]:
+        overlap = options["overlap"] or None
+        return create_communicator("mpi", world, compress=options["compress"], overlap=overlap)
     return chainermn.create_communicator(options["communicator"], world)
 
 
@@ -146,20 +161,53 @@ def iterator_over(data: Any) -> Any:
         "multiprocess": chainer.iterators.MultiprocessIterator,
     }
     more = {"n_processes": 1} if options["iterator"] == "multiprocess" else {}
+    if options["iterator"] == "own sampler":
+        return kinds["serial"](data, BATCH, order_sampler=lambda order, position: order[::-1])
+    if options["iterator"] == "own":
+        return OwnIterator(data, BATCH)
     more = {"n_threads": 2} if options["iterator"] == "multithread" else more
     return kinds[options["iterator"]](data, BATCH, shuffle=options["shuffle"], **more)
+
+
+class OwnIterator(chainer.dataset.Iterator):
+    """Gives examples in their order for ever."""
+
+    is_new_epoch = False
+
+    def __init__(self, data: Any, batch: int) -> None:
+        self.dataset, self.batch_size, self.place, self.epoch = data, batch, 0, 0
+
+    def __next__(self) -> Any:
+        self.place += self.batch_size
+        return [self.dataset[n % len(self.dataset)] for n in range(self.place - BATCH, self.place)]
+
+
+class OwnUpdater(chainer.training.StandardUpdater):
+    """Computes the gradients of halves of a batch before it updates."""
+
+    def update_core(self) -> None:
+        x, y = self.converter(self.get_iterator("main").next(), self.device)
+        optimizer = self.get_optimizer("main")
+        optimizer.target.cleargrads()
+        for half in (slice(None, len(x) // 2), slice(len(x) // 2, None)):
+            loss = optimizer.target(x[half], y[half])
+            (loss * (len(x[half]) / len(x))).backward()
+        optimizer.update()
 
 
 def optimizer_for(comm: Any, model: Any) -> Any:
     actual = (
         chainer.optimizers.Adam(0.02)
         if options["optimizer"] == "adam"
-        else chainer.optimizers.MomentumSGD(0.05)
+        else chainer.optimizers.MomentumSGD(0.02 * size if options["scaled"] else 0.05)
     )
     if comm is None:
         return actual.setup(model)
     many = chainermn.create_multi_node_optimizer(actual, comm, double_buffering=options["double"])
-    return many.setup(model)
+    many.setup(model)
+    if options["clip"]:
+        many.add_hook(chainer.optimizer_hooks.GradientClipping(0.5))
+    return many
 
 
 def each(trainer: Any) -> None:
@@ -169,7 +217,9 @@ def each(trainer: Any) -> None:
         trainer.observation["main/loss"].array
     )
     optimizer = trainer.updater.get_optimizer("main")
-    if iteration == 4 and options["optimizer"] == "momentum":
+    if options["optimizer"] == "momentum":
+        rates[iteration] = float(optimizer.lr)
+    if iteration == 4 and options["optimizer"] == "momentum" and not options["shift"]:
         optimizer.lr *= 0.5  # as a user's extension may
     if run.snapshots is not None:
         run.snapshots.writer.wait()  # so that the next one is not left out
@@ -197,7 +247,8 @@ def train(number: int, until: Any) -> None:
         return x, y
 
     optimizer = optimizer_for(comm, model)
-    updater = chainer.training.StandardUpdater(iterator, optimizer, converter=convert)
+    kind = OwnUpdater if options["updater"] == "own" else chainer.training.StandardUpdater
+    updater = kind(iterator, optimizer, converter=convert)
     stop: Any = tuple(until)
     if options["early"]:
         stop = chainer.training.triggers.EarlyStoppingTrigger(
@@ -205,6 +256,12 @@ def train(number: int, until: Any) -> None:
         )
     trainer = chainer.training.Trainer(updater, stop, out=str(folder / "out"))
     trainer.extend(each, name="each", trigger=(1, "iteration"))
+    if options["shift"] == "exponential":
+        trainer.extend(extensions.ExponentialShift("lr", 0.9), trigger=(2, "iteration"))
+    if options["shift"] == "warmup":
+        trainer.extend(extensions.WarmupShift("lr", 0.01, 4, 0.05), trigger=(1, "iteration"))
+    if options["shift"] == "scaling":
+        trainer.extend(LinearScaling(comm, iterations=6))
     if rank == 0:
         log = extensions.LogReport(trigger=(2, "iteration"))
         trainer.extend(log)
@@ -214,6 +271,10 @@ def train(number: int, until: Any) -> None:
         found["iterations"].append(trainer.updater.iteration)
         found["log"] = [one["iteration"] for one in log.log] if rank == 0 else []
         found["lr"] = getattr(optimizer, "lr", 0.0) if options["optimizer"] == "momentum" else 0.0
+        found["parameters"] = [
+            one for _, p in sorted(model.namedparams()) for one in p.array.ravel().tolist()
+        ]
+        found["batch"] = iterator.batch_size
         found["weights"] = [zlib.crc32(p.array) for _, p in sorted(model.namedparams())]
         found["persistent"] = model.norm.avg_mean.tolist() if options["normalize"] else []
     found["after"] = [np.random.rand(), random.random()]
@@ -244,7 +305,7 @@ samples = [(at, name, one) for at, _, pairs in run.log._samples for name, one in
 found["snapshots"] = [at for at, name, _ in samples if name == "snapshot/seconds"]
 found["resumed"] = [(at, one) for at, name, one in samples if name == "snapshot/resumed"]
 found["said"] = errors.getvalue() + "".join(getattr(one, "text", "") for one in run.log._chunks)
-found["visited"], found["losses"] = visited, losses
+found["visited"], found["losses"], found["rates"] = visited, losses, rates
 found["boundaries"] = run.boundaries.count
 if options["revoke"]:
     worlds.recover()
