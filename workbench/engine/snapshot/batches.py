@@ -51,7 +51,7 @@ class KeptBatch:
 
 
 @dataclass(frozen=True)
-class Part:
+class CodeBatch:
     """A rank's iterator as its code made it.
 
     Args:
@@ -67,18 +67,18 @@ class Part:
     sampler: str = ""
 
 
-def parts_of(updater: Any) -> dict[str, Part]:
+def parts_of(updater: Any) -> dict[str, CodeBatch]:
     """Return the known iterators of an updater by name, as the code made them."""
     return {name: _part(one) for name, one in own_iterators(updater).items() if is_known(one)}
 
 
-def _part(iterator: Any) -> Part:
+def _part(iterator: Any) -> CodeBatch:
     part, sampler = part_of(iterator.dataset), iterator.order_sampler
     kind = "shuffled" if type(sampler) is ShuffleOrderSampler else ""
     kind = "in order" if sampler is None else kind
     if part is None:
-        return Part(iterator.batch_size, sampler=kind)
-    return Part(iterator.batch_size, len(part._dataset), smallest(examples_of(part)), kind)
+        return CodeBatch(iterator.batch_size, sampler=kind)
+    return CodeBatch(iterator.batch_size, len(part._dataset), smallest(examples_of(part)), kind)
 
 
 def place(iterator: Any, rank: int, ranks: int) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def restore_iterators(
     updater: Any,
     saved: Sequence[Mapping[str, dict[str, Any]]],
     places: Sequence[Mapping[str, dict[str, Any]]],
-    parts: Sequence[Mapping[str, Part]],
+    parts: Sequence[Mapping[str, CodeBatch]],
     rank: int,
 ) -> tuple[list[str], float]:
     """Continue the epoch of an updater's iterators; return what is not exact.
@@ -165,7 +165,7 @@ class _Move:
     iterator: Any
     saved: Sequence[dict[str, Any]]
     places: Sequence[dict[str, Any]]
-    parts: Sequence[Part]
+    parts: Sequence[CodeBatch]
 
     @property
     def code(self) -> list[int]:

@@ -16,7 +16,7 @@ import numpy
 from chainer.backends import _cpu
 from chainer.serializers import DictionarySerializer, NpzDeserializer
 
-from workbench.engine.snapshot.batches import Part, place, restore_iterators
+from workbench.engine.snapshot.batches import CodeBatch, place, restore_iterators
 from workbench.engine.snapshot.iterators import is_known, own_iterators, serialized_apart
 from workbench.engine.snapshot.plain_values import Numbers, PlainValues
 from workbench.engine.snapshot.random_state import random_states, restore_random
@@ -193,7 +193,7 @@ def restore(
     common: Arrays,
     owns: Sequence[OwnState],
     rank: int,
-    parts: Sequence[Mapping[str, Part]],
+    parts: Sequence[Mapping[str, CodeBatch]],
 ) -> list[str]:
     """Continue from a snapshot, except for random numbers; return what is not exact.
 
