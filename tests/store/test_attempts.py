@@ -8,7 +8,7 @@ from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch, Ending, Sample
 from workbench.core.run.snapshots import RESUMED_NAME, SECONDS_NAME
 from workbench.errors import StateError
-from workbench.store import Store
+from workbench.store import SavedCurves, Store
 
 
 def report(store: Store, execution: str, *names: tuple[str, int], rank: int = 0) -> None:
@@ -220,7 +220,7 @@ def test_attempts_go_with_their_run(store, saved) -> None:
     while store.sweep():
         pass
 
-    for table in ("attempts", "superseded", "points", "latest", "deliveries"):
+    for table in ("attempts", "saved_curves", "superseded", "points", "latest", "deliveries"):
         assert store._all(f"SELECT * FROM {table}") == []
 
 
@@ -237,6 +237,32 @@ def test_the_time_of_lost_steps_is_that_since_the_snapshot_or_since_it_was_read(
     store.add_batches([Batch(execution, 0, 2, (Sample("loss", 5, 153.0, 1.0),))])
 
     assert (unknown, since_snapshot, store.seconds_since(run, 4)) == (0.0, 2.0, 3.0)
+
+
+def test_saved_curves_go_when_points_of_theirs_are_done_again(store, saved) -> None:
+    curves = SavedCurves(7, 6, b"to 6")
+    before = store.redone(saved)
+    assert store.save_curves(saved, curves, before)
+    assert store.saved_curves(saved) == curves
+
+    resumed(store, saved, 4)
+
+    assert store.saved_curves(saved) is None
+    assert not store.save_curves(saved, curves, before)  # read before, written afterwards
+    assert store.saved_curves(saved) is None
+    assert store.save_curves(saved, SavedCurves(8, 4, b"to 4"), store.redone(saved))
+
+
+def test_runs_with_many_points_after_their_saved_curves_are_found(store, saved) -> None:
+    cluster = store.run(saved).wish.cluster
+    assert store.runs_with_points(cluster, 7) == [saved]
+    assert store.runs_with_points(cluster, 8) == store.runs_with_points("other", 1) == []
+
+    store.save_curves(saved, SavedCurves(4, 4, b"1234"), 0)
+    assert store.runs_with_points(cluster, 3) == [saved]
+
+    store.save_curves(saved, SavedCurves(4, 4, b"x" * 16), 0)
+    assert store.runs_with_points(cluster, 3) == []  # as large as four points may be
 
 
 def test_a_small_curve_has_no_step_where_points_were_done_again(store, saved) -> None:

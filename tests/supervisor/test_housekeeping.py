@@ -7,9 +7,11 @@ import logging
 import pytest
 
 from workbench.core.run.model import RunKind, RunState, RunWish
-from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Progress
+from workbench.core.run.rank_protocol import Batch, Chunk, Ending, Progress, Sample
 from workbench.core.run.rank_wire import encode
 from workbench.core.run.retention import Retention
+from workbench.store import SavedCurves
+from workbench.supervisor import curve_saving
 from workbench.supervisor.housekeeping import LOOK_SECONDS, PIECE_SECONDS, Housekeeping
 
 DAY = 86_400.0
@@ -139,3 +141,43 @@ def test_what_a_lost_world_wrote_down_is_read_before_its_run_continues(store, le
     assert [row.text for row in store.output(left.parent.name)] == ["1\n", "2\n"]
     assert store.endings(left.parent.name)[0].error == "boom"
     assert left.exists()
+
+
+def test_the_curves_of_a_long_run_are_saved_while_points_arrive(store, run, monkeypatch) -> None:
+    monkeypatch.setattr(curve_saving, "POINTS_AT_ONCE", 100)
+    id_ = run(0, RunState.RUNNING)
+
+    def add(sequence: int, amount: int) -> None:
+        samples = tuple(Sample("loss", sequence, 1.0, 2.0) for _ in range(amount))
+        store.add_batches([Batch(id_, 0, sequence, samples)])
+
+    saving = curve_saving.CurveSaving(store, "lab", least=250)
+    add(1, 249)
+    saving.turn(0.0)
+    saving.turn(1.0)
+    assert store.saved_curves(id_) is None
+
+    add(2, 1)
+    for turn in range(4):  # to begin, and for each piece of 100 points
+        saving.turn(curve_saving.LOOK_SECONDS + turn)
+        if not turn:
+            add(3, 20)
+    assert store.saved_curves(id_)[:2] == (270, 270)
+
+    add(4, 1000)
+    for turn in range(12):
+        saving.turn(2 * curve_saving.LOOK_SECONDS + turn)
+    assert store.saved_curves(id_)[:2] == (1270, 1270)
+
+
+def test_damaged_curves_are_made_again(store, run) -> None:
+    id_ = run(0, RunState.RUNNING)
+    samples = tuple(Sample("loss", i, 1.0, 2.0) for i in range(20))
+    store.add_batches([Batch(id_, 0, 1, samples)])
+    store.save_curves(id_, SavedCurves(5, 5, b"torn"), 0)
+
+    saving = curve_saving.CurveSaving(store, "lab", least=10)
+    saving.turn(0.0)
+    saving.turn(1.0)
+
+    assert store.saved_curves(id_)[:2] == (20, 20)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.core.run.snapshots import RESUMED_NAME
-from workbench.store import Store
+from workbench.store import SavedCurves, Store
+from workbench.supervisor.curve_saving import CurveSaving
 from workbench.view.run_record import RunRecord, curves_of
 
 
@@ -101,3 +104,57 @@ def test_of_what_is_done_again_only_reported_values_are_drawn(store, supervisor,
 def reported(store: Store, execution: str, iterations: range) -> None:
     samples = tuple(Sample("loss", n, 0.0, 1.0) for n in iterations)
     store.add_batches([Batch(execution, 0, 1, samples)])
+
+
+def traces(record: RunRecord) -> dict[str, str]:
+    return {name: repr(curve.trace()) for name, curve in record.curves.items()}
+
+
+@pytest.fixture
+def long_run(store, queue, report):
+    """A run whose curves the supervisor has saved, with more points since."""
+    run = queue("digits")
+    for first in range(0, 900, 300):
+        report(run, 0, loss=[*range(first, first + 300)], step__data=[0.1])
+        report(run, 1, loss=[*range(first, first + 300)])
+        if not first:
+            saving = CurveSaving(store, run.wish.cluster, least=300)
+            for turn in range(4):
+                saving.turn(float(turn))
+    return run
+
+
+@pytest.mark.parametrize("capacity", [2_000, 400, 16])
+def test_a_long_run_is_read_from_its_saved_curves_on(store, long_run, capacity, monkeypatch):
+    saved = store.saved_curves(long_run.id)
+    record = RunRecord(long_run, capacity)
+    read = list[int]()
+    columns = store.point_columns
+
+    def point_columns(run: str, after: int, *rest: object) -> object:
+        read.append(after)
+        return columns(run, after, *rest)
+
+    monkeypatch.setattr(store, "point_columns", point_columns)
+    record.read_points(store)
+    monkeypatch.setattr(store, "saved_curves", lambda run: None)
+    whole = RunRecord(long_run, capacity)
+    whole.read_points(store)
+
+    assert (saved.points, read[0]) == (600, saved.last)
+    assert (record.points, traces(record)) == (1800, traces(whole))
+
+
+@pytest.mark.parametrize("what", ["damaged", "smaller"])
+def test_without_usable_saved_curves_all_points_are_read(store, long_run, what):
+    capacity = 400
+    if what == "damaged":
+        store.save_curves(long_run.id, SavedCurves(601, 600, b"PK"), 0)
+    else:
+        capacity = 4_000
+    record = RunRecord(long_run, capacity)
+
+    record.read_points(store)
+
+    assert record.points == 1800
+    assert record.curves["loss"].capacity == capacity

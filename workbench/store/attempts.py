@@ -235,6 +235,7 @@ def supersede(connection: sqlite3.Connection, run: int, iteration: int) -> None:
     pairs = connection.execute(f"SELECT DISTINCT metric, rank {chosen}", values).fetchall()
     connection.execute(f"INSERT INTO superseded SELECT * {chosen}", values)
     connection.execute(f"DELETE {chosen}", values)
+    connection.execute("DELETE FROM saved_curves WHERE run = ?", (run,))
     connection.execute(
         "DELETE FROM latest WHERE run = ? AND rank >= (SELECT ranks FROM runs WHERE number = ?)",
         (run, run),

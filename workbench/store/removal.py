@@ -25,7 +25,7 @@ _POINT_NBYTES = 40
 # Deleted runs whose snapshots are removed from nodes when these are seen.
 MOST_REMOVED = 1_000
 _ROWS = ("points", "superseded", "output", "displays")  # of one run, by sequence
-_FEW = ("latest", "deliveries", "attempts")  # a handful of rows each
+_FEW = ("latest", "deliveries", "attempts", "saved_curves")  # a handful of rows each
 _RETENTION = "retention"
 _ENDED = tuple(sorted(ENDED))
 _MARKS = ", ".join("?" * len(_ENDED))
@@ -202,14 +202,15 @@ class Removal(Database):
         return self.path.parent / "runs"
 
     def _nbytes(self, number: int, run: str) -> int:
-        (points, output, displays) = self._one(
+        (points, curves, output, displays) = self._one(
             "SELECT (SELECT coalesce(max(sequence), 0) FROM points WHERE run = ?), "
+            "(SELECT total(length(document)) FROM saved_curves WHERE run = ?), "
             "(SELECT total(length(text)) FROM output WHERE run = ?), "
             "(SELECT total(size) FROM displays WHERE run = ?)",
-            (number, number, number),
-        ) or (0, 0, 0)
+            (number, number, number, number),
+        ) or (0, 0, 0, 0)
         folder = used_nbytes(self._runs_folder / run) if is_run_id(run) else 0
-        return int(points * _POINT_NBYTES + output + displays) + folder
+        return int(points * _POINT_NBYTES + curves + output + displays) + folder
 
     def _shrink(self) -> bool:
         """Return some free pages to the file system."""

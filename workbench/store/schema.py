@@ -6,7 +6,7 @@ import sqlite3
 
 from workbench.errors import StoreNewer
 
-VERSION = 18
+VERSION = 19
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -393,6 +393,16 @@ ALTER TABLE runs ADD COLUMN replays TEXT NOT NULL DEFAULT '';
 ALTER TABLE cluster_facts ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
 """
 
+# The downsampled curves of long runs, up to the point ``last``.
+_SAVED_CURVES = """
+CREATE TABLE saved_curves (
+    run INTEGER PRIMARY KEY,
+    last INTEGER NOT NULL,
+    points INTEGER NOT NULL,
+    document BLOB NOT NULL
+);
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
 MIGRATIONS: dict[int, str] = {
     0: _TABLES,
@@ -413,6 +423,7 @@ MIGRATIONS: dict[int, str] = {
     15: _RECLAIMED,
     16: _REMOVED_SNAPSHOTS,
     17: _REPLAYS,
+    18: _SAVED_CURVES,
 }
 
 

@@ -23,6 +23,7 @@ from workbench.store.points import Points
 from workbench.store.predictions import ForecastsKept
 from workbench.store.removal import Removal
 from workbench.store.rows import built, readable, reading
+from workbench.store.saved_curves import CurveStore
 from workbench.store.surveys import Surveys
 
 # A server repeats this often enough while pages are connected to it.
@@ -45,7 +46,7 @@ _ONLY_PRINTED = (
 )
 
 
-class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, Removal):
+class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Removal):
     """Wishes and facts; its bases add points, attempts, output, nodes, costs and measurements."""
 
     # -- clusters

@@ -1,4 +1,4 @@
-"""Keep the store and the runs' folders small, a little at a time."""
+"""Keep the store and the runs' folders small and quick to read, a little at a time."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from workbench.core.run.rank_wire import decode
 from workbench.core.run_id import execution_id, is_run_id
 from workbench.errors import Unknown, WorkbenchError
 from workbench.store import Store
+from workbench.supervisor.curve_saving import CurveSaving
 from workbench.supervisor.logfile import shorten
 
 log = logging.getLogger("workbench.supervisor")
@@ -23,7 +24,7 @@ _AT_ONCE = 100  # batches
 
 
 class Housekeeping:
-    """Deletes runs after their retention, and stores the logs that ranks left.
+    """Deletes runs after their retention, saves long curves, and stores the logs that ranks left.
 
     Args:
         cluster: The cluster whose ranks' logs are stored.
@@ -37,6 +38,7 @@ class Housekeeping:
         self._turned = self._looked = 0.0
         self._has_more = False
         self._logs: Iterator[None] = iter(())
+        self._curves = CurveSaving(store, cluster)
 
     def turn(self, now: float, steady: float) -> None:
         """Do a piece of the work that is due.
@@ -48,6 +50,7 @@ class Housekeeping:
         if steady - self._turned < PIECE_SECONDS:
             return
         self._turned = steady
+        self._curves.turn(steady)
         if not self._looked or steady - self._looked >= LOOK_SECONDS:
             self._looked, self._has_more = steady, True
             self._logs = self._left_logs()

@@ -13,7 +13,7 @@ from typing import cast
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, anatomy_of
 from workbench.core.moment import is_due
 from workbench.core.run.display import size_of
-from workbench.core.run.downsampling import Curve
+from workbench.core.run.downsampling import PAGE_CAPACITY, Curve
 from workbench.core.run.frames import Series, encode_frame
 from workbench.core.run.metrics import MOST_DRAWN, is_clock, is_measured
 from workbench.core.run.resumption import NONE, offers_resume
@@ -29,7 +29,6 @@ from workbench.view.page_protocol import (
 )
 from workbench.view.run_record import RunRecord
 
-CAPACITY = 2_000  # buckets of a curve: more than a screen has columns
 STEPS_SECONDS = 1.0
 VALUES_SECONDS = 0.5
 OUTPUT_CHARACTERS = 256_000
@@ -51,7 +50,7 @@ class Feed:
     """
 
     def __init__(
-        self, store: Store, run: str, capacity: int = CAPACITY, record: RunRecord | None = None
+        self, store: Store, run: str, capacity: int = PAGE_CAPACITY, record: RunRecord | None = None
     ) -> None:
         self.identity = secrets.token_hex(8)
         self.behind = False

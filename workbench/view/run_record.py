@@ -10,6 +10,7 @@ from workbench.core.moment import is_due
 from workbench.core.run.downsampling import DEFAULT_CAPACITY, Curve
 from workbench.core.run.metrics import Pace, is_clock, is_measured
 from workbench.core.run.model import Run, RunState
+from workbench.core.run.saved_curves import decode_curves
 from workbench.store import OutputRow, Store
 from workbench.view.state_line import state_line
 from workbench.view.wait_reason import reason
@@ -109,6 +110,8 @@ class RunRecord:
         """
         if not self._is_redone_read:
             self._read_redone(store)
+        if not self._point:
+            self._read_saved(store)
         last, found = store.point_columns(self.run.id, self._point, POINTS_AT_ONCE)
         if last == self._point:
             return False
@@ -123,6 +126,20 @@ class RunRecord:
             curve.add(columns.ranks, columns.iterations, columns.values, version=self.version)
             self.points += len(columns.values)
         return sum(len(columns.values) for columns in found.values()) >= POINTS_AT_ONCE
+
+    def _read_saved(self, store: Store) -> None:
+        """Begin with the saved curves of a long run; they may have more buckets than these."""
+        if (saved := store.saved_curves(self.run.id)) is None:
+            return
+        try:
+            curves = decode_curves(saved.document, self.version + 1)
+        except ValueError:  # the points are complete, and are read instead
+            return
+        if any(curve.capacity < self._capacity for curve in curves.values()):
+            return
+        self._point, self.points = saved.last, saved.points
+        self.version += 1
+        self.curves = {name: curve.thinned(self._capacity) for name, curve in curves.items()}
 
     def _read_redone(self, store: Store) -> None:
         """Read the newest stretches that later attempts did again."""

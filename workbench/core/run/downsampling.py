@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from workbench.core.moment import is_due
 
 DEFAULT_CAPACITY = 400
+PAGE_CAPACITY = 2_000  # buckets of a curve on a page: more than a screen has columns
 PATIENCE_SECONDS = 1.0  # for ranks that are behind
 _ROWS = 4  # initial capacity for ranks
 
@@ -248,8 +250,58 @@ class Curve:
         """Return a copy with at most ``capacity`` buckets."""
         thin = copy.deepcopy(self)
         thin.capacity = capacity
-        thin._make_room(np.zeros(0, np.int64), 0)
+        thin._make_room(np.zeros(0, np.int64), self._merged)
         return thin
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what was added so far as arrays, which ``from_arrays`` reads."""
+        used, rows = len(self), len(self._rows)
+        counts = (self.capacity, self.width, self.nonfinite, self.nonfinite_first)
+        return {
+            "counts": np.array(counts, np.int64),
+            "ranks": np.array([*self._rows], np.int64),
+            "reached": self._reached[:rows],
+            "index": self._index[:used],
+            "first": self._first[:used],
+            "last": self._last[:used],
+            "low": self._low[:used],
+            "high": self._high[:used],
+            "total": self._total[:rows, :used],
+            "count": self._count[:rows, :used],
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], version: int = 0) -> Curve:
+        """Return the curve whose ``arrays`` these are.
+
+        Args:
+            version: Stored with all buckets.
+
+        Raises:
+            ValueError: They are not those of a curve.
+        """
+        try:
+            capacity, width, nonfinite, first = arrays["counts"].tolist()
+            ranks, index = arrays["ranks"].tolist(), arrays["index"].tolist()
+            used, rows = (len(index),), (len(ranks),)
+            shapes = dict.fromkeys(("first", "last", "low", "high"), used) | {
+                "reached": rows, "total": rows + used, "count": rows + used
+            }  # fmt: skip
+            if any(arrays[name].shape != shape for name, shape in shapes.items()):
+                raise ValueError("the arrays differ in length")
+        except (KeyError, TypeError) as error:
+            raise ValueError("no arrays of a curve") from error
+        curve = cls(capacity)
+        curve.width, curve.nonfinite, curve.nonfinite_first = width, nonfinite, first
+        curve._merged = version
+        curve._rows = {rank: row for row, rank in enumerate(ranks)}
+        curve._slots = {place: slot for slot, place in enumerate(index)}
+        curve._changed = np.full(used, version, np.int64)
+        for name in ("index", "first", "last", "reached"):
+            setattr(curve, f"_{name}", arrays[name].astype(np.int64))
+        for name in ("low", "high", "total", "count"):
+            setattr(curve, f"_{name}", arrays[name].astype(np.float64))
+        return curve
 
     def _rows_of(self, ranks: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the row of each rank; new rows are added."""

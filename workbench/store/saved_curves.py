@@ -1,0 +1,81 @@
+"""Store the downsampled curves of long runs, so that views open them without reading all points."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NamedTuple
+
+from workbench.store.database import Database
+
+_NBYTES_A_POINT = 4  # a tenth of what the point itself takes
+
+
+class SavedCurves(NamedTuple):
+    """The curves of a run up to one of its points.
+
+    Args:
+        last: Sequence number of that point.
+        points: Number of points in the curves.
+        document: See ``core.run.saved_curves``.
+    """
+
+    last: int
+    points: int
+    document: bytes
+
+
+class CurveStore(Database):
+    """The part of the store that holds downsampled curves."""
+
+    def saved_curves(self, run: str) -> SavedCurves | None:
+        """Return the saved curves of ``run``; None if it has none."""
+        row = self._one(
+            "SELECT last, points, document FROM saved_curves "
+            "WHERE run = (SELECT number FROM runs WHERE id = ?)",
+            (run,),
+        )
+        return SavedCurves(int(row[0]), int(row[1]), bytes(row[2])) if row else None
+
+    def save_curves(self, run: str, curves: SavedCurves, redone: int) -> bool:
+        """Save the curves of ``run`` in place of older ones.
+
+        Args:
+            redone: Return value of ``redone`` before the first point was read.
+
+        Returns:
+            Whether they were saved; not if points were set aside since.
+        """
+        with self._transaction() as connection:
+            if _redone(connection, run) != redone:
+                return False
+            connection.execute(
+                "INSERT OR REPLACE INTO saved_curves SELECT number, ?, ?, ? FROM runs WHERE id = ?",
+                (*curves, run),
+            )
+        return True
+
+    def redone(self, run: str) -> int:
+        """Return a number that changes when points are set aside because they are done again."""
+        return _redone(self._connection, run)
+
+    def runs_with_points(self, cluster: str, least: int) -> list[str]:
+        """Return the runs of a cluster with ``least`` points or more after their saved curves.
+
+        Of many ranks and names the curves are large: then there are more points, so that saving
+        writes at most ``_NBYTES_A_POINT`` for each.
+        """
+        rows = self._all(
+            "SELECT id FROM runs LEFT JOIN saved_curves ON run = number WHERE cluster = ? AND "
+            "(SELECT max(sequence) FROM points WHERE points.run = number) >= "
+            "coalesce(last, 0) + max(?, coalesce(length(document), 0) / ?) ORDER BY number DESC",
+            (cluster, least, _NBYTES_A_POINT),
+        )
+        return [str(run) for (run,) in rows]
+
+
+def _redone(connection: sqlite3.Connection, run: str) -> int:
+    row = connection.execute(
+        "SELECT max(sequence) FROM superseded WHERE run = (SELECT number FROM runs WHERE id = ?)",
+        (run,),
+    ).fetchone()
+    return int(row[0] or 0)
