@@ -25,6 +25,7 @@ NAMES = (
     "torch_step",
     "output_bytes",
     "points",
+    "large_store",
     "live_view",
     "cold_start",
     "continuation",

@@ -50,6 +50,11 @@ class CurveSaving:
         self._runs: list[str] = []
         self._saving: _Saving | None = None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether points that are due were not read yet."""
+        return self._saving is not None or bool(self._runs)
+
     def turn(self, steady: float) -> None:
         """Read a piece of the points that are due, and save the curves after the last one.
 

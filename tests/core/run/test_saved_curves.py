@@ -1,4 +1,4 @@
-"""Encode curves, and read them back: what is added afterwards goes on as if nothing had been."""
+"""Encode curves and read them back: they continue as if they had never been saved."""
 
 from __future__ import annotations
 
