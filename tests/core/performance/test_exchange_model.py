@@ -145,5 +145,19 @@ def test_without_trials_the_model_is_not_corrected() -> None:
 
 
 def test_with_one_rank_on_each_node_there_is_no_hierarchy() -> None:
-    assert Algorithm.HIERARCHICAL not in possible_algorithms(1)
-    assert Algorithm.HIERARCHICAL in possible_algorithms(2)
+    assert Algorithm.HIERARCHICAL not in possible_algorithms(4, 1)
+    assert Algorithm.HIERARCHICAL in possible_algorithms(4, 2)
+
+
+def test_within_one_node_what_measured_quicker_is_chosen_at_each_size() -> None:
+    trials = (
+        AlgorithmTrial(Algorithm.HIERARCHICAL, 1e5, 6e-5),
+        AlgorithmTrial(Algorithm.MPI, 1e5, 2e-5),
+        AlgorithmTrial(Algorithm.HIERARCHICAL, 4e6, 1e-3),
+        AlgorithmTrial(Algorithm.MPI, 4e6, 2e-3),
+    )
+
+    assert choose(1e3, 1, 2, MEMORY, MEMORY, trials) is Algorithm.MPI
+    assert choose(1e5, 1, 2, MEMORY, MEMORY, trials) is Algorithm.MPI
+    assert choose(4e6, 1, 2, MEMORY, MEMORY, trials) is Algorithm.HIERARCHICAL
+    assert choose(1e8, 1, 2, MEMORY, MEMORY, trials) is Algorithm.HIERARCHICAL

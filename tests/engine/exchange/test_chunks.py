@@ -29,6 +29,16 @@ def test_a_plan_has_every_gradient_once(sizes, nbytes):
     assert sorted(plan.all_slots) == [n for n, size in enumerate(sizes) if size]
 
 
+@given(sizes=SIZES, nbytes=st.sampled_from([0, 100_000, 1 << 62]))
+def test_gradients_that_are_few_go_with_the_header_in_one_message(sizes, nbytes):
+    shapes = [GradientShape(f"/{n}", (200, size), "f4") for n, size in enumerate(sizes)]
+
+    plan = BucketLayout(shapes, closing_bytes=nbytes)
+
+    assert not plan.buckets or 800 * sum(sizes) > nbytes
+    assert sorted(plan.all_slots) == [n for n, size in enumerate(sizes) if size]
+
+
 def test_ranks_that_agree_have_nothing_to_be_said():
     shapes = [GradientShape("/a", (3, 2), "f4"), GradientShape("/b", (), "f8")]
 

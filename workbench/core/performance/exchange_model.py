@@ -20,7 +20,8 @@ from itertools import pairwise
 
 # Single precision, added in place by one core of a current machine.
 REDUCTION = 4e9
-# A library's choice is unknown beforehand, so it is chosen only if it is faster by this factor.
+# A library's choice is unknown beyond the tried sizes, so there it must be faster by this factor.
+# Within them it may be slower by as much: trials are that uncertain, and ours runs in Python.
 LIBRARY_MARGIN = 0.9
 _MARK = "codec "  # before the codec's name in a rank's report: 1 for the one in use
 # TCP reaches this share of a link's rating: 1.38 of 1.44 Gbit/s.
@@ -80,9 +81,12 @@ class Codec(StrEnum):
     POWERSGD = "powersgd"
 
 
+_MARKS = {codec: f"{_MARK}{codec}" for codec in Codec}
+
+
 def mark_codec(reported: dict[str, float], codec: Codec) -> None:
     """Add the codec of the gradients to a rank's report on its exchange."""
-    mark = f"{_MARK}{codec}"
+    mark = _MARKS[codec]
     if not reported.get(mark):
         reported.update({name: 0.0 for name in reported if name.startswith(_MARK)})
         reported[mark] = 1.0
@@ -165,27 +169,32 @@ def choose(
 ) -> Algorithm:
     """Return the algorithm that is fastest by the model, for the arguments of ``seconds``.
 
-    Within one node it is the library's own: it adds in shared memory, without the copies that every
-    algorithm on top of it has to make.
+    Within one node it is the library's own unless trials say otherwise.
 
     Args:
         trials: What was measured there. It corrects the model, which knows no cost of a message
             besides the link's latency.
     """
-    if nodes <= 1:
+    if nodes <= 1 and not trials:
         return Algorithm.MPI
     shape = (nodes, ranks_per_node, link, memory)
     took = {
         one: corrected_seconds(one, nbytes, *shape, trials)
-        for one in possible_algorithms(ranks_per_node)
+        for one in possible_algorithms(nodes, ranks_per_node)
     }
-    if nbytes > max((one.nbytes for one in trials), default=0.0):
-        took[Algorithm.MPI] /= LIBRARY_MARGIN
+    was_tried = nbytes <= max((one.nbytes for one in trials), default=0.0)
+    took[Algorithm.MPI] *= LIBRARY_MARGIN if was_tried else 1 / LIBRARY_MARGIN
     return min(took, key=lambda one: took[one])
 
 
-def possible_algorithms(ranks_per_node: int) -> tuple[Algorithm, ...]:
-    """Return the algorithms between nodes; with one rank each, the hierarchy is the ring."""
+def possible_algorithms(nodes: int, ranks_per_node: int) -> tuple[Algorithm, ...]:
+    """Return the algorithms to choose from.
+
+    Between nodes with one rank each, the hierarchy is the ring. Within one node it is the exchange
+    in shared memory, and messages of ours would only copy more than the library's.
+    """
+    if nodes <= 1:
+        return (Algorithm.HIERARCHICAL, Algorithm.MPI)
     return tuple(
         one for one in Algorithm if ranks_per_node > 1 or one is not Algorithm.HIERARCHICAL
     )

@@ -93,6 +93,7 @@ class BucketLayout:
         fused_bytes: Size of the buckets that gradients are copied into; 0 to leave them in place.
         order: Numbers of the gradients in the order of completion; the given order by default.
         is_squeezed: Returns whether a gradient is compressed.
+        closing_bytes: If all gradients together are no larger, they go with the header.
     """
 
     def __init__(
@@ -101,30 +102,28 @@ class BucketLayout:
         fused_bytes: int = 0,
         order: Sequence[int] = (),
         is_squeezed: Callable[[GradientShape], bool] = lambda shape: False,
+        closing_bytes: int = 0,
     ) -> None:
         self.shapes = list(shapes)
         self._is_squeezed = is_squeezed
         self.key = [(shape.shape, shape.kind) for shape in shapes]
+        self.types = [numpy.dtype(shape.kind or "V") for shape in shapes]
+        """The type of each gradient."""
         there = [n for n in order or range(len(shapes)) if shapes[n].kind and shapes[n].size]
-        small = [n for n in there if self._is_small(shapes[n])]
-        large = [n for n in there if not self._is_small(shapes[n])]
+        goes_at_once = self._nbytes(there) <= closing_bytes
+        small = [n for n in there if _is_small(shapes[n], goes_at_once)]
+        large = [n for n in there if not _is_small(shapes[n], goes_at_once)]
         self.buckets = self._fused(large, fused_bytes) if fused_bytes else self._in_place(large)
         sizes = [HEADER, *(shapes[n].size for n in small)]
         self.closing = Bucket("f4", [-1, *small], sizes, fused=True)
         self.home = {n: b for b, bucket in enumerate(self.buckets) for n in bucket.slots}
+        self.nbytes = sum(one.nbytes for one in (*self.buckets, self.closing))
+        """Bytes of all buckets."""
 
     @property
     def all_slots(self) -> list[int]:
         """Numbers of all existing gradients."""
         return [n for bucket in (*self.buckets, self.closing) for n in bucket.slots if n >= 0]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all buckets."""
-        return sum(bucket.nbytes for bucket in self.buckets) + self.closing.nbytes
-
-    def _is_small(self, shape: GradientShape) -> bool:
-        return shape.wire == "f4" and 4 * shape.size < DIRECT_BYTES
 
     def _in_place(self, large: list[int]) -> list[Bucket]:
         return [
@@ -151,6 +150,10 @@ class BucketLayout:
 
     def _nbytes(self, slots: list[int]) -> int:
         return sum(self.shapes[n].size * int(self.shapes[n].wire[1:]) for n in slots)
+
+
+def _is_small(shape: GradientShape, goes_at_once: bool) -> bool:
+    return shape.wire == "f4" and (goes_at_once or 4 * shape.size < DIRECT_BYTES)
 
 
 def disagreement(all_shapes: Sequence[Sequence[GradientShape]]) -> GradientError | None:

@@ -17,6 +17,7 @@ import numpy
 
 from workbench.core.performance.exchange_model import Algorithm, Codec
 from workbench.engine.exchange.bucket_layout import (
+    HEADER,
     Bucket,
     BucketLayout,
     GradientShape,
@@ -36,6 +37,9 @@ from workbench.errors import GradientError
 _WHOLE = 1 << 62
 _SHARE_OF_LATENCY = 20
 BUCKET_BYTES = (1 << 20, 25 << 20)
+# Beside a header that travels alone, copying gradients to it and back costs this.
+_COPIED_BYTES_PER_SECOND = 4e9
+_MOST_CLOSING_BYTES = 1 << 20
 
 
 @dataclass
@@ -97,7 +101,6 @@ class Exchanger:
         self._storage = Storage()
         self._squeezed: dict[int, Compressed] = {}
         self._findings: dict[int, Findings] = {}
-        self._names: list[str] = []
         self._flight: Flight | None = None
         self._resumed: dict[str, Any] | None = None
 
@@ -161,7 +164,7 @@ class Exchanger:
         """
         if self._flight is None:
             self.tally = Tally()
-        shapes = [shape_of(*one) for one in zip(names, gradients, kept, strict=True)]
+        shapes = self._shapes(names, gradients, kept)
         flight, self._flight = self._flight, None
         if flight is None:  # else the pending exchange is its own
             self.reducer.transport.rest()
@@ -170,7 +173,8 @@ class Exchanger:
             flight = None
         for _ in range(2):
             assert self.plan is not None
-            changed = shapes != self.plan.shapes or self._is_stale(flight, gradients)
+            is_same = shapes is self.plan.shapes or shapes == self.plan.shapes
+            changed = not is_same or self._is_stale(flight, gradients)
             if (
                 news := self._attempt(self.plan, gradients, changed, flight, forgiving)
             ) is not None:
@@ -180,6 +184,26 @@ class Exchanger:
         raise GradientError(
             "Gradients changed while they were exchanged", "exchange them once per step."
         )
+
+    def _shapes(
+        self,
+        names: Sequence[str],
+        gradients: Sequence[Array | None],
+        kept: Sequence[tuple[int, ...]],
+    ) -> list[GradientShape]:
+        """Return the gradients' shapes; the layout's own list if they are as in the last step."""
+        plan = self.plan
+        if plan is not None and len(names) == len(gradients) == len(plan.shapes):
+            for name, gradient, (before, shape, _), kind in zip(
+                names, gradients, plan.shapes, plan.types, strict=True
+            ):
+                if gradient is None or gradient.shape != shape or name != before:
+                    break
+                if gradient.dtype != kind:
+                    break
+            else:
+                return plan.shapes
+        return [shape_of(*one) for one in zip(names, gradients, kept, strict=True)]
 
     def _is_stale(self, flight: Flight | None, gradients: Sequence[Array | None]) -> bool:
         """Return whether a sent gradient has changed since, as after two backward passes."""
@@ -257,8 +281,10 @@ class Exchanger:
     def _close(self, plan: BucketLayout, gradients: Sequence[Any], changed: bool) -> None:
         """Exchange the small gradients and the header."""
         closing, start = plan.closing, time.perf_counter()
-        closing.buffer.fill(0)
-        if not changed:
+        if changed:
+            closing.buffer.fill(0)
+        else:
+            closing.buffer[:HEADER] = 0
             self._storage.load(closing, gradients)
         finite = not is_suspect(closing.buffer)
         self._findings[-1] = Findings()
@@ -290,7 +316,9 @@ class Exchanger:
         first = dict.fromkeys([*gathered[0][1], *range(len(shapes))])
         kept = self.plan is not None and self.plan.shapes == shapes
         if not kept:
-            self.plan = BucketLayout(shapes, self._fused_bytes(), [*first], self._is_squeezed)
+            self.plan = BucketLayout(
+                shapes, self._fused_bytes(), [*first], self._is_squeezed, self._closing_bytes()
+            )
             self._squeezed = {
                 number: self._squeeze(self.plan, bucket)
                 for number, bucket in enumerate(self.plan.buckets)
@@ -308,6 +336,13 @@ class Exchanger:
         link, size = self.reducer.link, self.reducer.transport.size
         least, most = BUCKET_BYTES
         return int(min(most, max(least, _SHARE_OF_LATENCY * size * link.latency * link.bandwidth)))
+
+    def _closing_bytes(self) -> int:
+        """Return up to what size copying gradients is cheaper than a header on its own."""
+        if self.overlaps or self.codec is not Codec.NONE or self.reducer.nodes == 1:
+            return 0
+        header = self.reducer.expected(4 * HEADER)
+        return int(min(_MOST_CLOSING_BYTES, header * _COPIED_BYTES_PER_SECOND / 2))
 
     def _is_squeezed(self, shape: GradientShape) -> bool:
         if self.codec is Codec.NONE or shape.wire != "f4":

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 import numpy
+from mpi4py import MPI
 
 from workbench.engine.exchange.bucket_layout import Bucket
 from workbench.engine.exchange.transport import Array
@@ -42,8 +43,11 @@ class Storage:
     ) -> list[tuple[int, Array]]:
         """Write means back; return number and array of each that must replace a gradient."""
         news = []
+        may_share = (
+            not bucket.fused or bucket.slots[0] >= 0
+        )  # the header's buffer is never given out
         for n, flat in zip(bucket.slots, flats, strict=True):
-            if n < 0 or numpy.may_share_memory(flat, gradients[n]):
+            if n < 0 or (may_share and numpy.may_share_memory(flat, gradients[n])):
                 continue
             mean, old = flat.reshape(gradients[n].shape), gradients[n]
             if bucket.fused and bucket.slots[0] >= 0 and old.dtype == mean.dtype:
@@ -68,12 +72,18 @@ class Storage:
 
 def _is_plain(array: Array, wire: str) -> bool:
     flags = array.flags
-    return bool(flags.c_contiguous and flags.writeable and array.dtype.str[1:] == wire)
+    return bool(flags.c_contiguous and flags.writeable and array.dtype == wire)
+
+
+def _address(array: Array) -> int:
+    if array.flags.c_contiguous:  # ten times as quick as the other
+        return MPI.Get_address(array)
+    return int(array.__array_interface__["data"][0])
 
 
 def _apart(arrays: Sequence[Array]) -> list[bool]:
     """Return for each array whether it shares memory with no other one."""
-    starts = [array.__array_interface__["data"][0] for array in arrays]
+    starts = [_address(array) for array in arrays]
     order = sorted(range(len(arrays)), key=starts.__getitem__)
     alone = [True] * len(arrays)
     for one, two in itertools.pairwise(order):

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import accumulate, pairwise
 
 import numpy
 from mpi4py import MPI
@@ -31,15 +32,16 @@ _PROBE_BYTES = 2 << 20
 _PROBES = 3
 # For memory: a probe is short, and is slow whenever another program has the core.
 _MEMORY_PROBES = 12
-_LARGE_BYTES = 256 << 10
-_TRIAL_BYTES = 4 << 20
-_TRIALS = 4
-# Between nodes: sizes at which each algorithm is tried, while the model says that it is over soon.
-_LINK_TRIAL_BYTES = (4 << 10, 32 << 10, 256 << 10, 2 << 20)
-_LINK_TRIALS = 3
-_LINK_TRIAL_SECONDS = 0.05
-# Other programs on the cores make both equally slow; without them shared memory is faster.
-_DOUBT = 1.25
+# Sizes at which each algorithm is tried, while the model says that it is over soon.
+_TRIAL_BYTES = (4 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20)
+_MEMORY_TRIAL_BYTES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
+_TRIAL_SECONDS = 0.05
+# Repetitions of one size: as many as end in this time, judged by the first.
+_SIZE_SECONDS = 0.1
+_TRIALS = (2, 9)
+# Arrays up to this size together are copied into one message, where each message has its price.
+_FUSED_BYTES = 4 << 20
+_MOST_SIZES = 1000
 
 
 class Reducer:
@@ -62,23 +64,26 @@ class Reducer:
         self.lanes = self._opened()
         self._cuts: dict[tuple[int, ...], list[list[ArraySlice]]] = {}
         self._room = numpy.empty(0, numpy.uint8)
+        self._together = numpy.empty(0, numpy.uint8)
         self._trials: tuple[AlgorithmTrial, ...] = ()
-        self.memory, self.link, self.shares = self._measured()
+        self._chosen: dict[int, Algorithm] = {}
+        self.memory, self.link = self._measured()
         for ring in (self._ring, self._across):
             if ring is not None:
                 ring.bandwidth = self.link.bandwidth
-        if self.nodes > 1 and algorithm is None:
+        if transport.size > 1 and algorithm is None:
             self._trials = self._tried()
 
     def algorithm(self, nbytes: int) -> Algorithm:
         """Return the algorithm for ``nbytes``; the same on all ranks."""
         if self.forced is not None:
             return self._possible(self.forced)
-        if self.nodes == 1:
-            large = nbytes >= _LARGE_BYTES and self.shares
-            return Algorithm.HIERARCHICAL if large else Algorithm.MPI
-        shape = (self.nodes, self.per_node, self.link, self.memory)
-        return self._possible(choose(nbytes, *shape, self._trials))
+        if nbytes not in self._chosen:
+            shape = (self.nodes, self.per_node, self.link, self.memory)
+            if len(self._chosen) == _MOST_SIZES:
+                self._chosen.clear()
+            self._chosen[nbytes] = self._possible(choose(nbytes, *shape, self._trials))
+        return self._chosen[nbytes]
 
     def expected(self, nbytes: float) -> float:
         """Return the modelled seconds of an average of ``nbytes``."""
@@ -104,10 +109,28 @@ class Reducer:
             self._hierarchical(arrays, sizes, factor, findings)
         else:
             self._scan(arrays, findings)
+            self._each(one, arrays, factor)
+        return one
+
+    def _each(self, one: Algorithm, arrays: Sequence[Array], factor: float) -> None:
+        """Average arrays by an algorithm that takes one at a time.
+
+        Between nodes small ones go together, as the algorithm was chosen for their sum.
+        """
+        scale = arrays[0].dtype.type(factor)
+        if len(arrays) == 1 or self.nodes == 1 or sum(a.nbytes for a in arrays) > _FUSED_BYTES:
             for array in arrays:
                 self._whole(one, array)
-                numpy.multiply(array, array.dtype.type(factor), array)
-        return one
+                numpy.multiply(array, scale, array)
+            return
+        if not self._together.nbytes:
+            self._together = numpy.empty(_FUSED_BYTES, numpy.uint8)
+        ends = [0, *accumulate(len(array) for array in arrays)]
+        flat = self._together[: ends[-1] * arrays[0].itemsize].view(arrays[0].dtype)
+        numpy.concatenate(arrays, out=flat)
+        self._whole(one, flat)
+        for array, (start, end) in zip(arrays, pairwise(ends), strict=True):
+            numpy.multiply(flat[start:end], scale, array)
 
     def _hierarchical(
         self,
@@ -191,47 +214,52 @@ class Reducer:
             self._ring.lanes = lanes
         return lanes
 
-    def _measured(self) -> tuple[Link, Link, bool]:
-        """Measure memory, the link between nodes, and whether shared memory is faster than MPI."""
+    def _measured(self) -> tuple[Link, Link]:
+        """Measure memory, and the link between nodes; collective."""
         transport = self.transport
         memory = probe(transport, transport.node, _MEMORY_PROBES)
         link = probe(transport, transport.across or transport.comm) if self.nodes > 1 else memory
         if self.lanes is not None:
             link = replace(link, bandwidth=_lane_bandwidth(transport, self.lanes))
-        if self._shared is None or self.nodes > 1:
-            return memory, link, False
-        return memory, link, self._sharing_pays()
-
-    def _sharing_pays(self) -> bool:
-        """Measure whether shared memory is faster than MPI; alternately, each once to warm up."""
-        took = self._took((Algorithm.HIERARCHICAL, Algorithm.MPI), _TRIAL_BYTES, _TRIALS)
-        return took[Algorithm.HIERARCHICAL] < _DOUBT * took[Algorithm.MPI]
+        return memory, link
 
     def _tried(self) -> tuple[AlgorithmTrial, ...]:
-        """Measure each algorithm between nodes with small messages; the same on all ranks."""
+        """Measure each algorithm with small messages; the same on all ranks."""
         shape = (self.nodes, self.per_node, self.link, self.memory)
-        ways = [one for one in possible_algorithms(self.per_node) if self._possible(one) is one]
+        ways = [
+            one
+            for one in possible_algorithms(self.nodes, self.per_node)
+            if self._possible(one) is one
+        ]
         found: list[AlgorithmTrial] = []
-        for nbytes in _LINK_TRIAL_BYTES:
-            soon = [one for one in ways if seconds(one, nbytes, *shape) < _LINK_TRIAL_SECONDS]
-            took = self._took(soon, nbytes, _LINK_TRIALS)
+        for nbytes in _TRIAL_BYTES if self.nodes > 1 else _MEMORY_TRIAL_BYTES:
+            soon = [one for one in ways if seconds(one, nbytes, *shape) < _TRIAL_SECONDS]
+            took = self._took(soon, nbytes)
             found += [AlgorithmTrial(one, nbytes, took[one]) for one in soon]
         return tuple(found)
 
-    def _took(self, ways: Sequence[Algorithm], nbytes: int, trials: int) -> dict[Algorithm, float]:
-        """Return the shortest seconds of each way, of the slowest rank; each once to warm up."""
-        array, findings = numpy.zeros(nbytes // 4, "f4"), Findings()
-        took: dict[Algorithm, float] = {}
-        before = self.forced
-        for trial in range(1 + trials):
-            for one in ways:
-                self.forced = one
-                self.transport.comm.Barrier()
-                seconds_ = _seconds(lambda: self.mean([array], findings))
-                if trial:
-                    took[one] = min(seconds_, took.get(one, seconds_))
+    def _took(self, ways: Sequence[Algorithm], nbytes: int) -> dict[Algorithm, float]:
+        """Return the median of each way's seconds on the slowest rank; the first warms up.
+
+        All ways take turns, so that a load on the cores or the link falls on all of them.
+        """
+        array = numpy.zeros(nbytes // 4, "f4")
+        fewest, most = _TRIALS
+        first = self._round(ways, array)
+        count = int(min(most, max(fewest, _SIZE_SECONDS / max(1e-9, sum(first)))))
+        rounds = [self._round(ways, array) for _ in range(count)]
+        return dict(zip(ways, numpy.median(rounds, axis=0).tolist(), strict=True))
+
+    def _round(self, ways: Sequence[Algorithm], array: Array) -> list[float]:
+        """Average an array once in each way; return the seconds on the slowest rank."""
+        before, findings, took = self.forced, Findings(), numpy.zeros(len(ways))
+        for number, one in enumerate(ways):
+            self.forced = one
+            self.transport.comm.Barrier()
+            took[number] = _seconds(lambda: self.mean([array], findings))
         self.forced = before
-        return {one: self.transport.largest(seconds_) for one, seconds_ in took.items()}
+        self.transport.comm.Allreduce(MPI.IN_PLACE, took, MPI.MAX)
+        return took.tolist()
 
 
 def reducer_of(transport: Transport, algorithm: Algorithm | None) -> Reducer:
