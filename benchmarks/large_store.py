@@ -10,7 +10,6 @@ from pathlib import Path
 
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Sample
-from workbench.requests.run import new_run_id
 from workbench.server.operations import runs as listed
 from workbench.store import Store
 from workbench.supervisor.curve_saving import LOOK_SECONDS, CurveSaving
@@ -53,7 +52,7 @@ def _opened(
     place: Place, points: int, rounds: int, say: Callable[[str], None]
 ) -> tuple[Series, Series]:
     with home(place.path("home")), Store() as store:
-        run = _run(store, "points")
+        run = _run(store, 0)
         words = [sys.executable, str(WRITER), "store", run, str(points), str(RANKS)]
         subprocess.run(words, check=True, capture_output=True)
         store.put_run_fact(run, state=RunState.FINISHED)
@@ -83,7 +82,7 @@ def _open(store: Store, run: str) -> float:
 def _listed(place: Place, number: int, rounds: int) -> Series:
     with home(place.path("home")), Store() as store:
         for one in range(number):
-            run = _run(store, f"digits {one}")
+            run = _run(store, one)
             samples = tuple(Sample(name, 100, 1.7e9, 0.5) for name in NAMES)
             store.add_batches([Batch(run, 0, 1, samples)])
             store.put_run_fact(run, state=RunState.FINISHED, started=1.7e9, ended=1.7e9 + one)
@@ -95,7 +94,9 @@ def _listed(place: Place, number: int, rounds: int) -> Series:
     return Series("median", tuple(found))
 
 
-def _run(store: Store, name: str) -> str:
-    wish = RunWish(new_run_id(time.time()), name, RunKind.CELL, "pass", created=time.time())
+def _run(store: Store, number: int) -> str:
+    wish = RunWish(
+        f"261121-{number:06}-aaaa", f"digits {number}", RunKind.CELL, "pass", created=time.time()
+    )
     store.wish_run(wish)
     return wish.id
