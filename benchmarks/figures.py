@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
 
+from .machine import busy_cores
+
 LEAST_ROUNDS = 5
+LOAD = 0.15  # cores
 
 
 class BenchmarkFailed(Exception):
@@ -20,10 +23,12 @@ class Series:
     Args:
         label: What was measured.
         values: In the row's unit.
+        loads: Cores that other programs used beside each round; empty if that was not looked at.
     """
 
     label: str
     values: tuple[float, ...]
+    loads: tuple[float, ...] = ()
 
     @property
     def median(self) -> float:
@@ -78,18 +83,38 @@ class Row:
 
 
 def interleaved(
-    rounds: int, ways: Mapping[str, Callable[[], float]], say: Callable[[str], None]
+    rounds: int,
+    ways: Mapping[str, Callable[[], float]],
+    say: Callable[[str], None],
+    busy: Callable[[], float] = busy_cores,
 ) -> dict[str, Series]:
     """Measure every way once a round, in turn, so that all share the machine's moods.
+
+    Every second round is measured in the reverse order. The processor time of other programs is
+    looked at between rounds, while nothing is measured: a round with more than ``LOAD`` of a core
+    before or after it is measured again. Of at most twice as many rounds, those with the least load
+    count.
 
     Args:
         ways: Label to what does it and returns the value.
         say: Called with a line for each round.
+        busy: Returns the cores that are used while nothing is measured.
     """
-    values: dict[str, list[float]] = {label: [] for label in ways}
-    for number in range(1, rounds + 1):
-        for label, measure in ways.items():
-            values[label].append(measure())
-        reported = ", ".join(f"{label} {series[-1]:.5g}" for label, series in values.items())
-        say(f"round {number} of {rounds}: {reported}")
-    return {label: Series(label, tuple(series)) for label, series in values.items()}
+    tried: list[tuple[float, list[float]]] = []
+    before = busy()
+    while len(tried) < 2 * rounds and sum(load <= LOAD for load, _ in tried) < rounds:
+        order = list(ways.items())
+        if len(tried) % 2:
+            order.reverse()
+        values = {label: measure() for label, measure in order}
+        after = busy()
+        tried.append((max(before, after), [values[label] for label in ways]))
+        before = after
+        reported = ", ".join(f"{label} {values[label]:.5g}" for label in ways)
+        say(f"round {len(tried)} of {rounds}: {reported}; others used {tried[-1][0]:.2f} cores")
+    chosen = sorted(sorted(range(len(tried)), key=lambda number: tried[number][0])[:rounds])
+    loads = tuple(tried[number][0] for number in chosen)
+    columns = zip(*(tried[number][1] for number in chosen), strict=True)
+    return {
+        label: Series(label, values, loads) for label, values in zip(ways, columns, strict=True)
+    }

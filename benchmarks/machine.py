@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import time
 from pathlib import Path
 
 import psutil
@@ -33,6 +34,16 @@ def machine() -> dict[str, str]:
 def is_busy() -> bool:
     """Whether so much else runs that the figures mean little."""
     return os.getloadavg()[0] > 0.5 * len(os.sched_getaffinity(0))
+
+
+def busy_cores(seconds: float = 0.1) -> float:
+    """Return how many cores all programs use while this one waits ``seconds``."""
+    before = psutil.cpu_times()
+    time.sleep(seconds)
+    after = psutil.cpu_times()
+    idle = after.idle + after.iowait - before.idle - before.iowait
+    spent = sum(after[:8]) - sum(before[:8])  # the rest is in these already
+    return psutil.cpu_count() * max(0.0, 1 - idle / spent) if spent else 0.0
 
 
 def _processor() -> str:

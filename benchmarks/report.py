@@ -9,7 +9,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.table import Table
 
-from .figures import Row, Series
+from .figures import LOAD, Row, Series
 
 HEADS = ("what", "workbench", "instead", "ratio (least to greatest)", "goal", "")
 Results = Mapping[str, Sequence[Row]]
@@ -59,6 +59,8 @@ def _cells(row: Row) -> tuple[str, ...]:
     goal = f"≤ {quantity(row.limit, row.unit)}" if row.limit is not None else goal
     met = {True: "met", False: "missed", None: ""}[row.met]
     what = f"{row.what}; {row.note}" if row.note else row.what
+    if row.ours and (load := max(row.ours.loads, default=0.0)) > LOAD:
+        what += f"; beside other programs, which used {load:.1f} cores"
     return what, _series(row.ours, row.unit), _series(row.theirs, row.unit), spread, goal, met
 
 

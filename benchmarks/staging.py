@@ -157,6 +157,8 @@ def _stage(hosts: Hosts, sessions: list[SshSession], folder: Path, *, fresh: boo
 def _copy(hosts: Hosts, folder: Path, way: str, *, fresh: bool = True) -> float:
     if fresh:
         _clear(hosts)
+    else:
+        _copy(hosts, folder, way)  # whatever was there before
     known = hosts.folder / "known"
     known.write_text(f"{hosts[0].known_hosts}\n")
     ssh = ["-F", "none", "-i", f"{hosts.folder}/key", "-o", f"UserKnownHostsFile={known}"]
