@@ -29,6 +29,7 @@ from workbench.engine.process_state import restored
 from workbench.engine.rank import Rank
 from workbench.engine.run_context import Current
 from workbench.engine.run_log import make_for_owner
+from workbench.engine.script_modules import own_modules
 from workbench.engine.traceback_format import last_line, own_traceback
 
 MAGIC_LINE = "%%dist_train\n"
@@ -114,15 +115,14 @@ def _script(run: Current, assignment: Assignment, shell: Any) -> None:
     _remember_lines(path, assignment.source)
     module = types.ModuleType("__main__")
     module.__dict__.update(__file__=path, __builtins__=builtins, **dict(assignment.parameters))
-    before_main, before_argv, before_path = sys.modules["__main__"], sys.argv, list(sys.path)
+    before_main, before_argv = sys.modules["__main__"], sys.argv
     sys.modules["__main__"] = module
     sys.argv = [path, *assignment.arguments]
-    sys.path.insert(0, str(Path(path).parent))
     try:
-        exec(compile(assignment.source, path, "exec", dont_inherit=True), module.__dict__)
+        with own_modules(Path(path).parent):
+            exec(compile(assignment.source, path, "exec", dont_inherit=True), module.__dict__)
     finally:
         sys.modules["__main__"], sys.argv = before_main, before_argv
-        sys.path[:] = before_path
         kept = {k: v for k, v in module.__dict__.items() if not k.startswith("__")}
         shell.user_ns.update(kept)
 
