@@ -65,7 +65,7 @@ class Rank:
         self._sampler, self._run_name = Sampler(), ""
         self._continued = set[str]()
         slow_links(MPI.COMM_WORLD)
-        self._local_rank, self._leader, self._master = _place(MPI.COMM_WORLD)
+        self._machines, self._leader, self._master = _place(MPI.COMM_WORLD)
         self._ports = _free_ports(MPI.COMM_WORLD) if _head() else ()
         folder = Path.home() / crash_folder
         self._crash_file = _watch_for_crashes(folder, generation, self.number)
@@ -135,7 +135,7 @@ class Rank:
         # As torchrun does, so that init_process_group() needs no argument.
         port = self._master_port(assignment)
         os.environ.update(
-            torch_environment(self.number, world.size, self._local_rank, self._master, port)
+            torch_environment(self.number, self._machines[: world.size], self._master, port)
         )
         return run
 
@@ -287,18 +287,19 @@ class Rank:
         )
 
 
-def _place(world: MPI.Intracomm) -> tuple[int, int, str]:
-    """Return local rank, the node's lowest rank, and rank 0's host; collective over ``world``.
+def _place(world: MPI.Intracomm) -> tuple[list[int], int, str]:
+    """Return each rank's machine, the node's lowest rank, and rank 0's host; collective.
 
     Simulated nodes share their machine's devices, and so its local ranks.
     """
     machine, node = world.Split_type(MPI.COMM_TYPE_SHARED), node_of(world)
-    local_rank, alone = machine.rank, machine.size == world.size
+    machines = world.allgather(machine.bcast(world.rank))
+    alone = machine.size == world.size
     leader = node.bcast(world.rank)
     machine.Free()
     node.Free()
     host = world.bcast(_head() or socket.gethostname())
-    return local_rank, leader, "127.0.0.1" if alone else str(host)
+    return machines, leader, "127.0.0.1" if alone else str(host)
 
 
 def _head() -> str:

@@ -124,12 +124,13 @@ def test_the_machine_file_holds_every_rank_once(hosts, ranks) -> None:
 
 
 def test_torch_finds_its_place_in_the_environment() -> None:
-    world = plan_world(TWO_HOSTS, 4)
-
-    assert torch_environment(3, world.size, world.local_rank(3), "a", 2345) == {
-        "RANK": "3",
-        "WORLD_SIZE": "4",
+    assert torch_environment(4, [0, 0, 2, 0, 2, 2], "a", 2345) == {
+        "RANK": "4",
+        "WORLD_SIZE": "6",
         "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "3",
+        "GROUP_RANK": "1",
+        "GROUP_WORLD_SIZE": "2",
         "MASTER_ADDR": "a",
         "MASTER_PORT": "2345",
     }

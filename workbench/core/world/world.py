@@ -144,14 +144,20 @@ def network_of(addresses: Sequence[str]) -> str:
     return "" if network.endswith("/0") else str(ipaddress.ip_network(network, strict=False))
 
 
-def torch_environment(
-    rank: int, size: int, local_rank: int, master: str, port: int
-) -> dict[str, str]:
-    """Return the variables that ``torch.distributed.init_process_group()`` reads on ``rank``."""
+def torch_environment(rank: int, machines: Sequence[int], master: str, port: int) -> dict[str, str]:
+    """Return the variables that ``torchrun`` would set on ``rank``, for whatever reads them.
+
+    Args:
+        machines: For each rank of the run a number of its machine.
+    """
+    mine, distinct = machines[rank], [*dict.fromkeys(machines)]
     return {
         "RANK": str(rank),
-        "WORLD_SIZE": str(size),
-        "LOCAL_RANK": str(local_rank),
+        "WORLD_SIZE": str(len(machines)),
+        "LOCAL_RANK": str(machines[:rank].count(mine)),
+        "LOCAL_WORLD_SIZE": str(machines.count(mine)),
+        "GROUP_RANK": str(distinct.index(mine)),
+        "GROUP_WORLD_SIZE": str(len(distinct)),
         "MASTER_ADDR": master,
         "MASTER_PORT": str(port),
     }
