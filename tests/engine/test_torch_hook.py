@@ -67,6 +67,23 @@ def test_accumulated_gradients_make_one_iteration_with_the_mean_of_its_losses(tr
     assert (found.progress.iteration, found.progress.epoch) == (6, 1.0)
 
 
+def test_without_an_optimizer_each_backward_pass_is_an_iteration(trained) -> None:
+    found = trained("by_hand")
+
+    assert found.values["loss"] == curve(found.said["loss"])
+    assert "lr" not in found.values
+    assert (found.progress.iteration, found.progress.epoch) == (6, 2.0)
+
+
+def test_the_optimizer_of_an_earlier_cell_makes_the_iterations(trained) -> None:
+    exec(compile((LOOPS / "in_cells.py").read_text(), "in_cells.py", "exec"), {})
+
+    found = trained("in_cells")
+
+    assert [*found.values["lr"].values()] == [0.05] * 4
+    assert found.progress.iteration == 4
+
+
 def test_a_scaled_loss_is_reported_as_it_was_and_a_skipped_step_counts(trained) -> None:
     found = trained("scaled")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,6 +59,7 @@ def _wrap_parts(torch: Any) -> None:
     codes = []
     for owner, name, around in (
         (torch.autograd, "backward", hooks.backward),
+        (torch.optim.Optimizer, "__init__", hooks.optimizing),
         (loader, "__iter__", hooks.iterated),
         (batches, "__next__", hooks.fetched),
         (scaler, "scale", hooks.scaled),
@@ -109,6 +111,7 @@ class _Watched(WatchedLoop):
 
         self.replicas = Replicas(torch, exchange_options())
         super().__init__(run, functools.partial(_numbers, torch), self.replicas)
+        self.has_optimizer = False
         run.closing.append(_forget)
 
 
@@ -120,12 +123,18 @@ def _forget() -> None:
     _watched = None
 
 
+class _ByHand:
+    """Stands for the optimizer of a loop that has none."""
+
+
 class _Hooks:
     """The functions that are put around PyTorch's own."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._is_compiling = torch.compiler.is_dynamo_compiling
+        self._optimizers = weakref.WeakSet[Any]()
+        self._by_hand = _ByHand()
 
     def watched(self) -> _Watched | None:
         """Return the present run's loop; None outside of a run, and in other threads."""
@@ -150,15 +159,34 @@ class _Hooks:
             if here is None or grad_tensors is not None:
                 return original(tensors, grad_tensors, *args, **kwargs)
             here.do(here.loop.backward)
+            before = None if here.has_optimizer else self._gradients()
             result = original(tensors, grad_tensors, *args, **kwargs)
             here.do(self._note_loss, here.loop, tensors)
+            if before is not None:
+                # An optimizer that an earlier cell made steps later.
+                here.has_optimizer |= self._gradients() != before
+                if not here.has_optimizer:  # the program changes the weights itself
+                    here.ended_step(self._by_hand, lambda _: "", lambda _: None)
             return result
 
         return backward
 
+    def optimizing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``Optimizer.__init__`` which also notes that there is one."""
+
+        @functools.wraps(original)
+        def initialize(optimizer: Any, *args: Any, **kwargs: Any) -> None:
+            original(optimizer, *args, **kwargs)
+            self._optimizers.add(optimizer)
+            if (here := self.watched()) is not None:
+                here.has_optimizer = True
+
+        return initialize
+
     def before_step(self, *_: Any) -> None:
         """Note that an optimizer's step begins."""
         if (here := self.watched()) is not None:
+            here.has_optimizer = True
             here.do(here.loop.begin_step)
 
     def after_step(self, optimizer: Any, *_: Any) -> None:
@@ -242,6 +270,16 @@ class _Hooks:
             return original(replica, *args, **kwargs)
 
         return register
+
+    def _gradients(self) -> list[tuple[int, int]]:
+        """Identify the gradients, as they are, of the parameters of optimizers made before."""
+        return [
+            (id(p.grad), p.grad._version)
+            for optimizer in self._optimizers
+            for group in optimizer.param_groups
+            for p in group["params"]
+            if p.grad is not None
+        ]
 
     def _note_loss(self, loop: TrainingLoop, tensors: Any) -> None:
         is_one = isinstance(tensors, self._torch.Tensor)
