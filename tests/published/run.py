@@ -1,0 +1,143 @@
+"""Run published programs unmodified on two ranks, and print a table of what was seen.
+
+    python tests/published/run.py FOLDER [--ranks N] [--keep] [WORD ...]
+
+FOLDER has a checkout of each repository as OWNER+NAME; nothing is fetched. Words select programs
+whose path has one of them. It needs torch, torchvision and Pillow. A cluster of its own is started,
+in FOLDER/work, and deleted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from catalogue import PROGRAMS, Program  # beside this script
+from made_up import write_everything
+
+from workbench.analysis.step_breakdown import anatomy_of
+from workbench.core.run.model import Run
+from workbench.store import Store
+
+SECONDS = 600
+
+
+def command(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Call workbench, and return what it printed."""
+    called = [sys.executable, "-m", "workbench.cli", *arguments]
+    return subprocess.run(
+        called, capture_output=True, text=True, cwd=folder, timeout=SECONDS, check=False
+    )
+
+
+def losses_are_in(curve: list[float], printed: list[str]) -> bool:
+    """Return whether the printed numbers are in a curve, in order and as exactly as printed."""
+    left = iter(curve)
+    for text in printed:
+        digits = len(text.partition(".")[2].partition("e")[0])
+        exact = 0.51 * 10.0**-digits * 10.0 ** int(text.partition("e")[2] or 0)
+        if not any(abs(value - float(text)) <= exact for value in left):
+            return False
+    return True
+
+
+def seen(store: Store, run: Run, program: Program) -> list[str]:
+    """Return what is wrong with a run that has ended."""
+    wrong = []
+    written = {}
+    for rank, pieces in itertools.groupby(
+        sorted(store.output(run.id), key=lambda piece: piece.rank), key=lambda piece: piece.rank
+    ):
+        written[rank] = "".join(piece.text for piece in pieces)
+    points = store.points(run.id)
+    if program.printed:
+        for rank, text in written.items():
+            curve = [p.value for p in points if (p.name, p.rank) == (program.name, rank)]
+            printed = re.findall(program.printed, text)
+            if not losses_are_in(curve, printed):
+                wrong.append(f"rank {rank} printed {printed[:4]}, its curve has {curve[:4]}")
+        if not any(re.findall(program.printed, text) for text in written.values()):
+            wrong.append("no loss was printed")
+    if program.iterations and run.fact.iteration != program.iterations:
+        wrong.append(f"{run.fact.iteration} iterations instead of {program.iterations}")
+    if program.epochs and run.fact.epoch != program.epochs:
+        wrong.append(f"{run.fact.epoch} epochs instead of {program.epochs}")
+    return wrong
+
+
+def tried(program: Program, number: int, home: Path, ranks: int) -> bool:
+    """Run a program, and print what was seen; return whether it was as expected."""
+    work = home / "work"
+    folder = work / f"run{number}"
+    for name in ("results", "data"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    script = home / program.path
+    name = f"p{number}-{script.stem}"
+    arguments = program.arguments.format(work=work).split()
+    options = ["--ranks", str(ranks), "--name", name, *program.options.split()]
+    called = command("run", *options, "--oversubscribe", str(script), *arguments, folder=folder)
+    with Store(work / "home" / "store.sqlite3") as store:
+        saved = re.search(r"Saved as (\S+)", called.stdout + called.stderr)
+        run = store.run(saved[1]) if saved else None
+        wrong = [] if called.returncode == program.exits else [f"status {called.returncode}"]
+        if run is None:
+            print(f"| {program.label} | not started: {called.stderr[-500:]}", flush=True)
+            return False
+        wrong += seen(store, run, program) if not program.exits else []
+        names = sorted({p.name for p in store.points(run.id) if "/" not in p.name})
+        anatomy = anatomy_of(store, run)
+        parts = ", ".join(f"{1000 * s:.1f} {p}" for p, s in mean(anatomy.steps).items())
+        print(
+            f"| {program.label} | {run.fact.state.value} | {run.fact.iteration} |"
+            f" {run.fact.epoch} | {', '.join(names)} | {parts} | {' '.join(anatomy.says)} |"
+            f" {'; '.join(wrong) or 'as expected'} |",
+            flush=True,
+        )
+        if called.returncode != program.exits or wrong:
+            print((called.stdout + called.stderr)[-1500:])
+        elif program.exits:
+            print("   ", run.fact.error)
+    return not wrong
+
+
+def mean(steps: dict[int, dict[str, float]]) -> dict[str, float]:
+    """Return the mean seconds of each part over the ranks."""
+    names = list(next(iter(steps.values()), {}))
+    return {name: sum(one.get(name, 0.0) for one in steps.values()) / len(steps) for name in names}
+
+
+def main() -> int:
+    """Run what was asked for; return the number of programs that did something else."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("folder", type=Path)
+    asked.add_argument("--ranks", type=int, default=2)
+    asked.add_argument("--keep", action="store_true", help="leave the cluster up")
+    asked.add_argument("words", nargs="*")
+    options = asked.parse_args()
+    home = options.folder.resolve()
+    work = home / "work"
+    write_everything(work)
+    os.environ |= {
+        "WORKBENCH_HOME": str(work / "home"),
+        "CHAINER_DATASET_ROOT": str(work / "chainer"),
+        "PYTHONPATH": str(Path(__file__).resolve().parent / "cpu"),
+        "OMP_NUM_THREADS": "1",
+    }
+    failed = 0
+    try:
+        for number, program in enumerate(PROGRAMS):
+            if not options.words or any(word in program.path for word in options.words):
+                failed += not tried(program, number, home, options.ranks)
+    finally:
+        if not options.keep:
+            command("delete", folder=work)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
