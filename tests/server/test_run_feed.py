@@ -32,9 +32,9 @@ def readings(monkeypatch: pytest.MonkeyPatch) -> list[Feed]:
     found: list[Feed] = []
     read = Feed.read
 
-    def counted(self: Feed, now: float) -> bool:
+    def counted(self: Feed, now: float, **options: bool) -> bool:
         found.append(self)
-        return read(self, now)
+        return read(self, now, **options)
 
     monkeypatch.setattr(Feed, "read", counted)
     return found

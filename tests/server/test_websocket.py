@@ -476,7 +476,7 @@ async def test_a_store_that_a_newer_workbench_wrote_is_reported(follow, run, sto
 async def test_a_store_that_fails_meanwhile_is_reported_and_a_page_may_come_back(
     follow, run, monkeypatch
 ) -> None:
-    def fail(self, now):
+    def fail(self, now, **options):
         raise StoreError("The store cannot be read (disk I/O error).")
 
     async with follow(run.id) as listener:
@@ -495,7 +495,7 @@ async def test_a_store_that_fails_meanwhile_is_reported_and_a_page_may_come_back
 async def test_a_mistake_of_ours_is_logged_and_the_page_reported(
     follow, run, monkeypatch, caplog
 ) -> None:
-    def fail(self, now):
+    def fail(self, now, **options):
         raise ZeroDivisionError("oops")
 
     monkeypatch.setattr(Feed, "read", fail)

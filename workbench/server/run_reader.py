@@ -6,6 +6,7 @@ nothing.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ Output = dict[int, dict[str, Any] | None]
 
 LOOK_SECONDS = 0.1
 SLOW_SECONDS = 1.0  # between polls while no page answers
+STATE_SECONDS = 0.25  # between two readings of the run's state, which is several queries
 BUDGET_SECONDS = 0.05  # for reading without a message
 
 
@@ -96,6 +98,9 @@ class Reading:
         self._looked = 0.0
         self._seen = -1
         self._read = 0.0
+        self._state_read = self._message_made = -math.inf
+        self._lacks_state = False  # whether points were read without the state
+        self._message: dict[str, Any] = {}
         self._dry = set[int]()
 
     def ask(self, questions: FeedRequests, *, urgent: bool = False) -> None:
@@ -113,6 +118,8 @@ class Reading:
         begun = time.monotonic()
         while True:
             urgent = self._rest()
+            if urgent:
+                self._state_read = self._message_made = -math.inf
             news = self._take_in(time.time())
             frames, output = self._found(self._questions)
             found = frames or any(piece is not None for piece in output.values())
@@ -140,13 +147,18 @@ class Reading:
         feed = self._feed
         version = self._store.data_version()
         stale = is_due(self._read, now, self._refresh) or feed.behind
+        begun = time.monotonic()
+        with_state = feed.behind or feed.ended or begun - self._state_read >= STATE_SECONDS
         # A run that has ended only changes when it is resumed, for pages that come back.
-        if version == self._seen and (feed.ended or not stale):
+        lacks = self._lacks_state and with_state
+        if version == self._seen and not lacks and (feed.ended or not stale):
             return False
         self._seen, self._read = version, now
+        self._state_read = begun if with_state else self._state_read
+        self._lacks_state = not with_state
         self._dry.clear()
-        news, begun = False, time.monotonic()
-        while feed.read(now):
+        news = False
+        while feed.read(now, with_state=with_state):
             news = True
             if not feed.behind or time.monotonic() - begun > BUDGET_SECONDS:
                 break
@@ -160,12 +172,14 @@ class Reading:
         return frames, {sequence: self._output(sequence) for sequence in questions.after}
 
     def _look(self, frames: Frames, output: Output) -> RunUpdate:
-        feed = self._feed
+        feed, now = self._feed, time.monotonic()
+        if feed.ended or now - self._message_made >= STATE_SECONDS:
+            self._message_made, self._message = now, feed.run_message(time.time())
         return RunUpdate(
             feed=feed.identity,
             version=feed.version,
             ended=feed.ended,
-            run=feed.run_message(time.time()),
+            run=self._message,
             steps=feed.steps_message(),
             frames=frames,
             output=output,

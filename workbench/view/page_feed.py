@@ -74,20 +74,23 @@ class Feed:
         """The newest version of the curves; 0 without any."""
         return self._record.version
 
-    def read(self, now: float) -> bool:
+    def read(self, now: float, *, with_state: bool = True) -> bool:
         """Read what is new, and return whether there was any.
 
         ``behind`` is true if there was more than is read at once.
 
         Args:
             now: Epoch seconds.
+            with_state: Whether to read the state of the run and its cluster too, and not only
+                points.
         """
         record, store = self._record, self._store
         # The state first, so that everything written before a run's end is read after its end is
         # seen.
         before = record.run, record.reason, record.version, record.reclaimed
-        record.look(store)
-        if record.run.fact.iteration:
+        if with_state:
+            record.look(store)
+        if with_state and record.run.fact.iteration:
             record.pace.add(now, record.run.fact.iteration)
         self.behind = record.read_some_points(store)
         self.refresh(now)
