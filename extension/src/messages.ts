@@ -444,6 +444,8 @@ export interface ISizeRequest {
   agreed?: number | null;
   /** Whether nodes may be added in other zones from now on. */
   across_zones?: boolean;
+  /** When a run that trains moves to a new size. */
+  at?: 'step' | 'epoch' | 'end';
 }
 
 /** By how much a cluster's time to live is extended. */

@@ -40,7 +40,7 @@ class Rank:
             generation=3,
             rank=number,
             pulse=lambda run: Pulse(run, number, 7, 2.0, "Barrier", 1.5, 4),
-            stop_at=self.stops.append,
+            stop_at=lambda boundary, epoch: self.stops.append(boundary),
             interrupt=self.interrupted.set,
         )
         self.channel.open()

@@ -62,7 +62,9 @@ def texts(line: str) -> list[str]:
         ("%dist_status --cluster nowhere", []),
         ("%dist_train --name ", []),
         ("%dist_resize ",
-         ["--nodes", "--across-zones", "--yes", "--oversubscribe", "--wait", "--cluster"]),
+         ["--nodes", "--at", "--across-zones", "--yes", "--oversubscribe", "--wait",
+          "--cluster"]),
+        ("%dist_resize --at ", ["step", "epoch", "end"]),
     ],
 )  # fmt: skip
 def test_what_continues_the_line_is_offered(home, line, expected) -> None:

@@ -9,8 +9,10 @@ import pytest
 
 from tests.requests.conftest import started
 from workbench.core.cluster.model import ClusterFact, ClusterState
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import FleetWish, Needs, Node, NodeState, Offer, Provider
+from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.world.world import Host
 from workbench.errors import InputError, PriceQuestion, StateError, WorkbenchError
 from workbench.requests import cluster as requests_cluster
@@ -210,6 +212,25 @@ def test_the_same_size_is_no_new_request(store, woken) -> None:
     up(store, HERE)
 
     assert ask_size(store, Size(ranks=2)).revision == 1
+
+
+def test_the_time_of_a_move_is_changed_by_the_same_size(store, woken) -> None:
+    up(store, HERE)
+    first = ask_size(store, Size(ranks=2), at=ResizeAt.END)
+    second = ask_size(store, Size(ranks=2), at=ResizeAt.END)
+
+    assert (first.resize_at, second.revision) == (ResizeAt.END, first.revision)
+    assert ask_size(store, Size(ranks=2)).resize_at is ResizeAt.STEP
+
+
+def test_the_epoch_of_a_run_without_epochs_is_not_waited_for(store, woken) -> None:
+    up(store, HERE)
+    run = store.wish_run(RunWish("261121-003229-aaaa", "digits", RunKind.CELL, "")).id
+    store.put_run_fact(run, state=RunState.RUNNING, iteration=7)
+
+    with pytest.raises(InputError, match="Run 'digits' reports no epochs"):
+        ask_size(store, Size(ranks=1), at=ResizeAt.EPOCH)
+    assert (store.cluster_wish("default").ranks, woken) == (2, [])
 
 
 def test_the_same_size_lets_a_failed_cluster_try_again(store, woken) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from workbench import __version__
 from workbench.core.cluster.model import ClusterFact, ClusterState
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Offer, Provider
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch, Sample
@@ -101,6 +102,16 @@ async def test_a_cluster_is_resized(ask, store, cluster) -> None:
 
     assert (answer.status, answer.json["ranks_asked"], answer.json["revision"]) == (200, 3, 2)
     assert store.cluster_wish(cluster).ranks == 3
+
+
+async def test_a_resize_waits_for_the_end_of_the_run_where_that_was_asked(
+    ask, store, cluster
+) -> None:
+    await ask("PATCH", "clusters", cluster, body={"ranks": 3, "at": "end"})
+    refused = await ask("PATCH", "clusters", cluster, body={"ranks": 3, "at": "noon"})
+
+    assert store.cluster_wish(cluster).resize_at is ResizeAt.END
+    assert refused.status == 400
 
 
 async def test_of_two_resizes_the_later_wins_and_both_see_it(ask, store, cluster) -> None:
@@ -297,7 +308,7 @@ async def test_a_time_that_is_none_is_refused(ask, store, fleet, seconds) -> Non
         ({"ranks": 2, "oversubscribe": 1}, "oversubscribe is 1"),
         (
             {"ranks": 2, "size": 2},
-            "There is no field 'size'; the fields are 'ranks', 'oversubscribe', 'nodes', 'agreed' ",
+            "There is no field 'size'; the fields are 'ranks', 'oversubscribe', 'nodes', ",
         ),
         ({"ranks": 2, "nodes": 3}, "Give one size: a number of ranks or a number of nodes."),
         ({"nodes": 2}, "Cluster 'default' runs on this machine alone; change its number"),

@@ -92,6 +92,12 @@ class Lineage:
             spare=self.spare + ranks - 1,
         )
 
+    @property
+    def epochs(self) -> float:
+        """Epochs done, with the part of the present one."""
+        left = sum(map(len, self.rest))
+        return self.epoch + (len(self.visited) / (len(self.visited) + left) if left else 0.0)
+
     def stepped(self) -> Lineage:
         """Return it after one iteration."""
         taken = [example for one in self.rest for example in one[:BATCH]]
@@ -249,6 +255,7 @@ class _World:
     first: int = 0
     next_step: float = 0.0
     stop_at: int | None = None
+    stop_at_epoch: int | None = None
     is_over: bool = True
     at_edge: bool = False
     writing: tuple[float, Saved] | None = None
@@ -259,6 +266,13 @@ class _World:
     def boundary(self) -> int:
         """Iterations of this attempt."""
         return self.lineage.iteration - self.first if self.lineage else 0
+
+    def stops(self, *, ends_epoch: bool) -> bool:
+        """Return whether the ranks leave at this boundary."""
+        if self.stop_at is not None and self.boundary >= self.stop_at:
+            return True
+        begun = self.stop_at_epoch is not None and self.boundary >= self.stop_at_epoch
+        return begun and ends_epoch
 
 
 class Copies:
@@ -337,6 +351,7 @@ class SimulatedCluster:
         self._inbox: list[Letter] = []
         self._failed: list[FailedCall] = []
         self._attempts: dict[str, int] = {}
+        self.epoch_ends = set[tuple[str, int]]()  # run and iteration
 
     # -- for the supervisor
 
@@ -433,7 +448,10 @@ class SimulatedCluster:
             world.at_edge = False
             self._leave(world, Ending("stopped", 0, "interrupted"))
         elif isinstance(command, StopAt):
-            world.stop_at = command.boundary
+            if command.epoch:
+                world.stop_at_epoch = command.boundary
+            else:
+                world.stop_at = command.boundary
         elif isinstance(command, AskPulse):
             self._pulse(world)
         elif isinstance(command, Interrupt) and world.lineage is not None:
@@ -541,12 +559,14 @@ class SimulatedCluster:
     def _step(self, world: _World) -> None:
         assert world.lineage is not None
         assert world.assignment is not None
-        world.lineage = world.lineage.stepped()
+        before, world.lineage = world.lineage, world.lineage.stepped()
         iteration = world.lineage.iteration
+        if ends_epoch := world.lineage.epoch > before.epoch:
+            self.epoch_ends.add((world.assignment.run, iteration))
         self._say(world, (Sample("loss", iteration, self._clock.now, 1.0),))
         if iteration >= self.total:
             self._leave(world, Ending("finished", iteration))
-        elif world.stop_at is not None and world.boundary >= world.stop_at:
+        elif world.stops(ends_epoch=ends_epoch):
             self._write(world, 0.0)
             self._saved(world)
             self._leave(world, Ending("stopped", iteration))
@@ -599,7 +619,7 @@ class SimulatedCluster:
                 len(sent) + 1,
                 samples if rank == 0 else (),
                 (),
-                Progress(world.lineage.iteration),
+                Progress(world.lineage.iteration, epoch=world.lineage.epochs),
                 ending,
             )
             sent.append(batch)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.supervisor.simulated import Clock, Copies, Lineage, Places, SimulatedCluster
 from tests.weekly import WEEKLY
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, NodeState, Provider
 from workbench.core.moment import Moment
 from workbench.core.run.model import Run, RunKind, RunState, RunWish
@@ -46,7 +47,9 @@ class History:
         self.share = self.chance.choice([0.0, 0.0, 0.01, 0.03])
         self.is_away = False
         self.is_kind = False
-        self.lost = 0
+        self.noticed = 0
+        self.times = set[ResizeAt]()  # when a run was to move, since its attempt began
+        self.seen = 0
         for thing, names in DEEDS:
             for name in names:
                 self._endanger(getattr(self, thing), name)
@@ -94,12 +97,11 @@ class History:
     def lose(self) -> None:
         if address := self.some_node():
             self.places.lose(address)
-            self.lost += 1
 
     def notice(self) -> None:
         if address := self.some_node():
             self.places.notice(address, self.chance.choice([5.0, 120.0]))
-            self.lost += 1
+            self.noticed += 1
 
     def flap(self) -> None:
         if address := self.some_node():
@@ -145,7 +147,9 @@ class History:
         fleet = FleetWish(
             Provider.REHEARSAL, nodes=nodes, min_nodes=least, slots=1, starts_early=early
         )
-        self.store.wish_cluster(self.name, up=True, ranks=0, fleet=fleet)
+        at = self.chance.choice([*ResizeAt])
+        self.times.add(at)
+        self.store.wish_cluster(self.name, up=True, ranks=0, fleet=fleet, resize_at=at)
 
     def turn(self) -> None:
         self.clock.now += self.chance.choice([0.05, TURN_SECONDS, TURN_SECONDS, 0.5])
@@ -156,6 +160,21 @@ class History:
             self.revive()
         attempts = [a.resumed_at for a in self.store.attempts(self.run)]
         assert attempts == sorted(attempts) or -1 in attempts, "progress was given up"
+        self.check_departures()
+
+    def check_departures(self) -> None:
+        """Each attempt has left its ranks where the wishes allow it."""
+        past = self.store.attempts(self.run)
+        for attempt in past[self.seen :]:
+            was_moved = attempt.state is RunState.STOPPED and not attempt.left_nodes
+            if was_moved and not self.noticed:
+                assert self.times != {ResizeAt.END}, "it left before its end"
+                ends = self.cluster.epoch_ends
+                is_at_end = (self.run, attempt.iteration) in ends
+                assert self.times != {ResizeAt.EPOCH} or is_at_end, "it left within an epoch"
+            self.seen += 1
+            wish = self.store.cluster_wish(self.name)
+            self.times = {wish.resize_at} if wish else set()
 
     def fact(self):
         return self.store.run(self.run).fact

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.supervisor.real import NAME, Table, real_table, until
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.run.model import Run, RunState
 from workbench.requests.cluster import ask_size
@@ -24,6 +25,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 TRAINING = (PROGRAMS / "slow_training.py").read_text(encoding="utf-8")
 LOOP = (PROGRAMS / "slow_loop.py").read_text(encoding="utf-8")
 ITERATIONS = 90  # on two ranks
+EXAMPLES, BATCH = 120, 4
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +99,23 @@ def test_a_training_moves_to_another_number_of_ranks(table: Table) -> None:
     assert left.message == "It left its 2 ranks for another size."
     assert left.iteration == left.snapshot == moved.resumed_at
     assert drawn(table, ended) == [*range(1, fact.iteration + 1)]
+
+
+def test_a_training_moves_at_the_end_of_its_epoch(table: Table) -> None:
+    run = begun(table, parameters=(("epochs", 1_000),))
+    trains = table.store.run(run).fact
+    other = 2 if trains.ranks == 3 else 3
+    ask_size(table.store, Size(other, None), cluster=NAME, oversubscribe=True, at=ResizeAt.EPOCH)
+
+    until(lambda: table.store.run(run).fact.resumed_at > 0)
+    (left,) = table.store.attempts(run)
+    ask_stop(table.store, run, NAME)
+    ended = table.ended(run)
+
+    assert table.store.newest_snapshot(run) >= left.iteration
+    assert ended.fact.ranks == other
+    assert left.iteration % (EXAMPLES // trains.ranks // BATCH) == 0
+    assert drawn(table, ended) == [*range(1, ended.fact.iteration + 1)]
 
 
 def test_an_elastic_loop_is_killed_and_moves_on_the_same_curve(table: Table) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.core.run.snapshots import SECONDS_NAME
@@ -33,6 +34,17 @@ def test_a_run_with_a_snapshot_moves(store, supervisor, run) -> None:
     )
     assert english(after).startswith("Run digits moves to the new ranks at its next iteration")
     assert cluster_message(store, "default", 1.0)["resizing"]["text"] == after.text
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [("epoch", "moves to the new ranks at the end of its epoch"), ("end", "the end of run digits")],
+)
+def test_what_is_said_follows_the_time_of_the_move(store, supervisor, run, at, words) -> None:
+    saved = Sample(SECONDS_NAME, 4, 1.0, 0.1)
+    supervisor.add_batches([Batch(run.id, 0, 1, (saved,))])
+
+    assert words in english(resize_effect(store, "default", ResizeAt(at)))
 
 
 def test_a_measurement_is_waited_for(store, supervisor) -> None:

@@ -9,6 +9,7 @@ from workbench.cli.options import (
     ACCEPT_KEYS,
     ACROSS_ZONES,
     ANY_CLUSTER,
+    AT,
     CLUSTER,
     DATA,
     DELETION,
@@ -84,8 +85,8 @@ RESIZE = Command(
 
     What more nodes cost is shown first, and nothing is bought before you agree.""",
     arguments=[RANKS],
-    options={"Options": [count("--nodes"), ACROSS_ZONES, OVERSUBSCRIBE, YES, NO_WAIT, CLUSTER]},
-    examples=["workbench resize 4", "workbench resize --nodes 8"],
+    options={"Options": [count("--nodes"), AT, ACROSS_ZONES, OVERSUBSCRIBE, YES, NO_WAIT, CLUSTER]},
+    examples=["workbench resize 4", "workbench resize --nodes 8 --at epoch"],
 )
 DELETE = Command(
     "delete",

@@ -21,6 +21,7 @@ from workbench.cli.run_deletion import change_what_is_kept
 from workbench.cli.screen import screen_for
 from workbench.cli.terminal import notes, output, waiting
 from workbench.core.cluster.model import THIS_MACHINE, ClusterWish, check_cluster_name
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.fleet.request import fleet_wish
@@ -102,6 +103,7 @@ def up(
 def resize(
     ranks: int | None,
     nodes: int | None,
+    at: ResizeAt,
     across_zones: bool,
     yes: bool,
     oversubscribe: bool,
@@ -117,9 +119,15 @@ def resize(
             raise StateError(
                 f"Cluster {cluster!r} is not up", f"start it with `workbench up{start}`."
             )
-        effect = resize_effect(store, cluster)
+        effect = resize_effect(store, cluster, at)
         agree_to_size(
-            store, wish, size, yes=yes, across_zones=across_zones, oversubscribe=oversubscribe
+            store,
+            wish,
+            size,
+            yes=yes,
+            across_zones=across_zones,
+            at=at,
+            oversubscribe=oversubscribe,
         )
         if effect:
             click.echo(english(effect), err=True)

@@ -54,6 +54,7 @@ unfinished_names = _from("store.name_lists:unfinished_names")
 node_names = _from("store.name_lists:node_names")
 parameter_starts = _from("store.name_lists:parameter_names", "=")
 communicator_names = _from("core.run.exchange_options:COMMUNICATORS")
+resize_times = _from("core.cluster.resize_time:RESIZE_TIMES")
 codec_names = _from("core.run.exchange_options:CODECS")
 
 

@@ -13,6 +13,7 @@ from rich.console import RenderableType
 
 from workbench.cli.listing import findings_table, text_table
 from workbench.core.cluster.model import ClusterWish
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.charges import ALL_BILLED, extra_charges, traffic
 from workbench.core.fleet.cloud_errors import ErrorKind
@@ -116,6 +117,7 @@ def agree_to_size(
     yes: bool,
     oversubscribe: bool = False,
     across_zones: bool = False,
+    at: ResizeAt = ResizeAt.STEP,
 ) -> ClusterWish:
     """Wish for another size, once the person has agreed to what more nodes cost.
 
@@ -129,6 +131,7 @@ def agree_to_size(
         cluster=wish.name,
         oversubscribe=oversubscribe,
         across_zones=across_zones,
+        at=at,
     )
     try:
         return ask()

@@ -14,6 +14,7 @@ from workbench.cli.completion_values import (
     communicator_names,
     node_names,
     parameter_starts,
+    resize_times,
     run_names,
 )
 from workbench.cli.parsing import Checked, CommandOption
@@ -25,6 +26,7 @@ SECONDS = Checked("duration", "core.option_values:seconds")
 PARAMETER = Checked("name=value", "core.option_values:parameter")
 AMOUNT = Checked("amount", "cli.fleet_options:amount")
 NBYTES = Checked("bytes", "core.option_values:nbytes_of")
+RESIZE_TIME = Checked("step|epoch|end", "core.cluster.resize_time:resize_time")
 SIZE = Checked("size", "core.run.retention:parse_size")
 KEPT_TIME = Checked("duration", "cli.run_deletion:age")
 KEPT_SIZE = Checked("size", "cli.run_deletion:nbytes")
@@ -45,6 +47,7 @@ CLUSTER = option("--cluster", default=DEFAULT_CLUSTER, metavar="NAME", shell_com
 ANY_CLUSTER = option(
     "--cluster", metavar="NAME", shell_complete=cluster_names, show_default="all clusters"
 )
+AT = option("--at", type=RESIZE_TIME, default="step", metavar="WHEN", shell_complete=resize_times)
 OVERSUBSCRIBE = flag("--oversubscribe")
 JSON = flag("--json", "as_json", help="Print JSON.")
 NO_WAIT = flag("--no-wait", help="Return without waiting.")

@@ -67,6 +67,8 @@ class _Rank(threading.Thread):
         self.first = 0  # the iteration that it continues from
         self.saves = False
         self.stop_at: int | None = None
+        self.stop_at_epoch: int | None = None
+        self.epoch = 0.0
         self.interrupted = False
         self.next_execution = ""  # the execution that this one continues as
         self.call = ""
@@ -112,7 +114,7 @@ class _Rank(threading.Thread):
             len(self.batches) + 1,
             samples,
             chunks,
-            Progress(self.iteration),
+            Progress(self.iteration, epoch=self.epoch),
             ending,
         )
         self.batches.append(batch)
@@ -126,8 +128,11 @@ class _Rank(threading.Thread):
                     self._world.send(batch)
             case AskPulse():
                 self._world.send(self.pulse())
-            case StopAt(_, boundary):
-                self.stop_at = boundary
+            case StopAt(_, boundary, epoch):
+                if epoch:
+                    self.stop_at_epoch = boundary
+                else:
+                    self.stop_at = boundary
             case Interrupt():
                 self.interrupted = True
             case ContinueAs(_, into):
@@ -151,11 +156,14 @@ class _Rank(threading.Thread):
             **dict(self._assignment.parameters),
         }
 
-    def _report(self, **values: float) -> None:
+    def _report(self, *, epoch: float = 0.0, **values: float) -> None:
         self.boundary += 1
+        ends_epoch, self.epoch = int(epoch) > int(self.epoch), epoch
         now = time.time()
         self.send_batch(tuple(Sample(n, self.iteration, now, float(v)) for n, v in values.items()))
         if self.stop_at is not None and self.boundary >= self.stop_at:
+            raise _Stopped
+        if self.stop_at_epoch is not None and ends_epoch and self.boundary >= self.stop_at_epoch:
             raise _Stopped
         self._check()
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+_ROUNDING = 1e-6
+
 
 class RunStopped(KeyboardInterrupt):
     """The run was asked to stop, and this rank has reached the boundary.
@@ -20,7 +22,8 @@ class RunStopped(KeyboardInterrupt):
 class Boundaries:
     """The boundaries that one rank has passed in one run.
 
-    ``stop_boundary`` is the boundary at which the rank must stop, or None.
+    ``stop_boundary`` is the boundary at which the rank must stop, or None; ``epoch_boundary`` the
+    one from which on it must stop at the end of an epoch.
     """
 
     def __init__(self) -> None:
@@ -28,20 +31,40 @@ class Boundaries:
         self.rate = 0.0
         self.hooks: list[Callable[[int], None]] = []
         self.stop_boundary: int | None = None
+        self.epoch_boundary: int | None = None
+        self._epochs = 0
+        self._ends_epoch = False
         self._marked = (0, time.monotonic())
 
-    def stop_at(self, boundary: int) -> None:
-        """Stop at boundary number ``boundary``; may be called from another thread."""
-        self.stop_boundary = boundary
+    def stop_at(self, boundary: int, *, epoch: bool = False) -> None:
+        """Stop at boundary number ``boundary``; may be called from another thread.
+
+        Args:
+            epoch: Stop at the first boundary from there on that ends an epoch.
+        """
+        if epoch:
+            self.epoch_boundary = boundary
+        else:
+            self.stop_boundary = boundary
 
     @property
     def due(self) -> bool:
         """Whether the rank must stop at this boundary."""
-        return self.stop_boundary is not None and self.count >= self.stop_boundary
+        if self.stop_boundary is not None and self.count >= self.stop_boundary:
+            return True
+        begun = self.epoch_boundary is not None and self.count >= self.epoch_boundary
+        return begun and self._ends_epoch
 
-    def passed(self) -> None:
-        """Count one more iteration; extensions such as snapshots hook in here."""
+    def passed(self, epoch: float = 0.0) -> None:
+        """Count one more iteration; extensions such as snapshots hook in here.
+
+        Args:
+            epoch: Epochs done, which are the same on all ranks; 0 if unknown.
+        """
         self.count += 1
+        epochs = int(epoch + _ROUNDING)
+        self._ends_epoch = epochs > self._epochs
+        self._epochs = epochs
         for hook in self.hooks:
             hook(self.count)
 

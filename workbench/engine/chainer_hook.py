@@ -126,7 +126,7 @@ class ReportExtension:
         if self._on_device:
             self._fetch()
         self.timing.step(iteration)
-        run.boundaries.passed()
+        run.boundaries.passed(self._done[1])
 
     def finalize(self) -> None:
         """Fetch the remaining values from the device at the end of the training."""

@@ -67,7 +67,8 @@ class Channel:
 
     Args:
         pulse: Returns the present activity of the rank in its run.
-        stop_at: Called with the boundary at which the run must stop.
+        stop_at: Called with the boundary at which the run must stop, and whether it is to be the
+            end of an epoch from there on.
         interrupt: Called from the channel's thread to free the main thread.
         open_edge: Called with the execution that the rank becomes one of.
         gather: Called in each cycle, to collect captured output.
@@ -81,7 +82,7 @@ class Channel:
         rank: int,
         *,
         pulse: Callable[[str], Pulse],
-        stop_at: Callable[[int], None],
+        stop_at: Callable[[int, bool], None],
         interrupt: Callable[[], None],
         open_edge: Callable[[str], None] = lambda execution: None,
         gather: Callable[[], None] = lambda: None,
@@ -246,7 +247,7 @@ class Channel:
         elif log.ending is not None:
             return  # the rank has left, and may be in its next run already
         elif isinstance(command, StopAt):
-            self._stop_at(command.boundary)
+            self._stop_at(command.boundary, command.epoch)
         elif isinstance(command, Interrupt):
             self._interrupt()
         elif isinstance(command, ContinueAs):

@@ -232,9 +232,9 @@ class Rank:
         if run is not None and run.edge is not None:
             run.edge.open(execution)
 
-    def _stop_at(self, boundary: int) -> None:
+    def _stop_at(self, boundary: int, epoch: bool) -> None:
         if run := current():
-            run.boundaries.stop_at(boundary)
+            run.boundaries.stop_at(boundary, epoch=epoch)
 
     def _aborting(self, code: int, stack: str) -> None:
         """Report the aborting rank to the supervisor before all ranks end."""

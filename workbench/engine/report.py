@@ -57,7 +57,7 @@ def report(
         run.log.add(name, number, value)
     run.log.progress = progress
     if run.is_boundary(values):
-        run.boundaries.passed()
+        run.boundaries.passed(progress.epoch)
     if not run.in_loop:  # else it stops at the end of the step, where its state is saved
         run.boundaries.check()
 

@@ -66,7 +66,7 @@ class WatchedLoop:
             self._end(error)
         self.do(lambda: self.loop.end_step(optimizer, rate(optimizer), values()))
         if begins and not self.run.in_loop:
-            self.run.boundaries.passed()
+            self.run.boundaries.passed(self.run.log.progress.epoch)
             self.run.boundaries.check()
 
     def _end(self, error: Exception) -> None:

@@ -35,7 +35,7 @@ def resize(chosen: Namespace) -> str:
     """
     size, cluster = Size(chosen.ranks, chosen.nodes), chosen.cluster
     with Store() as store:
-        has, effect = store.cluster_fact(cluster).ranks, resize_effect(store, cluster)
+        has, effect = store.cluster_fact(cluster).ranks, resize_effect(store, cluster, chosen.at)
         _agree_to_size(store, size, chosen)
         if size.nodes is not None:
             has = sum(node.state is NodeState.JOINED for node in store.nodes(cluster))
@@ -52,6 +52,7 @@ def _agree_to_size(store: Store, size: Size, chosen: Namespace) -> None:
         cluster=chosen.cluster,
         oversubscribe=chosen.oversubscribe,
         across_zones=chosen.across_zones,
+        at=chosen.at,
     )
     try:
         ask()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from workbench.core.cluster.model import check_cluster_name
+from workbench.core.cluster.resize_time import ResizeAt, resize_time
 from workbench.core.option_values import nbytes_of, parameter, seconds
 from workbench.core.performance.interruptions import Interruptions
 from workbench.core.run.model import DEFAULT_GRACE
@@ -142,13 +143,15 @@ MAGICS = {
         (
             MagicOption("ranks", "N", "New number of ranks.", read=whole("the number of ranks")),
             _number("--nodes"),
+            MagicOption("--at", "WHEN", read=resize_time, default=ResizeAt.STEP,
+                   offers="resize times"),
             MagicOption("--across-zones"),
             MagicOption("--yes", what="Buy more nodes; without it, only show what they cost."),
             OVERSUBSCRIBE,
             MagicOption("--wait", what=WAIT),
             CLUSTER,
         ),
-        ("%dist_resize 4 --wait", "%dist_resize --nodes 8 --yes --cluster spot"),
+        ("%dist_resize 4 --wait", "%dist_resize --nodes 8 --at epoch --yes --cluster spot"),
     ),
     "dist_interrupt": Magic(
         ("%dist_interrupt [OPTIONS] [NODE]",),

@@ -20,13 +20,16 @@ from workbench.core.cluster.model import (
     check_cluster_name,
     shown_state,
 )
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size, resized
 from workbench.core.cluster.spending import check_time_left, growth, needs_confirmation
 from workbench.core.cluster.target_world import wished_world
 from workbench.core.fleet.charges import ring_price
 from workbench.core.fleet.model import LOCATED, FleetWish, Provider
 from workbench.core.fleet.request import check_fleet
+from workbench.core.run.departure import check_epochs
 from workbench.core.run.metrics import EXCHANGE_PREFIX
+from workbench.core.run.model import Run, RunState
 from workbench.core.world.world import Host, World
 from workbench.errors import InputError, PriceQuestion, StateError, Unknown
 from workbench.requests.cloud_queries import Market, market_of
@@ -36,6 +39,7 @@ from workbench.store.paths import FILE_NAME, home_directory
 from workbench.store.reserve import with_reserve
 from workbench.store.store import Store
 
+_BUSY = (RunState.SUBMITTED, RunState.RUNNING)
 MOST_RUNS = 5  # looked at for one that was measured
 
 
@@ -94,6 +98,7 @@ def ask_size(
     cluster: str = DEFAULT_CLUSTER,
     oversubscribe: bool = False,
     across_zones: bool = False,
+    at: ResizeAt = ResizeAt.STEP,
     agreed: float | None = None,
     market: Callable[[FleetWish], Market] = market_of,
 ) -> ClusterWish:
@@ -102,11 +107,12 @@ def ask_size(
     Args:
         oversubscribe: Whether ranks may share cores.
         across_zones: Whether nodes may be added in other zones from now on.
+        at: When a run that trains moves there; a later request replaces it.
         agreed: Confirmed $/h of all nodes; None without a question.
         market: Returns the offers for a fleet.
 
     Raises:
-        InputError: The number is not possible, or no offer fits.
+        InputError: The number is not possible, no offer fits, or the run has no epochs.
         Unknown: There is no such cluster, so it has no nodes.
         PriceQuestion: It costs more than was confirmed.
         StateError: It exceeds the max price or the budget, the nodes are not up, or the time to
@@ -120,9 +126,18 @@ def ask_size(
     wish = resized(
         before, size, local_hosts(), oversubscribe=oversubscribe, across_zones=across_zones
     )
+    wish = replace(wish, resize_at=at)
+    if run := training_run(store, cluster):
+        check_epochs(at, run.wish.name, run.fact)
     if needs_confirmation(before, wish.fleet.nodes):
         _check_price(store, wish, agreed, market)
     return _request(store, before, wish)
+
+
+def training_run(store: Store, cluster: str) -> Run | None:
+    """Return the run that is on the ranks of a cluster, and is not asked to stop; None if none."""
+    runs = (one for one in store.unfinished(cluster) if not one.wish.kind.prepares)
+    return next((one for one in runs if one.fact.state in _BUSY and not one.wish.stop), None)
 
 
 def ask_extension(
@@ -261,13 +276,16 @@ def _start_with(
 
 def _request(store: Store, before: ClusterWish | None, wish: ClusterWish) -> ClusterWish:
     """Write a desired state that differs from the present one, and wake the supervisor."""
-    if before is None or before.fleet != wish.fleet or is_news(store, before, wish.ranks):
+    is_same = before is not None and before.fleet == wish.fleet
+    is_then = before is not None and before.resize_at is wish.resize_at
+    if before is None or not (is_same and is_then) or is_news(store, before, wish.ranks):
         before = store.wish_cluster(
             wish.name,
             up=True,
             ranks=wish.ranks,
             oversubscribe=wish.oversubscribe,
             fleet=wish.fleet,
+            resize_at=wish.resize_at,
         )
     wake_supervisor(wish.name)
     return before

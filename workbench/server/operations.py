@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from workbench import __version__
 from workbench.core.cluster.model import ClusterWish, check_cluster_name
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.run.model import Run, RunFact, RunKind
 from workbench.core.world.world import MAX_RANKS
@@ -245,6 +246,7 @@ def _ask_size(store: Store, name: str, asked: SizeRequest) -> None:
         cluster=name,
         oversubscribe=asked.oversubscribe,
         across_zones=asked.across_zones,
+        at=ResizeAt(asked.at),
         agreed=asked.agreed,
     )
 

@@ -37,6 +37,7 @@ class SizeRequest(Body):
         oversubscribe: Whether there may be more ranks than cores.
         agreed: The confirmed price of all nodes together in $/h.
         across_zones: Whether nodes may be added in other zones from now on.
+        at: When a run that trains moves to a new size.
     """
 
     ranks: int | None = None
@@ -44,6 +45,7 @@ class SizeRequest(Body):
     nodes: int | None = None
     agreed: Annotated[float | None, Field(gt=0)] = None
     across_zones: bool = False
+    at: Literal["step", "epoch", "end"] = "step"
 
 
 @dataclass(frozen=True, kw_only=True, config=_STRICT)

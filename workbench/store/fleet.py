@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from workbench.core.cluster.model import THIS_MACHINE
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, Node, NodeState
 from workbench.core.fleet.purchases import PurchaseRecord
 from workbench.store.database import Database
@@ -208,13 +209,16 @@ def put_cluster(
     ranks: int,
     oversubscribe: bool,
     fleet: FleetWish | None = None,
+    resize_at: ResizeAt = ResizeAt.STEP,
 ) -> None:
     """Write the desired state of a cluster, in the caller's transaction."""
     connection.execute(
-        "INSERT INTO clusters (name, up, ranks, oversubscribe, revision) VALUES (?, ?, ?, ?, 1) "
+        "INSERT INTO clusters (name, up, ranks, oversubscribe, revision, resize_at) "
+        "VALUES (?, ?, ?, ?, 1, ?) "
         "ON CONFLICT (name) DO UPDATE SET up = excluded.up, ranks = excluded.ranks, "
-        "oversubscribe = excluded.oversubscribe, revision = revision + 1",
-        (name, up, ranks, oversubscribe),
+        "oversubscribe = excluded.oversubscribe, revision = revision + 1, "
+        "resize_at = excluded.resize_at",
+        (name, up, ranks, oversubscribe, resize_at),
     )
     if fleet is not None:
         connection.execute(

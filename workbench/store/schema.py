@@ -6,7 +6,7 @@ import sqlite3
 
 from workbench.errors import StoreNewer
 
-VERSION = 19
+VERSION = 20
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -403,6 +403,11 @@ CREATE TABLE saved_curves (
 );
 """
 
+# When a run that trains moves to the ranks of another size.
+_RESIZE_TIMES = """
+ALTER TABLE clusters ADD COLUMN resize_at TEXT NOT NULL DEFAULT 'step'
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
 MIGRATIONS: dict[int, str] = {
     0: _TABLES,
@@ -424,6 +429,7 @@ MIGRATIONS: dict[int, str] = {
     16: _REMOVED_SNAPSHOTS,
     17: _REPLAYS,
     18: _SAVED_CURVES,
+    19: _RESIZE_TIMES,
 }
 
 

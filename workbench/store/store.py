@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.metrics import STEP_PREFIX
 from workbench.core.run.model import ENDED, Run, RunFact, RunWish
@@ -34,7 +35,7 @@ MOST_POINTS = 100_000
 _ENDED = tuple(sorted(ENDED))
 _FACT_COLUMNS = tuple(RunFact.__dataclass_fields__)
 _CLUSTER_COLUMNS = tuple(ClusterFact.__dataclass_fields__)
-_WISH_COLUMNS = ("name", "up", "ranks", "oversubscribe", "revision")
+_WISH_COLUMNS = ("name", "up", "ranks", "oversubscribe", "revision", "resize_at")
 _RANK_COLUMNS = (
     "generation", "rank", "host", "pid", "engine", "python", "mpi", "blas_threads", "versions",
     "address",
@@ -59,14 +60,16 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
         ranks: int,
         oversubscribe: bool = False,
         fleet: FleetWish | None = None,
+        resize_at: ResizeAt = ResizeAt.STEP,
     ) -> ClusterWish:
         """Write the desired state of cluster ``name``; the last write wins.
 
         Args:
             fleet: The nodes of the cluster; None keeps those of the earlier wish.
+            resize_at: When a run that trains moves to these ranks.
         """
         with self._transaction() as connection:
-            put_cluster(connection, name, up, ranks, oversubscribe, fleet)
+            put_cluster(connection, name, up, ranks, oversubscribe, fleet, resize_at)
         wish = self.cluster_wish(name)
         assert wish is not None
         return wish
@@ -77,7 +80,7 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
         if row is None:
             return None
         with reading(self.path, f"what was requested of cluster {name!r}"):
-            values = dict(zip(_WISH_COLUMNS, row[:5], strict=True))
+            values = dict(zip(_WISH_COLUMNS, (*row[:5], row[6]), strict=True))
             return replace(built(ClusterWish, values), fleet=fleet_wish(row[5]))
 
     def cluster_fact(self, name: str) -> ClusterFact:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
 from workbench.cluster.interface import Cluster
 from workbench.core.cluster.generation import Death, WorldFact
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.moment import Moment
-from workbench.core.run.hang import decoded, encoded, hang_of
-from workbench.core.run.model import Run, RunFact, RunKind, RunState
+from workbench.core.run.departure import Departure, EpochPace, departure
+from workbench.core.run.hang import encoded, hang_of
+from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.progress import newest_snapshot, progressed
 from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
 from workbench.core.run.resumption import (
@@ -47,6 +48,7 @@ from workbench.core.run.termination import (
 from workbench.core.supervisor import log_messages
 from workbench.errors import DataRefused, WorkbenchError
 from workbench.store import Store
+from workbench.supervisor.run_report import RunReport
 
 log = logging.getLogger("workbench.supervisor")
 SUBMIT_SECONDS = 3.0  # engines that take longer to begin a run are busy
@@ -54,11 +56,10 @@ SUBMIT_SECONDS = 3.0  # engines that take longer to begin a run are busy
 AGAIN_SECONDS = 5.0
 # A rank's own report of its end and its engine's answer take different ways; the report is used.
 LAST_WORD_SECONDS = 1.0
-PROGRESS_SECONDS = 0.2
 LOST_VARIABLES = "The ranks are restarted, and the variables of earlier cells are lost."
 
 
-class Activity:
+class Activity(RunReport):
     """A run on a generation, from its submission until its world can take the next one.
 
     Args:
@@ -75,11 +76,9 @@ class Activity:
         now: Moment,
         notice: str = "",
     ) -> None:
-        self.run = run
-        self.world = world
-        self.over = False
+        continued = why_continued(store.attempts(run.id))
+        super().__init__(run, world, store, " ".join(filter(None, (continued, notice))))
         self.gave_up = ""
-        self._store = store
         self._cluster = cluster
         size = run.wish.ranks or world.size
         endings = store.endings(run.id)
@@ -87,30 +86,14 @@ class Activity:
         self._active = Active(run.execution, standings, run.wish.grace, cluster.fault_tolerant)
         self._snapshot = store.newest_snapshot(run.id)
         self._is_moving = False
-        self._left_nodes = ""
+        self._pace = EpochPace()
         self._is_at_edge = bool(store.measured(run.id, EDGE_NAME))
-        self._next: RunFact | None = None  # this attempt as it ended, if another one follows
-        self._message = ""
-        self._fact = run.fact
-        self._kept = run.fact
-        self._kept_at = 0.0
         self._submitted = now.steady
         self._submit: Callable[[], None] | None = None
         self._again_seconds = AGAIN_SECONDS
         self._again = now.steady + AGAIN_SECONDS
-        self._notice = " ".join(filter(None, (why_continued(store.attempts(run.id)), notice)))
-        self._why_stopped = self._passing = ""
+        self._why_stopped = ""
         self._failed_calls: dict[int, tuple[float, str]] = {}
-
-    @property
-    def is_reported(self) -> bool:
-        """Whether the store has a message on how the run ended."""
-        return self._fact.state.ended
-
-    @property
-    def continues(self) -> bool:
-        """Whether its next attempt follows without a request of the user."""
-        return self._next is not None
 
     @property
     def is_movable(self) -> bool:
@@ -205,26 +188,39 @@ class Activity:
         if not self._active.stop_wished or self._is_moving:
             self._why_stopped, self._is_moving = why, False
             log.info("Stopping run %r%s", self.run.wish.name, log_messages.because(why))
-            grace = self.run.wish.grace
-            self._active = replace(self._active, stop_wished=now.steady, grace=grace)
+            if self._active.at_epoch:
+                self._leave(now, self.run.wish.grace)
+            else:
+                grace = self.run.wish.grace
+                self._active = replace(self._active, stop_wished=now.steady, grace=grace)
             if not self.is_reported:
                 self._fact = replace(self._fact, state=RunState.STOPPING)
 
-    def wish_move(self, now: Moment, left_nodes: str = "") -> None:
-        """Let the run leave at its next boundary, whenever that is, and continue elsewhere.
+    def departure(self, at: ResizeAt, now: Moment, *, is_reclaimed: bool) -> Departure:
+        """Return what the run does about another size now; see ``core.run.departure``."""
+        return departure(at, self._fact, self._pace, now.steady, is_reclaimed=is_reclaimed)
+
+    def wish_move(self, now: Moment, left_nodes: str = "", at: ResizeAt = ResizeAt.STEP) -> None:
+        """Let the run leave at a boundary, whenever that is, and continue elsewhere.
 
         Args:
             left_nodes: The nodes that it leaves because the provider takes them back.
+            at: Which boundary: the next one, or the one that ends the epoch.
         """
-        if self.is_movable and not self._is_moving:
+        at_epoch = at is ResizeAt.EPOCH and not left_nodes
+        is_sooner = self._is_moving and self._active.at_epoch and not at_epoch
+        if is_sooner or (self.is_movable and not self._is_moving):
             log.info("Run %r leaves its ranks for a new size.", self.run.wish.name)
             self._is_moving, self._left_nodes = True, left_nodes
-            self._notice = leaves(left_nodes)
-            self._active = replace(self._active, stop_wished=now.steady, grace=math.inf)
+            self._notice = leaves(left_nodes, at_epoch=at_epoch)
+            self._leave(now, math.inf, at_epoch=at_epoch)
 
-    def note(self, remark: str) -> None:
-        """Show a remark while the run lasts."""
-        self._passing = remark
+    def _leave(self, now: Moment, grace: float, *, at_epoch: bool = False) -> None:
+        """Ask the ranks to leave; an earlier request to leave at an epoch's end holds too."""
+        self._active = replace(
+            self._active, stop_wished=now.steady, grace=grace, at_epoch=at_epoch,
+            pulses_asked=0.0, stop_sent=0.0,
+        )  # fmt: skip
 
     def fail_call(self, rank: int, error: str, now: Moment) -> None:
         """Record that an engine reports that its rank could not begin, or not end, the run."""
@@ -265,38 +261,7 @@ class Activity:
             self._fact = replace(self._fact, message=self._waiting(now))
             self._look_for_hang(now)
 
-    def keep(self) -> None:
-        """Write the changes of the run's fact; mere progress only once in a while."""
-        if self._next is not None:
-            self._store.continue_run(self._next, self._message, self._left_nodes)
-            return
-        old, new = self._kept, self._fact
-        moment = time.monotonic()
-        early = new.state is old.state and not self.over
-        if early and moment - self._kept_at < PROGRESS_SECONDS:
-            return
-        changes = {
-            name: getattr(new, name)
-            for name in new.__dataclass_fields__
-            if getattr(new, name) != getattr(old, name)
-        }
-        if new.state.ended and not old.state.ended:
-            self._conclude()
-        if changes:
-            self._store.put_run_fact(self.run.id, **changes)
-            self._kept = new
-            self._kept_at = moment
-
     # -- inside
-
-    def _conclude(self) -> None:
-        """Store the run's conclusion before any view sees that the run has ended."""
-        from workbench.analysis.conclusion import concluded  # slow to load, and not needed at start
-
-        try:
-            concluded(self._store, Run(self.run.wish, self._fact))
-        except Exception:  # the first view computes it then; the run must not fail for that
-            log.exception("run %s: no conclusion", self.run.id)
 
     def _waiting(self, now: Moment) -> str:
         if self._fact.state is RunState.SUBMITTED and now.steady - self._submitted > SUBMIT_SECONDS:
@@ -315,9 +280,10 @@ class Activity:
             case AskPulses():
                 self._active = replace(active, pulses_asked=now.steady)
                 self._cluster.send(generation, active.remaining, AskPulse(active.run))
-            case SendStop(boundary):
+            case SendStop(boundary, epoch):
                 self._active = replace(active, stop_sent=now.steady)
-                self._cluster.send(generation, active.remaining, StopAt(active.run, boundary))
+                stop = StopAt(active.run, boundary, epoch)
+                self._cluster.send(generation, active.remaining, stop)
             case Free(ranks):
                 self._active = replace(active, interrupted=now.steady)
                 self._cluster.send(generation, ranks, Interrupt(active.run))
@@ -402,36 +368,6 @@ class Activity:
         endings = (rank.ending.iteration for rank in self._active.ranks if rank.ending)
         return max(self._fact.iteration, *endings, 0)
 
-    def _report_failure(
-        self, rank: int, error: str, traceback: str, now: Moment, whole: str = ""
-    ) -> None:
-        hosts = {fact.rank: fact.host for fact in self.world.ranks}
-        host = hosts.get(rank, "an unknown host")
-        failure = error.rstrip(".")
-        self._report(RunState.FAILED, f"Rank {rank} on {host} failed: {failure}.", now)
-        self._fact = replace(
-            self._fact,
-            failed_rank=rank,
-            failed_host=host,
-            error=traceback,
-            failure=failure,
-            traceback=whole,
-        )
-        self._add(self._notice)
-
-    def _report(self, state: RunState, message: str, now: Moment) -> None:
-        hang = decoded(self._fact.hang)
-        kept = self._fact.hang if hang and hang.sure and state is not RunState.FINISHED else ""
-        self._fact = replace(self._fact, state=state, message=message, ended=now.wall, hang=kept)
-        log.info("%s", log_messages.run_ended(self.run.wish.name, state, message))
-
-    def _add(self, remark: str) -> None:
-        """Add a remark to the message of a run whose end is stored."""
-        if remark := remark.strip():
-            fact = self._fact
-            message, before = f"{fact.message} {remark}", f"{fact.remark} {remark}"
-            self._fact = replace(fact, message=message.strip(), remark=before.strip())
-
     def _report_loss(self, death: Death | None, reason: str, now: Moment) -> None:
         ending = self._own_ending(death.rank) if death else None
         if ending is not None and death is not None:
@@ -482,3 +418,4 @@ class Activity:
             self._is_at_edge |= any(sample.name == EDGE_NAME for sample in batch.samples)
             self._snapshot = newest_snapshot(batch, self._snapshot)
             self._fact = progressed(self._fact, batch, now.wall)
+            self._pace = self._pace.at(self._fact.epoch, now.steady)

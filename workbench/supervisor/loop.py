@@ -30,6 +30,7 @@ from workbench.core.cluster.generation import (
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish
 from workbench.core.fleet.model import NodeState
 from workbench.core.moment import Deadlines, Moment, Reckoning
+from workbench.core.run.departure import Departure
 from workbench.core.run.model import Run, RunState, length
 from workbench.core.run.resumption import stopped_in_queue
 from workbench.core.supervisor import log_messages
@@ -312,7 +313,9 @@ class Supervisor:
     def _plan(self, now: Moment) -> list[Action]:
         self._target = self._ground.target(self._wish, self._load())
         worlds = self._standings()
-        self._preparation.say_what_stays(worlds, self._activities, self._target)
+        self._preparation.say_what_stays(
+            worlds, self._activities, self._target, self._wish.resize_at, self._departures()
+        )
         newest = max((world.fact.generation for world in worlds if world.usable), default=0)
         return plan(
             self._wish,
@@ -357,7 +360,7 @@ class Supervisor:
                 self._submit(next(r for r in self._queue if r.id == run), generation)
             case MoveRun(generation):
                 left = self._ground.reclaimed(self._worlds.placement(generation))
-                self._activities[generation].wish_move(now, left)
+                self._activities[generation].wish_move(now, left, self._wish.resize_at)
             case CloseCluster() if self._ground.is_cleared:
                 self._beat(LONG_SECONDS)
                 self._ground.close()
@@ -461,7 +464,27 @@ class Supervisor:
             self._bridge.write("fact", partial(self._store.put_cluster_fact, self._fact))
 
     def _standings(self) -> list[ObservedWorld]:
-        movable = [(g, one.run.id) for g, one in self._activities.items() if one.is_movable]
+        departures = self._departures()
+        movable = [
+            (generation, one.run.id)
+            for generation, one in self._activities.items()
+            if one.is_movable and departures[generation] is not Departure.NEVER
+        ]
         copied = {generation: self._files.has_copy(run) for generation, run in movable}
         worlds = self._worlds.standings(self._preparation.setup_names, self._activities, copied)
-        return self._preparation.judged(worlds, self._activities)
+        return [
+            replace(world, is_due=departures.get(world.fact.generation) is not Departure.LATER)
+            for world in self._preparation.judged(worlds, self._activities)
+        ]
+
+    def _departures(self) -> dict[int, Departure]:
+        """Return what each run does about another size now, by the generation that it is on."""
+        at, now = self._wish.resize_at, self._now()
+        return {
+            generation: activity.departure(
+                at,
+                now,
+                is_reclaimed=bool(self._ground.reclaimed(self._worlds.placement(generation))),
+            )
+            for generation, activity in self._activities.items()
+        }

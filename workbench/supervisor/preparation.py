@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from workbench.core.cluster.generation import ObservedWorld, Queued
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.run.cell_names import CellNames, names_of
-from workbench.core.run.model import Run, RunKind, RunState, RunWish
+from workbench.core.run.departure import Departure, why_it_waits
+from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.core.run.replay import PastCell, Replays, replays
 from workbench.core.run.resumption import NONE, Attempt
 from workbench.core.world.world import World
@@ -27,6 +29,11 @@ class MovingRun(Protocol):
     @property
     def run(self) -> Run:
         """The run."""
+        ...
+
+    @property
+    def fact(self) -> RunFact:
+        """Its observed state now."""
         ...
 
     @property
@@ -183,14 +190,27 @@ class Preparation:
         worlds: Sequence[ObservedWorld],
         activities: Mapping[int, MovingRun],
         target: World | None,
+        at: ResizeAt,
+        departures: Mapping[int, Departure],
     ) -> None:
-        """Show with each run why it keeps its ranks, if it is to leave them."""
+        """Show with each run why it keeps its ranks, or until when, if it is to leave them.
+
+        Args:
+            at: When a run moves.
+            departures: What each run does about another size now, by its generation.
+        """
         for world in worlds:
             activity = activities.get(world.fact.generation)
-            if activity is not None and activity.is_movable:
-                is_wanted = not (world.is_movable or world.fits(target))
-                why = self.hindrance(activity.run) if is_wanted else ""
-                activity.note(f"It keeps its ranks until it ends. {why}" if why else "")
+            if activity is None or activity.is_moving:
+                continue
+            departs, remark = departures[world.fact.generation], ""
+            if target is None or world.fits(target) or not target.size:
+                pass
+            elif activity.is_movable and (why := self.hindrance(activity.run)):
+                remark = f"It keeps its ranks until it ends. {why}"
+            elif departs is not Departure.DUE:
+                remark = why_it_waits(at, activity.fact, target.size)
+            activity.note(remark)
 
     def _judged(self, world: ObservedWorld, activity: MovingRun, newest: int) -> ObservedWorld:
         run = activity.run

@@ -69,7 +69,7 @@ others = st.one_of(
     st.builds(Hello, number, number),
     st.builds(Acknowledge, runs, number, st.booleans()),
     st.builds(AskPulse, runs),
-    st.builds(StopAt, runs, number),
+    st.builds(StopAt, runs, number, st.booleans()),
     st.builds(Interrupt, runs),
     st.builds(ContinueAs, runs, runs),
 )
@@ -213,6 +213,7 @@ KINDS = [
     Acknowledge(RUN, 3),
     AskPulse(RUN),
     StopAt(RUN, 4),
+    StopAt(RUN, 4, epoch=True),
     Interrupt(RUN),
 ]
 FULL = replace(BATCH, progress=Progress(1, 2, 0.5, 1.0), ending=Ending("failed", 3, "no", "no\n"))

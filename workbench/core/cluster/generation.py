@@ -16,7 +16,9 @@ that runs, and takes over once it is ready and that one's run has ended or has l
 A new world is started only if none fits, none is starting, and the newest usable one is idle or
 its run saves snapshots. Such a run leaves its world at the next boundary once the new one is
 usable, and continues there before any other run. If the new world does not become ready, the run
-has lost nothing. Any other run is waited for.
+has lost nothing. Any other run is waited for. Where the end of an epoch was asked for, the run
+stays until ``is_due``, while the new world waits at the edge. Where its own end was asked for, it
+counts as one that cannot move.
 Before a run goes to a world, the earlier cells that it needs are repeated there, while it still
 runs in its old world. Then its own cell begins there, and waits at the edge of its training::
 
@@ -130,6 +132,7 @@ class ObservedWorld:
         run: The run that is active there; for a replay the one that is repeated.
         replaying: Whether that is a replay.
         at_edge: Whether all ranks wait at the edge of the training of ``run``.
+        is_due: Whether its run may leave now, if it can move at all.
     """
 
     fact: WorldFact
@@ -144,6 +147,7 @@ class ObservedWorld:
     run: str = ""
     replaying: bool = False
     at_edge: bool = False
+    is_due: bool = True
 
     @property
     def usable(self) -> bool:
@@ -318,7 +322,7 @@ def _occupy(
     if replays := next(filter(None, lacking), ()):
         return [RunReplay(replays[0], generation)]
     if leaving:
-        return [MoveRun(world.fact.generation) for world in leaving]
+        return [MoveRun(world.fact.generation) for world in leaving if world.is_due]
     return [Submit(one.run, generation) for one in queue[:1]]
 
 
@@ -328,7 +332,7 @@ def _release(
     """Bring the run that is awaited at the edge there, if it is still to come."""
     generation = newest.fact.generation
     if moves := [world for world in leaving if world.run == newest.run]:
-        return [MoveRun(world.fact.generation) for world in moves]
+        return [MoveRun(world.fact.generation) for world in moves if world.is_due]
     if any(one.run == newest.run for one in queue):
         return [Submit(newest.run, generation)]
     return [EndWorld(generation, "the run that was to continue there has ended")]

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish
 from workbench.errors import InputError
 
@@ -37,6 +38,7 @@ class ClusterWish:
         oversubscribe: Whether ranks may share cores.
         revision: Larger with every wish; the last one counts.
         fleet: The nodes of the cluster (default: this machine alone).
+        resize_at: When a run that trains moves to these ranks.
     """
 
     name: str
@@ -45,6 +47,7 @@ class ClusterWish:
     oversubscribe: bool = False
     revision: int = 0
     fleet: FleetWish = THIS_MACHINE
+    resize_at: ResizeAt = ResizeAt.STEP
 
 
 @dataclass(frozen=True)

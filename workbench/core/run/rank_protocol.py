@@ -145,10 +145,16 @@ class AskPulse:
 
 @dataclass(frozen=True)
 class StopAt:
-    """Leave the run at iteration boundary number ``boundary``."""
+    """Leave the run at iteration boundary number ``boundary``.
+
+    Args:
+        epoch: Leave at the first boundary from there on that ends an epoch. An earlier message
+            holds too, so all ranks leave at the same boundary whenever this one reaches them.
+    """
 
     run: str
     boundary: int
+    epoch: bool = False
 
 
 @dataclass(frozen=True)

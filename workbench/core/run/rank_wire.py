@@ -289,7 +289,7 @@ _MADE: dict[str, Check] = {
     "Hello": _made(Hello, {"generation": _whole, "rank": _whole}),
     "Acknowledge": _made(Acknowledge, {"run": _run, "sequence": _whole, "resend": _flag}),
     "AskPulse": _made(AskPulse, {"run": _run}),
-    "StopAt": _made(StopAt, {"run": _run, "boundary": _whole}),
+    "StopAt": _made(StopAt, {"run": _run, "boundary": _whole, "epoch": _flag}),
     "Interrupt": _made(Interrupt, {"run": _run}),
     "ContinueAs": _made(ContinueAs, {"run": _run, "into": _run}),
 }

@@ -218,12 +218,15 @@ def why_continued(past: Sequence[Attempt]) -> str:
     return f"{last.message} Continued from iteration {last.snapshot:,}."
 
 
-def leaves(nodes: str) -> str:
+def leaves(nodes: str, *, at_epoch: bool = False) -> str:
     """Return that a run leaves its ranks.
 
     Args:
         nodes: Those that the provider takes back; empty if another size was asked for.
+        at_epoch: Whether it leaves at the end of the epoch.
     """
+    if at_epoch:
+        return "It leaves its ranks after this epoch, to continue on those of the new size."
     if not nodes:
         return "It leaves its ranks after this iteration, to continue on those of the new size."
     return f"It leaves {nodes} after this iteration, because the provider takes it back."

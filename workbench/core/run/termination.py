@@ -76,7 +76,11 @@ class RankStanding:
 
 @dataclass(frozen=True)
 class Active:
-    """An active run, and the steps taken to end it. Moments are 0 until they come."""
+    """An active run, and the steps taken to end it. Moments are 0 until they come.
+
+    Args:
+        at_epoch: Whether it leaves at the end of an epoch.
+    """
 
     run: str
     ranks: tuple[RankStanding, ...]
@@ -89,6 +93,7 @@ class Active:
     interrupted: float = 0.0
     recovering: float = 0.0
     recovered: bool | None = None
+    at_epoch: bool = False
 
     @property
     def remaining(self) -> tuple[int, ...]:
@@ -110,9 +115,14 @@ class AskPulses:
 
 @dataclass(frozen=True)
 class SendStop:
-    """Ask all ranks to leave at a boundary."""
+    """Ask all ranks to leave at a boundary.
+
+    Args:
+        epoch: Leave at the first one from there on that ends an epoch.
+    """
 
     boundary: int
+    epoch: bool = False
 
 
 @dataclass(frozen=True)
@@ -234,7 +244,7 @@ def _stop(active: Active, now: float) -> list[Step]:
     if not active.pulses_asked:
         return [AskPulses()]
     if not active.stop_sent and _pulses_fresh(active, now):
-        return [SendStop(_boundary(active, now))]
+        return [SendStop(_boundary(active, now), active.at_epoch)]
     return []
 
 

@@ -155,7 +155,7 @@ class ElasticLoop:
         if (run := self._run) is None:
             return
         self._report(run)
-        run.boundaries.passed()
+        run.boundaries.passed(self.epoch)
         is_due = run.boundaries.due
         # After the last step, ``finish`` saves what is final.
         if self._saved is not None and (is_due or not self._is_over()):

@@ -1,0 +1,116 @@
+"""Decide when a run leaves its ranks for those of another size."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.run.model import RunFact
+from workbench.core.units import count
+from workbench.errors import InputError
+
+LEAD_SECONDS = 3.0
+"""The ranks are asked to leave at an epoch's end this long before it, or earlier."""
+
+LEAD_EPOCHS = 0.1
+"""Or this part of an epoch before it, since epochs do not all take the same time."""
+
+_ROUNDING = 1e-6
+
+
+class Departure(StrEnum):
+    """What a run does about another size now."""
+
+    DUE = "due"
+    LATER = "later"
+    NEVER = "never"
+
+
+@dataclass(frozen=True)
+class EpochPace:
+    """How fast the epochs of one attempt pass.
+
+    Args:
+        first: Epochs done when this was first known; -1 before.
+        began: When that was, by the steady clock.
+        epoch: Epochs done when they were last known.
+        seen: When that was.
+    """
+
+    first: float = -1.0
+    began: float = 0.0
+    epoch: float = 0.0
+    seen: float = 0.0
+
+    def at(self, epoch: float, now: float) -> EpochPace:
+        """Return it with the epochs that are done now; 0 if they are unknown."""
+        if not epoch or epoch == self.epoch:
+            return self
+        if self.first < 0:
+            return EpochPace(epoch, now, epoch, now)
+        return replace(self, epoch=epoch, seen=now)
+
+    def is_near(self, now: float) -> bool:
+        """Return whether the ranks are to be asked now to leave at the end of this epoch."""
+        if self.first < 0:
+            return False
+        left = math.floor(self.epoch + _ROUNDING) + 1 - self.epoch
+        passed, seconds = self.epoch - self.first, self.seen - self.began
+        if passed <= 0 or seconds <= 0:
+            return left <= LEAD_EPOCHS
+        rate = passed / seconds
+        return left <= LEAD_EPOCHS or left / rate - (now - self.seen) <= LEAD_SECONDS
+
+
+def has_no_epochs(fact: RunFact) -> bool:
+    """Return whether a run trains without reporting epochs."""
+    return fact.iteration > 0 and not fact.epoch
+
+
+def departure(
+    at: ResizeAt, fact: RunFact, pace: EpochPace, now: float, *, is_reclaimed: bool
+) -> Departure:
+    """Return what a run does about another size now.
+
+    Args:
+        at: When it was asked to move.
+        now: By the steady clock.
+        is_reclaimed: Whether the provider takes one of its nodes back: then it leaves at once.
+    """
+    if at is ResizeAt.STEP or is_reclaimed:
+        return Departure.DUE
+    if at is ResizeAt.END or has_no_epochs(fact):
+        return Departure.NEVER
+    return Departure.DUE if pace.is_near(now) else Departure.LATER
+
+
+def why_it_waits(at: ResizeAt, fact: RunFact, ranks: int) -> str:
+    """Return when a run moves that does not move yet, as a sentence.
+
+    Args:
+        ranks: The number of ranks that are wanted.
+    """
+    wanted = count(ranks, "rank")
+    if at is ResizeAt.EPOCH and not has_no_epochs(fact):
+        return f"It moves to {wanted} at the end of this epoch."
+    if at is ResizeAt.EPOCH:
+        return f"It reports no epochs, so the change to {wanted} waits until it has ended."
+    return f"The change to {wanted} waits until it has ended."
+
+
+def check_epochs(at: ResizeAt, name: str, fact: RunFact) -> None:
+    """Refuse to wait for the end of an epoch of a run that reports none.
+
+    Args:
+        name: Of the run that trains now.
+
+    Raises:
+        InputError: It has trained, and has reported no epoch.
+    """
+    if at is ResizeAt.EPOCH and has_no_epochs(fact):
+        raise InputError(
+            f"Run {name!r} reports no epochs, so a resize cannot wait for the end of one",
+            "use --at step, or --at end.",
+        )

@@ -1,0 +1,121 @@
+"""How one run's state and end are put into words and stored."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+
+from workbench.core.cluster.generation import WorldFact
+from workbench.core.moment import Moment
+from workbench.core.run.hang import decoded
+from workbench.core.run.model import Run, RunFact, RunState
+from workbench.core.supervisor import log_messages
+from workbench.store import Store
+
+log = logging.getLogger("workbench.supervisor")
+PROGRESS_SECONDS = 0.2
+
+
+class RunReport:
+    """The observed state of a run on a generation, as it is kept in the store.
+
+    Args:
+        notice: What the message has to say of the ranks; empty for nothing.
+    """
+
+    def __init__(self, run: Run, world: WorldFact, store: Store, notice: str = "") -> None:
+        self.run = run
+        self.world = world
+        self.over = False
+        self._store = store
+        self._notice = notice
+        self._passing = ""
+        self._fact = run.fact
+        self._kept = run.fact
+        self._kept_at = 0.0
+        self._next: RunFact | None = None  # this attempt as it ended, if another one follows
+        self._message = ""
+        self._left_nodes = ""
+
+    @property
+    def fact(self) -> RunFact:
+        """The observed state of the run, which may not be stored yet."""
+        return self._fact
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the store has a message on how the run ended."""
+        return self._fact.state.ended
+
+    @property
+    def continues(self) -> bool:
+        """Whether its next attempt follows without a request of the user."""
+        return self._next is not None
+
+    def note(self, remark: str) -> None:
+        """Show a remark while the run lasts."""
+        self._passing = remark
+
+    def keep(self) -> None:
+        """Write the changes of the run's fact; mere progress only once in a while."""
+        if self._next is not None:
+            self._store.continue_run(self._next, self._message, self._left_nodes)
+            return
+        old, new = self._kept, self._fact
+        moment = time.monotonic()
+        early = new.state is old.state and not self.over
+        if early and moment - self._kept_at < PROGRESS_SECONDS:
+            return
+        changes = {
+            name: getattr(new, name)
+            for name in new.__dataclass_fields__
+            if getattr(new, name) != getattr(old, name)
+        }
+        if new.state.ended and not old.state.ended:
+            self._conclude()
+        if changes:
+            self._store.put_run_fact(self.run.id, **changes)
+            self._kept = new
+            self._kept_at = moment
+
+    # -- inside
+
+    def _conclude(self) -> None:
+        """Store the run's conclusion before any view sees that the run has ended."""
+        from workbench.analysis.conclusion import concluded  # slow to load, and not needed at start
+
+        try:
+            concluded(self._store, Run(self.run.wish, self._fact))
+        except Exception:  # the first view computes it then; the run must not fail for that
+            log.exception("run %s: no conclusion", self.run.id)
+
+    def _report_failure(
+        self, rank: int, error: str, traceback: str, now: Moment, whole: str = ""
+    ) -> None:
+        hosts = {fact.rank: fact.host for fact in self.world.ranks}
+        host = hosts.get(rank, "an unknown host")
+        failure = error.rstrip(".")
+        self._report(RunState.FAILED, f"Rank {rank} on {host} failed: {failure}.", now)
+        self._fact = replace(
+            self._fact,
+            failed_rank=rank,
+            failed_host=host,
+            error=traceback,
+            failure=failure,
+            traceback=whole,
+        )
+        self._add(self._notice)
+
+    def _report(self, state: RunState, message: str, now: Moment) -> None:
+        hang = decoded(self._fact.hang)
+        kept = self._fact.hang if hang and hang.sure and state is not RunState.FINISHED else ""
+        self._fact = replace(self._fact, state=state, message=message, ended=now.wall, hang=kept)
+        log.info("%s", log_messages.run_ended(self.run.wish.name, state, message))
+
+    def _add(self, remark: str) -> None:
+        """Add a remark to the message of a run whose end is stored."""
+        if remark := remark.strip():
+            fact = self._fact
+            message, before = f"{fact.message} {remark}", f"{fact.remark} {remark}"
+            self._fact = replace(fact, message=message.strip(), remark=before.strip())
