@@ -19,6 +19,7 @@ from workbench.cluster.shared_memory import segment_folder
 from workbench.core.cluster.model import ClusterState
 from workbench.core.run.model import RunKind
 from workbench.core.run.resumption import NONE
+from workbench.core.run.retries import MOST_RETRIES
 from workbench.requests.cluster import ask_cluster, ask_down
 from workbench.requests.run import ask_run, ask_stop
 from workbench.requests.supervisor import rouse, supervisor_is_awake
@@ -133,7 +134,12 @@ class Play:
         parameters = (("record", str(record)),)
         self.tally.runs += 1
         self._run = ask_run(
-            self._store, kind=RunKind.CELL, source=source, cluster=CLUSTER, parameters=parameters
+            self._store,
+            kind=RunKind.CELL,
+            source=source,
+            cluster=CLUSTER,
+            parameters=parameters,
+            retries=MOST_RETRIES,
         ).id
         if not until(lambda: self._store.newest_snapshot(self._run) != NONE):
             raise AssertionError(f"a training did not begin: {self._store.run(self._run).fact}")

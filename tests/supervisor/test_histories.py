@@ -56,7 +56,15 @@ class History:
         self.nodes = self.chance.randint(1, 4)
         self.ask(self.nodes)
         self.run = f"260101-{seed // 10**6:06}-aaaa"
-        wish = RunWish(f"260101-{seed % 10**6:06}-aaaa", f"run{seed}", RunKind.CELL, "", self.name)
+        self.retries = self.chance.choice([0, 1, 3, 20])
+        wish = RunWish(
+            f"260101-{seed % 10**6:06}-aaaa",
+            f"run{seed}",
+            RunKind.CELL,
+            "",
+            self.name,
+            retries=self.retries,
+        )
         self.run = self.store.wish_run(wish).id
         self.start()
 
@@ -165,6 +173,8 @@ class History:
     def check_departures(self) -> None:
         """Each attempt has left its ranks where the wishes allow it."""
         past = self.store.attempts(self.run)
+        assert sum(one.failed for one in past) <= self.retries, "it was tried again too often"
+        assert not any(one.failed and "its node is gone" in one.message for one in past)
         for attempt in past[self.seen :]:
             was_moved = attempt.state is RunState.STOPPED and not attempt.left_nodes
             if was_moved and not self.noticed:
@@ -233,7 +243,8 @@ def _may_end(history: History, run: Run) -> bool:
     snapshot = history.store.newest_snapshot(run.id)
     is_unheard = not run.fact.started  # the store was away while it trained
     no_snapshot = snapshot == -1 or is_unheard or "No complete snapshot" in run.fact.message
-    return no_snapshot or "restarted 3 times" in run.fact.message
+    past = history.store.attempts(run.id)
+    return no_snapshot or sum(one.failed for one in past) == history.retries
 
 
 def test_an_example_that_is_visited_twice_is_found() -> None:

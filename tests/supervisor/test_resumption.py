@@ -42,7 +42,7 @@ def test_a_run_whose_rank_was_killed_continues_from_its_newest_snapshot(stage: S
     assert losses(stage, run.id) == [(rank, n) for rank in (0, 1) for n in range(1, 11)]
     assert re.fullmatch(
         r"Rank 1 on fakehost was lost \(killed by its own cell\)\. "
-        r"Lost 2 steps( \([\d.]+ m?s\))?\. Continued from iteration 4\.",
+        r"Lost 2 steps( \([\d.]+ m?s\))?\. Retry 1 of 3\. Continued from iteration 4\.",
         fact.message,
     )
     (past,) = stage.store.attempts(run.id)
@@ -60,14 +60,14 @@ def test_a_run_without_a_snapshot_ends_with_its_rank(stage: Stage) -> None:
     assert stage.store.attempts(run.id) == []
 
 
-def test_a_run_that_is_lost_again_and_again_without_a_newer_snapshot_ends(stage: Stage) -> None:
+def test_a_run_whose_ranks_are_killed_again_and_again_ends(stage: Stage) -> None:
     stage.up(2)
     source = "first = resume()\nreport(loss=1)\nfirst or snapshot()\nif rank == 1:\n    kill()"
 
     run = stage.ended(stage.ask(source + "\nbarrier()"))
 
     assert (run.fact.state, run.fact.attempt) == (RunState.FAILED, 4)
-    assert "restarted 3 times from iteration 1" in run.fact.message
+    assert "it has failed again after 3 retries" in run.fact.message
     assert f"`workbench run --resume {run.wish.name}`" in run.fact.message
 
 

@@ -203,6 +203,7 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
             ranks=ranks,
             oversubscribe=shared,
             grace=job.grace if given["grace"] is None else given["grace"],
+            retries=job.retries if given["retries"] is None else given["retries"],
             wall_clock_limit=job.limit
             if given["wall_clock_limit"] is None
             else given["wall_clock_limit"],
@@ -228,6 +229,7 @@ def _resume(script: str | None, arguments: tuple[str, ...], given: dict[str, Any
             ranks=given["ranks"],
             oversubscribe=given["oversubscribe"],
             grace=given["grace"],
+            retries=given["retries"],
             wall_clock_limit=given["wall_clock_limit"],
         )
         return _show(store, wish, interrupts, before, is_left=given["background"])

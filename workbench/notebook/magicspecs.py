@@ -10,7 +10,7 @@ from workbench.core.cluster.model import check_cluster_name
 from workbench.core.cluster.resize_time import ResizeAt, resize_time
 from workbench.core.option_values import nbytes_of, parameter, seconds
 from workbench.core.performance.interruptions import Interruptions
-from workbench.core.run.model import DEFAULT_GRACE
+from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES
 from workbench.core.run.retention import parse_size
 from workbench.notebook.chosen_cluster import chosen_cluster
 from workbench.notebook.options import Magic, MagicOption, Options, amount, whole
@@ -43,6 +43,7 @@ TRAIN = (
     MagicOption("--background"),
     OVERSUBSCRIBE,
     MagicOption("--grace", "SECONDS", read=seconds, shown=f"{DEFAULT_GRACE:g}s"),
+    _number("--retries", shown=str(DEFAULT_RETRIES)),
     MagicOption("--communicator", "NAME", offers="communicators"),
     MagicOption("--compress", "NAME", offers="codecs"),
     MagicOption("--double-buffering"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from workbench.core.cluster.model import ClusterState, ClusterWish
 from workbench.core.run.exchange_options import exchange_environment
-from workbench.core.run.model import DEFAULT_GRACE, RunKind, RunState, RunWish
+from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES, RunKind, RunState, RunWish
 from workbench.errors import ClusterError, InputError, StateError
 from workbench.notebook.cell_output import page_for, say
 from workbench.notebook.handle import RunHandle, watch
@@ -48,6 +48,7 @@ def train(
             ranks=options.ranks,
             oversubscribe=options.oversubscribe,
             grace=DEFAULT_GRACE if options.grace is None else options.grace,
+            retries=DEFAULT_RETRIES if options.retries is None else options.retries,
             environment=exchange_environment(
                 options.communicator, options.compress, double_buffering=options.double_buffering
             ),
@@ -80,6 +81,7 @@ def resume(
             ranks=options.ranks,
             oversubscribe=options.oversubscribe,
             grace=options.grace,
+            retries=options.retries,
         )
         say_start(store, cluster, before, is_up)
         return show(shell, store, wish, interrupts, is_left=options.background)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from workbench.core.fleet.model import ELSEWHERE, FleetWish
 from workbench.core.run.model import Run, RunKind, RunWish
 from workbench.core.run.resumption import NONE, is_resumable
+from workbench.core.run.retries import check_retries
 from workbench.errors import InputError, StateError
 from workbench.requests.run import world_for
 from workbench.requests.supervisor import wake_supervisor
@@ -51,6 +52,7 @@ def ask_resume(
     ranks: int | None = None,
     oversubscribe: bool = False,
     grace: float | None = None,
+    retries: int | None = None,
     wall_clock_limit: float | None = None,
 ) -> RunWish:
     """Queue the next attempt of a run, which continues from its newest snapshot.
@@ -73,6 +75,8 @@ def ask_resume(
     _check_source(run, source, path)
     if grace is not None and grace < 0:
         raise InputError(f"grace must be at least 0 seconds, not {grace:g}.")
+    if retries is not None:
+        check_retries(retries)
     world, fleet = world_for(store, run.wish.cluster, ranks, oversubscribe, now)
     iteration = _snapshot_of(store, run, fleet)
     merged = tuple({**dict(run.wish.parameters), **dict(parameters)}.items())
@@ -85,6 +89,7 @@ def ask_resume(
         parameters=merged,
         ranks=ranks,
         grace=grace,
+        retries=retries,
         wall_clock_limit=wall_clock_limit,
         world=world,
         fleet=fleet,

@@ -13,7 +13,8 @@ from workbench.core.cluster.model import DEFAULT_CLUSTER, THIS_MACHINE, check_cl
 from workbench.core.cluster.spending import check_time_left
 from workbench.core.cluster.target_world import KNOWN, wished_world
 from workbench.core.fleet.model import FleetWish
-from workbench.core.run.model import Run, RunKind, RunWish, check_run_name
+from workbench.core.run.model import DEFAULT_RETRIES, Run, RunKind, RunWish, check_run_name
+from workbench.core.run.retries import check_retries
 from workbench.core.world.world import World
 from workbench.errors import InputError, StateError
 from workbench.requests.cluster import (
@@ -44,12 +45,14 @@ def ask_run(
     oversubscribe: bool = False,
     grace: float = 5.0,
     wall_clock_limit: float = 0.0,
+    retries: int = DEFAULT_RETRIES,
 ) -> RunWish:
     """Queue a run on ``cluster``, which is started or grown if necessary.
 
     Args:
         setup: The set-up cell's own name; empty for every other run.
         ranks: Ranks to run on; None for all. More than the cluster has grows it.
+        retries: How often it is tried again after a failure.
 
     Raises:
         InputError: An option is not valid; nothing was started.
@@ -62,6 +65,7 @@ def ask_run(
     name = check_run_name(name) if name else run
     if grace < 0:
         raise InputError(f"grace must be at least 0 seconds, not {grace:g}.")
+    check_retries(retries)
     world, fleet = world_for(store, cluster, ranks, oversubscribe, now)
     wish = store.wish_run(
         RunWish(
@@ -80,6 +84,7 @@ def ask_run(
             wall_clock_limit=wall_clock_limit,
             created=now,
             setup=setup,
+            retries=retries,
         ),
         world,
         fleet,

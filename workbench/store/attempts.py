@@ -7,7 +7,7 @@ import sqlite3
 from dataclasses import dataclass
 
 from workbench.core.fleet.model import FleetWish
-from workbench.core.run.metrics import SNAPSHOT_PREFIX
+from workbench.core.run.metrics import SNAPSHOT_PREFIX, attempt_seconds
 from workbench.core.run.model import ENDED, RunFact, RunState
 from workbench.core.run.resumption import NONE, Attempt
 from workbench.core.run.snapshots import SECONDS_NAME
@@ -20,7 +20,7 @@ from workbench.store.rows import built, readable, reading
 _COLUMNS = (
     "attempt", "generation", "ranks", "started", "ended", "state", "message", "resumed_at",
     "iteration", "snapshot", "last_point", "is_automatic", "last_output",
-    "left_nodes",
+    "left_nodes", "failed_at", "failure", "error", "resumed",
 )  # fmt: skip
 # More than the snapshots that are kept of a training.
 _MOST_REPORTS = 8
@@ -51,6 +51,7 @@ class Changes:
     parameters: tuple[tuple[str, object], ...] | None = None
     ranks: int | None = None
     grace: float | None = None
+    retries: int | None = None
     wall_clock_limit: float | None = None
     world: World | None = None
     fleet: FleetWish | None = None
@@ -65,6 +66,7 @@ class Changes:
             "parameters": None if self.parameters is None else json.dumps(self.parameters),
             "wished_ranks": self.ranks,
             "grace": self.grace,
+            "retries": self.retries,
             "wall_clock_limit": self.wall_clock_limit,
         }
         return {name: value for name, value in found.items() if value is not None}
@@ -138,7 +140,9 @@ class Attempts(Database):
         with reading(self.path, f"the points of run {run!r}"):
             return [(int(sequence), float(time)) for sequence, time in rows]
 
-    def continue_run(self, past: RunFact, message: str, left_nodes: str = "") -> None:
+    def continue_run(
+        self, past: RunFact, message: str, left_nodes: str = "", *, failed_at: int = NONE
+    ) -> None:
         """Queue the next attempt of a run that has lost or left its world, in its old place.
 
         No effect if that attempt is over already.
@@ -147,12 +151,19 @@ class Attempts(Database):
             past: The attempt as it ended.
             message: From where it continues.
             left_nodes: The nodes that it left because the provider takes them back.
+            failed_at: Iterations that the failed rank had done; -1 if no failure counts.
         """
         with self._transaction() as connection:
             number = _number(connection, past)
             if number:
                 self._queue(
-                    connection, number, past, message, is_automatic=True, left_nodes=left_nodes
+                    connection,
+                    number,
+                    past,
+                    message,
+                    is_automatic=True,
+                    left_nodes=left_nodes,
+                    failed_at=failed_at,
                 )
 
     def resume_run(self, past: RunFact, message: str, changes: Changes) -> None:
@@ -192,6 +203,7 @@ class Attempts(Database):
         *,
         is_automatic: bool,
         left_nodes: str = "",
+        failed_at: int = NONE,
     ) -> None:
         snapshot = self.newest_snapshot(past.id)
         has_trained = past.attempt == 1 or past.resumed_at != NONE
@@ -202,15 +214,18 @@ class Attempts(Database):
                 number, past.attempt, past.generation, past.ranks, past.started, past.ended,
                 past.state, past.message, past.resumed_at, past.iteration, snapshot,
                 last_sequence(connection, "points", number), is_automatic,
-                last_sequence(connection, "output", number), left_nodes,
+                last_sequence(connection, "output", number), left_nodes, failed_at, past.failure,
+                past.error, past.resumed,
             ),
         )  # fmt: skip
         connection.execute(
             f"UPDATE runs SET {_CLEARED}, attempt = attempt + 1, state = ?, message = ?, "
-            "ranks_before = ?, iteration = ?, epoch = epoch * ? / max(iteration, 1) "
+            "ranks_before = ?, trained_before = trained_before + ?, iteration = ?, "
+            "epoch = epoch * ? / max(iteration, 1) "
             "WHERE number = ?",
             (
                 RunState.QUEUED, message, past.ranks if has_trained else past.ranks_before,
+                attempt_seconds(past, past.ended),
                 max(snapshot, 0), max(snapshot, 0), number,
             ),
         )  # fmt: skip

@@ -6,7 +6,7 @@ import sqlite3
 
 from workbench.errors import StoreNewer
 
-VERSION = 20
+VERSION = 21
 
 _TABLES = """
 CREATE TABLE clusters (
@@ -408,6 +408,16 @@ _RESIZE_TIMES = """
 ALTER TABLE clusters ADD COLUMN resize_at TEXT NOT NULL DEFAULT 'step'
 """
 
+# How often a run is tried again, what failed, and how long its attempts took.
+_RETRIES = """
+ALTER TABLE runs ADD COLUMN retries INTEGER NOT NULL DEFAULT 3;
+ALTER TABLE runs ADD COLUMN trained_before REAL NOT NULL DEFAULT 0;
+ALTER TABLE attempts ADD COLUMN failed_at INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE attempts ADD COLUMN failure TEXT NOT NULL DEFAULT '';
+ALTER TABLE attempts ADD COLUMN error TEXT NOT NULL DEFAULT '';
+ALTER TABLE attempts ADD COLUMN resumed REAL NOT NULL DEFAULT 0
+"""
+
 # MIGRATIONS[n] turns version n into version n + 1, inside one transaction.
 MIGRATIONS: dict[int, str] = {
     0: _TABLES,
@@ -430,6 +440,7 @@ MIGRATIONS: dict[int, str] = {
     17: _REPLAYS,
     18: _SAVED_CURVES,
     19: _RESIZE_TIMES,
+    20: _RETRIES,
 }
 
 

@@ -192,8 +192,8 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
             connection.execute(
                 "INSERT INTO runs (number, id, name, cluster, kind, source, path, folder, "
                 "arguments, parameters, environment, wished_ranks, grace, wall_clock_limit, "
-                "created, setup, replays, turn) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+                "created, setup, replays, retries, turn) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
                 "(SELECT coalesce(max(turn), 0) + 1 FROM runs))",
                 (
                     _next_number(connection),
@@ -213,6 +213,7 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
                     wish.created,
                     wish.setup,
                     wish.replays,
+                    wish.retries,
                 ),
             )
         return wish
@@ -440,10 +441,11 @@ def _free_name(connection: sqlite3.Connection, name: str) -> str:
 def _run(row: tuple[Any, ...]) -> Run:
     # The columns of the table, in its order: number, the wish's but for the last two, the fact's
     # but for those of its attempt.
-    *columns, setup, attempt, resumed_at, resumed, _turn, ranks_before, replays = row
-    attempt_columns = (attempt, resumed_at, resumed, ranks_before)
+    *columns, setup, attempt, resumed_at, resumed, _turn = row[:-4]
+    ranks_before, replays, retries, trained = row[-4:]
+    attempt_columns = (attempt, resumed_at, resumed, ranks_before, trained)
     fact = dict(zip(_FACT_COLUMNS, (columns[1], *columns[16:], *attempt_columns), strict=True))
-    return Run(_run_wish((*columns[1:16], setup, replays)), built(RunFact, fact))
+    return Run(_run_wish((*columns[1:16], setup, replays, retries)), built(RunFact, fact))
 
 
 def _rank(row: tuple[Any, ...]) -> RankFact:
@@ -455,7 +457,7 @@ def _rank(row: tuple[Any, ...]) -> RankFact:
 @lru_cache(maxsize=64)  # a run is read again and again, and its wish never changes
 def _run_wish(columns: tuple[Any, ...]) -> RunWish:
     (id_, name, cluster, kind, source, path, folder, arguments, parameters) = columns[:9]
-    (environment, ranks, grace, limit, created, stop, setup, replays) = columns[9:]
+    (environment, ranks, grace, limit, created, stop, setup, replays, retries) = columns[9:]
     values = {
         "id": id_,
         "name": name,
@@ -474,5 +476,6 @@ def _run_wish(columns: tuple[Any, ...]) -> RunWish:
         "stop": stop,
         "setup": setup,
         "replays": replays,
+        "retries": retries,
     }
     return built(RunWish, values)

@@ -19,6 +19,7 @@ from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.progress import newest_snapshot, progressed
 from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
 from workbench.core.run.resumption import (
+    NONE,
     can_move,
     has_left,
     has_left_unasked,
@@ -28,8 +29,8 @@ from workbench.core.run.resumption import (
     lost_steps,
     remedy,
     why_continued,
-    why_not,
 )
+from workbench.core.run.retries import is_failure, may_differ, retry, why_no_retry
 from workbench.core.run.snapshots import EDGE_NAME
 from workbench.core.run.termination import (
     Active,
@@ -93,6 +94,7 @@ class Activity(RunReport):
         self._again_seconds = AGAIN_SECONDS
         self._again = now.steady + AGAIN_SECONDS
         self._why_stopped = ""
+        self._to_retry = ""  # what failed, if the run is tried again once its ranks have left
         self._failed_calls: dict[int, tuple[float, str]] = {}
 
     @property
@@ -234,17 +236,22 @@ class Activity(RunReport):
         Args:
             is_asked: Whether the supervisor ended it.
         """
-        if not self.is_reported:
+        if self._to_retry:
+            self._continue(RunState.FAILED, self._to_retry, now)
+        elif not self.is_reported:
             death = deaths[0] if deaths else None
             is_blameless = not is_asked and self._is_blameless(deaths)
-            past = self._store.attempts(self.run.id) if is_blameless else []
-            vain = why_not(self._snapshot, past)
-            if is_blameless and not vain:
+            trace, why = death.trace if death else "", ""
+            if is_blameless and is_failure(deaths):
+                why = self._why_no_retry(self._fact.iteration, trace)
+                self._failed_at = self._fact.iteration
+            if is_blameless and not why:
+                self._fact = replace(self._fact, error=trace, failure=death.cause if death else "")
                 self._continue(RunState.LOST, loss(death, reason), now)
                 return
             self._report_loss(death, reason, now)
-            if self._fact.state is RunState.LOST or vain or (death and death.is_lost):
-                self._add(remedy(self.run, self._snapshot, vain))
+            if self._fact.state is RunState.LOST or why or (death and death.is_lost):
+                self._add(remedy(self.run, self._snapshot, why))
         self.over = True
 
     def advance(self, now: Moment) -> None:
@@ -294,9 +301,9 @@ class Activity(RunReport):
                 else:
                     self._report(RunState.STOPPED, "Stopped before it began.", now)
                 self.over = True
-            case Fail(rank, error, traceback, whole):
+            case Fail():
                 self._active = replace(active, failed=now.steady)
-                self._report_failure(rank, error, traceback, now, whole)
+                self._fail(step, now)
             case Recover():
                 self._active = replace(active, recovering=now.steady)
                 self._cluster.recover(generation)
@@ -307,6 +314,31 @@ class Activity(RunReport):
                 self.over = True
             case _:
                 assert_never(step)
+
+    def _fail(self, failure: Fail, now: Moment) -> None:
+        """Report that a rank has failed, or let the run be tried again from its snapshot."""
+        run, ending = self.run, self._active.ranks[failure.rank].ending
+        self._snapshot = self._store.newest_snapshot(run.id)
+        is_stopping = self._active.stop_wished and not self._is_moving
+        may_retry = can_move(run.wish.kind, self._snapshot) and not is_stopping
+        if ending is None or not (may_retry and may_differ(run.wish.kind, ending)):
+            self._report_failure(failure.rank, failure.error, failure.traceback, now, failure.whole)
+        elif why := self._why_no_retry(ending.iteration, failure.traceback):
+            self._report_failure(failure.rank, failure.error, failure.traceback, now, failure.whole)
+            self._add(remedy(run, self._snapshot, why))
+        else:
+            self._to_retry = self._failure_of(failure.rank, failure.error)
+            self._failed_at = ending.iteration
+            self._fact = replace(
+                self._fact,
+                iteration=self._furthest(),
+                failure=failure.error.rstrip("."),
+                error=failure.traceback,
+            )
+
+    def _why_no_retry(self, iteration: int, traceback: str) -> str:
+        past = self._store.attempts(self.run.id)
+        return why_no_retry(self.run.wish.retries, past, iteration, traceback)
 
     def _submit_again(self, now: Moment) -> None:
         """Submit the run again to ranks that have not begun: they may have reconnected just now.
@@ -336,6 +368,9 @@ class Activity(RunReport):
     def _finish(self, now: Moment) -> None:
         if self.is_reported:
             return
+        if self._to_retry:
+            self._continue(RunState.FAILED, self._to_retry, now)
+            return
         endings = [rank.ending for rank in self._active.ranks if rank.ending is not None]
         # A supervisor that stored the endings may have ended before it stored the progress.
         self._fact = replace(self._fact, iteration=self._furthest())
@@ -348,7 +383,9 @@ class Activity(RunReport):
 
     def _give_up(self, reason: str, now: Moment) -> None:
         self.gave_up = reason
-        if not self.is_reported:
+        if self._to_retry:
+            self._continue(RunState.FAILED, self._to_retry, now)
+        elif not self.is_reported:
             self._report_stop(now, LOST_VARIABLES)
         else:
             self._add(f"{reason[0].upper()}{reason[1:]}. {LOST_VARIABLES}")
@@ -404,8 +441,11 @@ class Activity(RunReport):
         seconds = self._store.seconds_since(self.run.id, self._snapshot)
         lost = lost_steps(self._fact.iteration, self._snapshot, seconds)
         cause = f"{cause}. {lost}" if lost else cause
-        self._next = replace(self._fact, state=state, ended=now.wall, message=f"{cause}.")
-        self._message = f"{cause}; it continues from iteration {self._snapshot:,}."
+        again = ""
+        if self._failed_at != NONE:
+            again = f" {retry(self._store.attempts(self.run.id), self.run.wish.retries)}"
+        self._next = replace(self._fact, state=state, ended=now.wall, message=f"{cause}.{again}")
+        self._message = f"{cause}; it continues from iteration {self._snapshot:,}.{again}"
         self.over = True
         log.info("Run %r: %s", self.run.wish.name, self._message)
 

@@ -10,6 +10,7 @@ from workbench.core.cluster.generation import WorldFact
 from workbench.core.moment import Moment
 from workbench.core.run.hang import decoded
 from workbench.core.run.model import Run, RunFact, RunState
+from workbench.core.run.resumption import NONE
 from workbench.core.supervisor import log_messages
 from workbench.store import Store
 
@@ -36,6 +37,7 @@ class RunReport:
         self._kept_at = 0.0
         self._next: RunFact | None = None  # this attempt as it ended, if another one follows
         self._message = ""
+        self._failed_at = NONE  # the iterations that a rank had done whose failure counts
         self._left_nodes = ""
 
     @property
@@ -60,7 +62,9 @@ class RunReport:
     def keep(self) -> None:
         """Write the changes of the run's fact; mere progress only once in a while."""
         if self._next is not None:
-            self._store.continue_run(self._next, self._message, self._left_nodes)
+            self._store.continue_run(
+                self._next, self._message, self._left_nodes, failed_at=self._failed_at
+            )
             return
         old, new = self._kept, self._fact
         moment = time.monotonic()
@@ -93,10 +97,8 @@ class RunReport:
     def _report_failure(
         self, rank: int, error: str, traceback: str, now: Moment, whole: str = ""
     ) -> None:
-        hosts = {fact.rank: fact.host for fact in self.world.ranks}
-        host = hosts.get(rank, "an unknown host")
-        failure = error.rstrip(".")
-        self._report(RunState.FAILED, f"Rank {rank} on {host} failed: {failure}.", now)
+        host, failure = self._host(rank), error.rstrip(".")
+        self._report(RunState.FAILED, f"{self._failure_of(rank, error)}.", now)
         self._fact = replace(
             self._fact,
             failed_rank=rank,
@@ -106,6 +108,14 @@ class RunReport:
             traceback=whole,
         )
         self._add(self._notice)
+
+    def _failure_of(self, rank: int, error: str) -> str:
+        """Return that a rank has failed, without the period."""
+        return f"Rank {rank} on {self._host(rank)} failed: {error.rstrip('.')}"
+
+    def _host(self, rank: int) -> str:
+        hosts = {fact.rank: fact.host for fact in self.world.ranks}
+        return hosts.get(rank, "an unknown host")
 
     def _report(self, state: RunState, message: str, now: Moment) -> None:
         hang = decoded(self._fact.hang)

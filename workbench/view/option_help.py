@@ -11,6 +11,7 @@ HELP = {
     "--oversubscribe": "Allow more ranks than cores.",
     "--resume": "Continue this run, which has ended, from its newest snapshot.",
     "--grace": "Time that ranks have to end after a request to stop.",
+    "--retries": "How often a run with a snapshot is tried again after a failure.",
     "--communicator": "Communicator instead of naive: auto, ring, doubling, hierarchical, mpi.",
     "--compress": "Compress gradients: fp16, bf16, int8, topk, powersgd; none turns it off.",
     "--double-buffering": "Overlap the exchange with the next step; gradients are one step old.",

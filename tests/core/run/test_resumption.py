@@ -9,7 +9,6 @@ import pytest
 from workbench.core.cluster.generation import Death
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.core.run.resumption import (
-    MOST_RESTARTS,
     NONE,
     Attempt,
     Continuation,
@@ -20,38 +19,14 @@ from workbench.core.run.resumption import (
     lost_steps,
     offers_resume,
     remedy,
-    restarts_in_vain,
     stopped_in_queue,
     why_continued,
-    why_not,
 )
 
 LOST = Attempt(
     1, 1, 2, 0.0, 9.0, RunState.LOST, "Rank 1 was lost.", NONE, 161, 120, 7, is_automatic=True
 )
 RUN = Run(RunWish("id", "two words", RunKind.CELL, "pass"), RunFact("id"))
-
-
-@pytest.mark.parametrize(
-    ("past", "restarts"),
-    [
-        ([], 0),
-        ([LOST], 1),
-        ([LOST, LOST], 2),
-        ([LOST, replace(LOST, snapshot=60)], 0),
-        ([replace(LOST, snapshot=60), LOST], 1),
-        ([LOST, replace(LOST, state=RunState.STOPPED)], 0),
-        ([replace(LOST, is_automatic=False)], 0),
-    ],
-)
-def test_restarts_from_the_same_snapshot_are_counted(past, restarts) -> None:
-    assert restarts_in_vain(past, 120) == restarts
-
-
-def test_a_run_continues_until_it_was_restarted_too_often_without_progress() -> None:
-    assert why_not(120, [LOST] * (MOST_RESTARTS - 1)) == ""
-    assert why_not(120, [LOST] * MOST_RESTARTS).startswith("it was restarted 3 times from it")
-    assert why_not(130, [LOST] * MOST_RESTARTS) == ""
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ from workbench.core.fleet.request import (
 )
 from workbench.core.option_values import seconds
 from workbench.core.run.exchange_options import check_codec, check_communicator
-from workbench.core.run.model import DEFAULT_GRACE, check_run_name
+from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES, check_run_name
+from workbench.core.run.retries import MOST_RETRIES
 from workbench.core.world.hostfile import parse_hosts
 from workbench.core.world.world import MAX_RANKS
 from workbench.errors import InputError
@@ -161,6 +162,14 @@ class Job(BaseModel):
         default=False, strict=True, description="true or false", examples=[True]
     )
     grace: Seconds = Field(default=DEFAULT_GRACE, description="a length of time", examples=["5s"])
+    retries: int = Field(
+        default=DEFAULT_RETRIES,
+        strict=True,
+        ge=0,
+        le=MOST_RETRIES,
+        description=f"a whole number from 0 to {MOST_RETRIES:,}",
+        examples=[3],
+    )
     wall_clock_limit: Seconds = Field(default=0.0, description="a length of time", examples=["90m"])
     cluster: Annotated[str, AfterValidator(_explained(check_cluster_name))] = Field(
         default=DEFAULT_CLUSTER, description="a text", examples=["default"]

@@ -124,10 +124,20 @@ def iterations_to_do(fact: RunFact) -> int:
 
 
 def seconds_taken(fact: RunFact, now: float) -> float:
-    """Return the seconds since the first rank began, until the run's end if it has ended."""
-    if not fact.started:
-        return 0.0
-    return max(0.0, (fact.ended or now) - fact.started)
+    """Return how long a run has taken in all its attempts, without waiting between them."""
+    return fact.trained_before + attempt_seconds(fact, fact.ended or now)
+
+
+def attempt_seconds(fact: RunFact, until: float) -> float:
+    """Return how long the present attempt has taken.
+
+    A first one begins when a rank does, and another one when it has read its snapshot.
+
+    Args:
+        until: Epoch seconds at which it ended, or now.
+    """
+    began = fact.resumed or (fact.started if fact.attempt == 1 else 0.0)
+    return max(0.0, until - began) if began else 0.0
 
 
 class Pace:

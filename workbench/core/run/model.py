@@ -12,6 +12,7 @@ from workbench.core.run_id import execution_id
 from workbench.errors import InputError
 
 DEFAULT_GRACE = 5.0
+DEFAULT_RETRIES = 3
 MOST_NAME = 80
 
 
@@ -69,6 +70,7 @@ class RunWish:
         wall_clock_limit: Seconds after which the run is stopped; 0 for none.
         setup: The set-up cell's own name; empty for every other run.
         replays: The id of the run that it repeats; empty for every other run.
+        retries: How often it is tried again after a failure; see ``core.run.retries``.
     """
 
     id: str
@@ -88,6 +90,7 @@ class RunWish:
     stop: bool = False
     setup: str = ""
     replays: str = ""
+    retries: int = DEFAULT_RETRIES
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,7 @@ class RunFact:
             have read it; -1 before, and in a first attempt.
         resumed: Epoch seconds at which that was reported; 0 before.
         ranks_before: Number of ranks of the attempt before; 0 in a first attempt.
+        trained_before: Seconds that the earlier attempts took, without waiting between them.
     """
 
     id: str
@@ -140,6 +144,7 @@ class RunFact:
     resumed_at: int = -1
     resumed: float = 0.0
     ranks_before: int = 0
+    trained_before: float = 0.0
 
 
 @dataclass(frozen=True)

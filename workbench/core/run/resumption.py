@@ -1,9 +1,8 @@
 """Decide whether a run that has lost its world continues by itself, and say from where.
 
-It continues from its newest snapshot if nothing in the program was at fault: a node was lost, a
-rank's process was killed, or the world ended without being asked. An error in Python,
-``MPI_Abort`` and an exit end the run. So does one more loss after ``MOST_RESTARTS`` without a newer
-snapshot: then the program, or its memory, is the likely cause.
+It continues from its newest snapshot if a node was lost, a rank's process was killed, or the world
+ended without being asked. What counts as a failure, and how often a run is tried again after one,
+is in ``core.run.retries``.
 """
 
 from __future__ import annotations
@@ -12,14 +11,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import takewhile
 
 from workbench.core.cluster.generation import Death
 from workbench.core.run.model import Run, RunFact, RunKind, RunState
 from workbench.core.run.rank_protocol import Ending
 from workbench.core.units import count, duration
 
-MOST_RESTARTS = 3
 NONE = -1
 """The iteration of the newest snapshot of a run that has none."""
 
@@ -40,6 +37,11 @@ class Attempt:
         is_automatic: Whether the next attempt followed without a request of the user.
         last_output: The sequence number of its newest piece of output.
         left_nodes: Ids of the nodes that it left because the provider takes them back, as text.
+        failed_at: Iterations that the rank had done which failed; -1 unless the attempt ended by a
+            failure that counts, see ``core.run.retries``.
+        failure: The last line of that failure; empty for none.
+        error: Its traceback, or empty.
+        resumed: Epoch seconds at which it had read its snapshot; 0 if it read none.
     """
 
     number: int
@@ -56,6 +58,15 @@ class Attempt:
     is_automatic: bool = False
     last_output: int = 0
     left_nodes: str = ""
+    failed_at: int = NONE
+    failure: str = ""
+    error: str = ""
+    resumed: float = 0.0
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended by a failure that counts."""
+        return self.failed_at != NONE
 
 
 class ContinuationCause(Enum):
@@ -149,7 +160,7 @@ def _cause(before: Sequence[Attempt]) -> ContinuationCause:
         return ContinuationCause.REQUEST
     return (
         ContinuationCause.LOSS
-        if any(one.state is RunState.LOST for one in before)
+        if any(one.failed or one.state is RunState.LOST for one in before)
         else ContinuationCause.MOVE
     )
 
@@ -169,25 +180,6 @@ def has_left_unasked(endings: Sequence[Ending], stop_wished: float) -> bool:
     """
     stopped = [ending for ending in endings if ending.state == "stopped"]
     return bool(stopped) and not stop_wished and not any(ending.error for ending in stopped)
-
-
-def restarts_in_vain(past: Sequence[Attempt], snapshot: int) -> int:
-    """Return how often the run was restarted from ``snapshot``, and lost before a newer one."""
-
-    def was_in_vain(one: Attempt) -> bool:
-        return one.state is RunState.LOST and one.is_automatic and one.snapshot == snapshot
-
-    return sum(1 for _ in takewhile(was_in_vain, reversed(past)))
-
-
-def why_not(snapshot: int, past: Sequence[Attempt]) -> str:
-    """Return why a run that lost its world does not continue from a snapshot; empty if it does."""
-    if (restarts := restarts_in_vain(past, snapshot)) < MOST_RESTARTS:
-        return ""
-    return (
-        f"it was restarted {restarts} times from iteration {snapshot:,}, and lost each time "
-        "before its next snapshot"
-    )
 
 
 def loss(death: Death | None, reason: str) -> str:

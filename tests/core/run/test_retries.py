@@ -1,0 +1,93 @@
+"""What counts as a failure of a run, and how often the run is tried again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from workbench.core.cluster.generation import Death
+from workbench.core.run.model import RunKind, RunState
+from workbench.core.run.rank_protocol import Ending
+from workbench.core.run.resumption import Attempt
+from workbench.core.run.retries import (
+    check_retries,
+    failures,
+    is_failure,
+    may_differ,
+    retry,
+    why_no_retry,
+)
+from workbench.errors import InputError
+
+FAILED = Attempt(
+    1, 1, 2, 0.0, 9.0, RunState.FAILED, "", iteration=41, is_automatic=True, failed_at=41,
+    error="at 0x7f00: IndexError",
+)  # fmt: skip
+PREEMPTED = replace(FAILED, state=RunState.LOST, failed_at=-1, error="")
+
+
+@pytest.mark.parametrize(
+    ("deaths", "counts"),
+    [
+        ((Death(1, "a", "killed by signal 9"),), True),
+        ((Death(1, "a", "its node is gone", is_lost=True), Death(0, "b", "ended")), False),
+        ((), True),
+    ],
+)
+def test_a_lost_node_is_no_failure_of_the_run(deaths, counts) -> None:
+    assert is_failure(deaths) is counts
+
+
+@pytest.mark.parametrize(
+    ("kind", "ending", "again"),
+    [
+        (RunKind.SCRIPT, Ending("failed", 41, "IndexError", "…"), True),
+        (RunKind.CELL, Ending("failed", 41, "IndexError", "…"), False),
+        (RunKind.SCRIPT, Ending("failed", 41, "SystemExit: 1", exited=True), False),
+        (RunKind.SCRIPT, Ending("failed", 41, "MPI_Abort(1)", gone=True), False),
+    ],
+)
+def test_an_error_is_tried_again_in_a_script_unless_it_was_meant(kind, ending, again) -> None:
+    assert may_differ(kind, ending) is again
+
+
+def test_preemptions_are_not_counted() -> None:
+    past = [FAILED, *[PREEMPTED] * 50, FAILED]
+
+    assert len(failures(past)) == 2
+    assert why_no_retry(3, past, 80, "") == ""
+    assert retry(past, 3) == "Retry 3 of 3."
+
+
+def test_after_the_last_retry_a_run_ends() -> None:
+    assert why_no_retry(3, [FAILED] * 3, 80, "") == "it has failed again after 3 retries"
+    assert why_no_retry(1, [FAILED], 80, "") == "it has failed again after 1 retry"
+    assert why_no_retry(0, [], 80, "") == "no retries were asked for"
+
+
+def test_what_the_user_has_resumed_begins_to_count_anew() -> None:
+    past = [FAILED, FAILED, replace(FAILED, is_automatic=False), FAILED]
+
+    assert failures(past) == [FAILED]
+
+
+@pytest.mark.parametrize(
+    ("iteration", "traceback", "ends"),
+    [
+        (41, "at 0x7fff: IndexError", True),
+        (42, "at 0x7fff: IndexError", False),
+        (41, "at 0x7fff: KeyError", False),
+        (41, "", False),
+    ],
+)
+def test_the_same_traceback_twice_at_the_same_step_ends_a_run(iteration, traceback, ends) -> None:
+    why = why_no_retry(3, [FAILED, PREEMPTED], iteration, traceback)
+
+    assert why == ("it failed twice at iteration 41 with the same traceback" if ends else "")
+
+
+def test_a_number_of_retries_below_zero_is_refused() -> None:
+    assert check_retries(0) == 0
+    with pytest.raises(InputError, match="from 0 to 1,000,000, not -1"):
+        check_retries(-1)
