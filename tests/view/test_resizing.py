@@ -47,6 +47,16 @@ def test_what_is_said_follows_the_time_of_the_move(store, supervisor, run, at, w
     assert words in english(resize_effect(store, "default", ResizeAt(at)))
 
 
+def test_a_run_that_could_not_follow_is_said_to_keep_its_ranks(store, supervisor, run) -> None:
+    saved = Sample(SECONDS_NAME, 4, 1.0, 0.1)
+    supervisor.add_batches([Batch(run.id, 0, 1, (saved,))])
+    supervisor.put_run_fact(run.id, hindrance="It uses `x`, which no cell has made.")
+
+    assert english(resize_effect(store, "default")) == (
+        "A resize waits for the end of run digits. It uses `x`, which no cell has made."
+    )
+
+
 def test_a_measurement_is_waited_for(store, supervisor) -> None:
     wish = RunWish("261121-003229-meas", "links", RunKind.MEASUREMENT, "")
     supervisor.put_run_fact(store.wish_run(wish).id, state=RunState.RUNNING)

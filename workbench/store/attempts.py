@@ -29,7 +29,8 @@ _FIELDS = ("number", *_COLUMNS[1:])
 # What is of the last attempt alone; its progress is shown until the next one has its own.
 _CLEARED = (
     "ended = 0, failed_rank = -1, failed_host = '', error = '', failure = '', stopped_at = -1, "
-    "remark = '', hang = '', traceback = '', resumed_at = -1, resumed = 0"
+    "remark = '', hang = '', traceback = '', resumed_at = -1, resumed = 0, "
+    "hindrance = ''"
 )
 
 

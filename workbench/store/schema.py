@@ -408,10 +408,12 @@ _RESIZE_TIMES = """
 ALTER TABLE clusters ADD COLUMN resize_at TEXT NOT NULL DEFAULT 'step'
 """
 
-# How often a run is tried again, what failed, and how long its attempts took.
+# How often a run is tried again, what failed, how long its attempts took, and what would keep it
+# from moving.
 _RETRIES = """
 ALTER TABLE runs ADD COLUMN retries INTEGER NOT NULL DEFAULT 3;
 ALTER TABLE runs ADD COLUMN trained_before REAL NOT NULL DEFAULT 0;
+ALTER TABLE runs ADD COLUMN hindrance TEXT NOT NULL DEFAULT '';
 ALTER TABLE attempts ADD COLUMN failed_at INTEGER NOT NULL DEFAULT -1;
 ALTER TABLE attempts ADD COLUMN failure TEXT NOT NULL DEFAULT '';
 ALTER TABLE attempts ADD COLUMN error TEXT NOT NULL DEFAULT '';

@@ -441,9 +441,9 @@ def _free_name(connection: sqlite3.Connection, name: str) -> str:
 def _run(row: tuple[Any, ...]) -> Run:
     # The columns of the table, in its order: number, the wish's but for the last two, the fact's
     # but for those of its attempt.
-    *columns, setup, attempt, resumed_at, resumed, _turn = row[:-4]
-    ranks_before, replays, retries, trained = row[-4:]
-    attempt_columns = (attempt, resumed_at, resumed, ranks_before, trained)
+    *columns, setup, attempt, resumed_at, resumed, _turn = row[:-5]
+    ranks_before, replays, retries, trained, hindrance = row[-5:]
+    attempt_columns = (attempt, resumed_at, resumed, ranks_before, trained, hindrance)
     fact = dict(zip(_FACT_COLUMNS, (columns[1], *columns[16:], *attempt_columns), strict=True))
     return Run(_run_wish((*columns[1:16], setup, replays, retries)), built(RunFact, fact))
 

@@ -51,6 +51,10 @@ class MovingRun(Protocol):
         """Whether its ranks wait at the edge of a training."""
         ...
 
+    def hinder(self, why: str) -> None:
+        """Record why it could not leave its ranks now."""
+        ...
+
     def note(self, remark: str) -> None:
         """Show a remark while it lasts."""
         ...
@@ -204,9 +208,11 @@ class Preparation:
             if activity is None or activity.is_moving:
                 continue
             departs, remark = departures[world.fact.generation], ""
+            why = self.hindrance(activity.run) if activity.is_movable else ""
+            activity.hinder(why)
             if target is None or world.fits(target) or not target.size:
                 pass
-            elif activity.is_movable and (why := self.hindrance(activity.run)):
+            elif why:
                 remark = f"It keeps its ranks until it ends. {why}"
             elif departs is not Departure.DUE:
                 remark = why_it_waits(at, activity.fact, target.size)

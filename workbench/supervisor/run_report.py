@@ -55,6 +55,11 @@ class RunReport:
         """Whether its next attempt follows without a request of the user."""
         return self._next is not None
 
+    def hinder(self, why: str) -> None:
+        """Record why the run could not leave its ranks now, for who thinks of a resize."""
+        if why != self._fact.hindrance and not self.is_reported:
+            self._fact = replace(self._fact, hindrance=why)
+
     def note(self, remark: str) -> None:
         """Show a remark while the run lasts."""
         self._passing = remark

@@ -23,6 +23,8 @@ def resize_effect(store: Store, cluster: str, at: ResizeAt = ResizeAt.STEP) -> P
             "loops of workbench.elastic save them.",
             run.wish.name,
         )
+    if run.fact.hindrance:
+        return phrase("A resize waits for the end of run %1. %2", run.wish.name, run.fact.hindrance)
     if at is ResizeAt.STEP or has_no_epochs(run.fact):
         return phrase(
             "Run %1 moves to the new ranks at its next iteration, when these are ready.",

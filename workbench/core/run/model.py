@@ -118,6 +118,7 @@ class RunFact:
             have read it; -1 before, and in a first attempt.
         resumed: Epoch seconds at which that was reported; 0 before.
         ranks_before: Number of ranks of the attempt before; 0 in a first attempt.
+        hindrance: Why it could not leave its ranks for others now, in sentences; empty if it could.
         trained_before: Seconds that the earlier attempts took, without waiting between them.
     """
 
@@ -145,6 +146,7 @@ class RunFact:
     resumed: float = 0.0
     ranks_before: int = 0
     trained_before: float = 0.0
+    hindrance: str = ""
 
 
 @dataclass(frozen=True)
