@@ -66,7 +66,7 @@ def test_after_the_last_retry_a_run_ends() -> None:
     assert why_no_retry(0, [], 80, "") == "no retries were asked for"
 
 
-def test_what_the_user_has_resumed_begins_to_count_anew() -> None:
+def test_what_the_user_has_resumed_is_counted_again_from_zero() -> None:
     past = [FAILED, FAILED, replace(FAILED, is_automatic=False), FAILED]
 
     assert failures(past) == [FAILED]
