@@ -77,3 +77,15 @@ def test_a_slow_link_between_hosts_is_measured_and_crossed_by_the_hierarchy(two,
     for mine in on_two(two, "link_choice.py"):
         assert mine["chosen"][1] == "hierarchical", mine["measured"]
         assert mine["chosen"][0] != "hierarchical", mine["measured"]
+
+
+def test_a_node_whose_link_is_slow_gets_a_part_that_spares_it() -> None:
+    if reason := why_not():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+    with Place() as place, Hosts(3) as hosts:
+        for number, host in enumerate(hosts):
+            shape(host, MBITS / 4 if number == 1 else MBITS)
+        three = ShapedHosts(hosts, place, MBITS)
+        for mine in three.mpi(PROGRAMS / "slow_node.py", "/tmp", "0", nodes=3):
+            assert mine["shares"][2] > 0.8, mine["shares"]
+            assert mine["wrong"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from workbench.engine.exchange.transport import Array
@@ -16,15 +17,21 @@ class ArraySlice(NamedTuple):
     stop: int
 
 
-def cut(sizes: Sequence[int], parts: int, most: int) -> list[list[ArraySlice]]:
-    """Cut arrays, as one sequence of elements, into ``parts`` equal parts, each in pieces.
+def cut(
+    sizes: Sequence[int], parts: int, most: int, shares: Sequence[float] = ()
+) -> list[list[ArraySlice]]:
+    """Cut arrays, as one sequence of elements, into parts, each in pieces.
 
     Args:
         sizes: Elements of each array.
         most: Greatest number of elements of a piece.
+        shares: Of the elements in each part; equal ones by default.
     """
     total = sum(sizes)
     borders = [total * part // parts for part in range(parts + 1)]
+    if shares:
+        ends = [round(total * end) for end in accumulate(shares)]
+        borders = [0, *(min(total, end) for end in ends[:-1]), total]
     found: list[list[ArraySlice]] = [[] for _ in range(parts)]
     offset = part = 0
     for index, size in enumerate(sizes):

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
+from statistics import median
 
 import numpy
 from mpi4py import MPI
@@ -20,6 +21,7 @@ from workbench.core.performance.exchange_model import (
     possible_algorithms,
     seconds,
 )
+from workbench.core.performance.ring_shares import equal_shares, ring_shares
 from workbench.engine.exchange.chunks import ArraySlice, cut
 from workbench.engine.exchange.nonfinite import Findings, is_suspect
 from workbench.engine.exchange.parallel_sockets import Lanes, open_lanes, wished_sockets
@@ -41,6 +43,8 @@ _SIZE_SECONDS = 0.1
 _TRIALS = (2, 9)
 # Arrays up to this size together are copied into one message, where each message has its price.
 _FUSED_BYTES = 4 << 20
+# Unequal parts of a ring must be quicker by this factor than equal ones, with so many bytes.
+_DIVIDED_BYTES, _DIVIDED_TRIALS, _GAIN = 4 << 20, 3, 0.9
 _MOST_SIZES = 1000
 
 
@@ -71,6 +75,10 @@ class Reducer:
         for ring in (self._ring, self._across):
             if ring is not None:
                 ring.bandwidth = self.link.bandwidth
+        self.shares: tuple[float, ...] = ()
+        """Each node's part in a ring whose links differ; empty for equal parts."""
+        if self.nodes > 1:
+            self.shares = self._divided()
         if transport.size > 1 and algorithm is None:
             self._trials = self._tried()
 
@@ -103,7 +111,9 @@ class Reducer:
         if self.transport.size == 1 or not sum(sizes):
             self._scan(arrays, findings)
         elif one is Algorithm.RING:
-            pieces = self._cut(sizes, self.transport.size, self._most(sizes, arrays[0].itemsize))
+            most = self._most(sizes, arrays[0].itemsize)
+            shares = self.shares if len(self.shares) == self.transport.size else ()
+            pieces = self._cut(sizes, self.transport.size, most, shares)
             self._ring.mean(arrays, pieces, factor, findings)
         elif one is Algorithm.HIERARCHICAL:
             self._hierarchical(arrays, sizes, factor, findings)
@@ -147,7 +157,8 @@ class Reducer:
         self._shared.scatter_sum(arrays, pieces, findings)
         shares = [self._shared.share(arrays[p.number][p.start : p.stop]) for p in pieces]
         lengths = tuple(len(share) for share in shares)
-        parts = self._cut(lengths, self.nodes, self._most(lengths, arrays[0].itemsize))
+        most = self._most(lengths, arrays[0].itemsize)
+        parts = self._cut(lengths, self.nodes, most, self.shares)
         self._across.mean(shares, parts, factor, None)
         self._shared.gather(arrays, pieces)
 
@@ -172,10 +183,12 @@ class Reducer:
         flowing = sum(sizes) * itemsize // self.nodes // PIECES
         return min(self.transport.eager_bytes, max(EAGER_BYTES, flowing)) // itemsize
 
-    def _cut(self, sizes: tuple[int, ...], parts: int, most: int) -> list[list[ArraySlice]]:
-        key = (parts, most, *sizes)
+    def _cut(
+        self, sizes: tuple[int, ...], parts: int, most: int, shares: tuple[float, ...] = ()
+    ) -> list[list[ArraySlice]]:
+        key = (parts, most, len(shares), *sizes)
         if key not in self._cuts:
-            self._cuts[key] = cut(sizes, parts, most)
+            self._cuts[key] = cut(sizes, parts, most, shares)
         return self._cuts[key]
 
     def _possible(self, one: Algorithm) -> Algorithm:
@@ -218,10 +231,35 @@ class Reducer:
         """Measure memory, and the link between nodes; collective."""
         transport = self.transport
         memory = probe(transport, transport.node, _MEMORY_PROBES)
-        link = probe(transport, transport.across or transport.comm) if self.nodes > 1 else memory
+        link = memory
+        if self.nodes > 1:
+            link = probe(transport, transport.across or transport.comm)
         if self.lanes is not None:
             link = replace(link, bandwidth=_lane_bandwidth(transport, self.lanes))
         return memory, link
+
+    def _divided(self) -> tuple[float, ...]:
+        """Return unequal parts of a ring with a slow node, if they prove quicker; collective."""
+        transport = self.transport
+        comm = transport.across or transport.comm
+        shares = ring_shares(_rates(transport, comm))
+        differs = shares != equal_shares(comm.size)
+        if not transport.comm.allreduce(differs, MPI.LOR):
+            return ()
+        if transport.across is not None and transport.across.size < transport.size:
+            one = Algorithm.HIERARCHICAL
+        else:
+            one = Algorithm.RING
+        if self._possible(one) is not one:
+            return ()
+        array = numpy.zeros(_DIVIDED_BYTES // 4, "f4")
+        took: dict[bool, list[float]] = {False: [], True: []}
+        for _ in range(_DIVIDED_TRIALS):
+            for divides in took:
+                self.shares = shares if divides else ()
+                took[divides] += self._round([one], array)
+        self.shares = ()
+        return shares if median(took[True]) < _GAIN * median(took[False]) else ()
 
     def _tried(self) -> tuple[AlgorithmTrial, ...]:
         """Measure each algorithm with small messages; the same on all ranks."""
@@ -282,6 +320,29 @@ def probe(transport: Transport, comm: MPI.Intracomm, probes: int = _PROBES) -> L
     whole = min(_passed(transport, comm, large) for _ in range(probes))
     latency, whole = transport.largest(latency), transport.largest(whole)
     return Link(latency, large.nbytes / max(whole - latency, 1e-9))
+
+
+def _rates(transport: Transport, comm: MPI.Intracomm) -> list[float]:
+    """Return the bytes per second from each rank of ``comm`` to the next, all at once; collective.
+
+    It is the receiver that knows when all have arrived; pieces need no answer from it.
+    """
+    piece = numpy.zeros(_PROBE_BYTES, "u1")
+    room = numpy.empty_like(piece)
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    most = transport.eager_bytes
+    took = []
+    for _ in range(_PROBES):
+        transport.comm.Barrier()
+        start = time.perf_counter()
+        cuts = [slice(at, at + most) for at in range(0, _PROBE_BYTES, most)]
+        coming = [comm.Irecv(room[one], left, 1) for one in cuts]
+        going = [comm.Isend(piece[one], right, 1) for one in cuts]
+        transport.settle_all(coming)
+        took.append(time.perf_counter() - start)
+        transport.settle_all(going)
+    received: list[float] = comm.allgather(_PROBE_BYTES / max(min(took), 1e-9))
+    return [*received[1:], received[0]]
 
 
 def _lane_bandwidth(transport: Transport, lanes: Lanes) -> float:
