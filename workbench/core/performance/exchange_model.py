@@ -23,6 +23,8 @@ REDUCTION = 4e9
 # A library's choice is unknown beyond the tried sizes, so there it must be faster by this factor.
 # Within them it may be slower by as much: trials are that uncertain, and ours runs in Python.
 LIBRARY_MARGIN = 0.9
+# The same beyond them within one node, where other programs on the cores slow down ours more.
+MEMORY_MARGIN = 0.8
 _MARK = "codec "  # before the codec's name in a rank's report: 1 for the one in use
 # TCP reaches this share of a link's rating: 1.38 of 1.44 Gbit/s.
 CARRIED = 0.955
@@ -183,7 +185,8 @@ def choose(
         for one in possible_algorithms(nodes, ranks_per_node)
     }
     was_tried = nbytes <= max((one.nbytes for one in trials), default=0.0)
-    took[Algorithm.MPI] *= LIBRARY_MARGIN if was_tried else 1 / LIBRARY_MARGIN
+    margin = LIBRARY_MARGIN if nodes > 1 else MEMORY_MARGIN
+    took[Algorithm.MPI] *= LIBRARY_MARGIN if was_tried else 1 / margin
     return min(took, key=lambda one: took[one])
 
 

@@ -40,7 +40,7 @@ _MEMORY_TRIAL_BYTES = (64 << 10, 256 << 10, 1 << 20, 4 << 20)
 _TRIAL_SECONDS = 0.05
 # Repetitions of one size: as many as end in this time, judged by the first.
 _SIZE_SECONDS = 0.1
-_TRIALS = (2, 9)
+_TRIALS, _MEMORY_TRIALS = (2, 9), (4, 9)
 # Arrays up to this size together are copied into one message, where each message has its price.
 _FUSED_BYTES = 4 << 20
 # Unequal parts of a ring must be quicker by this factor than equal ones, with so many bytes.
@@ -277,16 +277,18 @@ class Reducer:
         return tuple(found)
 
     def _took(self, ways: Sequence[Algorithm], nbytes: int) -> dict[Algorithm, float]:
-        """Return the median of each way's seconds on the slowest rank; the first warms up.
+        """Return each way's typical seconds on the slowest rank; the first warms up.
 
-        All ways take turns, so that a load on the cores or the link falls on all of them.
+        All ways take turns, so that a load on the cores or the link falls on all of them. Within
+        one node the shortest count: ranks that add in step are slowed most by other programs.
         """
         array = numpy.zeros(nbytes // 4, "f4")
-        fewest, most = _TRIALS
+        fewest, most = _TRIALS if self.nodes > 1 else _MEMORY_TRIALS
+        typical = numpy.median if self.nodes > 1 else numpy.min
         first = self._round(ways, array)
         count = int(min(most, max(fewest, _SIZE_SECONDS / max(1e-9, sum(first)))))
         rounds = [self._round(ways, array) for _ in range(count)]
-        return dict(zip(ways, numpy.median(rounds, axis=0).tolist(), strict=True))
+        return dict(zip(ways, typical(rounds, axis=0).tolist(), strict=True))
 
     def _round(self, ways: Sequence[Algorithm], array: Array) -> list[float]:
         """Average an array once in each way; return the seconds on the slowest rank."""

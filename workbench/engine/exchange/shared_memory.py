@@ -65,7 +65,7 @@ class SharedMemory:
                 index = pieces[before].number
                 self._add(views[before], before % _SLOTS, factor, findings, index)
             if tick >= 2:
-                self._take(views[tick - 2], tick % _SLOTS)
+                self._take(views[tick - 2], tick % _SLOTS, factor)
             self._comm.Barrier()
 
     def scatter_sum(
@@ -90,7 +90,7 @@ class SharedMemory:
                 own = self.share(views[tick])
                 numpy.copyto(self._slot(self._rank, 1, tick % _SLOTS, own), own)
             if tick >= 1:
-                self._take(views[tick - 1], (tick - 1) % _SLOTS)
+                self._take(views[tick - 1], (tick - 1) % _SLOTS, 1.0)
             self._comm.Barrier()
 
     def share(self, view: Array, rank: int | None = None) -> Array:
@@ -126,15 +126,13 @@ class SharedMemory:
             numpy.copyto(total, own)
         if findings is not None and is_suspect(total):
             self._blame(findings, index, own, slot, offset)
-        if factor != 1.0:
-            numpy.multiply(total, own.dtype.type(factor), total)
-        numpy.copyto(own, total)
+        _scaled(total, factor, own)
 
-    def _take(self, view: Array, slot: int) -> None:
+    def _take(self, view: Array, slot: int, factor: float) -> None:
         for other in range(self._size):
             if other != self._rank:
                 theirs = self.share(view, other)
-                numpy.copyto(theirs, self._slot(other, 1, slot, theirs))
+                _scaled(self._slot(other, 1, slot, theirs), factor, theirs)
 
     def _blame(self, findings: Findings, index: int, own: Array, slot: int, offset: int) -> None:
         for other in range(self._size):
@@ -142,6 +140,14 @@ class SharedMemory:
             came = own if mine else self._slot(other, 0, slot, own, offset)
             if not is_finite(came):
                 findings.note(self._ranks[other], index)
+
+
+def _scaled(source: Array, factor: float, target: Array) -> None:
+    """Copy and multiply in one pass; each rank does it, so that sums are written only once."""
+    if factor == 1.0:
+        numpy.copyto(target, source)
+    else:
+        numpy.multiply(source, source.dtype.type(factor), target)
 
 
 def _mapped(comm: MPI.Intracomm, nbytes: int) -> mmap.mmap:
