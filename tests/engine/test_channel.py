@@ -24,7 +24,7 @@ from workbench.core.run.rank_protocol import (
     StopAt,
 )
 from workbench.engine.channel import PULSE_SECONDS, Address, Channel, SupervisorTimeout, patience
-from workbench.engine.run_log import RunLog
+from workbench.engine.run_log import UNWATCHED_SECONDS, RunLog
 
 PATIENCE_SECONDS = 10.0
 
@@ -178,6 +178,26 @@ def test_what_was_confirmed_is_not_sent_again_and_the_run_is_let_go(rank, superv
     until(lambda: log.settled)
     until(lambda: not rank.channel._logs)
     assert not log.path.exists()  # the store has all of it
+
+
+def test_points_that_no_page_draws_wait_for_others_and_output_does_not(
+    rank, supervisor, log
+) -> None:
+    rank.channel.carry(log)
+    supervisor.listen(lambda: bool(supervisor.sequences))
+    supervisor.send(Acknowledge("260101-000000-arun", 1, watched=False))
+    until(lambda: not log.is_watched)
+
+    log.add("loss", 1, 0.5)
+    assert not log.is_due(log.looked + 0.9 * UNWATCHED_SECONDS)
+    assert log.is_due(log.looked + UNWATCHED_SECONDS)
+    supervisor.listen(lambda: 2 in supervisor.sequences)
+    log.note("stdout", "printed")
+    assert log.is_due(log.looked)
+    supervisor.send(Acknowledge("260101-000000-arun", 2))
+    until(lambda: log.is_watched)
+
+    assert log.is_due(log.looked)
 
 
 def test_a_supervisor_that_misses_a_batch_gets_all_from_there(rank, supervisor, log) -> None:

@@ -132,10 +132,20 @@ def test_only_the_ranks_of_a_run_can_add_to_it(desk, caplog, generation, rank) -
     ]
 
 
+def test_ranks_learn_whether_a_page_follows_their_run(desk) -> None:
+    desk.take(Batch(RUN, 0, 1))
+    desk.store.put_open_pages(RUN, "server", 1, 1e9)
+    last = Batch(RUN, 0, 2, ending=Ending("finished", 1))
+    desk.turn([Letter(3, last)], Moment(1e9, 2.0))
+
+    answers = [one for _, _, one in desk.cluster.sent if isinstance(one, Acknowledge)]
+    assert [one.watched for one in answers] == [False, True]
+
+
 def test_what_is_nobodys_is_confirmed_else_it_would_come_for_ever(desk) -> None:
     desk.take(Batch("260101-000000-gone", 0, 1), generation=7)
 
-    assert desk.cluster.sent == [(7, (0,), Acknowledge("260101-000000-gone", 1))]
+    assert desk.cluster.sent == [(7, (0,), Acknowledge("260101-000000-gone", 1, watched=False))]
 
 
 def test_a_run_that_fails_so_on_a_cluster_leaves_it_to_the_next(stage: Stage) -> None:

@@ -206,9 +206,11 @@ class Channel:
 
     def _flush(self, socket: zmq.Socket[bytes], log: RunLog, now: float) -> None:
         """Encode collected data, for a limited time; commands must be received meanwhile."""
-        while log.take() is not None and log.is_behind:
-            if time.monotonic() - now > TAKING_SECONDS:
-                break
+        if log.is_due(now):
+            log.looked = now
+            while log.take() is not None and log.is_behind:
+                if time.monotonic() - now > TAKING_SECONDS:
+                    break
         log.outbox.resend_after_silence(now)
         while (line := log.outbox.due()) is not None and _post(socket, line):
             log.outbox.sent(now)
@@ -242,6 +244,7 @@ class Channel:
     def _carry_out(self, socket: zmq.Socket[bytes], command: Command, log: RunLog) -> None:
         if isinstance(command, Acknowledge):
             log.acknowledge(command.sequence)
+            log.is_watched = command.watched
             if command.resend:
                 log.outbox.resend()
         elif log.ending is not None:

@@ -40,6 +40,8 @@ WAITING_PIECES = 200_000
 WAITING_NBYTES = 32 * 2**20
 PRESENT_SECONDS = 2.0
 ROOM_SECONDS = 10.0
+# Points that no page draws wait for others: each batch costs the supervisor a transaction.
+UNWATCHED_SECONDS = 0.5
 
 
 class RunLog:
@@ -62,6 +64,10 @@ class RunLog:
         self._chunks: deque[Noted] = deque()
         self._gallery = Gallery(self._chunks.append)
         self._written = self._taken = 0  # characters
+        self.is_watched = True
+        """Whether a page follows the run, as far as the supervisor has said."""
+        self.looked = 0.0
+        """When the channel last took what there was, in monotonic seconds."""
         self._heard = 0.0
         self._reported: Progress | None = None
         self._closed = False
@@ -155,6 +161,15 @@ class RunLog:
         many = len(self._chunks) > BATCH_PIECES or len(self._samples) > BATCH_SAMPLES
         much = self._written - self._taken > BATCH_CHARACTERS
         return (many or much) and not (self._closed or self._is_held_up)
+
+    def is_due(self, now: float) -> bool:
+        """Return whether what was collected is to be sent now.
+
+        Args:
+            now: Monotonic seconds.
+        """
+        is_wanted = self.is_watched or self.ending is not None or not self.outbox.sequence
+        return is_wanted or bool(self._chunks) or now - self.looked >= UNWATCHED_SECONDS
 
     def take(self) -> bytes | None:
         """Return the collected data as one encoded batch, stored first, or None.

@@ -145,7 +145,7 @@ class Supervisor:
             time.sleep(READ_SECONDS)
             self._bridge.turn(self._now().steady)
             return not self._bridge.has_all
-        letters = self._mail.gather(self._worlds.look_seconds)
+        letters = self._mail.gather(self._worlds.look_seconds, active=bool(self._activities))
         now, over = self._now(), self._bridge.over
         self._bridge.is_leaving = not self._wish.up
         self._bridge.turn(now.steady)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,13 +13,16 @@ from workbench.cluster.interface import Cluster
 from workbench.core.moment import Moment
 from workbench.core.run.display import Display
 from workbench.core.run.rank_protocol import Acknowledge, Batch, Hello, Letter, Message, Pulse
-from workbench.errors import DataRefused, StateError
+from workbench.core.run_id import run_and_attempt
+from workbench.errors import DataRefused, StateError, StoreError
 from workbench.store import Store
 from workbench.supervisor.activity import Activity
 
 log = logging.getLogger("workbench.supervisor")
 
 TURN_SECONDS = 0.05
+# While a run is active, a turn costs its ranks; messages begin one at once.
+ACTIVE_SECONDS = 0.1
 GATHER_SECONDS = 0.03
 ACKNOWLEDGE_SECONDS = 0.5
 HEAVY_CHARACTERS = 100_000  # of output in one batch: its rank waits for the acknowledgement
@@ -35,17 +39,20 @@ class Mail:
         self._store = store
         self._cluster = cluster
         self._confirmed: dict[tuple[str, int], float] = {}  # run and rank, to a moment
+        self._watched: dict[str, tuple[bool, float]] = {}  # run, to whether a page follows it
         self._strangers: set[tuple[int, int, str]] = set()
 
-    def gather(self, seconds: float = TURN_SECONDS) -> list[Letter]:
+    def gather(self, seconds: float = TURN_SECONDS, *, active: bool = False) -> list[Letter]:
         """Wait for messages, and a moment longer for more, to store them in one transaction.
 
         Training may need the same cores, so fewer, larger turns are better.
 
         Args:
             seconds: The longest wait for the first.
+            active: Whether ranks are in a run.
         """
-        letters = self._cluster.receive(min(seconds, TURN_SECONDS))
+        most = ACTIVE_SECONDS if active else TURN_SECONDS
+        letters = self._cluster.receive(min(seconds, most))
         deadline = time.monotonic() + GATHER_SECONDS
         while letters and not any(is_urgent(letter.message) for letter in letters):
             left = deadline - time.monotonic()
@@ -82,11 +89,12 @@ class Mail:
             if (activity := activity_of(message.run)) is not None:
                 with activity.guarded(now):
                     activity.hear(message, now)
-        self._confirm(letters, kept)
+        self._confirm(letters, kept, now)
 
     def forget(self) -> None:
         """Clear the times of acknowledgements, since a run has ended."""
         self._confirmed.clear()
+        self._watched.clear()
         self._strangers.clear()
 
     # -- inside
@@ -135,7 +143,18 @@ class Mail:
                     )
         return kept
 
-    def _confirm(self, letters: Sequence[Letter], kept: Mapping[tuple[str, int], int]) -> None:
+    def _is_watched(self, execution: str, now: Moment) -> bool:
+        """Return whether a page follows a run; it is looked up once for all of its ranks."""
+        known, until = self._watched.get(execution, (True, -math.inf))
+        if now.steady >= until:
+            with contextlib.suppress(StoreError):
+                known = bool(self._store.open_pages(run_and_attempt(execution)[0], now.wall))
+            self._watched[execution] = known, now.steady + ACKNOWLEDGE_SECONDS
+        return known
+
+    def _confirm(
+        self, letters: Sequence[Letter], kept: Mapping[tuple[str, int], int], moment: Moment
+    ) -> None:
         """Acknowledge what is stored: last and out-of-order messages at once, others rarely.
 
         Messages of unknown runs are acknowledged as well: their ranks would repeat them for ever.
@@ -153,7 +172,8 @@ class Mail:
             if not (due or missing or batch.ending or _is_heavy(batch)):
                 continue
             self._confirmed[run, rank] = now
-            self._cluster.send(generation, (rank,), Acknowledge(run, held, resend=missing))
+            answer = Acknowledge(run, held, missing, self._is_watched(run, moment))
+            self._cluster.send(generation, (rank,), answer)
 
 
 def is_urgent(message: Message) -> bool:

@@ -67,7 +67,7 @@ batches = st.builds(
 others = st.one_of(
     st.builds(Pulse, runs, number, number, finite, text, finite, number, text, finite),
     st.builds(Hello, number, number),
-    st.builds(Acknowledge, runs, number, st.booleans()),
+    st.builds(Acknowledge, runs, number, st.booleans(), st.booleans()),
     st.builds(AskPulse, runs),
     st.builds(StopAt, runs, number, st.booleans()),
     st.builds(Interrupt, runs),

@@ -128,12 +128,14 @@ class Hello:
 class Acknowledge:
     """All batches of ``run`` up to ``sequence`` are stored; send the next, again if requested.
 
-    ``resend`` is true when the supervisor misses what comes after ``sequence``.
+    ``resend`` is true when the supervisor misses what comes after ``sequence``, and ``watched``
+    when a page follows the run, so that points are wanted soon.
     """
 
     run: str
     sequence: int
     resend: bool = False
+    watched: bool = True
 
 
 @dataclass(frozen=True)

@@ -287,7 +287,9 @@ _MADE: dict[str, Check] = {
         },
     ),
     "Hello": _made(Hello, {"generation": _whole, "rank": _whole}),
-    "Acknowledge": _made(Acknowledge, {"run": _run, "sequence": _whole, "resend": _flag}),
+    "Acknowledge": _made(
+        Acknowledge, {"run": _run, "sequence": _whole, "resend": _flag, "watched": _flag}
+    ),
     "AskPulse": _made(AskPulse, {"run": _run}),
     "StopAt": _made(StopAt, {"run": _run, "boundary": _whole, "epoch": _flag}),
     "Interrupt": _made(Interrupt, {"run": _run}),
