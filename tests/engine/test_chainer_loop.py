@@ -53,6 +53,13 @@ def test_an_update_by_a_loss_function_reports_loss_rate_epoch_and_what_the_model
     assert (found.progress.iteration, found.progress.epoch) == (15, 3.0)
 
 
+def test_batches_that_reach_over_the_end_of_an_epoch_count_as_the_iterator_says(trained) -> None:
+    found = trained("wrapping")
+
+    assert (len(found.said["loss"]), found.said["epoch"]) == (5, 2.0)
+    assert (found.progress.iteration, found.progress.epoch) == (5, 2.0)
+
+
 def test_a_backward_pass_and_an_update_are_a_step_and_reported_values_belong_to_it(
     trained,
 ) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -147,15 +146,15 @@ _hooks = _ChainerHooks()
 
 
 def _pass(iterator: Any) -> Pass:
-    """Return an iterator's present pass over its data; another one begins after an epoch's end."""
-    known = vars(iterator).get(PASS)
-    if known is None or known[1] != iterator.epoch - bool(iterator.is_new_epoch):
-        epoch = iterator.epoch - bool(iterator.is_new_epoch)
-        length = math.ceil(len(iterator.dataset) / iterator.batch_size)
-        given = Pass(id(iterator.dataset), lambda: length, iterator.batch_size)
-        known = (given, epoch)
-        setattr(iterator, PASS, known)
-    found: Pass = known[0]
+    """Return an iterator's pass over its data, of length 1; another begins where it is reset.
+
+    Batches may reach over the end of an epoch, so the iterator itself says where it is.
+    """
+    found: Pass | None = vars(iterator).get(PASS)
+    if found is None or iterator.epoch_detail < found.position:
+        found = Pass(id(iterator.dataset), lambda: 1, iterator.batch_size, repeats=True)
+        setattr(iterator, PASS, found)
+    found.position = float(iterator.epoch_detail)
     return found
 
 

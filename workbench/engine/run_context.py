@@ -27,6 +27,7 @@ class Current:
         own_names: What the user's program reports by ``workbench.report``.
         in_loop: The number of the iteration that an elastic loop is in, from 1; 0 outside of one.
             The ends of its steps are then the only boundaries.
+        seen_epoch: Epochs done, as the batches say that a loop without a trainer trains on.
     """
 
     log: RunLog
@@ -39,6 +40,7 @@ class Current:
     closing: list[Callable[[], None]] = field(default_factory=list)
     own_names: set[str] = field(default_factory=set)
     in_loop: int = 0
+    seen_epoch: float = 0.0
     _is_counted: bool = False
     _reported: set[str] = field(default_factory=set)
 
@@ -50,6 +52,7 @@ class Current:
         """
         self._is_counted = True
         self._reported.clear()
+        self.seen_epoch = epoch
         if self.in_loop:
             return
         before, own = self.log.progress, self.own_names

@@ -53,17 +53,21 @@ class Pass:
         source: Identifies the data.
         length: Returns the number of batches, 0 if unknown; asked once the loop trains on them.
         batch: Examples of a batch; 0 if unknown.
+        repeats: Whether the source begins again by itself, in the same pass.
     """
 
-    __slots__ = ("_length", "_measure", "batch", "number", "position", "source")
+    __slots__ = ("_length", "_measure", "batch", "number", "position", "repeats", "source")
     _count = 0
 
-    def __init__(self, source: object, length: Callable[[], int], batch: int) -> None:
+    def __init__(
+        self, source: object, length: Callable[[], int], batch: int, *, repeats: bool = False
+    ) -> None:
         Pass._count += 1
         self.number = Pass._count
         self.source = source
         self.batch = batch
-        self.position = 0
+        self.repeats = repeats
+        self.position = 0.0
         self._measure = length
         self._length = -1
 
@@ -108,7 +112,8 @@ class TrainingLoop:
 
     def fetched(self, given: Pass, asked: Instant) -> None:
         """Note that the loop got a batch which it asked for at ``asked``."""
-        given.position += 1
+        if not given.repeats:
+            given.position += 1
         self._given = given
         self._time.fetched(asked, now())
 
@@ -117,7 +122,9 @@ class TrainingLoop:
         self._time.backward()
         if (given := self._given) is not None:
             self._given = None
-            self._epochs.trained(given.source, given.length, given.number, given.position)
+            self._epochs.trained(
+                given.source, given.length, given.number, given.position, repeats=given.repeats
+            )
             self._examples += given.batch
 
     def add_loss(self, value: Any) -> None:

@@ -74,6 +74,15 @@ def test_what_ranks_hand_each_other_is_not_called_gradients(passing, moving) -> 
     assert "times as fast" not in sentence(verdict)
 
 
+def test_time_beside_the_training_is_named_where_it_exceeds_the_compute() -> None:
+    ranks = tuple(RankStep(rank, "a", 0.02, 0.0, 0.0, 0.001, 0.08) for rank in range(2))
+
+    verdict = judge(Observed(ranks, 0.0, 1))
+
+    assert verdict.cause is Cause.OTHER
+    assert sentence(verdict).startswith("Slow loop: 79 % of each step is what the loop does beside")
+
+
 def test_ranks_with_parts_of_a_model_that_differ_are_no_stragglers() -> None:
     ranks = (RankStep(0, "a", 0.01, 0.0, 0.0, passing=0.05), RankStep(1, "b", 0.04, 0.0, 0.0,
              passing=0.02))  # fmt: skip

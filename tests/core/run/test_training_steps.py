@@ -59,6 +59,14 @@ def test_epochs_are_unknown_with_two_sources_or_without_a_length() -> None:
     assert (two.epoch, endless.epoch) == (0.0, 0.0)
 
 
+def test_a_source_that_begins_again_by_itself_counts_on() -> None:
+    epochs = EpochCounter()
+
+    epochs.trained("data", 2, 1, 3, repeats=True)
+
+    assert epochs.epoch == 1.5
+
+
 def test_a_batch_beyond_the_length_does_not_begin_an_epoch() -> None:
     epochs = EpochCounter()
 

@@ -39,6 +39,15 @@ def start(log, tmp_path, monkeypatch) -> Iterator[Callable[..., Current]]:
     set_current(None)
 
 
+def test_the_batches_that_a_loop_takes_itself_say_its_epoch(start, log) -> None:
+    run = start()
+
+    for step in workbench.elastic({"total": 0}, steps=3):
+        run.counted(step + 1, (step + 1) / 2)  # as the hooks of a framework do
+
+    assert (log.progress.iteration, log.progress.epoch) == (3, 1.5)
+
+
 # -- without a run
 
 

@@ -43,12 +43,14 @@ class Cause(StrEnum):
     STRAGGLER = "straggler"
     WAITING = "waiting-bound"
     DATA = "data-bound"
+    OTHER = "slow loop"
     BATCH = "batch too small"
     COMPUTE = "compute-bound"
 
 
 # Causes in the gradient exchange: between nodes, that is the network.
 _BETWEEN_NODES = (Cause.NETWORK, Cause.LATENCY, Cause.BATCH)
+_OWN = ("other", "compute")
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,9 @@ def _cause(seen: Observed, total: float, slow: Straggler | None) -> tuple[Cause,
         Cause.WAITING: waiting_in_turn(seen.ranks) / total,
         Cause.DATA: fmean(one.data for one in seen.ranks) / total,
     }
+    other, compute = (fmean(getattr(one, part) for one in seen.ranks) for part in _OWN)
+    if other > compute:  # smaller shares are a matter of course
+        shares[Cause.OTHER] = other / total
     cause = max(shares, key=lambda one: shares[one])
     share = shares[cause]
     if share < NOTABLE:
@@ -208,7 +213,8 @@ def _changes(seen: Observed, cause: Cause) -> list[tuple[str, Change]]:
     if cause is Cause.STRAGGLER:
         return [("all ranks alike", Change(even=True))]
     if cause is Cause.DATA:
-        return [("a `MultiprocessIterator` that loads the data", Change(loaded=True))]
+        loading = "processes that load the data (`num_workers`, or a `MultiprocessIterator`)"
+        return [(loading, Change(loaded=True))]
     if cause not in _BETWEEN_NODES:
         return []
     changes = _exchanged(seen)
@@ -304,6 +310,10 @@ def _where(verdict: Verdict) -> str:
         Cause.LATENCY: f"{share} goes into many small messages.",
         Cause.WAITING: f"{share} waits for other ranks, not always the same one.{_shared(verdict)}",
         Cause.DATA: f"{share} waits for the next batch.",
+        Cause.OTHER: (
+            f"{share} is what the loop does beside training, such as evaluation, snapshots and "
+            "logs. Do that less often."
+        ),
         Cause.BATCH: (
             f"{share} is communication, and most of it would remain with hardly any bytes."
         ),

@@ -67,7 +67,9 @@ class EpochCounter:
         """Epochs done, such as 1.5; 0 if unknown."""
         return self._epoch if len(self._sources) == 1 else 0.0
 
-    def trained(self, source: object, length: int, number: int, position: int) -> None:
+    def trained(
+        self, source: object, length: int, number: int, position: float, *, repeats: bool = False
+    ) -> None:
         """Note that a batch is trained on.
 
         Args:
@@ -75,6 +77,7 @@ class EpochCounter:
             length: Batches of a pass over the data; 0 if unknown.
             number: The number of the pass, different for each.
             position: Batches of the pass so far, this one included.
+            repeats: Whether the source begins again by itself, in the same pass.
         """
         self._sources.add(source if length else None)
         if not length:
@@ -82,7 +85,8 @@ class EpochCounter:
             return
         if number != self._pass:
             self._pass, self._whole = number, float(math.ceil(self._epoch))
-        self._epoch = self._whole + min(1.0, position / length)
+        done = position / length
+        self._epoch = self._whole + (done if repeats else min(1.0, done))
 
 
 class StepLoss:

@@ -234,7 +234,9 @@ class ElasticLoop:
     def _report(self, run: Current) -> None:
         """Report the progress."""
         run.iteration = self.step
-        epoch, epochs = self.epoch, self._epochs or 0.0
+        # A loop that takes its batches itself may continue an earlier attempt's.
+        seen = run.seen_epoch if self._data is None and not self._first else 0.0
+        epoch, epochs = self.epoch or seen, self._epochs or 0.0
         total = self._steps or 0
         if not total and epochs and epoch:
             total = self.step + max(0, math.ceil(self.step * (epochs / epoch - 1) - _ROUNDING))
