@@ -103,6 +103,8 @@ def trained(steps: int = 6, passes: int = 1, clips: bool = False, **options: Any
         for p in model.parameters():
             p.add_(rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    ended: list[Any] = []
+    optimizer.register_step_post_hook(lambda *_: ended.append(1))
     named = model.named_parameters()
     optimizer = hvd.DistributedOptimizer(
         optimizer, named_parameters=named, backward_passes_per_step=passes, **options
@@ -122,6 +124,7 @@ def trained(steps: int = 6, passes: int = 1, clips: bool = False, **options: Any
         else:
             optimizer.step()
         schedule.step()
+    right[f"steps, {passes}, {clips}, {[*options]}"] = len(ended) == steps
     return flat(model)
 
 

@@ -122,6 +122,9 @@ class _Distributed:
         self._synchronized = False
         return self._own.step(self, closure)
 
+    # Else PyTorch puts its hooks around this one too, where a state is loaded: two steps in one.
+    vars(step)["hooked"] = True
+
 
 def DistributedOptimizer(  # noqa: N802  # Horovod's own name
     optimizer: Any,
