@@ -47,6 +47,7 @@ def test_hosts_with_the_same_environment_have_nothing_wrong(own, sessions):
     assert bad(reports) == {host.address: [] for host in own}
     assert [report.facts.host for report in reports] == ["node1", "node2", "node3"]
     assert [report.reached for report in reports] == [2, 2, 2]
+    assert all(report.forks and report.forks[0] > 100 for report in reports)
     assert all(abs(report.skew) < 0.5 for report in reports)
 
 
@@ -58,7 +59,7 @@ def test_a_firewall_and_an_environment_that_only_a_login_has_are_found(own, sess
     second.run("ip", "addr", "add", "172.17.0.1/16", "dev", "docker0")
     second.run("ip", "link", "set", "docker0", "up")
 
-    reports = examine_hosts(sessions)
+    reports = examine_hosts(sessions, forks=False)
 
     assert bad(reports) == {
         first.address: ["firewall"],
@@ -76,7 +77,7 @@ def test_a_host_without_our_environment_and_one_without_a_session_are_reported(o
 
     refused = MachineError("it refuses connections", "start sshd.")
 
-    reports = examine_hosts(sessions, {third.address: refused})
+    reports = examine_hosts(sessions, {third.address: refused}, forks=False)
 
     found = bad(reports)
     assert found[first.address] == ["environment"]
@@ -85,7 +86,7 @@ def test_a_host_without_our_environment_and_one_without_a_session_are_reported(o
 
 
 def test_nothing_listens_once_the_hosts_were_looked_at(own, sessions):
-    examine_hosts(sessions)
+    examine_hosts(sessions, forks=False)
 
     for host in own:
         listening = host.run("python3", "-c", "print(open('/proc/net/tcp').read())").splitlines()

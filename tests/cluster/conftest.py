@@ -193,9 +193,15 @@ class Several:
         for session in self.sessions.values():
             session.close()
 
-    def left(self, *known: str) -> list[str]:
-        """Return what runs on the hosts and is neither theirs nor named by ``known``."""
-        theirs = ("/init.py", "sshd", "ps axww", "workbench.node.agent", "kill -s", *known)
+    def left(self, *, closed: bool = False) -> list[str]:
+        """Return what runs on the hosts and is not theirs.
+
+        Args:
+            closed: Whether also what serves the cluster has to be gone.
+        """
+        theirs = ("/init.py", "sshd", "ps axww", "workbench.node.agent", "kill -s")
+        if not closed:
+            theirs += ("workbench.node.fork_server", "workbench.cluster.node_forks")
         return [
             f"{host.name}: {line.strip()}"
             for host in self.hosts

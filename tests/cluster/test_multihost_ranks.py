@@ -83,6 +83,18 @@ def test_each_rank_is_on_a_host_of_its_own_and_they_compute_together(shared) -> 
     }
 
 
+def test_ranks_are_forked_and_their_stubs_stand_for_them(shared) -> None:
+    several, bench, generation = shared
+
+    said = printed(bench, generation, "import os\nprint(os.environ['WORKBENCH_STUB'])")
+
+    for number, host in enumerate(several.hosts):
+        stub, parent = said[number].split()
+        listed = host.run("ps", "-ww", "-o", "ppid=,args=", "-p", stub).split()
+        assert listed[0] == parent
+        assert "fork_stub.py" in " ".join(listed)
+
+
 def test_torch_finds_the_head_where_the_other_hosts_reach_it(shared) -> None:
     several, bench, generation = shared
 
@@ -285,7 +297,7 @@ def test_the_world_ends_with_the_cluster_and_leaves_no_file(several) -> None:
 
     several.close()
 
-    assert until(lambda: not several.left()), several.left()
+    assert until(lambda: not several.left(closed=True)), several.left(closed=True)
     for host in several.hosts:
         assert ".workbench" not in host.run("ls", "-A", HOME)
 

@@ -24,6 +24,7 @@ PROBE_SECONDS = 20.0
 CLOCK = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?", re.ASCII)
 PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 AGENT = ("-m", "workbench.node.agent")
+FORKS = ("-m", "workbench.cluster.doctor", "--forks")
 # The user's own shell with all its start-up files; it may print more, so the answer is marked.
 LOGIN = (
     'exec "${SHELL:-/bin/sh}" -l -i -c '
@@ -73,15 +74,21 @@ def facts_here() -> NodeFacts:
 
 
 def examine_hosts(
-    sessions: Mapping[str, Session], errors: Mapping[str, WorkbenchError] | None = None
+    sessions: Mapping[str, Session],
+    errors: Mapping[str, WorkbenchError] | None = None,
+    *,
+    forks: bool = True,
 ) -> tuple[HostReport, ...]:
     """Return a report for each host.
 
     Args:
         sessions: By the address that the hosts use for each other.
         errors: Why a host has no session, for those without one.
+        forks: Whether to try the imports of ranks there, which takes seconds.
     """
-    reports = _at_once(list(sessions), lambda address: _look(address, sessions[address]))
+    reports = _at_once(
+        list(sessions), lambda address: _look(address, sessions[address], forks=forks)
+    )
     able = {r.address: sessions[r.address] for r in reports if r.facts is not None}
     reached = _connections(able)
     return (
@@ -94,7 +101,7 @@ def _unseen(address: str, error: WorkbenchError) -> HostReport:
     return HostReport(address, error=error.what, remedy=error.remedy)
 
 
-def _look(address: str, session: Session) -> HostReport:
+def _look(address: str, session: Session, *, forks: bool) -> HostReport:
     try:
         began = time.time()
         clock = session.run(["date", "+%s.%N"], seconds=PROBE_SECONDS).output
@@ -108,7 +115,19 @@ def _look(address: str, session: Session) -> HostReport:
         silence=_last(result.errors),
         login=_login(session),
         skew=float(clock) - between if CLOCK.fullmatch(clock.strip()) else 0.0,
+        forks=_forks(session) if forks else None,
     )
+
+
+def _forks(session: Session) -> tuple[int, tuple[str, ...], str] | None:
+    """Return what `judge_forks` judges; None if the host does not say."""
+    try:
+        done = session.run([python_of(session), *FORKS], seconds=FACTS_SECONDS)
+        found = fitted(tuple[int, tuple[str, ...], str], parsed(done.output))
+    except MachineError:
+        return None
+    modules, late, error = found
+    return modules, tuple(map(one_line, late)), one_line(error)
 
 
 def _login(session: Session) -> tuple[str, str] | None:

@@ -100,16 +100,25 @@ def examine_chainer() -> Finding:
 
 
 def examine_forks() -> Finding:
-    """Import what a fork server does, and let it check whether it may fork then."""
+    """Judge whether this machine's ranks are forked."""
+    return judge_forks(*try_forks())
+
+
+def try_forks() -> tuple[int, list[str], str]:
+    """Import what a fork server does, and let it check whether it may fork then.
+
+    Returns:
+        What ``judge_forks`` judges.
+    """
     if not are_wanted():
-        return judge_forks(0, (), f"{VARIABLE} says so")
+        return 0, [], f"{VARIABLE} says so"
     command = [*server_command(Path(tempfile.gettempdir()), PRELOADED), "--check"]
     code, output, errors = _execute(command, IMPORT_DEADLINE_SECONDS, blas_environment(1))
     lines = errors.strip().splitlines() or ["the fork server printed no message"]
     if code:
-        return judge_forks(0, (), lines[-1])
+        return 0, [], lines[-1]
     found = json.loads(output.strip().rpartition("\n")[2])
-    return judge_forks(found["modules"], found["late"], "")
+    return found["modules"], found["late"], ""
 
 
 def examine_host_name() -> Finding:
@@ -217,7 +226,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON list on stdout")
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--ranks", choices=["-"], help="read the ranks as a JSON list on stdin")
+    parser.add_argument("--forks", action="store_true", help="only try whether ranks are forked")
     options = parser.parse_args(arguments)
+    if options.forks:
+        print(json.dumps(try_forks()))
+        return 0
     ranks = [_rank(item) for item in json.load(sys.stdin)] if options.ranks else []
     findings = examine(options.data, ranks)
     if options.json:

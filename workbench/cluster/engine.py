@@ -10,11 +10,13 @@ import logging
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import_module("workbench.engine.output_capture").route_output()  # before anything can bind a stream
 
 from ipyparallel.engine.app import IPEngine  # noqa: E402  # only after that
+from traitlets import default  # noqa: E402  # likewise
 
 from workbench.cluster.fabric import has_fabric, without_search  # noqa: E402  # likewise
 from workbench.cluster.shared_memory import segment_settings  # noqa: E402  # likewise
@@ -23,6 +25,10 @@ from workbench.core.world.world import WORLD_VARIABLE  # noqa: E402  # likewise
 
 class Engine(IPEngine):
     """An engine that forwards text outside of a run to our streams' original targets."""
+
+    @default("work_dir")
+    def _default_work_dir(self) -> str:
+        return str(Path.cwd())  # ipyparallel's is that of the import: of the fork server
 
     def redirect_output(self, iopub_socket: Any) -> None:
         """Send standard output and error to clients, through our present streams."""

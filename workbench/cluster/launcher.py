@@ -20,6 +20,7 @@ from workbench.cluster.mpi_installation import (
     mpiexec_arguments,
     rank_environment,
 )
+from workbench.cluster.warm_ranks import STUB
 from workbench.core.world.world import FOREIGN, WORLD_VARIABLE, Host, World
 
 HEARTBEAT_SECONDS = 0.5
@@ -32,17 +33,15 @@ _MARKED = (
     'cut -d \' \' -f $((${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}} + 1)))" "$@"'
 )
 
-_STUB = Path(__file__).parents[1] / "node" / "fork_stub.py"
-
 
 def patience_option(seconds: float) -> str:
     """Return the controller's option for the time until it gives up unreachable engines."""
     return f"--HeartMonitor.max_heartmonitor_misses={int(seconds / HEARTBEAT_SECONDS)}"
 
 
-def through_stub(program: Sequence[str], path: str) -> list[str]:
+def through_stub(program: Sequence[str], path: str, stub: str = STUB) -> list[str]:
     """Return a rank's command, by way of the fork server at ``path`` if there is one."""
-    return [program[0], "-I", "-S", str(_STUB), path, *program] if path else [*program]
+    return [program[0], "-I", "-S", stub, path, *program] if path else [*program]
 
 
 def engine_program(

@@ -82,8 +82,8 @@ class MpiCluster:
         self._spreading = Spreading(self._nodes, login, folder / "worlds.json", patience)
         self._patience = patience
         self._mark = mark
-        self._monitor = LocalProcessMonitor()
         self._forks = forks or forks_of(folder)
+        self._monitor = LocalProcessMonitor(self._forks)
         self._cluster: Any = None
         self._client: Any = None
         self._worlds: dict[int, MpiWorld] = {}
@@ -220,6 +220,7 @@ class MpiCluster:
 
     def leave(self, session: Session) -> None:
         """Remove this cluster's files from a node that leaves it; waits for the node."""
+        self._nodes.end_forks(session)
         remove(session, folder_of(self._key()))
 
     def close(self) -> None:
@@ -235,6 +236,7 @@ class MpiCluster:
             self._client.close()
         if self._cluster is not None:
             self._cluster.stop_cluster_sync()
+        self._nodes.end_forks()
         self._spreading.close()
         self._nodes.close()
         self._mailbox.close(forget=True)
@@ -322,10 +324,7 @@ class MpiCluster:
         mpiexec = LocalMpiexec(launcher, self._monitor)
         crashes = str(self._folder / "crashes")
         mark = mark_of(self._key(), generation)
-        statuses = self._forks.statuses
-        footing.set_result(
-            Footing(mpiexec, (self._monitor,), crashes, mark=mark, statuses=statuses)
-        )
+        footing.set_result(Footing(mpiexec, (self._monitor,), crashes, mark=mark))
         return footing
 
     def _take_up(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,8 +42,6 @@ class Footing:
         crashes: The folder in which a crash leaves its Python stack, on each host.
         world: The placement of ranks on hosts, where there are several.
         mark: Identifies the world's processes.
-        statuses: The wait status of forked ranks that have ended, by process id, the first one
-            first.
     """
 
     mpiexec: Mpiexec
@@ -51,7 +49,6 @@ class Footing:
     crashes: str
     world: World | None = None
     mark: str = ""
-    statuses: Mapping[int, int] = field(default_factory=dict)
 
     def monitor_of(self, rank: RankFact) -> ProcessMonitor:
         """Return the monitor of ``rank``'s host."""
@@ -279,24 +276,27 @@ class MpiWorld:
         if (text is None or any(None in of for of in left.values())) and not self._is_late():
             return True
         said = {n: [part or "" for part in of] for n, of in left.items()}
-        self._note_deaths(new, text or "", said, footing.statuses)
+        self._note_deaths(new, text or "", said, footing)
         return False
 
     def _is_unreported(self, rank: RankFact, footing: Footing) -> bool:
         """Return whether the fork server has yet to report how a rank ended."""
         is_forked = self.launched.get(rank.engine, rank.pid) != rank.pid
-        return is_forked and rank.pid not in footing.statuses
+        return is_forked and rank.pid not in footing.monitor_of(rank).statuses
 
     def _note_deaths(
         self,
         new: list[RankFact],
         text: str,
         left: dict[int, list[str]],
-        statuses: Mapping[int, int],
+        footing: Footing,
     ) -> None:
         traces = {number: stack_of_crash(of[0]) for number, of in left.items()}
         blamed, out_of_reach = named_processes(text), lost_host(text)
-        ends = [] if is_abort(text) else [*statuses]
+        # The order of the ends is that of one host, and one of mpiexec's own if it aborts.
+        ends = (
+            [] if is_abort(text) or len(footing.monitors) > 1 else [*footing.monitors[0].statuses]
+        )
         # mpiexec ends the others after one failure: the first one has the cause.
         new.sort(
             key=lambda rank: (
@@ -309,8 +309,9 @@ class MpiWorld:
         for rank in new:
             trace, words = traces[rank.rank], last_words(*left[rank.rank][1:])
             cause = trace.partition("\n")[0] or cause_of_end(f"{text}\n{words}", rank.rank)
-            if cause == UNKNOWN and rank.pid in statuses:
-                cause = cause_of_status(statuses[rank.pid]) or cause
+            status = footing.monitor_of(rank).statuses.get(rank.pid)
+            if cause == UNKNOWN and status is not None:
+                cause = cause_of_status(status) or cause
             if rank.host == out_of_reach:
                 cause = f"{rank.host} is out of reach of the other hosts"
             self.deaths += (

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from workbench.cluster.launcher import GENERATION_VARIABLE, engine_program
+from workbench.cluster.launcher import GENERATION_VARIABLE, engine_program, through_stub
 from workbench.cluster.leftover_processes import mark_of
 from workbench.cluster.mpi_installation import (
     HostNetwork,
@@ -31,8 +31,10 @@ from workbench.cluster.mpi_installation import (
 )
 from workbench.cluster.mpi_world import Footing
 from workbench.cluster.mpiexec import NodeMpiexec
+from workbench.cluster.node_forks import PLAIN
 from workbench.cluster.process_monitor import ProcessMonitor
 from workbench.cluster.remote_hosts import NODE_FOLDER, Login, Nodes
+from workbench.core.node.agent_protocol import Forks
 from workbench.core.node.launch_protocol import (
     FOLDER,
     HOME,
@@ -108,7 +110,7 @@ class Spreading:
         def work() -> Footing:
             numeric = _numeric(world.hosts)
             login = self._login(world.hosts)
-            monitors = self._nodes.open(world.hosts, ports)
+            monitors = self._nodes.open(world.hosts, ports, forks_below(record.folder))
             head = self._nodes.session(world.hosts[0])
             start = Start(
                 mpi,
@@ -120,6 +122,7 @@ class Spreading:
                 numeric,
                 self._patience,
                 python_of(head),
+                self._nodes.forks(world.hosts),
             )
             distinct = len({monitor.host for monitor in monitors}) == len(monitors)
             launched = launch(start, head, distinct=distinct)
@@ -151,7 +154,7 @@ class Spreading:
         self._pool.shutdown()
 
     def _find(self, record: WorldRecord, ports: Sequence[int]) -> Footing:
-        monitors = self._nodes.open(record.world.hosts, ports)
+        monitors = self._nodes.open(record.world.hosts, ports, forks_below(record.folder))
         pid = record.pid or _find_pid(monitors[0], record.folder)
         return _footing(record, monitors, Launched(pid, record.folder))
 
@@ -167,6 +170,11 @@ class Spreading:
 def folder_of(cluster: str) -> str:
     """Return a cluster's folder on nodes, relative to the home directory."""
     return f"{NODE_FOLDER}/{cluster}"
+
+
+def forks_below(folder: str) -> str:
+    """Return the folder of a cluster's fork server on nodes, of one with this world's folder."""
+    return f"{PurePosixPath(folder).parent}/ranks"
 
 
 def _footing(
@@ -221,6 +229,7 @@ class Start:
         numeric: The hosts' numeric addresses.
         patience: Seconds that a disconnected rank waits before it ends itself.
         python: The Python of the ranks, on every host.
+        forks: Where every host forks its ranks.
     """
 
     mpi: Mpi
@@ -232,6 +241,7 @@ class Start:
     numeric: tuple[str, ...]
     patience: float
     python: str = sys.executable
+    forks: Forks = PLAIN
 
 
 def engine_ports(connection: str) -> tuple[int, ...]:
@@ -267,7 +277,8 @@ def launch_of(start: Start, *, distinct: bool) -> Launch:
     several = link if len(used) > 1 else None
     options = mpiexec_arguments(mpi, world, f"{FOLDER}/hosts", names, several)
     command = [mpi.mpiexec, "-n", str(world.size), *options]
-    command += engine_program(nanny=False, patience=start.patience, python=start.python)
+    engine = engine_program(nanny=False, patience=start.patience, python=start.python)
+    command += through_stub(engine, start.forks.path, start.forks.stub)
     environment = {**exported, **(link_environment(mpi, world, link) if several else {})}
     return Launch(
         start.folder,

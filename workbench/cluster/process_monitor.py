@@ -8,7 +8,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +16,8 @@ from typing import Protocol
 import psutil
 
 from workbench.cluster.leftover_processes import Remains
+from workbench.cluster.node_forks import RemoteForks
+from workbench.cluster.warm_ranks import WarmRanks
 from workbench.core.node.agent_protocol import (
     MOST_NBYTES,
     Event,
@@ -47,6 +49,11 @@ class ProcessMonitor(Protocol):
     @property
     def lost(self) -> str:
         """Why the host cannot be reached, in one sentence; empty while it can."""
+        ...
+
+    @property
+    def statuses(self) -> Mapping[int, int]:
+        """The wait status of each forked rank that has ended, by process id, the first first."""
         ...
 
     def watch(self, pids: Sequence[int]) -> None:
@@ -93,17 +100,30 @@ class ProcessMonitor(Protocol):
 
 
 class LocalProcessMonitor:
-    """Monitors this machine."""
+    """Monitors this machine.
+
+    Args:
+        warm: The fork server of its ranks, if there is one.
+    """
 
     lost = ""
 
-    def __init__(self) -> None:
+    def __init__(self, warm: WarmRanks | None = None) -> None:
+        self.warm = warm
         self._remains: dict[str, Remains] = {}
 
     @property
     def host(self) -> str:
         """This machine's own host name."""
         return socket.gethostname()
+
+    @property
+    def statuses(self) -> Mapping[int, int]:
+        """The wait status of each forked rank that has ended."""
+        if self.warm is None:
+            return {}
+        self.warm.look()
+        return self.warm.statuses
 
     def watch(self, pids: Sequence[int]) -> None:
         """Do nothing: any process can be examined."""
@@ -158,11 +178,15 @@ class RemoteProcessMonitor:
 
     Args:
         process: The running ``workbench.node.agent`` there.
+
+    Attributes:
+        forks: The fork server there, if there is one.
     """
 
     def __init__(self, session: Session, process: RemoteProcess) -> None:
         self._session = session
         self._process = process
+        self.forks: RemoteForks | None = None
         self._facts: NodeFacts | None = None
         self._watched: set[int] = set()
         self._gone: set[int] = set()
@@ -190,6 +214,11 @@ class RemoteProcessMonitor:
         if self._process.status is not None:
             return f"{where} is no longer monitored: its agent process ended"
         return ""
+
+    @property
+    def statuses(self) -> Mapping[int, int]:
+        """The wait status of each forked rank that has ended."""
+        return self.forks.statuses if self.forks else {}
 
     def wait_for_facts(self, seconds: float = FACTS_SECONDS) -> None:
         """Wait for the host's facts, which have its name.
@@ -263,6 +292,8 @@ class RemoteProcessMonitor:
             self._process.write(line_of(request))
 
     def _hear(self) -> None:
+        if self.forks is not None:  # it knows the end of a rank before the agent looks again
+            self._gone.update(self.forks.hear() & self._watched)
         for line in self._process.lines():
             event = read_event(line)
             if event is not None:

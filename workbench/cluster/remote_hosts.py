@@ -12,11 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbench.cluster.node_forks import PLAIN, RemoteForks, common_place, started_in
 from workbench.cluster.process_monitor import (
     LocalProcessMonitor,
     ProcessMonitor,
     RemoteProcessMonitor,
 )
+from workbench.cluster.warm_ranks import STUB, WarmRanks, are_wanted
+from workbench.core.node.agent_protocol import Forks
 from workbench.core.world.remote import Session, python_of
 from workbench.core.world.world import Host
 from workbench.errors import MachineError
@@ -61,7 +64,9 @@ class Nodes:
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
         self._monitors: dict[str, RemoteProcessMonitor] = {}
+        self._forks: dict[str, RemoteForks] = {}
         self._here = LocalProcessMonitor()
+        self._warm: WarmRanks | None = None  # of this machine, in a world with others
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def any_beyond(self, hosts: Iterable[Host]) -> bool:
@@ -72,16 +77,45 @@ class Nodes:
         """Return the session with a host; None for this machine."""
         return self._reach(host)
 
-    def open(self, hosts: Sequence[Host], ports: Sequence[int]) -> tuple[ProcessMonitor, ...]:
+    def open(
+        self, hosts: Sequence[Host], ports: Sequence[int], forks: str
+    ) -> tuple[ProcessMonitor, ...]:
         """Forward ``ports`` of every host to this machine, and return the monitors.
 
         Waits for all hosts, in parallel.
+
+        Args:
+            forks: The folder of their fork servers, relative to the home directory.
 
         Raises:
             MachineError: A host cannot be reached, or refuses.
         """
         with ThreadPoolExecutor(max(1, min(MOST_AT_ONCE, len(hosts)))) as pool:
-            return tuple(pool.map(lambda host: self._open(host, ports), hosts))
+            return tuple(pool.map(lambda host: self._open(host, ports, forks), hosts))
+
+    def forks(self, hosts: Sequence[Host]) -> Forks:
+        """Return where all of these hosts fork ranks, which were opened before."""
+        if not are_wanted():
+            return PLAIN
+        places: dict[str, Callable[[], Forks | None]] = {}
+        for host in hosts:
+            there = self._forks.get(host.address)
+            here = self._own_place if self.session(host) is None else lambda: PLAIN
+            places[host.address] = there.place if there else here
+        return common_place(places)
+
+    def end_forks(self, session: Session | None = None) -> None:
+        """End the fork servers of all hosts, or of one; ranks that are left keep theirs."""
+        ending = [
+            address
+            for address, forks in [*self._forks.items()]
+            if session is None or forks.session is session
+        ]
+        with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
+            list(pool.map(RemoteForks.end, [self._forks.pop(address) for address in ending]))
+        if session is None and self._warm is not None:
+            self._warm.close()
+            self._warm = self._here.warm = None
 
     def discard(self, folder: str, hosts: Iterable[Host] = ()) -> None:
         """Remove one of our folders from hosts, or from all that were used; waits for them.
@@ -102,9 +136,12 @@ class Nodes:
             monitor.end()
         self._monitors.clear()
 
-    def _open(self, host: Host, ports: Sequence[int]) -> ProcessMonitor:
+    def _open(self, host: Host, ports: Sequence[int], forks: str) -> ProcessMonitor:
         session = self._reach(host)
         if session is None:
+            with self._locks[host.address]:
+                if self._warm is None:
+                    self._warm = self._here.warm = started_in(Path.home() / forks)
             return self._here
         if not session.is_open:
             raise MachineError(
@@ -113,9 +150,26 @@ class Nodes:
             )
         # Worlds that start at the same time share the agent; sshd limits the channels to ten.
         with self._locks[host.address]:
+            self._keep_forks(host, session, forks)
             monitor = self._monitor(host, session)
+            monitor.forks = self._forks.get(host.address)
             _bring(session, ports)
         return monitor
+
+    def _own_place(self) -> Forks:
+        if self._warm is None:
+            return PLAIN
+        self._warm.look()
+        return Forks(self._warm.path, STUB)
+
+    def _keep_forks(self, host: Host, session: Session, folder: str) -> None:
+        """Have a fork server there, which imports what ranks need from now on."""
+        known = self._forks.get(host.address)
+        if not are_wanted() or (known and known.session is session and not known.is_lost):
+            return
+        self._forks.pop(host.address, None)
+        with contextlib.suppress(MachineError):  # without it, ranks start by themselves
+            self._forks[host.address] = RemoteForks(session, folder)
 
     def _monitor(self, host: Host, session: Session) -> RemoteProcessMonitor:
         """Return the monitor of a host, which has sent its facts."""

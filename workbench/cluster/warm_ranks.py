@@ -35,6 +35,9 @@ PRELOADED = (
 )
 """What every rank needs; the first comes before anything can bind a stream."""
 
+STUB = str(Path(__file__).parents[1] / "node" / "fork_stub.py")
+"""The program that stands for a forked rank."""
+
 PAD_NBYTES = 100_000  # <linux/binfmts.h> allows 131,072 in one variable
 END_SECONDS = 3.0
 SHORT_SECONDS = 10.0
@@ -78,6 +81,11 @@ class WarmRanks:
     def process(self) -> int:
         """The process id of a server that was started here; 0 for another."""
         return self._process.pid if self._process else 0
+
+    @property
+    def descriptor(self) -> int:
+        """Becomes readable when there is something for ``look`` to see; -1 without a server."""
+        return self._keeper.fileno() if self._keeper is not None else -1
 
     def start(self) -> None:
         """Take up the one that is there, or begin to start one; does not wait for its imports."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import psutil
 import zmq
 
+from workbench.core.node.forking import STUB_VARIABLE
 from workbench.core.run.rank_protocol import (
     Acknowledge,
     AskPulse,
@@ -325,7 +326,8 @@ def leave_for_good() -> None:
             start_new_session=True,
         )
     with contextlib.suppress(psutil.Error):
-        for process in psutil.Process().parents():
+        stub = os.environ.get(STUB_VARIABLE, "").partition(" ")[0]  # mpiexec's, of a forked rank
+        for process in psutil.Process(int(stub) if stub else None).parents():
             if process.name() in _DAEMONS:
                 process.kill()
     os.kill(os.getpid(), signal.SIGKILL)

@@ -14,10 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.core.node.forking import RankRequest
-
-STUB_VARIABLE = "WORKBENCH_STUB"
-"""In a forked rank: the process ids of its stub and of the stub's parent."""
+from workbench.core.node.forking import STUB_VARIABLE, RankRequest
 
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 

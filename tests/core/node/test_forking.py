@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.core.node.forking import RankRequest, Surroundings, refusal
+from workbench.core.node.forking import RankRequest, Surroundings, is_same_group, refusal
 
 PYTHON = "/env/bin/python"
 HERE = Surroundings("user 1", "/a", 0, (1024.0, float("inf")))
@@ -31,6 +31,7 @@ def surrounded(**changes: object) -> RankRequest:
         {"OMPI_COMM_WORLD_RANK": "1"},
         {"OMP_NUM_THREADS": "4", "PMI_FD": "7"},
         {"MPLBACKEND": ""},
+        {"SSH_CONNECTION": "10.0.0.1 4711 10.0.0.2 22", "XDG_SESSION_ID": "7"},
     ],
 )
 def test_a_rank_is_forked_whatever_its_launcher_sets(added: dict[str, str]) -> None:
@@ -56,6 +57,22 @@ def test_a_rank_that_a_fork_could_not_be_starts_by_itself(
     request_: RankRequest, words: str
 ) -> None:
     assert words in why_not(request_)
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        ("/user.slice/user-1000.slice/session-c2.scope", True),
+        ("/user.slice/user-1001.slice/session-3.scope", False),
+        ("/user.slice/user-1000.slice/run-3.scope", False),
+        ("/system.slice/session-3.scope", False),
+    ],
+)
+def test_each_login_of_a_user_may_have_a_control_group_of_its_own(other: str, same: bool) -> None:
+    here = "/user.slice/user-1000.slice/session-3.scope"
+    before = "9:pids:/user.slice\n0::"
+
+    assert is_same_group(f"{before}{here}\n", f"{before}{other}\n") is same
 
 
 def test_root_may_raise_limits_and_priority() -> None:

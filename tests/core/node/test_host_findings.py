@@ -42,6 +42,22 @@ def test_a_host_like_this_one_has_nothing_wrong():
 
 
 @pytest.mark.parametrize(
+    ("forks", "found"),
+    [
+        (None, "the host does not say"),
+        ((900, (), ""), "forked with 900 modules"),
+        ((0, (), "WORKBENCH_WARM_RANKS says so"), "starts by itself: WORKBENCH_WARM_RANKS"),
+    ],
+)
+def test_how_ranks_start_on_a_host_is_said(
+    forks: tuple[int, tuple[str, ...], str] | None, found: str
+) -> None:
+    *_, last = judge_host(replace(REPORT, forks=forks), HERE, (REPORT,))
+
+    assert found in last.found
+
+
+@pytest.mark.parametrize(
     ("report", "check", "said"),
     [
         (

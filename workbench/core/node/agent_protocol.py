@@ -204,14 +204,47 @@ class Notice:
     at: float
 
 
+@dataclass(frozen=True)
+class Forks:
+    """Where ranks of this node can be forked; sent once by the fork server's keeper.
+
+    Args:
+        path: Of the fork server's socket; empty where ranks start by themselves.
+        stub: Path of the program that stands for a forked rank.
+    """
+
+    path: str
+    stub: str
+
+
+@dataclass(frozen=True)
+class RankEnded:
+    """A forked rank has ended, with this wait status."""
+
+    pid: int
+    status: int
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A sentence of the node for the supervisor's log."""
+
+    text: str
+
+
 Request = AskFacts | Watch | Unwatch | Signal | Read | Follow | Unfollow | Renew | Heed
-Event = NodeFacts | Alive | Gone | Text | Added | Renewed | Notice
+Event = NodeFacts | Alive | Gone | Text | Added | Renewed | Notice | Forks | RankEnded | LogLine
 
 _REQUESTS = {
     kind.__name__: kind
     for kind in (AskFacts, Watch, Unwatch, Signal, Read, Follow, Unfollow, Renew, Heed)
 }
-_EVENTS = {kind.__name__: kind for kind in (NodeFacts, Alive, Gone, Text, Added, Renewed, Notice)}
+_EVENTS = {
+    kind.__name__: kind
+    for kind in (
+        NodeFacts, Alive, Gone, Text, Added, Renewed, Notice, Forks, RankEnded, LogLine,
+    )
+}  # fmt: skip
 
 
 def line_of(message: Request | Event) -> str:

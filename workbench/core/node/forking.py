@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -14,26 +15,31 @@ KEEP, END = b"K", b"E"
 RANK_ENDED = "ended"
 """Begins a keeper's line on the end of a rank; its process id and its wait status follow."""
 
+STUB_VARIABLE = "WORKBENCH_STUB"
+"""In a forked rank: the process ids of its stub and of the stub's parent."""
+
 PAD_VARIABLE = "WORKBENCH_PAD"
 """Begins the names of variables that only fill memory, for the environments of ranks."""
 
-# What MPI's and our own launchers set for each rank; it is read when a rank has begun.
+# What ssh and MPI's and our own launchers set for each rank; it is read when a rank has begun.
 SET_BY_LAUNCHERS = (
     "FI_", "HWLOC_", "HYDI_", "HYDRA_", "IPP_", "JPY_", "MPICH_", "MPIR_", "OMPI_", "OPAL_",
-    "PMIX_", "PMI_", "PRTE_", "UCX_", "WORKBENCH_",
+    "PMIX_", "PMI_", "PRTE_", "SSH_", "UCX_", "WORKBENCH_", "XDG_SESSION_",
 )  # fmt: skip
 # Each is read later than the imports, or set again in the rank. mpiexec of the wheels adds its own
 # folder to LD_LIBRARY_PATH, which the libraries beside it do not need. Libraries of MPI set
 # …_NO_BACKTRACE in a process that imports them, which its children inherit.
 SET_LATER = frozenset(
     {
-        "COLUMNS", "GFORTRAN_UNBUFFERED_PRECONNECTED", "HFI_NO_BACKTRACE", "HOME",
-        "IPATH_NO_BACKTRACE", "IPYTHONDIR", "LINES",
+        "COLUMNS", "DYLD_LIBRARY_PATH", "GFORTRAN_UNBUFFERED_PRECONNECTED",
+        "HFI_NO_BACKTRACE", "HOME", "IPATH_NO_BACKTRACE", "IPYTHONDIR", "LINES",
         "LD_LIBRARY_PATH", "MKL_NUM_THREADS", "MPI_LOCALNRANKS", "MPI_LOCALRANKID", "MPLBACKEND",
         "OLDPWD", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "PWD", "SHLVL",
         "PYDEVD_USE_FRAME_EVAL", "PYTEST_CURRENT_TEST", "TMPDIR", "TZ", "_",
     }
 )  # fmt: skip
+
+_LOGIN = re.compile(r"(/user\.slice/user-[0-9]+\.slice)/session-[^/\n]+\.scope$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ def refusal(
         return "it is not a module of the same Python"
     if theirs.identity != surroundings.identity:
         return "it has another user or namespace"
-    if theirs.cgroup != surroundings.cgroup:
+    if not is_same_group(theirs.cgroup, surroundings.cgroup):
         return "it is in another control group"
     if not is_privileged:
         if theirs.nice < surroundings.nice:
@@ -120,6 +126,14 @@ def refusal(
     if different:
         return f"its environment differs in {', '.join(different[:3])}"
     return ""
+
+
+def is_same_group(one: str, other: str) -> bool:
+    """Return whether two processes have the same control groups, or those of one user's logins.
+
+    Each login by ssh gets a group of its own from systemd, below the one with the user's limits.
+    """
+    return _LOGIN.sub(r"\1", one) == _LOGIN.sub(r"\1", other)
 
 
 def is_read_late(name: str) -> bool:

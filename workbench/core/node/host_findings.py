@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from workbench.core.node.agent_protocol import NodeFacts
-from workbench.core.node.findings import Finding
+from workbench.core.node.findings import Finding, judge_forks
 
 MOST_SKEW_SECONDS = 1.0
 BRIDGES = ("docker", "br-", "virbr", "lxcbr", "podman", "cni")
@@ -44,6 +44,7 @@ class HostReport:
         skew: Seconds by which its clock is ahead of this machine's.
         unreachable: The other hosts to which it can open no TCP connection, each with the reason.
         reached: How many other hosts it can reach.
+        forks: What ``judge_forks`` judges; None if that is not known.
     """
 
     address: str
@@ -55,6 +56,7 @@ class HostReport:
     skew: float = 0.0
     unreachable: tuple[tuple[str, str], ...] = ()
     reached: int = 0
+    forks: tuple[int, tuple[str, ...], str] | None = None
 
 
 def judge_host(
@@ -85,7 +87,15 @@ def judge_host(
         judge_driver(facts),
         judge_bridges(report.address, facts),
         judge_firewall(report, others),
+        judge_host_forks(report),
     )
+
+
+def judge_host_forks(report: HostReport) -> Finding:
+    """Judge whether ranks can be forked on a host."""
+    if report.forks is None:
+        return Finding("warm ranks", None, "the host does not say whether it can fork ranks")
+    return judge_forks(*report.forks)
 
 
 def folded(findings: Sequence[Finding]) -> tuple[Finding, ...]:
