@@ -109,6 +109,7 @@ def test_a_script_replaces_the_source_of_a_resumed_run(workbench, store, stopped
     [
         (["--resume", "digits", "--name", "x"], "--name cannot change when a run is resumed"),
         (["--resume", "digits", "--compress", "bf16"], "--compress cannot change when"),
+        (["--resume", "digits", "--keep-batch", "per-rank"], "--keep-batch cannot change when"),
         (["--resume", "digits", "job.toml"], "A run cannot be resumed with a job file"),
         (["--resume", "other"], "No run is called 'other'"),
         ([], "Missing argument 'SCRIPT'."),

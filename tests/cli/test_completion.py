@@ -87,6 +87,7 @@ def in_bash(line: str) -> list[str]:
         ("workbench image ", ["bake", "delete"]),
         ("workbench up --ma", ["--max-nodes", "--max-price"]),
         ("workbench run --com", ["--communicator", "--compress"]),
+        ("workbench run --keep-batch ", ["global", "per-rank"]),
         ("workbench run --compress ", ["none", "fp16", "bf16", "int8", "topk", "powersgd"]),
         ("workbench run --communicator h", ["hierarchical"]),
         ("workbench run --param ", ["lr=", "tag="]),

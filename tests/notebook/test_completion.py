@@ -46,6 +46,7 @@ def texts(line: str) -> list[str]:
         ("run = %dist_train --co", ["--communicator", "--compress"]),
         ("%%dist_train --compress ", ["none", "fp16", "bf16", "int8", "topk", "powersgd"]),
         ("%%dist_train --compress=po", ["powersgd"]),
+        ("%%dist_train --keep-batch ", ["global", "per-rank"]),
         ("%%dist_train --ranks 2 --communicator h", ["hierarchical"]),
         ("%%dist_train --param ", ["lr="]),
         ("%%dist_train --cluster s", ["spot"]),

@@ -27,6 +27,7 @@ from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.fleet.request import fleet_wish
 from workbench.core.node.host_findings import folded
 from workbench.core.run import job as job_file
+from workbench.core.run.batch_option import batch_environment
 from workbench.core.run.exchange_options import exchange_environment
 from workbench.core.run.job import Job
 from workbench.core.run.jobfile import SUFFIXES, parse_job
@@ -199,6 +200,7 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
                     given["compress"] or job.compress,
                     double_buffering=given["double_buffering"] or job.double_buffering,
                 ),
+                *batch_environment(given["keep_batch"] or job.keep_batch),
             ),
             ranks=ranks,
             oversubscribe=shared,

@@ -56,6 +56,7 @@ parameter_starts = _from("store.name_lists:parameter_names", "=")
 communicator_names = _from("core.run.exchange_options:COMMUNICATORS")
 resize_times = _from("core.cluster.resize_time:RESIZE_TIMES")
 codec_names = _from("core.run.exchange_options:CODECS")
+batch_names = _from("core.run.batch_option:BATCHES")
 
 
 def files(ctx: click.Context, param: click.Parameter, typed: str) -> list[CompletionItem]:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from workbench.cli.completion_values import (
+    batch_names,
     cluster_names,
     codec_names,
     communicator_names,
@@ -173,6 +174,7 @@ RUN = {
         option("--communicator", metavar="NAME", shell_complete=communicator_names),
         option("--compress", metavar="NAME", shell_complete=codec_names),
         flag("--double-buffering"),
+        option("--keep-batch", metavar="NAME", shell_complete=batch_names, show_default="global"),
     ],
     "Nodes": [ACCEPT_KEYS, YES],
 }  # fmt: skip

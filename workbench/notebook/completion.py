@@ -14,6 +14,7 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
 
 from workbench.core.cluster.resize_time import RESIZE_TIMES
+from workbench.core.run.batch_option import BATCHES
 from workbench.core.run.exchange_options import CODECS, COMMUNICATORS
 from workbench.notebook.magicspecs import MAGICS
 from workbench.notebook.options import MagicOption
@@ -30,6 +31,7 @@ _OFFERS: dict[str, Callable[[], Iterable[str]]] = {
     "communicators": lambda: COMMUNICATORS,
     "codecs": lambda: CODECS,
     "resize times": lambda: RESIZE_TIMES,
+    "batches": lambda: BATCHES,
 }
 
 

@@ -47,6 +47,7 @@ TRAIN = (
     MagicOption("--communicator", "NAME", offers="communicators"),
     MagicOption("--compress", "NAME", offers="codecs"),
     MagicOption("--double-buffering"),
+    MagicOption("--keep-batch", "NAME", offers="batches", shown="global"),
     CLUSTER,
 )  # fmt: skip
 PLAN = (

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from workbench.core.cluster.model import ClusterState, ClusterWish
+from workbench.core.run.batch_option import batch_environment
 from workbench.core.run.exchange_options import exchange_environment
 from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES, RunKind, RunState, RunWish
 from workbench.errors import ClusterError, InputError, StateError
@@ -49,8 +50,13 @@ def train(
             oversubscribe=options.oversubscribe,
             grace=DEFAULT_GRACE if options.grace is None else options.grace,
             retries=DEFAULT_RETRIES if options.retries is None else options.retries,
-            environment=exchange_environment(
-                options.communicator, options.compress, double_buffering=options.double_buffering
+            environment=(
+                *exchange_environment(
+                    options.communicator,
+                    options.compress,
+                    double_buffering=options.double_buffering,
+                ),
+                *batch_environment(options.keep_batch),
             ),
         )
         say_start(store, options.cluster, before, is_up)

@@ -24,7 +24,7 @@ _SAVERS = (
 )
 
 
-_KEPT = ("name", "cluster", "communicator", "compress", "double_buffering")
+_KEPT = ("name", "cluster", "communicator", "compress", "double_buffering", "keep_batch")
 
 
 def check_kept(options: Mapping[str, object]) -> None:

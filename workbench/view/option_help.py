@@ -15,6 +15,7 @@ HELP = {
     "--communicator": "Communicator instead of naive: auto, ring, doubling, hierarchical, mpi.",
     "--compress": "Compress gradients: fp16, bf16, int8, topk, powersgd; none turns it off.",
     "--double-buffering": "Overlap the exchange with the next step; gradients are one step old.",
+    "--keep-batch": "Batch that stays on other ranks: global or per-rank.",
     "--nodes": "Number of nodes; 0 releases all and keeps the cluster's definition.",
     "--at": "When a run that trains moves: at the next step, at its epoch's end, or at its end.",
     "--yes": "Do not ask before anything is bought or deleted.",

@@ -22,7 +22,7 @@ def check_batch(name: str) -> str:
         return name
     close = difflib.get_close_matches(name, BATCHES, 1)
     hint = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(BATCHES)}."
-    raise InputError(f"There is no batch {name!r}", hint)
+    raise InputError(f"There is no batch {name!r} to keep", hint)
 
 
 def batch_environment(name: str | None) -> tuple[tuple[str, str], ...]:

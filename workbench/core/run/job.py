@@ -29,6 +29,7 @@ from workbench.core.fleet.request import (
     Spelling,
 )
 from workbench.core.option_values import seconds
+from workbench.core.run.batch_option import check_batch
 from workbench.core.run.exchange_options import check_codec, check_communicator
 from workbench.core.run.model import DEFAULT_GRACE, DEFAULT_RETRIES, check_run_name
 from workbench.core.run.retries import MOST_RETRIES
@@ -160,6 +161,9 @@ class Job(BaseModel):
     )
     double_buffering: bool = Field(
         default=False, strict=True, description="true or false", examples=[True]
+    )
+    keep_batch: Annotated[str, AfterValidator(_explained(check_batch))] | None = _optional(
+        '"global" or "per-rank"', "per-rank"
     )
     grace: Seconds = Field(default=DEFAULT_GRACE, description="a length of time", examples=["5s"])
     retries: int = Field(
