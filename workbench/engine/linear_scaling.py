@@ -78,7 +78,7 @@ class LinearScaling(Extension):
         """Record the optimizer's rate as the one for ``batch``."""
         updater = trainer.updater
         self._optimizer = self._optimizer or updater.get_optimizer("main")
-        self._attr = self._attr or _attribute(self._optimizer)
+        self._attr = self._attr or rate_attribute(self._optimizer)
         if self._base is None:
             self._base = float(getattr(self._optimizer, self._attr))
         iterator = updater.get_iterator("main")
@@ -109,7 +109,12 @@ class LinearScaling(Extension):
         setattr(self._optimizer, self._attr, rate)
 
 
-def _attribute(optimizer: Any) -> str:
+def rate_attribute(optimizer: Any) -> str:
+    """Return the name of an optimizer's learning rate.
+
+    Raises:
+        InputError: It has neither ``lr`` nor ``alpha``.
+    """
     # Adam has an lr too, which follows from its alpha; RMSprop's alpha is not a learning rate.
     known = optimizer.hyperparam.get_dict()
     for name in _NAMES:

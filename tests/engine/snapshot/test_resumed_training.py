@@ -199,6 +199,50 @@ def test_a_rate_for_the_batch_of_all_ranks_stays_with_it(train, shift) -> None:
     assert len({*whole[0]["rates"].values()}) > 1
 
 
+@pytest.mark.parametrize("scaled", [False, True], ids=["constant", "scaled by the code"])
+def test_the_rate_rises_with_the_batch_where_a_rank_keeps_its_own(train, scaled) -> None:
+    options = {"batches": "per-rank", "optimizer": "momentum", "scaled": scaled}
+    options |= {"until": [[40, "iteration"]], "examples": 36, "shift": "none"}
+    two = train(2, **options, stop=5)
+    rate = two[0]["rates"]["5"]
+
+    four = train(4, **options, stop=8, attempt=2, resume=True)
+    again = train(4, **options, attempt=3, resume=True)
+
+    rates = [*(four[0]["rates"] | again[0]["rates"]).values()]
+    rise = round(5 * 36 / 16)  # five epochs in batches of all ranks
+    assert rates[:rise] == pytest.approx([rate * (1 + n / rise) for n in range(1, 1 + rise)])
+    assert rates[rise:] == pytest.approx([2 * rate] * (35 - rise))
+    assert "16 examples in a step, and had 8; lr becomes 2 times as large in 11" in four[0]["said"]
+    assert again[0]["said"] == ""
+
+
+def test_the_rate_falls_at_once_with_the_batch(train) -> None:
+    options = {"batches": "per-rank", "optimizer": "momentum", "shift": "none"}
+    two = train(2, **options, stop=5)
+
+    one = train(1, **options, attempt=2, resume=True)
+
+    assert one[0]["rates"]["6"] == pytest.approx(two[0]["rates"]["5"] / 2)
+    assert {*one[0]["rates"].values()} == {one[0]["rates"]["6"]}
+    assert "lr becomes 0.5 times as large at once" in one[0]["said"]
+
+
+@pytest.mark.parametrize("shift", ["exponential", "warmup"])
+@pytest.mark.parametrize("batches", ["global", "per-rank"])
+def test_a_rate_that_an_extension_sets_is_left_to_it(train, shift, batches) -> None:
+    options = {"optimizer": "momentum", "shift": shift, "batches": batches}
+    whole = train(2, **options, folder="")
+
+    train(2, **options, stop=5)
+    found = train(3, **options, attempt=2, resume=True)
+
+    assert found[0]["rates"] == {
+        name: pytest.approx(whole[0]["rates"][name]) for name in found[0]["rates"]
+    }
+    assert ("Shift sets the learning rate" in found[0]["said"]) == (batches == "per-rank")
+
+
 def test_a_batch_that_the_code_changes_is_the_new_one(train) -> None:
     train(2, stop=3)
 
@@ -263,6 +307,38 @@ def test_nodes_may_share_their_folder(train, snapshots) -> None:
     assert first[0]["snapshots"] == [5, 7]
     assert iterations(snapshots) == [(1, 5, False), (1, 7, False)]
     assert first[0]["said"] + first[1]["said"] == ""
+
+
+def test_a_training_that_moves_and_is_killed_stays_on_its_curve(
+    train, start_ranks, snapshots
+) -> None:
+    options = {"until": [[4, "epoch"]], "clip": True, "double": True}
+    two = train(2, **options, stop=3)
+    other = snapshots.with_name("undisturbed")
+    shutil.copytree(snapshots, other)
+    whole = train(1, **options, attempt=2, resume=True, folder=str(other))
+
+    four = train(4, **options, stop=5, attempt=2, resume=True)  # as at an interruption notice
+    killed = {**options, "folder": str(snapshots), "attempt": 3, "resume": True, "kill": [1, 17]}
+    world = start_ranks(PROGRAM, 3, json.dumps(killed))
+    deadline = time.monotonic() + SECONDS
+    while not (world.folder / "killed").exists():
+        assert time.monotonic() < deadline, world.said
+        time.sleep(0.01)
+    world.close()
+    one = train(1, **options, stop=4, attempt=4, resume=True)
+    last = train(4, **options, attempt=5, resume=True)
+
+    kept = int(next(iter(one[0]["losses"])).split()[1]) - 1 - 8
+    three = [
+        {"visited": json.loads((world.folder / f"visited-{rank}.json").read_text())[:kept]}
+        for rank in range(3)
+    ]
+    assert 0 < kept < 17 - 8
+    assert visits(two, four, three, one, last) == once(4, EXAMPLES)
+    assert [*losses(two, four, one, last)][-1] == [*losses(whole)][-1] == "0 36"
+    assert last[0]["parameters"] == last[3]["parameters"]
+    assert last[0]["parameters"] == pytest.approx(whole[0]["parameters"], rel=1e-3, abs=1e-5)
 
 
 # -- interruptions

@@ -51,6 +51,21 @@ class KeptBatch:
 
 
 @dataclass(frozen=True)
+class BatchChange:
+    """How the batch of all ranks changes with their number, where a rank keeps its batch.
+
+    Args:
+        before: Examples in it, on the ranks of the snapshot.
+        now: Examples in it.
+        examples: Of an epoch.
+    """
+
+    before: int = 1
+    now: int = 1
+    examples: int = 0
+
+
+@dataclass(frozen=True)
 class CodeBatch:
     """A rank's iterator as its code made it.
 
@@ -114,10 +129,8 @@ def restore_iterators(
     places: Sequence[Mapping[str, dict[str, Any]]],
     parts: Sequence[Mapping[str, CodeBatch]],
     rank: int,
-) -> tuple[list[str], float]:
+) -> tuple[list[str], BatchChange]:
     """Continue the epoch of an updater's iterators; return what is not exact.
-
-    The second value is how many times as many examples all ranks have in a step now.
 
     Args:
         saved: For each rank of the snapshot, what Chainer saves of the iterators, by their names.
@@ -148,14 +161,15 @@ def restore_iterators(
         changed = [one for one in moved if one.total != sum(one.code)]
         now = f", so that of all ranks is {sum(changed[0].code)} now" if changed else ""
         remarks.append(f"each rank keeps its batch{now}, because {why}")
-    return [one for one in remarks if one], _factor(moved, keeps=keeps and not why)
+    return [one for one in remarks if one], _change(moved, keeps=keeps and not why)
 
 
-def _factor(moved: Sequence[_Move], *, keeps: bool) -> float:
-    if not moved:
-        return 1.0
+def _change(moved: Sequence[_Move], *, keeps: bool) -> BatchChange:
+    if keeps or not moved or moved[0].total != moved[0].was:
+        return BatchChange()
     main = moved[0]
-    return (main.total if keeps else sum(main.code)) / main.was
+    examples = len(main.iterator.dataset) * len(main.parts)
+    return BatchChange(main.was, sum(main.code), examples)
 
 
 @dataclass(frozen=True)

@@ -22,15 +22,21 @@ class PlainValues:
     Args:
         optimizers: By name; also multi-node optimizers.
         triggers: By name.
+        shifts: Extensions that shift the rate, by name.
     """
 
-    def __init__(self, optimizers: dict[str, Any], triggers: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        optimizers: dict[str, Any],
+        triggers: dict[str, Any],
+        shifts: dict[str, Any] | None = None,
+    ) -> None:
         triggers = {
             name: trigger
             for name, trigger in triggers.items()
             if not hasattr(trigger, "serialize") and hasattr(trigger, "__dict__")
         }
-        self._objects = _with_hyperparam(optimizers) | triggers
+        self._objects = _with_hyperparam(optimizers) | triggers | (shifts or {})
         self.parts = {
             f"workbench/{name}/{attribute}/": part
             for name, trigger in triggers.items()
@@ -43,37 +49,43 @@ class PlainValues:
         """Return the present values."""
         return {name: _numbers(vars(one)) for name, one in self._objects.items()}
 
-    def restore(
-        self, first: Numbers, saved: Numbers, *, ranks: float = 1.0, batch: float = 1.0
-    ) -> None:
+    def restore(self, first: Numbers, saved: Numbers, *, ranks: float = 1.0) -> None:
         """Set what had changed.
 
-        A learning rate that the code scales with the number of ranks follows the batch of all
-        ranks instead: where that stays, so does the rate.
+        A learning rate that the code scales with the number of ranks stays, because it is for the
+        batch of all ranks.
 
         Args:
             first: The values when the earlier training began.
             saved: The values when it was saved.
             ranks: How many times as many ranks there are now.
-            batch: How many times as many examples all of them have in a step.
         """
         for name, one in self._objects.items():
             before = first.get(name, {})
             for attribute, value in saved.get(name, {}).items():
                 if attribute not in before:
+                    if vars(one).get(attribute, 0) is None:  # where a shift of the rate began
+                        vars(one)[attribute] = value
                     continue
                 now, then = self.first[name].get(attribute), before[attribute]
                 if now == then:
                     vars(one)[attribute] = value
-                elif (
-                    now and then and name.startswith("hyperparam:") and _follows(now / then, ranks)
-                ):
-                    vars(one)[attribute] = value if batch == 1.0 else value * now / then
+                elif not (now and then and name.startswith("hyperparam:")):
+                    continue
+                elif _follows(now / then, ranks):
+                    vars(one)[attribute] = value
+
+    def restore_rates(self, first: Numbers, saved: Numbers, *, ranks: float) -> None:
+        """Set the rates again, which extensions that shift them set when they are initialized."""
+        if any(name.startswith("extensions/") for name in self._objects):
+            rates = {name: one for name, one in saved.items() if name.startswith("hyperparam:")}
+            self.restore(first, rates, ranks=ranks)
 
 
 def plain_values_of(trainer: Any) -> PlainValues:
     """Return the numbers of a training that Chainer does not save."""
-    return PlainValues(trainer.updater.get_all_optimizers(), _triggers(trainer))
+    optimizers = trainer.updater.get_all_optimizers()
+    return PlainValues(optimizers, _triggers(trainer), _shifts(trainer))
 
 
 def _with_hyperparam(optimizers: dict[str, Any]) -> dict[str, Any]:
@@ -90,6 +102,16 @@ def _triggers(trainer: Any) -> dict[str, Any]:
     entries = trainer._extensions.items()
     extensions = {f"extension_triggers/{name}": entry.trigger for name, entry in entries}
     return {"stop_trigger": trainer.stop_trigger, **extensions}
+
+
+def _shifts(trainer: Any) -> dict[str, Any]:
+    """Return Chainer's extensions that shift the rate, which leave out where it began."""
+    return {
+        f"extensions/{name}": entry.extension
+        for name, entry in trainer._extensions.items()
+        if type(entry.extension).__module__.startswith("chainer.")
+        and hasattr(entry.extension, "_attr")
+    }
 
 
 def _follows(factor: float, ranks: float) -> bool:

@@ -11,12 +11,13 @@ from typing import IO, Any
 
 import numpy
 
-from workbench.engine.snapshot.batches import parts_of
+from workbench.engine.snapshot.batches import BatchChange, parts_of
 from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.global_order import weighted_gradients
 from workbench.engine.snapshot.iterators import is_known, own_iterators
 from workbench.engine.snapshot.peers import Peers
 from workbench.engine.snapshot.plain_values import plain_values_of
+from workbench.engine.snapshot.rate_ramp import RampState, RateRamp, ramps_of, rate_setter
 from workbench.engine.snapshot.saved_training import SavedTraining, SnapshotRun
 from workbench.engine.snapshot.state import (
     Arrays,
@@ -38,6 +39,8 @@ class TrainerState:
     def __init__(self, trainer: Any, peers: Peers) -> None:
         self._trainer, self._peers = trainer, peers
         self._plain = plain_values_of(trainer)
+        self._ramps: dict[str, RateRamp] = {}
+        self._restores_rates: Callable[[], None] = lambda: None
 
     @property
     def iteration(self) -> int:
@@ -69,7 +72,11 @@ class TrainerState:
 
     def capture(self, spare: Arrays | None) -> tuple[Arrays | None, OwnState]:
         """Return copies of the common state and of this rank's own."""
-        return capture(self._trainer, self._plain, spare, self._peers.rank, self._peers.size)
+        rank, ranks = self._peers.rank, self._peers.size
+        common, own = capture(self._trainer, self._plain, spare, rank, ranks)
+        states = {name: one.state for name, one in self._ramps.items()}
+        own.ramps = {name: one for name, one in states.items() if one is not None}
+        return common, own
 
     def files(self, common: Arrays, owns: Sequence[bytes]) -> dict[str, Write]:
         """Return what writes ``trainer.npz``."""
@@ -88,14 +95,44 @@ class TrainerState:
         parts = self._peers.gather(parts_of(self._trainer.updater))
         with numpy.load(io.BytesIO(contents[TRAINER]), allow_pickle=True) as arrays:
             common = {name: arrays[name] for name in arrays.files}
-        return restore(self._trainer, self._plain, common, owns, rank, parts)
+        remarks, change = restore(self._trainer, self._plain, common, owns, rank, parts)
+        own = owns[rank] if rank < len(owns) else owns[0]
+        self._restores_rates = functools.partial(
+            self._plain.restore_rates, own.first, own.numbers, ranks=ranks / len(owns)
+        )
+        return remarks + self._scale_rates(change, vars(own).get("ramps", {}))
+
+    def _scale_rates(self, change: BatchChange, saved: dict[str, RampState]) -> list[str]:
+        """Let the rates follow a batch that changes; return what is done."""
+        setter = rate_setter(self._trainer)
+        text = f"all ranks have {change.now} examples in a step, and had {change.before}"
+        if setter:
+            return [f"{text}; {setter} sets the learning rate"] if change != BatchChange() else []
+        self._ramps = ramps_of(
+            self._trainer.updater, change.before, change.now, change.examples, saved
+        )
+        if change.before == change.now:
+            return []
+        return [f"{text}; {one}" for one in dict.fromkeys(map(repr, self._ramps.values()))]
+
+    def begin_rates(self) -> None:
+        """Set the learning rates of the first iteration here, after all extensions are ready."""
+        self._restores_rates()
+        for one in self._ramps.values():
+            one.begin()
+
+    def step_rates(self) -> None:
+        """Set the learning rates of the next iteration."""
+        for one in self._ramps.values():
+            one.step()
 
 
 class SavedTrainer(SavedTraining):
     """One trainer's training of a run."""
 
     def __init__(self, run: SnapshotRun, trainer: Any, number: int, peers: Peers) -> None:
-        super().__init__(run, TrainerState(trainer, peers), number, peers)
+        self._trained = TrainerState(trainer, peers)
+        super().__init__(run, self._trained, number, peers)
         self._trainer = trainer
         self._has_begun = False
 
@@ -117,6 +154,7 @@ class SavedTrainer(SavedTraining):
             return self._begins_at_its_end(original) or is_due
         # Before the stop trigger is asked, which may keep what it has seen.
         self.passed(is_due=is_due)
+        self._trained.step_rates()
         if is_due:
             return True
         if not original(trainer):
@@ -135,6 +173,8 @@ class SavedTrainer(SavedTraining):
         # The extensions have been initialized, so the next random number is the training's.
         restore_random_states(self.owns, self.peers.rank, trainer.updater.iteration)
         self.owns = []
+        self._trained.begin_rates()
+        self._trained.step_rates()
         if self.is_replay:
             return True
         iterations, epochs = training_length(original)

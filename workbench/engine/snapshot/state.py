@@ -16,10 +16,11 @@ import numpy
 from chainer.backends import _cpu
 from chainer.serializers import DictionarySerializer, NpzDeserializer
 
-from workbench.engine.snapshot.batches import CodeBatch, place, restore_iterators
+from workbench.engine.snapshot.batches import BatchChange, CodeBatch, place, restore_iterators
 from workbench.engine.snapshot.iterators import is_known, own_iterators, serialized_apart
 from workbench.engine.snapshot.plain_values import Numbers, PlainValues
 from workbench.engine.snapshot.random_state import random_states, restore_random
+from workbench.engine.snapshot.rate_ramp import RampState
 
 Arrays = dict[str, Any]
 """NumPy arrays by Chainer's names for them."""
@@ -39,6 +40,7 @@ class OwnState:
         first: Numbers when the training began.
         numbers: The same now.
         compression: For each optimizer what compression keeps.
+        ramps: For each optimizer whose rate rises with the batch, what is left of it.
     """
 
     values: Arrays
@@ -48,6 +50,7 @@ class OwnState:
     first: Numbers
     numbers: Numbers
     compression: dict[str, Any] = field(default_factory=dict)
+    ramps: dict[str, RampState] = field(default_factory=dict)
 
 
 class DividingWriter(DictionarySerializer):
@@ -194,7 +197,7 @@ def restore(
     owns: Sequence[OwnState],
     rank: int,
     parts: Sequence[Mapping[str, CodeBatch]],
-) -> list[str]:
+) -> tuple[list[str], BatchChange]:
     """Continue from a snapshot, except for random numbers; return what is not exact.
 
     Args:
@@ -214,9 +217,8 @@ def restore(
         restore_exchange(name, optimizer, common, kept, existed=rank < len(owns))
     saved = [{name: _iterator_values(name, one.values) for name in one.places} for one in owns]
     places = [one.places for one in owns]
-    remarks, batch = restore_iterators(updater, saved, places, parts, rank)
-    plain.restore(own.first, own.numbers, ranks=len(parts) / len(owns), batch=batch)
-    return remarks
+    plain.restore(own.first, own.numbers, ranks=len(parts) / len(owns))
+    return restore_iterators(updater, saved, places, parts, rank)
 
 
 def restore_random_states(owns: Sequence[OwnState], rank: int, iteration: int) -> None:

@@ -213,6 +213,8 @@ def optimizer_for(comm: Any, model: Any) -> Any:
 def each(trainer: Any) -> None:
     """Record, and disturb the training where it was asked for."""
     iteration = trainer.updater.iteration
+    if options["kill"]:  # the ranks have no other way to leave it
+        (folder / f"visited-{rank}.json").write_text(json.dumps(visited))
     losses[f"{len(found['iterations'])} {iteration}"] = float(
         trainer.observation["main/loss"].array
     )
