@@ -58,6 +58,36 @@ def test_it_is_the_same_loop(train, size, options) -> None:
     assert first[0]["said"] + second[0]["said"] == ""
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"compress": "topk"}, {"compress": "int8"}, {"double_buffering": True}],
+    ids=["topk", "int8", "double buffering"],
+)
+def test_what_the_exchange_of_replicas_keeps_goes_along(train, options) -> None:
+    options = {**options, "data": "global"}
+    whole = train(2, **options, folder="")
+
+    first = train(2, **options, stop=7)
+    second = train(2, **options, attempt=2, resume=True)
+
+    mine, theirs = losses(first, second), losses(whole)
+    assert [*mine] == [*theirs]
+    np.testing.assert_allclose([*mine.values()], [*theirs.values()], rtol=1e-5)
+    assert second[0]["weights"] == second[1]["weights"]
+
+
+def test_new_ranks_have_the_delayed_gradients_too(train) -> None:
+    options = {"double_buffering": True, "data": "global"}
+    whole = train(2, **options, folder="")
+
+    train(2, **options, stop=7)
+    three = train(3, **options, attempt=2, resume=True)
+
+    assert three[0]["weights"] == three[1]["weights"] == three[2]["weights"]
+    last = [losses(found)["0 12"] for found in (three, whole)]
+    assert last[0] == pytest.approx(last[1], rel=1e-4)
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_the_curve_is_the_same_on_changing_ranks(train, workers) -> None:
     options = {"data": "global", "steps": [None], "epochs": 3, "batch": 7, "workers": workers}

@@ -14,21 +14,30 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from workbench.engine.elastic.entries import SAMPLED, TENSORS, StateEntry, own_of
+from workbench.engine.exchange.replicas import exchange_state, resume_exchange
 from workbench.engine.snapshot.random_state import saved_random
 from workbench.errors import InputError, StateError
 
+_EXCHANGE = "workbench/exchange"  # no buffer has a name like it
 _DIVIDED = ("FullyShardedDataParallel", "ZeroRedundancyOptimizer", "FSDPModule")
 
 
 def unwrapped(module: Any) -> Any:
     """Return the user's own module inside of its wrappers."""
+    return levels(module)[-1]
+
+
+def levels(module: Any) -> list[Any]:
+    """Return a module and those inside of its wrappers, the user's own one last."""
+    found = [module]
     while True:
         if isinstance(module, DistributedDataParallel | torch.nn.DataParallel):
             module = module.module
         elif hasattr(module, "_orig_mod"):
             module = module._orig_mod
         else:
-            return module
+            return found
+        found.append(module)
 
 
 class ModuleEntry(StateEntry):
@@ -58,20 +67,31 @@ class ModuleEntry(StateEntry):
         return copied(self._state_dict(parameters=True), spare)
 
     def own(self) -> Any:
-        """Return copies of the buffers."""
-        return copied(self._state_dict(parameters=False), None)
+        """Return copies of the buffers, and what the exchange of gradients keeps."""
+        own = copied(self._state_dict(parameters=False), None)
+        for one in levels(self.value):
+            if (state := exchange_state(one)) is not None:
+                own[_EXCHANGE] = state
+        return own
 
     def readable(self, common: Any, own: Any) -> Any:
         """Return what the module's ``load_state_dict`` takes."""
-        return common | own
+        return common | _buffers(own)
 
     def restore(self, common: Any, owns: Sequence[Any], rank: int, ranks: int) -> str:
         """Load parameters and buffers."""
         try:
-            unwrapped(self.value).load_state_dict(common | own_of(owns, rank))
+            unwrapped(self.value).load_state_dict(common | _buffers(own_of(owns, rank)))
         except RuntimeError as error:
             raise _unfit(self.name, error) from None
+        state, existed = own_of(owns, rank).get(_EXCHANGE), rank < len(owns)
+        for one in levels(self.value):
+            resume_exchange(one, state, existed=existed)
         return ""
+
+
+def _buffers(own: dict[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in own.items() if name != _EXCHANGE}
 
 
 class TorchOptimizerEntry(StateEntry):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
@@ -125,9 +125,22 @@ class BucketExchange:
             lost |= (exchanger.compression() or {}).get("lost", {})
         return {"lost": lost, "codecs": {}} if lost else None
 
-    def resume(self, compression: dict[str, Any] | None) -> None:
-        """Continue with the error feedback of an earlier exchange of the same model."""
+    def held_back(self) -> dict[str, Array]:
+        """Return copies of the means that the next pass gets, by name; none without a delay."""
+        self.transport.rest()
+        return {name: mean.copy() for name, mean in self._means.items()}
+
+    def resume(
+        self, compression: dict[str, Any] | None, held_back: Mapping[str, Array] | None = None
+    ) -> None:
+        """Continue an earlier exchange of the same model.
+
+        Args:
+            compression: Its error feedback on this rank.
+            held_back: Its means, which are the same on all ranks.
+        """
         self._lost = dict((compression or {}).get("lost", {}))
+        self._means = dict(held_back or {})
 
     def _begin(self) -> None:
         self._pass, self._sent = [], []

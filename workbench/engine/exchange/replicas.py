@@ -54,6 +54,38 @@ def refuse_options(what: str) -> None:
         )
 
 
+_exchange_of = weakref.WeakKeyDictionary[Any, BucketExchange]()
+_resumed = weakref.WeakKeyDictionary[Any, dict[str, Any]]()
+
+
+def exchange_state(module: Any) -> dict[str, Any] | None:
+    """Return what the exchange of a replica's gradients keeps on this rank from step to step.
+
+    Args:
+        module: The one inside of the replica.
+    """
+    exchange = _exchange_of.get(module)
+    if exchange is None:
+        return _resumed.get(module)
+    found = {"compression": exchange.compression(), "held_back": exchange.held_back()}
+    return found if any(found.values()) else None
+
+
+def resume_exchange(module: Any, state: dict[str, Any] | None, *, existed: bool) -> None:
+    """Continue with what ``exchange_state`` returned, as soon as the module has an exchange.
+
+    Args:
+        existed: Whether the state is this rank's own; another rank has its means alone.
+    """
+    if state is None:
+        return
+    state = state if existed else {**state, "compression": None}
+    if module in _exchange_of:
+        _exchange_of[module].resume(**state)
+    else:
+        _resumed[module] = state
+
+
 class Replicas:
     """The replicas of one run whose gradients our exchange averages."""
 
@@ -106,6 +138,9 @@ class Replicas:
             return
         self._times.remove(replica)
         exchange = self._exchanges[replica] = BucketExchange(comm, self._options)
+        _exchange_of[replica.module] = exchange
+        if (state := _resumed.pop(replica.module, None)) is not None:
+            exchange.resume(**state)
         names = {id(p): name for name, p in replica.module.named_parameters()}
         hook = _Hook(self._torch, exchange, names)
         # A hook with annotations would have to have PyTorch's own.

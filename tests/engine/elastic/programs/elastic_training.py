@@ -20,11 +20,13 @@ from typing import Any
 import numpy as np
 
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
+from workbench.core.run.exchange_options import exchange_environment
 from workbench.engine.boundary import RunStopped
 from workbench.engine.run_context import Current, set_current
 from workbench.engine.run_log import RunLog
 from workbench.engine.snapshot import saved_training
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
+from workbench.engine.torch_hook import hook_torch
 from workbench.errors import WorkbenchError
 
 DEFAULTS: dict[str, Any] = {
@@ -46,10 +48,18 @@ DEFAULTS: dict[str, Any] = {
     "scatter": True,
     "alone": False,  # whether ranks keep their gradients for themselves
     "workers": 0,  # processes of a loader
+    "compress": None,
+    "double_buffering": False,
     "noise": 0.0,  # of the data that is read
 }
 options = {**DEFAULTS, **json.loads(arguments[0])}
 warnings.simplefilter("ignore")
+given = exchange_environment(
+    None, options["compress"], double_buffering=options["double_buffering"]
+)
+os.environ |= dict(given)
+if given:
+    hook_torch()
 world = worlds.offer(0)
 run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
 if options["folder"]:
@@ -103,6 +113,7 @@ def main() -> None:
         noted=noted,
         ended=ended,
         found=found,
+        exchanges=bool(given),
     )
     set_current(run)
     errors = io.StringIO()
@@ -115,7 +126,10 @@ def main() -> None:
     except (ValueError, WorkbenchError) as error:
         found["ended"] = str(error)
     finally:
+        run.close()
         set_current(None)
+        for name, _ in given:
+            del os.environ[name]
         if run.snapshots is not None:
             run.snapshots.close()
     samples = [(at, name, one) for at, _, pairs in run.log._samples for name, one in pairs]

@@ -63,13 +63,15 @@ def train(here: Any, number: int, steps: int | None) -> None:
     )
     try:
         model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
-        replica = DistributedDataParallel(model.double())
+        kind = torch.float32 if here.exchanges else torch.float64  # what is compressed
+        replica = DistributedDataParallel(model if here.exchanges else model.double())
         optimizer = torch.optim.Adam(replica.parameters(), lr=0.05)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.5)
         state = {"model": replica, "optimizer": optimizer, "scheduler": scheduler, "best": 9.0}
         data = loader(here, number)
         for step in workbench.elastic(state, steps=steps, epochs=options.epochs, data=data):
             x, y, numbers = step.batch
+            x, y = x.to(kind), y.to(kind)
             optimizer.zero_grad()
             loss = (replica(x) - y).square().mean()
             (loss * step.weight).backward()
