@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from workbench.engine.snapshot.saved_trainer import SavedTrainer
 
 TRAINER = "chainer.training.trainer"
+CHECKPOINTS = "chainermn.extensions.checkpoint"
 EXTENSION_NAME = "workbench"
 LAST = -1_000  # Chainer runs extensions by falling priority; readers have 100.
 DEVICE_SECONDS = 0.25
@@ -32,13 +33,37 @@ _PLAIN = (numpy.ndarray, numpy.float32, numpy.float64)
 
 
 def hook_chainer() -> None:
-    """Wrap ``chainer.training.Trainer.run``, now or as soon as it is imported."""
+    """Wrap ``Trainer.run`` and ChainerMN's checkpointer, now or when they are imported."""
     when_imported(TRAINER, _wrap)
+    when_imported(CHECKPOINTS, _wrap_checkpointer)
 
 
 def _wrap(module: Any) -> None:
     if not hasattr(module.Trainer.run, "__wrapped__"):
         module.Trainer.run = _reporting(module.Trainer.run)
+
+
+def _wrap_checkpointer(module: Any) -> None:
+    """Let ChainerMN's checkpointer load nothing where a run resumes from a snapshot.
+
+    It is older than the snapshot, and cannot be loaded on another number of ranks.
+    """
+    kind = module._MultiNodeCheckpointer
+    original = kind.maybe_load
+    if hasattr(original, "__wrapped__"):
+        return
+
+    @functools.wraps(original)
+    def maybe_load(
+        checkpointer: Any, trainer: Any, optimizer: Any = None, path: str | None = None
+    ) -> None:
+        here = current()
+        if here is None or here.snapshots is None or not here.snapshots.resumes:
+            original(checkpointer, trainer, optimizer, path)
+        elif checkpointer.path is None:
+            checkpointer.path = path if path is not None else trainer.out
+
+    kind.maybe_load = maybe_load
 
 
 def _reporting(original: Callable[..., None]) -> Callable[..., None]:

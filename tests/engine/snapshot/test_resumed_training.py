@@ -243,6 +243,33 @@ def test_a_rate_that_an_extension_sets_is_left_to_it(train, shift, batches) -> N
     assert ("Shift sets the learning rate" in found[0]["said"]) == (batches == "per-rank")
 
 
+def test_checkpoints_of_other_ranks_are_left_to_the_snapshot(train, tmp_path) -> None:
+    options = {"checkpoints": str(tmp_path / "checkpoints")}
+    first = train(3, **options, stop=5)
+    second = train(2, **options, attempt=2, resume=True)
+
+    assert first[0]["ended"] == "stopped"
+    assert (second[0]["ended"], second[0]["iterations"]) == ("finished", [12])
+    assert [*second[0]["losses"]] == [f"0 {n}" for n in range(6, 13)]
+
+
+def test_what_each_rank_has_for_itself_goes_to_other_ranks(train) -> None:
+    options = {"normalize": True, "evaluates": True, "until": [[2, "epoch"]]}
+    two = train(2, **options, stop=11)
+    three = train(3, **options, stop=0, attempt=2, resume=True)
+
+    # The running means of batch normalization; a rank that is new has those of the first.
+    before = [rank["persistent"] for rank in two]
+    assert before[0] != before[1]
+    assert [rank["persistent"] for rank in three] == [*before, before[0]]
+
+    last = train(3, **options, attempt=3, resume=True)
+    assert last[0]["iterations"] == [18]
+    assert last[0]["log"] == [*range(2, 19, 2)]
+    assert len({rank["validation"] for rank in last}) == 1
+    assert last[0]["validation"] > 0
+
+
 def test_a_batch_that_the_code_changes_is_the_new_one(train) -> None:
     train(2, stop=3)
 

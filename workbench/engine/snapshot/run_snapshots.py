@@ -58,7 +58,7 @@ class RunSnapshots:
         self.log, self.run, self.attempt, self.generation = log, run, attempt, generation
         self.folder = SnapshotFolder(Path(folder).expanduser(), run)
         self.writer = SnapshotWriter(self.folder, self._complain)
-        self._resumes, self.replays, self._edge = resumes, replays, edge
+        self.resumes, self.replays, self._edge = resumes, replays, edge
         self._trainings = 0
         self._holders: dict[SnapshotManifest, list[int]] | None = None
 
@@ -100,7 +100,7 @@ class RunSnapshots:
         self._trainings += 1
         if self._trainings == 1 and not self.replays:
             self._claim(training.peers)
-        if self._resumes:
+        if self.resumes:
             self._resume(training, training.peers)
 
     def close(self) -> None:
@@ -108,7 +108,7 @@ class RunSnapshots:
         self.writer.wait()
 
     def _refuse(self, why: str) -> None:
-        if not self._resumes:
+        if not self.resumes:
             return
         if self._edge is not None or not self.folder.manifests():
             raise StateError(f"This training cannot be resumed, because {why}", NEW_RUN)

@@ -62,7 +62,12 @@ def train(here: Any, number: int, steps: int | None) -> None:
         "gloo", f"file://{here.folder}/store-{number}", rank=here.rank, world_size=here.size
     )
     try:
-        model = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+        first, last = torch.nn.Linear(2, 8), torch.nn.Linear(8, 1)
+        middle = [torch.nn.Tanh()]
+        if here.exchanges:  # small gradients are not compressed
+            first, last = torch.nn.Linear(2, 128), torch.nn.Linear(128, 1)
+            middle = [torch.nn.Tanh(), torch.nn.Linear(128, 128), torch.nn.Tanh()]
+        model = torch.nn.Sequential(first, *middle, last)
         kind = torch.float32 if here.exchanges else torch.float64  # what is compressed
         replica = DistributedDataParallel(model if here.exchanges else model.double())
         optimizer = torch.optim.Adam(replica.parameters(), lr=0.05)

@@ -63,6 +63,8 @@ DEFAULTS: dict[str, Any] = {
     "nodes": False,  # whether each rank is a node of its own
     "limit": 0,  # bytes of the longest file that can be written
     "revoke": False,  # whether rank 1 fails at iteration 5 and frees the others
+    "checkpoints": "",  # the folder of ChainerMN's checkpointer
+    "evaluates": False,
     "batches": "",  # the run's option
     "divides": False,  # whether the code divides the batch by the number of ranks
     "overlap": False,  # whether gradients are sent during the backward pass
@@ -267,9 +269,24 @@ def train(number: int, until: Any) -> None:
     if rank == 0:
         log = extensions.LogReport(trigger=(2, "iteration"))
         trainer.extend(log)
+    if options["evaluates"]:
+        held = chainer.datasets.SubDataset(examples(), 0, 24)
+        own = chainermn.scatter_dataset(held, comm)
+        ahead = chainer.iterators.SerialIterator(own, 4, repeat=False, shuffle=False)
+        alone = extensions.Evaluator(
+            ahead, model, converter=lambda batch, _: chainer.dataset.concat_examples(batch)[:2]
+        )
+        evaluator = chainermn.create_multi_node_evaluator(alone, comm)
+        trainer.extend(evaluator, name="validation", trigger=(1, "epoch"))
+    if options["checkpoints"]:
+        keeper = chainermn.create_multi_node_checkpointer("kept", comm, path=options["checkpoints"])
+        keeper.finalize = lambda: None  # as where its process is killed
+        keeper.maybe_load(trainer, optimizer)
+        trainer.extend(keeper, trigger=(2, "iteration"))
     try:
         trainer.run(show_loop_exception_msg=False)
     finally:
+        found["validation"] = float(trainer.observation.get("validation/main/loss", 0.0))
         found["iterations"].append(trainer.updater.iteration)
         found["log"] = [one["iteration"] for one in log.log] if rank == 0 else []
         found["lr"] = getattr(optimizer, "lr", 0.0) if options["optimizer"] == "momentum" else 0.0
