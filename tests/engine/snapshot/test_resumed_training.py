@@ -152,19 +152,17 @@ def test_each_example_is_visited_once_where_a_rank_keeps_its_batch(train) -> Non
 @pytest.mark.parametrize(
     "options",
     [
-        {},
+        {"clip": True},
         {"overlap": True, "units": 64},
         {"double": True},
-        {"clip": True},
-        {"updater": "own"},
+        pytest.param({"updater": "own"}, marks=pytest.mark.weekly),
         {"iterator": "multithread", "examples": 30, "until": [[14, "iteration"]]},
-        {"divides": True, "batch": 8},
+        pytest.param({"divides": True, "batch": 8}, marks=pytest.mark.weekly),
     ],
     ids=[
         "ChainerMN's",
         "overlapped",
         "double buffering",
-        "clipped",
         "an updater of one's own",
         "batches of two epochs",
         "divided by the code",
@@ -228,8 +226,15 @@ def test_the_rate_falls_at_once_with_the_batch(train) -> None:
     assert "lr becomes 0.5 times as large at once" in one[0]["said"]
 
 
-@pytest.mark.parametrize("shift", ["exponential", "warmup"])
-@pytest.mark.parametrize("batches", ["global", "per-rank"])
+@pytest.mark.parametrize(
+    ("shift", "batches"),
+    [
+        ("exponential", "global"),
+        ("exponential", "per-rank"),
+        ("warmup", "global"),
+        pytest.param("warmup", "per-rank", marks=pytest.mark.weekly),
+    ],
+)
 def test_a_rate_that_an_extension_sets_is_left_to_it(train, shift, batches) -> None:
     options = {"optimizer": "momentum", "shift": shift, "batches": batches}
     whole = train(2, **options, folder="")

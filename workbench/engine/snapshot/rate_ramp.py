@@ -73,7 +73,7 @@ def ramps_of(
             if state is not None and now == before:
                 found[name] = RateRamp(optimizer, WarmUp(1.0, state[0], state[1]), state[2])
             elif state is not None or now != before:
-                # What is left of an earlier rise goes on in this one.
+                # What is left of an earlier rise is a part of this one.
                 left = state[0] / WarmUp(1.0, *state[:2]).at(state[2]) if state else 1.0
                 plan = warm_up(1.0, before, now * left, examples)
                 found[name] = RateRamp(optimizer, plan)

@@ -65,6 +65,7 @@ DEFAULTS: dict[str, Any] = {
     "revoke": False,  # whether rank 1 fails at iteration 5 and frees the others
     "checkpoints": "",  # the folder of ChainerMN's checkpointer
     "evaluates": False,
+    "seed": 0,
     "batches": "",  # the run's option
     "divides": False,  # whether the code divides the batch by the number of ranks
     "overlap": False,  # whether gradients are sent during the backward pass
@@ -239,7 +240,7 @@ def each(trainer: Any) -> None:
 
 def train(number: int, until: Any) -> None:
     chainer.global_config.cudnn_deterministic = True
-    np.random.seed(10 * number + rank)
+    np.random.seed(1000 * options["seed"] + 10 * number + rank)
     random.seed(rank)
     comm = None if options["alone"] else communicator()
     model = Model()
@@ -293,6 +294,9 @@ def train(number: int, until: Any) -> None:
         found["parameters"] = [
             one for _, p in sorted(model.namedparams()) for one in p.array.ravel().tolist()
         ]
+        with chainer.using_config("train", False):
+            x, y, _ = chainer.dataset.concat_examples(examples()[:])
+            found["fit"] = float(model(x, y).array)  # the mean loss over all examples
         found["batch"] = iterator.batch_size
         found["weights"] = [zlib.crc32(p.array) for _, p in sorted(model.namedparams())]
         found["persistent"] = model.norm.avg_mean.tolist() if options["normalize"] else []
