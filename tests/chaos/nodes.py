@@ -26,6 +26,7 @@ REGION = "us-east-1"
 NODES = 3
 LEAST = 2  # that carry ranks when the next fault comes
 NOTICE_SECONDS = 15.0  # two minutes in reality
+SILENT_SECONDS = 6.0  # until the provider ends what is out of reach for good
 READY_SECONDS = 180.0
 LIVING = ("pending", "running")
 COMING = (NodeState.ASKED, NodeState.BOOTING, NodeState.VERIFIED, NodeState.READY)
@@ -45,6 +46,7 @@ class Nodes:
         self._endpoint = Endpoint(machines=True)
         self._ends = ExitStack()
         self._pulled: list[Node] = []
+        self._broken: list[Node] = []
 
     def __enter__(self) -> Self:
         self._ends.enter_context(self._endpoint)
@@ -83,12 +85,21 @@ class Nodes:
         return len(self._joined()) >= LEAST
 
     def settle(self) -> None:
+        """Put cables back, and have the provider end what is out of reach for good.
+
+        By itself the cluster replaces such a node after two minutes.
+        """
         for node in self._pulled:
             self._cable(node, "up")
         self._pulled.clear()
+        if self._broken:
+            time.sleep(SILENT_SECONDS)
+        for node in self._broken:
+            self.reclaim(node, 0)
+        self._broken.clear()
 
     def faults(self, run: str, chance: Random) -> Sequence[Callable[[], None]]:
-        return NodeFaults(self, self._store, run, chance, self._endpoint).all
+        return NodeFaults(self, self._store, run, chance).all
 
     def _is_ready(self) -> bool:
         fact = self._store.cluster_fact(CLUSTER)
@@ -114,8 +125,22 @@ class Nodes:
             again: Whether it is put back when the turn is over.
         """
         self._cable(node, "down")
-        if again:
-            self._pulled.append(node)
+        (self._pulled if again else self._broken).append(node)
+
+    def end_sshd(self, node: Node, *, again: bool) -> None:
+        """End a node's sshd with all of its sessions.
+
+        Args:
+            again: Whether another one is started.
+        """
+        self.inside(node, "pkill", "-KILL", "-x", "sshd")
+        if not again:
+            self._broken.append(node)
+
+    def reclaim(self, node: Node, seconds: float) -> None:
+        """Take a node back, so many seconds after its notice."""
+        with suppress(RuntimeError):  # it is gone already
+            self._endpoint.interrupt(node.id, seconds)
 
     def put_back(self, node: Node) -> None:
         """Put a node's cable back."""
@@ -147,12 +172,9 @@ class Nodes:
 class NodeFaults(Faults):
     """What goes wrong with nodes, and what goes wrong beside them on this machine."""
 
-    def __init__(
-        self, stage: Nodes, store: Store, run: str, chance: Random, endpoint: Endpoint
-    ) -> None:
+    def __init__(self, stage: Nodes, store: Store, run: str, chance: Random) -> None:
         super().__init__(store, CLUSTER, run, chance)
         self._stage = stage
-        self._endpoint = endpoint
         self.all: tuple[Callable[[], None], ...] = (
             self.silent_node, self.silent_node, self.reset_connections, self.sshd_gone,
             self.sshd_restarted, self.terminated, self.notice, self.notice_then_silence,
@@ -172,27 +194,27 @@ class NodeFaults(Faults):
 
     def sshd_gone(self) -> None:
         """A node's sshd ends with all of its sessions, and none follows."""
-        self._stage.inside(self._node(), "pkill", "-KILL", "-x", "sshd")
+        self._stage.end_sshd(self._node(), again=False)
 
     def sshd_restarted(self) -> None:
         """A node's sshd ends with all of its sessions, and another one starts soon."""
         node = self._node()
-        self._stage.inside(node, "pkill", "-KILL", "-x", "sshd")
+        self._stage.end_sshd(node, again=True)
         time.sleep(self._chance.random() * 2.0)
         if (folder := self._stage.folder(node)) is not None:
             self._stage.inside(node, "/usr/sbin/sshd", "-f", str(folder / "sshd_config"))
 
     def terminated(self) -> None:
         """A node is taken back without a notice."""
-        self._reclaim(self._node(), 0)
+        self._stage.reclaim(self._node(), 0)
 
     def notice(self) -> None:
-        self._reclaim(self._node(), NOTICE_SECONDS)
+        self._stage.reclaim(self._node(), NOTICE_SECONDS)
 
     def notice_then_silence(self) -> None:
         """A node falls silent soon after its notice."""
         node = self._node()
-        self._reclaim(node, NOTICE_SECONDS)
+        self._stage.reclaim(node, NOTICE_SECONDS)
         time.sleep(self._chance.random() * 4.0)
         self._stage.pull(node, again=False)
 
@@ -203,7 +225,7 @@ class NodeFaults(Faults):
             if self._chance.random() < 0.5:
                 self._stage.pull(node, again=False)
             else:
-                self._reclaim(node, 0)
+                self._stage.reclaim(node, 0)
 
     def silence_during_a_hand_over(self) -> None:
         self.resize_nodes()
@@ -223,7 +245,7 @@ class NodeFaults(Faults):
         if found:
             time.sleep(self._chance.random() * 4.0)
             for node in self._stage.coming():
-                self._reclaim(node, 0)
+                self._stage.reclaim(node, 0)
 
     def flapping_node(self) -> None:
         """A node is out of reach again and again, for up to three seconds."""
@@ -244,7 +266,3 @@ class NodeFaults(Faults):
 
     def _node(self) -> Node:
         return self._chance.choice(self._stage.joined())
-
-    def _reclaim(self, node: Node, seconds: float) -> None:
-        with suppress(RuntimeError):  # it is gone already
-            self._endpoint.interrupt(node.id, seconds)

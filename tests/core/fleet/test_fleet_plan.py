@@ -33,7 +33,7 @@ from workbench.core.fleet.model import (
     Offer,
     Provider,
 )
-from workbench.core.fleet.node_health import BOOT_SECONDS, LOST_SECONDS
+from workbench.core.fleet.node_health import BOOT_SECONDS, LOST_SECONDS, SILENT_SECONDS
 from workbench.core.fleet.provisioning import MOST_FAILURES
 from workbench.core.fleet.purchases import (
     LAG_SECONDS,
@@ -521,15 +521,19 @@ def test_after_some_failures_nothing_is_bought_until_the_user_looked() -> None:
     assert bought(fact(nodes=failed, asked=NOW))
 
 
-def test_a_node_that_cannot_be_reached_for_long_is_replaced() -> None:
-    lost = (contact(1), contact(2), contact(3, open=False, since=NOW - LOST_SECONDS - 1))
+@pytest.mark.parametrize("answers", [True, False], ids=["another answers", "none answers"])
+def test_a_node_that_cannot_be_reached_for_long_is_replaced(answers: bool) -> None:
+    seconds = SILENT_SECONDS if answers else LOST_SECONDS
+    others = tuple(contact(n, open=answers, since=NOW - 1) for n in (1, 2))
+    lost = (*others, contact(3, open=False, since=NOW - seconds - 1))
     seen = fact((1, 2, 3), contacts=lost, used=frozenset())
 
     assert of(Terminate, planned(seen=seen)) == [
-        Terminate(("i-3",), "it could not be reached for 15 minutes")
+        Terminate(("i-3",), f"it could not be reached for {seconds / 60:.0f} minutes")
     ]
-    recent = (*lost[:2], contact(3, open=False, since=NOW - 60))
-    assert planned(seen=replace(seen, contacts=recent)) == [Open("i-3")]
+    recent = (*others, contact(3, open=False, since=NOW - seconds + 1))
+    assert not of(Terminate, planned(seen=replace(seen, contacts=recent)))
+    assert Open("i-3") in planned(seen=replace(seen, contacts=recent))
 
 
 def test_a_node_is_opened_verified_and_prepared() -> None:

@@ -121,8 +121,9 @@ def _end_all(view: FleetView) -> list[Action]:
 def _give_up(view: FleetView) -> None:
     """Release nodes that failed or are unreachable; hosts are retried after a new wish."""
     for node in view.kept:
-        machine = view.machines.get(node.id)
-        why = late(node, machine, view.contacts.get(node.id), view.now) if machine else ""
+        machine, contact = view.machines.get(node.id), view.contacts.get(node.id)
+        others = any(one.open for one in view.contacts.values())
+        why = late(node, machine, contact, view.now, others=others) if machine else ""
         if why and view.is_rented:
             view.leave(node, why, failed=node.state in _UNREACHED)
         elif node.failed and node.since < view.fact.asked:

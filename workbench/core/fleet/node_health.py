@@ -9,8 +9,9 @@ from workbench.core.fleet.purchases import LAG_SECONDS
 
 # From the launch, or this supervisor's first attempt, until a session must be open.
 BOOT_SECONDS = 600.0
-# A node is given up that lost its session for so long.
-LOST_SECONDS = 900.0
+# A node is given up that lost its session for so long: while another one answers, so that this
+# computer's own connection is not the cause, and otherwise.
+SILENT_SECONDS, LOST_SECONDS = 120.0, 900.0
 
 ALIVE = (MachineState.PENDING, MachineState.RUNNING)
 _TAKEN_BACK = "the provider takes it back"
@@ -79,8 +80,14 @@ def unlisted(node: Node, seen: float, now: float) -> Node:
     )
 
 
-def late(node: Node, machine: Machine, contact: SessionState | None, now: float) -> str:
-    """Return why a node is no longer awaited; empty while it is."""
+def late(
+    node: Node, machine: Machine, contact: SessionState | None, now: float, *, others: bool
+) -> str:
+    """Return why a node is no longer awaited; empty while it is.
+
+    Args:
+        others: Whether another node answers.
+    """
     if node.failed:
         return node.message or "it could not be prepared"
     if contact and contact.open:
@@ -93,8 +100,8 @@ def late(node: Node, machine: Machine, contact: SessionState | None, now: float)
             begun = max(begun, contact.since) if contact else now
         if now - begun > BOOT_SECONDS:
             return f"it did not come up within {BOOT_SECONDS / 60:.0f} minutes"
-    elif contact and now - contact.since > LOST_SECONDS:
-        return f"it could not be reached for {LOST_SECONDS / 60:.0f} minutes"
+    elif contact and now - contact.since > (patience := SILENT_SECONDS if others else LOST_SECONDS):
+        return f"it could not be reached for {patience / 60:.0f} minutes"
     return ""
 
 
