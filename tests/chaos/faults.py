@@ -21,6 +21,7 @@ from workbench.store.paths import home_directory, snapshot_directory
 
 SIZES = (1, 2, 4)
 PART_SECONDS = 3.0
+BETWEEN_SECONDS = 120.0  # two worlds
 
 
 def marks() -> set[str]:
@@ -124,6 +125,14 @@ class Faults:
         self.kill_rank()
 
     def _ranks(self) -> list[RankFact]:
+        """Return the ranks of the newest world, as soon as one has ranks."""
+        deadline = time.monotonic() + BETWEEN_SECONDS
+        while not (found := self._known()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert found, f"no world has ranks: {self._store.cluster_fact(self._cluster)}"
+        return found
+
+    def _known(self) -> list[RankFact]:
         generation = self._store.cluster_fact(self._cluster).generation
         newer = self._store.ranks(self._cluster, generation + 1)
         return newer or self._store.ranks(self._cluster, generation)
