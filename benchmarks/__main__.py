@@ -29,6 +29,7 @@ NAMES = (
     "live_view",
     "cold_start",
     "continuation",
+    "elastic_peers",
     "fleet",
     "nodes",
     "bare_nodes",

@@ -1,9 +1,10 @@
-"""The share of paid time that becomes kept progress, in simulated months of spot nodes.
+"""The share of paid time that becomes kept progress, and its cost, in months of spot nodes.
 
-A node's losses are made up, not recorded: either independent, at 5 % per hour (Poisson), or in
-bursts of the same mean rate, in which the provider takes many nodes back within 20 minutes. Every
-node is paid from its purchase on; a training is as fast as its number of nodes. What is decided is
-decided by the functions that decide for real nodes; what an action costs was measured.
+The months are simulated. A node's losses are made up, not recorded: either independent, at 5 % per
+hour (Poisson), or in bursts of the same mean rate, in which the provider takes many nodes back
+within 20 minutes. Every node is paid from its purchase on; a training is as fast as its number of
+nodes. What is decided is decided by the functions that decide for real nodes; what an action costs
+was measured.
 """
 
 from __future__ import annotations
@@ -28,8 +29,11 @@ LOSS = 0.05
 NOTICE_SECONDS = 120.0
 BOOT_SECONDS = 90.0
 DETECT_SECONDS = 3.0
-RESTART_SECONDS = 3.1  # from the end of a rank to the next step, with 100 MB of state
-SNAPSHOT_SECONDS = 0.117  # the same state
+RESTART_SECONDS = 2.6  # with DETECT_SECONDS, the longer of two measured losses of a silent node
+SNAPSHOT_SECONDS = 0.007  # the stall of 100 MB of state
+PRICE = 0.20
+"""$ of a node per hour, made up; costs are in proportion to it."""
+
 STEP_SECONDS = 0.5
 TORCHRUN_SECONDS = 45.0  # from a kill to the next step by its default settings, one host, gloo
 ARTICLE_INTERVAL = 1800.0
@@ -104,6 +108,16 @@ class Month:
         """Kept node-seconds of progress over paid node-seconds."""
         return self.kept / self.paid
 
+    @property
+    def cost(self) -> float:
+        """$ for as much progress as all nodes make in a month without losses."""
+        return PRICE * self.nodes * MONTH / HOUR / self.goodput
+
+    @property
+    def days(self) -> float:
+        """Days for as much progress."""
+        return self.nodes * MONTH / self.kept * MONTH / (24 * HOUR)
+
     def buy(self) -> None:
         """Buy what is missing."""
         staying = [n for n in self.there.values() if n.state is not NodeState.LEAVING]
@@ -161,7 +175,7 @@ class Month:
         self.saved_at = self.paused_until
 
 
-def ours(month: Month) -> float:
+def ours(month: Month) -> Month:
     """Move at notices, continue on what is left after losses, and grow again by the rule."""
     while month.now < MONTH:
         month.buy()
@@ -173,10 +187,10 @@ def ours(month: Month) -> float:
             month.begin(able, DETECT_SECONDS + RESTART_SECONDS)
         elif able != month.world and not _waits(month, month.now):
             month.begin(able, MOVE_SECONDS)
-    return month.goodput
+    return month
 
 
-def restart_all(month: Month) -> float:
+def restart_all(month: Month) -> Month:
     """Restart all workers once a lost node is replaced; notices are ignored."""
     while month.now < MONTH:
         month.buy()
@@ -188,10 +202,10 @@ def restart_all(month: Month) -> float:
         able = month.able() | {i for i, n in month.there.items() if n.state is NodeState.LEAVING}
         if not month.world and len(able) >= month.nodes:
             month.begin(frozenset(able), TORCHRUN_SECONDS)
-    return month.goodput
+    return month
 
 
-def end_all(month: Month) -> float:
+def end_all(month: Month) -> Month:
     """End all nodes after a loss, and begin with new ones from a snapshot of each half hour."""
     month.every = ARTICLE_INTERVAL
     while month.now < MONTH:
@@ -205,10 +219,10 @@ def end_all(month: Month) -> float:
                 known.clear()
         elif not month.world and len(month.able()) >= month.nodes:
             month.begin(month.able(), TORCHRUN_SECONDS)
-    return month.goodput
+    return month
 
 
-POLICIES: dict[str, Callable[[Month], float]] = {
+POLICIES: dict[str, Callable[[Month], Month]] = {
     "workbench": ours,
     "restart all workers": restart_all,
     "end all nodes": end_all,
@@ -220,55 +234,74 @@ WEATHERS = (
 )
 
 
-def goodput(policy: Callable[[Month], float], nodes: int, weather: Weather, seed: int) -> float:
-    """Return the goodput of one month."""
+def lived(policy: Callable[[Month], Month], nodes: int, weather: Weather, seed: int) -> Month:
+    """Return one month at its end."""
     every = STEP_SECONDS * interval(SNAPSHOT_SECONDS, STEP_SECONDS, nodes)
     return policy(Month(nodes, weather, Random(seed), every))
 
 
 def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
-    """Compute months of 8 and 64 nodes, and draw them."""
+    """Compute months of 8 and 64 nodes: what is lost, what it costs, and how long it takes."""
     rows = []
     for nodes in (8, 64):
         for weather in WEATHERS:
-            lost = {
-                name: tuple(100 * (1 - goodput(p, nodes, weather, s)) for s in range(SEEDS))
-                for name, p in POLICIES.items()
+            months = {
+                name: [lived(policy, nodes, weather, seed) for seed in range(SEEDS)]
+                for name, policy in POLICIES.items()
             }
-            say(f"{nodes} nodes, {weather.name}: {lost}")
-            own = lost.pop("workbench")
             limit = MOST_PERCENT if nodes == 8 and not weather.is_bursty else None
-            what = f"paid time lost, {nodes} spot nodes, {100 * LOSS:.0f} % lost per hour, "
-            for name, values in lost.items():
-                rows.append(
-                    Row(
-                        what + weather.name,
-                        "%",
-                        Series("workbench", own),
-                        Series(name, values),
-                        limit=limit,
-                        note="simulated months",
-                    )
-                )
+            of = f", {nodes} spot nodes, {100 * LOSS:.0f} % lost per hour, {weather.name}"
+            work = f"as much progress as without losses in {MONTH / (24 * HOUR):.0f} days{of}"
+            figures: tuple[tuple[str, str, Callable[[Month], float], float | None], ...] = (
+                ("paid time lost" + of, "%", lambda one: 100 * (1 - one.goodput), limit),
+                (f"$ for {work}", "", lambda one: one.cost, None),
+                (f"days for {work}", "", lambda one: one.days, None),
+            )
+            for what, unit, value, most in figures:
+                found = {
+                    name: Series(name, tuple(value(month) for month in lives))
+                    for name, lives in months.items()
+                }
+                medians = {name: round(one.median, 4) for name, one in found.items()}
+                say(f"{what}: {medians}")
+                own = found.pop("workbench")
+                note = f"simulated months, ${PRICE:.2f} per node and hour"
+                rows += [
+                    Row(what, unit, own, other, limit=most, note=note) for other in found.values()
+                ]
     return rows
 
 
 def draw(path: Path, nodes: int = 64) -> None:
-    """Draw the goodput of each policy, as a picture for the documentation."""
+    """Draw the goodput of each policy and what its progress costs, for the documentation."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 2.6), layout="constrained")
-    axes = figure.add_subplot()
+    figure = Figure(figsize=(7, 4.6), layout="constrained")
+    shares, costs = figure.subplots(2, sharex=True)
+    least = PRICE * nodes * MONTH / HOUR
     for place, (name, policy) in enumerate(POLICIES.items()):
-        values = [goodput(policy, nodes, weather, 0) for weather in WEATHERS]
+        months = [lived(policy, nodes, weather, 0) for weather in WEATHERS]
         spots = [number + (place - 1) * 0.27 for number in range(len(WEATHERS))]
-        bars = axes.bar(spots, values, 0.25, label=name)
-        axes.bar_label(bars, [f"{value:.3f}" for value in values], fontsize=8)
-    axes.set_xticks(range(len(WEATHERS)), [weather.name for weather in WEATHERS])
-    axes.set_ylabel("goodput")
-    axes.set_ylim(0, 1.12)
-    axes.set_title(f"{nodes} spot nodes, 5 % lost per hour, one simulated month", fontsize=10)
-    axes.legend(ncols=3, fontsize=8, loc="lower right")
+        bars = shares.bar(spots, [month.goodput for month in months], 0.25, label=name)
+        shares.bar_label(bars, [f"{month.goodput:.3f}" for month in months], fontsize=8)
+        bars = costs.bar(spots, [month.cost / 1000 for month in months], 0.25)
+        costs.bar_label(bars, [f"${month.cost:,.0f}" for month in months], fontsize=8)
+    costs.axhline(least / 1000, color="black", linewidth=0.8, linestyle=":")
+    costs.set_xticks(range(len(WEATHERS)), [weather.name for weather in WEATHERS])
+    shares.set_ylabel("goodput")
+    shares.set_ylim(0, 1.12)
+    costs.set_ylabel("thousand $")
+    costs.margins(y=0.15)
+    costs.set_title(
+        f"cost of the progress that {nodes} nodes make in a month without losses (dotted: "
+        f"${least:,.0f})",
+        fontsize=9,
+    )
+    shares.set_title(
+        f"{nodes} spot nodes at ${PRICE:.2f} per hour, 5 % lost per hour, one simulated month",
+        fontsize=10,
+    )
+    shares.legend(ncols=3, fontsize=8, loc="lower right")
     figure.savefig(path, dpi=120)
 
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from benchmarks.goodput import HOUR, LOSS, POLICIES, WEATHERS, goodput
+from benchmarks.goodput import HOUR, LOSS, MONTH, POLICIES, PRICE, WEATHERS, lived
 
 
 @pytest.mark.parametrize("weather", WEATHERS, ids=lambda one: one.name)
@@ -20,7 +20,14 @@ def test_a_node_is_lost_at_the_stated_mean_rate(weather) -> None:
 
 
 def test_eight_nodes_keep_99_percent_of_what_is_paid_and_more_than_other_policies_do() -> None:
-    found = {name: goodput(policy, 8, WEATHERS[0], 3) for name, policy in POLICIES.items()}
+    months = {name: lived(policy, 8, WEATHERS[0], 3) for name, policy in POLICIES.items()}
 
+    found = {name: month.goodput for name, month in months.items()}
     assert 0.99 <= found["workbench"] < 1
     assert found["workbench"] > found["restart all workers"] > found["end all nodes"] > 0
+    # What is paid and not kept is paid once more for the same progress.
+    least = PRICE * 8 * MONTH / HOUR
+    for month in months.values():
+        assert month.cost == pytest.approx(PRICE * month.paid / HOUR * 8 * MONTH / month.kept)
+        assert month.cost > least
+        assert month.days > 30
