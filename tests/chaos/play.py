@@ -28,7 +28,7 @@ from workbench.store.points import PointRow
 
 CLUSTER = "chaos"
 SOURCE = Path(__file__).parent / "programs" / "known_examples.py"
-EXAMPLES = 192
+EXAMPLES = 576
 DEADLINE = 120.0
 AFTER = 8  # iterations after a fault, which have a snapshot among them
 LAST_STEP_SECONDS = 0.1  # a step may still end right after a kill

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from workbench.analysis.run_goodput import goodput_sentences
 from workbench.core.run.conclusion import Conclusion
 from workbench.core.run.model import Run
 from workbench.errors import StoreError
@@ -25,7 +26,8 @@ def concluded(store: Store, run: Run) -> Conclusion:
 
 def _conclude(store: Store, run: Run) -> Conclusion:
     if not store.steps(run.id):
-        return Conclusion(store.final_values(run.id))
+        says = goodput_sentences(store, run, run.fact.ended)
+        return Conclusion(store.final_values(run.id), says=says)
     # Slow to import: a supervisor's start and a cell that only prints do not wait for it.
     from workbench.analysis.step_conclusion import conclude
 

@@ -9,6 +9,7 @@ from workbench.analysis.conclusion import concluded
 from workbench.analysis.gradient_traffic import carried_of
 from workbench.analysis.gradient_traffic import sentence as carried_sentence
 from workbench.analysis.observation import batch_of, observed_of
+from workbench.analysis.run_goodput import goodput_sentences
 from workbench.core.performance.comparison import StepSummary
 from workbench.core.performance.noise import UNKNOWN_NOISE
 from workbench.core.performance.step_sampling import mean_parts, part_names, part_seconds
@@ -58,14 +59,15 @@ class Anatomy:
 NOTHING_KNOWN = Anatomy({})
 
 
-def anatomy_of(store: Store, run: Run, before: int = -1) -> Anatomy:
+def anatomy_of(store: Store, run: Run, before: int = -1, *, now: float = 0.0) -> Anatomy:
     """Return the step breakdown: the stored one of an ended run, else of the latest steps.
 
     Args:
         before: The slowest rank of the previous call.
+        now: Epoch seconds, for the goodput so far; 0 to leave it out.
     """
     if not run.fact.state.ended:
-        return anatomy_so_far(store, run, before)
+        return anatomy_so_far(store, run, before, now=now)
     return _anatomy(concluded(store, run))
 
 
@@ -79,11 +81,12 @@ def _anatomy(found: Conclusion) -> Anatomy:
     return Anatomy(found.steps, found.slowest, found.says, found.noise, found.batch)
 
 
-def anatomy_so_far(store: Store, run: Run, before: int = -1) -> Anatomy:
+def anatomy_so_far(store: Store, run: Run, before: int = -1, *, now: float = 0.0) -> Anatomy:
     """Return the breakdown of the latest steps of ``run``.
 
     Args:
         before: The slowest rank of the previous call.
+        now: Epoch seconds, for the goodput so far; 0 to leave it out.
     """
     steps = store.steps(run.id)
     says, late = [], tuple[int, ...]()
@@ -93,6 +96,8 @@ def anatomy_so_far(store: Store, run: Run, before: int = -1) -> Anatomy:
         late = verdict.straggler.ranks if verdict.straggler else ()
     if carried := carried_of(store, run):
         says.append(carried_sentence(carried))
+    if now:
+        says += goodput_sentences(store, run, now)
     # The rank that the verdict names is the one that is marked.
     near = -1 if late and before not in late else before
     slowest = slowest_rank(steps, near)

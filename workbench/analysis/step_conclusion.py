@@ -11,6 +11,7 @@ from workbench.analysis.gradient_traffic import carried_of
 from workbench.analysis.gradient_traffic import sentence as carried_sentence
 from workbench.analysis.observation import batch_of, observed_of, step_noise
 from workbench.analysis.prediction_record import keep_verdict, prediction_sentence
+from workbench.analysis.run_goodput import goodput_sentences
 from workbench.core.performance.advice import size_sentences
 from workbench.core.performance.batch_size import LEAST_STEPS, Advice, NoiseAverages, advise
 from workbench.core.performance.noise import scale_band
@@ -51,6 +52,7 @@ def _says(store: Store, run: Run, verdict: Verdict | None) -> Iterator[str]:
     yield from size_sentences(verdict, batch_advice(store, run))
     if predicted := prediction_sentence(store, run):
         yield predicted
+    yield from goodput_sentences(store, run, run.fact.ended)
 
 
 def batch_advice(store: Store, run: Run) -> Advice | None:

@@ -82,7 +82,7 @@ def clusters_table(store: Store, names: Sequence[str], runs: Sequence[Run], now:
     for run in runs:
         parts.append(Text(f"Run {run.wish.name}: {_standing(store, run, now)}"))
         parts += _hang(run)
-        parts += [Text(f"  {sentence}") for sentence in anatomy_of(store, run).says]
+        parts += [Text(f"  {sentence}") for sentence in anatomy_of(store, run, now=now).says]
     return Group(*parts)
 
 

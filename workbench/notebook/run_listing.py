@@ -6,6 +6,7 @@ import argparse
 import time
 from collections.abc import Sequence
 
+from workbench.analysis.run_goodput import goodput_sentences
 from workbench.core.cluster.model import as_next_started
 from workbench.core.fleet.model import Provider
 from workbench.core.node.findings import Finding
@@ -155,4 +156,5 @@ def last_run_line(store: Store, cluster: str) -> str:
     run = runs[0]
     name = run.wish.name
     shown = f"%dist_runs '{name}'" if " " in name else f"%dist_runs {name}"
-    return f"No run is active; the last one {run.fact.state} (show it with {shown})."
+    last = f"No run is active; the last one {run.fact.state} (show it with {shown})."
+    return " ".join([last, *goodput_sentences(store, run, run.fact.ended)])

@@ -128,7 +128,7 @@ class RunView:
         """
         if not self._shown:
             self._pictured = now
-            self._draw_figure()  # an existing run has curves already
+            self._draw_figure(now)  # an existing run has curves already
             self._show(now)
             warm_up()  # meanwhile the cluster starts, or the first iteration runs
         elif self._attended:
@@ -139,7 +139,7 @@ class RunView:
             self._pictured, self._picture_gap = now, PICTURE_SECONDS
             if self._form is Form.WIDGET and self._store:
                 self._widget = LiveWidget(self._store, self.record)
-            self._draw_figure()
+            self._draw_figure(now)
             self._show(now)
         elif self._state != self._shown:
             self._show(now)
@@ -188,14 +188,14 @@ class RunView:
         leaving = [node.id for node in self.record.reclaimed]
         return f"{run.fact.state} {self.record.reason} {self._remark} {hang_line(run)} {leaving}"
 
-    def _draw_figure(self) -> None:
+    def _draw_figure(self, now: float) -> None:
         panels = panels_of({"": self.record.curves})
         if panels and self.record.points > self._drawn:
             self._drawn = self.record.points
             self._described = describe(panels)
             self._figure = figure_html(self._picture.png(panels), self._described, "")
             if self._store:
-                self._bars = step_bars.html(anatomy_so_far(self._store, self.record.run))
+                self._bars = step_bars.html(anatomy_so_far(self._store, self.record.run, now=now))
 
     def _show(self, now: float) -> None:
         self._shown = self._state

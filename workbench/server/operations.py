@@ -155,7 +155,8 @@ def run(store: Store, identity: str) -> Message:
     from workbench.view.page_messages import run_now
 
     found = _run(store, identity)
-    return run_now(store, found, time.time(), anatomy_of(store, found))
+    now = time.time()
+    return run_now(store, found, now, anatomy_of(store, found, now=now))
 
 
 def survey(store: Store, identity: str) -> Message:

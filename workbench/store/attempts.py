@@ -106,6 +106,31 @@ class Attempts(Database):
         after = self._nearest(run, last, "> ?", "ASC")
         return max(0.0, min(after)[1] - max(before)[1]) if before and after else 0.0
 
+    def first_point(self, run: str, last: int) -> float:
+        """Return when rank 0 reported first after a point; 0 if it has not.
+
+        Reports of snapshots do not count.
+
+        Args:
+            last: The sequence number of that point; 0 for the beginning.
+        """
+        after = self._nearest(run, last, "> ?", "ASC")
+        return min(after)[1] if after else 0.0
+
+    def redone_seconds(self, run: str) -> dict[int, float]:
+        """Return for each attempt how long it took for what later ones did again, by rank 0."""
+        rows = self._all(
+            "WITH spans AS (SELECT attempt, run, last_point, "
+            "lag(last_point, 1, 0) OVER (ORDER BY attempt) AS first FROM attempts "
+            "WHERE run = (SELECT number FROM runs WHERE id = ?)) "
+            "SELECT attempt, max(time) - min(time) FROM spans JOIN superseded "
+            "ON superseded.run = spans.run AND sequence > first AND sequence <= last_point "
+            "WHERE rank = 0 GROUP BY attempt",
+            (run,),
+        )
+        with reading(self.path, f"the points of run {run!r}"):
+            return {int(attempt): float(seconds) for attempt, seconds in rows}
+
     def seconds_since(self, run: str, iteration: int) -> float:
         """Return how long the present attempt has trained beyond ``iteration``; 0 if unknown.
 

@@ -227,7 +227,7 @@ class Feed:
 
     def _read_steps(self) -> None:
         before = self._slowest
-        self._anatomy = anatomy_of(self._store, self._record.run, before)
+        self._anatomy = anatomy_of(self._store, self._record.run, before, now=self._steps_read)
         if self._slowest != before:
             self._record.version += 1
             self._marked = self._record.version

@@ -11,7 +11,8 @@ import chainer
 import chainermn
 import numpy
 
-EXAMPLES = 192  # with batches of 4 on 1, 2 or 4 ranks, no epoch has to repeat one
+# What is left of an epoch can always be dealt out to 1, 2, 3 or 4 ranks without repeating any.
+EXAMPLES, BATCH = 576, 12
 STEP_SECONDS = 0.02
 record = Path(globals().get("record", "."))
 comm = chainermn.create_communicator("naive")
@@ -22,7 +23,7 @@ model = chainer.links.Classifier(chainer.links.Linear(1, 1), chainer.functions.m
 model.compute_accuracy = False
 optimizer = chainermn.create_multi_node_optimizer(chainer.optimizers.SGD(1e-9), comm)
 optimizer.setup(model)
-iterator = chainer.iterators.SerialIterator(part, 4)
+iterator = chainer.iterators.SerialIterator(part, BATCH)
 name = f"{os.environ['WORKBENCH_GENERATION']}-{comm.rank}.txt"
 written = (record / name).open("a", encoding="utf-8")
 

@@ -1,0 +1,43 @@
+"""The paid time of a run is divided without a remainder."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.core.run.goodput import Stretch, goodput, sentence
+
+SECONDS = st.floats(0, 1e6)
+STRETCH = st.builds(Stretch, st.integers(1, 64), SECONDS, SECONDS, SECONDS, st.booleans())
+
+
+def test_each_part_counts_by_the_ranks_that_it_kept() -> None:
+    found = goodput(
+        [Stretch(2, 100.0, 10.0, 20.0, begins=True), Stretch(1, 50.0, 5.0)], capacity=300.0
+    )
+
+    assert (found.paid, found.begun, found.paused) == (300.0, 20.0, 5.0)
+    assert (found.redone, found.idle) == (40.0, 50.0)
+    assert found.share == pytest.approx(1 - 115 / 300)
+
+
+def test_the_sentence_names_what_was_lost_and_the_cost() -> None:
+    found = goodput([Stretch(1, 1000.0, 10.0, 0.1, begins=True)], capacity=1250.0, cost=0.5)
+
+    assert sentence(found) == (
+        "Goodput: 79.2 % of the paid time became kept progress (until the first step 0.8 %, steps "
+        "done again under 0.1 %, nodes without ranks 20.0 %). The run cost $0.50."
+    )
+
+
+def test_nothing_paid_is_no_progress() -> None:
+    assert goodput([]).share == 0.0
+
+
+@given(st.lists(STRETCH), SECONDS)
+def test_what_is_lost_is_never_more_than_what_is_paid(stretches, capacity) -> None:
+    found = goodput(stretches, capacity=capacity)
+
+    assert 0 <= found.share <= 1
+    assert found.begun + found.paused + found.redone + found.idle <= found.paid * (1 + 1e-9)

@@ -1,0 +1,92 @@
+"""Divide a run's paid time: kept progress, its beginning, pauses, steps done again, idle nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from workbench.core.units import dollars
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """One attempt of a run.
+
+    Args:
+        ranks: Its world size.
+        seconds: From the end of the attempt before, or the run's beginning, to its end.
+        paused: Of these, how many passed before it made progress.
+        redone: Of these, how many became steps that a later attempt did again.
+        begins: Whether the run, or its continuation on request, began with it.
+    """
+
+    ranks: int
+    seconds: float
+    paused: float = 0.0
+    redone: float = 0.0
+    begins: bool = False
+
+
+@dataclass(frozen=True)
+class Goodput:
+    """What the paid time of a run became, in seconds of one rank.
+
+    Args:
+        paid: All of it.
+        begun: Until the first step.
+        paused: Between the last step of a world and the first of the next one.
+        redone: Steps that were done again.
+        idle: Nodes that carried none of its ranks, such as those that boot.
+        cost: $ for the nodes meanwhile.
+    """
+
+    paid: float
+    begun: float
+    paused: float
+    redone: float
+    idle: float
+    cost: float
+
+    @property
+    def share(self) -> float:
+        """The share of the paid time that became kept progress, from 0 to 1."""
+        lost = self.begun + self.paused + self.redone + self.idle
+        return max(0.0, 1 - lost / self.paid) if self.paid else 0.0
+
+
+def goodput(stretches: Iterable[Stretch], *, capacity: float = 0.0, cost: float = 0.0) -> Goodput:
+    """Return what the paid time of a run became.
+
+    Args:
+        stretches: Its attempts.
+        capacity: Seconds of one rank for which its cluster's nodes were paid meanwhile; what is
+            less than the attempts took does not count.
+        cost: $ for these nodes.
+    """
+    used = begun = paused = redone = 0.0
+    for one in stretches:
+        before = min(one.paused, one.seconds)
+        used += one.ranks * one.seconds
+        begun += one.ranks * before * one.begins
+        paused += one.ranks * before * (not one.begins)
+        redone += one.ranks * min(one.redone, one.seconds - before)
+    paid = max(used, capacity)
+    return Goodput(paid, begun, paused, redone, paid - used, cost)
+
+
+def sentence(found: Goodput) -> str:
+    """Return the share of kept progress, where the rest went, and the cost."""
+    parts = (
+        ("until the first step", found.begun),
+        ("pauses", found.paused),
+        ("steps done again", found.redone),
+        ("nodes without ranks", found.idle),
+    )
+    lost = [f"{name} {_percent(part / found.paid)}" for name, part in parts if part > 0]
+    rest = f" ({', '.join(lost)})" if lost else ""
+    price = f" The run cost {dollars(found.cost)}." if found.cost else ""
+    return f"Goodput: {_percent(found.share)} of the paid time became kept progress{rest}.{price}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share >= 0.0005 or not share else "under 0.1 %"
