@@ -30,6 +30,7 @@ NAMES = (
     "cold_start",
     "continuation",
     "elastic_peers",
+    "elastic_overhead",
     "fleet",
     "nodes",
     "bare_nodes",
