@@ -28,7 +28,7 @@ from .place import Place, cluster, end, held
 
 SCRIPT = Path(__file__).parent / "scripts" / "elastic_ddp.py"
 NAME = "default"
-SECONDS = 180.0
+SECONDS = 400.0
 STEPS = 15  # before and after each change, of which torchrun's loop saves one
 OURS, THEIRS = "workbench.elastic", "torchrun --nnodes 1:2"
 NOTE = "DDP on gloo, 100 MB of model and momentum; torchrun with its default settings"
