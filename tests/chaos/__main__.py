@@ -1,7 +1,8 @@
 """Play seeded faults against real clusters; `make chaos N=1000 SEED=1`.
 
 The faults are played in chapters, each with a seed, a home and a cluster of its own. A line per
-chapter is written as it ends, and a play that was interrupted continues with the next chapter.
+chapter is written as it ends, and a play that was interrupted continues with the next chapter. The
+home of a chapter in which something went wrong is kept beside the line.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -100,7 +102,14 @@ def play(stage: str, seed: int, chapter: int, faults: int, only: Sequence[str]) 
         psutil.wait_procs(place.processes(), timeout=ENDING_SECONDS)
         lines = [" ".join([str(one.pid), *one.cmdline()])[:200] for one in place.processes()]
         made.tally.left += [*lines, *made.segments(), *(there.left() if there else ())]
+        if not made.tally.is_well:
+            keep = FOLDER / f"{stage}-{seed}.{chapter}"
+            shutil.copytree(place.folder, keep, ignore=_sockets, dirs_exist_ok=True)
     return made.tally
+
+
+def _sockets(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if (Path(folder) / name).is_socket()]
 
 
 if __name__ == "__main__":

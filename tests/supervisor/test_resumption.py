@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.supervisor.conftest import NAME, Stage
-from workbench.core.cluster.generation import Submit
+from workbench.core.cluster.generation import NOT_READY, OTHER_SIZE, Submit
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch, Letter, Sample
 from workbench.core.run.snapshots import SECONDS_NAME
@@ -169,6 +169,18 @@ def test_a_run_whose_ranks_ended_without_a_supervisor_continues(stage: Stage, st
     fact = stage.ended(run).fact
 
     assert (fact.state, fact.attempt, fact.resumed_at) == (RunState.FINISHED, 3, 4)
+
+
+@pytest.mark.parametrize("why", [OTHER_SIZE, NOT_READY])
+def test_a_run_continues_whose_world_a_new_supervisor_takes_for_unused(stage: Stage, why) -> None:
+    stage.up(2)
+    run = stage.ask(DIES_ONCE.replace("kill() if rank == 1 else sleep(60)", "sleep(60)"))
+    stage.until(lambda: stage.store.newest_snapshot(run) == 4)
+
+    stage.supervisor._end_world(1, why)
+    fact = stage.ended(run).fact
+
+    assert (fact.state, fact.attempt, fact.resumed_at) == (RunState.FINISHED, 2, 4)
 
 
 def test_a_run_whose_world_is_lost_has_all_of_its_output_collected(

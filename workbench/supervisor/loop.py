@@ -12,6 +12,7 @@ from functools import partial
 
 from workbench.cluster.interface import Cluster
 from workbench.core.cluster.generation import (
+    BLAMELESS,
     NOT_READY,
     Action,
     CloseCluster,
@@ -282,7 +283,7 @@ class Supervisor:
             with activity.guarded(now):
                 self._housekeeping.read_left(activity.run.id)
                 why = world.reason or asked or "as asked"
-                activity.bury(deaths, why, now, is_asked=bool(asked))
+                activity.bury(deaths, why, now, is_asked=bool(asked) and asked not in BLAMELESS)
             self._keep_last(activity)
         if world.state is WorldState.ENDED:
             log.info("%s", log_messages.ended(world.generation, world.reason))

@@ -46,6 +46,9 @@ START_SECONDS = 90.0
 MOST_FAILURES = 3
 OTHER_SIZE = "another size was requested meanwhile"
 NOT_READY = f"it was not ready within {START_SECONDS:.0f} s"
+BLAMELESS = frozenset({OTHER_SIZE, NOT_READY})
+"""Why a supervisor ends worlds that it takes for unused; a run in one, which a supervisor has begun
+there before it was killed, is not over."""
 
 
 class WorldState(StrEnum):
