@@ -8,7 +8,8 @@ import numpy
 
 import workbench
 
+SPEED = 2e9  # bytes of state per second of a step
 numbers = globals()["nbytes"] // 4
 state = {"weights": numpy.ones(numbers, "f")}
 for _ in workbench.elastic(state, steps=globals()["steps"]):
-    time.sleep(0.05)
+    time.sleep(4 * numbers / SPEED)
