@@ -78,6 +78,18 @@ def test_ranks_of_all_but_the_last_two_generations_are_forgotten(store) -> None:
     assert store.ranks("lab", 3) == ranks(3)
 
 
+def test_ranks_of_the_generation_that_carries_the_cluster_stay(store) -> None:
+    store.put_ranks("lab", ranks(1))
+    store.put_cluster_fact(ClusterFact("lab", generation=1))
+
+    for generation in (2, 3, 4):  # a resize, and back again, while a run trains
+        store.put_ranks("lab", ranks(generation))
+
+    assert store.ranks("lab", 1) == ranks(1)
+    assert store.ranks("lab", 2) == []
+    assert store.ranks("lab", 4) == ranks(4)
+
+
 def test_set_up_cells_keep_their_order_when_one_is_replaced(store) -> None:
     for name, source in (("data", "a"), ("model", "b"), ("data", "c")):
         store.put_setup("lab", name, source)

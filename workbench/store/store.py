@@ -122,7 +122,10 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
             )
 
     def put_ranks(self, cluster: str, ranks: Sequence[RankFact]) -> None:
-        """Write the ranks of one generation, and delete those of all but the last two."""
+        """Write the ranks of one generation, and delete those of all but the last two.
+
+        Those of the generation that carries the cluster stay, however many were begun since.
+        """
         rows = [
             (cluster, *(asdict(rank) | {"versions": json.dumps(rank.versions)}).values())
             for rank in ranks
@@ -133,7 +136,9 @@ class Store(Points, Attempts, Fleets, Surveys, ForecastsKept, CurveStore, Remova
                 "INSERT OR REPLACE INTO ranks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows
             )
             connection.execute(
-                "DELETE FROM ranks WHERE cluster = ? AND generation < ?", (cluster, newest - 1)
+                "DELETE FROM ranks WHERE cluster = ?1 AND generation < ?2 AND generation IS NOT "
+                "(SELECT generation FROM cluster_facts WHERE name = ?1)",
+                (cluster, newest - 1),
             )
 
     def ranks(self, cluster: str, generation: int) -> list[RankFact]:
