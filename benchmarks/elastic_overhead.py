@@ -51,7 +51,7 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
                 run = _run(store, "one_snapshot.py", nbytes=nbytes, steps=SNAPSHOT_STEPS)
                 stalls[size].append(_stall(store, run))
             say(
-                f"round {number} of {rounds}: wall {_told(wall)}, processor {_told(processor)}, "
+                f"round {number} of {rounds}: wall {_shown(wall)}, processor {_shown(processor)}, "
                 + ", ".join(f"{size} {1000 * of[-1]:.3g} ms" for size, of in stalls.items())
             )
     return [
@@ -102,7 +102,7 @@ def _row(what: str, rounds: Sequence[Sequence[Pair]], snapshots: int) -> Row:
     )
 
 
-def _told(rounds: Sequence[Sequence[Pair]]) -> str:
+def _shown(rounds: Sequence[Sequence[Pair]]) -> str:
     pairs = [pair for one in rounds for pair in one]
     return "{:.4f} ({:.4f} to {:.4f})".format(*interval(pairs))
 
