@@ -38,6 +38,7 @@ NAMES = (
     "exchange_memory",
     "exchange_link",
     "exchange_epoch",
+    "ddp_link",
     "plan",
     "staging",
     "goodput",

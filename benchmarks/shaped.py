@@ -74,18 +74,19 @@ class ShapedHosts:
         variables = {**rank_environment(mpi, world), "PYTHONPATH": str(ROOT)}
         link = HostNetwork(str(configuration), network_of([host.address for host in hosts]))
         words = mpiexec_arguments(mpi, world, str(listed), tuple(variables), link)
-        done = subprocess.run(
-            hosts[0].command(
-                "env",
-                *(f"{name}={value}" for name, value in variables.items()),
-                *(mpi.mpiexec, "-n", str(nodes * per_node), *words, *options),
-                *(sys.executable, "-P", str(program), *arguments),
-            ),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PROGRAM_SECONDS,
+        command = hosts[0].command(
+            "env",
+            *(f"{name}={value}" for name, value in variables.items()),
+            *(mpi.mpiexec, "-n", str(nodes * per_node), *words, *options),
+            *(sys.executable, "-P", str(program), *arguments),
         )
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=PROGRAM_SECONDS
+            )
+        except subprocess.TimeoutExpired as error:
+            late = f"{program.name} took more than {PROGRAM_SECONDS:g} s on {nodes} hosts"
+            raise BenchmarkFailed(f"{late}: measure fewer rounds.") from error
         if done.returncode != 0:
             said = (done.stderr or done.stdout)[-2000:]
             raise BenchmarkFailed(
