@@ -75,6 +75,13 @@ def test_without_an_optimizer_each_backward_pass_is_an_iteration(trained) -> Non
     assert (found.progress.iteration, found.progress.epoch) == (6, 2.0)
 
 
+def test_the_step_of_an_optimizer_inside_anothers_counts_once(trained) -> None:
+    found = trained("nested")
+
+    assert found.values["loss"] == curve(found.said["loss"])
+    assert found.progress.iteration == 5
+
+
 def test_the_optimizer_of_an_earlier_cell_makes_the_iterations(trained) -> None:
     exec(compile((LOOPS / "in_cells.py").read_text(), "in_cells.py", "exec"), {})
 

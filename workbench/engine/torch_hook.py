@@ -11,6 +11,7 @@ import functools
 import sys
 import weakref
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 from workbench.engine.import_hook import when_imported
@@ -112,6 +113,7 @@ class _Watched(WatchedLoop):
         self.replicas = Replicas(torch, exchange_options())
         super().__init__(run, functools.partial(_numbers, torch), self.replicas)
         self.has_optimizer = False
+        self.stepping: FrameType | None = None  # PyTorch's frame around the outermost step
         run.closing.append(_forget)
 
 
@@ -187,12 +189,20 @@ class _Hooks:
         """Note that an optimizer's step begins."""
         if (here := self.watched()) is not None:
             here.has_optimizer = True
-            here.do(here.loop.begin_step)
+            frame = sys._getframe(1)
+            if not _is_called_by(frame, here.stepping):
+                here.stepping = frame
+                here.do(here.loop.begin_step)
 
     def after_step(self, optimizer: Any, *_: Any) -> None:
         """Report an optimizer's step; the run may stop here."""
-        if (here := self.watched()) is not None:
-            here.ended_step(optimizer, _name, functools.partial(_rate, self._torch))
+        # The step of an optimizer inside another's is a part of that, as Horovod's has one.
+        if (here := self.watched()) is not None and here.stepping is sys._getframe(1):
+            self._ended(here, optimizer)
+
+    def _ended(self, here: _Watched, optimizer: Any) -> None:
+        here.stepping = None
+        here.ended_step(optimizer, _name, functools.partial(_rate, self._torch))
 
     def iterated(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return ``DataLoader.__iter__`` whose iterator knows where its batches come from."""
@@ -244,7 +254,7 @@ class _Hooks:
             before = here.loop.steps if here else 0
             result = original(scaler, optimizer, *args, **kwargs)
             if here is not None and here.loop.steps == before:
-                self.after_step(optimizer)
+                self._ended(here, optimizer)
             return result
 
         return step
@@ -302,6 +312,13 @@ class _Hooks:
             functools.partial(_length, loader) if is_sized else int,
             size if isinstance(size, int) else 0,
         )
+
+
+def _is_called_by(frame: FrameType | None, outer: FrameType | None) -> bool:
+    while outer is not None and (frame := frame.f_back if frame else None) is not None:
+        if frame is outer:
+            return True
+    return False
 
 
 def _length(loader: Any) -> int:
