@@ -85,3 +85,8 @@ def test_a_rank_that_waits_for_gradients_is_freed_when_another_fails(on_ranks, u
     assert waiting["echo"]
     assert waiting["seconds"]
     assert failed["fresh"] == waiting["fresh"] == 1.5
+
+
+def test_a_rank_that_is_new_after_a_resume_averages_with_the_others(on_shared_ranks) -> None:
+    for mine in on_shared_ranks(PROGRAMS / "joined_rank.py", 3):
+        assert mine == dict.fromkeys(("fp16", "int8", "topk", "powersgd"), [True] * 4)

@@ -127,16 +127,16 @@ class Coding:
 
 PLAIN = Coding()
 # Defaults until they are measured: ResNet-50's gradients with error feedback, in NumPy on one core
-# of a virtual Intel Xeon, by `python -m benchmarks.scripts.exchange_codecs`. Encoding and decoding
+# of a virtual AMD EPYC, by `python -m benchmarks.scripts.exchange_codecs`. Encoding and decoding
 # of partial sums by eight ranks is one cost. PowerSGD has rank 4; top-k sends an index with each
 # number.
 CODINGS = (
     PLAIN,
-    Coding(Codec.FP16, 0.5, 1.8e-9, 0.0, 2e-4),
-    Coding(Codec.BF16, 0.5, 0.93e-9, 0.0, 1e-4),
-    Coding(Codec.INT8, 0.25, 0.86e-9, 0.0, 1e-4),
-    Coding(Codec.TOPK, 0.04, 1.2e-9, 0.064e-9, 1e-4, sums=False),
-    Coding(Codec.POWERSGD, 0.015, 0.96e-9, 0.0, 1.5e-3),
+    Coding(Codec.FP16, 0.5, 0.77e-9, 0.0, 2e-4),
+    Coding(Codec.BF16, 0.5, 0.50e-9, 0.0, 1e-4),
+    Coding(Codec.INT8, 0.25, 0.54e-9, 0.0, 1e-4),
+    Coding(Codec.TOPK, 0.04, 0.56e-9, 0.053e-9, 1e-4, sums=False),
+    Coding(Codec.POWERSGD, 0.0065, 0.28e-9, 0.0, 1.3e-3),
 )
 
 

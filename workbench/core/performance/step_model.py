@@ -136,7 +136,7 @@ def step(
         compute=compute,
         exposed=exchange - min(exchange, hidden),
         waiting=work.spread * compute * expected_maximum(shape.ranks),
-        coding=coded - max(0.0, hidden - exchange),
+        coding=max(0.0, coded - max(0.0, hidden - exchange)),
         data=work.data,
         other=work.other,
         exchange=exchange,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy
@@ -41,11 +41,15 @@ class Compressed(Protocol):
     coding: float
     """Seconds of the last ``mean`` in which this rank did not wait for others."""
 
-    def mean(self, buffer: Array, *, measure: bool) -> bool:
+    def mean(
+        self, buffer: Array, *, measure: bool, gradients: Sequence[Array] | None = None
+    ) -> bool:
         """Replace ``buffer`` by its mean over the ranks; false if a number was not finite.
 
         Args:
             measure: Whether to compute the compression error.
+            gradients: The values, one array after the other, if they are not in ``buffer`` yet.
+                They are left as they are.
         """
         ...
 
@@ -55,6 +59,10 @@ class Compressed(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue with such a state; only ``lost`` is always there."""
+        ...
+
+    def align(self) -> None:
+        """Continue with what rank 0 keeps, as far as ranks must agree; collective."""
         ...
 
 
@@ -118,14 +126,16 @@ class Coded:
         self.coding = 0.0
         self._waiting = MessageWait(transport)
 
-    def mean(self, buffer: Array, *, measure: bool) -> bool:
+    def mean(
+        self, buffer: Array, *, measure: bool, gradients: Sequence[Array] | None = None
+    ) -> bool:
         """Replace ``buffer`` by its mean."""
         comm, rank, size = self._transport.comm, self._transport.rank, self._transport.size
         settle, right, left = self._waiting.settle, (rank + 1) % size, (rank - 1) % size
         self._waiting.begin()
         adding = [one for step in range(1, size) for one in self._blocks[(rank - step) % size]]
         rooms = [self._came[k % DEPTH][: wire.nbytes] for k, (_, wire) in enumerate(adding)]
-        numpy.add(buffer, self._lost, buffer)
+        _add(buffer, self._lost, gradients)
         before = _square(buffer) if measure else 0.0
         coming = [comm.Irecv(room, left, _GIVE) for room in rooms[:DEPTH]]
         gathering = [comm.Irecv(wire, left, _RETURN) for wire in self._means]
@@ -158,6 +168,9 @@ class Coded:
         """Continue with such a state."""
         numpy.copyto(self._lost, state["lost"])
 
+    def align(self) -> None:
+        """Each block has its scale with it: ranks need not agree on anything."""
+
     def _gather(self, buffer: Array, coming: list[Any]) -> None:
         """Receive the means of the other parts, and pass them on."""
         rank, size = self._transport.rank, self._transport.size
@@ -177,20 +190,17 @@ class Coded:
     def _encode(self, values: Array, place: slice, wire: Array, *, whole: bool = False) -> bool:
         """Encode a block; for the complete sum, its mean, and decode that into ``values``."""
         lost, size = self._lost[place], self._transport.size
-        if is_suspect(values):
+        if whole:
+            numpy.multiply(values, numpy.float32(1 / size), values)
+        if not self._code.encode(values, wire, lost):
             wire[:] = 0
             lost[:] = 0
             return False
         if whole:
-            numpy.multiply(values, numpy.float32(1 / size), values)
-        self._code.encode(values, wire)
-        self._code.decode(wire, lost)
-        if whole:
             room = self._room[: len(values)]
-            numpy.copyto(room, lost)
-            numpy.subtract(values, lost, lost)
-            numpy.multiply(lost, numpy.float32(size), lost)
-            numpy.copyto(values, room)
+            numpy.subtract(values, lost, room)
+            numpy.copyto(values, lost)
+            numpy.multiply(room, numpy.float32(size), lost)
         else:
             numpy.subtract(values, lost, lost)
         return True
@@ -216,14 +226,16 @@ class TopShare:
         self._size = size
         kind = numpy.dtype([("place", "u4"), ("value", "f4")])
         self._rooms = [numpy.zeros(self._count, kind) for _ in range(transport.size)]
-        self._sizes = numpy.empty(size, "f4")
+        self._sizes = numpy.empty(BLOCK, "f4")
         self._random = numpy.random.default_rng(transport.rank)
         self.error = 0.0
         self.nbytes = 8 * self._count * (transport.size - 1)
         self.coding = 0.0
         self._waiting = MessageWait(transport)
 
-    def mean(self, buffer: Array, *, measure: bool) -> bool:
+    def mean(
+        self, buffer: Array, *, measure: bool, gradients: Sequence[Array] | None = None
+    ) -> bool:
         """Replace ``buffer`` by its mean."""
         if not self._size:
             return True
@@ -236,25 +248,28 @@ class TopShare:
         rooms = [room[: self._count] for room in self._rooms]
         wires = [rooms[(rank - step) % size].view("u1") for step in range(size)]
         coming = [transport.receive(wire, left, _SPARSE) for wire in wires[1:]]
-        numpy.add(buffer, self._lost, buffer)
-        finite = not is_suspect(buffer)
-        chosen = self._choose(buffer) if finite else numpy.zeros(0, numpy.intp)
+        lost, whole = self._lost, 0.0
+        _add(lost, lost, gradients if gradients is not None else (buffer,))
+        finite = not is_suspect(lost)
+        if not finite:
+            lost.fill(0)
+        chosen = self._choose(lost) if finite else numpy.zeros(0, numpy.intp)
         own = rooms[rank]
         own["place"], own["value"] = 0, 0
-        own["place"][: len(chosen)], own["value"][: len(chosen)] = chosen, buffer[chosen]
+        own["place"][: len(chosen)], own["value"][: len(chosen)] = chosen, lost[chosen]
         going = transport.send(wires[0], right, _SPARSE)
-        numpy.copyto(self._lost, buffer if finite else 0)
-        self._lost[chosen] = 0
         if measure:
-            self.error = math.sqrt(_square(self._lost) / (_square(buffer) or 1.0))
+            whole = _square(lost)
+        lost[chosen] = 0
+        if measure:
+            self.error = math.sqrt(_square(lost) / (whole or 1.0))
         for step, requests in enumerate(coming, 1):
             self._waiting.settle_all(requests)
             if step < size - 1:
                 going += transport.send(wires[step], right, _SPARSE)
         buffer.fill(0)
         for sent in rooms:  # in the order of the ranks, on all of them
-            numpy.add.at(buffer, sent["place"], sent["value"])
-        numpy.multiply(buffer, numpy.float32(1 / size), buffer)
+            numpy.add.at(buffer, sent["place"], sent["value"] * numpy.float32(1 / size))
         self._waiting.settle_all(going)
         self.coding = self._waiting.otherwise()
         return finite
@@ -274,24 +289,43 @@ class TopShare:
         if "random" in state:
             self._random.bit_generator.state = state["random"]
 
-    def _choose(self, buffer: Array) -> Array:
+    def align(self) -> None:
+        """Continue at rank 0's step, which says how many values are sent; collective."""
+        self._steps = self._transport.comm.bcast(self._steps)
+
+    def _choose(self, values: Array) -> Array:
         """Return the places of the largest values; the threshold is estimated from a sample."""
-        sizes = numpy.abs(buffer, out=self._sizes)
         if self._size <= 4 * _SAMPLE:
-            return numpy.argpartition(sizes, self._size - self._count)[-self._count :]
-        sample = sizes[self._random.integers(0, self._size, _SAMPLE)]
+            return numpy.argpartition(numpy.abs(values), self._size - self._count)[-self._count :]
+        sample = numpy.abs(values[self._random.integers(0, self._size, _SAMPLE)])
         border = int(_SAMPLE * (1 - 1.3 * self._count / self._size))
         begin = numpy.partition(sample, border)[border]
-        among = numpy.flatnonzero(sizes > begin)
+        parts = []
+        for start in range(0, self._size, BLOCK):  # in the cache
+            block = values[start : start + BLOCK]
+            sizes = numpy.abs(block, out=self._sizes[: len(block)])
+            parts.append(numpy.flatnonzero(sizes > begin) + start)
+        among = numpy.concatenate(parts)
         if len(among) <= self._count:
             return among
-        return among[numpy.argpartition(sizes[among], -self._count)[-self._count :]]
+        return among[numpy.argpartition(numpy.abs(values[among]), -self._count)[-self._count :]]
 
 
 def count_at(size: int, step: int) -> int:
     """Return how many numbers of ``size`` are sent in a step; the first step is 0."""
     past = min(1.0, step / FIRST_STEPS)
     return math.ceil(size * FIRST_SHARE * math.pow(TOP_SHARE / FIRST_SHARE, past))
+
+
+def _add(buffer: Array, lost: Array, gradients: Sequence[Array] | None) -> None:
+    """Write the sum of the gradients and the error feedback into ``buffer``."""
+    if gradients is None:
+        numpy.add(buffer, lost, buffer)
+        return
+    start = 0
+    for one in gradients:
+        place = slice(start, start := start + one.size)
+        numpy.add(lost[place].reshape(one.shape), one, buffer[place].reshape(one.shape))
 
 
 def _square(values: Array) -> float:

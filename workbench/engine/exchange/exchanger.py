@@ -258,11 +258,13 @@ class Exchanger:
     def _fused(self, bucket: Bucket, number: int, gradients: Any) -> None:
         if gradients is None:
             bucket.buffer.fill(0)
-        else:
+        elif number not in self._squeezed:  # a codec reads them where they are
             self._storage.load(bucket, gradients)
-        self._exchange(bucket, number, [bucket.buffer])
+        self._exchange(bucket, number, [bucket.buffer], gradients)
 
-    def _exchange(self, bucket: Bucket, number: int, flats: Sequence[Array]) -> None:
+    def _exchange(
+        self, bucket: Bucket, number: int, flats: Sequence[Array], gradients: Any = None
+    ) -> None:
         start = time.perf_counter()
         findings = self._findings[number] = Findings()
         squeezed = self._squeezed.get(number)
@@ -271,7 +273,8 @@ class Exchanger:
             size = self.reducer.transport.size
             self.tally.nbytes += 2 * (size - 1) / size * bucket.nbytes
         else:
-            if not squeezed.mean(flats[0], measure=self.measures):
+            whole = None if gradients is None else [gradients[n] for n in bucket.slots]
+            if not squeezed.mean(flats[0], measure=self.measures, gradients=whole):
                 findings.note(self.reducer.transport.rank, -1)
             self.tally.nbytes += squeezed.nbytes
             self.tally.coding += squeezed.coding
@@ -329,6 +332,8 @@ class Exchanger:
             if self._resumed is not None:
                 restore_compression(self.plan, self._squeezed, self._resumed)
                 self._resumed = None
+            for squeezed in self._squeezed.values():
+                squeezed.align()
 
     def _fused_bytes(self) -> int:
         if not self.overlaps:

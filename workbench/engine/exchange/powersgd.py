@@ -1,9 +1,18 @@
 """Average matrices by low-rank approximation: PowerSGD (Vogels, Karimireddy, Jaggi 2019).
 
-Every matrix M plus its compression error is approximated by P·Qᵀ of rank r: P = M·Q is averaged and
-made orthonormal, then Q = Mᵀ·P is averaged; Q is the next step's start (their algorithms 1, 2).
+A matrix M, with what earlier steps left out, is approximated by P·Qᵀ of rank r. The two factors
+take turns, as in Zhang et al., "Evaluation and Optimization of Gradient Compression for Distributed
+Deep Learning" (ICDCS 2023): one step makes the columns of Q orthonormal and averages P = M·Q, the
+next one makes those of P orthonormal and averages Q = Mᵀ·P. A step needs one product with M, and
+sends one factor. The first step does both halves, for its Q is random.
+
+The gradient, the remainder and the product pass through the cache together, some rows at a time.
+That is why the remainder of a step is computed in the next one: until then memory has M, and the
+rank's own factors say what was sent of it.
+
 All ranks do the same arithmetic on the same numbers. On different processors the last bits of a
-product may differ: then rank 0's P is sent to all, and P·Qᵀ is summed without a matrix product.
+product may differ: then rank 0's orthonormal factor is sent to all, and P·Qᵀ is summed without a
+matrix product.
 """
 
 from __future__ import annotations
@@ -22,7 +31,9 @@ from workbench.engine.exchange.nonfinite import is_suspect
 from workbench.engine.exchange.transport import Array, Transport
 
 SEED = 20_190
-_TINY = 1e-8
+_BLOCK = 1 << 16  # elements; three such blocks fit the cache of a core
+# Directions whose square is a smaller share of all are mostly rounding errors.
+_WEAK = 1e-10
 
 Mean = Callable[[Array], None]
 """Replaces a flat array by its mean over the ranks."""
@@ -50,75 +61,126 @@ class PowerSgd:
     ) -> None:
         self._transport, self._mean = transport, mean
         self._sizes = [(shape[0], math.prod(shape[1:])) for shape in shapes]
-        self._ranks = [min(rank, *size) for size in self._sizes]
         self._alike = processors_are_alike(transport)
-        rows = [r * n for r, (n, _) in zip(self._ranks, self._sizes, strict=True)]
-        columns = [r * m for r, (_, m) in zip(self._ranks, self._sizes, strict=True)]
-        self._left, self._right = numpy.zeros(sum(rows), "f4"), numpy.empty(sum(columns), "f4")
-        self._right[:] = numpy.random.RandomState(SEED).standard_normal(sum(columns))
-        self._p = _split(self._left, rows, self._ranks)
-        self._q = _split(self._right, columns, self._ranks)
-        self._lost = numpy.zeros(sum(n * m for n, m in self._sizes), "f4")
+        self._left = _Factor([rows for rows, _ in self._sizes], rank)
+        self._right = _Factor([columns for _, columns in self._sizes], rank)
+        self._rest = numpy.zeros(sum(rows * columns for rows, columns in self._sizes), "f4")
+        self._owes = False  # whether what was sent is still to be subtracted from the rest
+        self._steps = 0
+        widest = max((columns for _, columns in self._sizes), default=0)
+        self._room = numpy.empty(max(widest, _BLOCK), "f4")
+        self._part = numpy.empty(rank * widest, "f4")
         self.error = 0.0
         self.nbytes = 0
         self.coding = 0.0
 
-    def mean(self, buffer: Array, *, measure: bool) -> bool:
+    def mean(
+        self, buffer: Array, *, measure: bool, gradients: Sequence[Array] | None = None
+    ) -> bool:
         """Replace ``buffer`` by its mean; false if a number was not finite."""
-        start = time.perf_counter()
-        numpy.add(buffer, self._lost, buffer)
-        finite = not is_suspect(buffer)
-        if not finite:
-            buffer.fill(0)
-        matrices, lost = self._matrices(buffer), self._matrices(self._lost)
-        for matrix, p, q in zip(matrices, self._p, self._q, strict=True):
-            numpy.matmul(q, matrix.T, out=p)
-        waited = self._averaged(self._left)
-        for p in self._p:
-            orthonormalise(p)
-        if not self._alike:
-            self._transport.comm.Bcast(self._left)
-        for matrix, p, q in zip(matrices, self._p, self._q, strict=True):
-            numpy.matmul(p, matrix, out=q)
-        waited += self._averaged(self._right)
-        self._revive()
-        numpy.copyto(self._lost, buffer)
-        before = float(numpy.linalg.norm(buffer)) if measure else 0.0
-        for matrix, gone, p, q in zip(matrices, lost, self._p, self._q, strict=True):
+        begun, waited, sent, finite = time.perf_counter(), 0.0, 0, True
+        pieces = self._matrices(buffer) if gradients is None else gradients
+        news = [one.reshape(size) for one, size in zip(pieces, self._sizes, strict=True)]
+        for fixed, free in self._turns():
+            fixed.orthonormalise()
+            if not self._alike:
+                self._transport.comm.Bcast(fixed.flat)
+            with numpy.errstate(invalid="ignore", over="ignore"):  # it is found in the product
+                is_finite = self._multiply(free, news)
+            if not is_finite:
+                finite = False
+                self._rest.fill(0)
+                free.flat.fill(0)
+            news = []
+            fixed.keep()
+            free.keep()
+            waiting = time.perf_counter()
+            self._mean(free.flat)
+            waited += time.perf_counter() - waiting
+            finite = finite and not is_suspect(free.flat)
+            sent += free.flat.nbytes
+        if measure:  # one factor is orthonormal, so the other has the norm of what was sent
+            share = _norm(free.kept) / (_norm(self._rest) or 1.0)
+            self.error = math.sqrt(max(0.0, 1.0 - share * share))
+        self._owes = True
+        self._steps += 1
+        outputs = zip(self._matrices(buffer), self._left.parts, self._right.parts, strict=True)
+        for matrix, p, q in outputs:
             self._product(p, q, matrix)
-            numpy.subtract(gone, matrix, gone)
-        self.coding = time.perf_counter() - start - waited
-        if measure:
-            self.error = float(numpy.linalg.norm(self._lost)) / (before or 1.0)
-        share = 2 * (self._transport.size - 1) / self._transport.size
-        self.nbytes = int(share * (self._left.nbytes + self._right.nbytes))
+        self.coding = time.perf_counter() - begun - waited
+        self.nbytes = int(2 * (self._transport.size - 1) / self._transport.size * sent)
         return finite
 
     def state(self) -> dict[str, Any]:
         """Return what is kept from step to step."""
-        return {"lost": self._lost, "right": self._right.copy()}
+        self._settle()
+        factors = {"left": self._left.flat.copy(), "right": self._right.flat.copy()}
+        return {"lost": self._rest, "steps": self._steps, **factors}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue with such a state."""
-        numpy.copyto(self._lost, state["lost"])
-        if "right" in state and state["right"].shape == self._right.shape:
-            numpy.copyto(self._right, state["right"])
+        numpy.copyto(self._rest, state["lost"])
+        self._owes = False
+        if "right" in state and state["right"].shape == self._right.flat.shape:
+            numpy.copyto(self._right.flat, state["right"])
+            self._steps = state.get("steps", 1)  # states without it have Q alone, so P is next
+            numpy.copyto(self._left.flat, state.get("left", 0))
 
-    def _averaged(self, flat: Array) -> float:
-        """Average exactly, and return the seconds for that."""
-        start = time.perf_counter()
-        self._mean(flat)
-        return time.perf_counter() - start
+    def align(self) -> None:
+        """Continue with the factors of rank 0, for a rank may be new here; collective."""
+        comm = self._transport.comm
+        self._steps = comm.bcast(self._steps)
+        for factor in (self._left, self._right):
+            comm.Bcast(factor.flat)
 
-    def _revive(self) -> None:
-        """Reinitialize rows that became zero, after a step without gradient."""
-        for q in self._q:
-            for row in q:
-                if not row.any():
-                    row[:] = numpy.random.RandomState(SEED).standard_normal(row.size)
+    def _turns(self) -> list[tuple[_Factor, _Factor]]:
+        """Return the factors to make orthonormal in this step, each with the one to average."""
+        turns = [(self._right, self._left), (self._left, self._right)]
+        return turns if not self._steps else [turns[(self._steps - 1) % 2]]
+
+    def _multiply(self, free: _Factor, news: Sequence[Array]) -> bool:
+        """Add the gradient to the rest, and compute this rank's factor; false if not finite."""
+        for number, (matrix, (rows, columns)) in enumerate(
+            zip(self._matrices(self._rest), self._sizes, strict=True)
+        ):
+            p, q = self._left.parts[number], self._right.parts[number]
+            height = max(1, _BLOCK // columns)
+            part = self._part[: q.size].reshape(q.shape)
+            for start in range(0, rows, height):
+                block = matrix[start : start + height]
+                if self._owes:
+                    self._subtract(number, slice(start, start + height), block)
+                if news:
+                    numpy.add(block, news[number][start : start + height], block)
+                if free is self._left:
+                    numpy.matmul(q, block.T, out=p[:, start : start + height])
+                    continue
+                numpy.matmul(p[:, start : start + height], block, out=part if start else q)
+                if start:
+                    numpy.add(q, part, q)
+        self._owes = False
+        return not is_suspect(free.flat)
+
+    def _subtract(self, number: int, rows: slice, block: Array) -> None:
+        """Subtract what this rank sent in the step before."""
+        room = self._room[: block.size].reshape(block.shape)
+        p, q = self._left.kept_parts[number], self._right.kept_parts[number]
+        numpy.matmul(p[:, rows].T, q, out=room)
+        numpy.subtract(block, room, block)
+
+    def _settle(self) -> None:
+        """Turn the matrices with what was sent of them into the remainder."""
+        if self._owes:
+            matrices = zip(self._matrices(self._rest), self._sizes, strict=True)
+            for number, (matrix, (rows, columns)) in enumerate(matrices):
+                height = max(1, _BLOCK // columns)
+                for start in range(0, rows, height):
+                    place = slice(start, start + height)
+                    self._subtract(number, place, matrix[place])
+        self._owes = False
 
     def _matrices(self, buffer: Array) -> list[Array]:
-        ends = numpy.cumsum([0, *(n * m for n, m in self._sizes)]).tolist()
+        ends = itertools.accumulate((n * m for n, m in self._sizes), initial=0)
         spans = zip(itertools.pairwise(ends), self._sizes, strict=True)
         return [buffer[a:b].reshape(size) for (a, b), size in spans]
 
@@ -132,12 +194,47 @@ class PowerSgd:
                 numpy.add(row, factor * right, row)
 
 
-def orthonormalise(rows: Array) -> None:
-    """Make rows orthonormal by the modified Gram-Schmidt method; zeros stay zeros."""
-    for n, row in enumerate(rows):
-        for before in rows[:n]:
-            numpy.subtract(row, numpy.dot(before, row) * before, out=row)
-        numpy.divide(row, numpy.linalg.norm(row) + numpy.float32(_TINY), out=row)
+class _Factor:
+    """The factors P or Q of all matrices, as rows: of each matrix ``rank`` times its length.
+
+    Args:
+        lengths: Rows or columns of the matrices.
+    """
+
+    def __init__(self, lengths: Sequence[int], rank: int) -> None:
+        self._rank, self._lengths = rank, lengths
+        self.flat = numpy.random.RandomState(SEED).standard_normal(rank * sum(lengths)).astype("f4")
+        self.kept = numpy.zeros_like(self.flat)
+        self.parts, self.kept_parts = self._split(self.flat), self._split(self.kept)
+
+    def keep(self) -> None:
+        """Keep the numbers of this rank, which are replaced by the mean."""
+        numpy.copyto(self.kept, self.flat)
+
+    def orthonormalise(self) -> None:
+        """Make the rows of each matrix orthonormal, by a Cholesky factor of their products.
+
+        Rows that nearly depend on others become shorter than 1, so that nothing is sent twice.
+        Rows of zeros are drawn anew, after a step without gradient.
+        """
+        wide = self.flat.astype("f8")
+        parts = self._split(wide)
+        if not parts:
+            return
+        products = numpy.stack([part @ part.T for part in parts])
+        for number, row in numpy.argwhere(products.diagonal(axis1=1, axis2=2) == 0):
+            part = parts[number]
+            part[row] = numpy.random.RandomState(SEED + row).standard_normal(part.shape[1])
+            products[number] = part @ part.T
+        ridge = _WEAK * products.trace(axis1=1, axis2=2)
+        products += ridge[:, None, None] * numpy.eye(self._rank)
+        inverses = numpy.linalg.inv(numpy.linalg.cholesky(products))
+        for inverse, part, out in zip(inverses, parts, self.parts, strict=True):
+            numpy.copyto(out, inverse @ part, casting="same_kind")
+
+    def _split(self, flat: Array) -> list[Array]:
+        ends = itertools.accumulate((self._rank * one for one in self._lengths), initial=0)
+        return [flat[a:b].reshape(self._rank, -1) for a, b in itertools.pairwise(ends)]
 
 
 def processors_are_alike(transport: Transport) -> bool:
@@ -148,7 +245,5 @@ def processors_are_alike(transport: Transport) -> bool:
     return len({*transport.comm.allgather(own)}) == 1
 
 
-def _split(memory: Array, sizes: Sequence[int], ranks: Sequence[int]) -> list[Array]:
-    ends = numpy.cumsum([0, *sizes]).tolist()
-    spans = zip(itertools.pairwise(ends), ranks, strict=True)
-    return [memory[a:b].reshape(rank, -1) for (a, b), rank in spans]
+def _norm(values: Array) -> float:
+    return math.sqrt(float(numpy.dot(values, values)))

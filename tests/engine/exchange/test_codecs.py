@@ -1,0 +1,68 @@
+"""Each block of a codec comes back as it was announced, and as near as its bits allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workbench.core.performance.exchange_model import Codec
+from workbench.engine.exchange.codecs import BLOCK, elementwise, wire_bytes
+
+# What rounding may lose: of a number in half precision or bfloat16, of the largest in eight bits.
+LOST = {Codec.FP16: 2.0**-11, Codec.BF16: 2.0**-8, Codec.INT8: 1 / 253}
+
+
+def coded(codec: Codec, values: Any) -> tuple[bool, Any, Any]:
+    """Return whether values were taken, what was announced, and what was decoded."""
+    code = elementwise(codec)
+    wire, room, back = (
+        np.zeros(wire_bytes(code, len(values)), "u1"),
+        np.zeros_like(values),
+        np.zeros_like(values),
+    )
+    finite = code.encode(values, wire, room)
+    if finite:
+        code.decode(wire, back)
+    return finite, room, back
+
+
+@pytest.mark.parametrize("codec", LOST)
+@pytest.mark.parametrize("size", [1e-44, 1e-30, 1e-6, 1.0, 1e9, 1e38])
+def test_a_block_comes_back_as_announced_and_near_its_values(codec, size) -> None:
+    values = np.random.default_rng(0).uniform(-1, 1, BLOCK).astype("f4") * np.float32(size)
+    values[:3] = 0, size, -size
+
+    finite, announced, back = coded(codec, values)
+
+    assert finite
+    assert np.array_equal(announced, back)
+    least = np.finfo("f4").smallest_subnormal
+    if size < 1e-37:  # single precision itself has fewer digits there
+        assert np.abs(back).max() <= np.abs(values).max() + least
+        return
+    of = np.abs(values).max() if codec is Codec.INT8 else np.abs(values)
+    floor = np.abs(values).max() * 2.0**-38  # half precision's smallest, beside the largest
+    assert (np.abs(back - values) <= LOST[codec] * of + floor).all()
+    assert back[0] == 0
+
+
+def test_half_precision_is_that_of_ieee_754() -> None:
+    values = np.float32(2.0) ** np.linspace(-13, 13.9, BLOCK).astype("f4")
+    values[::2] *= -1
+
+    _, _, back = coded(Codec.FP16, values)
+
+    theirs = values.astype("f2").astype("f4")
+    assert np.mean(back == theirs) > 0.999  # ties are rounded away from zero here
+    assert np.abs(back - theirs).max() <= np.spacing(np.float16(2**13))
+
+
+@pytest.mark.parametrize("codec", LOST)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_number_that_is_not_finite_is_refused(codec, bad) -> None:
+    values = np.ones(1000, "f4")
+    values[777] = bad
+
+    assert not coded(codec, values)[0]
