@@ -67,6 +67,7 @@ class Int8:
         room = self._room[: len(values)]
         numpy.multiply(values, 1 / scale, out=room)
         numpy.rint(room, out=room)
+        numpy.add(room, 0, out=room)  # a negative zero would be decoded as a positive one
         numpy.copyto(wire[_SCALE_BYTES:].view("i1"), room, casting="unsafe")
         numpy.multiply(room, scale, out=decoded)
         return True

@@ -15,7 +15,7 @@ from tests.engine.programs.world import found, write_found
 from workbench.engine.exchange import codecs
 from workbench.engine.exchange.reducer import Reducer
 
-quick = Reducer.mean, codecs.Scaled.encode
+quick = Reducer.mean, codecs.Int8.encode
 
 
 def remark(codec: str, slow: str, shape: tuple[int, ...] = (600, 500)) -> tuple[str, float]:
@@ -25,13 +25,13 @@ def remark(codec: str, slow: str, shape: tuple[int, ...] = (600, 500)) -> tuple[
         time.sleep(0.2 if slow == "link" and sum(a.nbytes for a in arrays) > 1e6 else 0)
         return quick[0](self, arrays, findings)
 
-    def encode(self: Any, values: Any, wire: Any) -> None:
+    def encode(self: Any, values: Any, wire: Any, decoded: Any) -> bool:
         time.sleep(0.05 if slow == "codec" else 0)
-        quick[1](self, values, wire)
+        return quick[1](self, values, wire, decoded)
 
     with (
         patch.object(Reducer, "mean", mean),
-        patch.object(codecs.Scaled, "encode", encode),
+        patch.object(codecs.Int8, "encode", encode),
         contextlib.redirect_stdout(io.StringIO()) as text,
     ):
         comm = make("auto", compress=codec, overlap=False)
