@@ -115,7 +115,7 @@ def test_a_number_that_is_not_finite_is_found_and_forgotten(bad, steps) -> None:
 
 
 @pytest.mark.parametrize("done", [1, 2, 3])
-def test_a_restored_codec_goes_on_with_the_same_bits(done) -> None:
+def test_a_restored_codec_continues_with_the_same_bits(done) -> None:
     codec, restored = alone(), alone()
     for seed in range(done):
         stepped(codec, gradients(seed))

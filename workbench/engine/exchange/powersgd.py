@@ -215,7 +215,7 @@ class _Factor:
         """Make the rows of each matrix orthonormal, by a Cholesky factor of their products.
 
         Rows that nearly depend on others become shorter than 1, so that nothing is sent twice.
-        Rows of zeros are drawn anew, after a step without gradient.
+        Rows of zeros are drawn again, after a step without gradient.
         """
         wide = self.flat.astype("f8")
         parts = self._split(wide)
