@@ -29,6 +29,7 @@ NAMES = (
     "live_view",
     "cold_start",
     "continuation",
+    "continuation_ssh",
     "elastic_peers",
     "elastic_overhead",
     "fleet",
