@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar
 
 import boto3
 import pytest
@@ -39,7 +40,20 @@ HOSTS = FleetWish(provider=Provider.HOSTS, nodes=2)
 
 
 class Far(LocalSession):
-    """A session with another machine, though it is this one."""
+    """A session with another machine, though it is this one.
+
+    Attributes:
+        noted: What is started and asked, for all nodes in turn.
+    """
+
+    noted: ClassVar[list[str]] = []
+
+    def start(self, command: Sequence[str]) -> Any:
+        process = super().start(command)
+        write = process.write
+        self.noted.append(f"start on {self.host.address}")
+        process.write = lambda text: (self.noted.append("ask"), write(text))[-1]
+        return process
 
 
 class Nodes:
@@ -133,6 +147,18 @@ def test_the_newest_snapshot_is_copied_to_this_machine_while_the_run_trains(node
     data = (snapshot_directory(RUN) / newest.name / "trainer.npz").read_bytes()
     assert data == (folder / newest.name / "trainer.npz").read_bytes()
     assert snapshots.received().keys() == {"10.0.0.4"}
+
+
+def test_no_node_is_asked_before_the_agents_of_all_are_started(nodes, keeper) -> None:
+    for address in ("10.0.0.4", "10.0.0.5", "10.0.0.6"):
+        nodes.add(address)
+    nodes.lose("10.0.0.5")
+    Far.noted.clear()
+
+    place(keeper(), 2, "10.0.0.4", "10.0.0.5", "10.0.0.6")
+
+    assert Far.noted[:2] == ["start on 10.0.0.4", "start on 10.0.0.6"]
+    assert Far.noted.count("ask") >= 2
 
 
 def test_what_a_run_saved_at_its_end_is_copied_at_once(nodes, keeper) -> None:

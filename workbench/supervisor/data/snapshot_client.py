@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -251,6 +251,12 @@ class SnapshotAgents:
         client = SnapshotClient(address, session, session.start(words), received)
         self._clients[address, durable] = client
         return client
+
+    def start(self, addresses: Iterable[str], durable: str = "") -> None:
+        """Start the agents of nodes at the same time, where they can be reached, for requests."""
+        for address in addresses:
+            with contextlib.suppress(MachineError):  # the request meets the same error
+                self.of(address, "" if address == HERE else durable)
 
     def drop(self, client: SnapshotClient) -> None:
         """End an agent; the next request starts another."""

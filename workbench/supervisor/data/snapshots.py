@@ -385,6 +385,7 @@ class Snapshots:
         if kept.durable:
             target.ask(FETCH, kept.run, kept.folder, wanted.attempt, seconds=LONG_SECONDS)
         places = dict.fromkeys((HERE, *wanted.hosts, *kept.hosts))
+        self._agents.start(places, kept.durable)  # the run waits for the last of them alone
         held = {address: self._held(address, kept) for address in places}
         is_here = HERE in wanted.hosts
         while moves := to_bring(held, wanted.hosts, wanted.damaged):
