@@ -489,7 +489,8 @@ def test_the_doctor_looks_at_a_persons_own_hosts(run_cell, store, sent, monkeypa
 
 
 def test_resize_writes_the_wish(run_cell, stand_in, store, sent, capsys) -> None:
-    run_cell("%dist_resize 3 --at end --oversubscribe")
+    run_cell("%dist_resize 3 --oversubscribe")
+    run_cell("%dist_resize 3 --oversubscribe --at end")
 
     wish = store.cluster_wish("default")
     assert (wish.ranks, wish.resize_at) == (3, "end")
