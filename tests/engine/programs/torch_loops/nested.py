@@ -23,7 +23,8 @@ class Around:
 
 model = torch.nn.Linear(4, 1)
 kind: Any = type("Distributed", (Around, torch.optim.SGD), {})
-optimizer = kind(model.parameters(), lr=0.1)
+own = torch.optim.SGD(model.parameters(), lr=0.1)  # its class now has the hooks
+optimizer = kind(own.param_groups)
 x = torch.ones(4, 4)
 losses = []
 for _ in range(5):
