@@ -217,7 +217,9 @@ def each(trainer: Any) -> None:
     """Record, and disturb the training where it was asked for."""
     iteration = trainer.updater.iteration
     if options["kill"]:  # the ranks have no other way to leave it
-        (folder / f"visited-{rank}.json").write_text(json.dumps(visited))
+        part = folder / f"visited-{rank}.part"  # the kill may come within the writing
+        part.write_text(json.dumps(visited))
+        part.rename(folder / f"visited-{rank}.json")
     losses[f"{len(found['iterations'])} {iteration}"] = float(
         trainer.observation["main/loss"].array
     )
