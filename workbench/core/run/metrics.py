@@ -195,7 +195,6 @@ def last_value(latest: Iterable[tuple[int, float]]) -> float:
 
     It is the end of the line in a chart. Ranks that are behind do not count; neither do values that
     are not finite, unless there are no others: then it is ``nan``.
-    not finite, unless no rank has anything else: then it is ``nan``.
 
     Args:
         latest: For each rank its last reported iteration, and the value there.
