@@ -42,7 +42,7 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
         Row(
             "%load_ext workbench",
             "s",
-            Series("median", tuple(_load() for _ in range(STARTS_A_ROUND * rounds))),
+            Series("median", tuple(_load() for _ in range(rounds))),
             limit=LIMIT_SECONDS,
             note="in a new process that has imported what a kernel has",
         ),
