@@ -17,7 +17,7 @@ HELP = {
     "--double-buffering": "Overlap the exchange with the next step; gradients are one step old.",
     "--keep-batch": "Batch that stays on other ranks: global or per-rank.",
     "--nodes": "Number of nodes; 0 releases all and keeps the cluster's definition.",
-    "--at": "When a training run moves: step, epoch (at its end) or end.",
+    "--at": "When a run moves: step, epoch (at its end) or end.",
     "--yes": "Do not ask before anything is bought or deleted.",
     "--ec2": "Use EC2's spot market.",
     "--rehearsal": "Use simulated nodes: they act like EC2's and cost nothing.",
