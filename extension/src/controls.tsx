@@ -11,12 +11,14 @@ import {
   hasNodes,
   MAX_NODES,
   most,
+  moveTimes,
   numberOf,
   isDeleted,
   refusals,
   resting,
   sizeOf,
-  type IDraft
+  type IDraft,
+  type ResizeAt
 } from './sizing';
 import { providerWord, sizeWord } from './words';
 
@@ -62,11 +64,17 @@ export function Controls(props: {
   const isBusy = model.isBusy(name);
   const isOfNodes = hasNodes(cluster);
   const why = refusals(cluster, numberOf(wanted), trans);
+  const [asked, setAt] = React.useState<ResizeAt>('step');
+  const times = moveTimes(cluster);
+  const at = times.includes(asked) ? asked : 'step';
+  const effect = !why.resize && cluster.resizing?.[at];
   const sizing = sizeWord(numberOf(wanted) ?? 0, isOfNodes, trans);
 
   const send = (how: 'start' | 'resize') => {
     if (wanted && !isBusy) {
-      void model[how](name, wanted).then(isDone => isDone && setDraft(null));
+      const size =
+        how === 'resize' && times.length ? { ...wanted, at } : wanted;
+      void model[how](name, size).then(isDone => isDone && setDraft(null));
     }
   };
   const submit = (event: React.FormEvent) => {
@@ -124,9 +132,12 @@ export function Controls(props: {
           />
         )}
       </div>
-      {!why.resize && cluster.resizing && (
+      {!why.resize && times.length > 0 && (
+        <MoveTime at={at} times={times} trans={trans} choose={setAt} />
+      )}
+      {effect && (
         <p className="wb-effect" role="status">
-          {said(cluster.resizing, trans)}
+          {said(effect, trans)}
         </p>
       )}
       {!isOfNodes && (
@@ -184,6 +195,36 @@ interface IEditing {
   trans: ITrans;
   /** Keep an edit; null to let go of it. */
   edit: (draft: IDraft | null) => void;
+}
+
+/** When the run moves to the ranks of the new size. */
+function MoveTime(props: {
+  at: ResizeAt;
+  times: ResizeAt[];
+  trans: ITrans;
+  choose: (at: ResizeAt) => void;
+}): JSX.Element {
+  const { at, times, trans, choose } = props;
+  const words: Record<ResizeAt, string> = {
+    step: trans.__('at the next iteration'),
+    epoch: trans.__('at the end of the epoch'),
+    end: trans.__('after the run')
+  };
+  return (
+    <label className="wb-size">
+      {trans.__('The run moves')}
+      <select
+        value={at}
+        onChange={event => choose(event.target.value as ResizeAt)}
+      >
+        {times.map(time => (
+          <option key={time} value={time}>
+            {words[time]}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
 }
 
 /** The number of ranks. */

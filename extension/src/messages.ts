@@ -294,6 +294,16 @@ export interface IFleet {
   purchases: IPurchase[];
 }
 
+/** What a resize means for the run that trains now, by when it is asked to move. */
+export interface IResizing {
+  /** At its next iteration. */
+  step: IPhrase;
+  /** At the end of its epoch; null if it has none. */
+  epoch: IPhrase | null;
+  /** After it has ended. */
+  end: IPhrase;
+}
+
 /** A cluster: its desired and its observed state. */
 export interface ICluster extends IFleet {
   name: string;
@@ -317,8 +327,8 @@ export interface ICluster extends IFleet {
   runs: IRun[];
   /** Null if no run measured its links. */
   measured: IMeasured | null;
-  /** What a resize means for the run that trains now; null without one. */
-  resizing?: IPhrase | null;
+  /** Null if no run trains. */
+  resizing?: IResizing | null;
 }
 
 /** All clusters, and the limits of this machine. */

@@ -4,6 +4,7 @@
  * `workbench/notebook/cluster_boxes.py` decides the same for the widget; both are tested with the
  * cases of `extension/src/__tests__/cluster.json`.
  */
+import type { IPhrase, ISizeRequest } from './messages';
 import type { ICluster } from './protocol';
 import type { ITrans } from './run/trans';
 
@@ -18,8 +19,11 @@ export interface INodesSize {
   nodes: number;
 }
 
+/** When a run moves to the ranks of another size. */
+export type ResizeAt = NonNullable<ISizeRequest['at']>;
+
 /** A size that is asked for. */
-export type ISize = IRanksSize | INodesSize;
+export type ISize = (IRanksSize | INodesSize) & { at?: ResizeAt };
 
 /** The values of the number box and its checkbox while they are edited. */
 export interface IDraft {
@@ -119,6 +123,18 @@ function whyNotRemove({ is_wanted, state }: ICluster, trans: ITrans): string {
     return trans.__('The cluster is being deleted.');
   }
   return state === 'down' ? trans.__('The cluster is not running.') : '';
+}
+
+/** The times at which the run of `cluster` can move; empty where that makes no difference. */
+export function moveTimes({ resizing }: ICluster): ResizeAt[] {
+  if (!resizing || isEqual(resizing.step, resizing.end)) {
+    return [];
+  }
+  return resizing.epoch ? ['step', 'epoch', 'end'] : ['step', 'end'];
+}
+
+function isEqual(one: IPhrase, other: IPhrase): boolean {
+  return JSON.stringify(one) === JSON.stringify(other);
 }
 
 /** Whether nothing of a cluster is wanted or left, so that only its entry in the list is. */

@@ -9,8 +9,11 @@ import time
 import pytest
 
 from workbench.core.cluster.model import ClusterFact, ClusterState
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import FleetWish, Provider
 from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.notebook.cluster_panel import ClusterPanel, close_all, panel_for
 from workbench.view.page_messages import cluster_message
 
@@ -86,6 +89,27 @@ def test_before_a_resize_it_says_what_that_means_for_the_run(panel, no_one, stor
 
     assert before == ""
     assert read(panel.remark).startswith("A resize waits for the first snapshot of run digits")
+
+
+def test_when_the_run_moves_is_asked_if_it_matters(panel, no_one, store) -> None:
+    store.wish_cluster("default", up=True, ranks=2, oversubscribe=True)
+    store.put_cluster_fact(READY)
+    wish = RunWish("261121-003229-aaaa", "digits", RunKind.CELL, "pass")
+    store.put_run_fact(store.wish_run(wish).id, state=RunState.RUNNING, epochs_total=4.0, epoch=1.0)
+    saved = Sample(SECONDS_NAME, 4, 1.0, 0.1)
+    store.add_batches([Batch(wish.id, 0, 1, (saved,))])
+    panel.refresh(store)
+    before = panel.move_at.layout.display
+    panel.ranks.value = 1
+
+    panel.move_at.value = ResizeAt.EPOCH
+    meanwhile, said = panel.move_at.layout.display, read(panel.remark)
+    panel.resize.click()
+
+    assert (before, meanwhile, panel.move_at.layout.display) == ("none", None, "none")
+    assert said.startswith("Run digits moves to the new ranks at the end of its epoch")
+    assert store.cluster_wish("default").ranks == 1
+    assert store.cluster_wish("default").resize_at is ResizeAt.EPOCH
 
 
 def test_a_box_follows_what_is_asked_for_elsewhere(panel, no_one, store) -> None:

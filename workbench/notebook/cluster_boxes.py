@@ -12,10 +12,20 @@ from dataclasses import dataclass
 import ipywidgets as widgets
 
 from workbench.core.cluster.model import ClusterState, ClusterWish
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import Provider
 from workbench.notebook.cluster_style import CLASS, title_html
 from workbench.notebook.confirm import Agreement, DeleteQuestion
-from workbench.notebook.form_fields import STYLE, HtmlBox, amount, button, row, size, whole
+from workbench.notebook.form_fields import (
+    STYLE,
+    HtmlBox,
+    amount,
+    button,
+    row,
+    show,
+    size,
+    whole,
+)
 from workbench.notebook.hosts_form import HostsForm, KeyQuestion
 from workbench.notebook.local_form import LocalForm
 from workbench.notebook.market_form import MarketForm
@@ -26,6 +36,11 @@ PROVIDERS = (
     ("ssh hosts", Provider.HOSTS),
     ("EC2 spot", Provider.EC2),
     ("Rehearsal: no account, nothing is bought", Provider.REHEARSAL),
+)
+MOVE_TIMES = (
+    ("at the next iteration", ResizeAt.STEP),
+    ("at the end of the epoch", ResizeAt.EPOCH),
+    ("after the run", ResizeAt.END),
 )
 _RUNNING = frozenset({ClusterState.READY, ClusterState.RESIZING, ClusterState.PAUSED})
 
@@ -69,6 +84,10 @@ class ClusterBoxes:
             "Max nodes", 0, "Add nodes up to this number while runs are queued; 0 = fixed size"
         )
         self.sizes = row(self.nodes, self.min_nodes, self.max_nodes)
+        self.move_at = widgets.Dropdown(
+            options=MOVE_TIMES, value=ResizeAt.STEP, description="The run moves", style=STYLE
+        )
+        show(self.move_at, False)
         self.hours = amount("Extend by, h", 1.0, "Hours to add to the time to live")
         self.extend = button("Extend", "Extend the time to live")
         self.state = HtmlBox(description="State", style=STYLE)
@@ -91,6 +110,7 @@ class ClusterBoxes:
                 self.box,
                 self.state,
                 self.price,
+                self.move_at,
                 self.remark,
                 row(self.start, self.resize, self.end),
                 self.extension,

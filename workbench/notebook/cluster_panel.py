@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.core.cluster.model import ClusterFact, ClusterState, ClusterWish, shown_state
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.cluster.spending import needs_confirmation
 from workbench.core.fleet.model import FleetWish, Provider
@@ -34,7 +35,7 @@ from workbench.store import Store
 from workbench.store.disk import full_disk
 from workbench.view.nodes import PLACES, FleetNodes, fleet_of, money_line
 from workbench.view.phrase import english
-from workbench.view.resizing import resize_effect
+from workbench.view.resizing import differ, resize_effects
 
 REFRESH_SECONDS = 0.5
 CLOCK_SECONDS = 10.0
@@ -166,6 +167,7 @@ class ClusterPanel(ClusterBoxes):
     def _connect(self) -> None:
         self.provider.observe(self._on_provider, "value")
         self.ranks.observe(self._on_edit, "value")
+        self.move_at.observe(self._on_edit, "value")
         for size in (self.nodes, self.min_nodes, self.max_nodes):
             size.observe(self._on_edit, "value")
         for form in self.forms.values():
@@ -243,7 +245,9 @@ class ClusterPanel(ClusterBoxes):
 
     def _resize_effect(self, store: Store) -> str:
         """Return what a resize to the number in the box means for a run; empty for nothing."""
-        effect = None if self.resize.disabled else resize_effect(store, self.cluster)
+        effects = {} if self.resize.disabled else resize_effects(store, self.cluster)
+        show(self.move_at, differ(effects))
+        effect = effects.get(self.move_at.value, effects.get(ResizeAt.STEP))
         return english(effect) if effect else ""
 
     def _number(self) -> int | None:
@@ -282,10 +286,12 @@ class ClusterPanel(ClusterBoxes):
                 size, shared = Size(ranks=self.ranks.value), self.oversubscribe.value
             else:
                 size, shared = Size(nodes=int(at_least(self.nodes))), False
+            matters = differ(resize_effects(store, self.cluster))
+            at = self.move_at.value if matters else ResizeAt.STEP
             if wish is not None and needs_confirmation(wish, size.nodes or 0):
-                self.questions.ask_size(size)
+                self.questions.ask_size(size, at)
                 return
-            ask_size(store, size, cluster=self.cluster, oversubscribe=shared)
+            ask_size(store, size, cluster=self.cluster, oversubscribe=shared, at=at)
         self.refresh_now()
 
     def _extend(self) -> None:

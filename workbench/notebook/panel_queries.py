@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
 from workbench.core.fleet.fallbacks import purchase
 from workbench.core.fleet.model import FleetWish, Provider
@@ -106,10 +107,11 @@ class PanelQueries:
 
         self._ask(f"Fetching the keys of {count(len(fleet.hosts), 'host')}…", ask)
 
-    def ask_size(self, size: Size, agreed: float | None = None) -> None:
+    def ask_size(self, size: Size, at: ResizeAt, agreed: float | None = None) -> None:
         """Ask for another size; what costs more is done with a yes only.
 
         Args:
+            at: When the run moves.
             agreed: The confirmed $/h of all nodes.
         """
 
@@ -117,10 +119,10 @@ class PanelQueries:
             cluster, market = self._panel.cluster, self._places.offers
             try:
                 with Store() as store:
-                    ask_size(store, size, cluster=cluster, agreed=agreed, market=market)
+                    ask_size(store, size, cluster=cluster, at=at, agreed=agreed, market=market)
             except PriceQuestion as question:
                 price = question.price
-                self._panel.more.ask(str(question), lambda: self.ask_size(size, price))
+                self._panel.more.ask(str(question), lambda: self.ask_size(size, at, price))
                 self._panel.say("Nothing has been bought yet.")
             else:
                 self._panel.say("")

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from workbench.analysis.step_breakdown import NOTHING_KNOWN, Anatomy, kept_anatomy
 from workbench.core.cluster.model import ClusterFact, as_next_started, shown_state
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.fleet.model import Node
 from workbench.core.performance.comparison import StepSummary
 from workbench.core.run.downsampling import Curve
@@ -34,13 +35,14 @@ from workbench.view.page_protocol import (
     MeasuredMessage,
     RankMessage,
     RedoneMessage,
+    ResizingMessage,
     RunMessage,
     StepMessage,
     StepPart,
     StepsMessage,
     as_values,
 )
-from workbench.view.resizing import resize_effect
+from workbench.view.resizing import resize_effects
 from workbench.view.run_record import runs_before
 from workbench.view.state_line import is_stopping, line_parts, state_word
 from workbench.view.step_rows import is_marked, label, longest, shown, title
@@ -270,9 +272,17 @@ def cluster_message(store: Store, name: str, now: float) -> Message:
         ranks=tuple(RankMessage(rank=one.rank, host=one.host, pid=one.pid) for one in ranks),
         runs=tuple(_run_now(store, run, now) for run in store.unfinished(name)),
         measured=MeasuredMessage(run=last[0], time=last[1]) if last else None,
-        resizing=resize_effect(store, name),
+        resizing=_resizing(store, name),
     )
     return as_values(message)
+
+
+def _resizing(store: Store, cluster: str) -> ResizingMessage | None:
+    found = resize_effects(store, cluster)
+    if not found:
+        return None
+    step, end = found[ResizeAt.STEP], found[ResizeAt.END]
+    return ResizingMessage(step=step, epoch=found.get(ResizeAt.EPOCH), end=end)
 
 
 def finite(value: float) -> float | None:

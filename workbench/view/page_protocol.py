@@ -297,6 +297,21 @@ class FleetMessage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ResizingMessage:
+    """What a resize means for the run that trains now, by when it is asked to move.
+
+    Args:
+        step: At its next iteration.
+        epoch: At the end of its epoch; null if it has none.
+        end: After it has ended.
+    """
+
+    step: Phrase
+    epoch: Phrase | None
+    end: Phrase
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClusterMessage(FleetMessage):
     """A cluster: its desired and its observed state.
 
@@ -308,7 +323,7 @@ class ClusterMessage(FleetMessage):
         revision: Increases with every wish; the latest one is valid.
         runs: Those that have not ended, oldest first.
         measured: Null if no run measured its links.
-        resizing: What a resize means for the run that trains now; null without one.
+        resizing: Null if no run trains.
     """
 
     name: str
@@ -325,7 +340,7 @@ class ClusterMessage(FleetMessage):
     ranks: tuple[RankMessage, ...]
     runs: tuple[RunMessage, ...]
     measured: MeasuredMessage | None
-    resizing: Phrase | None = None
+    resizing: ResizingMessage | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -437,7 +452,8 @@ class OutputMessage:
 MESSAGES: tuple[type[Any], ...] = (
     Phrase, NodeMessage, PurchaseMessage, HangMessage, StepMessage,
     StepsMessage, CurveTextMessage, MarkMessage, RedoneMessage, RunMessage, ListedRunMessage,
-    RankMessage, MeasuredMessage, FleetMessage, ClusterMessage, ClustersMessage, ExchangeMessage,
+    RankMessage, MeasuredMessage, FleetMessage, ResizingMessage, ClusterMessage, ClustersMessage,
+    ExchangeMessage,
     RateMessage, SurveyMessage, SeriesHeader, FrameHeader, DisplayedMessage, OutputMessage,
 )  # fmt: skip
 

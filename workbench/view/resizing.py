@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.run.departure import has_no_epochs
 from workbench.core.run.resumption import can_move, is_resumable
@@ -10,27 +12,47 @@ from workbench.store import Store
 from workbench.view.phrase import Phrase, phrase
 
 
-def resize_effect(store: Store, cluster: str, at: ResizeAt = ResizeAt.STEP) -> Phrase | None:
-    """Return what a resize of ``cluster`` means for its run; None if no run is on its ranks."""
+def resize_effects(store: Store, cluster: str) -> dict[ResizeAt, Phrase]:
+    """Return what a resize of ``cluster`` means for its run, for each time that can be asked for.
+
+    It is empty if no run is on the ranks.
+    """
     run = training_run(store, cluster)
     if run is None:
-        return None
-    if not is_resumable(run.wish.kind) or at is ResizeAt.END:
-        return phrase("A resize waits for the end of run %1.", run.wish.name)
+        return {}
+    name = run.wish.name
+    at_end = phrase("A resize waits for the end of run %1.", name)
+    effects = dict.fromkeys(ResizeAt, at_end)
+    if has_no_epochs(run.fact):
+        del effects[ResizeAt.EPOCH]
+    if not is_resumable(run.wish.kind):
+        return effects
     if not can_move(run.wish.kind, store.newest_snapshot(run.id)):
-        return phrase(
+        now = phrase(
             "A resize waits for the first snapshot of run %1, or for its end if it saves none; "
             "loops of workbench.elastic save them.",
-            run.wish.name,
+            name,
         )
+        return {**dict.fromkeys(effects, now), ResizeAt.END: at_end}
     if run.fact.hindrance:
-        return phrase("A resize waits for the end of run %1. %2", run.wish.name, run.fact.hindrance)
-    if at is ResizeAt.STEP or has_no_epochs(run.fact):
-        return phrase(
-            "Run %1 moves to the new ranks at its next iteration, when these are ready.",
-            run.wish.name,
-        )
-    return phrase(
-        "Run %1 moves to the new ranks at the end of its epoch, when these are ready.",
-        run.wish.name,
+        now = phrase("A resize waits for the end of run %1. %2", name, run.fact.hindrance)
+        return {**dict.fromkeys(effects, now), ResizeAt.END: at_end}
+    effects[ResizeAt.STEP] = phrase(
+        "Run %1 moves to the new ranks at its next iteration, when these are ready.", name
     )
+    if ResizeAt.EPOCH in effects:
+        effects[ResizeAt.EPOCH] = phrase(
+            "Run %1 moves to the new ranks at the end of its epoch, when these are ready.", name
+        )
+    return effects
+
+
+def resize_effect(store: Store, cluster: str, at: ResizeAt = ResizeAt.STEP) -> Phrase | None:
+    """Return what a resize of ``cluster`` means for its run; None if no run is on its ranks."""
+    effects = resize_effects(store, cluster)
+    return effects.get(at, effects.get(ResizeAt.STEP))
+
+
+def differ(effects: Mapping[ResizeAt, Phrase]) -> bool:
+    """Return whether it matters when a run moves."""
+    return bool(effects) and effects[ResizeAt.STEP] != effects[ResizeAt.END]

@@ -56,6 +56,13 @@ async function type(text: string): Promise<void> {
   await settle();
 }
 
+async function choose(value: string): Promise<void> {
+  const select = one('.wb-controls select') as HTMLSelectElement;
+  select.value = value;
+  select.dispatchEvent(new Event('change', { bubbles: true }));
+  await settle();
+}
+
 async function press(label: string): Promise<void> {
   button(label).click();
   await settle();
@@ -346,10 +353,13 @@ describe('clusters', () => {
       text: 'node %1 will be reclaimed in %2',
       args: ['i-2', ['duration', 118]] as IPhrase['args']
     };
-    const resizing = { text: 'A resize waits for the end of run %1.' };
+    const end = {
+      text: 'A resize waits for the end of run %1.',
+      args: ['digits'] as IPhrase['args']
+    };
     server.held = [
       aFleet({
-        resizing: { ...resizing, args: ['digits'] },
+        resizing: { step: end, epoch: end, end },
         nodes: [aNode({ head: true }), aNode({ id: 'i-2', notice })]
       })
     ];
@@ -361,6 +371,35 @@ describe('clusters', () => {
     expect(all('.wb-effect')).toEqual([]);
     await type('3');
     expect(one('.wb-effect').textContent).toContain('run digits');
+    expect(all('.wb-controls select')).toEqual([]);
+  });
+
+  it('asks when a run moves, if that makes a difference', async () => {
+    const effect = (text: string) => ({ text, args: [] });
+    const [step, epoch, end] = ['Next.', 'Epoch.', 'End.'].map(effect);
+    const held = aFleet({ resizing: { step, epoch, end } });
+    server.held = [held];
+    await look();
+    expect(all('.wb-controls select')).toEqual([]);
+    await type('3');
+
+    expect(one('.wb-effect').textContent).toBe('Next.');
+    await choose('epoch');
+    expect(one('.wb-effect').textContent).toBe('Epoch.');
+    one('.wb-controls').dispatchEvent(
+      new Event('submit', { bubbles: true, cancelable: true })
+    );
+    await look();
+    expect(server.sizes).toEqual([{ nodes: 3, at: 'epoch' }]);
+
+    server.held = [{ ...held, resizing: { step, epoch: null, end } }];
+    await look();
+    await type('4');
+    const times = all('.wb-controls option').map(
+      option => (option as HTMLOptionElement).value
+    );
+    expect(times).toEqual(['step', 'end']);
+    expect(one('.wb-effect').textContent).toBe('Next.');
   });
 
   it('has a name for every control', async () => {

@@ -150,6 +150,8 @@ export class FakeServer implements IApi {
   refusal: Error | null = null;
   /** Dollars an hour of every size, to which a person has to say yes. */
   price = 0;
+  /** The sizes that were asked for. */
+  readonly sizes: ISize[] = [];
   /** Answers wait until this is called, when it is set. */
   gate: Promise<void> = Promise.resolve();
 
@@ -177,6 +179,7 @@ export class FakeServer implements IApi {
       const sentence = `It would cost $${this.price}/h.`;
       return Promise.reject(new Refusal(402, sentence, true, this.price));
     }
+    this.sizes.push(size);
     return this._change('resize', name, asked(size));
   }
 
