@@ -42,7 +42,7 @@ WITH_NODE = export PATH="$(CURDIR)/$(BIN):$(if $(NODE_BIN),$(NODE_BIN):)$$PATH";
 	if [ -z "$$YARN_NPM_REGISTRY_SERVER" ]; then unset YARN_NPM_REGISTRY_SERVER; fi;
 
 # The lanes of make test, the longest first: one for each core, and one while others wait.
-LANES := quick root browser ranks kernels mpich
+LANES := browser slow root ranks fast kernels mpich
 CORES := $(shell nproc)
 JOBS := $(shell expr $(CORES) + 1)
 # make test-fast deals its modules out to two processes for each core: some of them wait.
@@ -103,8 +103,11 @@ test-fast: $(VENV)/made-test ## run the tests that take less than a minute toget
 $(PARTS:%=fast-%): fast-%:
 	$(BIN)/python $(PYTEST) -p no:xdist --part $*/$(words $(PARTS)) -m '$(QUICK) and not slow'
 
-lane-quick:
-	$(BIN)/python $(LANE) -m '$(QUICK)'
+lane-slow:
+	$(BIN)/python $(LANE) -m '$(QUICK) and slow'
+
+lane-fast:
+	$(BIN)/python $(LANE) -m '$(QUICK) and not slow'
 
 lane-ranks:
 	$(BIN)/python $(LANE) -m '$(RANKS)'

@@ -79,6 +79,7 @@ def test_a_slow_link_between_hosts_is_measured_and_crossed_by_the_hierarchy(two,
         assert mine["chosen"][0] != "hierarchical", mine["measured"]
 
 
+@pytest.mark.weekly
 def test_a_node_whose_link_is_slow_gets_a_part_that_spares_it() -> None:
     if reason := why_not():
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -38,7 +39,7 @@ class Pipe:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         self._change = change
-        self._lines: list[str] = []
+        self._lines: deque[str] = deque()
         self.errors = ""
         self.is_cut = False
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -62,8 +63,7 @@ class Pipe:
         self.write_bytes(text.encode())
 
     def lines(self) -> list[str]:
-        taken, self._lines = self._lines, []
-        return taken
+        return [self._lines.popleft() for _ in range(len(self._lines))]
 
     def end(self, *, force: bool = False) -> None:
         if not self._process.stdin.closed:
