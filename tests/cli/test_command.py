@@ -110,6 +110,7 @@ def test_a_script_replaces_the_source_of_a_resumed_run(workbench, store, stopped
         (["--resume", "digits", "--name", "x"], "--name cannot change when a run is resumed"),
         (["--resume", "digits", "--compress", "bf16"], "--compress cannot change when"),
         (["--resume", "digits", "--keep-batch", "per-rank"], "--keep-batch cannot change when"),
+        (["--resume", "digits", "--restart"], "--restart cannot change when"),
         (["--resume", "digits", "job.toml"], "A run cannot be resumed with a job file"),
         (["--resume", "other"], "No run is called 'other'"),
         ([], "Missing argument 'SCRIPT'."),
@@ -143,6 +144,20 @@ def test_a_job_file_runs_as_it_says(workbench, actor, store, script):
     assert (wish.path, wish.arguments) == (script, ("--epoch", "3"))
     assert (wish.parameters, wish.environment) == ((("lr", 0.1),), (("A", "1"),))
     assert (wish.grace, wish.wall_clock_limit) == (9.0, 604800.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "job", "restarts"),
+    [([], "restart = true", True), (["--restart"], "", True), ([], "restart = false", False)],
+)
+def test_a_script_that_loads_its_own_state_is_asked_for(
+    workbench, actor, store, script, words, job, restarts
+):
+    Path("job.toml").write_text(f'script = "train.py"\nname = "digits"\n{job}\n')
+
+    workbench("run", "--background", *words, "job.toml")
+
+    assert store.run("digits").wish.restarts is restarts
 
 
 def test_an_option_changes_a_job_wherever_it_is(workbench, actor, store, script):

@@ -17,8 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from workbench.core.run.metrics import HANDWRITTEN
 from workbench.core.run.rank_protocol import Batch, Ending, Progress
 from workbench.core.run.rank_wire import decode
+from workbench.core.run.snapshots import RESUMED_NAME
 from workbench.engine.run_log import BATCH_CHARACTERS, WAITING_PIECES, RunLog, make_for_owner
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -57,6 +59,25 @@ def test_values_are_taken_once_and_in_order(log, taken) -> None:
         ("loss", 2, 1.0),
     ]
     assert log.take() is None
+
+
+def test_the_first_value_of_a_script_that_starts_again_says_from_where(log, taken) -> None:
+    log.restarts = True
+    log.add(HANDWRITTEN, 1, 1.0)
+    before = taken()
+    log.add("loss", 501, 0.5)
+    log.add("loss", 502, 0.5)
+
+    first = taken()
+    log.add("loss", 503, 0.5)
+
+    assert [s.name for s in before.samples] == [HANDWRITTEN]
+    assert [(s.name, s.iteration) for s in first.samples] == [
+        (RESUMED_NAME, 500),
+        ("loss", 501),
+        ("loss", 502),
+    ]
+    assert [s.name for s in taken().samples] == ["loss"]
 
 
 def test_progress_alone_is_news_once(log, taken) -> None:

@@ -174,6 +174,22 @@ def test_gradients_without_a_loss_make_steps_without_one(trained) -> None:
     assert found.progress.iteration == found.said["steps"]
 
 
+@pytest.mark.parametrize(("is_restart", "first"), [(True, 10), (False, 1)])
+def test_a_script_that_starts_again_counts_on_from_the_epoch_of_its_sampler(
+    current_run, taken, is_restart, first
+) -> None:
+    hook_torch()
+    current_run.is_restart = is_restart
+
+    exec((LOOPS / "later_epochs.py").read_text(), {})
+    progress = current_run.log.progress
+    current_run.close()
+
+    seen = [sample.iteration for sample in taken().samples if sample.name == "loss"]
+    assert seen == [*range(first, first + 6)]
+    assert progress.epoch == (5.0 if is_restart else 2.0)
+
+
 def test_a_step_is_the_boundary_at_which_a_run_stops(current_run, taken) -> None:
     hook_torch()
     current_run.boundaries.stop_at(4)

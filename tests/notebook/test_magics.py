@@ -141,6 +141,17 @@ def test_a_cell_may_hold_shell_commands_and_magics(run_cell, stand_in, store, se
     assert store.runs()[0].wish.source == "!true\n%time x = 1\n"
 
 
+def test_a_script_that_loads_its_own_state_is_asked_for(
+    run_cell, stand_in, store, sent, tmp_path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import sys\n")
+
+    run_cell(f"%dist_train --restart {script}")
+
+    assert store.runs()[0].wish.restarts
+
+
 def test_a_script_keeps_its_own_options(run_cell, stand_in, store, sent, tmp_path) -> None:
     script = tmp_path / "train it.py"
     script.write_text("import sys\n")
@@ -164,6 +175,7 @@ def test_a_script_keeps_its_own_options(run_cell, stand_in, store, sent, tmp_pat
         ("%%dist_train --ranks 0\npass", "ranks must be at least 1, not 0"),
         ("%%dist_train --ranks 999\npass", "let ranks share cores (--oversubscribe)"),
         ("%%dist_train --ranks\npass", "--ranks: expected one argument"),
+        ("%%dist_train --restart\npass", "--restart is for scripts that load their own"),
         ("%%dist_train --grace -1\npass", "'-1' is not a length of time; write seconds"),
         ("%%dist_train --param lr\npass", "'lr' is not a parameter; write --param name=value"),
         ("%%dist_train --param 1a=2\npass", "'1a=2' is not a parameter"),

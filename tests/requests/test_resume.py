@@ -52,6 +52,18 @@ def test_a_stopped_run_is_queued_as_its_next_attempt(store, home, awake) -> None
     assert not past.is_automatic
 
 
+def test_a_script_that_loads_its_own_state_starts_again_without_a_snapshot(
+    store, home, awake
+) -> None:
+    stopped(store, RunKind.SCRIPT, restart=True)
+
+    wish = ask_resume(store, "fit")
+
+    fact = store.run("fit").fact
+    assert wish.restarts
+    assert (fact.attempt, fact.message) == (2, "The script starts again.")
+
+
 def test_a_resumed_run_waits_behind_those_that_wait(store, home, awake) -> None:
     save(store, stopped(store))
     ask_run(store, kind=RunKind.CELL, source="pass", name="other")

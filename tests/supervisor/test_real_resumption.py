@@ -12,10 +12,10 @@ import pytest
 from tests.supervisor.real import NAME, Table, real_table, until
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.cluster.size import Size
-from workbench.core.run.model import Run, RunState
+from workbench.core.run.model import Run, RunKind, RunState
 from workbench.requests.cluster import ask_size
 from workbench.requests.resume import ask_resume
-from workbench.requests.run import ask_stop
+from workbench.requests.run import ask_run, ask_stop
 
 pytestmark = [
     pytest.mark.mpi, pytest.mark.contract, pytest.mark.either_mpi, pytest.mark.timeout(180),
@@ -135,3 +135,52 @@ def test_an_elastic_loop_is_killed_and_moves_on_the_same_curve(table: Table) -> 
     assert (ended.fact.attempt, ended.fact.ranks) == (3, other)
     assert [*curve(table, run)] == [*range(1, 81)]
     assert curve(table, run) == pytest.approx(curve(table, whole.id), rel=1e-6)
+
+
+def losses(table: Table, run: str) -> dict[int, float]:
+    """Return rank 0's losses by iteration, each of which is drawn once."""
+    points = [p for p in table.store.points(run) if p.name == "loss" and p.rank == 0]
+    found = {p.iteration: p.value for p in points}
+    assert len(found) == len(points)
+    return found
+
+
+def own_script(table: Table, own: Path, pause: float) -> str:
+    """Start a script that loads its own newest checkpoint, on all ranks, and return its id."""
+    path = PROGRAMS / "own_checkpoints.py"
+    return ask_run(
+        table.store,
+        kind=RunKind.SCRIPT,
+        source=path.read_text(encoding="utf-8"),
+        path=str(path),
+        arguments=(str(own), str(pause)),
+        cluster=NAME,
+        restart=True,
+    ).id
+
+
+def test_a_script_with_its_own_checkpoints_starts_again(table: Table, tmp_path) -> None:
+    undisturbed = table.ended(own_script(table, tmp_path / "undisturbed.npz", 0.0))
+    run = own_script(table, tmp_path / "own.npz", 0.1)
+    until(lambda: table.store.run(run).fact.iteration >= 7)
+    before = table.store.run(run).fact
+    victim = table.store.ranks(NAME, before.generation)[1]
+    os.kill(victim.pid, signal.SIGKILL)
+    until(lambda: table.store.run(run).fact.resumed_at > 0)
+    ask_size(table.store, Size(5 - before.ranks, None), cluster=NAME, oversubscribe=True)
+
+    ended = table.ended(run)
+
+    fact = ended.fact
+    assert fact.state is RunState.FINISHED, fact.message
+    lost, left = table.store.attempts(run)
+    assert lost.message.startswith(f"Rank 1 on {victim.host} was lost (")
+    assert lost.message.endswith("). Retry 1 of 3.")
+    assert left.resumed_at in (5, 10)  # rank 0 may have done some steps more until it ended
+    assert fact.message == (
+        f"It left its {before.ranks} ranks for another size. "
+        f"The script starts again on {5 - before.ranks} ranks."
+    )
+    assert losses(table, run) == pytest.approx(losses(table, undisturbed.id), rel=1e-9)
+    assert [*losses(table, run)] == [*range(1, 31)]
+    assert f"restarts 2 ranks {5 - before.ranks}" in table.written(ended)[0]

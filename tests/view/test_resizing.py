@@ -7,6 +7,7 @@ import pytest
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.run.model import RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Sample
+from workbench.core.run.script_restart import restart_environment
 from workbench.core.run.snapshots import SECONDS_NAME
 from workbench.view.page_messages import cluster_message
 from workbench.view.phrase import english
@@ -55,6 +56,24 @@ def test_a_run_that_could_not_follow_is_said_to_keep_its_ranks(store, supervisor
     assert english(resize_effect(store, "default")) == (
         "A resize waits for the end of run digits. It uses `x`, which no cell has made."
     )
+
+
+@pytest.mark.parametrize(
+    ("at", "words"),
+    [
+        ("step", "starts again on the new ranks when these are ready; it loads its own newest"),
+        ("epoch", "starts again on the new ranks at the end of its epoch; it loads its own newest"),
+        ("end", "A resize waits for the end of run own."),
+    ],
+)
+def test_a_script_that_loads_its_own_state_is_said_to_start_again(
+    store, supervisor, at, words
+) -> None:
+    chosen = restart_environment(RunKind.SCRIPT, restart=True)
+    wish = RunWish("261121-003229-rest", "own", RunKind.SCRIPT, "", environment=chosen)
+    supervisor.put_run_fact(store.wish_run(wish).id, state=RunState.RUNNING)
+
+    assert words in english(resize_effect(store, "default", ResizeAt(at)))
 
 
 def test_a_measurement_is_waited_for(store, supervisor) -> None:

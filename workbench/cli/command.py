@@ -206,6 +206,7 @@ def run(script: str | None, arguments: tuple[str, ...], **given: Any) -> int:
             oversubscribe=shared,
             grace=job.grace if given["grace"] is None else given["grace"],
             retries=job.retries if given["retries"] is None else given["retries"],
+            restart=given["restart"] or job.restart,
             wall_clock_limit=job.limit
             if given["wall_clock_limit"] is None
             else given["wall_clock_limit"],

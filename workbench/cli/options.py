@@ -167,6 +167,7 @@ RUN = {
     "When it stops": [
         option("--grace", type=SECONDS, show_default="5s"),
         count("--retries", show_default="3"),
+        flag("--restart"),
         option("--wall-clock-limit", type=SECONDS, help="Stop the run after this time.",
                show_default="no limit; 7d for a job file whose nodes cost"),
     ],

@@ -156,10 +156,15 @@ class _Rank(threading.Thread):
             **dict(self._assignment.parameters),
         }
 
-    def _report(self, *, epoch: float = 0.0, **values: float) -> None:
+    def _report(self, *, epoch: float = 0.0, iteration: int = 0, **values: float) -> None:
         self.boundary += 1
+        if iteration:
+            self.first = iteration - self.boundary
         ends_epoch, self.epoch = int(epoch) > int(self.epoch), epoch
         now = time.time()
+        if self._assignment.is_restart and self.boundary == 1 and self.number == 0:
+            first = Sample(RESUMED_NAME, self.iteration - 1, now, 0.0)
+            self.send_batch((first,))
         self.send_batch(tuple(Sample(n, self.iteration, now, float(v)) for n, v in values.items()))
         if self.stop_at is not None and self.boundary >= self.stop_at:
             raise _Stopped

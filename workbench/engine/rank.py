@@ -113,6 +113,8 @@ class Rank:
         attempt = f"-{assignment.attempt}" * (assignment.attempt > 1)
         path = Path(assignment.directory) / f"rank-{self.number}{attempt}.log"
         run = Current(RunLog(assignment.execution, self.number, path), leader=self._leader)
+        run.log.restarts = assignment.is_restart and not self.number
+        run.is_restart = assignment.is_restart
         if assignment.continues:
             folder = Path(assignment.continues)
             run.edge = Edge(lambda execution: self._continue_as(run, execution, folder))

@@ -27,6 +27,7 @@ class Current:
         own_names: What the user's program reports by ``workbench.report``.
         in_loop: The number of the iteration that an elastic loop is in, from 1; 0 outside of one.
             The ends of its steps are then the only boundaries.
+        is_restart: Whether a script starts again here, which loads its own state.
         seen_epoch: Epochs done, as the batches say that a loop without a trainer trains on.
     """
 
@@ -41,6 +42,7 @@ class Current:
     own_names: set[str] = field(default_factory=set)
     in_loop: int = 0
     seen_epoch: float = 0.0
+    is_restart: bool = False
     _is_counted: bool = False
     _reported: set[str] = field(default_factory=set)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from workbench.core.performance.measurement import RESULT_STREAM
 from workbench.core.run.display import Display
+from workbench.core.run.metrics import HANDWRITTEN
 from workbench.core.run.rank_protocol import (
     ERROR_CHARACTERS,
     MOST,
@@ -26,6 +27,7 @@ from workbench.core.run.rank_protocol import (
     shortened,
 )
 from workbench.core.run.rank_wire import encode
+from workbench.core.run.snapshots import RESUMED_NAME
 from workbench.engine.display_buffer import Gallery, Noted
 from workbench.engine.outbox import Outbox
 
@@ -66,6 +68,8 @@ class RunLog:
         self._written = self._taken = 0  # characters
         self.is_watched = True
         """Whether a page follows the run, as far as the supervisor has said."""
+        self.restarts = False
+        """Whether a script starts again here: the first value says from where it has continued."""
         self.looked = 0.0
         """When the channel last took what there was, in monotonic seconds."""
         self._heard = 0.0
@@ -259,7 +263,16 @@ class RunLog:
                 ]
             except Exception as error:  # noqa: BLE001  # extensions may add anything
                 self.refuse(error)
-        return found
+        return self._with_beginning(found) if self.restarts else found
+
+    def _with_beginning(self, samples: list[Sample]) -> list[Sample]:
+        """Add from where a script that starts again has continued, once it reports a value."""
+        # What our hooks count comes before what the program says of the same step.
+        first = next((sample for sample in samples if sample.name != HANDWRITTEN), None)
+        if first is None:
+            return samples
+        self.restarts = False
+        return [Sample(RESUMED_NAME, max(0, first.iteration - 1), first.time, 0.0), *samples]
 
     def _encoded(self, batch: Batch) -> bytes | None:
         try:

@@ -311,6 +311,7 @@ class _Hooks:
             id(loader.dataset),
             functools.partial(_length, loader) if is_sized else int,
             size if isinstance(size, int) else 0,
+            epoch=_epoch(loader.sampler),
         )
 
 
@@ -319,6 +320,12 @@ def _is_called_by(frame: FrameType | None, outer: FrameType | None) -> bool:
         if frame is outer:
             return True
     return False
+
+
+def _epoch(sampler: Any) -> int:
+    """Return the epoch that was set by ``set_epoch``; 0 for a sampler without one."""
+    epoch = getattr(sampler, "epoch", 0)
+    return epoch if isinstance(epoch, int) and epoch > 0 else 0
 
 
 def _length(loader: Any) -> int:

@@ -54,15 +54,23 @@ class Pass:
         length: Returns the number of batches, 0 if unknown; asked once the loop trains on them.
         batch: Examples of a batch; 0 if unknown.
         repeats: Whether the source begins again by itself, in the same pass.
+        epoch: Epochs before this one, as the program has set it in its sampler; 0 if it has not.
     """
 
-    __slots__ = ("_length", "_measure", "batch", "number", "position", "repeats", "source")
+    __slots__ = ("_length", "_measure", "batch", "epoch", "number", "position", "repeats", "source")
     _count = 0
 
     def __init__(
-        self, source: object, length: Callable[[], int], batch: int, *, repeats: bool = False
+        self,
+        source: object,
+        length: Callable[[], int],
+        batch: int,
+        *,
+        repeats: bool = False,
+        epoch: int = 0,
     ) -> None:
         Pass._count += 1
+        self.epoch = epoch
         self.number = Pass._count
         self.source = source
         self.batch = batch
@@ -122,6 +130,10 @@ class TrainingLoop:
         self._time.backward()
         if (given := self._given) is not None:
             self._given = None
+            if self._run.is_restart and not self.steps and given.epoch and given.length:
+                # A script that has loaded its state continues in the epoch that it sets there.
+                self._counter.iteration = given.epoch * given.length
+                self._epochs.begin_at(given.epoch)
             self._epochs.trained(
                 given.source, given.length, given.number, given.position, repeats=given.repeats
             )

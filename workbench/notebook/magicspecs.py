@@ -44,6 +44,7 @@ TRAIN = (
     OVERSUBSCRIBE,
     MagicOption("--grace", "SECONDS", read=seconds, shown=f"{DEFAULT_GRACE:g}s"),
     _number("--retries", shown=str(DEFAULT_RETRIES)),
+    MagicOption("--restart"),
     MagicOption("--communicator", "NAME", offers="communicators"),
     MagicOption("--compress", "NAME", offers="codecs"),
     MagicOption("--double-buffering"),

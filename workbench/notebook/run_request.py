@@ -50,6 +50,7 @@ def train(
             oversubscribe=options.oversubscribe,
             grace=DEFAULT_GRACE if options.grace is None else options.grace,
             retries=DEFAULT_RETRIES if options.retries is None else options.retries,
+            restart=options.restart,
             environment=(
                 *exchange_environment(
                     options.communicator,

@@ -24,7 +24,7 @@ _SAVERS = (
 )
 
 
-_KEPT = ("name", "cluster", "communicator", "compress", "double_buffering", "keep_batch")
+_KEPT = ("name", "cluster", "communicator", "compress", "double_buffering", "keep_batch", "restart")
 
 
 def check_kept(options: Mapping[str, object]) -> None:
@@ -81,6 +81,7 @@ def ask_resume(
     iteration = _snapshot_of(store, run, fleet)
     merged = tuple({**dict(run.wish.parameters), **dict(parameters)}.items())
     where = "its newest snapshot" if iteration == NONE else f"iteration {iteration:,}"
+    message = "The script starts again." if run.wish.restarts else f"Continues from {where}."
     changes = Changes(
         now,
         source=source,
@@ -94,7 +95,7 @@ def ask_resume(
         world=world,
         fleet=fleet,
     )
-    store.resume_run(run.fact, f"Continues from {where}.", changes)
+    store.resume_run(run.fact, message, changes)
     wake_supervisor(run.wish.cluster)
     return store.run(run.id).wish
 
@@ -121,6 +122,8 @@ def _check_source(run: Run, source: str | None, path: str | None) -> None:
 
 def _snapshot_of(store: Store, run: Run, fleet: FleetWish) -> int:
     """Return the iteration of the run's newest snapshot; -1 if only the ranks know it."""
+    if run.wish.restarts:
+        return NONE
     called, iteration = f"Run {run.wish.name!r}", store.newest_snapshot(run.id)
     if fleet.provider in ELSEWHERE or fleet.snapshots:
         if iteration == NONE:

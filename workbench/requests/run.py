@@ -15,6 +15,7 @@ from workbench.core.cluster.target_world import KNOWN, wished_world
 from workbench.core.fleet.model import FleetWish
 from workbench.core.run.model import DEFAULT_RETRIES, Run, RunKind, RunWish, check_run_name
 from workbench.core.run.retries import check_retries
+from workbench.core.run.script_restart import restart_environment
 from workbench.core.world.world import World
 from workbench.errors import InputError, StateError
 from workbench.requests.cluster import (
@@ -46,6 +47,7 @@ def ask_run(
     grace: float = 5.0,
     wall_clock_limit: float = 0.0,
     retries: int = DEFAULT_RETRIES,
+    restart: bool = False,
 ) -> RunWish:
     """Queue a run on ``cluster``, which is started or grown if necessary.
 
@@ -53,6 +55,7 @@ def ask_run(
         setup: The set-up cell's own name; empty for every other run.
         ranks: Ranks to run on; None for all. More than the cluster has grows it.
         retries: How often it is tried again after a failure.
+        restart: Whether it is a script that is started again from its top, and loads its own state.
 
     Raises:
         InputError: An option is not valid; nothing was started.
@@ -66,6 +69,7 @@ def ask_run(
     if grace < 0:
         raise InputError(f"grace must be at least 0 seconds, not {grace:g}.")
     check_retries(retries)
+    restarts = restart_environment(kind, restart=restart)
     world, fleet = world_for(store, cluster, ranks, oversubscribe, now)
     wish = store.wish_run(
         RunWish(
@@ -78,7 +82,7 @@ def ask_run(
             folder=folder or os.getcwd(),
             arguments=arguments,
             parameters=parameters,
-            environment=environment,
+            environment=(*environment, *restarts),
             ranks=ranks or 0,
             grace=grace,
             wall_clock_limit=wall_clock_limit,

@@ -21,6 +21,7 @@ from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt,
 from workbench.core.run.resumption import (
     NONE,
     can_move,
+    follows,
     has_left,
     has_left_unasked,
     is_at_fault,
@@ -77,7 +78,7 @@ class Activity(RunReport):
         now: Moment,
         notice: str = "",
     ) -> None:
-        continued = why_continued(store.attempts(run.id))
+        continued = why_continued(store.attempts(run.id), run.wish.ranks or world.size)
         super().__init__(run, world, store, " ".join(filter(None, (continued, notice))))
         self.gave_up = ""
         self._cluster = cluster
@@ -102,7 +103,7 @@ class Activity(RunReport):
         """Whether the run can continue in another world; also while it leaves its own."""
         is_stopping = self._active.stop_wished and not self._is_moving
         is_ending = self.is_reported or is_stopping or self._active.failed
-        return can_move(self.run.wish.kind, self._snapshot) and not is_ending
+        return can_move(self.run.wish, self._snapshot) and not is_ending
 
     @property
     def is_moving(self) -> bool:
@@ -215,7 +216,9 @@ class Activity(RunReport):
             log.info("Run %r leaves its ranks for a new size.", self.run.wish.name)
             self._is_moving, self._left_nodes = True, left_nodes
             self._notice = leaves(left_nodes, at_epoch=at_epoch)
-            self._leave(now, math.inf, at_epoch=at_epoch)
+            # A script that loads its own state need not come to a boundary.
+            must_come = at_epoch or not self.run.wish.restarts
+            self._leave(now, math.inf if must_come else self.run.wish.grace, at_epoch=at_epoch)
 
     def _leave(self, now: Moment, grace: float, *, at_epoch: bool = False) -> None:
         """Ask the ranks to leave; an earlier request to leave at an epoch's end holds too."""
@@ -320,7 +323,7 @@ class Activity(RunReport):
         run, ending = self.run, self._active.ranks[failure.rank].ending
         self._snapshot = self._store.newest_snapshot(run.id)
         is_stopping = self._active.stop_wished and not self._is_moving
-        may_retry = can_move(run.wish.kind, self._snapshot) and not is_stopping
+        may_retry = can_move(run.wish, self._snapshot) and not is_stopping
         if ending is None or not (may_retry and may_differ(run.wish.kind, ending)):
             self._report_failure(failure.rank, failure.error, failure.traceback, now, failure.whole)
         elif why := self._why_no_retry(ending.iteration, failure.traceback):
@@ -420,15 +423,15 @@ class Activity(RunReport):
             self._add(LOST_VARIABLES)
 
     def _is_blameless(self, deaths: tuple[Death, ...]) -> bool:
-        """Return whether the run has a snapshot, and neither it nor its user ended the world."""
+        """Return whether the run can continue, and neither it nor its user ended the world."""
         endings = {n: rank.ending for n, rank in enumerate(self._active.ranks) if rank.ending}
         # What the ranks could no longer send has been read from their logs meanwhile.
         endings |= self._store.endings(self.run.id)
         self._snapshot = self._store.newest_snapshot(self.run.id)
         has_failed = any(e.state == "failed" and not e.secondary for e in endings.values())
         is_stopping = self._active.stop_wished and not self._is_moving
-        has_snapshot = can_move(self.run.wish.kind, self._snapshot)
-        return has_snapshot and not (has_failed or is_stopping or is_at_fault(deaths))
+        may_continue = can_move(self.run.wish, self._snapshot)
+        return may_continue and not (has_failed or is_stopping or is_at_fault(deaths))
 
     def _continue(self, state: RunState, cause: str, now: Moment) -> None:
         """End this attempt; its successor is queued by ``keep``.
@@ -438,14 +441,15 @@ class Activity(RunReport):
             cause: Why it ended, the beginning of a sentence.
         """
         self._snapshot = self._store.newest_snapshot(self.run.id)
-        seconds = self._store.seconds_since(self.run.id, self._snapshot)
-        lost = lost_steps(self._fact.iteration, self._snapshot, seconds)
-        cause = f"{cause}. {lost}" if lost else cause
+        if not self.run.wish.restarts:  # of which the first step says what was lost
+            seconds = self._store.seconds_since(self.run.id, self._snapshot)
+            lost = lost_steps(self._fact.iteration, self._snapshot, seconds)
+            cause = f"{cause}. {lost}" if lost else cause
         again = ""
         if self._failed_at != NONE:
             again = f" {retry(self._store.attempts(self.run.id), self.run.wish.retries)}"
         self._next = replace(self._fact, state=state, ended=now.wall, message=f"{cause}.{again}")
-        self._message = f"{cause}; it continues from iteration {self._snapshot:,}.{again}"
+        self._message = f"{cause}; {follows(self.run.wish, self._snapshot)}.{again}"
         self.over = True
         log.info("Run %r: %s", self.run.wish.name, self._message)
 

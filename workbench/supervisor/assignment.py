@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 from workbench.core.run.model import Assignment, Run
+from workbench.core.run.script_restart import torchelastic_environment
 from workbench.store.paths import run_directory
 
 
@@ -29,7 +30,7 @@ def assignment_of(
         folder=wish.folder,
         arguments=wish.arguments,
         parameters=wish.parameters,
-        environment=wish.environment,
+        environment=(*torchelastic_environment(run), *wish.environment),
         ranks=run.fact.ranks,
         directory=str(run_directory(wish.id)),
         master_port=_free_port(),

@@ -467,11 +467,11 @@ class Supervisor:
     def _standings(self) -> list[ObservedWorld]:
         departures = self._departures()
         movable = [
-            (generation, one.run.id)
+            (generation, one.run)
             for generation, one in self._activities.items()
             if one.is_movable and departures[generation] is not Departure.NEVER
         ]
-        copied = {generation: self._files.has_copy(run) for generation, run in movable}
+        copied = {n: run.wish.restarts or self._files.has_copy(run.id) for n, run in movable}
         worlds = self._worlds.standings(self._preparation.setup_names, self._activities, copied)
         return [
             replace(world, is_due=departures.get(world.fact.generation) is not Departure.LATER)

@@ -223,7 +223,8 @@ class Preparation:
         if activity.is_moving:
             return world
         refusal = self._refused(run)
-        if newest in (0, world.fact.generation):
+        # A script that restarts begins only once its old ranks have ended: nothing runs before.
+        if newest in (0, world.fact.generation) or run.wish.restarts:
             return replace(world, is_movable=not self.hindrance(run))
         return replace(
             world,

@@ -27,7 +27,7 @@ def resize_effects(store: Store, cluster: str) -> dict[ResizeAt, Phrase]:
         del effects[ResizeAt.EPOCH]
     if not is_resumable(run.wish.kind):
         return effects
-    if not can_move(run.wish.kind, store.newest_snapshot(run.id)):
+    if not can_move(run.wish, store.newest_snapshot(run.id)):
         now = phrase(
             "A resize waits for the first snapshot of run %1, or for its end if it saves none; "
             "loops of workbench.elastic save them.",
@@ -37,13 +37,27 @@ def resize_effects(store: Store, cluster: str) -> dict[ResizeAt, Phrase]:
     if run.fact.hindrance:
         now = phrase("A resize waits for the end of run %1. %2", name, run.fact.hindrance)
         return {**dict.fromkeys(effects, now), ResizeAt.END: at_end}
-    effects[ResizeAt.STEP] = phrase(
-        "Run %1 moves to the new ranks at its next iteration, when these are ready.", name
-    )
-    if ResizeAt.EPOCH in effects:
-        effects[ResizeAt.EPOCH] = phrase(
+    if run.wish.restarts:
+        step = phrase(
+            "The script of run %1 starts again on the new ranks when these are ready; it loads its "
+            "own newest checkpoint.",
+            name,
+        )
+        epoch = phrase(
+            "The script of run %1 starts again on the new ranks at the end of its epoch; it loads "
+            "its own newest checkpoint.",
+            name,
+        )
+    else:
+        step = phrase(
+            "Run %1 moves to the new ranks at its next iteration, when these are ready.", name
+        )
+        epoch = phrase(
             "Run %1 moves to the new ranks at the end of its epoch, when these are ready.", name
         )
+    effects[ResizeAt.STEP] = step
+    if ResizeAt.EPOCH in effects:
+        effects[ResizeAt.EPOCH] = epoch
     return effects
 
 

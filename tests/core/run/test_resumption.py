@@ -56,9 +56,9 @@ def test_what_is_done_again_is_counted_in_steps_and_time(iteration, seconds, tex
 
 
 def test_the_reason_of_a_restart_stays_with_the_run() -> None:
-    assert why_continued([LOST]) == "Rank 1 was lost. Continued from iteration 120."
-    assert why_continued([replace(LOST, is_automatic=False)]) == ""
-    assert why_continued([]) == ""
+    assert why_continued([LOST], 2) == "Rank 1 was lost. Continued from iteration 120."
+    assert why_continued([replace(LOST, is_automatic=False)], 2) == ""
+    assert why_continued([], 2) == ""
 
 
 def test_a_loss_names_the_rank_or_else_the_world() -> None:

@@ -49,6 +49,15 @@ def test_epochs_are_counted_by_passes_over_the_one_source() -> None:
     assert seen == [0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 3.25]
 
 
+def test_epochs_count_on_from_the_one_that_a_script_begins_with() -> None:
+    epochs = EpochCounter()
+
+    epochs.begin_at(3)
+    epochs.trained("data", 4, 1, 1)
+
+    assert epochs.epoch == 3.25
+
+
 def test_epochs_are_unknown_with_two_sources_or_without_a_length() -> None:
     two, endless = EpochCounter(), EpochCounter()
 

@@ -174,6 +174,7 @@ class Job(BaseModel):
         description=f"a whole number from 0 to {MOST_RETRIES:,}",
         examples=[3],
     )
+    restart: bool = Field(default=False, strict=True, description="true or false", examples=[True])
     wall_clock_limit: Seconds = Field(default=0.0, description="a length of time", examples=["90m"])
     cluster: Annotated[str, AfterValidator(_explained(check_cluster_name))] = Field(
         default=DEFAULT_CLUSTER, description="a text", examples=["default"]

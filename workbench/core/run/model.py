@@ -14,6 +14,8 @@ from workbench.errors import InputError
 DEFAULT_GRACE = 5.0
 DEFAULT_RETRIES = 3
 MOST_NAME = 80
+RESTART_VARIABLE = "WORKBENCH_RESTART"
+"""Set on the ranks of a script that is started again; see ``core.run.script_restart``."""
 
 
 class RunKind(StrEnum):
@@ -92,6 +94,11 @@ class RunWish:
     replays: str = ""
     retries: int = DEFAULT_RETRIES
 
+    @property
+    def restarts(self) -> bool:
+        """Whether it is a script that is started again from its top, and loads its own state."""
+        return self.kind is RunKind.SCRIPT and RESTART_VARIABLE in dict(self.environment)
+
 
 @dataclass(frozen=True)
 class RunFact:
@@ -115,7 +122,8 @@ class RunFact:
         traceback: The failed rank's own traceback with the frames that ``error`` leaves out.
         attempt: 1 for the run's first start, and one more for each time that it was resumed.
         resumed_at: The iteration of the snapshot that the attempt continues from, once its ranks
-            have read it; -1 before, and in a first attempt.
+            have read it; -1 before, and in a first attempt. Of a script that is started again, the
+            one before the first that rank 0 reports.
         resumed: Epoch seconds at which that was reported; 0 before.
         ranks_before: Number of ranks of the attempt before; 0 in a first attempt.
         hindrance: Why it could not leave its ranks for others now, in sentences; empty if it could.
@@ -212,6 +220,11 @@ class Assignment:
     def execution(self) -> str:
         """The id of this attempt, which the messages of its ranks have."""
         return execution_id(self.run, self.attempt)
+
+    @property
+    def is_restart(self) -> bool:
+        """Whether a script starts again here that loads its own state."""
+        return self.attempt > 1 and RESTART_VARIABLE in dict(self.environment)
 
 
 def only_printed(run: Run, has_values: bool) -> bool:

@@ -1,8 +1,8 @@
 """Decide whether a run that has lost its world continues by itself, and say from where.
 
 It continues from its newest snapshot if a node was lost, a rank's process was killed, or the world
-ended without being asked. What counts as a failure, and how often a run is tried again after one,
-is in ``core.run.retries``.
+ended without being asked. A script that loads its own checkpoints is started again without one.
+What counts as a failure, and how often a run is tried again after one, is in ``core.run.retries``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from workbench.core.cluster.generation import Death
-from workbench.core.run.model import Run, RunFact, RunKind, RunState
+from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Ending
 from workbench.core.units import count, duration
 
@@ -107,13 +107,18 @@ def is_resumable(kind: RunKind) -> bool:
     return kind in (RunKind.CELL, RunKind.SCRIPT)
 
 
-def can_move(kind: RunKind, snapshot: int) -> bool:
+def saves_snapshots(wish: RunWish) -> bool:
+    """Return whether a run's trainings save snapshots; a script that restarts saves its own."""
+    return is_resumable(wish.kind) and not wish.restarts
+
+
+def can_move(wish: RunWish, snapshot: int) -> bool:
     """Return whether a run can continue in another world.
 
     Args:
         snapshot: The iteration of its newest snapshot; -1 for none.
     """
-    return is_resumable(kind) and snapshot != NONE
+    return wish.restarts or (is_resumable(wish.kind) and snapshot != NONE)
 
 
 def offers_resume(run: Run, snapshot: int) -> bool:
@@ -122,7 +127,7 @@ def offers_resume(run: Run, snapshot: int) -> bool:
     Args:
         snapshot: The iteration of its newest snapshot; -1 for none.
     """
-    return can_move(run.wish.kind, snapshot) and run.fact.state in _RESUMABLE_STATES
+    return can_move(run.wish, snapshot) and run.fact.state in _RESUMABLE_STATES
 
 
 def continuations(past: Sequence[Attempt], present: RunFact) -> list[Continuation]:
@@ -202,12 +207,29 @@ def lost_steps(iteration: int, snapshot: int, seconds: float) -> str:
     return f"Lost {count(lost, 'step')}{f' ({duration(seconds)})' if seconds > 0 else ''}"
 
 
-def why_continued(past: Sequence[Attempt]) -> str:
-    """Return why the present attempt was begun; empty if it was requested, or is the first."""
+def why_continued(past: Sequence[Attempt], ranks: int) -> str:
+    """Return why the present attempt was begun; empty if it was requested, or is the first.
+
+    Args:
+        ranks: Its world size.
+    """
     last = past[-1] if past else None
     if last is None or not last.is_automatic:
         return ""
+    if last.snapshot == NONE:
+        return f"{last.message} The script starts again on {count(ranks, 'rank')}."
     return f"{last.message} Continued from iteration {last.snapshot:,}."
+
+
+def follows(wish: RunWish, snapshot: int) -> str:
+    """Return how a run that has lost or left its world continues, as a clause.
+
+    Args:
+        snapshot: The iteration of its newest snapshot.
+    """
+    if wish.restarts:
+        return "the script starts again"
+    return f"it continues from iteration {snapshot:,}"
 
 
 def leaves(nodes: str, *, at_epoch: bool = False) -> str:
@@ -250,10 +272,11 @@ def remedy(run: Run, snapshot: int, why_not: str) -> str:
     """
     if not is_resumable(run.wish.kind):
         return f"Run the {run.wish.kind} again; no snapshot of it was saved."
-    if snapshot == NONE:
+    if snapshot == NONE and not run.wish.restarts:
         return (
             f"Run the {run.wish.kind} again; no snapshot of it was saved. Loops of "
             "`workbench.elastic` save them."
         )
-    why = f"It does not continue by itself: {why_not}. " if why_not else ""
+    acts = "start again" if run.wish.restarts else "continue"
+    why = f"It does not {acts} by itself: {why_not}. " if why_not else ""
     return f"{why}Resume it with `workbench run --resume {shlex.quote(run.wish.name)}`."

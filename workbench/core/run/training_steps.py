@@ -67,6 +67,10 @@ class EpochCounter:
         """Epochs done, such as 1.5; 0 if unknown."""
         return self._epoch if len(self._sources) == 1 else 0.0
 
+    def begin_at(self, epoch: int) -> None:
+        """Count on from the beginning of an epoch, given by those before it."""
+        self._epoch = float(epoch)
+
     def trained(
         self, source: object, length: int, number: int, position: float, *, repeats: bool = False
     ) -> None:

@@ -18,7 +18,7 @@ from workbench.core.fleet.model import ELSEWHERE, FleetWish, Provider
 from workbench.core.node.snapshot_protocol import FETCH, LIMIT, REMOVE, STORE
 from workbench.core.node.staging import snapshot_folder
 from workbench.core.run.model import Run, RunKind
-from workbench.core.run.resumption import is_resumable
+from workbench.core.run.resumption import saves_snapshots
 from workbench.core.run.snapshot_copies import (
     SHARE_OF_DISK,
     SHARE_OF_LINK,
@@ -62,7 +62,7 @@ def snapshot_place(
     """
     owner = run.wish.replays or run.id
     reads = run.wish.kind is RunKind.REPLAY and has_snapshot(owner)
-    if not (reads or is_resumable(run.wish.kind)):
+    if not (reads or saves_snapshots(run.wish)):
         return ""
     if provider in ELSEWHERE:
         return snapshot_folder(run.wish.cluster, owner)
@@ -148,7 +148,7 @@ class Snapshots:
 
     def begin(self, run: Run, hosts: Sequence[str], fleet: FleetWish) -> None:
         """Copy the snapshots of a run that begins, or continues, on some hosts."""
-        if is_resumable(run.wish.kind) and _are_copied(fleet):
+        if saves_snapshots(run.wish) and _are_copied(fleet):
             copies = self._copies_of(run, hosts, fleet)
             with self._lock:
                 self._runs[run.id] = copies
@@ -163,7 +163,7 @@ class Snapshots:
 
     def are_placed(self, run: Run, hosts: Sequence[str], fleet: FleetWish) -> bool:
         """Return whether a run can begin on some hosts; if not, its snapshots are brought there."""
-        needs_some = run.fact.attempt > 1 and is_resumable(run.wish.kind)
+        needs_some = run.fact.attempt > 1 and saves_snapshots(run.wish)
         if not (needs_some and _are_copied(fleet)):
             return True
         wanted = (run.fact.attempt, self._addresses(hosts))
