@@ -93,6 +93,26 @@ def test_a_run_that_is_asked_to_stop_while_it_is_lost_stops(stage: Stage) -> Non
     assert (fact.state, fact.attempt) == (RunState.FAILED, 1)
 
 
+def test_a_run_that_asked_for_more_ranks_than_are_left_ends_on_those(stage: Stage) -> None:
+    stage.up(3)
+    source = """
+for iteration in range(resume(), 400):
+    report(loss=1)
+    if iteration == 3:
+        snapshot()
+    if size == 2:
+        break
+    sleep(0.02)
+"""
+    run = stage.ask(source, ranks=3)
+    stage.until(lambda: stage.store.newest_snapshot(run) == 4)
+    stage.store.wish_cluster(NAME, up=True, ranks=2, oversubscribe=True)
+
+    fact = stage.ended(run).fact
+
+    assert (fact.state, fact.attempt, fact.ranks) == (RunState.FINISHED, 2, 2)
+
+
 def test_a_run_moves_to_the_new_size_at_a_boundary(stage: Stage) -> None:
     stage.up(2)
     source = """

@@ -82,7 +82,7 @@ class Activity(RunReport):
         super().__init__(run, world, store, " ".join(filter(None, (continued, notice))))
         self.gave_up = ""
         self._cluster = cluster
-        size = run.wish.ranks or world.size
+        size = run.fact.ranks or run.wish.ranks or world.size  # it may continue on fewer
         endings = store.endings(run.id)
         standings = tuple(RankStanding(ending=endings.get(n)) for n in range(size))
         self._active = Active(run.execution, standings, run.wish.grace, cluster.fault_tolerant)
