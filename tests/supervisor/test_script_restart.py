@@ -1,4 +1,4 @@
-"""A script that loads its own checkpoints is started again on new ranks, and its curve continues."""
+"""A script that loads its own checkpoints starts again on new ranks, and its curve continues."""
 
 from __future__ import annotations
 
@@ -147,6 +147,24 @@ def test_a_resize_ends_it_at_a_step_or_after_its_grace(
     assert max(beside) == 1  # the old and the new ranks never run the script side by side
     (past,) = stage.store.attempts(run)
     assert (past.state, past.failed_at) == (RunState.STOPPED, -1)
+
+
+ANSWERS = """try:
+            sleep(60)
+        except KeyboardInterrupt as error:
+            raise {error} from error"""
+
+
+@pytest.mark.parametrize("error", ["SystemExit(0)", "SystemExit(3)", "ValueError('torn')"])
+def test_how_it_answers_the_interrupt_of_a_resize_is_no_failure(
+    stage: Stage, checkpoint, error
+) -> None:
+    stage.up(2)
+    run = begin(stage, checkpoint, ANSWERS.format(error=error), grace=0.2, retries=0)
+    at_sixth(stage, run)
+    stage.store.wish_cluster(NAME, up=True, ranks=3, oversubscribe=True)
+
+    assert finished(stage, run, 3).attempt == 2
 
 
 def test_it_leaves_at_the_end_of_an_epoch(stage: Stage, checkpoint) -> None:

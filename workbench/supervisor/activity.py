@@ -78,11 +78,11 @@ class Activity(RunReport):
         now: Moment,
         notice: str = "",
     ) -> None:
-        continued = why_continued(store.attempts(run.id), run.wish.ranks or world.size)
+        size = run.fact.ranks or run.wish.ranks or world.size  # it may continue on fewer
+        continued = why_continued(store.attempts(run.id), size)
         super().__init__(run, world, store, " ".join(filter(None, (continued, notice))))
         self.gave_up = ""
         self._cluster = cluster
-        size = run.fact.ranks or run.wish.ranks or world.size  # it may continue on fewer
         endings = store.endings(run.id)
         standings = tuple(RankStanding(ending=endings.get(n)) for n in range(size))
         self._active = Active(run.execution, standings, run.wish.grace, cluster.fault_tolerant)
@@ -320,6 +320,8 @@ class Activity(RunReport):
 
     def _fail(self, failure: Fail, now: Moment) -> None:
         """Report that a rank has failed, or let the run be tried again from its snapshot."""
+        if self._is_interrupted_to_move:
+            return
         run, ending = self.run, self._active.ranks[failure.rank].ending
         self._snapshot = self._store.newest_snapshot(run.id)
         is_stopping = self._active.stop_wished and not self._is_moving
@@ -338,6 +340,11 @@ class Activity(RunReport):
                 failure=failure.error.rstrip("."),
                 error=failure.traceback,
             )
+
+    @property
+    def _is_interrupted_to_move(self) -> bool:
+        """Whether it starts again elsewhere, however its script answers the interrupt."""
+        return self._is_moving and self.run.wish.restarts and bool(self._active.interrupted)
 
     def _why_no_retry(self, iteration: int, traceback: str) -> str:
         past = self._store.attempts(self.run.id)
@@ -377,7 +384,7 @@ class Activity(RunReport):
         endings = [rank.ending for rank in self._active.ranks if rank.ending is not None]
         # A supervisor that stored the endings may have ended before it stored the progress.
         self._fact = replace(self._fact, iteration=self._furthest())
-        if any(ending.state != "finished" for ending in endings):
+        if self._is_interrupted_to_move or any(one.state != "finished" for one in endings):
             unasked = has_left_unasked(endings, self._active.stop_wished)
             self._is_moving |= self.is_movable and unasked
             self._report_stop(now)

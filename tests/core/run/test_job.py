@@ -92,6 +92,9 @@ def test_a_file_for_nodes_says_what_a_batch_service_was_reported():
     assert job.prepare == "jobs/prepare.sh"
     assert job.shrink == "continue"
     assert job.remark.endswith("on the nodes that are left, or ends if it has none.")
+    assert job.model_copy(update={"restart": True}).remark == (
+        "The script starts again on the nodes that are left if it loses a node."
+    )
 
 
 @pytest.mark.parametrize(

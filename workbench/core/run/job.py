@@ -38,10 +38,9 @@ from workbench.core.world.world import MAX_RANKS
 from workbench.errors import InputError
 
 CONTINUE, WAIT = "continue", "wait"
-LOSES = "A run that loses a node continues from its newest snapshot "
 AFTERWARDS = {
-    CONTINUE: "on the nodes that are left, or ends if it has none.",
-    WAIT: "when the node is replaced, or ends if it has none.",
+    CONTINUE: "on the nodes that are left",
+    WAIT: "when the node is replaced",
 }
 
 
@@ -229,7 +228,15 @@ class Job(BaseModel):
     @property
     def remark(self) -> str:
         """A note for the user on the effect of lost nodes; empty for none."""
-        return f"{LOSES}{AFTERWARDS[self.shrink]}" if self.shrink else ""
+        if not self.shrink:
+            return ""
+        where = AFTERWARDS[self.shrink]
+        if self.restart:
+            return f"The script starts again {where} if it loses a node."
+        return (
+            f"A run that loses a node continues from its newest snapshot {where}, or ends if it "
+            "has none."
+        )
 
     def request(self, host_file: str = "", prepare: str | None = None) -> FleetRequest:
         """Return the options about nodes.
