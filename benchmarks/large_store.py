@@ -62,7 +62,8 @@ def _opened(
         while saving.is_busy:
             saving.turn(LOOK_SECONDS)
         took = time.process_time() - begun
-        saved = Series("saved curves", tuple(_open(store, run) for _ in range(rounds)))
+        way = "saved curves" if store.saved_curves(run) else "all points: too few to be saved"
+        saved = Series(way, tuple(_open(store, run) for _ in range(rounds)))
         say(
             f"{points:,} points: {all_points.median:.3f} s, with saved curves "
             f"{saved.median:.3f} s; saving them took {took:.2f} s of processor time"

@@ -163,7 +163,7 @@ def test_each_example_is_visited_once_where_a_rank_keeps_its_batch(train) -> Non
         "ChainerMN's",
         "overlapped",
         "double buffering",
-        "an updater of one's own",
+        "a custom updater",
         "batches of two epochs",
         "divided by the code",
     ],
