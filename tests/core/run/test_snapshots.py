@@ -125,6 +125,13 @@ def test_a_training_resumes_from_its_own_newest_snapshot() -> None:
     assert for_training([], 1) == []
 
 
+def test_copies_of_one_iteration_that_differ_are_tried_in_the_given_order() -> None:
+    # By chance, an order that hashing decides is this one once in 40,320.
+    copies = [replace(manifest(), files=(SnapshotFile("trainer.npz", 10, n),)) for n in range(8)]
+
+    assert for_training([manifest(iteration=5), *copies, *copies], 1)[:8] == copies
+
+
 def test_trainings_after_the_one_that_a_later_attempt_was_in_begin_again() -> None:
     present = [manifest(1, 30, final=True), manifest(2, 20), manifest(1, 45, attempt=2)]
 

@@ -153,8 +153,12 @@ def superfluous(present: Iterable[SnapshotManifest]) -> list[SnapshotManifest]:
 
 
 def newest_first(present: Iterable[SnapshotManifest]) -> list[SnapshotManifest]:
-    """Return each snapshot once, in the order in which a run tries to resume from them."""
-    return sorted({*present}, key=lambda one: one.age, reverse=True)
+    """Return each snapshot once, in the order in which a run tries to resume from them.
+
+    Those of the same age stay in the given order: nodes' copies of one iteration differ, and ranks
+    that are given the same snapshots have to try them in the same order.
+    """
+    return sorted(dict.fromkeys(present), key=lambda one: one.age, reverse=True)
 
 
 def for_training(present: Iterable[SnapshotManifest], training: int) -> list[SnapshotManifest]:
