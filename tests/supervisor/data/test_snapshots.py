@@ -44,13 +44,16 @@ class Far(LocalSession):
 
     Attributes:
         noted: What is started and asked, for all nodes in turn.
+        is_silent: Whether its answers are still on their way.
     """
 
     noted: ClassVar[list[str]] = []
+    is_silent = False
 
     def start(self, command: Sequence[str]) -> Any:
         process = super().start(command)
-        write = process.write
+        write, lines = process.write, process.lines
+        process.lines = lambda: [] if self.is_silent else lines()
         self.noted.append(f"start on {self.host.address}")
         process.write = lambda text: (self.noted.append("ask"), write(text))[-1]
         return process
@@ -315,7 +318,10 @@ def test_a_deleted_run_leaves_no_snapshots_on_nodes(nodes, keeper, store, monkey
     assert [path.name for path in first.iterdir()] == ["notes.txt"]
 
 
-def test_on_a_host_the_oldest_ended_runs_make_room(nodes, keeper, store, monkeypatch) -> None:
+@pytest.mark.parametrize("is_silent", [False, True], ids=["answered", "not answered yet"])
+def test_on_a_host_the_oldest_ended_runs_make_room(
+    nodes, keeper, store, monkeypatch, is_silent
+) -> None:
     monkeypatch.setattr("workbench.supervisor.data.snapshots.SHARE_OF_DISK", 0.0)
     monkeypatch.setattr("workbench.supervisor.data.snapshots.REMOVAL_SECONDS", 0.1)
     folder = nodes.add("10.0.0.4")
@@ -325,6 +331,7 @@ def test_on_a_host_the_oldest_ended_runs_make_room(nodes, keeper, store, monkeyp
     store.put_nodes("c", [Node("10.0.0.4", state=NodeState.JOINED, address="10.0.0.4")])
     store.put_run_fact(RUN, state=RunState.FINISHED, ended=time.time())
 
+    nodes.sessions["10.0.0.4"].is_silent = is_silent
     snapshots = keeper()
     snapshots.keep(HOSTS)
 
@@ -333,8 +340,33 @@ def test_on_a_host_the_oldest_ended_runs_make_room(nodes, keeper, store, monkeyp
     save(folder, 12)
     other = Run(replace(WISH, id="261121-130000-abcd"), RunFact("261121-130000-abcd"))
     snapshots.begin(other, ["10.0.0.4"], HOSTS)
+    nodes.sessions["10.0.0.4"].is_silent = False
 
     until(lambda: not folder.exists(), "the removal")
+
+
+def test_a_run_that_continues_meanwhile_keeps_its_snapshots_on_the_next_host(
+    nodes, keeper, store, monkeypatch
+) -> None:
+    monkeypatch.setattr("workbench.supervisor.data.snapshots.SHARE_OF_DISK", 0.0)
+    hosts = ("10.0.0.4", "10.0.0.5")
+    first, second = (nodes.add(address) for address in hosts)
+    save(first, 9)
+    save(second, 9)
+    store.put_nodes("c", [Node(a, state=NodeState.JOINED, address=a) for a in hosts])
+    store.put_run_fact(RUN, state=RunState.FINISHED, ended=time.time())
+    nodes.sessions[hosts[0]].is_silent = True
+    snapshots = keeper()
+    snapshots.keep(HOSTS)
+    until(lambda: not first.exists(), "the removal")
+
+    store.put_run_fact(RUN, state=RunState.QUEUED)
+    Far.noted.clear()
+    nodes.sessions[hosts[0]].is_silent = False
+
+    until(lambda: Far.noted == [f"start on {hosts[1]}", "ask"], "the next host")
+    snapshots.close(0.0)  # its thread has the answer
+    assert second.exists()
 
 
 def test_a_copy_that_fails_is_said_until_it_succeeds(nodes, keeper, monkeypatch) -> None:

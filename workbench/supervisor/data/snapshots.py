@@ -421,7 +421,6 @@ class Snapshots:
         with Store() as store:
             gone = store.removed_snapshots(self._cluster)
             nodes = [node.address for node in store.nodes(self._cluster) if node.address]
-            ended = store.ended_runs(self._cluster)
         for address in nodes if fleet.provider in ELSEWHERE else [HERE]:
             left = [run for run in gone if (address, run) not in self._removed]
             is_limited = fleet.provider is Provider.HOSTS and address not in self._limited
@@ -431,15 +430,21 @@ class Snapshots:
                     self._agents.of(address, fleet.snapshots).ask(REMOVE, run, folder)
                     self._removed.add((address, run))
                 if is_limited:
-                    self._limit(address, ended)
+                    self._limit(address)
             if left or is_limited:
                 yield
 
-    def _limit(self, address: str, ended: Sequence[str]) -> None:
+    def _limit(self, address: str) -> None:
         """Remove the snapshots of the oldest ended runs from a host, beyond a limit."""
         client, root = self._agents.of(address, self._fleet.snapshots), self._folder_of(address, "")
-        client.ask(LIMIT, root.rstrip("/"), SHARE_OF_DISK, [*ended])
-        self._limited.add(address)
+        with Store() as store:  # nodes before this one took their time: a run may continue now
+            ended = store.ended_runs(self._cluster)
+        self._limited.add(address)  # before it is asked: a run that begins meanwhile takes it out
+        try:
+            client.ask(LIMIT, root.rstrip("/"), SHARE_OF_DISK, [*ended])
+        except MachineError:
+            self._limited.discard(address)
+            raise
         if not any(kept.hosts[0] == address for kept in [*self._runs.values()]):
             self._agents.drop(client)  # nothing is copied from there
 
