@@ -12,7 +12,8 @@ from workbench.cloud.rehearsal import RehearsalCloud, Weather
 from workbench.cluster.fake import FakeCluster
 from workbench.core.fleet.model import FleetWish, Needs, NodeState, Provider
 from workbench.core.moment import Moment
-from workbench.core.run.model import RunKind, RunState, RunWish
+from workbench.core.run.batch_option import WANTED_VARIABLE
+from workbench.core.run.model import Assignment, RunKind, RunState, RunWish
 from workbench.store import Store
 from workbench.supervisor.clock import moment
 from workbench.supervisor.fleet.fleet_loop import FleetKeeper
@@ -88,7 +89,16 @@ def early(tmp_path: Path) -> Iterator[Early]:
     made.close()
 
 
-def test_a_run_begins_on_the_first_node_and_grows_with_the_others(early: Early) -> None:
+def test_a_run_begins_on_the_first_node_and_grows_with_the_others(
+    early: Early, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, wanted = early.cluster.submit, list[str]()
+
+    def note(generation: int, assignment: Assignment) -> None:
+        wanted.append(dict(assignment.environment).get(WANTED_VARIABLE, ""))
+        submit(generation, assignment)
+
+    monkeypatch.setattr(early.cluster, "submit", note)
     early.ask(1, starts_early=True)
 
     early.until(lambda: early.store.run(RUN).fact.state is RunState.RUNNING)
@@ -98,6 +108,7 @@ def test_a_run_begins_on_the_first_node_and_grows_with_the_others(early: Early) 
     fact = early.store.run(RUN).fact
     assert begun.ranks < 3
     assert (fact.state, fact.ranks) == (RunState.FINISHED, 3), fact
+    assert (wanted[0], wanted[-1]) == ("3", "")
     assert all(past.state is RunState.STOPPED for past in early.store.attempts(RUN))
 
 

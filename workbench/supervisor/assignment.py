@@ -10,7 +10,13 @@ from workbench.store.paths import run_directory
 
 
 def assignment_of(
-    run: Run, *, data: str, output: str, snapshots: str, to_edge: bool = False
+    run: Run,
+    *,
+    data: str,
+    output: str,
+    snapshots: str,
+    to_edge: bool = False,
+    early: tuple[tuple[str, str], ...] = (),
 ) -> Assignment:
     """Return the assignment of a run that was submitted.
 
@@ -20,6 +26,7 @@ def assignment_of(
         snapshots: The folder for its snapshots, likewise; of a run that is repeated for its own.
         to_edge: Whether its ranks wait at the edge of its training, to continue the run that it
             repeats.
+        early: Environment variables of a run that begins while other nodes still boot.
     """
     wish = run.wish
     return Assignment(
@@ -30,7 +37,7 @@ def assignment_of(
         folder=wish.folder,
         arguments=wish.arguments,
         parameters=wish.parameters,
-        environment=(*torchelastic_environment(run), *wish.environment),
+        environment=(*torchelastic_environment(run), *early, *wish.environment),
         ranks=run.fact.ranks,
         directory=str(run_directory(wish.id)),
         master_port=_free_port(),

@@ -9,6 +9,7 @@ from functools import partial
 from workbench.cluster.interface import Cluster
 from workbench.core.fleet.model import FleetWish
 from workbench.core.moment import Moment
+from workbench.core.run.batch_option import early_environment
 from workbench.core.run.model import Assignment, Run, RunState
 from workbench.core.run.rank_protocol import ContinueAs
 from workbench.core.supervisor import log_messages
@@ -55,6 +56,7 @@ class RunStart:
             output=self._files.output_folder(run, hosts),
             snapshots=self._files.snapshot_folder(run, fleet, self._preparation.has_snapshot),
             to_edge=to_edge,
+            early=early_environment(fleet, hosts),
         )
         edge = self._preparation.waiting(run, activity.world.generation)
         activity.begin(partial(self._send, *activity.carrier, assignment, edge))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from workbench.core.run.batch_option import batch_environment
+from workbench.core.fleet.model import FleetWish, Provider
+from workbench.core.run.batch_option import batch_environment, early_environment, grows
 from workbench.errors import InputError
 
 
@@ -19,3 +20,22 @@ def test_what_is_not_asked_for_is_not_set() -> None:
 def test_a_size_is_no_choice() -> None:
     with pytest.raises(InputError, match="no batch '64' to keep; use one of global, per-rank"):
         batch_environment("64")
+
+
+def test_a_run_that_begins_while_nodes_boot_knows_the_ranks_on_all_of_them() -> None:
+    early = FleetWish(Provider.EC2, nodes=3, starts_early=True)
+
+    assert early_environment(early, ["a", "a"]) == (("WORKBENCH_RANKS_WANTED", "6"),)
+    assert early_environment(early, ["a", "b", "c"]) == ()
+    assert early_environment(FleetWish(Provider.EC2, nodes=3), ["a", "a"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("most", "ranks", "wanted", "does"),
+    [(1, 2, 4, True), (2, 4, 4, True), (1, 8, 4, True), (2, 1, 4, False), (4, 8, 4, False),
+     (1, 2, 0, False)],
+)  # fmt: skip
+def test_a_batch_grows_until_all_ranks_that_were_asked_for_have_been_there(
+    most, ranks, wanted, does
+) -> None:
+    assert grows(most, ranks, wanted) == does

@@ -227,6 +227,30 @@ def test_the_rate_falls_at_once_with_the_batch(train) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "batches"),
+    [
+        ({}, [[4], [4, 4, 4], [6, 6]]),
+        ({"divides": True, "batch": 6}, [[6], [2, 2, 2], [3, 3]]),
+        ({"batches": "global"}, [[4], [2, 1, 1], [2, 2]]),
+    ],
+    ids=["for each rank", "divided by the code", "that of the first ranks"],
+)
+def test_a_training_that_began_early_grows_until_it_has_the_ranks_that_were_asked_for(
+    train, options, batches
+) -> None:
+    options = {"wanted": 3, "optimizer": "momentum", "shift": "none", **options}
+    one = train(1, **options, stop=3)
+    three = train(3, **options, stop=2, attempt=2, resume=True)
+    two = train(2, **options, until=[[2, "epoch"]], attempt=3, resume=True)
+
+    assert [[rank["batch"] for rank in found] for found in (one, three, two)] == batches
+    assert visits(one, three, two) == once(2, EXAMPLES)
+    grown = "all ranks have 12 examples in a step, and had 4; lr becomes 3 times as large"
+    assert (grown in three[0]["said"]) == (batches[1] == [4, 4, 4])
+    assert two[0]["said"] == ""
+
+
+@pytest.mark.parametrize(
     ("shift", "batches"),
     [
         ("exponential", "global"),

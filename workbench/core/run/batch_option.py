@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 
+from workbench.core.fleet.model import FleetWish
 from workbench.errors import InputError
 
 BATCH_VARIABLE = "WORKBENCH_BATCH"
+WANTED_VARIABLE = "WORKBENCH_RANKS_WANTED"
+"""The ranks on all nodes, for those of a run that begins on fewer than were asked for."""
+
 GLOBAL = "global"
 PER_RANK = "per-rank"
 BATCHES = (GLOBAL, PER_RANK)
@@ -32,3 +37,29 @@ def batch_environment(name: str | None) -> tuple[tuple[str, str], ...]:
         InputError: There is no such choice.
     """
     return () if name is None else ((BATCH_VARIABLE, check_batch(name)),)
+
+
+def early_environment(fleet: FleetWish, hosts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return the environment variable of a run that begins while other nodes still boot.
+
+    Args:
+        hosts: The address of each rank's host.
+    """
+    nodes = len({*hosts})
+    if not fleet.starts_early or nodes >= fleet.nodes:
+        return ()
+    return ((WANTED_VARIABLE, str(len(hosts) * fleet.nodes // nodes)),)
+
+
+def grows(most: int, ranks: int, wanted: int) -> bool:
+    """Return whether a training that began early comes to more of the ranks that it is to have.
+
+    Then each rank keeps its batch, and that of all ranks grows. The code does not say what it would
+    give all ranks: on one, a script that divides its batch looks as one that does not. Once the
+    training has had all of them, the batch of all ranks stays.
+
+    Args:
+        most: The most ranks that it had so far.
+        wanted: The ranks on all nodes that were asked for; 0 if it began on all of them.
+    """
+    return most < min(ranks, wanted)

@@ -1,7 +1,8 @@
 """Continue a training's iterators on other ranks, with the batch of all ranks that it had.
 
-The first ranks of a run settle it. On others each iterator gives its rank a share of it, from one
-order of the whole data. Where that cannot be done, or is not wanted, a rank keeps its batch.
+The first ranks of a run settle it; of one that began while nodes booted, those on all nodes. On
+others each iterator gives its rank a share of it, from one order of the whole data. Where that
+cannot be done, or is not wanted, a rank keeps its batch.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy
 from chainer.iterators.order_samplers import ShuffleOrderSampler
 
-from workbench.core.run.batch_option import BATCH_VARIABLE, PER_RANK
+from workbench.core.run.batch_option import BATCH_VARIABLE, GLOBAL, WANTED_VARIABLE, grows
 from workbench.core.run.global_batches import length, total_batch, weight
 from workbench.core.run.remaining_examples import merged, smallest
 from workbench.engine.snapshot.global_order import GlobalOrder, Indices, follow_global_orders
@@ -32,7 +33,7 @@ from workbench.engine.snapshot.iterators import (
     set_order,
 )
 
-_BATCH = "workbench_batch"
+_BATCH, _GROWTH = "workbench_batch", "workbench_growth"
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def place(iterator: Any, rank: int, ranks: int) -> dict[str, Any]:
     batch = {"batch": int(iterator.batch_size) if kept is None else kept.code}
     if kept is not None:
         batch |= {"total": kept.total, "first": kept.first}
+    batch |= vars(iterator).get(_GROWTH) or _growth_of({}, ranks)
     if not isinstance(sampler, GlobalOrder):
         return {**place_in_data(iterator), **batch}
     position, _, _, order = iterator._state
@@ -115,6 +117,12 @@ def place(iterator: Any, rank: int, ranks: int) -> dict[str, Any]:
         "seed": sampler.seed,
         **batch,
     }
+
+
+def _growth_of(place: Mapping[str, Any], ranks: int) -> dict[str, int]:
+    """Return the most ranks of a training so far, and those that were asked for as it began."""
+    wanted = place.get("wanted", os.environ.get(WANTED_VARIABLE, "0"))
+    return {"most": max(ranks, int(place.get("most", 0))), "wanted": int(wanted)}
 
 
 def kept_batch(iterator: Any) -> KeptBatch | None:
@@ -153,7 +161,8 @@ def restore_iterators(
         _Move(one, [r[name] for r in saved], [r[name] for r in places], [r[name] for r in parts])
         for name, one in known.items()
     ]
-    keeps = os.environ.get(BATCH_VARIABLE) != PER_RANK
+    choice = os.environ.get(BATCH_VARIABLE)
+    keeps = choice == GLOBAL or (choice is None and not any(one.grows for one in moved))
     why = _hindrance(updater, iterators, moved) if keeps and moves else ""
     for one in moved:
         remarks.append(one.restore(rank, keeps=keeps and not why))
@@ -207,6 +216,12 @@ class _Move:
         return "seed" in self.places[0]
 
     @property
+    def grows(self) -> bool:
+        """Whether more of the ranks are there that were asked for as the training began."""
+        before = _growth_of({"wanted": 0, **self.places[0]}, len(self.places))
+        return grows(before["most"], len(self.parts), before["wanted"])
+
+    @property
     def is_divided(self) -> bool:
         """Whether all examples of the epoch, and those that are left, are known."""
         if any(one.sampler == "" for one in self.parts):
@@ -224,6 +239,7 @@ class _Move:
     def restore(self, rank: int, *, keeps: bool) -> str:
         """Continue the iterator's epoch; return what is not exact."""
         ranks, total = len(self.parts), self.total
+        setattr(self.iterator, _GROWTH, _growth_of({"wanted": 0, **self.places[0]}, ranks))
         is_same = ranks == len(self.places) and not self.is_global
         if keeps and (not is_same or "total" in self.places[0]):
             # A batch that the code has changed is a new first one.

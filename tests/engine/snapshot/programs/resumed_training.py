@@ -24,7 +24,7 @@ from chainer.training import extensions
 from mpi4py import MPI
 
 from tests.engine.programs.world import arguments, folder, found, rank, size, worlds, write_found
-from workbench.core.run.batch_option import BATCH_VARIABLE
+from workbench.core.run.batch_option import BATCH_VARIABLE, WANTED_VARIABLE
 from workbench.core.world.world import NODE_VARIABLE
 from workbench.engine.boundary import RunStopped
 from workbench.engine.chainer_hook import hook_chainer
@@ -67,6 +67,7 @@ DEFAULTS: dict[str, Any] = {
     "evaluates": False,
     "seed": 0,
     "batches": "",  # the run's option
+    "wanted": 0,  # the ranks that were asked for, if the first ones are fewer
     "divides": False,  # whether the code divides the batch by the number of ranks
     "overlap": False,  # whether gradients are sent during the backward pass
     "clip": False,
@@ -85,6 +86,7 @@ if options["batches"]:
     os.environ[BATCH_VARIABLE] = options["batches"]
 else:
     os.environ.pop(BATCH_VARIABLE, None)
+os.environ[WANTED_VARIABLE] = str(options["wanted"])
 world = worlds.offer(0)
 run = Current(RunLog("a-run", rank, folder / f"rank-{rank}" / "log"))
 if options["folder"]:
