@@ -168,12 +168,14 @@ export interface ICurveText {
   remark: IPhrase | null;
 }
 
-/** A mark on a run's curves, where it continued in another attempt. */
+/** A mark on a run's curves, where it continued in another attempt, or is to. */
 export interface IMark {
   /** That of the snapshot from which it continued. */
   iteration: number;
   /** Why it continued, and what that cost. */
   text: IPhrase;
+  /** Whether it is to move there; the curves have not come as far yet. */
+  is_pending?: boolean;
 }
 
 /** The stretches of a run's curves that a later attempt did again, drawn faintly. */
@@ -232,12 +234,14 @@ export interface IRun {
   verdict?: string[];
   /** Null without measurements. */
   step?: IStep | null;
-  /** Where it continued, in the run's own messages; empty in lists. */
+  /** Where it continued or is to, in the run's own messages; empty in lists. */
   marks?: IMark[];
   /** Whether Resume is offered; false in lists and in what a notebook keeps. */
   is_resumable?: boolean;
   /** The attempts with stretches that were done again; empty in lists. */
   redone?: IRedone[];
+  /** The attempts that failed and were tried again, a sentence each; empty in lists. */
+  failures?: IPhrase[];
 }
 
 /** A run of the list, with a small picture of its main curve. */

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.run.model import RunState
 from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.core.run.resumption import Continuation, ContinuationCause
@@ -50,6 +51,43 @@ def test_a_mark_names_the_node_that_was_left_in_time(redone, ranks, text) -> Non
     where = Continuation(120, ContinuationCause.MOVE, redone, *ranks, 0, "r-3")
 
     assert english(mark(where, 0.8).text) == text
+
+
+@pytest.mark.parametrize(
+    ("at", "known", "iteration", "text"),
+    [
+        (ResizeAt.EPOCH, {"epoch": 2.5}, 120, "to 4 ranks at the end of the epoch"),
+        (ResizeAt.EPOCH, {"iterations_total": 700}, 700, "to 4 ranks after the run"),
+        (ResizeAt.END, {"epoch": 2.5, "epochs_total": 5.0}, 200, "to 4 ranks after the run"),
+        (ResizeAt.END, {}, 100, "to 4 ranks after the run"),
+    ],
+)
+def test_a_resize_that_is_pending_is_marked_where_the_run_is_to_move(
+    store, supervisor, queue, at, known, iteration, text
+) -> None:
+    run = queue("digits")
+    state = {"state": RunState.RUNNING, "ranks": 2, "iteration": 100, **known}
+    supervisor.put_run_fact(run.id, **state)
+    store.wish_cluster(run.wish.cluster, up=True, ranks=4, resize_at=at)
+
+    (made,) = marks_of(store, store.run(run.id))
+    supervisor.put_run_fact(run.id, hindrance="Its code cannot follow.")
+
+    assert (made.iteration, english(made.text), made.is_pending) == (iteration, text, True)
+    assert marks_of(store, store.run(run.id)) == ()
+
+
+@pytest.mark.parametrize(
+    ("ranks", "at"), [(2, ResizeAt.EPOCH), (4, ResizeAt.STEP)], ids=["its own size", "next step"]
+)
+def test_a_run_that_stays_or_moves_at_once_has_no_pending_mark(
+    store, supervisor, queue, ranks, at
+) -> None:
+    run = queue("digits")
+    supervisor.put_run_fact(run.id, state=RunState.RUNNING, ranks=2, iteration=100, epoch=2.5)
+    store.wish_cluster(run.wish.cluster, up=True, ranks=ranks, resize_at=at)
+
+    assert marks_of(store, store.run(run.id)) == ()
 
 
 def report(store: Store, execution: str, sequence: int, *samples: tuple[str, int, float]) -> None:

@@ -199,6 +199,17 @@ def test_a_picture_has_a_line_and_a_text_where_the_run_continued():
     assert png(panels, marks=marks) != png(panels)
 
 
+def test_a_mark_that_is_pending_is_dotted_and_at_the_edge_until_the_curves_come_as_far():
+    panels = panels_of(losses(40))
+    _, (plot,) = _canvas(panels, 80)
+    right = plot.axes.get_xlim()[1]
+
+    plot.mark([MarkMessage(iteration=500, text=phrase("to 4 ranks"), is_pending=True)])
+
+    line = plot.axes.get_lines()[-1]
+    assert (line.get_xdata()[0], line.get_linestyle()) == (right, ":")
+
+
 def test_what_was_done_again_is_faint_and_in_sight_but_not_in_the_legend():
     stretch = Curve()
     stretch.add(0, [39, 45], [9.0, 9.0])

@@ -1,10 +1,13 @@
-"""Describe in a few words where a run continued in another attempt, and what it did again."""
+"""Describe where a run continued in another attempt, or is to, and what it did again."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from workbench.core.run.model import Run
+from workbench.core.cluster.model import ClusterWish
+from workbench.core.cluster.resize_time import ResizeAt
+from workbench.core.run.departure import has_no_epochs, moving_iteration
+from workbench.core.run.model import Run, RunState
 from workbench.core.run.resumption import Continuation, ContinuationCause, continuations
 from workbench.store import Store
 from workbench.view.page_protocol import MarkMessage, RedoneMessage
@@ -12,13 +15,18 @@ from workbench.view.phrase import Argument, Phrase, counted, phrase
 
 
 def marks_of(store: Store, run: Run) -> tuple[MarkMessage, ...]:
-    """Return the marks of a run's later attempts that have read a snapshot, oldest first."""
+    """Return the marks of a run's later attempts that have read a snapshot, oldest first.
+
+    The last one is where the run is to move, if that is pending.
+    """
+    pending = _pending(store.cluster_wish(run.wish.cluster), run)
     if run.fact.attempt == 1:
-        return ()
-    return tuple(
+        return pending
+    past = (
         mark(one, store.pause(run.id, one.last_point))
         for one in continuations(store.attempts(run.id), run.fact)
     )
+    return (*past, *pending)
 
 
 def mark(where: Continuation, pause: float) -> MarkMessage:
@@ -28,6 +36,27 @@ def mark(where: Continuation, pause: float) -> MarkMessage:
         pause: Seconds between the last point before and the first one after; 0 if unknown.
     """
     return MarkMessage(iteration=where.iteration, text=_text(where, pause))
+
+
+def _pending(wish: ClusterWish | None, run: Run) -> tuple[MarkMessage, ...]:
+    """Return the mark where a run that trains is to move, unless that is at its next step."""
+    fact = run.fact
+    if wish is None or not wish.ranks or wish.resize_at is ResizeAt.STEP or run.wish.ranks:
+        return ()
+    if fact.state is not RunState.RUNNING or fact.ranks == wish.ranks or fact.hindrance:
+        return ()
+    ranks: Argument = ("count", wish.ranks)
+    if wish.resize_at is ResizeAt.EPOCH and not has_no_epochs(fact):
+        text = counted(
+            "to %2 rank at the end of the epoch",
+            "to %2 ranks at the end of the epoch",
+            wish.ranks,
+            ranks,
+        )
+    else:
+        text = counted("to %2 rank after the run", "to %2 ranks after the run", wish.ranks, ranks)
+    where = moving_iteration(wish.resize_at, fact)
+    return (MarkMessage(iteration=where, text=text, is_pending=True),)
 
 
 def redone_messages(attempts: Iterable[int]) -> tuple[RedoneMessage, ...]:

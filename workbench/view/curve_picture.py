@@ -127,18 +127,25 @@ class Plot:
                 )
 
     def mark(self, marks: Sequence[MarkMessage]) -> None:
-        """Draw lines where the run continued."""
+        """Draw lines where the run continued, and where it is to."""
         for mark in marks:
-            self.axes.axvline(mark.iteration, color=INK, linewidth=0.8, linestyle="--")
+            style = ":" if mark.is_pending else "--"
+            self.axes.axvline(self._at(mark), color=INK, linewidth=0.8, linestyle=style)
+
+    def _at(self, mark: MarkMessage) -> float:
+        """Return where a mark is drawn: one that is pending at the edge of the picture at most."""
+        right = float(self.axes.get_xlim()[1])
+        return min(mark.iteration, right) if mark.is_pending else mark.iteration
 
     def say(self, marks: Sequence[MarkMessage]) -> None:
         """Draw the texts of marks beside their lines, below one another."""
         left, right = self.axes.get_xlim()
         for row, mark in enumerate(marks):
-            is_late = mark.iteration > (left + right) / 2
+            at = self._at(mark)
+            is_late = at > (left + right) / 2
             self.axes.annotate(
                 english(mark.text),
-                (mark.iteration, 1.0),
+                (at, 1.0),
                 xycoords=("data", "axes fraction"),
                 xytext=(-3 if is_late else 3, -2 - _MARK_POINTS * (row % _MARK_ROWS)),
                 textcoords="offset points",

@@ -19,6 +19,7 @@ from workbench.core.run.metrics import MOST_DRAWN, is_clock, is_measured
 from workbench.core.run.resumption import NONE, offers_resume
 from workbench.store import Store
 from workbench.view.continuation_marks import marks_of, redone_messages
+from workbench.view.failed_attempts import failed_attempts
 from workbench.view.page_messages import Message, run_message, steps_message
 from workbench.view.page_protocol import (
     DisplayedMessage,
@@ -27,6 +28,7 @@ from workbench.view.page_protocol import (
     Piece,
     as_values,
 )
+from workbench.view.phrase import Phrase
 from workbench.view.run_record import RunRecord
 
 STEPS_SECONDS = 1.0
@@ -63,6 +65,7 @@ class Feed:
         self._values = dict[str, float]()
         self._displays = 0
         self._marks: tuple[MarkMessage, ...] = ()
+        self._failures: tuple[Phrase, ...] = ()
         self._snapshot = NONE
         self._rereads = self._record.rereads
 
@@ -112,6 +115,7 @@ class Feed:
             self._values = store.final_values(record.run.id)
             self._displays = store.displays(record.run.id).get(0, 0)
             self._marks = marks_of(store, record.run)
+            self._failures = failed_attempts(store, record.run)
             self._snapshot = store.newest_snapshot(record.run.id)
         if record.rereads != self._rereads:
             # Points of another feed replace all that a page has.
@@ -176,6 +180,7 @@ class Feed:
             curves=dict(self._drawn()),
             marks=self._marks,
             redone=redone_messages(record.redone),
+            failures=self._failures,
             is_resumable=offers_resume(record.run, self._snapshot),
         )
 

@@ -25,6 +25,7 @@ from workbench.store.disk import full_disk
 from workbench.surfaces import in_page
 from workbench.view.continuation_marks import marks_of
 from workbench.view.curve_layout import curve_description, nonfinite_remark
+from workbench.view.failed_attempts import failed_attempts
 from workbench.view.hang_text import hang_message
 from workbench.view.nodes import fleet_message, fleet_of
 from workbench.view.page_protocol import (
@@ -42,6 +43,7 @@ from workbench.view.page_protocol import (
     StepsMessage,
     as_values,
 )
+from workbench.view.phrase import Phrase
 from workbench.view.resizing import resize_effects
 from workbench.view.run_record import runs_before
 from workbench.view.state_line import is_stopping, line_parts, state_word
@@ -69,6 +71,7 @@ def run_message(
     curves: Mapping[str, Curve] = NO_CURVES,
     marks: tuple[MarkMessage, ...] = (),
     redone: tuple[RedoneMessage, ...] = (),
+    failures: tuple[Phrase, ...] = (),
     is_resumable: bool = False,
 ) -> Message:
     """Return one run.
@@ -84,6 +87,7 @@ def run_message(
         curves: The curves to describe.
         marks: Where it continued.
         redone: The attempts with stretches that were done again.
+        failures: The attempts that failed and were tried again.
         is_resumable: Whether Resume is offered.
     """
     return as_values(
@@ -99,6 +103,7 @@ def run_message(
             curves=curves,
             marks=marks,
             redone=redone,
+            failures=failures,
             is_resumable=is_resumable,
         )
     )
@@ -117,6 +122,7 @@ def _run_message(
     curves: Mapping[str, Curve] = NO_CURVES,
     marks: tuple[MarkMessage, ...] = (),
     redone: tuple[RedoneMessage, ...] = (),
+    failures: tuple[Phrase, ...] = (),
     is_resumable: bool = False,
 ) -> RunMessage:
     wish, fact = run.wish, run.fact
@@ -160,6 +166,7 @@ def _run_message(
         step=_step_message(anatomy.summary),
         marks=marks,
         redone=redone,
+        failures=failures,
         is_resumable=is_resumable,
     )
 
@@ -203,7 +210,14 @@ def run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) 
     """
     message = _run_now(store, run, now, anatomy)
     is_resumable = offers_resume(run, store.newest_snapshot(run.id))
-    return as_values(replace(message, marks=marks_of(store, run), is_resumable=is_resumable))
+    return as_values(
+        replace(
+            message,
+            marks=marks_of(store, run),
+            failures=failed_attempts(store, run),
+            is_resumable=is_resumable,
+        )
+    )
 
 
 def _run_now(store: Store, run: Run, now: float, anatomy: Anatomy | None = None) -> RunMessage:

@@ -140,15 +140,17 @@ class CurveTextMessage:
 
 @dataclass(frozen=True, kw_only=True)
 class MarkMessage:
-    """A mark on a run's curves, where it continued in another attempt.
+    """A mark on a run's curves, where it continued in another attempt, or is to.
 
     Args:
         iteration: That of the snapshot from which it continued.
         text: Why it continued, and what that cost.
+        is_pending: Whether it is to move there; the curves have not come as far yet.
     """
 
     iteration: int
     text: Phrase
+    is_pending: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,9 +187,10 @@ class RunMessage:
         displays: Number of rank 0's figures, tables and similar.
         verdict: The verdict on the step breakdown, a sentence each; final once it has ended.
         step: Null without measurements.
-        marks: Where it continued, in the run's own messages; empty in lists.
+        marks: Where it continued or is to, in the run's own messages; empty in lists.
         is_resumable: Whether Resume is offered; false in lists and in what a notebook keeps.
         redone: The attempts with stretches that were done again; empty in lists.
+        failures: The attempts that failed and were tried again, a sentence each; empty in lists.
     """
 
     id: str
@@ -224,6 +227,7 @@ class RunMessage:
     marks: tuple[MarkMessage, ...] = ()
     is_resumable: bool = False
     redone: tuple[RedoneMessage, ...] = ()
+    failures: tuple[Phrase, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

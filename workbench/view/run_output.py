@@ -19,12 +19,13 @@ from workbench.view import step_bars
 from workbench.view.continuation_marks import marks_of, redone_messages
 from workbench.view.curve_layout import Panel, describe, panels_of, with_redone
 from workbench.view.curve_picture import png
+from workbench.view.failed_attempts import failed_attempts
 from workbench.view.hang_text import hang_html, hang_lines
 from workbench.view.html import Html, element, image, joined, sentence, words
 from workbench.view.listing import cell, framed, head_cell
 from workbench.view.page_messages import run_message, steps_message
 from workbench.view.page_protocol import MarkMessage, as_values
-from workbench.view.phrase import english
+from workbench.view.phrase import Phrase, english
 from workbench.view.run_record import RunRecord
 from workbench.view.state_line import state_line
 from workbench.view.survey_output import survey_bundle, survey_message
@@ -110,13 +111,15 @@ def bundle_of(
     values = store.final_values(run.id)
     written = filter(None, [transcript.text(set(transcript.ranks) - streamed)])
     displays, marks = store.displays(run.id).get(0, 0), marks_of(store, run)
-    saved = _saved(record, anatomy, values, now, displays, marks)
+    failures = failed_attempts(store, run)
+    saved = _saved(record, anatomy, values, now, displays, marks, failures)
     known = {"raised": True} if raised else {}
     bundle: dict[str, Any] = {
         RUN_TYPE: {**_identity(run, streamed), **known, "saved": saved},
         "text/plain": "\n".join(
             [
                 *summary(run, values, folder, now, [*hang_lines(run), *step_bars.lines(anatomy)]),
+                *map(english, failures),
                 *written,
             ]
         ),
@@ -127,7 +130,10 @@ def bundle_of(
         if drawn
         else _caption(run, folder)
     )
-    head = joined([_head_html(run, state_line(run, now)), "" if raised else _error_html(run)])
+    failed = [element("p", english(one)) for one in failures]
+    head = joined(
+        [_head_html(run, state_line(run, now)), *failed, "" if raised else _error_html(run)]
+    )
     below = _values_html(values), step_bars.lines_html(anatomy)
     displayed = store.newest_shown(run.id, KEPT_DISPLAYS, without=streamed)
     output = transcript.html(streamed=streamed, final=True, shown=displayed)
@@ -176,6 +182,7 @@ def _saved(
     now: float,
     displays: int = 0,
     marks: tuple[MarkMessage, ...] = (),
+    failures: tuple[Phrase, ...] = (),
 ) -> dict[str, object]:
     return {
         "run": run_message(
@@ -187,6 +194,7 @@ def _saved(
             curves=record.curves,
             marks=marks,
             redone=redone_messages(record.redone),
+            failures=failures,
         ),
         "steps": steps_message(anatomy) if anatomy.steps else None,
         "frame": base64.b64encode(_frame(record, anatomy.slowest)).decode(),

@@ -10,6 +10,8 @@ import type { Range } from './zoom';
 export interface IShownMark {
   iteration: number;
   text: string;
+  /** Whether the run is to move there; it is drawn at the edge until the curves come as far. */
+  isPending?: boolean;
 }
 
 /** A mark in the picture, in pixels from the left. */
@@ -19,10 +21,12 @@ export interface IPlacedMark {
   text: string;
   /** Where the text begins. */
   start: number;
+  isPending: boolean;
 }
 
 const GAP = 4; // CSS pixels between a line and its text
 const DASHES = [4, 3];
+const DOTS = [1, 3]; // of a mark that is pending
 
 /**
  * Place the marks that are in sight, in their order. A text is beside its line, at the right if there is
@@ -41,7 +45,11 @@ export function place(
   gap: number
 ): IPlacedMark[] {
   const seen = marks
-    .map(({ iteration, text }) => ({ x: across(iteration), text, start: 0 }))
+    .map(({ iteration, text, isPending = false }) => {
+      const x = across(iteration);
+      const end = isPending ? Math.min(x, span[1]) : x;
+      return { x: end, text, start: 0, isPending };
+    })
     .filter(({ x }) => span[0] <= x && x <= span[1])
     .sort((one, other) => one.x - other.x);
   let limit = span[1];
@@ -81,7 +89,6 @@ export function drawMarks(
   ctx.textBaseline = 'top';
   ctx.fillStyle = ctx.strokeStyle = theme.text;
   ctx.lineWidth = ratio;
-  ctx.setLineDash(DASHES.map(length => length * ratio));
   const placed = place(
     marks,
     iteration => plot.valToPos(iteration, 'x', true),
@@ -89,7 +96,9 @@ export function drawMarks(
     [left, left + width],
     GAP * ratio
   );
-  for (const { x, text, start } of placed) {
+  for (const { x, text, start, isPending } of placed) {
+    const dashes = isPending ? DOTS : DASHES;
+    ctx.setLineDash(dashes.map(length => length * ratio));
     ctx.beginPath();
     ctx.moveTo(Math.round(x) + ratio / 2, top);
     ctx.lineTo(Math.round(x) + ratio / 2, top + height);

@@ -75,9 +75,10 @@ export function describe(
 
 /** Where a run continued in another attempt, and why. */
 export function marksOf({ run }: RunModel, trans: ITrans): IShownMark[] {
-  return (run?.marks ?? []).map(({ iteration, text }) => ({
+  return (run?.marks ?? []).map(({ iteration, text, is_pending }) => ({
     iteration,
-    text: said(text, trans)
+    text: said(text, trans),
+    ...(is_pending && { isPending: true })
   }));
 }
 

@@ -5,6 +5,7 @@ import { Announcer, viewsInSight } from './announcer';
 import { RunCharts } from './charts';
 import type { Render } from './displayed';
 import { element, setText } from './dom';
+import { FailureList } from './failures';
 import { HangLine } from './hang';
 import { RunHead } from './head';
 import { keepKeys } from './keys';
@@ -54,6 +55,7 @@ export class RunView {
     const { model, trans, actions, name = '' } = options;
     this._head = new RunHead(trans, name, actions);
     this._hang = new HangLine(trans);
+    this._failures = new FailureList(trans);
     this._zoom = new Zoom(actions.curves ? this._finer : null);
     this._charts = new RunCharts(model, trans, this._zoom, this._style);
     this._toolbar = new Toolbar(
@@ -73,6 +75,7 @@ export class RunView {
     this.node.append(
       this._head.node,
       this._hang.node,
+      this._failures.node,
       this._remark,
       this._toolbar.node,
       this._charts.node,
@@ -194,6 +197,7 @@ export class RunView {
       return;
     }
     this._head.show(run);
+    this._failures.show(run);
     const hang = this._hang.show(run);
     if (hang) {
       this._announce(hang);
@@ -265,6 +269,7 @@ export class RunView {
 
   private readonly _head: RunHead;
   private readonly _hang: HangLine;
+  private readonly _failures: FailureList;
   private readonly _zoom: Zoom;
   private readonly _charts: RunCharts;
   private readonly _toolbar: Toolbar;

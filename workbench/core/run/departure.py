@@ -100,6 +100,20 @@ def why_it_waits(at: ResizeAt, fact: RunFact, ranks: int) -> str:
     return f"The change to {wanted} waits until it has ended."
 
 
+def moving_iteration(at: ResizeAt, fact: RunFact) -> int:
+    """Return the iteration after which a run moves that does not move yet; its last one if unknown.
+
+    Args:
+        at: When it was asked to move; not at its next step.
+    """
+    each = fact.iteration / fact.epoch if fact.epoch > 0 else 0.0
+    if at is ResizeAt.EPOCH and not has_no_epochs(fact):
+        ends = each * (math.floor(fact.epoch + _ROUNDING) + 1)
+    else:
+        ends = fact.iterations_total or each * fact.epochs_total
+    return max(fact.iteration, math.ceil(ends - _ROUNDING))
+
+
 def check_epochs(at: ResizeAt, name: str, fact: RunFact) -> None:
     """Refuse to wait for the end of an epoch of a run that reports none.
 

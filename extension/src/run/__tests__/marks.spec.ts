@@ -14,20 +14,22 @@ const placed = (...marks: [number, string][]) =>
   );
 
 it('has its text at the right', () => {
-  expect(placed([20, 'moved'])).toEqual([{ x: 20, text: 'moved', start: 24 }]);
+  expect(placed([20, 'moved'])).toEqual([
+    { x: 20, text: 'moved', start: 24, isPending: false }
+  ]);
 });
 
 it('has it at the left where the picture ends', () => {
   expect(placed([95, 'resumed'])).toEqual([
-    { x: 95, text: 'resumed', start: 95 - GAP - 7 }
+    { x: 95, text: 'resumed', start: 95 - GAP - 7, isPending: false }
   ]);
 });
 
 it('has no text over the next mark or its text', () => {
   expect(placed([20, 'rank lost'], [30, 'moved'], [95, 'resumed'])).toEqual([
-    { x: 20, text: 'rank lost', start: 7 },
-    { x: 30, text: 'moved', start: 34 },
-    { x: 95, text: 'resumed', start: 84 }
+    { x: 20, text: 'rank lost', start: 7, isPending: false },
+    { x: 30, text: 'moved', start: 34, isPending: false },
+    { x: 95, text: 'resumed', start: 84, isPending: false }
   ]);
 });
 
@@ -44,4 +46,21 @@ it('gives way to a later one at the same iteration', () => {
 
 it('is left out where it is out of sight', () => {
   expect(placed([-1, 'moved'], [101, 'moved'])).toEqual([]);
+});
+
+it('is drawn at the edge where it is pending beyond it', () => {
+  const mark = { iteration: 240, text: 'to 4 ranks', isPending: true };
+  const across = (iteration: number) => iteration;
+  const width = (text: string) => text.length;
+
+  const [late] = place([mark], across, width, [0, 100], GAP);
+  const [near] = place([mark], across, width, [0, 300], GAP);
+
+  expect(late).toEqual({
+    x: 100,
+    text: 'to 4 ranks',
+    start: 100 - GAP - 10,
+    isPending: true
+  });
+  expect(near.x).toBe(240);
 });

@@ -1,0 +1,32 @@
+"""The run view lists the attempts that failed, with their steps and the last lines of errors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from workbench.core.run.model import RunState
+from workbench.view.failed_attempts import failed_attempts
+from workbench.view.page_feed import Feed
+from workbench.view.page_messages import listed_runs, run_now
+from workbench.view.phrase import english
+
+
+def test_the_attempts_that_failed_are_listed_and_those_that_moved_are_not(
+    store, supervisor, queue
+) -> None:
+    run = queue("digits").id
+    supervisor.put_run_fact(run, ranks=2, started=1.0, iteration=6)
+    past = supervisor.run(run).fact
+    supervisor.continue_run(replace(past, state=RunState.STOPPED), "It left its 2 ranks.")
+    lost = replace(supervisor.run(run).fact, state=RunState.FAILED, failure="ValueError: NaN")
+    supervisor.continue_run(lost, "Rank 1 failed. Retry 1 of 3.", failed_at=1_200)
+
+    (line,) = failed_attempts(store, store.run(run))
+    feed = Feed(store, run)
+    feed.read(100.0)
+    asked, (listed,) = run_now(store, store.run(run), 1.0), listed_runs(store, None, 9, 1.0)
+
+    assert english(line) == "Attempt 2 failed at iteration 1,200: ValueError: NaN"
+    assert len(asked["failures"]) == 1
+    assert feed.run_message(100.0)["failures"] == asked["failures"]
+    assert listed["failures"] == []
