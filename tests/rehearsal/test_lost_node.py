@@ -1,4 +1,4 @@
-"""A node vanishes without a word while it trains, and the run continues on the others."""
+"""A node vanishes without a word while a run trains, which continues on the others."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy
 import pytest
 
 from tests.rehearsal.hosts import Hosts, until
 from workbench.core.cluster.model import ClusterState
 from workbench.core.fleet.model import FleetWish, Provider
-from workbench.core.run.model import RunKind
+from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.resumption import NONE
 from workbench.core.world.world import Host
 from workbench.requests.cluster import ask_cluster, ask_down
@@ -25,7 +26,8 @@ pytestmark = [
 ]  # fmt: skip
 
 NAME = "lost"
-TRAINING = Path(__file__).parents[1] / "supervisor" / "programs" / "slow_training.py"
+PROGRAMS = Path(__file__).parents[1] / "supervisor" / "programs"
+TRAINING, OWN = PROGRAMS / "slow_training.py", PROGRAMS / "own_checkpoints.py"
 LAST_STEP_SECONDS = 0.3
 
 
@@ -49,7 +51,9 @@ def hosts(possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         yield hosts
 
 
-def test_a_run_continues_seconds_after_the_cable_of_a_node_was_pulled(hosts: Hosts) -> None:
+@pytest.fixture
+def store(hosts: Hosts) -> Iterator[Store]:
+    """Give the store of a cluster on the hosts, a rank on each."""
     listed = tuple(Host(host.address, 1, user="root") for host in hosts)
     fleet = FleetWish(Provider.HOSTS, nodes=3, slots=1, hosts=listed)
     with Store() as store:
@@ -59,31 +63,76 @@ def test_a_run_continues_seconds_after_the_cable_of_a_node_was_pulled(hosts: Hos
             "a cluster of three hosts",
             said=lambda: f"{store.cluster_fact(NAME)} {store.nodes(NAME)}",
         )
-        source = TRAINING.read_text(encoding="utf-8")
-        run = ask_run(
-            store,
-            kind=RunKind.CELL,
-            source=source,
-            cluster=NAME,
-            parameters=(("epochs", 1_000),),
-        ).id
-        until(lambda: store.newest_snapshot(run) != NONE, "a snapshot", said=store.run(run))
-        time.sleep(1.0)
-
-        began = time.time()
-        hosts[1].cut()
-
-        def later() -> list[float]:
-            points = [p for p in store.points(run) if p.name == "main/loss" and p.rank == 0]
-            return [p.time for p in points if p.time > began + LAST_STEP_SECONDS]
-
-        until(later, "a step on the others", said=lambda: store.run(run).fact)
-        seconds = min(later()) - began
-        fact = store.run(run).fact
-        print(f"{seconds:.2f} s from the loss to the next step; {fact.message}")
-        ask_stop(store, run, NAME)
+        yield store
         ask_down(store, cluster=NAME)
         until(lambda: not supervisor_is_awake(NAME), "the end of the supervisor")
 
+
+def test_a_run_continues_seconds_after_the_cable_of_a_node_was_pulled(
+    hosts: Hosts, store: Store
+) -> None:
+    source = TRAINING.read_text(encoding="utf-8")
+    run = ask_run(
+        store,
+        kind=RunKind.CELL,
+        source=source,
+        cluster=NAME,
+        parameters=(("epochs", 1_000),),
+    ).id
+    until(lambda: store.newest_snapshot(run) != NONE, "a snapshot", said=store.run(run))
+    time.sleep(1.0)
+
+    began = time.time()
+    hosts[1].cut()
+
+    def later() -> list[float]:
+        points = [p for p in store.points(run) if p.name == "main/loss" and p.rank == 0]
+        return [p.time for p in points if p.time > began + LAST_STEP_SECONDS]
+
+    until(later, "a step on the others", said=lambda: store.run(run).fact)
+    seconds = min(later()) - began
+    fact = store.run(run).fact
+    print(f"{seconds:.2f} s from the loss to the next step; {fact.message}")
+    ask_stop(store, run, NAME)
+
     assert (fact.attempt, fact.ranks) == (2, 2)
     assert "out of reach" in fact.message or "its node is gone" in fact.message
+
+
+def test_a_script_with_its_own_checkpoints_starts_again_on_the_other_hosts(
+    hosts: Hosts, store: Store, tmp_path: Path
+) -> None:
+    run = ask_run(
+        store,
+        kind=RunKind.SCRIPT,
+        source=OWN.read_text(encoding="utf-8"),
+        path=str(OWN),
+        arguments=(str(tmp_path / "own.npz"), "0.1"),
+        cluster=NAME,
+        restart=True,
+    ).id
+    until(lambda: store.run(run).fact.iteration >= 7, "steps", said=lambda: store.run(run).fact)
+
+    hosts[1].cut()
+
+    until(lambda: store.run(run).fact.state.ended, "the end", said=lambda: store.run(run).fact)
+    fact = store.run(run).fact
+    (lost,) = store.attempts(run)
+    points = [p for p in store.points(run) if p.name == "loss" and p.rank == 0]
+    assert (fact.state, fact.attempt, fact.ranks) == (RunState.FINISHED, 2, 2), fact
+    assert "out of reach" in lost.message or "its node is gone" in lost.message
+    assert "Retry" not in lost.message  # a lost node is no failure of the run
+    assert fact.resumed_at in (5, 10)
+    assert {p.iteration: p.value for p in points} == pytest.approx(expected(), rel=1e-9)
+    assert len(points) == 30
+
+
+def expected() -> dict[int, float]:
+    """Return the losses of the script by iteration, which do not depend on the ranks."""
+    x = numpy.random.RandomState(0).rand(60, 4)
+    w, losses = numpy.zeros(4), {}
+    for step in range(1, 31):
+        error = x @ w - x.sum(axis=1)
+        losses[step] = float(error @ error) / len(x)
+        w = w - 0.2 * x.T @ error / len(x)
+    return losses
