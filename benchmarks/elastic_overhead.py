@@ -1,8 +1,10 @@
-"""What `workbench.elastic` costs while nothing happens, and how long a snapshot stalls a step.
+"""What `workbench.elastic` costs while nothing happens, and what its snapshots cost.
 
-Blocks of steps with and without it take turns in one process, so that a pair shares the machine's
-mood and the process's memory layout. The share is that of sums over all pairs; its 95 % interval
-comes from drawing pairs again (bootstrap), and half of its width is what the benchmark can tell.
+Short blocks of steps with and without it take turns in one process, so that a pair shares the
+machine's mood and the process's memory layout. The ratio is the median of the pairs' ratios, which
+a pair with a snapshot in it does not change; its 95 % interval comes from drawing pairs again
+(bootstrap), and half of its width is what the benchmark can tell. What a snapshot costs is how much
+longer the steps from it on take, while it is written, than those around.
 """
 
 from __future__ import annotations
@@ -10,8 +12,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from random import Random
+from statistics import mean, median
 
 from workbench.core.run.model import RunKind, RunState
 from workbench.core.run.snapshots import NBYTES_NAME, SECONDS_NAME
@@ -23,40 +27,46 @@ from .place import Place, cluster
 
 SCRIPTS = Path(__file__).parent / "scripts"
 NAME = "default"
-STEPS, PAIRS = 100, 12  # of a round; a block takes about a second
-SNAPSHOT_STEPS = 20
+STEP_SECONDS = 0.01
+STEPS, PAIRS = 10, 200  # of a round
+WARM_PAIRS = 10  # the first snapshot is among them
+WRITE_SECONDS = 1.0  # from a snapshot on it is written
+SNAPSHOT_STEPS = 6
 SIZES = {"100 MB": 100_000_000, "1 GB": 1_000_000_000}
 MOST_RATIO = 1.003
+MOST_SHARE = 0.3  # %
 STALL_SECONDS = 0.015  # of 100 MB
 RESAMPLES = 2_000
 SECONDS = 900.0
-Pair = tuple[float, float]
-"""Seconds of a block with and without it."""
+Step = tuple[bool, float, float]
+"""Whether it was one of an elastic loop, and its seconds of wall and of processor time."""
 
 
 def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     """Measure blocks in turn in one cell per round, then snapshots of two sizes."""
-    wall: list[list[Pair]] = []
-    processor: list[list[Pair]] = []
+    found: list[list[Step]] = []
+    costs: list[tuple[float, float, float]] = []
     stalls: dict[str, list[float]] = {size: [] for size in SIZES}
-    snapshots = 0
     with cluster(1), Store() as store:
         for number in range(1, rounds + 1):
-            target = place.path("blocks.jsonl")
-            run = _run(store, "paired_steps.py", target=str(target), steps=STEPS, pairs=PAIRS)
-            snapshots += sum(1 for p in store.points(run) if p.name == SECONDS_NAME)
-            for pairs, column in ((wall, 2), (processor, 3)):
-                pairs.append(pairs_of(target, column))
+            target = place.path("steps.jsonl")
+            options = {"steps": STEPS, "pairs": PAIRS, "seconds": STEP_SECONDS}
+            run = _run(store, "paired_steps.py", target=str(target), **options)
+            found.append(steps_of(target))
+            saved = sorted(p.iteration for p in store.points(run) if p.name == SECONDS_NAME)
+            costs += snapshot_costs(found[-1], saved)
             for size, nbytes in SIZES.items():
                 run = _run(store, "one_snapshot.py", nbytes=nbytes, steps=SNAPSHOT_STEPS)
                 stalls[size].append(_stall(store, run))
-            say(
-                f"round {number} of {rounds}: wall {_shown(wall)}, processor {_shown(processor)}, "
-                + ", ".join(f"{size} {1000 * of[-1]:.3g} ms" for size, of in stalls.items())
-            )
+            ratios = ("{:.4f} ({:.4f} to {:.4f})".format(*interval(_all(found, c))) for c in (1, 2))
+            snapshots = ", ".join(f"{1e3 * a:.1f} ms in {c:.1f} s" for a, _, c in costs)
+            first = ", ".join(f"{size} {1e3 * of[-1]:.3g} ms" for size, of in stalls.items())
+            say(f"round {number} of {rounds}: wall {next(ratios)}, processor {next(ratios)}")
+            say(f"snapshots: {snapshots}; first of {first}")
     return [
-        _row("wall time", wall, snapshots),
-        _row("processor time of all threads", processor, snapshots),
+        _row("wall time", found, 1),
+        _row("processor time of all threads", found, 2),
+        *_shares(costs),
         *(
             Row(
                 f"stall of the first snapshot of {size}",
@@ -70,51 +80,96 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     ]
 
 
-def interval(pairs: Sequence[Pair], resamples: int = RESAMPLES) -> tuple[float, float, float]:
-    """Return the ratio of the sums of pairs, and its 95 % interval by drawing pairs again."""
+def interval(ratios: Sequence[float], resamples: int = RESAMPLES) -> tuple[float, float, float]:
+    """Return the median of ratios, and its 95 % interval by drawing them again."""
     chance = Random(0)
-    found = sorted(
-        _ratio([chance.choice(pairs) for _ in range(len(pairs))]) for _ in range(resamples)
-    )
-    return _ratio(pairs), found[int(0.025 * resamples)], found[int(0.975 * resamples)]
+    found = sorted(median(chance.choices(ratios, k=len(ratios))) for _ in range(resamples))
+    return median(ratios), found[int(0.025 * resamples)], found[int(0.975 * resamples)]
 
 
-def _ratio(pairs: Sequence[Pair]) -> float:
-    return sum(one for one, _ in pairs) / sum(other for _, other in pairs)
+def ratios_of(steps: Sequence[Step], column: int, length: int = STEPS) -> list[float]:
+    """Return the ratio of each pair of blocks, with an elastic loop to without.
+
+    Args:
+        column: 1 for wall time, 2 for processor time.
+        length: Steps of a block.
+    """
+    blocked = [steps[at : at + length] for at in range(0, len(steps), length)]
+    blocks = [(block[0][0], sum(one[column] for one in block)) for block in blocked]
+    pairs = zip(blocks[::2], blocks[1::2], strict=True)
+    return [one[1] / other[1] if one[0] else other[1] / one[1] for one, other in pairs]
 
 
-def _row(what: str, rounds: Sequence[Sequence[Pair]], snapshots: int) -> Row:
-    """Return the mean steps of each round; the note has the ratio of all and its interval."""
-    steps = [
-        tuple(sum(pair[column] for pair in pairs) / len(pairs) / STEPS for pairs in rounds)
-        for column in (0, 1)
+def snapshot_costs(steps: Sequence[Step], saved: Sequence[int]) -> list[tuple[float, float, float]]:
+    """Return the wall and processor time that each snapshot but the first cost, and its interval.
+
+    Args:
+        saved: The iterations of snapshots, in order: each is taken as the next step begins.
+    """
+    elastic = [number for number, step in enumerate(steps) if step[0]]
+    ends: list[float] = []
+    for step in steps:
+        ends.append(step[1] + (ends[-1] if ends else 0.0))
+    found = []
+    for before, at in pairwise(saved):
+        if at >= len(elastic) or ends[-1] - ends[elastic[at]] < WRITE_SECONDS:
+            continue
+        first = elastic[at]
+        last = next(n for n in range(first, len(ends)) if ends[n] - ends[first] >= WRITE_SECONDS)
+        near = [*steps[max(0, first - 200) : first], *steps[last : last + 200]]
+        wall, processor = (
+            sum(step[column] for step in steps[first:last])
+            - (last - first) * mean(step[column] for step in near)
+            for column in (1, 2)
+        )
+        found.append((wall, processor, ends[first] - ends[elastic[before]]))
+    return found
+
+
+def _all(rounds: Sequence[Sequence[Step]], column: int) -> list[float]:
+    return [ratio for steps in rounds for ratio in ratios_of(steps, column)[WARM_PAIRS:]]
+
+
+def _row(what: str, rounds: Sequence[Sequence[Step]], column: int) -> Row:
+    """Return the steps of each round; the note has the ratio of all pairs and its interval."""
+    without = [median(step[column] for step in steps if not step[0]) for steps in rounds]
+    ours = [
+        median(ratios_of(steps, column)[WARM_PAIRS:]) * one
+        for steps, one in zip(rounds, without, strict=True)
     ]
-    pairs = [pair for one in rounds for pair in one]
-    ratio, low, high = interval(pairs)
+    ratio, low, high = interval(_all(rounds, column))
     return Row(
-        f"step in a loop of workbench.elastic with snapshots of 100 MB, {what}",
+        f"step in a loop of workbench.elastic, {what}",
         "s",
-        Series("workbench.elastic", steps[0]),
-        Series("the same loop without", steps[1]),
+        Series("workbench.elastic", tuple(ours)),
+        Series("the same loop without", tuple(without)),
         goal=MOST_RATIO,
-        note=f"{len(pairs)} pairs of {STEPS} steps, {snapshots} snapshots; ratio of the sums "
+        note=f"{len(_all(rounds, column))} pairs of {STEPS} steps; median of their ratios "
         f"{ratio:.4f}, 95 % interval {low:.4f} to {high:.4f}: resolution {50 * (high - low):.2g} %",
     )
 
 
-def _shown(rounds: Sequence[Sequence[Pair]]) -> str:
-    pairs = [pair for one in rounds for pair in one]
-    return "{:.4f} ({:.4f} to {:.4f})".format(*interval(pairs))
+def _shares(costs: Sequence[tuple[float, float, float]]) -> list[Row]:
+    """Return the share of the time that snapshots at the default interval cost."""
+    if not costs:
+        raise BenchmarkFailed("No second snapshot was saved.")
+    seconds = mean(cost[2] for cost in costs)
+    return [
+        Row(
+            f"snapshots of 100 MB at the default interval, share of {what}",
+            "%",
+            Series("1 rank", tuple(100 * cost[column] / seconds for cost in costs)),
+            limit=MOST_SHARE if column == 0 else None,
+            note=f"{len(costs)} snapshots, one in {seconds:.1f} s",
+        )
+        for what, column in (("time", 0), ("one core", 1))
+    ]
 
 
-def pairs_of(target: Path, column: int) -> list[Pair]:
-    """Return the seconds of each pair of blocks but the first, which warms up."""
-    lines = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()][2:]
-    found: list[Pair] = []
-    for first, second in zip(lines[::2], lines[1::2], strict=True):
-        one, other = (first, second) if first[0] else (second, first)
-        found.append((one[column], other[column]))
-    return found
+def steps_of(target: Path) -> list[Step]:
+    """Return the steps that a cell has written down."""
+    lines = (json.loads(line) for line in target.read_text(encoding="utf-8").splitlines())
+    return [(bool(elastic), wall, processor) for elastic, wall, processor in lines]
 
 
 def _run(store: Store, script: str, **parameters: object) -> str:

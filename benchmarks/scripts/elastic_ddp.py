@@ -1,8 +1,9 @@
 """Train by DistributedDataParallel through changes of its ranks: ``FILE SNAPSHOT``.
 
 In a run of ours by `workbench.elastic`; under torchrun with a snapshot of its own, which is read
-when the workers are started again. Rank 0 adds a line with the time to FILE when a step has ended,
-and each rank writes its process to FILE.RANK. Model and momentum have 100 MB.
+when the workers are started again. When a step has ended, rank 0 adds a line with the time, the
+world size and the number of the step to FILE; each rank writes its process to FILE.RANK. Model and
+momentum have 100 MB.
 """
 
 from __future__ import annotations
@@ -31,16 +32,15 @@ inputs = torch.randn(4, UNITS)
 Path(f"{path}.{dist.get_rank()}").write_text(str(os.getpid()), encoding="utf-8")
 
 
-def ours() -> Iterator[None]:
-    """Yield for each step of a run of ours."""
+def ours() -> Iterator[int]:
+    """Yield the number of each step of a run of ours."""
     import workbench
 
-    for _ in workbench.elastic({"model": model, "optimizer": optimizer}):
-        yield
+    yield from workbench.elastic({"model": model, "optimizer": optimizer})
 
 
-def theirs() -> Iterator[None]:
-    """Yield for each step, and save as torchrun's convention is: rank 0, at intervals."""
+def theirs() -> Iterator[int]:
+    """Yield the number of each step, and save as torchrun's convention is: rank 0, at intervals."""
     number = 0
     if snapshot.exists():
         saved = torch.load(snapshot)
@@ -48,7 +48,7 @@ def theirs() -> Iterator[None]:
         optimizer.load_state_dict(saved["optimizer"])
         number = saved["step"]
     while True:
-        yield
+        yield number
         number += 1
         if number % EVERY == 0 and dist.get_rank() == 0:
             values = {"model": layer.state_dict(), "optimizer": optimizer.state_dict()}
@@ -56,11 +56,11 @@ def theirs() -> Iterator[None]:
             os.replace(f"{snapshot}.part", snapshot)
 
 
-steps: Callable[[], Iterator[None]] = ours if "WORKBENCH_GENERATION" in os.environ else theirs
+steps: Callable[[], Iterator[int]] = ours if "WORKBENCH_GENERATION" in os.environ else theirs
 with path.open("a", encoding="utf-8") as written:
-    for _ in steps():
+    for number in steps():
         optimizer.zero_grad()
         model(inputs).square().mean().backward()
         optimizer.step()
         if dist.get_rank() == 0:
-            print(time.time(), dist.get_world_size(), file=written, flush=True)
+            print(time.time(), dist.get_world_size(), number, file=written, flush=True)
