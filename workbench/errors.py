@@ -70,6 +70,10 @@ class ProtocolError(MachineError):
     """A node or a rank sent something invalid: a clause about "it", which the caller completes."""
 
 
+class HostLost(MachineError):
+    """The session with a host is lost: check whether it is up and can be reached."""
+
+
 class KeyUnknown(MachineError):
     """An unknown host key: compare its fingerprint on the host itself, and confirm it."""
 

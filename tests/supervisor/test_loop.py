@@ -9,6 +9,7 @@ import pytest
 
 from tests.supervisor.conftest import NAME, Stage
 from workbench.cluster.fake import FakeCluster
+from workbench.core.cluster.generation import MOST_FAILURES, WorldFact, WorldState
 from workbench.core.cluster.model import ClusterState
 from workbench.core.run.model import Assignment, RunState
 from workbench.errors import StoreNewer
@@ -305,3 +306,42 @@ def test_a_run_does_not_fail_for_a_verdict_that_cannot_be_made(stage, monkeypatc
 
     assert run.fact.state is RunState.FINISHED
     assert stage.store.conclusion(run.id) is None
+
+
+def end_early(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, *generations: int, is_lost: bool = False
+) -> None:
+    """Let these worlds end before they are ready."""
+    observe, ended = stage.cluster.observe, set[int]()
+
+    def instead() -> tuple[WorldFact, ...]:
+        facts = [fact for fact in observe() if fact.generation not in ended]
+        ended.update(generations)
+        return tuple(
+            replace(fact, state=WorldState.ENDED, ranks=(), reason="it failed", is_lost=is_lost)
+            if fact.generation in generations
+            else fact
+            for fact in facts
+        )
+
+    monkeypatch.setattr(stage.cluster, "observe", instead)
+
+
+def test_worlds_whose_host_was_lost_are_started_again(stage, monkeypatch) -> None:
+    generations = range(1, MOST_FAILURES + 2)
+    end_early(stage, monkeypatch, *generations, is_lost=True)
+
+    stage.up(1)
+
+    assert stage.store.cluster_fact(NAME).generation == generations.stop
+
+
+def test_a_world_that_was_ready_ends_the_count_of_failures(stage, monkeypatch) -> None:
+    end_early(stage, monkeypatch, 1, MOST_FAILURES - 1, MOST_FAILURES + 1)
+    stage.up(1)
+    ready = stage.store.cluster_fact(NAME)
+
+    stage.ended(stage.ask("kill()"))
+
+    stage.until(lambda: stage.store.cluster_fact(NAME).generation == MOST_FAILURES + 2)
+    assert (ready.generation, ready.message) == (MOST_FAILURES, "")

@@ -16,7 +16,7 @@ import psutil
 
 from workbench.core.world.remote import Completed, RemoteProcess
 from workbench.core.world.world import Host
-from workbench.errors import MachineError
+from workbench.errors import HostLost, MachineError
 
 LOST = -1
 LINE_NBYTES = 1 << 20
@@ -211,8 +211,8 @@ class LocalSession:
                 "install it there, or correct its path.",
             ) from error
 
-    def _lost(self) -> MachineError:
-        return MachineError(
+    def _lost(self) -> HostLost:
+        return HostLost(
             f"The session with {self._host.address} is lost", "check whether the node still runs."
         )
 

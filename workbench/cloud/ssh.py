@@ -30,7 +30,7 @@ from workbench.core.world.known_hosts import (
 )
 from workbench.core.world.remote import Completed
 from workbench.core.world.world import Host
-from workbench.errors import InputError, KeyUnknown, MachineError
+from workbench.errors import HostLost, InputError, KeyUnknown, MachineError
 
 CONNECT_SECONDS = 15.0
 # After two missed keep-alives, 9 s, a host that is frozen, or that is the only one, counts as gone.
@@ -239,8 +239,8 @@ class SshSession:
         except (TimeoutError, asyncssh.Error, OSError) as error:
             raise self._lost() from error
 
-    def _lost(self) -> MachineError:
-        return MachineError(
+    def _lost(self) -> HostLost:
+        return HostLost(
             f"The ssh session with {self._host.address} is lost",
             "check whether that machine is up and reachable.",
         )

@@ -25,7 +25,7 @@ from workbench.cluster.process_monitor import ProcessMonitor
 from workbench.core.cluster.generation import Death, WorldFact, WorldState
 from workbench.core.quote import shown
 from workbench.core.world.world import RankFact, World
-from workbench.errors import MachineError, WorkbenchError
+from workbench.errors import HostLost, MachineError, WorkbenchError
 
 KILL_SECONDS = 2.0
 LAST_WORDS_SECONDS = 0.7
@@ -76,6 +76,7 @@ class MpiWorld:
         footing: Fails with a ``WorkbenchError`` if the world could not be started.
         parents: The daemons that started its engines on other hosts.
         launched: The processes that mpiexec started for its engines, by which it names them.
+        is_lost: Whether one of its hosts was out of reach.
     """
 
     generation: int
@@ -89,6 +90,7 @@ class MpiWorld:
     ranks: tuple[RankFact, ...] = ()
     deaths: tuple[Death, ...] = ()
     reason: str = ""
+    is_lost: bool = False
     _joined_here: bool = False
     _watched: bool = False
     _ending_since: float = 0.0
@@ -114,6 +116,7 @@ class MpiWorld:
         failure = self.footing.exception()
         if failure is not None:
             self.reason = self.reason or _sentence(failure)
+            self.is_lost = isinstance(failure, HostLost)
             return WorldState.ENDED
         footing = self.footing.result()
         if not self._watched:
@@ -138,7 +141,9 @@ class MpiWorld:
 
     def fact(self, state: WorldState) -> WorldFact:
         """Return its fact."""
-        return WorldFact(self.generation, self.size, state, self.ranks, self.deaths, self.reason)
+        return WorldFact(
+            self.generation, self.size, state, self.ranks, self.deaths, self.reason, self.is_lost
+        )
 
     def checked(self, engines: Sequence[int], ranks: Sequence[RankFact]) -> Sequence[RankFact]:
         """Return its engines' descriptions of themselves, checked, in the order of ``engines``.
@@ -252,7 +257,7 @@ class MpiWorld:
         lost = [monitor for monitor in footing.monitors if monitor.lost]
         if not lost:
             return
-        self.reason = self.reason or lost[0].lost
+        self.reason, self.is_lost = self.reason or lost[0].lost, True
         known = {death.rank for death in self.deaths}
         for rank in self.ranks:
             monitor = footing.monitor_of(rank)

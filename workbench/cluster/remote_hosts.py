@@ -22,7 +22,7 @@ from workbench.cluster.warm_ranks import STUB, WarmRanks, are_wanted
 from workbench.core.node.agent_protocol import Forks
 from workbench.core.world.remote import Session, python_of
 from workbench.core.world.world import Host
-from workbench.errors import MachineError
+from workbench.errors import HostLost, MachineError
 
 MOST_AT_ONCE = 32
 # After a lost connection the ports stay in use until that host's sshd has noticed.
@@ -144,7 +144,7 @@ class Nodes:
                     self._warm = self._here.warm = started_in(Path.home() / forks)
             return self._here
         if not session.is_open:
-            raise MachineError(
+            raise HostLost(
                 f"{host.address} is out of reach: the ssh session with it was lost",
                 "check whether that machine is up.",
             )

@@ -263,6 +263,8 @@ class Supervisor:
         now = self._now()
         for world in self._worlds.see(self._cluster.observe(), now.steady):
             log.info("%s", log_messages.ready(world.generation, world.size))
+            if self._failures:
+                self._failures, self._message = 0, ""
             ranks = self._worlds.ranks(world)
             self._bridge.write(
                 ("ranks", world.generation), partial(self._store.put_ranks, self._name, ranks)
@@ -287,7 +289,7 @@ class Supervisor:
             self._keep_last(activity)
         if world.state is WorldState.ENDED:
             log.info("%s", log_messages.ended(world.generation, world.reason))
-            if not world.ranks and world.reason:
+            if not world.ranks and world.reason and not world.is_lost:
                 self._failures += 1
                 self._message = f"The ranks did not start: {world.reason}"
 

@@ -64,6 +64,13 @@ def test_ranks_that_were_asked_for_come_back_with_their_nodes() -> None:
     assert target_world(wish, NODES) == World(NODES, 5)
 
 
+def test_a_node_without_ranks_is_no_part_of_the_world() -> None:
+    wish = ClusterWish("default", up=True, ranks=3, fleet=HOSTS)
+
+    assert target_world(wish, NODES) == World(NODES[:2], 3)
+    assert target_world(replace(wish, ranks=7, oversubscribe=True), NODES) == World(NODES, 7, True)
+
+
 def test_no_nodes_are_a_world_without_ranks() -> None:
     wish = ClusterWish("default", up=True, ranks=2, fleet=replace(BOUGHT, nodes=0))
 

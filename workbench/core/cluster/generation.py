@@ -30,7 +30,8 @@ runs in its old world. Then its own cell begins there, and waits at the edge of 
 
 So whatever fails before the edge costs the run nothing, and the run pauses only while its state is
 saved and read.
-``MOST_FAILURES`` worlds in a row that did not become ready stop this until the wish changes.
+``MOST_FAILURES`` worlds in a row that did not become ready stop this until the wish changes. Those
+whose host was lost do not count: the next world is on the hosts that are left.
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ class WorldFact:
         ranks: Known once it is ready.
         deaths: The ranks that have ended; a world with one is broken for good.
         reason: Why it ended or broke, one line; empty while it is healthy.
+        is_lost: Whether it did so because one of its hosts was out of reach.
     """
 
     generation: int
@@ -103,6 +105,7 @@ class WorldFact:
     ranks: tuple[RankFact, ...] = ()
     deaths: tuple[Death, ...] = ()
     reason: str = ""
+    is_lost: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from workbench.core.world.world import Host
-from workbench.errors import MachineError
+from workbench.errors import HostLost
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,8 @@ class LostSession:
     def close(self) -> None:
         """Do nothing."""
 
-    def _lost(self) -> MachineError:
-        return MachineError(
+    def _lost(self) -> HostLost:
+        return HostLost(
             f"{self._host.address} cannot be reached: there is no session with it",
             "check whether that machine is up and can be reached.",
         )
