@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.supervisor.conftest import Stage
+from workbench.core.run.hang import STALLED_SECONDS
 from workbench.core.run.metrics import seconds_taken
 from workbench.core.run.model import Run, RunKind, RunState
+from workbench.core.run.rank_protocol import Letter, Pulse
 
 RAISES = """
 for iteration in range(resume(), 8):
@@ -18,6 +20,17 @@ for iteration in range(resume(), 8):
     if iteration == 5 and rank == 1 and {when}:
         raise ValueError("flaky")
 """
+WAITS = """
+for iteration in range(resume(), 8):
+    report(loss=1)
+    if iteration == 3:
+        snapshot()
+    if iteration == 5:
+        if rank == 0:
+            barrier()
+        break
+"""
+WAITS_ONCE = WAITS.replace("iteration == 5", "iteration == 5 and not resume()")
 ONCE = RAISES.format(when="not resume()")
 ALWAYS = RAISES.format(when="True")
 
@@ -88,3 +101,29 @@ def test_the_time_of_a_run_is_that_of_all_its_attempts(stage: Stage) -> None:
 
     assert first > 0.5
     assert seconds_taken(run.fact, 0.0) == pytest.approx(first + last)
+
+
+@pytest.mark.parametrize(("source", "state"), [(WAITS_ONCE, "finished"), (WAITS, "failed")])
+def test_ranks_that_wait_for_each_other_for_good_are_replaced(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, source: str, state: str
+) -> None:
+    stage.up(2)
+    run = stage.ask(source)
+    receive = stage.cluster.receive
+
+    def with_pulse(seconds: float) -> list[Letter]:
+        present = stage.store.run(run)
+        is_there = present.fact.iteration == 6
+        pulse = Pulse(present.execution, 0, 6, call="barrier", seconds=STALLED_SECONDS + 1)
+        return [*receive(seconds), *[Letter(present.fact.generation, pulse)] * is_there]
+
+    monkeypatch.setattr(stage.cluster, "receive", with_pulse)
+
+    found = stage.ended(run).fact
+
+    past = stage.store.attempts(run)
+    assert found.state == state
+    assert {one.failed_at for one in past} == {6}
+    why = "Rank 0 waited in barrier for 61 s, and nothing was sent. Lost 2 steps"
+    assert past[0].message.startswith(why)
+    assert f"Retry {len(past)} of 3." in past[-1].message

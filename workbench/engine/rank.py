@@ -30,6 +30,7 @@ from workbench.engine.descriptor_capture import Descriptors
 from workbench.engine.edge import Edge
 from workbench.engine.exit_report import report_exits
 from workbench.engine.forked_children import Children
+from workbench.engine.host_traffic import HostTraffic
 from workbench.engine.mpi_calls import GenerationWorlds, is_revoked, watch
 from workbench.engine.node_emulation import host_name, node_of, slow_links
 from workbench.engine.output_capture import catch_up_by
@@ -42,6 +43,7 @@ from workbench.engine.thread_position import Sampler
 
 PORTS = 32
 PORT_RANGE = (12_000, 32_000)
+LONG_SECONDS = 5.0  # a rank that waits for longer reports its host's traffic
 _DISTRIBUTIONS = ("chainer", "numpy", "mpi4py", "ipyparallel", "torch", "cupy-cuda12x", "workbench")
 
 
@@ -62,7 +64,7 @@ class Rank:
         self.number = MPI.COMM_WORLD.Get_rank()
         self.worlds = GenerationWorlds(fault_tolerant=fault_tolerant, on_abort=self._aborting)
         self._interruptible = self._interrupt_wanted = False
-        self._sampler, self._run_name = Sampler(), ""
+        self._sampler, self._traffic, self._run_name = Sampler(), HostTraffic(), ""
         self._continued = set[str]()
         slow_links(MPI.COMM_WORLD)
         self._machines, self._leader, self._master = _place(MPI.COMM_WORLD)
@@ -276,16 +278,18 @@ class Rank:
             return Pulse(name, self.number, 0)
         call, since = watch.call, watch.since
         place = self._sampler.look(run.source_name, run.boundaries.count)
+        call, seconds = (call, time.perf_counter() - since) if call else (place.call, place.still)
         return Pulse(
             name,
             self.number,
             run.boundaries.count,
             run.boundaries.measure(),
-            call or place.call,
-            time.perf_counter() - since if call else place.still,
+            call,
+            seconds,
             place.line,
             place.doing,
             place.still,
+            self._traffic.measure() if call and seconds >= LONG_SECONDS else 0.0,
         )
 
 

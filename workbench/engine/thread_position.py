@@ -15,10 +15,15 @@ from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
 
+from workbench.core.run.hang import SNAPSHOT_EXCHANGE
+
 MOST_CHARACTERS = 40
 # Waits in other libraries, by file: the name shown is the function, or the one given here.
 _TORCH = "/torch/distributed/distributed_c10d.py"
-_EXCHANGE = "/workbench/engine/exchange/"
+_OURS = {
+    "/workbench/engine/exchange/": "the exchange of gradients",
+    "/workbench/engine/snapshot/peers.py": SNAPSHOT_EXCHANGE,
+}
 _REQUESTS = re.compile(r"(?:^|\.)(Wait(?:all|any|some)?)$")
 
 
@@ -87,8 +92,9 @@ def _call(inner: list[FrameType], doing: str) -> str:
         path = frame.f_code.co_filename.replace("\\", "/")
         if path.endswith(_TORCH):
             return frame.f_code.co_name
-        if _EXCHANGE in path:
-            return "the exchange of gradients"
+        for part, name in _OURS.items():
+            if part in path:
+                return name
     return ""
 
 

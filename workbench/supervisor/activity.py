@@ -14,7 +14,7 @@ from workbench.core.cluster.generation import Death, WorldFact
 from workbench.core.cluster.resize_time import ResizeAt
 from workbench.core.moment import Moment
 from workbench.core.run.departure import Departure, EpochPace, departure
-from workbench.core.run.hang import encoded, hang_of
+from workbench.core.run.hang import encoded, hang_of, stalled
 from workbench.core.run.model import Run, RunKind, RunState
 from workbench.core.run.progress import newest_snapshot, progressed
 from workbench.core.run.rank_protocol import AskPulse, Batch, Ending, Interrupt, Pulse, StopAt
@@ -165,6 +165,7 @@ class Activity(RunReport):
                 line=message.line,
                 doing=message.doing,
                 still=message.still,
+                traffic=message.traffic,
                 left=message.left,
             )
         else:
@@ -270,6 +271,8 @@ class Activity(RunReport):
         if not self.is_reported:
             self._fact = replace(self._fact, message=self._waiting(now))
             self._look_for_hang(now)
+        if self.is_movable and (cause := stalled(self._active, now.steady)):
+            self._leave_stalled(cause, now)
 
     # -- inside
 
@@ -283,6 +286,15 @@ class Activity(RunReport):
         if self._active.interrupted or self.run.wish.kind is RunKind.MEASUREMENT:
             return  # while pairs are measured, the other ranks wait as planned
         self._fact = replace(self._fact, hang=encoded(hang_of(self._active, now.steady)))
+
+    def _leave_stalled(self, cause: str, now: Moment) -> None:
+        """Give up ranks that wait for each other for good; the run is tried again on others."""
+        if why := self._why_no_retry(self._fact.iteration, ""):
+            self._report(RunState.FAILED, f"{cause}.", now)
+            self._add(remedy(self.run, self._snapshot, why))
+        else:
+            self._to_retry, self._failed_at = cause, self._fact.iteration
+        self._give_up("its ranks waited for each other", now)
 
     def _carry_out(self, step: Step, now: Moment) -> None:
         generation, active = self.world.generation, self._active

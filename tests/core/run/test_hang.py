@@ -7,7 +7,11 @@ from dataclasses import replace
 import pytest
 
 from workbench.core.run.hang import (
+    IDLE_TRAFFIC,
+    SETUP_SECONDS,
     SILENT_SECONDS,
+    SNAPSHOT_EXCHANGE,
+    STALLED_SECONDS,
     TRANSFER_SECONDS,
     WAIT_SECONDS,
     Elsewhere,
@@ -15,6 +19,7 @@ from workbench.core.run.hang import (
     decoded,
     encoded,
     hang_of,
+    stalled,
 )
 from workbench.core.run.rank_protocol import Ending
 from workbench.core.run.termination import Active, RankStanding
@@ -103,3 +108,43 @@ def test_a_hang_is_kept_as_text() -> None:
 @pytest.mark.parametrize("text", ["{", "[]", "3", '{"waiting":[{}],"others":[],"sure":true}'])
 def test_text_that_makes_no_sense_is_no_hang(text) -> None:
     assert decoded(text) is None
+
+
+LONG = replace(STUCK, boundary=1, waiting=STALLED_SECONDS + 1.2)
+GONE = replace(ASLEEP, heard=NOW - STALLED_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("others", "sentence"),
+    [
+        ([], "Rank 0 waited in allreduce for 61 s, and nothing was sent"),
+        ([LONG], "Ranks 0, 1 waited in allreduce for 61 s, and nothing was sent"),
+        ([replace(LONG, call="bcast")], "Ranks 0, 1 waited in allreduce and bcast for 61 s"),
+        ([ENDED, replace(ASLEEP, left=True)], "Rank 0 waited"),
+        ([GONE, RankStanding()], "Rank 0 waited"),
+        ([STUCK], ""),
+        ([ASLEEP], ""),
+        ([replace(LONG, traffic=IDLE_TRAFFIC)], ""),
+    ],
+    ids=["alone", "all", "two calls", "left", "silent", "briefly", "computes", "sends"],
+)  # fmt: skip
+def test_ranks_that_wait_for_each_other_for_good_are_named(others, sentence) -> None:
+    found = stalled(Active("run", (LONG, *others), 5.0, True), NOW)
+
+    assert found.startswith(sentence)
+    assert bool(found) is bool(sentence)
+
+
+def test_a_machine_that_slept_is_not_one_whose_ranks_are_stuck() -> None:
+    assert stalled(Active("run", (GONE, replace(LONG, heard=NOW - 90.0)), 5.0, True), NOW) == ""
+
+
+def test_before_the_first_step_a_call_may_take_longer() -> None:
+    setup = replace(LONG, boundary=0)
+
+    def found(*ranks: RankStanding) -> bool:
+        return bool(stalled(Active("run", ranks, 5.0, True), NOW))
+
+    assert not found(setup)
+    assert found(replace(setup, waiting=SETUP_SECONDS))
+    assert found(replace(setup, call=SNAPSHOT_EXCHANGE))

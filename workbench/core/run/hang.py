@@ -1,7 +1,8 @@
 """Detect a hanging run: ranks wait in MPI for others that do not come.
 
 A wait is not a hang while another rank makes progress: it may be slow. All ranks in the same call
-are not a hang either, unless that takes very long: a transfer takes time.
+are not a hang either, unless that takes very long: a transfer takes time. If no rank computes and
+no host sends for ``STALLED_SECONDS``, whatever the cause, the world cannot be waited for.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal, TypeVar
 
-from workbench.core.run.termination import Active, RankStanding
+from workbench.core.run.termination import Active, RankStanding, ranks_text
 
 Whereabouts = Literal["at", "ended", "silent"]
 T = TypeVar("T")
@@ -21,6 +22,10 @@ JOIN_SECONDS = 1.0  # after this, another rank counts as waiting too
 STILL_SECONDS = 2.0
 SILENT_SECONDS = 3.0
 TRANSFER_SECONDS = 30.0
+STALLED_SECONDS = 60.0
+SETUP_SECONDS = 300.0  # the same before the first step: data may be pickled inside of a call
+SNAPSHOT_EXCHANGE = "the exchange of a snapshot"
+IDLE_TRAFFIC = 500e3  # bytes per second; agents and outputs send less
 _SENDING = frozenset({"Send", "Ssend", "send", "ssend"})
 _RECEIVING = frozenset({"Recv", "Probe", "recv", "probe"})
 _BOTH = frozenset({"Sendrecv", "sendrecv"})
@@ -89,6 +94,26 @@ def hang_of(active: Active, now: float) -> Hang | None:
     return Hang(_waiting(stuck), _elsewhere(others, now), sure)
 
 
+def stalled(active: Active, now: float) -> str:
+    """Return which ranks wait for each other for good, as a clause; empty if some may continue.
+
+    Args:
+        now: By the steady clock, like all moments of ``active``.
+    """
+    ranks = {n: active.ranks[n] for n in active.remaining if not active.ranks[n].left}
+    waiting = {n: one for n, one in ranks.items() if _waits(one, _patience(one))}
+    waiting = {n: one for n, one in waiting.items() if not _is_silent(one, now)}
+    absent = [n for n, one in ranks.items() if now - one.heard >= STALLED_SECONDS]
+    if not waiting or len(waiting) + len(absent) < len(ranks):
+        return ""
+    if any(one.traffic >= IDLE_TRAFFIC for one in waiting.values()):
+        return ""
+    calls = " and ".join(sorted({one.call for one in waiting.values()}))
+    seconds = min(one.waiting for one in waiting.values())
+    who = ranks_text([*waiting])
+    return f"{who[0].upper()}{who[1:]} waited in {calls} for {seconds:.0f} s, and nothing was sent"
+
+
 def encoded(hang: Hang | None) -> str:
     """Return ``hang`` as stored text; empty for None."""
     return json.dumps(asdict(hang), separators=(",", ":")) if hang else ""
@@ -111,6 +136,12 @@ def decoded(text: str) -> Hang | None:
 
 def _waits(rank: RankStanding, seconds: float) -> bool:
     return rank.ending is None and bool(rank.call) and rank.waiting >= seconds
+
+
+def _patience(rank: RankStanding) -> float:
+    """Return how long a rank may wait while nothing is sent."""
+    has_begun = rank.boundary > 0 or rank.call == SNAPSHOT_EXCHANGE
+    return STALLED_SECONDS if has_begun else SETUP_SECONDS
 
 
 def _is_still(rank: RankStanding, now: float) -> bool:

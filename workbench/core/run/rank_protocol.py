@@ -101,6 +101,7 @@ class Pulse:
         line: Line of the user's innermost frame; 0 if there is none.
         doing: The call on that line, or the place outside of the user's source.
         still: How many seconds its main thread has been at the very same place.
+        traffic: Bytes per second of its host's network, while it waits long.
         left: Whether the rank has left the run; its last output may arrive later.
     """
 
@@ -113,6 +114,7 @@ class Pulse:
     line: int = 0
     doing: str = ""
     still: float = 0.0
+    traffic: float = 0.0
     left: bool = False
 
 

@@ -283,6 +283,7 @@ _MADE: dict[str, Check] = {
             "line": _whole,
             "doing": _text_of(_PLACE_CHARACTERS),
             "still": _amount,
+            "traffic": _amount,
             "left": _flag,
         },
     ),

@@ -56,6 +56,7 @@ class RankStanding:
         line: The user's line; 0 if unknown.
         doing: The call on that line.
         still: How many seconds it had been at that very place.
+        traffic: Bytes per second of its host's network, while it waits.
         begun: Whether any message came from it.
         left: Whether it reports that it has left; the ending comes after all of its output.
         ending: How it left, once reported.
@@ -70,6 +71,7 @@ class RankStanding:
     line: int = 0
     doing: str = ""
     still: float = 0.0
+    traffic: float = 0.0
     left: bool = False
     ending: Ending | None = None
 
