@@ -11,6 +11,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -131,6 +132,8 @@ class Snapshots:
         self._wanted: dict[str, Wanted] = {}
         self._placed: dict[str, tuple[int, tuple[str, ...]]] = {}
         self._agents = SnapshotAgents(cluster, reach)
+        # A copy is broken off by ending its agents, and a run that waits must not wait for others.
+        self._copying = SnapshotAgents(cluster, reach)
         self._flushing: dict[str, float] = {}
         self._removed: set[tuple[str, str]] = set()
         self._limited: set[str] = set()
@@ -194,7 +197,9 @@ class Snapshots:
 
     def received(self) -> dict[str, int]:
         """Return the bytes received from each other node since the last call, by address."""
-        return self._agents.take_received()
+        received = Counter(self._agents.take_received())
+        received.update(self._copying.take_received())
+        return dict(received)
 
     def close(self, seconds: float = FLUSH_SECONDS) -> None:
         """End when the snapshots of ended runs are copied, or after a while."""
@@ -203,6 +208,7 @@ class Snapshots:
         if self._thread is not None:
             self._thread.join()
         self._agents.close()
+        self._copying.close()
 
     def keep(self, fleet: FleetWish) -> None:
         """Remove the snapshots of deleted runs from the nodes of a fleet, from now on."""
@@ -271,6 +277,8 @@ class Snapshots:
             is_flushed = any(address in flushing for address in kept.hosts)
             if is_flushed or kept.over or now - kept.looked >= LOOK_SECONDS:
                 kept.looked = now
+                if not kept.over:  # they are ready when the run has to continue
+                    self._agents.start((HERE, *kept.hosts), kept.durable)
                 self._copy(kept, now, at_once=is_flushed or kept.over)
         for address in flushing:
             self._flushing.pop(address, None)
@@ -280,6 +288,7 @@ class Snapshots:
             self._removal = self._remove()
         if not (self._runs or self._wanted):
             self._agents.end_all()
+            self._copying.end_all()
 
     def _copy(self, kept: RunCopies, now: float, *, at_once: bool) -> None:
         """Copy what a run has and its durable place lacks, if it is due."""
@@ -312,7 +321,7 @@ class Snapshots:
             if kept.durable:
                 source.ask(STORE, kept.run, kept.folder, manifest.name, seconds=LONG_SECONDS)
             else:
-                self._bring(manifest, source, kept, self._agents.of(HERE), at_once=at_once)
+                self._bring(manifest, source, kept, self._copying.of(HERE), at_once=at_once)
             kept.copied.add(manifest)
             seconds = time.monotonic() - begun
             nbytes = sum(file.nbytes for file in manifest.files)
@@ -351,15 +360,15 @@ class Snapshots:
                 interrupted=lambda: bool(self._wanted) and not at_once,
             )
         except Broken:
-            self._agents.drop(source)
-            self._agents.drop(here)
+            self._copying.drop(source)
+            self._copying.drop(here)
             raise
 
     def _source(self, kept: RunCopies) -> SnapshotClient | None:
         """Return the agent of the first node that can be reached."""
         for address in kept.hosts:
             with contextlib.suppress(MachineError):
-                return self._agents.of(address, kept.durable)
+                return self._copying.of(address, kept.durable)
         return None
 
     # -- before a run resumes
