@@ -2,7 +2,8 @@
 
 The faults are played in chapters, each with a seed, a home and a cluster of its own. A line per
 chapter is written as it ends, and a play that was interrupted continues with the next chapter. The
-home of a chapter in which something went wrong is kept beside the line.
+home of a chapter in which something went wrong is kept beside the line. Three processes play at the
+same time, two on this machine and one on nodes, where these can be simulated.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import itertools
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,7 +28,7 @@ import psutil
 from benchmarks.place import Place
 from tests.chaos.nodes import Nodes
 from tests.chaos.play import Play, cluster
-from tests.chaos.tally import Record, Tally, total
+from tests.chaos.tally import Record, Tally, table, total
 from tests.rehearsal.hosts import why_not
 from workbench.store import Store
 
@@ -35,6 +37,7 @@ CHAPTER = 20
 TOGETHER = (1, 2, 3, 4)
 FOLDER = Path("build/chaos")
 STAGES = ("both", "machine", "nodes")
+OF_NODES = 0.2  # of the faults
 
 
 def main() -> int:
@@ -47,27 +50,65 @@ def main() -> int:
     options = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
         signal.signal(number, signal.default_int_handler)
-    began, tallies = time.monotonic(), []
-    for stage, faults in shares(options.stage, options.faults).items():
-        tallies += continued(stage, options.seed, faults, options.only)
-    found = total(tallies)
-    print(f"{found}\n{time.monotonic() - began:.0f} s in all")
-    return 0 if found.is_well else 1
+    began = time.monotonic()
+    if options.stage == "both":
+        found = at_once(options.seed, options.faults, options.only)
+    else:
+        played = continued(options.stage, options.seed, options.faults, options.only)
+        found = {options.stage: total(played)}
+    for tally in found.values():
+        print(tally)
+    print(f"{table(found)}\n{time.monotonic() - began:.0f} s in all")
+    return 0 if all(tally.is_well for tally in found.values()) else 1
 
 
-def shares(stage: str, faults: int) -> dict[str, int]:
-    """Return how many faults are played where."""
-    if stage != "both":
-        return {stage: faults}
+def at_once(seed: int, faults: int, only: Sequence[str]) -> dict[str, Tally]:
+    """Play in a process for each part; return what happened on each stage."""
+    parts = shares(seed, faults)
+    options = [word for name in only for word in ("--only", name)]
+    command = [sys.executable, "-m", "tests.chaos", *options]
+    processes = [
+        subprocess.Popen(
+            [*command, "--stage", stage, "--seed", str(seed), "--faults", str(number)],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr,
+        )
+        for stage, seed, number in parts
+    ]
+    try:
+        for process in processes:
+            process.wait()
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGINT)  # no effect on one that has ended
+            process.wait()
+    found: dict[str, Tally] = {}
+    for stage, part, _ in parts:
+        tallies = Record(path_of(stage, part)).chapters().values()
+        found.setdefault(stage, Tally()).add(total(tallies))
+    return found
+
+
+def shares(seed: int, faults: int) -> list[tuple[str, int, int]]:
+    """Return the parts that are played at once: stage, seed and number of faults."""
     if reason := why_not():
         print(f"All on this machine: {reason}.")
-        return {"machine": faults}
-    return {"machine": faults - faults // 5, "nodes": faults // 5}
+        parts = [("machine", seed, faults - faults // 2), ("machine", seed + 1, faults // 2)]
+    else:
+        here, there = faults - int(faults * OF_NODES), int(faults * OF_NODES)
+        parts = [("machine", seed, here - here // 2), ("machine", seed + 1, here // 2)]
+        parts.append(("nodes", seed, there))
+    return [part for part in parts if part[-1]]
+
+
+def path_of(stage: str, seed: int) -> Path:
+    """Return the path of the record of a play."""
+    return FOLDER / f"{stage}-{seed}.jsonl"
 
 
 def continued(stage: str, seed: int, faults: int, only: Sequence[str]) -> list[Tally]:
     """Play the chapters that are not in the record yet; return the tallies of all."""
-    record = Record(FOLDER / f"{stage}-{seed}.jsonl")
+    record = Record(path_of(stage, seed))
     print(f"seed {seed}, {record.path}", flush=True)
     played = record.chapters()
     for chapter in itertools.count():

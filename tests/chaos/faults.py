@@ -22,6 +22,7 @@ from workbench.store.paths import home_directory, snapshot_directory
 SIZES = (1, 2, 4)
 PART_SECONDS = 3.0
 BETWEEN_SECONDS = 120.0  # two worlds
+FORK_SERVER = "workbench.node.fork_server"
 
 
 def marks() -> set[str]:
@@ -50,6 +51,7 @@ class Faults:
             self.resize, self.resize_during_resize, self.loss_during_a_hand_over,
             self.loss_during_a_snapshot, self.torn_snapshot, self.locked_store,
             self.kill_supervisor_and_rank, self.supervisor_dies_in_a_hand_over, self.two_losses,
+            self.kill_fork_server,
         )  # fmt: skip
 
     def kill_rank(self) -> None:
@@ -122,6 +124,14 @@ class Faults:
     def two_losses(self) -> None:
         self.kill_rank()
         time.sleep(self._chance.random() * 3.0)
+        self.kill_rank()
+
+    def kill_fork_server(self) -> None:
+        """The fork server is killed, and then a rank: the next ones are to be forked as well."""
+        for process in ours():
+            with contextlib.suppress(psutil.Error):
+                if FORK_SERVER in process.cmdline():
+                    process.kill()
         self.kill_rank()
 
     def _ranks(self) -> list[RankFact]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Self
 
-from tests.chaos.faults import Faults
+from tests.chaos.faults import FORK_SERVER, Faults
 from tests.chaos.play import CLUSTER, until
 from tests.rehearsal.ec2.endpoint import Endpoint
 from tests.rehearsal.hosts import PLACE
@@ -23,6 +23,8 @@ from workbench.requests.supervisor import supervisor_is_awake
 from workbench.store import Store
 
 REGION = "us-east-1"
+ENGINE = "workbench.cluster.engine"
+FORKS = (FORK_SERVER, "workbench.cluster.node_forks")
 NODES = 3
 LEAST = 2  # that carry ranks when the next fault comes
 NOTICE_SECONDS = 15.0  # two minutes in reality
@@ -180,7 +182,8 @@ class NodeFaults(Faults):
             self.sshd_restarted, self.terminated, self.notice, self.notice_then_silence,
             self.two_nodes, self.silence_during_a_hand_over, self.notice_during_a_hand_over,
             self.replacement_dies, self.flapping_node, self.locked_store, self.kill_supervisor,
-            self.kill_supervisor_and_node, self.resize_nodes,
+            self.kill_supervisor_and_node, self.resize_nodes, self.kill_rank,
+            self.kill_fork_server,
         )  # fmt: skip
 
     def silent_node(self) -> None:
@@ -259,6 +262,15 @@ class NodeFaults(Faults):
     def kill_supervisor_and_node(self) -> None:
         self.kill_supervisor()
         self._stage.pull(self._node(), again=False)
+
+    def kill_rank(self) -> None:
+        self._stage.inside(self._node(), "pkill", "-KILL", "-f", ENGINE)
+
+    def kill_fork_server(self) -> None:
+        """The fork server of a node, or its keeper, is killed, and then a rank there."""
+        node = self._node()
+        self._stage.inside(node, "pkill", "-KILL", "-f", self._chance.choice(FORKS))
+        self._stage.inside(node, "pkill", "-KILL", "-f", ENGINE)
 
     def resize_nodes(self) -> None:
         size = Size(None, self._chance.choice([2, 3, 4]))

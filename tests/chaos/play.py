@@ -14,7 +14,7 @@ from typing import Protocol
 
 from tests.chaos.examples import visits, wrong
 from tests.chaos.faults import Faults, marks
-from tests.chaos.tally import Tally
+from tests.chaos.tally import DEADLINE, Tally
 from workbench.cluster.shared_memory import segment_folder
 from workbench.core.cluster.model import ClusterState
 from workbench.core.run.model import RunKind
@@ -29,7 +29,6 @@ from workbench.store.points import PointRow
 CLUSTER = "chaos"
 SOURCE = Path(__file__).parent / "programs" / "known_examples.py"
 EXAMPLES = 576
-DEADLINE = 120.0
 AFTER = 8  # iterations after a fault, which have a snapshot among them
 LAST_STEP_SECONDS = 0.1  # a step may still end right after a kill
 Fault = Callable[[], None]

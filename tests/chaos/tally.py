@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from statistics import median
+
+DEADLINE = 120.0
+"""Seconds within which the next step has to come."""
 
 
 @dataclass
@@ -115,3 +118,17 @@ def total(tallies: Iterable[Tally]) -> Tally:
     for tally in tallies:
         found.add(tally)
     return found
+
+
+def table(found: Mapping[str, Tally]) -> str:
+    """Return what happened on each stage, and in all, as a table in Markdown."""
+    heads = ("stage", "faults", "trainings", "runs lost", f"no step in {DEADLINE:.0f} s")
+    heads += ("left over", "steps lost with notice", "steps redone after losses")
+    heads += ("examples repeated", "longest wait")
+    rows = [heads, ("---",) * len(heads)]
+    for name, one in {**found, "all": total(found.values())}.items():
+        longest = max((max(values) for values in one.seconds.values()), default=0.0)
+        counts = (one.faults, one.runs, len(one.lost), len(one.stuck), len(one.left))
+        counts += (one.noticed, one.redone, one.repeated)
+        rows.append((name, *map(str, counts), f"{longest:.1f} s"))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -10,12 +10,14 @@ import pytest
 
 from tests.chaos.examples import visits, wrong
 from tests.chaos.play import Play, cluster
-from tests.chaos.tally import Record, Tally, total
+from tests.chaos.tally import Record, Tally, table, total
 from workbench.store import Store
 
 FAULTS = 30
 # They wait for nothing, so that several can follow each other at once.
-BRIEF = ("kill_rank", "kill_mpiexec", "kill_supervisor", "resize", "torn_snapshot")
+BRIEF = (
+    "kill_rank", "kill_mpiexec", "kill_supervisor", "resize", "torn_snapshot", "kill_fork_server",
+)  # fmt: skip
 AT_ONCE = 6
 
 
@@ -85,3 +87,13 @@ def test_a_long_play_is_continued_after_its_last_whole_chapter(tmp_path: Path) -
 def test_nothing_but_steps_after_losses_may_be_lost(wrong) -> None:
     assert Tally(faults=1, redone=7).is_well
     assert not Tally(faults=1, **wrong).is_well
+
+
+def test_the_table_has_each_stage_and_all_of_them() -> None:
+    here = Tally(faults=4, runs=1, redone=3, seconds={"kill_rank": [1.0, 2.5]})
+    there = Tally(faults=2, runs=1, lost=["why"], seconds={"silent_node": [4.25]})
+
+    rows = table({"machine": here, "nodes": there}).splitlines()
+
+    assert rows[2] == "| machine | 4 | 1 | 0 | 0 | 0 | 0 | 3 | 0 | 2.5 s |"
+    assert rows[4] == "| all | 6 | 2 | 1 | 0 | 0 | 0 | 3 | 0 | 4.2 s |"
