@@ -69,12 +69,23 @@ class Peers:
         found = [pair for part in self._leaders.allgather(on_node) for pair in part]
         return [one for _, one in sorted(found, key=lambda pair: pair[0])]
 
+    @property
+    def leaders(self) -> list[int]:
+        """The lowest rank of each node."""
+        return [ranks[0] for ranks in self._transport.nodes] if self._transport else [0]
+
     def share(self, content: bytearray | None, root: int) -> bytearray:
         """Return the bytes that rank ``root`` has, on all ranks."""
-        if self._transport is None:
+        return self._shared(self._transport and self._transport.comm, content, root)
+
+    def share_on_node(self, content: bytearray | None) -> bytearray:
+        """Return the bytes that this node's leader has, on all of its ranks."""
+        return self._shared(self._transport and self._transport.node, content, 0)
+
+    def _shared(self, comm: Any, content: bytearray | None, root: int) -> bytearray:
+        if comm is None or comm.size == 1:
             assert content is not None
             return content
-        comm = self._transport.comm
         nbytes = comm.bcast(None if content is None else len(content), root)
         if content is None:
             content = bytearray(nbytes)

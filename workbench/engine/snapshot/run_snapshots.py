@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,20 +171,27 @@ class RunSnapshots:
     def _complete(
         self, training: int, peers: Peers
     ) -> Iterator[tuple[SnapshotManifest, dict[str, bytearray]]]:
-        """Yield the snapshots of a training that can be read, on all ranks, the newest first."""
+        """Yield the snapshots of a training that can be read, on all ranks, the newest first.
+
+        Each node that has a copy reads its own. They differ in what each trainer notes of its own
+        time, and the ranks' common state was compared when they were saved.
+        """
         assert self._holders is not None
-        for manifest in for_training(self._holders, training):
-            for root in self._holders[manifest]:
-                contents = self.folder.read(manifest) if peers.rank == root else None
-                if peers.gather(contents is not None)[root]:
-                    yield (
-                        manifest,
-                        {
-                            one.name: peers.share(contents[one.name] if contents else None, root)
-                            for one in manifest.files
-                        },
-                    )
-                    break
+        holders = self._holders
+        for _, equally_old in groupby(for_training(holders, training), key=lambda one: one.age):
+            copies = [*equally_old]
+            names = [one.name for one in copies[0].files]
+            own = next((one for one in copies if peers.rank in holders[one]), None)
+            contents = self.folder.read(own) if own is not None else None
+            if contents is not None and [*contents] != names:
+                contents = None
+            have = peers.gather(contents is not None)
+            if not any(have):
+                continue
+            is_everywhere = all(have[leader] for leader in peers.leaders)
+            root = partial(peers.share, root=have.index(True))
+            share = peers.share_on_node if is_everywhere else root
+            yield copies[0], {one: share(contents[one] if contents else None) for one in names}
 
     def remark(self, text: str) -> None:
         """Write a line for the user."""
