@@ -135,8 +135,7 @@ def coding_seconds(
         return time.thread_time() - start
 
     once()  # imports and allocates
-    # Two steps, for PowerSGD's factors take turns.
-    return min(once() + once() for _ in range(_TRIES - 1)) / 2 / size
+    return min(once() for _ in range(_TRIES)) / size
 
 
 def coded_bytes(codec: Codec, rank: int, ranks: int, shapes: Sequence[Sequence[int]]) -> int:
@@ -144,11 +143,8 @@ def coded_bytes(codec: Codec, rank: int, ranks: int, shapes: Sequence[Sequence[i
     buffer = numpy.zeros(sum(math.prod(shape) for shape in shapes), "f4")
     silent = _Silent(ranks, len(buffer))
     coded = made(codec, silent, shapes, rank, lambda flat: None, warm=True)
-    sent = []
-    for _ in range(3):  # PowerSGD's first step sends both factors, and then they take turns
-        coded.mean(buffer, measure=False)
-        sent.append(coded.nbytes)
-    return sum(sent[1:]) // 2
+    coded.mean(buffer, measure=False)
+    return coded.nbytes
 
 
 class _Silent:

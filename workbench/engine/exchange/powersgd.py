@@ -1,10 +1,11 @@
 """Average matrices by low-rank approximation: PowerSGD (Vogels, Karimireddy, Jaggi 2019).
 
-A matrix M, with what earlier steps left out, is approximated by P·Qᵀ of rank r. The two factors
-take turns, as in Zhang et al., "Evaluation and Optimization of Gradient Compression for Distributed
-Deep Learning" (ICDCS 2023): one step makes the columns of Q orthonormal and averages P = M·Q, the
-next one makes those of P orthonormal and averages Q = Mᵀ·P. A step needs one product with M, and
-sends one factor. The first step does both halves, for its Q is random.
+A matrix M, with what earlier steps left out, is approximated by P·Qᵀ of rank r. A step makes the
+columns of the last Q orthonormal and averages P = M·Q, then makes those of P orthonormal and
+averages Q = Mᵀ·P. Both in each step: with one of them, as in Zhang et al., "Evaluation and
+Optimization of Gradient Compression for Distributed Deep Learning" (ICDCS 2023), a CNN needed
+twice as many epochs, for each factor then follows a matrix that has already lost what the other
+one took.
 
 The gradient, the remainder and the product pass through the cache together, some rows at a time.
 That is why the remainder of a step is computed in the next one: until then memory has M, and the
@@ -66,7 +67,6 @@ class PowerSgd:
         self._right = _Factor([columns for _, columns in self._sizes], rank)
         self._rest = numpy.zeros(sum(rows * columns for rows, columns in self._sizes), "f4")
         self._owes = False  # whether what was sent is still to be subtracted from the rest
-        self._steps = 0
         widest = max((columns for _, columns in self._sizes), default=0)
         self._room = numpy.empty(max(widest, _BLOCK), "f4")
         self._part = numpy.empty(rank * widest, "f4")
@@ -81,7 +81,7 @@ class PowerSgd:
         begun, waited, sent, finite = time.perf_counter(), 0.0, 0, True
         pieces = self._matrices(buffer) if gradients is None else gradients
         news = [one.reshape(size) for one, size in zip(pieces, self._sizes, strict=True)]
-        for fixed, free in self._turns():
+        for fixed, free in ((self._right, self._left), (self._left, self._right)):
             fixed.orthonormalise()
             if not self._alike:
                 self._transport.comm.Bcast(fixed.flat)
@@ -103,7 +103,6 @@ class PowerSgd:
             share = _norm(free.kept) / (_norm(self._rest) or 1.0)
             self.error = math.sqrt(max(0.0, 1.0 - share * share))
         self._owes = True
-        self._steps += 1
         outputs = zip(self._matrices(buffer), self._left.parts, self._right.parts, strict=True)
         for matrix, p, q in outputs:
             self._product(p, q, matrix)
@@ -114,8 +113,7 @@ class PowerSgd:
     def state(self) -> dict[str, Any]:
         """Return what is kept from step to step."""
         self._settle()
-        factors = {"left": self._left.flat.copy(), "right": self._right.flat.copy()}
-        return {"lost": self._rest, "steps": self._steps, **factors}
+        return {"lost": self._rest, "right": self._right.flat.copy()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue with such a state."""
@@ -123,20 +121,10 @@ class PowerSgd:
         self._owes = False
         if "right" in state and state["right"].shape == self._right.flat.shape:
             numpy.copyto(self._right.flat, state["right"])
-            self._steps = state.get("steps", 1)  # states without it have Q alone, so P is next
-            numpy.copyto(self._left.flat, state.get("left", 0))
 
     def align(self) -> None:
-        """Continue with the factors of rank 0, for a rank may be new here; collective."""
-        comm = self._transport.comm
-        self._steps = comm.bcast(self._steps)
-        for factor in (self._left, self._right):
-            comm.Bcast(factor.flat)
-
-    def _turns(self) -> list[tuple[_Factor, _Factor]]:
-        """Return the factors to make orthonormal in this step, each with the one to average."""
-        turns = [(self._right, self._left), (self._left, self._right)]
-        return turns if not self._steps else [turns[(self._steps - 1) % 2]]
+        """Continue with the factor of rank 0, for a rank may be new here; collective."""
+        self._transport.comm.Bcast(self._right.flat)
 
     def _multiply(self, free: _Factor, news: Sequence[Array]) -> bool:
         """Add the gradient to the rest, and compute this rank's factor; false if not finite."""
