@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy
 
-from workbench.core.performance.exchange_model import Algorithm, Codec
+from workbench.core.performance.exchange_model import CODINGS, Algorithm, Codec
 from workbench.engine.exchange.bucket_layout import (
     HEADER,
     Bucket,
@@ -36,6 +36,7 @@ from workbench.errors import GradientError
 
 _WHOLE = 1 << 62
 _SHARE_OF_LATENCY = 20
+_LEAST_BUCKETS = 4
 BUCKET_BYTES = (1 << 20, 25 << 20)
 # Beside a header that travels alone, copying gradients to it and back costs this.
 _COPIED_BYTES_PER_SECOND = 4e9
@@ -319,8 +320,9 @@ class Exchanger:
         first = dict.fromkeys([*gathered[0][1], *range(len(shapes))])
         kept = self.plan is not None and self.plan.shapes == shapes
         if not kept:
+            fused = self._fused_bytes(sum(4.0 * shape.size for shape in shapes))
             self.plan = BucketLayout(
-                shapes, self._fused_bytes(), [*first], self._is_squeezed, self._closing_bytes()
+                shapes, fused, [*first], self._is_squeezed, self._closing_bytes()
             )
             self._squeezed = {
                 number: self._squeeze(self.plan, bucket)
@@ -335,12 +337,21 @@ class Exchanger:
             for squeezed in self._squeezed.values():
                 squeezed.align()
 
-    def _fused_bytes(self) -> int:
+    def _fused_bytes(self, nbytes: float) -> int:
+        """Return the size of a bucket whose messages take far longer than their latencies.
+
+        What a codec makes small goes together in fewer messages, as long as there are several.
+
+        Args:
+            nbytes: Of all gradients.
+        """
         if not self.overlaps:
             return _WHOLE if self.codec is not Codec.NONE else 0
         link, size = self.reducer.link, self.reducer.transport.size
         least, most = BUCKET_BYTES
-        return int(min(most, max(least, _SHARE_OF_LATENCY * size * link.latency * link.bandwidth)))
+        sent = max(least, _SHARE_OF_LATENCY * size * link.latency * link.bandwidth)
+        ratio = next(one.ratio for one in CODINGS if one.codec is self.codec)
+        return int(min(most, max(sent, min(sent / ratio, nbytes / _LEAST_BUCKETS))))
 
     def _closing_bytes(self) -> int:
         """Return up to what size copying gradients is cheaper than a header on its own."""
