@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from .figures import Row, Series
 from .place import Place
@@ -11,52 +12,69 @@ from .shaped import ShapedHosts, shaped_hosts
 
 SCRIPT = Path(__file__).with_name("scripts") / "exchange_epoch.py"
 NODES = 8
-# Eight ranks share two cores for what real nodes compute on their own: time goes twenty times
-# slower, on the link, in the computation and in the codec.
-SCALE = 20
-MBITS, COMPUTE = 1_440.0 / SCALE, 0.105
-EPOCH, STEPS = 32, 6
+# Eight ranks share two cores for what real nodes compute on their own: time goes ten times slower,
+# on the link, in the computation, in the codec and in the optimizer.
+SCALE = 10
+MBITS = 1_440.0 / SCALE
+EPOCH, STEPS = 32, 4
 REACH = 6.0
 ALONE, BEST = "one node", "ours, powersgd"
-NOTE = (
-    f"Network in Network, 7.6 M numbers in 12 layers; {1e3 * COMPUTE:.0f} ms of compute, the codec "
-    f"and 1.44 Gbit/s are played {SCALE} times slower, all else is not slowed"
+WAYS = (BEST, "ours, int8", "ours, fp16", "ours", "naive")
+
+
+class Training(NamedTuple):
+    """What is trained: a network, its seconds of compute a step, and in which ways.
+
+    Args:
+        compute: 0 for those that this machine's core needs for one example.
+    """
+
+    network: str
+    title: str
+    compute: float
+    ways: tuple[str, ...]
+
+
+TRAININGS = (
+    Training("nin", "Network in Network, 7.6 M numbers", 0.105, WAYS),
+    Training("resnet50", "ResNet-50, 25.6 M numbers", 0.105, (BEST,)),
+    Training("resnet50", "ResNet-50, an example a step on a core", 0.0, (BEST,)),
 )
 
 
 def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
     """Train in each way; one round, for an epoch takes a minute."""
     with shaped_hosts(place, NODES, MBITS) as hosts:
-        alone = _epoch(hosts, "ours", 1, say)
-        ways = {
-            way: _epoch(hosts, way, NODES, say)
-            for way in (BEST, "ours, int8", "ours, fp16", "ours", "naive")
-        }
-    one = Series(ALONE, (alone,))
-    rows = [
+        return [row for one in TRAININGS for row in _rows(hosts, one, say)]
+
+
+def _rows(hosts: ShapedHosts, one: Training, say: Callable[[str], None]) -> list[Row]:
+    alone = _epoch(hosts, one, "ours", 1, say)
+    took = {way: _epoch(hosts, one, way, NODES, say) for way in one.ways}
+    note = f"{one.title}; compute, codec, optimizer and link are played {SCALE} times slower"
+    return [
         Row(
-            f"epoch on {NODES} nodes",
+            f"epoch on {NODES} nodes, {one.title}",
             "s",
             Series(way, (seconds,)),
-            one,
+            Series(ALONE, (alone,)),
             goal=1 / REACH if way == BEST else None,
-            note=NOTE if way == BEST else f"{alone / seconds:.1f} times as fast",
+            note=note if way == BEST else f"{alone / seconds:.1f} times as fast",
         )
-        for way, seconds in ways.items()
-    ]
-    naive = Series("naive", (ways["naive"],))
-    return [
-        *rows,
-        Row(f"epoch on {NODES} nodes", "s", Series(BEST, (ways[BEST],)), naive, goal=1.0),
+        for way, seconds in took.items()
     ]
 
 
-def _epoch(hosts: ShapedHosts, way: str, nodes: int, say: Callable[[str], None]) -> float:
+def _epoch(
+    hosts: ShapedHosts, one: Training, way: str, nodes: int, say: Callable[[str], None]
+) -> float:
     """Return the seconds of ``EPOCH`` batches, as long as they take where nothing is slowed."""
-    found = hosts.mpi(SCRIPT, way, f"{COMPUTE:g}", str(SCALE), str(STEPS), nodes=nodes)[0]
+    arguments = (way, one.network, f"{one.compute:g}", str(SCALE), str(STEPS))
+    found = hosts.mpi(SCRIPT, *arguments, nodes=nodes)[0]
+    parts = ", ".join(f"{name} {1e3 * found[name]:.1f}" for name in ("compute", "coding", "update"))
     seconds = float(found["step"]) * EPOCH / nodes
     say(
-        f"{way} on {nodes}: {1e3 * found['step']:.0f} ms a step, {1e3 * found['coding']:.1f} ms of "
-        f"it coding; an epoch of {EPOCH} batches takes {seconds:.2f} s"
+        f"{one.network}, {way} on {nodes}: {1e3 * found['step']:.0f} ms a step ({parts}, and "
+        f"{1e3 * found['tail']:.1f} after the last compute); an epoch takes {seconds:.2f} s"
     )
     return seconds

@@ -1,9 +1,10 @@
 """Train for some steps with a network's real shapes, and compute as long as a slow GPU's.
 
-Arguments: way, seconds of compute a step, by what time is slowed, steps. What is slept: compute,
-divided among layers by their multiplications, and what the codec costs a core of its own. That is
-measured first, by rank 0 while the others wait, and slept as many times slower as the rest. It
-holds up the compute of a rank as well, as on a node with one core.
+Arguments: way, network, seconds of compute a step or 0 for what a core needs for an example of 224
+pixels, by what time is slowed, steps. What is slept: compute, divided among layers by their
+multiplications, and what codec and optimizer cost a core of its own. That is measured first, by
+rank 0 while the others wait, and slept as many times slower as the rest. All of it holds up the
+rank, as on a node with one core.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import math
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import chainer
@@ -20,27 +22,15 @@ import numpy as np
 from mpi4py import MPI
 
 import workbench
+from benchmarks.scripts.network_layers import NETWORKS, computed
 from benchmarks.scripts.pause import Pause
 from workbench.core.performance.exchange_model import Codec
 from workbench.engine.exchange import exchanger
+from workbench.engine.exchange.bucket_layout import DIRECT_BYTES
 from workbench.engine.exchange.costs import coding_seconds, made
+from workbench.engine.exchange.powersgd import is_worthwhile
 
 FOUND = "found: "
-# Network in Network for ImageNet: each convolution's weights, and the width of its output.
-LAYERS = (
-    ((96, 3, 11, 11), 54),
-    ((96, 96, 1, 1), 54),
-    ((96, 96, 1, 1), 54),
-    ((256, 96, 5, 5), 27),
-    ((256, 256, 1, 1), 27),
-    ((256, 256, 1, 1), 27),
-    ((384, 256, 3, 3), 13),
-    ((384, 384, 1, 1), 13),
-    ((384, 384, 1, 1), 13),
-    ((1024, 384, 3, 3), 6),
-    ((1024, 1024, 1, 1), 6),
-    ((1000, 1024, 1, 1), 6),
-)
 RANK = 4
 
 
@@ -58,34 +48,38 @@ class Layer(chainer.FunctionNode):
 
 
 class Net(chainer.Chain):
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, layers: Any, seconds: float) -> None:
         super().__init__()
-        products = [math.prod(shape) * width**2 for shape, width in LAYERS]
+        products = [math.prod(shape) * width**2 for shape, width in layers]
         self._seconds = [seconds * one / sum(products) for one in products]
         random = np.random.default_rng(MPI.COMM_WORLD.rank)
-        self._gradients = [random.standard_normal(shape, "f4") for shape, _ in LAYERS]
+        self._gradients = [random.standard_normal(shape, "f4") for shape, _ in layers]
         with self.init_scope():
-            for number, (shape, _) in enumerate(LAYERS):
-                setattr(self, f"layer{number:02}", chainer.Parameter(np.zeros(shape, "f4")))
+            for number, (shape, _) in enumerate(layers):
+                setattr(self, f"layer{number:03}", chainer.Parameter(np.zeros(shape, "f4")))
 
     def forward(self, x: Any) -> Any:
         for number, seconds in enumerate(self._seconds):
-            weights = getattr(self, f"layer{number:02}")
+            weights = getattr(self, f"layer{number:03}")
             (x,) = Layer(self._gradients[number]).apply((x, weights))
-            (x,) = Pause(seconds).apply((x,))
+            if seconds:
+                (x,) = Pause(seconds).apply((x,))
         return chainer.functions.sum(x)
 
 
-def slow_codec(codec: Codec, slower: float) -> float:
-    """Have each average by a codec sleep what it costs, slowed; return its cost per number."""
+def measured_alone(measure: Callable[[], float]) -> float:
+    """Return what rank 0 measures while the others wait without a core."""
     world = MPI.COMM_WORLD
-    shapes = [shape for shape, _ in LAYERS if math.prod(shape) > 8_192]
     world.Barrier()
-    each = coding_seconds(codec, RANK, world.size, shapes) if world.rank == 0 else 0.0
+    found = measure() if world.rank == 0 else 0.0
     reached = world.Ibarrier()
     while not reached.Test():
         time.sleep(0.05)  # a rank that waits in MPI would take the core
-    each = float(world.bcast(each))
+    return float(world.bcast(found))
+
+
+def slow_codec(each: float, slower: float) -> None:
+    """Have each average by a codec sleep what it costs, slowed."""
 
     def slowed(*arguments: Any, **options: Any) -> Any:
         found = made(*arguments, **options)
@@ -103,30 +97,55 @@ def slow_codec(codec: Codec, slower: float) -> float:
         return found
 
     vars(exchanger).update(made=slowed)
-    return each
+
+
+def update_seconds(net: Net) -> float:
+    """Return the core seconds of the optimizer alone."""
+    optimizer = chainer.optimizers.MomentumSGD(0.01).setup(net)
+    took = []
+    for _ in range(4):
+        for parameter, gradient in zip(net.params(), net._gradients, strict=True):
+            parameter.grad = gradient
+        begun = time.thread_time()
+        optimizer.update()
+        took.append(time.thread_time() - begun)
+    net.cleargrads()
+    for link in net.links():
+        for parameter in link.params(include_uninit=False):
+            parameter.update_rule = None
+    return min(took[1:])
 
 
 def main() -> None:
-    world, way, seconds = MPI.COMM_WORLD, sys.argv[1], float(sys.argv[2])
-    slower, steps = float(sys.argv[3]), int(sys.argv[4])
+    world, way, layers = MPI.COMM_WORLD, sys.argv[1], NETWORKS[sys.argv[2]]
+    seconds, slower, steps = float(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5])
     codec = Codec(way.partition(", ")[2] or "none")
-    each = 0.0
+    seconds = seconds or measured_alone(lambda: computed(sys.argv[2]))
+    each, coded = 0.0, [shape for shape, _ in layers if 4 * math.prod(shape) >= DIRECT_BYTES]
+    if codec is Codec.POWERSGD:
+        coded = [shape for shape in coded if is_worthwhile(shape, RANK)]
     if codec is not Codec.NONE and world.size > 1:
-        each = slow_codec(codec, slower)
+        each = measured_alone(lambda: coding_seconds(codec, RANK, world.size, coded))
+        slow_codec(each, slower)
     if way == "naive":
         comm = chainermn.create_communicator("naive")
     else:
         comm = workbench.create_communicator(compress=str(codec))
-    net = Net(seconds * slower)
+    net = Net(layers, seconds * slower)
+    updating = measured_alone(lambda: update_seconds(net))
     optimizer = chainer.optimizers.MomentumSGD(0.01)
     optimizer = chainermn.create_multi_node_optimizer(optimizer, comm).setup(net)
     x, usual = np.ones((1, 1), "f4"), net._seconds
+    waits: list[float] = []
 
     def step() -> None:
         Pause.until = time.perf_counter()
         optimizer.update(net, x)
+        if net._seconds is usual:
+            waits.append(time.perf_counter() - Pause.until)  # since the last of the compute
+            time.sleep(updating * slower)
 
-    net._seconds = [0.0] * len(LAYERS)
+    net._seconds = [0.0] * len(layers)
     for _ in range(3):  # the first sends the parameters, the second makes the plan
         step()
     net._seconds = usual
@@ -137,8 +156,14 @@ def main() -> None:
     world.Barrier()
     took = (time.perf_counter() - start) / slower / steps
     if world.rank == 0:
-        numbers = sum(math.prod(shape) for shape, _ in LAYERS)
-        print(FOUND + json.dumps({"rank": 0, "step": took, "coding": each * numbers}), flush=True)
+        numbers = sum(math.prod(shape) for shape in coded)
+        parts = {
+            "compute": seconds,
+            "coding": each * numbers,
+            "update": updating,
+            "tail": float(np.median(waits)) / slower,
+        }
+        print(FOUND + json.dumps({"rank": 0, "step": took, **parts}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,92 @@
+"""Add up arrays of several sizes over all ranks in several ways, in turn and in both orders.
+
+Arguments: sizes in bytes, ways, seconds for each size, and the address and port of rank 0 for gloo.
+Rank 0 writes a line for each size.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+
+import numpy
+from mpi4py import MPI
+
+import workbench
+
+FOUND = "found: "
+WORLD = MPI.COMM_WORLD
+LEAST, MOST = 4, 60
+Exchange = Callable[[], object]
+Way = Callable[[numpy.ndarray], Exchange]
+
+
+def ours() -> Way:
+    comm = workbench.create_communicator(overlap=False)
+    return lambda array: lambda: comm.mean([f"/{array.size}"], [array], [array.shape])
+
+
+def library() -> Way:
+    return lambda array: lambda: WORLD.Allreduce(MPI.IN_PLACE, array)
+
+
+def naive() -> Way:
+    import chainermn
+
+    comm = chainermn.create_communicator("naive")
+    return lambda array: lambda: comm._multi_node_mean(None, array)
+
+
+def gloo() -> Way:
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group(
+        "gloo", init_method=f"tcp://{sys.argv[4]}", rank=WORLD.rank, world_size=WORLD.size
+    )
+
+    def exchange(array: numpy.ndarray) -> Exchange:
+        tensor = torch.from_numpy(array)
+        return lambda: dist.all_reduce(tensor)
+
+    return exchange
+
+
+WAYS = {"ours": ours, "MPI's default": library, "naive": naive, "gloo": gloo}
+
+
+def measured(ways: dict[str, Way], nbytes: int, seconds: float) -> dict[str, list[float]]:
+    """Return each way's seconds on the slowest rank; the first round warms up."""
+    arrays = {name: numpy.ones(nbytes // 4, "f4") for name in ways}
+    exchanges = [(name, way(arrays[name])) for name, way in ways.items()]
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    begun, number, more = time.perf_counter(), 0, True
+    while more:
+        for name, exchange in exchanges:
+            arrays[name].fill(1)
+            WORLD.Barrier()
+            start = time.perf_counter()
+            exchange()
+            took = WORLD.allreduce(time.perf_counter() - start, MPI.MAX)
+            if number:
+                found[name].append(took)
+        exchanges.reverse()
+        number += 1
+        late = time.perf_counter() - begun > seconds
+        more = WORLD.bcast(number <= LEAST or (number < MOST and not late))
+    return found
+
+
+def main() -> None:
+    sizes = [int(float(one)) for one in sys.argv[1].split(",")]
+    ways = {name: WAYS[name]() for name in sys.argv[2].split(",")}
+    for nbytes in sizes:
+        found = measured(ways, nbytes, float(sys.argv[3]))
+        if WORLD.rank == 0:
+            print(FOUND + json.dumps({"rank": 0, "nbytes": nbytes, **found}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
