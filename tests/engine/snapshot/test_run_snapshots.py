@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -13,6 +14,7 @@ from workbench.core.run.snapshots import NBYTES_NAME, RESUMED_NAME, SECONDS_NAME
 from workbench.engine.chainer_hook import hook_chainer
 from workbench.engine.run_context import Current, set_current
 from workbench.engine.snapshot.run_snapshots import RunSnapshots
+from workbench.engine.snapshot.writer import SnapshotWriter
 
 chainer = pytest.importorskip("chainer")
 from chainer import training  # noqa: E402  # after the compat layer has seen it
@@ -21,6 +23,8 @@ from chainer.training import extensions  # noqa: E402  # likewise
 from workbench.engine.snapshot import saved_training  # noqa: E402  # likewise
 
 assert workbench.compat
+
+MEMORY_SECONDS = 0.6
 
 
 @pytest.fixture(autouse=True)
@@ -142,6 +146,33 @@ def test_what_is_reported_is_the_stall_and_the_size(trainer, start, taken) -> No
     assert all(0 < one < 5 for one in seconds.values())
     for one in run.snapshots.folder.manifests():
         assert nbytes[one.iteration] == sum(file.nbytes for file in one.files)
+
+
+def test_the_wait_for_the_first_memory_does_not_delay_later_snapshots(
+    trainer, start, taken, monkeypatch
+) -> None:
+    costs = list[float]()
+    monkeypatch.setattr(
+        saved_training, "interval", lambda cost, step, nodes: costs.append(cost) or 3
+    )
+    monkeypatch.setattr(SnapshotWriter, "_allocate", slowly(SnapshotWriter._allocate))
+
+    run = start()
+    trainer(10, settled).run()
+    run.snapshots.close()
+
+    assert reported(taken, SECONDS_NAME)[5] > MEMORY_SECONDS / 2
+    assert max(costs) < MEMORY_SECONDS / 2
+
+
+def slowly(allocate: Callable[..., None]) -> Callable[..., None]:
+    """Return what allocates memory as slowly as a virtual machine does for a large model."""
+
+    def slow(writer: SnapshotWriter, *arguments: object) -> None:
+        time.sleep(MEMORY_SECONDS)
+        allocate(writer, *arguments)
+
+    return slow
 
 
 def test_training_is_the_same_with_and_without_snapshots(trainer, start) -> None:

@@ -98,6 +98,7 @@ class SaveStatus:
         cost: Seconds that a snapshot costs it.
         step: Seconds of an iteration.
         sample: Of the common state.
+        waited: Seconds until the memory for the first copy was allocated.
     """
 
     iteration: int
@@ -106,6 +107,7 @@ class SaveStatus:
     cost: float
     step: float
     sample: dict[str, Any] = field(default_factory=dict)
+    waited: float = 0.0
 
 
 class SnapshotRun(Protocol):
@@ -144,7 +146,7 @@ class SavedTraining:
         self._run, self._state = run, state
         self._next, self._marked = 0, (0, 0.0)
         self._allocates, self._used = 0, 0.0
-        self._stall = 0.0
+        self._stall = self._waited = self._recurring = 0.0
 
     def resume(self, manifest: SnapshotManifest, contents: dict[str, bytearray]) -> list[str]:
         """Continue from a snapshot; return what is not exact.
@@ -217,6 +219,7 @@ class SavedTraining:
             if self._agree(status):
                 owns = self.peers.gather_to_leaders(own)
                 self._stall = time.perf_counter() - begun
+                self._recurring = self._stall - self._waited
                 if common is not None:
                     manifest = self._manifest(final, totals_reached)
                     files = functools.partial(self._files, common, owns)
@@ -237,7 +240,10 @@ class SavedTraining:
             writer.wait()
         if writer.is_busy:
             return None, b"", SaveStatus(iteration, True, "", self._cost(begun), step)
+        asked = time.perf_counter()
         spare = writer.spare if is_leader else None
+        waited = time.perf_counter() - asked
+        begun += waited  # once: later snapshots do not cost that
         try:
             common, own = self._state.capture(spare)
             content, error = pickle.dumps(own, pickle.HIGHEST_PROTOCOL), ""
@@ -245,12 +251,13 @@ class SavedTraining:
         except Exception as problem:  # noqa: BLE001  # code of the user; the training continues
             common, content, error, sample = None, b"", repr(problem)[:300], {}
         cost = self._cost(begun)
-        return common, content, SaveStatus(iteration, False, error, cost, step, sample)
+        return common, content, SaveStatus(iteration, False, error, cost, step, sample, waited)
 
     def _agree(self, own: SaveStatus) -> bool:
         """Decide with all ranks whether to save here, and when to save next; collective."""
         ranks: list[SaveStatus] = self.peers.gather(own)
         cost = max(one.cost for one in ranks)
+        self._waited = max(one.waited for one in ranks)
         self._next = own.iteration + interval(cost, ranks[0].step, self.peers.nodes)
         error = next((one.error for one in ranks if one.error), "")
         if not error and not any(one.busy for one in ranks):
@@ -264,7 +271,7 @@ class SavedTraining:
 
     def _cost(self, begun: float) -> float:
         """Return the seconds of training that a snapshot costs."""
-        stall = max(self._stall, time.perf_counter() - begun)
+        stall = max(self._recurring, time.perf_counter() - begun)
         used = (time.process_time() - self._used) / max(begun - self._marked[1], 1e-3)
         cores = len(os.sched_getaffinity(0))
         if cores >= (os.cpu_count() or 1):  # the ranks of the node share them
