@@ -29,6 +29,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 NAME = "default"
 STEP_SECONDS = 0.01
 STEPS, PAIRS = 10, 200  # of a round
+FIRST_STEPS = 4
 WARM_PAIRS = 10  # the first snapshot is among them
 WRITE_SECONDS = 1.0  # from a snapshot on it is written
 SNAPSHOT_STEPS = 6
@@ -106,7 +107,8 @@ def snapshot_costs(steps: Sequence[Step], saved: Sequence[int]) -> list[tuple[fl
     Args:
         saved: The iterations of snapshots, in order: each is taken as the next step begins.
     """
-    elastic = [number for number, step in enumerate(steps) if step[0]]
+    before_all = [-1] * FIRST_STEPS  # which are not written down
+    elastic = before_all + [number for number, step in enumerate(steps) if step[0]]
     ends: list[float] = []
     for step in steps:
         ends.append(step[1] + (ends[-1] if ends else 0.0))

@@ -37,7 +37,7 @@ def test_a_snapshot_costs_what_its_steps_take_longer_than_those_around() -> None
     steps[80] = (True, 0.15, 0.1)  # it stalls the step in which the fortieth ends
     steps[83] = (False, 0.12, 0.3)  # it is written meanwhile
 
-    (cost,) = snapshot_costs(steps, [10, 40])
+    (cost,) = snapshot_costs(steps, [14, 44])
 
     assert cost == pytest.approx((0.07, 0.2, 6.05))
 
