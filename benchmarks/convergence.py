@@ -14,7 +14,11 @@ PROGRAM = Path(__file__).parents[1] / "tests/engine/exchange/programs/noisy_digi
 RANKS, EPOCHS, SEEDS = 8, 15, (61, 62, 63)
 NONE = "none"
 CODECS = (NONE, "fp16", "int8", "topk", "powersgd", "forgetful powersgd")
-TITLES = {NONE: "uncompressed", "forgetful powersgd": "powersgd without error feedback"}
+TITLES = {
+    NONE: "uncompressed",
+    "one factor": "powersgd, one factor a step",
+    "forgetful powersgd": "powersgd without error feedback",
+}
 
 Curves = dict[str, list[list[float]]]
 """Of each codec, the accuracy in percent by seed and epoch."""
@@ -57,8 +61,8 @@ def draw(path: Path, found: Curves) -> None:
 
     figure = Figure(figsize=(7, 4), layout="constrained")
     place = figure.subplots()
-    for codec in CODECS:
-        epochs = [*zip(*found[codec], strict=True)]
+    for codec, curves in found.items():
+        epochs = [*zip(*curves, strict=True)]
         x = range(1, len(epochs) + 1)
         (line,) = place.plot(x, [sum(one) / len(one) for one in epochs])
         line.set_label(TITLES.get(codec, codec))
@@ -66,6 +70,6 @@ def draw(path: Path, found: Curves) -> None:
         place.fill_between(x, low, high, color=line.get_color(), alpha=0.12, linewidth=0)
     place.set_xlabel("epoch")
     place.set_ylabel("accuracy on the test set, %")
-    place.set_title(f"{RANKS} ranks, mean and range of {len(found[NONE])} seeds", fontsize=10)
+    place.set_title(f"{RANKS} ranks, mean and range of the seeds", fontsize=10)
     place.legend(fontsize=8, loc="lower right")
     figure.savefig(path, dpi=120)

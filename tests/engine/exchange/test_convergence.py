@@ -19,7 +19,7 @@ SEEDS = "61 62 63 64 65 66"  # of three, the mean of one and the same way differ
 ONE_SEED_POINTS = 2.0
 CODECS = ("none fp16 bf16", "int8 topk powersgd")  # each world has a minute
 NOISY_CODECS, NOISY_SEEDS = ("none", "fp16", "int8", "topk", "powersgd"), ("61", "62", "63")
-NOISY_POINTS, NOISY_EARLY = 2.0, 12.0
+NOISY_POINTS, NOISY_EARLY = 3.0, 12.0
 
 
 def accuracies(
