@@ -104,10 +104,10 @@ def is_small(shape: Sequence[int]) -> bool:
 
 
 def left(shape: Sequence[int], rank: int) -> int:
-    """Return the number of values that PowerSGD sends for a gradient, as the mean of two steps."""
+    """Return the number of values that PowerSGD sends for a gradient."""
     if is_small(shape) or not is_worthwhile(shape, rank):
         return math.prod(shape)
-    return rank * (shape[0] + math.prod(shape[1:])) // 2
+    return rank * (shape[0] + math.prod(shape[1:]))
 
 
 @lru_cache
