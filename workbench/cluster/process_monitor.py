@@ -110,6 +110,7 @@ class LocalProcessMonitor:
 
     def __init__(self, warm: WarmRanks | None = None) -> None:
         self.warm = warm
+        self._known: dict[int, psutil.Process] = {}
         self._remains: dict[str, Remains] = {}
 
     @property
@@ -130,10 +131,15 @@ class LocalProcessMonitor:
 
     def is_alive(self, pid: int) -> bool:
         """Return whether the process is running now."""
+        # Many are examined many times a second, and a known one costs half of a new one.
         try:
-            return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+            process = self._known.get(pid) or self._known.setdefault(pid, psutil.Process(pid))
+            if process.status() != psutil.STATUS_ZOMBIE:
+                return True
         except psutil.NoSuchProcess:
-            return False
+            pass
+        self._known.pop(pid, None)
+        return False
 
     def confirms(self, pid: int, parent: int, mark: str) -> bool:
         """Return whether it is true: a remote engine could name any process of this machine."""

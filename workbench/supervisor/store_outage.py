@@ -63,6 +63,8 @@ class Bridge:
 
     def flush(self) -> None:
         """Do the waiting writes, the oldest first."""
+        if not self._waiting:
+            return
         with self.over():
             for what, act in [*self._waiting.items()]:
                 try:

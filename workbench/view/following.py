@@ -17,7 +17,8 @@ from workbench.view.text import all_frames
 from workbench.view.wait_reason import hopeless
 
 POLL_SECONDS = 0.05
-READ_SECONDS = 0.1
+# A long run's end may be noticed a little later: its ranks need the same processors.
+LONG_POLL_SECONDS, LONG_READ_SECONDS = 0.1, 0.25
 # The end of a kernel also interrupts it; after this time that is known, and no stop is shown.
 NOTE_SECONDS = 0.2
 STOPPING = "Stopping…"
@@ -79,8 +80,7 @@ def follow(
             view.note(STOPPING)
         version = store.data_version()
         if version != seen and steady >= due:
-            # The end of a short run is noticed quickly; a long one is read less often.
-            seen, due = version, steady + min(READ_SECONDS, (steady - begun) / 10)
+            seen, due = version, steady + min(LONG_READ_SECONDS, (steady - begun) / 20)
             view.read(store, now)
         if record.run.fact.state.ended:
             view.finish(store, now)
@@ -94,7 +94,7 @@ def follow(
             view.note(done)
         if said := room.look(steady):
             view.note(said)
-        time.sleep(POLL_SECONDS)
+        time.sleep(min(LONG_POLL_SECONDS, max(POLL_SECONDS, (steady - begun) / 100)))
     if is_said and interrupts and not interrupts.asked:
         view.note(CONTINUES)
         view.draw(time.time())
