@@ -10,6 +10,7 @@ import importlib.util
 import os
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 
 from .figures import Row, Series
 from .place import Place
@@ -58,8 +59,9 @@ def _rows(
     found = hosts.mpi(SCRIPT, *asked, nodes=nodes)[0]
     steps = {way: Series(way, tuple(s / share for s in found["steps"][way])) for way in WAYS}
     for way in WAYS:
-        loss = found["losses"][way]
-        say(f"ResNet-{depth}, {nodes} nodes, {way}: {steps[way].median:.3f} s, loss {loss:.3f}")
+        loss, busy = found["losses"][way], median(found["processor"][way])
+        figures = f"{steps[way].median:.3f} s, {busy:.3f} s of a processor, loss {loss:.3f}"
+        say(f"ResNet-{depth}, {nodes} nodes, {way}: {figures}")
     note = f"{NUMBERS[depth]}, {rounds} steps in turn"
     note += f"; time runs {share:g} times as slow for all" if share > 1 else ""
     what = f"step of DDP, ResNet-{depth} at {MBITS / 1e3:g} Gbit/s, {nodes} nodes"

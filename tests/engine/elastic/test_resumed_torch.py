@@ -71,6 +71,30 @@ def test_delayed_gradients_of_replicas_are_applied_after_the_snapshot(train) -> 
     assert second[0]["weights"] == second[1]["weights"]
 
 
+@pytest.mark.parametrize("codec", ["int8", "topk", "powersgd"])
+def test_what_compression_keeps_is_that_of_the_loop_before(train, codec) -> None:
+    options = {"compress": codec, "data": "global"}
+    whole = train(2, **options, folder="")
+
+    first = train(2, **options, stop=7)
+    second = train(2, **options, attempt=2, resume=True)
+
+    assert losses(first, second) == losses(whole)
+    assert [one["weights"] for one in second] == [one["weights"] for one in whole]
+
+
+def test_a_new_rank_has_no_error_of_its_own_and_stays_like_the_others(train) -> None:
+    options = {"compress": "powersgd", "data": "global"}
+    whole = train(2, **options, folder="")
+
+    train(2, **options, stop=7)
+    three = train(3, **options, attempt=2, resume=True)
+
+    assert three[0]["weights"] == three[1]["weights"] == three[2]["weights"]
+    last = [losses(found)["0 12"] for found in (three, whole)]
+    assert last[0] == pytest.approx(last[1], rel=0.5)
+
+
 def test_new_ranks_have_the_delayed_gradients_too(train) -> None:
     options = {"double_buffering": True, "data": "global"}
     whole = train(2, **options, folder="")

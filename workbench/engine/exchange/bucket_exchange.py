@@ -2,14 +2,15 @@
 
 All ranks hand over the same buckets in the same order. Each has an exchanger of its own, so that
 compression keeps its error from step to step. Where a framework divides its buckets again, the
-error stays with the gradient that it belongs to.
+error stays with the gradient that it belongs to. After a resume the first pass is exchanged in the
+buckets of before, whatever its own are: a framework that starts again divides them only later.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
@@ -30,6 +31,11 @@ from workbench.engine.step_probe import Meetings
 MATRIX_RANK = 4
 # A framework divides its buckets again after the first pass.
 DESCRIBED_PASS = 2
+
+
+Names = tuple[str, ...]
+Codecs = dict[Names, dict[Names, dict[str, Any]]]
+"""By a bucket's parameters what its codecs keep, by the gradients that each compresses."""
 
 
 class ExchangeOptions(NamedTuple):
@@ -79,8 +85,9 @@ class BucketExchange:
         wanted = self.reducer.nodes > 1 and self.size > 1
         self.overlaps = wanted and self.transport.may_thread and not self.delays
         self.lacks_threads = wanted and not self.transport.may_thread
-        self._exchangers: dict[tuple[str, ...], Exchanger] = {}
+        self._exchangers: dict[Names, Exchanger] = {}
         self._lost: dict[str, Array] = {}
+        self._former: Codecs = {}
         self._meetings = Meetings(self.size, comm.Dup)
         self._tally, self._done = Tally(), Tally()
         self._sent: list[HostBucket] = []
@@ -118,12 +125,14 @@ class BucketExchange:
         return ready
 
     def compression(self) -> dict[str, Any] | None:
-        """Return the error feedback of all gradients; None without a compressed one."""
+        """Return what compression keeps of all gradients; None without any."""
         self.transport.rest()
-        lost = dict(self._lost)
-        for exchanger in self._exchangers.values():
-            lost |= (exchanger.compression() or {}).get("lost", {})
-        return {"lost": lost, "codecs": {}} if lost else None
+        lost, codecs = dict(self._lost), dict(self._former)
+        for names, exchanger in self._exchangers.items():
+            state = exchanger.compression() or {}
+            lost |= state.get("lost", {})
+            codecs[names] = state.get("codecs", {})
+        return {"lost": lost, "codecs": codecs} if lost else None
 
     def held_back(self) -> dict[str, Array]:
         """Return copies of the means that the next pass gets, by name; none without a delay."""
@@ -136,10 +145,11 @@ class BucketExchange:
         """Continue an earlier exchange of the same model.
 
         Args:
-            compression: Its error feedback on this rank.
+            compression: What it kept on this rank. The buckets are the same on all ranks.
             held_back: Its means, which are the same on all ranks.
         """
         self._lost = dict((compression or {}).get("lost", {}))
+        self._former = dict((compression or {}).get("codecs", {}))
         self._means = dict(held_back or {})
 
     def _begin(self) -> None:
@@ -190,16 +200,32 @@ class BucketExchange:
         if self.codec is Codec.NONE:
             self._exactly(bucket)
             return
-        exchanger = self._exchanger(bucket)
-        for n, mean in exchanger.mean(bucket.names, bucket.parts, bucket.shapes, forgiving=True):
-            numpy.copyto(bucket.parts[n], mean)
-        if not exchanger.is_finite:  # all ranks have to see it, as a scaler of losses does
+        places = {name: n for n, name in enumerate(bucket.names)}
+        finite = True
+        for names in self._buckets_in(bucket):
+            finite &= self._compressed(bucket, names, [places[name] for name in names])
+        if not finite:  # all ranks have to see it, as a scaler of losses does
             bucket.flat.fill(numpy.nan)
+
+    def _compressed(self, bucket: HostBucket, names: Names, places: Sequence[int]) -> bool:
+        """Average the parameters at ``places`` of a bucket; false if not finite on some rank."""
+        parts, shapes = [bucket.parts[n] for n in places], [bucket.shapes[n] for n in places]
+        exchanger = self._exchanger(names)
+        for n, mean in exchanger.mean(names, parts, shapes, forgiving=True):
+            numpy.copyto(parts[n], mean)
         own, tally = exchanger.tally, self._tally
         tally.seconds += own.seconds
         tally.nbytes += own.nbytes
         tally.coding += own.coding
         tally.error = max(tally.error, own.error)
+        return exchanger.is_finite
+
+    def _buckets_in(self, bucket: HostBucket) -> list[Names]:
+        """Return the buckets of before a resume that are this one together, else its own names."""
+        own = tuple(bucket.names)
+        parts = [one for one in self._former if {*own}.issuperset(one)]
+        is_whole = own not in self._exchangers and sum(map(len, parts)) == len(own)
+        return parts if is_whole else [own]
 
     def _exactly(self, bucket: HostBucket) -> None:
         start = time.perf_counter()
@@ -207,15 +233,14 @@ class BucketExchange:
         self._tally.nbytes += 2 * (self.size - 1) / self.size * bucket.flat.nbytes
         self._tally.seconds += time.perf_counter() - start
 
-    def _exchanger(self, bucket: HostBucket) -> Exchanger:
-        key = tuple(bucket.names)
-        if key not in self._exchangers:
-            for other in [one for one in self._exchangers if not {*one}.isdisjoint(key)]:
+    def _exchanger(self, names: Names) -> Exchanger:
+        if names not in self._exchangers:
+            for other in [one for one in self._exchangers if not {*one}.isdisjoint(names)]:
                 compression = self._exchangers.pop(other).compression()
                 self._lost |= (compression or {}).get("lost", {})
-            made = self._exchangers[key] = Exchanger(self.reducer, self.codec, MATRIX_RANK)
-            made.resume({"lost": self._lost, "codecs": {}})
-        return self._exchangers[key]
+            made = self._exchangers[names] = Exchanger(self.reducer, self.codec, MATRIX_RANK)
+            made.resume({"lost": self._lost, "codecs": self._former.pop(names, {})})
+        return self._exchangers[names]
 
     @contextmanager
     def _timed(self, *, meets: bool = False) -> Iterator[None]:

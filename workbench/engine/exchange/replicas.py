@@ -75,11 +75,12 @@ def resume_exchange(module: Any, state: dict[str, Any] | None, *, existed: bool)
     """Continue with what ``exchange_state`` returned, as soon as the module has an exchange.
 
     Args:
-        existed: Whether the state is this rank's own; another rank has its means alone.
+        existed: Whether the state is this rank's own; a new rank has no error of its own yet.
     """
     if state is None:
         return
-    state = state if existed else {**state, "compression": None}
+    if not existed and state["compression"] is not None:
+        state = {**state, "compression": {**state["compression"], "lost": {}}}
     if module in _exchange_of:
         _exchange_of[module].resume(**state)
     else:

@@ -66,10 +66,14 @@ def train(here: Any, number: int, steps: int | None) -> None:
         middle = [torch.nn.Tanh()]
         if here.exchanges:  # small gradients are not compressed
             first, last = torch.nn.Linear(2, 128), torch.nn.Linear(128, 1)
-            middle = [torch.nn.Tanh(), torch.nn.Linear(128, 128), torch.nn.Tanh()]
+            wide = [torch.nn.Linear(128, 128) for _ in range(3)]
+            middle = [torch.nn.Tanh(), *wide, torch.nn.Tanh()]
         model = torch.nn.Sequential(first, *middle, last)
         kind = torch.float32 if here.exchanges else torch.float64  # what is compressed
-        replica = DistributedDataParallel(model if here.exchanges else model.double())
+        replica = DistributedDataParallel(
+            model if here.exchanges else model.double(),
+            bucket_cap_mb=0.1,  # several buckets
+        )
         optimizer = torch.optim.Adam(replica.parameters(), lr=0.05)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.5)
         state = {"model": replica, "optimizer": optimizer, "scheduler": scheduler, "best": 9.0}
