@@ -90,16 +90,25 @@ def test_the_exchange_of_replicas_is_divided_and_judged(table: Table) -> None:
     assert anatomy_of(table.store, run).says
 
 
-def test_gloo_waits_for_a_rank_that_computes_longer_and_not_there(table: Table) -> None:
+@pytest.mark.parametrize("communicator", ["", "auto"], ids=["gloo", "our exchange"])
+def test_the_rank_that_computes_longer_is_named_and_the_other_waits(
+    table: Table, communicator: str
+) -> None:
     source = (LOOPS / "wide_ddp.py").read_text()
     late = "        time.sleep(0.06 * dist.get_rank())\n        optimizer.step()\n"
     narrow = source.replace("2048", "64").replace("1024", "64")  # whose exchange takes no time
     slowed = "import time\n" + narrow.replace("from __future__ import annotations\n", "")
-    run = table.do(slowed.replace("        optimizer.step()\n", late))
+    options = exchange_environment(communicator or None, None)
+    run = table.ended(
+        table.start(slowed.replace("        optimizer.step()\n", late), environment=options)
+    )
 
     assert run.fact.state is RunState.FINISHED, run.fact.error
     waited, late_one = (table.store.mean_steps(run.id)[rank]["waiting"] for rank in (0, 1))
     assert waited > 0.03 > late_one
+    anatomy = anatomy_of(table.store, run)
+    assert anatomy.slowest == 1
+    assert "rank 1" in " ".join(anatomy.says).lower(), anatomy.says
 
 
 @pytest.mark.parametrize("codec", [None, "powersgd"])
