@@ -16,8 +16,9 @@ MARKS = {
     "plain": [pytest.mark.kernel],
     "real": [pytest.mark.kernel, pytest.mark.mpi],
 }
-# Each measures for a minute what tests without a page measure too.
-WEEKLY = {"real/bandwidth.spec.ts"}
+# The first measures for a minute what tests without a page measure too. The second shows in two
+# notebooks that no page takes what we display for mathematics.
+WEEKLY = {"real/bandwidth.spec.ts", "played/typeset.spec.ts"}
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(900)]
 

@@ -536,6 +536,7 @@ def test_what_may_not_be_deleted_is_reported_after_the_rest_was_deleted(ec2, end
     assert {left.kind for left in ec2.leftovers("one")} == {"placement group"}
 
 
+@pytest.mark.weekly  # it buys 61 nodes, one by one
 def test_a_bucket_of_pages_is_read_to_the_last(ec2):
     for _ in range(61):
         ec2.buy(purchase(count=1, min_nodes=1), USER_DATA, [EXPIRES])

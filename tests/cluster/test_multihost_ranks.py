@@ -194,6 +194,7 @@ def test_a_rank_that_is_killed_is_reported_with_its_host(several) -> None:
 
 
 @SOON
+@pytest.mark.weekly  # a pulled cable alone is tried daily
 def test_what_a_cell_left_on_a_host_that_is_cut_off_ends_too(several) -> None:
     bench = several.bench()
     generation = bench.ready(2)

@@ -121,6 +121,7 @@ def test_an_image_has_what_is_set_up_and_nothing_that_is_a_nodes_own(baked: Bake
     assert len(shell.run()) == 1  # a new session was let in
 
 
+@pytest.mark.weekly  # it starts a second node, for most of a minute
 def test_a_node_that_is_started_from_an_image_installs_nothing(baked: Baked) -> None:
     shell, image = baked.shell, baked.image
     shell.do("delete", "--cluster", NAME)

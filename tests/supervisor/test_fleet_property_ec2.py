@@ -22,7 +22,7 @@ from workbench.core.world.world import Host
 from workbench.store import Store
 from workbench.supervisor.fleet.fleet_loop import Load
 
-SEQUENCES = 6 if WEEKLY else 3
+SEQUENCES = 6 if WEEKLY else 2
 REGION = "us-east-1"
 TYPES, ZONES = ("c5.large", "c5.xlarge", "t3.large"), ("us-east-1a", "us-east-1b", "us-east-1e")
 QUOTA = "L-34B43A08"

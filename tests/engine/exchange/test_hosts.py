@@ -63,6 +63,7 @@ def test_a_rank_of_another_host_whose_gradient_is_not_finite_is_named(found, nam
         assert "The gradient of /a on rank 3 is not finite" in mine[f"nan {name}"]
 
 
+@pytest.mark.weekly  # one socket a link is tried above
 def test_means_over_several_sockets_are_exact_too(two) -> None:
     # Every kind of gradient goes over one socket above, and weekly over several too.
     for mine in on_two(two, "over_sockets.py", "all" if WEEKLY else "few", sockets=3):
