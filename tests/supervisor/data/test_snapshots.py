@@ -16,6 +16,7 @@ from tests.cloud.conftest import one_endpoint
 from tests.rehearsal.hosts import until
 from workbench.cloud.local_session import LocalSession
 from workbench.core.fleet.model import FleetWish, Node, NodeState, Provider
+from workbench.core.node.snapshot_protocol import SEND
 from workbench.core.run.model import Run, RunFact, RunKind, RunState, RunWish
 from workbench.core.run.rank_protocol import Batch, Sample
 from workbench.core.run.snapshots import (
@@ -30,6 +31,7 @@ from workbench.core.world.world import Host
 from workbench.node.snapshot_folder import manifests
 from workbench.store import Store
 from workbench.store.paths import snapshot_directory
+from workbench.supervisor.data.snapshot_client import STALL_SECONDS
 from workbench.supervisor.data.snapshots import Snapshots
 
 __all__ = ["one_endpoint"]
@@ -45,17 +47,25 @@ class Far(LocalSession):
     Attributes:
         noted: What is started and asked, for all nodes in turn.
         is_silent: Whether its answers are still on their way.
+        stops_at: The request from which on they are.
     """
 
     noted: ClassVar[list[str]] = []
     is_silent = False
+    stops_at = ""
 
     def start(self, command: Sequence[str]) -> Any:
         process = super().start(command)
         write, lines = process.write, process.lines
         process.lines = lambda: [] if self.is_silent else lines()
         self.noted.append(f"start on {self.host.address}")
-        process.write = lambda text: (self.noted.append("ask"), write(text))[-1]
+
+        def ask(text: str) -> None:
+            self.noted.append("ask")
+            self.is_silent |= bool(self.stops_at) and f'"{self.stops_at}"' in text
+            write(text)
+
+        process.write = ask
         return process
 
 
@@ -176,6 +186,27 @@ def test_what_a_run_saved_at_its_end_is_copied_at_once(nodes, keeper) -> None:
     snapshots.close(20.0)
 
     assert here()[-1] == end
+
+
+def test_a_run_that_continues_waits_for_no_copy_of_one_that_has_ended(nodes, keeper) -> None:
+    folder, other = nodes.add("10.0.0.4"), replace(WISH, id="261121-120000-efgh")
+    nodes.add("10.0.0.8")
+    snapshots = keeper()
+    snapshots.begin(attempt(1), ["10.0.0.4"], HOSTS)
+    session = nodes.sessions["10.0.0.4"]
+    session.stops_at = SEND
+    end = save(folder, 9, final=True)
+    snapshots.end(RUN)
+    until(lambda: session.is_silent, "the copy")
+
+    began = time.monotonic()
+    waiting = Run(other, RunFact(other.id, state=RunState.QUEUED, attempt=2))
+    until(lambda: snapshots.are_placed(waiting, ["10.0.0.8"], HOSTS), "the snapshots' place")
+
+    assert time.monotonic() - began < STALL_SECONDS / 2
+    assert not snapshots.message
+    session.stops_at, session.is_silent = "", False
+    until(lambda: here() == [end], "the copy")
 
 
 def test_a_node_that_leaves_is_waited_for(nodes, keeper) -> None:

@@ -182,6 +182,8 @@ def transfer(
     number = source.post(SEND, run, source_folder, manifest.name, share)
     moved, left = time.monotonic(), sum(file.nbytes for file in manifest.files)
     while True:
+        if interrupted():
+            raise source.broken("a run that waits goes first")
         news = source.messages()
         left -= sum(one.nbytes for one in news if isinstance(one, Piece))
         if left < 0:
@@ -199,8 +201,6 @@ def transfer(
             source.write(line(TAKEN, taken[-1]))
         if news or taken:
             moved = time.monotonic()
-        elif interrupted():
-            raise source.broken("a run that waits goes first")
         elif time.monotonic() - moved > STALL_SECONDS:
             raise source.broken("it sends nothing more")
         else:

@@ -279,7 +279,7 @@ class Snapshots:
                 kept.looked = now
                 if not kept.over:  # they are ready when the run has to continue
                     self._agents.start((HERE, *kept.hosts), kept.durable)
-                self._copy(kept, now, at_once=is_flushed or kept.over)
+                self._copy(kept, now, is_flushed=is_flushed)
         for address in flushing:
             self._flushing.pop(address, None)
         # A node at a time: a run may have to be placed meanwhile.
@@ -290,13 +290,19 @@ class Snapshots:
             self._agents.end_all()
             self._copying.end_all()
 
-    def _copy(self, kept: RunCopies, now: float, *, at_once: bool) -> None:
-        """Copy what a run has and its durable place lacks, if it is due."""
-        if now < kept.due and not at_once:
+    def _copy(self, kept: RunCopies, now: float, *, is_flushed: bool) -> None:
+        """Copy what a run has and its durable place lacks, if it is due.
+
+        Args:
+            is_flushed: Whether one of its nodes leaves: then other runs wait for the copy.
+        """
+        if now < kept.due and not (is_flushed or kept.over):
             return
         try:
-            is_whole = self._copy_from(kept, at_once=at_once)
+            is_whole = self._copy_from(kept, is_flushed=is_flushed)
         except WorkbenchError as error:
+            if self._wanted and not is_flushed:
+                return  # it was broken off, and is copied later
             kept.failures += 1
             kept.due = now + AGAIN_SECONDS
             log.warning("snapshots of run %s are not copied: %s", kept.run, error)
@@ -308,7 +314,7 @@ class Snapshots:
             if kept.over and is_whole and self._runs.get(kept.run) is kept:
                 del self._runs[kept.run]
 
-    def _copy_from(self, kept: RunCopies, *, at_once: bool) -> bool:
+    def _copy_from(self, kept: RunCopies, *, is_flushed: bool) -> bool:
         """Copy from the first node that can be reached; return whether nothing is left to copy."""
         source = self._source(kept)
         if source is None:
@@ -318,10 +324,18 @@ class Snapshots:
             kept.copied = set(self._durable(kept, source))
         for manifest in to_copy(held, kept.copied):
             begun = time.monotonic()
-            if kept.durable:
-                source.ask(STORE, kept.run, kept.folder, manifest.name, seconds=LONG_SECONDS)
-            else:
-                self._bring(manifest, source, kept, self._copying.of(HERE), at_once=at_once)
+            try:
+                if kept.durable:
+                    source.ask(
+                        *(STORE, kept.run, kept.folder, manifest.name),
+                        seconds=LONG_SECONDS,
+                        interrupted=lambda: bool(self._wanted) and not is_flushed,
+                    )
+                else:
+                    self._bring(manifest, source, kept, is_flushed=is_flushed)
+            except Broken:
+                self._copying.drop(source)
+                raise
             kept.copied.add(manifest)
             seconds = time.monotonic() - begun
             nbytes = sum(file.nbytes for file in manifest.files)
@@ -344,11 +358,11 @@ class Snapshots:
         manifest: SnapshotManifest,
         source: SnapshotClient,
         kept: RunCopies,
-        here: SnapshotClient,
         *,
-        at_once: bool,
+        is_flushed: bool,
     ) -> None:
         """Copy a snapshot to this machine."""
+        here = self._copying.of(HERE)
         try:
             transfer(
                 manifest,
@@ -356,11 +370,10 @@ class Snapshots:
                 kept.folder,
                 here,
                 str(snapshot_directory(kept.run)),
-                share=1.0 if at_once else SHARE_OF_LINK,
-                interrupted=lambda: bool(self._wanted) and not at_once,
+                share=1.0 if is_flushed or kept.over else SHARE_OF_LINK,
+                interrupted=lambda: bool(self._wanted) and not is_flushed,
             )
         except Broken:
-            self._copying.drop(source)
             self._copying.drop(here)
             raise
 
