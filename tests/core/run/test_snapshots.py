@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from workbench.core.run.snapshots import (
+    BESIDE,
     NODE_SECONDS,
     REDONE_SECONDS,
     SHARE_OF_TIME,
@@ -80,9 +81,11 @@ def test_no_snapshot_is_taken_before_young_would_take_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "cores", "part"), [(1.0, 2, 0.0), (1.5, 2, 0.5), (2.0, 2, 1.0), (9.0, 2, 1.0)]
+    ("used", "cores", "part"), [(1.0, 2, BESIDE), (1.5, 2, 0.5), (2.0, 2, 1.0), (9.0, 2, 1.0)]
 )
-def test_a_writer_costs_only_the_time_of_cores_that_the_ranks_use(used, cores, part) -> None:
+def test_a_writer_costs_the_time_of_cores_that_the_ranks_use_and_some_beside_them(
+    used, cores, part
+) -> None:
     assert displaced(0.4, used, cores) == pytest.approx(0.4 * part)
 
 

@@ -27,6 +27,10 @@ NODE_SECONDS = 24 * 3600.0
 REDONE_SECONDS = 10.0
 """More than this is not redone after a loss, if more frequent snapshots are cheap enough."""
 
+BESIDE = 0.25
+"""Part of a writer's processor time for which a training waits though a core is free: that core is
+often the other thread of one in use, and memory is shared. Measured: see docs/benchmarks.md."""
+
 KEPT = 2
 SECONDS_NAME, NBYTES_NAME = "snapshot/seconds", "snapshot/bytes"
 """Rank 0 reports these at the iteration of a snapshot, once it is complete."""
@@ -142,7 +146,7 @@ def displaced(seconds: float, used: float, cores: int) -> float:
         used: Cores that the ranks of the node keep busy.
         cores: Cores of the node.
     """
-    return seconds * min(1.0, max(0.0, used + 1 - cores))
+    return seconds * min(1.0, max(BESIDE, used + 1 - cores))
 
 
 def superfluous(present: Iterable[SnapshotManifest]) -> list[SnapshotManifest]:
