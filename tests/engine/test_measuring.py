@@ -20,6 +20,8 @@ from workbench.core.performance.measurement import Measurement, measurement_of
 from workbench.engine.measurement.nodes import disk, read_rate, source
 from workbench.engine.measurement.survey import _names
 
+pytestmark = pytest.mark.timeout(240)  # what was measured on busy cores is measured again
+
 PROGRAMS = Path(__file__).parent / "programs"
 PAYLOAD = 1448 / 1514  # of an Ethernet frame, what TCP carries
 USUAL, SLOW = 100.0, 30.0  # Mbit/s
