@@ -28,8 +28,8 @@ REDONE_SECONDS = 10.0
 """More than this is not redone after a loss, if more frequent snapshots are cheap enough."""
 
 BESIDE = 0.25
-"""Part of a writer's processor time for which a training waits though a core is free: that core is
-often the other thread of one in use, and memory is shared. Measured: see docs/benchmarks.md."""
+"""Part of a writer's processor time for which a training waits though a core is free, which may be
+the other thread of one in use. From one measurement on two cores: see docs/benchmarks.md."""
 
 KEPT = 2
 SECONDS_NAME, NBYTES_NAME = "snapshot/seconds", "snapshot/bytes"
