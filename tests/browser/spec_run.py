@@ -37,7 +37,7 @@ class SpecRun:
     def __init__(
         self, specs: Sequence[str], options: Sequence[str], environment: Mapping[str, str]
     ) -> None:
-        self._specs = set(specs)
+        self._specs = list(specs)
         self._results = dict[str, SpecResult]()
         self._other = list[str]()
         self._process = subprocess.Popen(
@@ -50,6 +50,15 @@ class SpecRun:
         """Whether a test failed of those that are over."""
         return any(result.failed for result in self._results.values())
 
+    @property
+    def unfinished(self) -> list[str]:
+        """The files whose results are unknown, in their order."""
+        return [spec for spec in self._specs if spec not in self._results]
+
+    def knows(self, spec: str) -> bool:
+        """Whether the result of a file was asked for."""
+        return spec in self._results
+
     def result(self, spec: str) -> SpecResult:
         """Wait until the tests of one file are over."""
         while spec not in self._results and (line := self._read()):
@@ -59,7 +68,7 @@ class SpecRun:
 
     def close(self) -> None:
         """End it; complain where it failed by itself, not by a test."""
-        whole = self._specs <= self._results.keys()
+        whole = not self.unfinished
         if not whole:
             self._process.send_signal(signal.SIGINT)
         try:

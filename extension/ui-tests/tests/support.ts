@@ -114,12 +114,23 @@ export async function openLab(page: Page, path = ''): Promise<void> {
 /** Open a page of the server. */
 export async function visit(page: Page, path: string): Promise<void> {
   // JupyterLab gives a theme 1.5 seconds, and a busy machine may take longer.
-  const complaint = page.getByRole('dialog', { name: 'Error Loading Theme' });
-  await page.addLocatorHandler(complaint, dialog =>
-    dialog.getByRole('button', { name: 'OK' }).click()
-  );
+  await dismiss(page, 'Error Loading Theme', 'OK');
+  // One request that fails opens this over the page, though the next one succeeds.
+  await dismiss(page, 'Server Connection Error', 'Close');
   await page.goto(`${path}?token=${TOKEN}`);
   await untilReady(page);
+}
+
+/** Press a button of a dialog whenever it covers what the test wants to use. */
+async function dismiss(
+  page: Page,
+  title: string,
+  button: string
+): Promise<void> {
+  const dialog = page.getByRole('dialog', { name: title });
+  await page.addLocatorHandler(dialog, shown =>
+    shown.getByRole('button', { name: button }).click()
+  );
 }
 
 /** Wait until JupyterLab has opened what it opens at first. */
