@@ -16,7 +16,7 @@ from workbench.engine.snapshot.run_snapshots import RunSnapshots
 
 RUN = "a-run"
 NODES = 3
-Contents = dict[str, bytearray]
+Contents = dict[str, memoryview]
 
 
 class Meeting:
@@ -47,13 +47,13 @@ class ThreadPeers:
     def gather(self, value: Any) -> list[Any]:
         return self._meeting.gather(self.rank, value)
 
-    def share(self, content: bytearray | None, root: int) -> bytearray:
-        found: bytearray = self.gather(content)[root]
+    def share(self, content: memoryview | None, root: int) -> memoryview:
+        found: memoryview = self.gather(content)[root]
         if self.rank == root:
             self._meeting.sent += len(found) * (NODES - 1)
         return found
 
-    def share_on_node(self, content: bytearray | None) -> bytearray:
+    def share_on_node(self, content: memoryview | None) -> memoryview:
         assert content is not None
         return content
 

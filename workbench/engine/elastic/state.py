@@ -26,6 +26,7 @@ from workbench.engine.elastic.entries import (
     is_plain,
 )
 from workbench.engine.elastic.loop_data import LoopData
+from workbench.engine.snapshot.array_file import read_arrays, write_arrays
 from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.random_state import random_states
 from workbench.errors import InputError, StateError
@@ -153,7 +154,7 @@ class ElasticState:
         return {name: one for name, one in content.items() if self.entries[name].file == file}
 
     def restore(
-        self, contents: Mapping[str, bytearray], owns: Sequence[Any], rank: int, ranks: int
+        self, contents: Mapping[str, memoryview], owns: Sequence[Any], rank: int, ranks: int
     ) -> list[str]:
         """Continue from a snapshot's files, except for random numbers; return what is not exact.
 
@@ -162,7 +163,7 @@ class ElasticState:
         """
         self._check_kinds(owns[0]["kinds"], owns[0]["step"])
         tensors = _loaded_tensors(contents[TENSORS]) if TENSORS in contents else {}
-        arrays = _loaded_arrays(contents[ARRAYS]) if ARRAYS in contents else {}
+        arrays = read_arrays(contents[ARRAYS]) if ARRAYS in contents else {}
         remarks = []
         for name, entry in self.entries.items():
             own = [one["entries"][name] for one in owns]
@@ -276,12 +277,7 @@ def _below(arrays: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _save_arrays(values: dict[str, Any], file: IO[bytes]) -> None:
-    numpy.savez(file, **values)
-
-
-def _loaded_arrays(content: bytearray) -> dict[str, Any]:
-    with numpy.load(io.BytesIO(content), allow_pickle=True) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+    write_arrays(file, values)
 
 
 def _save_tensors(values: dict[str, Any], file: IO[bytes]) -> None:
@@ -290,7 +286,7 @@ def _save_tensors(values: dict[str, Any], file: IO[bytes]) -> None:
     torch.save(values, file)
 
 
-def _loaded_tensors(content: bytearray) -> dict[str, Any]:
+def _loaded_tensors(content: memoryview) -> dict[str, Any]:
     import torch
 
     try:

@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
 
+import numpy
+
 from workbench.core.run.snapshots import (
     MANIFEST,
     SnapshotFile,
@@ -89,7 +91,7 @@ class SnapshotFolder:
                 self._pass_over(path.parent.name, error)
         return found
 
-    def read(self, manifest: SnapshotManifest) -> dict[str, bytearray] | None:
+    def read(self, manifest: SnapshotManifest) -> dict[str, memoryview] | None:
         """Return the content of a snapshot's files; None, with a message, if it is damaged."""
         try:
             return {
@@ -181,13 +183,20 @@ def _written(path: Path, write: Write) -> SnapshotFile:
     return SnapshotFile(path.name, summed.nbytes, summed.checksum)
 
 
-def _read(path: Path, expected: SnapshotFile) -> bytearray:
-    content = bytearray(path.read_bytes())
-    if len(content) != expected.nbytes:
-        raise ValueError(f"{path.name} has {len(content)} of {expected.nbytes} bytes")
+def _read(path: Path, expected: SnapshotFile) -> memoryview:
+    with path.open("rb") as file:
+        present = os.fstat(file.fileno()).st_size
+        content = memory(expected.nbytes if present == expected.nbytes else 0)
+        if present != expected.nbytes or file.readinto(content) != expected.nbytes:
+            raise ValueError(f"{path.name} has {present} of {expected.nbytes} bytes")
     if zlib.crc32(content) != expected.checksum:
         raise ValueError(f"{path.name} is damaged")
     return content
+
+
+def memory(nbytes: int) -> memoryview:
+    """Return new memory, which is not cleared: it is about to be overwritten."""
+    return numpy.empty(nbytes, "u1").data
 
 
 def _put(file: IO[bytes], content: Any) -> None:

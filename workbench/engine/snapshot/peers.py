@@ -8,6 +8,7 @@ import numpy
 from mpi4py import MPI
 
 from workbench.engine.exchange.transport import Transport, transport_of
+from workbench.engine.snapshot.folder import memory
 
 _CHUNK = 64 << 20
 
@@ -74,21 +75,21 @@ class Peers:
         """The lowest rank of each node."""
         return [ranks[0] for ranks in self._transport.nodes] if self._transport else [0]
 
-    def share(self, content: bytearray | None, root: int) -> bytearray:
+    def share(self, content: memoryview | None, root: int) -> memoryview:
         """Return the bytes that rank ``root`` has, on all ranks."""
         return self._shared(self._transport and self._transport.comm, content, root)
 
-    def share_on_node(self, content: bytearray | None) -> bytearray:
+    def share_on_node(self, content: memoryview | None) -> memoryview:
         """Return the bytes that this node's leader has, on all of its ranks."""
         return self._shared(self._transport and self._transport.node, content, 0)
 
-    def _shared(self, comm: Any, content: bytearray | None, root: int) -> bytearray:
+    def _shared(self, comm: Any, content: memoryview | None, root: int) -> memoryview:
         if comm is None or comm.size == 1:
             assert content is not None
             return content
         nbytes = comm.bcast(None if content is None else len(content), root)
         if content is None:
-            content = bytearray(nbytes)
+            content = memory(nbytes)
         flat = numpy.frombuffer(content, "u1")
         for start in range(0, nbytes, _CHUNK):
             comm.Bcast(flat[start : start + _CHUNK], root)

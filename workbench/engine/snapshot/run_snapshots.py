@@ -170,7 +170,7 @@ class RunSnapshots:
 
     def _complete(
         self, training: int, peers: Peers
-    ) -> Iterator[tuple[SnapshotManifest, dict[str, bytearray]]]:
+    ) -> Iterator[tuple[SnapshotManifest, dict[str, memoryview]]]:
         """Yield the snapshots of a training that can be read, on all ranks, the newest first.
 
         Each node that has a copy reads its own. They differ in what each trainer notes of its own

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import io
 import pickle
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import IO, Any
 
-import numpy
-
+from workbench.engine.snapshot.array_file import read_arrays, write_arrays
 from workbench.engine.snapshot.batches import BatchChange, parts_of
 from workbench.engine.snapshot.folder import Write
 from workbench.engine.snapshot.global_order import weighted_gradients
@@ -31,6 +29,8 @@ from workbench.engine.snapshot.writer import new_arrays
 from workbench.engine.training_length import training_length
 
 TRAINER = "trainer.npz"
+PARAMETERS = "updater/model:"
+"""How the names of all parameters in that file begin."""
 
 
 class TrainerState:
@@ -83,18 +83,18 @@ class TrainerState:
         values = common | pickle.loads(owns[0]).values
 
         def write(file: IO[bytes]) -> None:
-            numpy.savez(file, **values)
+            write_arrays(file, values)
 
         return {TRAINER: write}
 
     def restore(
-        self, contents: Mapping[str, bytearray], owns: Sequence[OwnState], rank: int, ranks: int
+        self, contents: Mapping[str, memoryview], owns: Sequence[OwnState], rank: int, ranks: int
     ) -> list[str]:
         """Continue from a snapshot's files; return what is not exact."""
         # Before what may fail on one rank alone.
         parts = self._peers.gather(parts_of(self._trainer.updater))
-        with numpy.load(io.BytesIO(contents[TRAINER]), allow_pickle=True) as arrays:
-            common = {name: arrays[name] for name in arrays.files}
+        # Parameters have memory already, and optimizers may keep what they get.
+        common = read_arrays(contents[TRAINER], lambda name: not name.startswith(PARAMETERS))
         remarks, change = restore(self._trainer, self._plain, common, owns, rank, parts)
         own = owns[rank] if rank < len(owns) else owns[0]
         self._restores_rates = functools.partial(

@@ -78,7 +78,7 @@ class TrainingState(Protocol):
         """
 
     def restore(
-        self, contents: Mapping[str, bytearray], owns: Sequence[Any], rank: int, ranks: int
+        self, contents: Mapping[str, memoryview], owns: Sequence[Any], rank: int, ranks: int
     ) -> list[str]:
         """Continue from a snapshot's files, except for random numbers; return what is not exact.
 
@@ -148,7 +148,7 @@ class SavedTraining:
         self._allocates, self._used = 0, 0.0
         self._stall = self._waited = self._recurring = 0.0
 
-    def resume(self, manifest: SnapshotManifest, contents: dict[str, bytearray]) -> list[str]:
+    def resume(self, manifest: SnapshotManifest, contents: dict[str, memoryview]) -> list[str]:
         """Continue from a snapshot; return what is not exact.
 
         Raises:
