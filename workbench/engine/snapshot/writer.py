@@ -78,6 +78,8 @@ class SnapshotWriter:
         contents: Contents,
         spare: dict[str, Any],
         saved: Callable[[SnapshotManifest], None],
+        *,
+        is_awaited: bool = False,
     ) -> None:
         """Begin to write a snapshot.
 
@@ -85,10 +87,11 @@ class SnapshotWriter:
             contents: Called by the writer's thread.
             spare: What may be overwritten once the snapshot is complete.
             saved: Called when it is complete.
+            is_awaited: Whether the training has ended here, and does not need the core.
         """
         self._thread = threading.Thread(
             target=self._write,
-            args=(manifest, contents, spare, saved),
+            args=(manifest, contents, spare, saved, is_awaited),
             name="workbench-snapshot",
             daemon=True,  # a snapshot that is not complete when the process ends is ignored
         )
@@ -100,8 +103,10 @@ class SnapshotWriter:
         contents: Contents,
         spare: dict[str, Any],
         saved: Callable[[SnapshotManifest], None],
+        is_awaited: bool,
     ) -> None:
-        _go_after_training()
+        if not is_awaited:
+            _go_after_training()
         begun = time.thread_time()
         try:
             saved(self._folder.write(manifest, contents()))
