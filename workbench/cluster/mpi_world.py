@@ -207,8 +207,10 @@ class MpiWorld:
 
     def _ask_to_end(self, footing: Footing) -> None:
         self._is_signaled = True
-        # Ranks that hang in MPI do not react to mpiexec's SIGTERM.
-        self._signal(footing, signal.SIGTERM)
+        # Ranks that hang in MPI do not react to mpiexec's SIGTERM. Those that a loss has left there
+        # have nothing to save, and would take the cores on which the next world starts.
+        is_lost = self.is_lost or bool(self.deaths)
+        self._signal(footing, signal.SIGKILL if is_lost else signal.SIGTERM)
         footing.mpiexec.signal(signal.SIGTERM)
 
     def _press(self, footing: Footing, gone: bool) -> bool:

@@ -1,0 +1,90 @@
+"""How the ranks of a world are ended: at their leisure, or at once if one of them is lost."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from workbench.cluster.mpi_world import Footing, MpiWorld
+from workbench.core.cluster.generation import WorldState
+from workbench.core.world.world import RankFact
+
+
+class Host:
+    """Stands for a ``ProcessMonitor``: notes signals."""
+
+    def __init__(self) -> None:
+        self.lost = ""
+        self.gone: set[int] = set()
+        self.statuses: dict[int, int] = {}
+        self.sent: list[tuple[int, signal.Signals]] = []
+
+    def watch(self, pids: Sequence[int]) -> None:
+        """Do nothing."""
+
+    def is_alive(self, pid: int) -> bool:
+        return pid not in self.gone and not self.lost
+
+    def signal(self, pids: Sequence[int], number: signal.Signals) -> None:
+        self.sent += [(pid, number) for pid in pids]
+
+    def tail(self, path: str) -> str:
+        return ""
+
+
+class Mpiexec:
+    """Stands for an mpiexec that waits for a lost host."""
+
+    def __init__(self) -> None:
+        self.sent: list[signal.Signals] = []
+
+    def is_alive(self) -> bool:
+        return True
+
+    def signal(self, number: signal.Signals) -> None:
+        self.sent.append(number)
+
+    def log(self) -> str:
+        return ""
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()
+
+
+@pytest.fixture
+def world(host: Host) -> MpiWorld:
+    footing: Future[Footing] = Future()
+    monitor: Any = host
+    footing.set_result(Footing(Mpiexec(), (monitor,), "crashes"))
+    ranks = [RankFact(1, rank, "node", 100 + rank, rank) for rank in range(2)]
+    made = MpiWorld(1, 2, footing)
+    made.adopt(ranks)
+    return made
+
+
+def test_ranks_of_a_whole_world_may_end_by_themselves(world: MpiWorld, host: Host) -> None:
+    """What they have left to do at their end is done."""
+    world.look()
+
+    world.end()
+
+    assert host.sent == [(100, signal.SIGTERM), (101, signal.SIGTERM)]
+
+
+def test_ranks_that_a_loss_has_left_are_killed_at_once(world: MpiWorld, host: Host) -> None:
+    """They wait in MPI for the lost one, and take the cores on which the next world starts."""
+    world.look()
+    host.gone.add(101)
+    host.statuses[101] = signal.SIGKILL
+    state = world.look()
+
+    world.end()
+
+    assert state is WorldState.BROKEN
+    assert (100, signal.SIGKILL) in host.sent
