@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -76,8 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure(options: argparse.Namespace, said: Console, results: dict[str, list[Row]]) -> bool:
     failed = False
+    began = time.monotonic()
     for name in options.names or NAMES:
         results[name] = []
+        begun = time.monotonic()
 
         def say(text: str, name: str = name) -> None:
             said.print(f"{name}: {text}", highlight=False, markup=False)
@@ -90,6 +93,8 @@ def _measure(options: argparse.Namespace, said: Console, results: dict[str, list
         except (BenchmarkFailed, WorkbenchError) as error:
             say(str(error))
             failed = True
+        now = time.monotonic()
+        say(f"took {now - begun:.0f} s, of {(now - began) / 60:.1f} minutes until now")
     return failed
 
 

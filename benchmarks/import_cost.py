@@ -19,6 +19,9 @@ from .place import Place
 STARTS_A_ROUND = 8
 PTH = "workbench_compat.pth"
 OURS, THEIRS = "with the hook", "without"
+IMPORTING = (
+    "import time; begun = time.perf_counter(); import workbench; print(time.perf_counter() - begun)"
+)
 LOADING = Path(__file__).parent / "scripts" / "load_extension.py"
 LIMIT_SECONDS = 0.3
 
@@ -40,18 +43,27 @@ def measure(place: Place, rounds: int, say: Callable[[str], None]) -> list[Row]:
         Row("python -c pass", "s", found[OURS], found[THEIRS]),
         Row("what the hook adds", "s", Series("median of the differences", more)),
         Row(
+            "import workbench",
+            "s",
+            Series(
+                "median",
+                tuple(_printed(str(pythons[THEIRS]), "-c", IMPORTING) for _ in range(rounds)),
+            ),
+            note="in a new process, without the hook",
+        ),
+        Row(
             "%load_ext workbench",
             "s",
-            Series("median", tuple(_load() for _ in range(rounds))),
+            Series("median", tuple(_printed(sys.executable, str(LOADING)) for _ in range(rounds))),
             limit=LIMIT_SECONDS,
             note="in a new process that has imported what a kernel has",
         ),
     ]
 
 
-def _load() -> float:
-    words = [sys.executable, str(LOADING)]
-    return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+def _printed(*command: str) -> float:
+    """Return the number that a command prints."""
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def _environment(place: Place, *, hook: bool) -> Path:
