@@ -1,5 +1,8 @@
 """Add up arrays of several sizes over all ranks in several ways, in turn and in both orders.
 
+A turn is a block of exchanges. A shaped link lets some bytes pass at once after each pause, so the
+first exchanges of a block are not timed: they use that up, as a training does.
+
 Arguments: sizes in bytes, ways, seconds for each size, and the address and port of rank 0 for gloo.
 Rank 0 writes a line for each size.
 """
@@ -7,6 +10,7 @@ Rank 0 writes a line for each size.
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -18,7 +22,9 @@ import workbench
 
 FOUND = "found: "
 WORLD = MPI.COMM_WORLD
-LEAST, MOST = 4, 60
+LEAST, MOST = 3, 60
+# Bytes of a block before it is timed and while it is, and the most exchanges of either.
+FIRST_BYTES, TIMED_BYTES, MOST_EXCHANGES = 1e6, 2e6, 20
 Exchange = Callable[[], object]
 Way = Callable[[numpy.ndarray], Exchange]
 
@@ -58,24 +64,30 @@ WAYS = {"ours": ours, "MPI's default": library, "naive": naive, "gloo": gloo}
 
 
 def measured(ways: dict[str, Way], nbytes: int, seconds: float) -> dict[str, list[float]]:
-    """Return each way's seconds on the slowest rank; the first round warms up."""
-    arrays = {name: numpy.ones(nbytes // 4, "f4") for name in ways}
-    exchanges = [(name, way(arrays[name])) for name, way in ways.items()]
+    """Return each way's seconds for an exchange on the slowest rank; the first turn warms up."""
+    array = numpy.empty(nbytes // 4, "f4")
+    array.fill(0)  # stays 0, however often it is added up, and has its memory
+    exchanges = [(name, way(array)) for name, way in ways.items()]
+    first, timed = (
+        min(MOST_EXCHANGES, math.ceil(one / nbytes)) for one in (FIRST_BYTES, TIMED_BYTES)
+    )
     found: dict[str, list[float]] = {name: [] for name in ways}
     begun, number, more = time.perf_counter(), 0, True
     while more:
         for name, exchange in exchanges:
-            arrays[name].fill(1)
             WORLD.Barrier()
+            for _ in range(first if nbytes < FIRST_BYTES else 0):
+                exchange()
             start = time.perf_counter()
-            exchange()
-            took = WORLD.allreduce(time.perf_counter() - start, MPI.MAX)
+            for _ in range(timed):
+                exchange()
+            took = WORLD.allreduce(time.perf_counter() - start, MPI.MAX) / timed
             if number:
                 found[name].append(took)
         exchanges.reverse()
         number += 1
         late = time.perf_counter() - begun > seconds
-        more = WORLD.bcast(number <= LEAST or (number < MOST and not late))
+        more = WORLD.bcast(number < LEAST or (number < MOST and not late))
     return found
 
 
