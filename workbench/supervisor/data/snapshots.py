@@ -301,7 +301,7 @@ class Snapshots:
         try:
             is_whole = self._copy_from(kept, is_flushed=is_flushed)
         except WorkbenchError as error:
-            if self._wanted and not is_flushed:
+            if self._gives_way(is_flushed):
                 return  # it was broken off, and is copied later
             kept.failures += 1
             kept.due = now + AGAIN_SECONDS
@@ -313,6 +313,10 @@ class Snapshots:
         with self._lock:
             if kept.over and is_whole and self._runs.get(kept.run) is kept:
                 del self._runs[kept.run]
+
+    def _gives_way(self, is_flushed: bool) -> bool:
+        """Return whether a copy is broken off for a run that waits to continue."""
+        return bool(self._wanted) and not is_flushed
 
     def _copy_from(self, kept: RunCopies, *, is_flushed: bool) -> bool:
         """Copy from the first node that can be reached; return whether nothing is left to copy."""
@@ -329,7 +333,7 @@ class Snapshots:
                     source.ask(
                         *(STORE, kept.run, kept.folder, manifest.name),
                         seconds=LONG_SECONDS,
-                        interrupted=lambda: bool(self._wanted) and not is_flushed,
+                        interrupted=lambda: self._gives_way(is_flushed),
                     )
                 else:
                     self._bring(manifest, source, kept, is_flushed=is_flushed)
@@ -371,7 +375,7 @@ class Snapshots:
                 here,
                 str(snapshot_directory(kept.run)),
                 share=1.0 if is_flushed or kept.over else SHARE_OF_LINK,
-                interrupted=lambda: bool(self._wanted) and not is_flushed,
+                interrupted=lambda: self._gives_way(is_flushed),
             )
         except Broken:
             self._copying.drop(here)
