@@ -17,6 +17,7 @@ from typing import Any
 import ipyparallel as ipp
 from ipyparallel.cluster.launcher import NotRunning
 
+from workbench.cluster import engine_calls
 from workbench.cluster.client import APART_NBYTES, connected
 from workbench.cluster.file_permissions import close_below
 from workbench.cluster.launcher import (
@@ -171,7 +172,7 @@ class MpiCluster:
         """Queue the assignment on the engines of the participating ranks."""
         engines = self._in_rank_order(generation)[: assignment.ranks or None]
         for rank, engine in enumerate(engines):
-            answer = self._apply([engine], _call, "run", asdict(assignment))
+            answer = self._apply([engine], engine_calls.call, "run", asdict(assignment))
             self._calls += [] if answer is None else [(assignment.execution, rank, answer)]
 
     def failed_calls(self) -> tuple[FailedCall, ...]:
@@ -190,12 +191,12 @@ class MpiCluster:
 
     def warm_up(self, generation: int) -> None:
         """Queue the imports of a training on all engines of a world."""
-        self._apply(self._in_rank_order(generation), _call, "warm_up")
+        self._apply(self._in_rank_order(generation), engine_calls.call, "warm_up")
 
     def recover(self, generation: int) -> None:
         """Queue the recovery on all engines of a world."""
         engines = self._in_rank_order(generation)
-        self._worlds[generation].recovering = self._apply(engines, _call, "recover")
+        self._worlds[generation].recovering = self._apply(engines, engine_calls.call, "recover")
 
     def recovered(self, generation: int) -> bool | None:
         """Return whether the recovery succeeded."""
@@ -360,7 +361,7 @@ class MpiCluster:
         present = self._client.engines()
         self._asked = {one: answer for one, answer in self._asked.items() if one in present}
         for one in present - self._asked.keys():
-            answer = self._apply(one[:1], _generation)
+            answer = self._apply(one[:1], engine_calls.generation)
             self._asked |= {} if answer is None else {one: answer}
         for (engine, name), answer in [*self._asked.items()]:
             if answer is None or not answer.ready():
@@ -393,7 +394,7 @@ class MpiCluster:
             self._hide(world)
             world.joining = self._apply(
                 sorted(world.engines),
-                _call,
+                engine_calls.call,
                 "join",
                 world.generation,
                 self._mailbox.endpoint,
@@ -443,30 +444,6 @@ class MpiCluster:
         except (KeyError, IndexError):  # the client's thread may remove one at any moment
             return None
         return view.apply_async(function, APART_NBYTES, *arguments)
-
-
-def _generation(nbytes: int) -> bytes:
-    """Return an engine's generation, and what mpiexec knows it by; pickled by value.
-
-    These are the process that mpiexec's daemon started for it, and the daemon itself, in reverse.
-    """
-    import json
-    import os
-
-    # A forked rank has another parent; see workbench.node.fork_adoption.
-    started, _, parent = os.environ.get("WORKBENCH_STUB", "").partition(" ")
-    ids = [int(parent or os.getppid()), int(started or os.getpid())]
-    answer = [int(os.environ.get("WORKBENCH_GENERATION", "-1")), *ids]
-    return json.dumps(answer).ljust(nbytes).encode()
-
-
-def _call(nbytes: int, name: str, *arguments: Any) -> bytes:
-    """Call a function of the engine's entry points; pickled by value, runs on the engine."""
-    import json
-    from importlib import import_module
-
-    answer = getattr(import_module("workbench.engine.entrypoints"), name)(*arguments)
-    return json.dumps(answer).ljust(nbytes).encode()
 
 
 def _is_engine_gone(error: BaseException) -> bool:

@@ -28,10 +28,14 @@ PRELOADED = (
     "workbench.engine.output_capture:route_output",
     "workbench.engine.mpi_start:defer",
     "ipyparallel.engine.app",
+    "workbench.cluster.kernel_imports:import_kernel",
     "workbench.cluster.fabric",
     "workbench.cluster.shared_memory",
     "workbench.engine.entrypoints",
+    "workbench.cluster.engine_calls",
     "chainermn",
+    "chainermn.communicators.naive_communicator",
+    "workbench.engine.snapshot.saved_trainer",
 )
 """What every rank needs; the first comes before anything can bind a stream."""
 

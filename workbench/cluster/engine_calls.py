@@ -1,0 +1,41 @@
+"""The functions that the supervisor sends to engines, which import this module to run them.
+
+It imports nothing, so that a rank does not load the supervisor's side of a cluster.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def generation(nbytes: int) -> bytes:
+    """Return an engine's generation, and what mpiexec knows it by.
+
+    These are the process that mpiexec's daemon started for it, and the daemon itself, in reverse.
+
+    Args:
+        nbytes: The least size of the answer.
+    """
+    import json
+    import os
+
+    # A forked rank has another parent; see workbench.node.fork_adoption.
+    started, _, parent = os.environ.get("WORKBENCH_STUB", "").partition(" ")
+    ids = [int(parent or os.getppid()), int(started or os.getpid())]
+    answer = [int(os.environ.get("WORKBENCH_GENERATION", "-1")), *ids]
+    return json.dumps(answer).ljust(nbytes).encode()
+
+
+def call(nbytes: int, name: str, *arguments: Any) -> bytes:
+    """Call a function of the engine's entry points, and return its answer as JSON.
+
+    Args:
+        nbytes: The least size of the answer.
+    """
+    import json
+    from importlib import import_module
+
+    answer = getattr(import_module("workbench.engine.entrypoints"), name)(*arguments)
+    return json.dumps(answer).ljust(nbytes).encode()
